@@ -1,7 +1,7 @@
-//! Counts what the calling thread allocates.
+//! Counts the allocations of the calling thread.
 //!
-//! The counter is always on and costs one addition in thread-local memory, so that what is timed is what is counted.
-#![expect(unsafe_code, reason = "an allocator cannot be written without")]
+//! The counter is always on and costs one addition in thread-local memory, so that timed and counted runs are the same.
+#![expect(unsafe_code, reason = "an allocator needs unsafe code")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,28 +10,28 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counted.
+/// The system allocator with a counter.
 struct CountingAllocator;
 
 #[global_allocator]
 static GLOBAL: CountingAllocator = CountingAllocator;
 
-/// How often this thread has asked for memory so far; to make an allocation longer counts, to give it back does not.
+/// Returns the number of allocations of this thread so far. Growing an allocation counts, freeing does not.
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
 fn count_allocation() {
-    // At the very end of a thread its memory is gone, and nobody is there to ask.
+    // At the very end of a thread its thread-local memory is gone. Allocations are then not counted.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is handed on to `System` as it came; counting touches no memory but a thread-local number, which
-// needs neither construction nor destruction and so never allocates itself.
+// SAFETY: every call is passed on to `System` unchanged. Counting touches only a thread-local number, which needs
+// neither construction nor destruction and so never allocates itself.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_allocation();
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: the caller fulfils the contract of `System`.
         unsafe { System.alloc(layout) }
     }
 

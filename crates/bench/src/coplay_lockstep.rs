@@ -1,4 +1,4 @@
-//! Sessions of coplay, in virtual time.
+//! Coplay sessions in virtual time.
 
 use std::hint::black_box;
 
@@ -13,12 +13,12 @@ use coplay_sim::session_experiment::toy_settings;
 use crate::inbox::Inbox;
 use crate::workload::{DigestMachine, Engine, FRAME_RATE, HASH_INTERVAL, INPUT_DELAY, Inputs, Traffic};
 
-/// When a site's host program wakes up, besides when its session wants to.
+/// Events that wake a site's host program, in addition to its session's timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waking {
-    /// For every datagram that comes.
+    /// Every datagram.
     Datagrams,
-    /// Never: datagrams wait for the next frame.
+    /// None: datagrams wait for the next frame.
     Frames,
 }
 
@@ -31,7 +31,7 @@ pub struct CoplayGroup {
     inputs: Inputs,
     waking: Waking,
     buf: [u8; MAX_DATAGRAM],
-    /// Frames that every site has been told to step.
+    /// Number of frames that every site was asked to step.
     target_frame: u32,
 }
 
@@ -45,7 +45,7 @@ struct CoplayLockstepSite {
 }
 
 impl CoplayGroup {
-    /// So many sites that have just begun to play.
+    /// Creates this many sites and lets them connect.
     pub fn new(sites: usize, inputs: Inputs, waking: Waking) -> Self {
         let mut group = Self {
             now: Instant::ZERO,
@@ -58,15 +58,15 @@ impl CoplayGroup {
         };
         while group.sites.iter().any(|site| site.session.state() != State::Running) {
             group.process_next();
-            assert!(group.now < Instant::ZERO + TimeDelta::from_secs(60), "the sites do not find together");
+            assert!(group.now < Instant::ZERO + TimeDelta::from_secs(60), "the sites did not connect within 60 s");
         }
         group.waking = waking;
         group
     }
 
-    /// What happens next happens.
+    /// Processes the next event.
     fn process_next(&mut self) {
-        let next = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline).expect("there are sites");
+        let next = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline).expect("at least one site");
         self.now = self.now.max(self.sites[next].deadline);
         self.wake_site(next);
         if self.waking == Waking::Datagrams {
@@ -76,7 +76,7 @@ impl CoplayGroup {
         }
     }
 
-    /// The host program of a site: reads its clock, hears what came, does what the session asks for, sends.
+    /// Runs the host program of a site: reads the clock, receives, serves the session's requests, and sends.
     fn wake_site(&mut self, at: usize) {
         black_box(std::time::Instant::now());
         let (now, site) = (self.now, &mut self.sites[at]);
@@ -88,30 +88,30 @@ impl CoplayGroup {
         while let Some(event) = site.session.poll_event() {
             black_box(event);
         }
-        site.deadline = site.session.poll_timeout().expect("the game goes on");
+        site.deadline = site.session.poll_timeout().expect("the session is running");
     }
 }
 
 impl CoplayLockstepSite {
     fn new(number: usize, sites: usize) -> Self {
-        let id = SiteId::first(sites).nth(number).expect("no more sites than there can be");
+        let id = SiteId::first(sites).nth(number).expect("site number is below MAX_SITES");
         let others = SiteId::first(sites).filter(|other| *other != id);
         let peers = others.map(|other| (other, Addr(other.index() as u64))).collect();
         let settings = Settings {
             compare_interval: HASH_INTERVAL,
-            rate: FrameRate::per_second(FRAME_RATE).expect("60 is a frame rate"),
+            rate: FrameRate::per_second(FRAME_RATE).expect("60 is a valid frame rate"),
             ..toy_settings(INPUT_DELAY, Ownership::one_player_per_site(sites, 0xffff))
         };
         Self {
             number,
-            session: Session::new(Instant::ZERO, Config::new(1, id, peers, settings)).expect("the settings are sound"),
+            session: Session::new(Instant::ZERO, Config::new(1, id, peers, settings)).expect("settings are valid"),
             machine: DigestMachine::default(),
             input_words: vec![0; sites],
             deadline: Instant::ZERO,
         }
     }
 
-    /// Does the next thing the session asks for; `false` when there is nothing.
+    /// Serves the session's next request. Returns `false` if there is none.
     fn serve_request(&mut self, now: Instant, inputs: &Inputs) -> bool {
         match self.session.poll_request(now) {
             None => return false,
@@ -121,10 +121,10 @@ impl CoplayLockstepSite {
                 self.session.handle_input(now, &self.input_words);
             }
             Some(Request::Advance { inputs, .. }) => self.machine.step(inputs.iter().map(|word| *word as u16)),
-            Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
-            Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("nothing differs"),
+            Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("no site joins late"),
+            Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("no desync occurs"),
             Some(Request::Hash { .. }) => self.session.handle_hash(self.machine.state()),
-            Some(Request::Save { .. } | Request::Load { .. }) => unreachable!("nothing is guessed"),
+            Some(Request::Save { .. } | Request::Load { .. }) => unreachable!("the prediction window is 0"),
         }
         true
     }

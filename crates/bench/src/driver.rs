@@ -1,4 +1,4 @@
-//! The host program alone, with no engine in it: what is left is what the engines cost.
+//! The host program without an engine. Its cost is subtracted, so that the cost of the engines remains.
 
 use std::hint::black_box;
 
@@ -7,10 +7,10 @@ use coplay::time::{Instant, TimeDelta};
 use crate::inbox::Inbox;
 use crate::workload::{DigestMachine, Engine, FRAME_RATE, Inputs, Traffic};
 
-/// As long as a usual datagram of coplay's.
+/// A datagram of coplay's usual length.
 const DATAGRAM: [u8; 7] = [0; 7];
 
-/// All sites, each of which knows by magic what the others press.
+/// All sites. Each reads the inputs of the others directly.
 #[derive(Debug)]
 pub struct DriverGroup {
     sites: Vec<(Instant, DigestMachine)>,
@@ -20,7 +20,7 @@ pub struct DriverGroup {
 }
 
 impl DriverGroup {
-    /// So many sites.
+    /// Creates this many sites.
     pub fn new(sites: usize, inputs: Inputs) -> Self {
         Self {
             sites: vec![(Instant::ZERO, DigestMachine::default()); sites],
@@ -31,7 +31,7 @@ impl DriverGroup {
     }
 
     fn process_next(&mut self) {
-        let at = (0..self.sites.len()).min_by_key(|at| self.sites[*at].0).expect("there are sites");
+        let at = (0..self.sites.len()).min_by_key(|at| self.sites[*at].0).expect("at least one site");
         black_box(std::time::Instant::now());
         self.inboxes[at].drain(|from, bytes| {
             black_box((from, bytes.first()));

@@ -1,11 +1,11 @@
-//! Sessions of ggrs in its lockstep mode (no prediction).
+//! ggrs sessions in lockstep mode (no prediction).
 //!
 //! Each site is driven in the cheapest way that the documentation of ggrs allows: per frame, one input and one call of
-//! `advance_frame`, which polls the wire itself. ggrs reads the real clock in there, which is a part of what it costs.
+//! `advance_frame`, which polls the socket itself. ggrs reads the real clock there, which is part of its cost.
 //!
-//! Two things make it look cheaper here than it is in a game. Its reports of quality follow the real clock, five a
-//! second: at the speed of a benchmark hardly any is sent, while at 60 frames per second there is one per twelve frames
-//! and link, and an answer to it. And it cannot compare states in this mode, because it never asks for any.
+//! Two things make ggrs look cheaper here than in a game. Its quality reports follow the real clock, five per second:
+//! at the speed of a benchmark it sends hardly any, while at 60 frames per second there is one per twelve frames and
+//! link, and an answer to it. And it cannot compare states in this mode, because it never requests them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,21 +18,21 @@ use ggrs::{DesyncDetection, SessionState};
 use crate::inbox::Inbox;
 use crate::workload::{DigestMachine, Engine, FRAME_RATE, INPUT_DELAY, Inputs, Traffic};
 
-/// How messages pass.
+/// Form in which messages pass between the sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// As bytes, encoded just as the UDP socket of ggrs does it.
+    /// As bytes, encoded as in the UDP socket of ggrs.
     Bytes,
-    /// As they are. Nothing is encoded, nothing is decoded, and no bytes are counted.
+    /// As values. Nothing is encoded or decoded, and no bytes are counted.
     Messages,
 }
 
-/// How a frame is done.
+/// Calls made per frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// By `advance_frame` alone, which polls.
+    /// `advance_frame` alone, which polls.
     Once,
-    /// By `poll_remote_clients` and then `advance_frame`, as in the examples of ggrs.
+    /// `poll_remote_clients` and then `advance_frame`, as in the examples of ggrs.
     Twice,
 }
 
@@ -60,7 +60,7 @@ impl Config for GgrsLockstepConfig {
     type Address = usize;
 }
 
-/// What waits for each site.
+/// Messages waiting for each site.
 struct SharedWire {
     inboxes: Vec<Inbox>,
     messages: Vec<Vec<(usize, Message)>>,
@@ -78,7 +78,7 @@ impl NonBlockingSocket<usize> for WireSocket {
         let mut wire = self.wire.borrow_mut();
         match self.passing {
             Passing::Bytes => {
-                let bytes = bincode::serialize(&message).expect("a message can be encoded");
+                let bytes = bincode::serialize(&message).expect("messages are encodable");
                 wire.inboxes[*to].push(self.number, &bytes);
             }
             Passing::Messages => {
@@ -104,7 +104,7 @@ impl NonBlockingSocket<usize> for WireSocket {
 }
 
 impl GgrsGroup {
-    /// So many sites that have just begun to play.
+    /// Creates this many sites and lets them connect.
     pub fn new(sites: usize, inputs: Inputs, passing: Passing, polling: Polling) -> Self {
         let wire = Rc::new(RefCell::new(SharedWire {
             inboxes: (0..sites).map(|_| Inbox::new()).collect(),
@@ -128,13 +128,13 @@ impl GgrsLockstepSite {
         let builder = SessionBuilder::<GgrsLockstepConfig>::new()
             .with_num_players(sites)
             .and_then(|builder| builder.with_fps(FRAME_RATE as usize))
-            .expect("there are players and frames")
+            .expect("valid player count and frame rate")
             .with_max_prediction_window(0)
             .with_input_delay(INPUT_DELAY as usize)
             .with_desync_detection_mode(DesyncDetection::Off);
         let player = |other| if other == number { PlayerType::Local } else { PlayerType::Remote(other) };
         let builder = (0..sites).try_fold(builder, |builder, other| builder.add_player(player(other), other));
-        let session = builder.and_then(|builder| builder.start_p2p_session(socket)).expect("the settings are sound");
+        let session = builder.and_then(|builder| builder.start_p2p_session(socket)).expect("settings are valid");
         Self { number, session, machine: DigestMachine::default() }
     }
 
@@ -143,12 +143,12 @@ impl GgrsLockstepSite {
             self.session.poll_remote_clients();
         }
         let input = inputs.pressed(self.number, self.machine.frames());
-        self.session.add_local_input(self.number, input).expect("the player is a local one");
+        self.session.add_local_input(self.number, input).expect("the player is local");
         for request in self.session.advance_frame().expect("the session runs") {
             match request {
                 GgrsRequest::AdvanceFrame { inputs } => self.machine.step(inputs.iter().map(|(input, _)| *input)),
                 GgrsRequest::SaveGameState { .. } | GgrsRequest::LoadGameState { .. } => {
-                    unreachable!("lockstep saves and loads nothing")
+                    unreachable!("lockstep neither saves nor loads")
                 }
             }
         }
@@ -159,15 +159,15 @@ impl GgrsLockstepSite {
 impl Engine for GgrsGroup {
     fn run(&mut self, frames: u32) {
         self.target_frame += frames;
-        let mut turns = 0;
+        let mut rounds = 0;
         while self.sites.iter().any(|site| site.machine.frames() < self.target_frame) {
             for site in &mut self.sites {
                 site.step_frame(&self.inputs, self.polling);
             }
-            turns += 1;
+            rounds += 1;
         }
-        // Whoever is first waits once, for the others to begin.
-        assert!(turns <= frames + 1, "frames have to wait: {turns} turns for {frames} of them");
+        // The first site waits once for the others to start.
+        assert!(rounds <= frames + 1, "stalled: {rounds} rounds for {frames} frames");
     }
 
     fn traffic(&self) -> Traffic {

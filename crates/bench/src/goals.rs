@@ -1,22 +1,23 @@
-//! Which rows meet which goals.
+//! Goals for the rows of the rollback report.
 
 use coplay_bench::workload::FRAME_RATE;
 
 use crate::rollback_report::{RollbackRow, label};
 
-/// Frames per second that nobody misses.
+/// Tolerance, in frames per second, when frame rates are compared with a goal.
 const FPS_SLACK: f64 = 0.05;
-/// Frames per second by which engines may differ and still have stepped the same frames again.
+/// Difference, in frames per second, up to which both engines count as equally fast and have to resimulate the same
+/// frames.
 const FPS_EQUAL_TOLERANCE: f64 = 0.5;
-/// How much more than needed may be stepped again.
+/// Allowed ratio of resimulated frames to the required ones.
 const RESIMULATION_SLACK: f64 = 1.05;
 
-/// Something that rows have to meet.
+/// A goal.
 struct Goal {
     name: &'static str,
-    /// Whether a row meets it; `None` if it says nothing about this row.
+    /// Whether a row meets the goal; `None` if the goal does not apply to the row.
     met: fn(&RollbackRow) -> Option<bool>,
-    /// What a row that does not meet it shows.
+    /// Text about a row that does not meet the goal.
     shown: fn(&RollbackRow) -> String,
 }
 
@@ -57,30 +58,30 @@ const GOALS: [Goal; 7] = [
         shown: |row| format!("{:.2}, ggrs {:.2}", row.ours.fps, row.ggrs.fps),
     },
     Goal {
-        name: "at most 5 % more frames again than ggrs at the same speed, or else than needed",
+        name: "at most 5 % more resimulated frames than ggrs at the same speed, or else than required",
         met: |row| Some(row.ours.resimulated <= RESIMULATION_SLACK * allowed_resimulated(row)),
         shown: |row| {
             let (ours, ggrs) = (&row.ours, &row.ggrs);
             format!(
-                "{:.2} per 100, ggrs {:.2}, needed {:.2}",
+                "{:.2} per 100, ggrs {:.2}, required {:.2}",
                 ours.resimulated, ggrs.resimulated, ours.required_resimulated
             )
         },
     },
     Goal {
-        name: "full speed at an RTT of 400 ms with lag 8 and window 8",
+        name: "full speed at an RTT of 400 ms with input delay 8 and prediction window 8",
         met: |row| (row.case.input_delay == 8).then(|| row.ours.fps >= f64::from(FRAME_RATE) - FPS_SLACK),
         shown: |row| format!("{:.2}", row.ours.fps),
     },
 ];
 
-/// Frames that may be stepped again, per 100.
+/// Returns the number of frames that may be resimulated, per 100.
 fn allowed_resimulated(row: &RollbackRow) -> f64 {
     let alike = (row.ours.fps - row.ggrs.fps).abs() <= FPS_EQUAL_TOLERANCE;
     if alike { row.ggrs.resimulated } else { row.ours.required_resimulated }
 }
 
-/// Says of every goal how many rows meet it, and which do not. Where ours failed, none is.
+/// Prints how many rows meet each goal, and the rows that do not. A row in which coplay failed meets no goal.
 pub(crate) fn print(rows: &[RollbackRow]) {
     println!();
     for goal in &GOALS {

@@ -1,11 +1,11 @@
-//! Instructions, as counted by valgrind.
+//! Instruction counts from valgrind.
 
 use std::process::{Command, Stdio};
 
 use crate::lockstep_measure::Subject;
 
-/// Frames of the shorter and of the longer run. Our clocks look back 40 seconds and cost the more the more of them have
-/// passed, so both runs are longer than that; ggrs costs the same from the start.
+/// Returns the number of frames of the shorter and of the longer run. Coplay's clock synchronisation looks back 40 s
+/// and costs more the more of them have passed, so both runs are longer than that. The cost of ggrs is constant.
 fn run_lengths(subject: Subject) -> (u32, u32) {
     match subject {
         Subject::Driver | Subject::Coplay(_) => (2_400, 4_800),
@@ -13,22 +13,23 @@ fn run_lengths(subject: Subject) -> (u32, u32) {
     }
 }
 
-/// Whether instructions can be counted; says so if not.
+/// Whether valgrind is available. Prints a hint if not.
 pub(crate) fn is_valgrind_available() -> bool {
     let found = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
-        eprintln!("valgrind was not found, so instructions are not counted");
-        eprintln!("hint: install it (apt-get install valgrind) and try again");
+        eprintln!("valgrind was not found; instructions are not counted");
+        eprintln!("hint: apt-get install valgrind");
     }
     found
 }
 
-/// The instructions of one frame at one site.
+/// Returns the instructions per frame and site.
 pub(crate) fn per_frame_and_site(subject: Subject, sites: usize) -> Option<f64> {
     let (short, long) = run_lengths(subject);
-    let more = count_instructions(subject, sites, long)?.saturating_sub(count_instructions(subject, sites, short)?);
-    Some(more as f64 / f64::from(long - short) / sites as f64)
+    let difference =
+        count_instructions(subject, sites, long)?.saturating_sub(count_instructions(subject, sites, short)?);
+    Some(difference as f64 / f64::from(long - short) / sites as f64)
 }
 
 fn count_instructions(subject: Subject, sites: usize, frames: u32) -> Option<u64> {
@@ -41,7 +42,7 @@ fn count_instructions(subject: Subject, sites: usize, frames: u32) -> Option<u64
     let log = String::from_utf8_lossy(&output.as_ref().ok()?.stderr).into_owned();
     let counted = parse_total(&log);
     if counted.is_none() {
-        eprintln!("valgrind did not count the instructions of {}; it says:\n{log}", subject.name());
+        eprintln!("valgrind did not count the instructions of {}; its output:\n{log}", subject.name());
     }
     counted
 }

@@ -1,17 +1,18 @@
-//! The same work for two engines, to be measured: [`coplay`] and ggrs, in lockstep and when they guess.
+//! Equal work for two engines, to compare their cost: [`coplay`] and ggrs, in lockstep and with rollback.
 //!
 //! All sites of a session run in one thread. In lockstep they exchange datagrams through memory, without delay or loss.
-//! There is no game: a step folds the inputs into a number, which proves that both engines handed out the same inputs
-//! in the same frames.
+//! There is no game: a step folds the inputs into a hash, which proves that both engines delivered the same inputs in
+//! the same frames.
 //!
-//! * [`work`]: what is to be done, equal for both.
-//! * [`wire`]: memory that stands for a network.
-//! * [`ours`]: coplay, driven as a host program drives it.
-//! * [`peer`]: ggrs, driven as its documentation says.
-//! * [`rollback`]: both when they guess, on a network with delay and loss.
-//! * [`allocation_counter`]: counts allocations of the calling thread.
-//! * [`stopwatch`]: counts the time that it spends in an engine.
-//! * [`clock`]: the clocks of the standard library, in virtual time.
+//! * [`workload`]: the work, equal for both engines.
+//! * [`inbox`]: datagram queues in memory instead of a network.
+//! * [`coplay_lockstep`]: coplay, driven as by a host program.
+//! * [`ggrs_lockstep`]: ggrs, driven according to its documentation.
+//! * [`driver`]: the host program without an engine, whose cost is subtracted.
+//! * [`rollback`]: both engines with prediction, on a network with delay and loss.
+//! * [`allocation_counter`]: counts the allocations of the calling thread.
+//! * [`stopwatch`]: measures the time that the calling thread spends in an engine.
+//! * [`virtual_clock`]: the clocks of the standard library in virtual time.
 
 pub mod allocation_counter;
 pub mod coplay_lockstep;

@@ -1,4 +1,4 @@
-//! Time, allocations and traffic of one engine after the other, in turns.
+//! Time, allocations and traffic of all engines, measured in turns.
 
 use std::time::Instant;
 
@@ -8,9 +8,9 @@ use coplay_bench::driver;
 use coplay_bench::ggrs_lockstep::{self, Passing, Polling};
 use coplay_bench::workload::{Engine, Inputs, Traffic};
 
-/// Frames before anything is measured.
+/// Warm-up before the measurement, in frames.
 pub(crate) const WARM_UP_FRAMES: u32 = 600;
-/// All inputs come from this.
+/// Seed of all inputs.
 const SEED: u64 = 1;
 
 /// An engine and the way it is driven.
@@ -22,7 +22,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// All that are measured: first what is subtracted, then ours, then what it is compared with.
+    /// All subjects: first the one to subtract, then coplay, then ggrs.
     pub(crate) const ALL: [Self; 6] = [
         Self::Driver,
         Self::Coplay(Waking::Frames),
@@ -44,15 +44,15 @@ impl Subject {
         }
     }
 
-    /// How it is driven.
+    /// Describes how the subject is driven.
     pub(crate) fn about(self) -> &'static str {
         match self {
-            Self::Driver => "no engine: queues, one reading of a clock, inputs and machine",
+            Self::Driver => "no engine: queues, one clock reading, inputs and machine",
             Self::Coplay(Waking::Frames) => "called once per frame, as ggrs is",
-            Self::Coplay(Waking::Datagrams) => "every datagram wakes its host program, too",
+            Self::Coplay(Waking::Datagrams) => "also woken by every datagram",
             Self::Ggrs(Passing::Bytes, Polling::Once) => "advance_frame, with the encoding of its own UDP socket",
             Self::Ggrs(Passing::Bytes, Polling::Twice) => "poll_remote_clients, then advance_frame, as its examples do",
-            Self::Ggrs(Passing::Messages, Polling::Once) => "advance_frame, with messages that pass without encoding",
+            Self::Ggrs(Passing::Messages, Polling::Once) => "advance_frame, messages passed without encoding",
             Self::Ggrs(Passing::Messages, Polling::Twice) => "both calls, without encoding",
         }
     }
@@ -61,7 +61,7 @@ impl Subject {
         Self::ALL.into_iter().find(|subject| subject.name() == name)
     }
 
-    /// Runs so many frames after warming up.
+    /// Runs this many frames after a warm-up.
     pub(crate) fn run_once(self, sites: usize, frames: u32) {
         self.measure(sites, frames);
     }
@@ -78,7 +78,7 @@ impl Subject {
     }
 }
 
-/// What one run gave, all sites together.
+/// Measurements of one run, all sites together.
 struct RunSample {
     nanos: u64,
     allocations: u64,
@@ -99,10 +99,10 @@ fn measure_engine(mut engine: impl Engine, frames: u32) -> RunSample {
     }
 }
 
-/// What an engine costs, per frame and site, or per frame and link (one way from one site to another).
+/// Cost of an engine per frame and site, or per frame and link (one direction between two sites).
 pub(crate) struct LockstepRow {
     pub(crate) subject: Subject,
-    /// Of every round, in ascending order.
+    /// Nanoseconds of every round, in ascending order.
     pub(crate) nanos: Vec<f64>,
     pub(crate) instructions: Option<f64>,
     pub(crate) allocations: f64,
@@ -116,7 +116,7 @@ impl LockstepRow {
     }
 }
 
-/// Measures all engines in turns, round after round.
+/// Measures all subjects in turns, round after round.
 pub(crate) fn measure_rounds(sites: usize, frames: u32, rounds: usize) -> Vec<LockstepRow> {
     let mut samples: Vec<Vec<RunSample>> = Subject::ALL.iter().map(|_| Vec::with_capacity(rounds)).collect();
     for round in 1..=rounds {
@@ -126,7 +126,7 @@ pub(crate) fn measure_rounds(sites: usize, frames: u32, rounds: usize) -> Vec<Lo
         }
     }
     let states = vec![samples[0][0].states[0]; sites];
-    assert!(samples.iter().flatten().all(|sample| sample.states == states), "all sites get the same inputs");
+    assert!(samples.iter().flatten().all(|sample| sample.states == states), "the sites' states differ");
     Subject::ALL.into_iter().zip(samples).map(|(subject, samples)| row(subject, sites, frames, &samples)).collect()
 }
 

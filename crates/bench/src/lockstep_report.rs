@@ -1,17 +1,16 @@
-//! The tables, on standard output.
+//! The lockstep report on standard output.
 
 use coplay_bench::workload::{FRAME_RATE, HASH_INTERVAL, INPUT_DELAY, MEAN_HOLD_FRAMES};
 
 use crate::lockstep_measure::{LockstepRow, Subject, WARM_UP_FRAMES};
 
-/// Says what was done and what the numbers mean.
+/// Explains the measurement and the columns.
 pub(crate) fn preface(frames: u32, rounds: usize) {
-    println!("What a frame costs at one site, without any game; all sites in one thread, no delay between them.");
+    println!("Cost of a frame at one site, without a game; all sites in one thread, no delay between them.");
+    println!("Inputs of 2 bytes, held for {MEAN_HOLD_FRAMES} frames on average; input delay {INPUT_DELAY};");
+    println!("{FRAME_RATE} frames per virtual second.");
     println!(
-        "Inputs of 2 bytes that stay for {MEAN_HOLD_FRAMES} frames on average; lag {INPUT_DELAY}; {FRAME_RATE} frames per virtual second."
-    );
-    println!(
-        "{frames} frames after {WARM_UP_FRAMES} to warm up; medians of {rounds} rounds in which the engines take turns."
+        "{frames} frames after a warm-up of {WARM_UP_FRAMES}; medians of {rounds} rounds; the engines take turns."
     );
     println!("coplay compares states every {HASH_INTERVAL} frames; ggrs in lockstep mode (max_prediction 0) cannot.");
     println!();
@@ -19,16 +18,16 @@ pub(crate) fn preface(frames: u32, rounds: usize) {
         println!("  {:<15} {}", subject.name(), subject.about());
     }
     println!();
-    println!("  engine  without what the driver alone costs");
-    println!("  x       times as much as coplay");
-    println!("  /link   per frame and one way between two sites; bytes are those of payloads");
+    println!("  engine  cost minus that of the driver");
+    println!("  x       multiple of coplay's cost");
+    println!("  /link   per frame and direction between two sites; payload bytes only");
 }
 
-/// The table for so many sites.
+/// Prints the table for this many sites.
 pub(crate) fn table(sites: usize, rows: &[LockstepRow]) {
     let columns = [
         "ns",
-        "(least-most)",
+        "(min-max)",
         "engine",
         "x",
         "instructions",
@@ -48,7 +47,7 @@ pub(crate) fn table(sites: usize, rows: &[LockstepRow]) {
 fn cells(row: &LockstepRow, driver: &LockstepRow, ours: &LockstepRow) -> [String; 10] {
     let nanos = |row: &LockstepRow| row.median_nanos() - driver.median_nanos();
     let instructions = |row: &LockstepRow| row.instructions.zip(driver.instructions).map(|(all, driver)| all - driver);
-    let told = |count: Option<f64>| count.map_or("-".into(), |count| format!("{count:.0}"));
+    let format_count = |count: Option<f64>| count.map_or("-".into(), |count| format!("{count:.0}"));
     let more_instructions =
         instructions(row).zip(instructions(ours)).map_or("-".into(), |(one, ours)| times(one, ours));
     let bytes = if row.bytes_per_link > 0.0 { format!("{:.1}", row.bytes_per_link) } else { "-".into() };
@@ -57,8 +56,8 @@ fn cells(row: &LockstepRow, driver: &LockstepRow, ours: &LockstepRow) -> [String
         format!("({:.0}-{:.0})", row.nanos[0], row.nanos[row.nanos.len() - 1]),
         format!("{:.0}", nanos(row)),
         times(nanos(row), nanos(ours)),
-        told(row.instructions),
-        told(instructions(row)),
+        format_count(row.instructions),
+        format_count(instructions(row)),
         more_instructions,
         format!("{:.2}", row.allocations),
         bytes,

@@ -1,10 +1,10 @@
-//! Measures what a frame costs at one site, the game excluded: coplay beside ggrs in one run, first in lockstep, then
-//! when both guess.
+//! Measures the cost of a frame at one site, excluding the game: coplay and ggrs in one run, first in lockstep, then
+//! with rollback.
 //!
-//! Machines are noisy, so the engines take turns, round after round, and the medians of all rounds are compared. In
-//! lockstep there is no network. Instructions are counted by valgrind, which runs this program again for each engine:
-//! once with fewer frames and once with more, so that everything but the frames cancels out. When engines guess, it is
-//! on a network in virtual time, row by row, and in the end it is said which rows meet which goals.
+//! Machines are noisy. The engines therefore take turns, round after round, and the medians of all rounds are compared.
+//! Lockstep runs without a network. Valgrind counts the instructions: it runs this program twice per engine, with fewer
+//! and with more frames, so that everything but the frames cancels out. Rollback runs on a network in virtual time, row
+//! by row, and at the end the program prints which rows meet which goals.
 
 mod goals;
 mod instruction_count;
@@ -17,17 +17,17 @@ use std::process::ExitCode;
 use lockstep_measure::Subject;
 
 const USAGE: &str = "usage: coplay-bench [--lockstep | --rollback] [--sites N,N,...]
-                    [--frames N] [--rounds N]   in lockstep
-                    [--quick] [--spans N]       when engines guess: fewer rows, and N times 10 seconds each
-       coplay-bench --once ENGINE SITES FRAMES   run one engine and measure nothing, for profilers";
+                    [--frames N] [--rounds N]   lockstep: frames per round, rounds
+                    [--quick] [--spans N]       rollback: fewer rows, N spans of 10 s per row
+       coplay-bench --once ENGINE SITES FRAMES   run one engine without measurement, for profilers";
 
-/// What to do.
+/// Task given on the command line.
 enum Task {
     Measure(BenchPlan),
     Once(Subject, usize, u32),
 }
 
-/// What to measure.
+/// Measurements to make.
 struct BenchPlan {
     sites: Vec<usize>,
     lockstep: bool,
@@ -38,21 +38,21 @@ struct BenchPlan {
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match parse(&words) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match parse(&args) {
         Ok(Task::Measure(plan)) => measure_all(&plan),
         Ok(Task::Once(subject, sites, frames)) => subject.run_once(sites, frames),
-        Err(problem) => {
+        Err(error) => {
             let engines: Vec<&str> = Subject::ALL.iter().map(|subject| subject.name()).collect();
-            eprintln!("error: {problem}\n{USAGE}\nhint: the engines are {}", engines.join(", "));
+            eprintln!("error: {error}\n{USAGE}\nhint: the engines are {}", engines.join(", "));
             return ExitCode::from(2);
         }
     }
     ExitCode::SUCCESS
 }
 
-fn parse(words: &[String]) -> Result<Task, String> {
-    let mut words = words.iter();
+fn parse(args: &[String]) -> Result<Task, String> {
+    let mut args = args.iter();
     let rows = rollback_report::RollbackPlan { is_quick: false, spans: 6 };
     let mut plan = BenchPlan {
         sites: vec![2, 4, 8],
@@ -62,12 +62,12 @@ fn parse(words: &[String]) -> Result<Task, String> {
         rollback: true,
         rollback_plan: rows,
     };
-    while let Some(word) = words.next() {
-        let mut next = || words.next().ok_or_else(|| format!("{word} wants more"));
-        match word.as_str() {
+    while let Some(arg) = args.next() {
+        let mut next = || args.next().ok_or_else(|| format!("missing value after {arg}"));
+        match arg.as_str() {
             "--once" => {
                 let (name, sites, frames) = (next()?, next()?, next()?);
-                let subject = Subject::from_name(name).ok_or_else(|| format!("no engine is called '{name}'"))?;
+                let subject = Subject::from_name(name).ok_or_else(|| format!("unknown engine '{name}'"))?;
                 return Ok(Task::Once(subject, sites_from(sites)?, number(frames)?));
             }
             "--frames" => plan.frames = number(next()?)?,
@@ -77,19 +77,23 @@ fn parse(words: &[String]) -> Result<Task, String> {
             "--quick" => plan.rollback_plan.is_quick = true,
             "--spans" => plan.rollback_plan.spans = number(next()?)?,
             "--sites" => plan.sites = next()?.split(',').map(sites_from).collect::<Result<_, _>>()?,
-            _ => return Err(format!("'{word}' is not understood")),
+            _ => return Err(format!("unknown option '{arg}'")),
         }
     }
     Ok(Task::Measure(plan))
 }
 
-fn number(word: &str) -> Result<u32, String> {
-    word.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("'{word}' is not a number from 1 on"))
+fn number(arg: &str) -> Result<u32, String> {
+    arg.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("'{arg}' is not a whole number above 0"))
 }
 
-fn sites_from(word: &str) -> Result<usize, String> {
-    let sites = number(word)? as usize;
-    if (2..=coplay::id::MAX_SITES).contains(&sites) { Ok(sites) } else { Err(format!("{sites} sites cannot play")) }
+fn sites_from(arg: &str) -> Result<usize, String> {
+    let sites = number(arg)? as usize;
+    if (2..=coplay::id::MAX_SITES).contains(&sites) {
+        Ok(sites)
+    } else {
+        Err(format!("{sites} sites are not supported, only 2 to {}", coplay::id::MAX_SITES))
+    }
 }
 
 fn measure_all(plan: &BenchPlan) {
@@ -106,10 +110,10 @@ fn measure_all(plan: &BenchPlan) {
 
 fn measure_lockstep(plan: &BenchPlan) {
     lockstep_report::preface(plan.frames, plan.rounds);
-    let counting = instruction_count::is_valgrind_available();
+    let counts_instructions = instruction_count::is_valgrind_available();
     for sites in &plan.sites {
         let mut rows = lockstep_measure::measure_rounds(*sites, plan.frames, plan.rounds);
-        if counting {
+        if counts_instructions {
             for row in &mut rows {
                 eprintln!("{sites} sites: counting the instructions of {}", row.subject.name());
                 row.instructions = instruction_count::per_frame_and_site(row.subject, *sites);

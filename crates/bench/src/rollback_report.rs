@@ -1,4 +1,4 @@
-//! Engines that guess: both under all conditions, row by row.
+//! The rollback report: both engines under all conditions, row by row.
 
 use coplay_bench::rollback::machine::STATE_BYTES;
 use coplay_bench::rollback::measure::{MeasuredRun, RollbackResult, SPAN_SECONDS, WARM_UP, median};
@@ -8,10 +8,10 @@ use coplay_bench::workload::{FRAME_RATE, HASH_INTERVAL, MEAN_HOLD_FRAMES};
 
 use crate::goals;
 
-/// All randomness comes from this.
+/// Seed of all randomness.
 const SEED: u64 = 1;
 
-/// Both engines under the same conditions.
+/// Results of both engines under the same conditions.
 pub(crate) struct RollbackRow {
     pub(crate) case: BenchCase,
     pub(crate) ours: RollbackResult,
@@ -19,7 +19,7 @@ pub(crate) struct RollbackRow {
 }
 
 impl RollbackRow {
-    /// The engines take turns, span by span, on a machine that is noisy.
+    /// Measures both engines in turns, span by span, because the machine is noisy.
     fn measure(case: BenchCase, spans: u32, nanos_per_count: f64) -> Self {
         let (mut ours, mut ggrs) =
             (MeasuredRun::<coplay_site::CoplaySite>::new(case), MeasuredRun::<ggrs_site::GgrsSite>::new(case));
@@ -30,19 +30,19 @@ impl RollbackRow {
         Self { case, ours: ours.into_result(), ggrs: ggrs.into_result() }
     }
 
-    /// How many times as long as in ours it takes in ggrs: the median of all turns.
+    /// Returns the median, over all spans, of the time in ggrs divided by the time in coplay.
     pub(crate) fn median_time_ratio(&self) -> f64 {
         median(self.ours.engine_nanos.iter().zip(&self.ggrs.engine_nanos).map(|(ours, ggrs)| ggrs / ours))
     }
 }
 
-/// Which rows, and for how long.
+/// Rows and duration of the report.
 pub(crate) struct RollbackPlan {
     pub(crate) is_quick: bool,
     pub(crate) spans: u32,
 }
 
-/// Measures all rows, prints them, and says which goals they meet.
+/// Measures and prints all rows, and the goals that they meet.
 pub(crate) fn measure_and_print(sites: &[usize], plan: &RollbackPlan) {
     preface(plan.spans);
     let nanos = nanos_per_count();
@@ -57,24 +57,25 @@ pub(crate) fn measure_and_print(sites: &[usize], plan: &RollbackPlan) {
     goals::print(&rows);
 }
 
-/// All conditions; the last row of two sites has a lag that makes up for the longest way.
+/// Returns all conditions. The last row of two sites has an input delay that, together with the prediction window,
+/// covers the longest delay.
 fn cases(sites: &[usize], quick: bool) -> Vec<BenchCase> {
-    let (windows, trips, losses): (&[u32], &[u32], &[u32]) = match quick {
+    let (windows, rtts, losses): (&[u32], &[u32], &[u32]) = match quick {
         true => (&[8], &[0, 200, 400], &[0, 20]),
         false => (&[8, 16], &[0, 100, 200, 300, 400], &[0, 5, 20]),
     };
     let mut cases = Vec::new();
     for &sites in sites {
-        let case = |rtt_ms, loss_percent, lag, window| BenchCase {
+        let case = |rtt_ms, loss_percent, input_delay, prediction_window| BenchCase {
             sites,
             rtt_ms,
             loss_percent,
-            input_delay: lag,
-            prediction_window: window,
+            input_delay,
+            prediction_window,
             seed: SEED,
         };
         for &window in windows {
-            for &rtt_ms in trips {
+            for &rtt_ms in rtts {
                 cases.extend(losses.iter().map(|&loss| case(rtt_ms, loss, 2, window)));
             }
         }
@@ -87,24 +88,23 @@ fn cases(sites: &[usize], quick: bool) -> Vec<BenchCase> {
 
 fn preface(spans: u32) {
     let (warm, seconds) = (WARM_UP.as_secs_f64(), spans * SPAN_SECONDS);
-    println!("What guessing costs: each site plays with all others, in virtual time, over links that delay and lose.");
+    println!("Cost of rollback: every site plays with all others, in virtual time, over links with delay and loss.");
+    println!("Inputs of 2 bytes, held for {MEAN_HOLD_FRAMES} frames on average; states of {STATE_BYTES} bytes;");
+    println!("{FRAME_RATE} frames per second.");
     println!(
-        "Inputs of 2 bytes that stay for {MEAN_HOLD_FRAMES} frames on average; states of {STATE_BYTES} bytes; {FRAME_RATE} frames per second."
+        "Clocks are exact; sites start at random times. Both engines have the same inputs, links and start times."
     );
-    println!("Clocks are exact; sites begin at random times. Both engines have the same inputs, links and beginnings.");
-    println!(
-        "{seconds} virtual seconds after {warm} to warm up; then it is checked that all states belong to the inputs."
-    );
+    println!("{seconds} virtual seconds after a warm-up of {warm}; then all states are checked against the inputs.");
     println!();
-    println!("Time is that inside the engine: the stopwatch stands still while states are copied and frames stepped,");
     println!(
-        "and what takes a millisecond at once is left out, because the thread was put aside. Then all that the host"
+        "Only time inside the engine counts: the stopwatch is stopped while states are copied and frames stepped."
     );
     println!(
-        "programs did is done without an engine, with the same queues and as many starts and stops of the stopwatch,"
+        "Calls of a millisecond or more are left out, because the thread was preempted. Then the actions of the host"
     );
+    println!("programs are replayed without an engine, with the same queues and as many starts and stops of the");
     println!(
-        "and subtracted. The engines take turns of {SPAN_SECONDS} virtual seconds; medians of all turns are compared."
+        "stopwatch, and subtracted. The engines take turns of {SPAN_SECONDS} virtual seconds; medians are compared."
     );
     println!(
         "ggrs reads a virtual clock, too, which is cheaper than a real one. coplay is woken by every datagram and"
@@ -112,19 +112,17 @@ fn preface(spans: u32) {
     println!("compares states every {HASH_INTERVAL} frames; ggrs is called once per tick and compares none.");
     println!();
     println!("  ns/frame   per frame and site; every frame is confirmed in the end");
-    println!("  x          times as much as coplay");
+    println!("  x          multiple of coplay's cost");
     println!("  allocs     per tick (a sixtieth of a second) and site");
-    println!("  dgrams     per tick and link (one way between two sites), and so are bytes, those of payloads");
-    println!("  again      frames stepped again, per 100 frames");
-    println!("  must       those that had to be: changes that came late, times the frames guessed until then");
+    println!("  dgrams     per tick and link (one direction between two sites); bytes likewise, payload only");
+    println!("  resim      resimulated frames per 100 frames");
+    println!("  min        required minimum: late input changes times the frames predicted until then");
     println!("  stalls     ticks without a frame, per 100");
-    println!(
-        "  +-again    by how much sites differ in frames stepped again; +-frame: by how many frames they are apart"
-    );
+    println!("  +-resim    difference between sites in resimulated frames; +-frame: distance between sites in frames");
 }
 
 const COLUMNS: [&str; 11] =
-    ["ns/frame", "x", "allocs", "dgrams", "bytes", "again", "must", "stalls", "fps", "+-again", "+-frame"];
+    ["ns/frame", "x", "allocs", "dgrams", "bytes", "resim", "min", "stalls", "fps", "+-resim", "+-frame"];
 
 fn head(sites: usize) {
     println!();
@@ -134,37 +132,37 @@ fn head(sites: usize) {
 fn print(row: &RollbackRow) {
     line(&label(&row.case), "coplay", cells(&row.ours, 1.0));
     line("", "ggrs", cells(&row.ggrs, row.median_time_ratio()));
-    for (name, outcome) in [("coplay", &row.ours), ("ggrs", &row.ggrs)] {
-        if let Some(trouble) = &outcome.error {
-            println!("    {name}: {trouble}");
+    for (name, result) in [("coplay", &row.ours), ("ggrs", &row.ggrs)] {
+        if let Some(error) = &result.error {
+            println!("    {name}: {error}");
         }
     }
 }
 
-/// A row's conditions in short.
+/// Formats the conditions of a row.
 pub(crate) fn label(case: &BenchCase) -> String {
-    let BenchCase { rtt_ms, loss_percent, input_delay: lag, prediction_window: window, .. } = case;
-    format!("rtt {rtt_ms:>3} loss {loss_percent:>2} % lag {lag} window {window:>2}")
+    let BenchCase { rtt_ms, loss_percent, input_delay, prediction_window, .. } = case;
+    format!("rtt {rtt_ms:>3} loss {loss_percent:>2} % delay {input_delay} window {prediction_window:>2}")
 }
 
-fn cells(outcome: &RollbackResult, times: f64) -> [String; 11] {
+fn cells(result: &RollbackResult, times: f64) -> [String; 11] {
     [
-        format!("{:.0}", outcome.median_nanos()),
+        format!("{:.0}", result.median_nanos()),
         format!("{times:.1}"),
-        format!("{:.2}", outcome.allocations),
-        format!("{:.3}", outcome.datagrams),
-        format!("{:.1}", outcome.bytes),
-        format!("{:.1}", outcome.resimulated),
-        format!("{:.1}", outcome.required_resimulated),
-        format!("{:.2}", outcome.stalls),
-        format!("{:.2}", outcome.fps),
-        format!("{:.1}", outcome.spread_resimulated),
-        format!("{}", outcome.spread_frames),
+        format!("{:.2}", result.allocations),
+        format!("{:.3}", result.datagrams),
+        format!("{:.1}", result.bytes),
+        format!("{:.1}", result.resimulated),
+        format!("{:.1}", result.required_resimulated),
+        format!("{:.2}", result.stalls),
+        format!("{:.2}", result.fps),
+        format!("{:.1}", result.spread_resimulated),
+        format!("{}", result.spread_frames),
     ]
 }
 
 fn line(conditions: &str, engine: &str, cells: [String; 11]) {
     let widths = [10, 6, 9, 8, 8, 8, 8, 8, 7, 9, 9];
     let cells: String = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-    println!("{conditions:<34}{engine:<7}{cells}");
+    println!("{conditions:<36}{engine:<7}{cells}");
 }

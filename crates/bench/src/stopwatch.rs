@@ -1,14 +1,15 @@
-//! What the calling thread spends inside an engine: time, by the cheapest clock there is, and allocations.
-#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the counter of cycles is read by an instruction"))]
+//! Cost inside an engine: time of the calling thread, by the cheapest clock, and its allocations.
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "reading the cycle counter needs unsafe code"))]
 
 use std::time::{Duration, Instant};
 
 use crate::allocation_counter::allocations;
 
-/// The counter of cycles, which goes on at a steady pace; elsewhere than on x86-64, nanoseconds of the real clock.
+/// Reads the cycle counter, which has a constant rate; on other architectures than x86-64, the real clock in
+/// nanoseconds.
 #[cfg(target_arch = "x86_64")]
 fn read_counter() -> u64 {
-    // SAFETY: every processor of this kind has the instruction, and it touches no memory.
+    // SAFETY: every x86-64 processor has this instruction, and it touches no memory.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -17,7 +18,7 @@ fn read_counter() -> u64 {
     crate::virtual_clock::real_nanos()
 }
 
-/// How long one count takes, in nanoseconds; it takes a moment to find out.
+/// Measures the nanoseconds per count; takes 50 ms.
 pub fn nanos_per_count() -> f64 {
     let (began, before) = (Instant::now(), read_counter());
     while began.elapsed() < Duration::from_millis(50) {
@@ -27,10 +28,10 @@ pub fn nanos_per_count() -> f64 {
     began.elapsed().as_nanos() as f64 / counted as f64
 }
 
-/// Counts from start to stop, about a millisecond, that no engine takes: the thread was put aside for another.
+/// Counts from start to stop, about a millisecond, that indicate a preempted thread: no engine takes that long.
 const PREEMPTION_COUNTS: u64 = 1 << 21;
 
-/// Sums up what is spent between [`start`](Self::start) and [`stop`](Self::stop).
+/// Accumulates the cost between [`start`](Self::start) and [`stop`](Self::stop).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stopwatch {
     started: u64,
@@ -38,17 +39,17 @@ pub struct Stopwatch {
     spent: EngineCost,
 }
 
-/// What was spent.
+/// Cost inside an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCost {
-    /// Time, in counts.
+    /// Time in counts.
     pub clock_counts: u64,
-    /// How often memory was asked for.
+    /// Number of allocations.
     pub allocations: u64,
 }
 
 impl EngineCost {
-    /// What was spent since an earlier time.
+    /// Returns the cost since an earlier time.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             clock_counts: self.clock_counts - earlier.clock_counts,
@@ -67,14 +68,14 @@ impl std::iter::Sum for EngineCost {
 }
 
 impl Stopwatch {
-    /// From here on everything counts.
+    /// Starts measuring.
     #[inline]
     pub fn start(&mut self) {
         self.allocated = allocations();
         self.started = read_counter();
     }
 
-    /// Nothing counts any more.
+    /// Stops measuring.
     #[inline]
     pub fn stop(&mut self) {
         let counts = read_counter().saturating_sub(self.started);
@@ -82,7 +83,7 @@ impl Stopwatch {
         self.spent.allocations += allocations() - self.allocated;
     }
 
-    /// What was spent so far.
+    /// Returns the cost so far.
     pub fn spent(&self) -> EngineCost {
         self.spent
     }

@@ -1,6 +1,5 @@
-//! In steady state the path of a frame does not allocate: not when inputs, probes and digests come and go, and not when
-//! a fifth of all packets is lost and inputs have to be sent again and waited for, and not when frames are guessed and
-//! repaired.
+//! In steady state, stepping a frame does not allocate: not while inputs, probes and digests are exchanged, not with 20
+//! % packet loss, when inputs are retransmitted and waited for, and not with prediction and rollback.
 
 use std::collections::VecDeque;
 
@@ -21,7 +20,7 @@ const MEASURED_FRAMES: u32 = 3_000;
 const DELAY: TimeDelta = TimeDelta::from_millis(50);
 const LOSS: f64 = 0.2;
 
-/// Sites on a bad network.
+/// Sites on a lossy network.
 struct AllocationNetwork {
     now: Instant,
     sites: Vec<AllocationSite>,
@@ -35,7 +34,7 @@ struct AllocationSite {
     machine: DigestMachine,
     input_words: Vec<InputWord>,
     deadline: Instant,
-    /// What the engine has allocated since it was made.
+    /// Allocations of the engine since it was created.
     engine_allocations: u64,
 }
 
@@ -47,7 +46,7 @@ struct InFlightDatagram {
     bytes: [u8; MAX_DATAGRAM],
 }
 
-/// Calls the engine and adds what it allocates to `sum`.
+/// Calls the engine and adds its allocations to `sum`.
 fn count_allocations<T>(sum: &mut u64, engine: impl FnOnce() -> T) -> T {
     let before = allocations();
     let result = engine();
@@ -69,14 +68,14 @@ impl AllocationNetwork {
     fn run_frames(&mut self, frames: u32) {
         let limit = self.now + TimeDelta::from_secs(10) + TimeDelta::from_millis(100) * i64::from(frames);
         while self.sites.iter().any(|site| site.machine.frames() < frames) {
-            assert!(self.now < limit, "the game is stuck at {:?}", self.now);
+            assert!(self.now < limit, "the session is stuck at {:?}", self.now);
             self.process_next();
         }
     }
 
-    /// What happens next happens.
+    /// Processes the next event.
     fn process_next(&mut self) {
-        let at = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline).expect("there are sites");
+        let at = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline).expect("at least one site");
         let deadline = self.sites[at].deadline.max(self.now);
         if self.in_flight.front().is_some_and(|datagram| datagram.arrives_at <= deadline) {
             self.deliver();
@@ -89,30 +88,31 @@ impl AllocationNetwork {
     fn deliver(&mut self) {
         let Some(datagram) = self.in_flight.pop_front() else { return };
         self.now = datagram.arrives_at;
-        let AllocationSite { session, engine_allocations: allocated, .. } = &mut self.sites[datagram.to];
+        let AllocationSite { session, engine_allocations, .. } = &mut self.sites[datagram.to];
         let (from, bytes) = (Addr(datagram.from as u64), &datagram.bytes[..datagram.len]);
-        count_allocations(allocated, || session.handle_datagram(self.now, from, bytes));
+        count_allocations(engine_allocations, || session.handle_datagram(self.now, from, bytes));
         self.run_host_program(datagram.to);
     }
 
-    /// The host program of a site.
+    /// Runs the host program of a site.
     fn run_host_program(&mut self, at: usize) {
         loop {
-            let asked = self.sites[at].serve_request(self.now, at, &self.inputs);
+            let served = self.sites[at].serve_request(self.now, at, &self.inputs);
             self.transmit(at);
-            if !asked {
+            if !served {
                 break;
             }
         }
-        let AllocationSite { session, engine_allocations: allocated, deadline, .. } = &mut self.sites[at];
-        while count_allocations(allocated, || session.poll_event()).is_some() {}
-        *deadline = count_allocations(allocated, || session.poll_timeout()).expect("the game goes on");
+        let AllocationSite { session, engine_allocations, deadline, .. } = &mut self.sites[at];
+        while count_allocations(engine_allocations, || session.poll_event()).is_some() {}
+        *deadline = count_allocations(engine_allocations, || session.poll_timeout()).expect("the session is running");
     }
 
     fn transmit(&mut self, from: usize) {
-        let AllocationSite { session, engine_allocations: allocated, .. } = &mut self.sites[from];
+        let AllocationSite { session, engine_allocations, .. } = &mut self.sites[from];
         let mut bytes = [0; MAX_DATAGRAM];
-        while let Some(transmit) = count_allocations(allocated, || session.poll_transmit(self.now, &mut bytes)) {
+        while let Some(transmit) = count_allocations(engine_allocations, || session.poll_transmit(self.now, &mut bytes))
+        {
             if !self.random.chance(LOSS) {
                 let (to, arrives) = (transmit.to.0 as usize, self.now + DELAY);
                 self.in_flight.push_back(InFlightDatagram { arrives_at: arrives, from, to, len: transmit.len, bytes });
@@ -131,49 +131,51 @@ impl AllocationNetwork {
 
 impl AllocationSite {
     fn new(number: usize, sites: usize, recovery: Recovery) -> Self {
-        let id = SiteId::first(sites).nth(number).expect("no more sites than there can be");
+        let id = SiteId::first(sites).nth(number).expect("site number is below MAX_SITES");
         let others = SiteId::first(sites).filter(|other| *other != id);
         let peers = others.map(|other| (other, Addr(other.index() as u64))).collect();
         let settings = toy_settings(INPUT_DELAY, Ownership::one_player_per_site(sites, 0xffff));
         let config = Config { recovery, ..Config::new(1, id, peers, settings) };
-        let mut allocated = 0;
+        let mut engine_allocations = 0;
         Self {
-            session: count_allocations(&mut allocated, || Session::new(Instant::ZERO, config))
-                .expect("the settings are sound"),
+            session: count_allocations(&mut engine_allocations, || Session::new(Instant::ZERO, config))
+                .expect("settings are valid"),
             machine: DigestMachine::default(),
             input_words: vec![0; sites],
             deadline: Instant::ZERO,
-            engine_allocations: allocated,
+            engine_allocations,
         }
     }
 
-    /// Does the next thing the session asks for; `false` when there is nothing.
+    /// Serves the session's next request. Returns `false` if there is none.
     fn serve_request(&mut self, now: Instant, number: usize, inputs: &Inputs) -> bool {
-        let Self { session, machine, input_words: words, engine_allocations: allocated, .. } = self;
-        match count_allocations(allocated, || session.poll_request(now)) {
+        let Self { session, machine, input_words: words, engine_allocations, .. } = self;
+        match count_allocations(engine_allocations, || session.poll_request(now)) {
             None => return false,
             Some(Request::Sample { frame }) => {
                 words[number] = InputWord::from(inputs.pressed(number, frame.number()));
-                count_allocations(allocated, || session.handle_input(now, words));
+                count_allocations(engine_allocations, || session.handle_input(now, words));
             }
             Some(Request::Advance { inputs, .. }) => machine.step(inputs.iter().map(|word| *word as u16)),
-            Some(Request::Save { .. } | Request::Load { .. }) => unreachable!("nothing is guessed"),
-            Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
-            Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("nothing differs"),
-            Some(Request::Hash { .. }) => count_allocations(allocated, || session.handle_hash(machine.state())),
+            Some(Request::Save { .. } | Request::Load { .. }) => unreachable!("the prediction window is 0"),
+            Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("no site joins late"),
+            Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("no desync occurs"),
+            Some(Request::Hash { .. }) => {
+                count_allocations(engine_allocations, || session.handle_hash(machine.state()))
+            }
         }
         true
     }
 }
 
 fn assert_no_allocations(sites: usize, recovery: Recovery) {
-    let mut world = AllocationNetwork::new(sites, recovery, 1);
-    world.run_frames(WARM_UP_FRAMES);
-    let (before, stalls) = (world.total_allocations(), world.total_stalls());
-    assert!(before > 0, "making a session and its lobby allocates, and that is seen");
-    world.run_frames(WARM_UP_FRAMES + MEASURED_FRAMES);
-    assert!(world.total_stalls() > stalls, "frames had to wait, so that the ways of recovery were gone");
-    assert_eq!(world.total_allocations() - before, 0, "allocations at {sites} sites with {recovery:?}");
+    let mut network = AllocationNetwork::new(sites, recovery, 1);
+    network.run_frames(WARM_UP_FRAMES);
+    let (before, stalls) = (network.total_allocations(), network.total_stalls());
+    assert!(before > 0, "creating a session and its lobby allocates, and the counter sees it");
+    network.run_frames(WARM_UP_FRAMES + MEASURED_FRAMES);
+    assert!(network.total_stalls() > stalls, "no frame had to wait, so recovery was not exercised");
+    assert_eq!(network.total_allocations() - before, 0, "allocations at {sites} sites with {recovery:?}");
 }
 
 #[test]
@@ -194,13 +196,13 @@ fn eight_sites_play_without_allocating() {
 fn prediction_and_rollback_do_not_allocate() {
     for sites in [2, 8] {
         let case = BenchCase { sites, rtt_ms: 100, loss_percent: 5, input_delay: 2, prediction_window: 8, seed: 1 };
-        let mut world = rollback::network::RollbackNetwork::<rollback::coplay_site::CoplaySite>::new(case);
-        world.run_until(Instant::ZERO + TimeDelta::from_secs(15));
-        let before = world.engine_cost().allocations;
-        assert!(before > 0, "a lobby allocates, and that is seen");
-        world.run_until(Instant::ZERO + TimeDelta::from_secs(65));
-        assert!(world.hosts().iter().all(|host| host.counts().resimulated > 300), "frames were repaired");
-        assert_eq!(world.engine_cost().allocations - before, 0, "allocations at {sites} sites");
+        let mut network = rollback::network::RollbackNetwork::<rollback::coplay_site::CoplaySite>::new(case);
+        network.run_until(Instant::ZERO + TimeDelta::from_secs(15));
+        let before = network.engine_cost().allocations;
+        assert!(before > 0, "the lobby allocates, and the counter sees it");
+        network.run_until(Instant::ZERO + TimeDelta::from_secs(65));
+        assert!(network.hosts().iter().all(|host| host.counts().resimulated > 300), "too few resimulated frames");
+        assert_eq!(network.engine_cost().allocations - before, 0, "allocations at {sites} sites");
     }
 }
 
@@ -211,7 +213,7 @@ fn allocation_counter_counts_allocations() {
     assert_eq!((sum, *boxed), (1, 7));
     let mut grown = vec![0u8; 16];
     count_allocations(&mut sum, || grown.reserve_exact(std::hint::black_box(1 << 16)));
-    assert_eq!(sum, 2, "to grow counts");
+    assert_eq!(sum, 2, "growing counts");
     count_allocations(&mut sum, || drop((boxed, grown)));
-    assert_eq!(sum, 2, "to give back does not");
+    assert_eq!(sum, 2, "freeing does not count");
 }

@@ -42,16 +42,16 @@ fn lockstep_engines_deliver_the_same_inputs_to_every_site() {
     }
 }
 
-/// Loss, delay and several sites: enough for guesses that are wrong, and for waits.
+/// Loss, delay and several sites: enough for mispredictions and stalls.
 const LOSSY_CASE: BenchCase =
     BenchCase { sites: 3, rtt_ms: 200, loss_percent: 20, input_delay: 2, prediction_window: 8, seed: 7 };
 
 fn play_case<S: RollbackSite>(case: BenchCase) -> RollbackNetwork<S> {
-    let mut world = RollbackNetwork::<S>::new(case);
-    world.run_until(Instant::ZERO + TimeDelta::from_secs(20));
-    assert_eq!(world.first_error(), None);
-    assert!(world.hosts().iter().all(|host| host.counts().resimulated > 100), "frames were guessed and repaired");
-    world
+    let mut network = RollbackNetwork::<S>::new(case);
+    network.run_until(Instant::ZERO + TimeDelta::from_secs(20));
+    assert_eq!(network.first_error(), None);
+    assert!(network.hosts().iter().all(|host| host.counts().resimulated > 100), "too few resimulated frames");
+    network
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn rollback_engines_end_in_the_same_states() {
         assert_eq!(find_wrong_state(&ours, case), None);
         assert_eq!(find_wrong_state(&ggrs, case), None);
         let frames = ours.confirmed_frames().min(ggrs.confirmed_frames());
-        assert!(frames > 600, "{frames} frames are compared");
+        assert!(frames > 600, "only {frames} frames to compare");
         let (one, other) = (&ours.hosts()[0].digests()[..frames], &ggrs.hosts()[0].digests()[..frames]);
         assert_eq!(one, other, "{sites} sites");
     }
@@ -72,14 +72,15 @@ fn rollback_engines_end_in_the_same_states() {
 #[test]
 fn resimulated_frames_match_the_required_minimum() {
     let case = BenchCase { loss_percent: 0, ..LOSSY_CASE };
-    let near =
-        |books: FrameCounts| books.resimulated.abs_diff(books.required_resimulated) <= books.required_resimulated / 50;
+    let near = |counts: FrameCounts| {
+        counts.resimulated.abs_diff(counts.required_resimulated) <= counts.required_resimulated / 50
+    };
     assert!(play_case::<rollback::coplay_site::CoplaySite>(case).hosts().iter().all(|host| near(host.counts())));
     assert!(play_case::<rollback::ggrs_site::GgrsSite>(case).hosts().iter().all(|host| near(host.counts())));
 }
 
 #[test]
 fn wrong_state_is_detected() {
-    let world = play_case::<rollback::coplay_site::CoplaySite>(LOSSY_CASE);
-    assert!(find_wrong_state(&world, BenchCase { seed: 8, ..LOSSY_CASE }).is_some());
+    let network = play_case::<rollback::coplay_site::CoplaySite>(LOSSY_CASE);
+    assert!(find_wrong_state(&network, BenchCase { seed: 8, ..LOSSY_CASE }).is_some());
 }

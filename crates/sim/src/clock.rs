@@ -1,31 +1,31 @@
-//! How a node's own clock departs from the true time of the simulated world.
+//! A node's own clock and its deviation from the true time of the simulation.
 //!
-//! Both directions are exact integer arithmetic on a fixed-point rate, so local time never runs backwards and the inverse
-//! is the true inverse, not one that is a rounding error off.
+//! Both directions of the conversion are exact integer arithmetic on a fixed-point rate. Local time therefore never
+//! runs backwards, and the inverse has no rounding error.
 
 use coplay::time::{Instant, TimeDelta};
 
-/// A clock that started at the wrong time and runs at a slightly wrong speed.
+/// A clock with an initial offset and a constant skew.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeClock {
-    /// What the clock shows at true time zero.
+    /// Time that the clock shows at true time zero.
     pub offset: TimeDelta,
-    /// How much too fast it runs, in parts per million; negative is too slow. Crystals are within ±100.
+    /// Skew in parts per million; negative is too slow. Crystals are within ±100 ppm.
     pub skew_ppm: f64,
 }
 
-/// Binary places of the rate: 2⁶³ ns at twice the right speed still fits 128 bits.
+/// Fraction bits of the rate. 2⁶³ ns at twice the right speed still fits 128 bits.
 const RATE_BITS: u32 = 60;
-/// The rate of a clock that is right.
+/// Rate of a clock without skew.
 const RATE_ONE: i128 = 1 << RATE_BITS;
-/// Beyond half speed and one and a half the model makes no sense.
+/// Bound of the skew: half and one and a half times the right speed.
 const SKEW_PPM_MAX: f64 = 500_000.0;
 
 impl NodeClock {
     /// A clock that shows the true time.
     pub const TRUE: Self = Self { offset: TimeDelta::ZERO, skew_ppm: 0.0 };
 
-    /// What the clock shows at this true time. [`Instant::FAR_FUTURE`] stays what it is: a point that never comes.
+    /// Converts true time to the time that the clock shows. [`Instant::FAR_FUTURE`] stays [`Instant::FAR_FUTURE`].
     pub fn local(&self, true_time: Instant) -> Instant {
         if true_time == Instant::FAR_FUTURE {
             return Instant::FAR_FUTURE;
@@ -34,8 +34,9 @@ impl NodeClock {
         saturating_instant(elapsed + i128::from(self.offset.as_nanos()))
     }
 
-    /// The first true time at which the clock shows `local` or later. A node woken then finds its deadline reached, and
-    /// overrun by less than two nanoseconds. [`Instant::FAR_FUTURE`] stays what it is.
+    /// Returns the first true time at which the clock shows `local` or later. A node woken at that time finds its
+    /// deadline reached, and overrun by less than two nanoseconds. [`Instant::FAR_FUTURE`] stays
+    /// [`Instant::FAR_FUTURE`].
     pub fn true_time(&self, local: Instant) -> Instant {
         if local == Instant::FAR_FUTURE {
             return Instant::FAR_FUTURE;
@@ -76,7 +77,7 @@ mod tests {
         NodeClock { offset, skew_ppm }
     }
 
-    /// Short times and long ones, on both sides of the origin, up to the ends of the range.
+    /// Returns instants of very different magnitudes on both sides of the origin, up to the ends of the range.
     fn random_instant(random: &mut Random) -> Instant {
         at(random.bits() as i64 >> random.below(64))
     }

@@ -1,14 +1,14 @@
-//! What happens next in virtual time.
+//! The queue of future events in virtual time.
 //!
-//! Events come out by time, and those of the same time in the order they went in: the order never depends on chance, nor
-//! on how the heap happens to be laid out.
+//! Events come out by time. Events of the same time come out in the order in which they were pushed, so the order never
+//! depends on chance or on the layout of the heap.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use coplay::time::Instant;
 
-/// Events waiting for their time. Entries move as the heap is sorted, so keep `E` small.
+/// A queue of events by time. The heap moves its entries while it sorts, so keep `E` small.
 #[derive(Clone, Debug)]
 pub struct EventQueue<E> {
     heap: BinaryHeap<QueueEntry<E>>,
@@ -18,40 +18,40 @@ pub struct EventQueue<E> {
 #[derive(Clone, Debug)]
 struct QueueEntry<E> {
     at: Instant,
-    /// How many were pushed before this one.
+    /// Number of events pushed before this one.
     sequence: u64,
     event: E,
 }
 
 impl<E> EventQueue<E> {
-    /// Nothing to happen yet.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self { heap: BinaryHeap::new(), next_sequence: 0 }
     }
 
-    /// Lets the event happen at this time, after all those already pushed for the same time.
+    /// Schedules an event for this time, after all events already pushed for the same time.
     pub fn push(&mut self, at: Instant, event: E) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.heap.push(QueueEntry { at, sequence, event });
     }
 
-    /// Takes out the event that happens first, with its time.
+    /// Removes the earliest event and returns it with its time.
     pub fn pop(&mut self) -> Option<(Instant, E)> {
         self.heap.pop().map(|entry| (entry.at, entry.event))
     }
 
-    /// When the first event happens.
+    /// Returns the time of the earliest event.
     pub fn next_time(&self) -> Option<Instant> {
         self.heap.peek().map(|entry| entry.at)
     }
 
-    /// How many events are waiting.
+    /// Returns the number of scheduled events.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether no event is waiting.
+    /// Whether no event is scheduled.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
@@ -64,14 +64,14 @@ impl<E> Default for EventQueue<E> {
 }
 
 impl<E> QueueEntry<E> {
-    /// Time and sequence as one number: comparing it takes no branch, and a sort of mixed events predicts badly.
+    /// Time and sequence as one number. Comparing it takes no branch, and a sort of mixed events mispredicts branches.
     fn key(&self) -> i128 {
         (i128::from(self.at.as_nanos()) << 64) | i128::from(self.sequence)
     }
 }
 
 impl<E> Ord for QueueEntry<E> {
-    /// The other way round, because the heap hands out its greatest.
+    /// Reversed, because the heap returns its greatest entry first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }

@@ -1,7 +1,7 @@
-//! A small world for any host program: sites with good clocks, links between all of them, and virtual time.
+//! A simulated network for any host program: sites with exact clocks, links between all of them, and virtual time.
 //!
-//! Where [`crate::world`] knows its machine and everything that can be wrong with a computer, this knows nothing but sessions. It
-//! is for real machines, demonstrations and whatever else drives a [`Session`].
+//! [`SessionNetwork`](crate::session_network::SessionNetwork) knows its machine and every fault of a computer. This
+//! network knows only sessions. It serves real machines, demonstrations and every other driver of a [`Session`].
 
 use coplay::id::{Addr, SiteId};
 use coplay::session::Session;
@@ -11,24 +11,24 @@ use coplay::wire::MAX_DATAGRAM;
 use crate::event_queue::EventQueue;
 use crate::link::{Link, LinkConfig};
 
-/// A host program.
+/// A host program, which embeds one session.
 pub trait HostProgram {
-    /// Its end of the session.
+    /// Returns the host program's session.
     fn session(&mut self) -> &mut Session;
 
-    /// Does the next thing that its session asks for; `false` when there is nothing.
+    /// Serves the session's next request. Returns `false` if there is none.
     fn serve_request(&mut self, now: Instant) -> bool;
 
-    /// Everything is done for now, and sent.
+    /// Called after all requests are served and all datagrams are sent.
     fn on_idle(&mut self, _now: Instant) {}
 }
 
-/// Host programs, links between them, and virtual time.
+/// Host programs, the links between them, and virtual time.
 #[derive(Debug)]
 pub struct HostNetwork<H> {
     now: Instant,
     queue: EventQueue<HostQueueEvent>,
-    /// The hosts, by site.
+    /// Host programs, by site.
     pub programs: Vec<H>,
     links: Vec<Link>,
     wake_ids: Vec<u64>,
@@ -42,59 +42,59 @@ enum HostQueueEvent {
 }
 
 impl<H: HostProgram> HostNetwork<H> {
-    /// A stage for these hosts, one per site and in their order; `link` tells the way from one to another.
-    pub fn new(seed: u64, hosts: Vec<H>, link: impl Fn(usize, usize) -> LinkConfig) -> Self {
-        let count = hosts.len();
-        let ways = (0..count * count).map(|at| (at / count, at % count));
-        let links = ways.map(|(from, to)| Link::new(link(from, to), seed, &format!("{from}>{to}"))).collect();
-        let mut stage = Self {
+    /// Creates a network of these host programs, one per site in site order; `link` configures each direction.
+    pub fn new(seed: u64, programs: Vec<H>, link: impl Fn(usize, usize) -> LinkConfig) -> Self {
+        let count = programs.len();
+        let pairs = (0..count * count).map(|at| (at / count, at % count));
+        let links = pairs.map(|(from, to)| Link::new(link(from, to), seed, &format!("{from}>{to}"))).collect();
+        let mut network = Self {
             now: Instant::ZERO,
             queue: EventQueue::new(),
-            programs: hosts,
+            programs,
             links,
             wake_ids: vec![0; count],
             spare_buffers: Vec::new(),
         };
-        for host in 0..count {
-            stage.schedule_wake(host, Instant::ZERO);
+        for program in 0..count {
+            network.schedule_wake(program, Instant::ZERO);
         }
-        stage
+        network
     }
 
-    /// The address of a site.
+    /// Returns the address of a site.
     pub fn address(site: SiteId) -> Addr {
         Addr(site.index() as u64)
     }
 
-    /// The peers of a site in a session of so many.
+    /// Returns the peers of a site in a session of `count` sites.
     pub fn peers(site: SiteId, count: usize) -> Vec<(SiteId, Addr)> {
         SiteId::first(count).filter(|other| *other != site).map(|other| (other, Self::address(other))).collect()
     }
 
-    /// The time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The link from one site to another.
+    /// Returns the link from one site to another.
     pub fn link(&mut self, from: usize, to: usize) -> &mut Link {
         let count = self.programs.len();
         &mut self.links[from * count + to]
     }
 
-    /// Wakes a host, as after it was changed from outside.
-    pub fn wake(&mut self, host: usize) {
-        self.schedule_wake(host, self.now);
+    /// Wakes a host program, to be called after a change from outside.
+    pub fn wake(&mut self, program: usize) {
+        self.schedule_wake(program, self.now);
     }
 
-    /// Runs until then.
+    /// Runs until `until`.
     pub fn run_until(&mut self, until: Instant) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
-            let Some((at, happening)) = self.queue.pop() else { break };
+            let Some((at, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
-            match happening {
-                HostQueueEvent::Wake { program: host, wake_id: alarm } if self.wake_ids[host] == alarm => {
-                    self.run_program(host)
+            match event {
+                HostQueueEvent::Wake { program, wake_id } if self.wake_ids[program] == wake_id => {
+                    self.run_program(program)
                 }
                 HostQueueEvent::Wake { .. } => {}
                 HostQueueEvent::Arrive { from, to, bytes } => self.deliver(from, to, bytes),
@@ -112,20 +112,20 @@ impl<H: HostProgram> HostNetwork<H> {
         self.spare_buffers.push(bytes);
     }
 
-    fn schedule_wake(&mut self, host: usize, at: Instant) {
-        self.wake_ids[host] += 1;
-        self.queue.push(at.max(self.now), HostQueueEvent::Wake { program: host, wake_id: self.wake_ids[host] });
+    fn schedule_wake(&mut self, program: usize, at: Instant) {
+        self.wake_ids[program] += 1;
+        self.queue.push(at.max(self.now), HostQueueEvent::Wake { program, wake_id: self.wake_ids[program] });
     }
 
-    /// Does all that the session asks for, sends, and sleeps.
-    fn run_program(&mut self, host: usize) {
-        while self.programs[host].serve_request(self.now) {
-            self.transmit_all(host);
+    /// Serves all requests of the session, sends its datagrams, and schedules the next wake-up.
+    fn run_program(&mut self, program: usize) {
+        while self.programs[program].serve_request(self.now) {
+            self.transmit_all(program);
         }
-        self.transmit_all(host);
-        self.programs[host].on_idle(self.now);
-        if let Some(deadline) = self.programs[host].session().poll_timeout() {
-            self.schedule_wake(host, deadline);
+        self.transmit_all(program);
+        self.programs[program].on_idle(self.now);
+        if let Some(deadline) = self.programs[program].session().poll_timeout() {
+            self.schedule_wake(program, deadline);
         }
     }
 

@@ -1,7 +1,8 @@
-//! How long a button takes from the finger to the machines: the own one, and everybody else's.
+//! Input latency: the time from a button press to its first effect on the local machine and on each remote machine.
 //!
-//! Judged from what sites do, not from what their sessions say. A button is pressed when a site samples an input that differs from the
-//! one before it. It shows at a site when the machine steps its frame with it for the first time, be that fresh or a repair.
+//! The meter observes the sites' actions and does not trust the sessions' reports. A press is a sampled input that
+//! differs from the one before it. A press takes effect at a site when the machine first steps its frame with the new
+//! input, be it in a fresh step or in a resimulation.
 
 use std::collections::VecDeque;
 
@@ -10,22 +11,22 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::session_network::SiteEvent;
 
-/// Presses of which not everybody took notice yet; more than can be under way.
+/// Bound of the presses that have not taken effect at every site yet; more than can be in flight.
 const MAX_PENDING_PRESSES: usize = 1_024;
 
-/// Watches the buttons of a session in which each site owns the same bits of its own player.
+/// Measures the input latency of a session in which each site owns the same bits of its own player.
 #[derive(Debug)]
 pub struct InputLatencyMeter {
     mask: InputWord,
-    /// Presses for frames before this one do not count.
+    /// First frame that counts.
     first_frame: u32,
     held_inputs: Vec<InputWord>,
-    /// By site that pressed and site that looks.
+    /// By the pressing site, then by the observing site.
     pending: Vec<Vec<VecDeque<PendingPress>>>,
     latencies: Vec<Vec<LatencySum>>,
 }
 
-/// A button that somewhere does not show yet.
+/// A press that has not taken effect at one site yet.
 #[derive(Clone, Copy, Debug)]
 struct PendingPress {
     at: Instant,
@@ -40,7 +41,7 @@ struct LatencySum {
 }
 
 impl InputLatencyMeter {
-    /// Watches so many sites' buttons from a frame on.
+    /// Creates a meter for `sites` sites. Only presses from frame `from` on count.
     pub fn new(sites: usize, mask: InputWord, from: u32) -> Self {
         Self {
             mask,
@@ -51,9 +52,9 @@ impl InputLatencyMeter {
         }
     }
 
-    /// Takes notice of what a site did.
-    pub fn on_event(&mut self, happened: &SiteEvent<'_>) {
-        match *happened {
+    /// Processes one event of a site.
+    pub fn on_event(&mut self, event: &SiteEvent<'_>) {
+        match *event {
             SiteEvent::Sampled { site, at, frame, words } => self.on_sample(site, at, frame, words[site] & self.mask),
             SiteEvent::Stepped { site, at, frame, words, .. } => self.on_step(site, at, frame, words),
             _ => {}
@@ -80,16 +81,16 @@ impl InputLatencyMeter {
                 continue;
             };
             if let Some(press) = open.remove(shown) {
-                let waits = &mut self.latencies[player][site];
-                waits.sum += at - press.at;
-                waits.count += 1;
+                let latency = &mut self.latencies[player][site];
+                latency.sum += at - press.at;
+                latency.count += 1;
             }
         }
     }
 
-    /// The mean time, in milliseconds, until what `from` pressed showed at `to`.
+    /// Returns the mean time, in milliseconds, from a press at `from` to its first effect at `to`.
     pub fn mean_latency_ms(&self, from: usize, to: usize) -> f64 {
-        let waits = self.latencies[from][to];
-        waits.sum.as_millis_f64() / waits.count.max(1) as f64
+        let latency = self.latencies[from][to];
+        latency.sum.as_millis_f64() / latency.count.max(1) as f64
     }
 }

@@ -1,8 +1,8 @@
-//! Somebody comes late to a game: how long it takes until he plays, and what those who play notice of it.
+//! Late join: the time until a late joiner plays, and its cost for the players.
 //!
-//! Every experiment is run twice with the same luck, once with the latecomer and once without. Up to the frame with which he sits
-//! down, whatever the players' machines are made to do must be the same, at the same instants; and so must be every datagram between
-//! the players up to the one that carries the order.
+//! Every experiment runs twice with the same random draws, once with the joiner and once without. Up to the join frame,
+//! the players' machines must perform the same actions at the same instants. Up to the first datagram that carries the
+//! scheduled join, the players must exchange the same datagrams at the same instants.
 
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
@@ -20,47 +20,47 @@ use crate::session_network::{self, CapturedDatagram, SessionNetwork, SiteEvent};
 use crate::site::SimulatedSite;
 use crate::toy_machine::mix_hash;
 
-/// The world is looked at this often.
+/// Interval at which the log samples the network.
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(2);
-/// More datagrams than leave in a turn.
+/// Capture limit; more datagrams than the sites send in one interval.
 const CAPTURE_LIMIT: usize = 10_000;
-/// Bits of an input: two bytes.
+/// Input mask: two bytes.
 const INPUT_MASK: InputWord = 0xffff;
 
-/// What is run.
+/// Parameters of an experiment.
 #[derive(Clone, Debug)]
 pub struct LateJoinExperiment {
-    /// All randomness comes from this.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// How many there are with the latecomer, who is the last of them.
+    /// Number of sites including the late joiner, which is the last one.
     pub sites: usize,
-    /// Whether the latecomer was there at the start, and died this long before he comes back, from another address.
+    /// If set, the joiner took part from the start and crashed this long before it rejoins from another address.
     pub crashed_before: Option<TimeDelta>,
-    /// Local lag in frames.
+    /// Input delay in frames.
     pub input_delay: u32,
-    /// Frames that may be guessed.
+    /// Prediction window in frames.
     pub prediction_window: u32,
-    /// One direction of the links between the players.
+    /// Conditions in one direction of the links between the players.
     pub player_link: LinkConfig,
-    /// One direction of the links between the latecomer and each player.
+    /// Conditions in one direction of the links between the joiner and each player.
     pub joiner_link: LinkConfig,
-    /// Bytes of the machine's state that cannot be made shorter.
+    /// Incompressible bytes of the machine's state.
     pub state_bytes: usize,
-    /// With what the latecomer begins.
+    /// Starting point of the joiner.
     pub start: SpectatorStart,
-    /// Whether the machines can save.
+    /// Whether the machines can save their state.
     pub can_save: bool,
-    /// How long a machine takes for a step.
+    /// Time that a machine takes for one step.
     pub step_cost: TimeDelta,
-    /// When the latecomer comes.
+    /// Time at which the joiner starts.
     pub joins_at: TimeDelta,
-    /// How long the game goes on after that.
+    /// Duration of the session after that.
     pub time_after_join: TimeDelta,
 }
 
 impl LateJoinExperiment {
-    /// Two players, 100 ms apart, with one packet in a hundred lost; 20 seconds into the game a third one comes, 300 ms away from
-    /// both over lines of 1 Mbit/s that lose one packet in fifty, to a state of 1 MiB.
+    /// Two players with an RTT of 100 ms and 1 % loss. 20 s into the session a third one joins by a snapshot of 1 MiB,
+    /// over links with an RTT of 300 ms, 1 Mbit/s and 2 % loss.
     pub fn by_snapshot() -> Self {
         Self {
             seed: 1,
@@ -79,7 +79,8 @@ impl LateJoinExperiment {
         }
     }
 
-    /// The same with machines that cannot save and take 1 ms for a step, 10 minutes into the game: he plays all of it again.
+    /// Machines that cannot save and take 1 ms for a step. The joiner joins 10 minutes into the session, over links
+    /// with an RTT of 100 ms, 1 Mbit/s and 2 % loss, and replays all frames.
     pub fn by_replay() -> Self {
         Self {
             input_delay: 6,
@@ -94,12 +95,12 @@ impl LateJoinExperiment {
         }
     }
 
-    /// One of three dies, is dropped after a second, and is back after 3.
+    /// One of three sites crashes, is dropped after one second, and rejoins after three.
     pub fn rejoin_after_crash() -> Self {
         Self { crashed_before: Some(TimeDelta::from_secs(3)), state_bytes: 64 << 10, ..Self::by_snapshot() }
     }
 
-    /// One plays alone, and a second one comes.
+    /// A second player joins a session of one.
     pub fn join_single_player() -> Self {
         Self { sites: 2, state_bytes: 64 << 10, ..Self::by_snapshot() }
     }
@@ -112,7 +113,7 @@ impl LateJoinExperiment {
 
     fn config(&self, number: usize) -> Config {
         let settings = self.settings();
-        let id = SiteId::first(self.sites).nth(number).expect("no more sites than there can be");
+        let id = SiteId::first(self.sites).nth(number).expect("site number is below MAX_SITES");
         let feed = FeedConfig { log_bytes: 1 << 20, ..FeedConfig::new(self.seed, 4_711, settings.clone()) };
         Config {
             feed: Some(feed),
@@ -123,13 +124,13 @@ impl LateJoinExperiment {
     }
 
     fn build_site(&self, number: usize) -> SimulatedSite {
-        let mut luck = Random::stream(self.seed, &format!("site {number}"));
+        let mut random = Random::stream(self.seed, &format!("site {number}"));
         let clock = NodeClock {
-            offset: TimeDelta::from_millis(luck.range(0..=10_000_000)),
-            skew_ppm: luck.unit() * 100.0 - 50.0,
+            offset: TimeDelta::from_millis(random.range(0..=10_000_000)),
+            skew_ppm: random.unit() * 100.0 - 50.0,
         };
-        let session = Session::new(clock.local(Instant::ZERO), self.config(number)).expect("the settings are sound");
-        let mut site = session_network::new_site(session, clock, self.sites, luck.bits());
+        let session = Session::new(clock.local(Instant::ZERO), self.config(number)).expect("settings are valid");
+        let mut site = session_network::new_site(session, clock, self.sites, random.bits());
         let mut ballast = Random::stream(self.seed, "ballast");
         site.machine.ballast = (0..self.state_bytes).map(|_| ballast.bits() as u8).collect();
         site.step_cost = self.step_cost;
@@ -144,62 +145,62 @@ impl LateJoinExperiment {
 
     fn build_network(&self) -> SessionNetwork {
         let sites = (0..self.sites).map(|number| self.build_site(number)).collect();
-        let way = |one: usize, other: usize| one.max(other) == self.joiner();
+        let is_joiner_link = |one: usize, other: usize| one.max(other) == self.joiner();
         SessionNetwork::new(self.seed, sites, |one, other| {
-            if way(one, other) { self.joiner_link.clone() } else { self.player_link.clone() }
+            if is_joiner_link(one, other) { self.joiner_link.clone() } else { self.player_link.clone() }
         })
     }
 
-    /// The latecomer's program starts.
-    fn start_joiner(&self, world: &mut SessionNetwork) {
-        let newcomer = self.joiner();
+    /// Starts the joiner's host program.
+    fn start_joiner(&self, network: &mut SessionNetwork) {
+        let joiner = self.joiner();
         let join = Some(LateJoin { start: self.start, max_state_len: 2 << 20 });
-        let config = Config { late_join: join, incarnation: 2, ..self.config(newcomer) };
+        let config = Config { late_join: join, incarnation: 2, ..self.config(joiner) };
         if self.crashed_before.is_some() {
-            world.change_address(newcomer);
+            network.change_address(joiner);
         } else if self.start == SpectatorStart::Snapshot {
-            // Whoever was never there has nothing of the state.
-            world.sites[newcomer].machine.ballast.clear();
+            // A site that never took part has nothing of the state.
+            network.sites[joiner].machine.ballast.clear();
         }
-        let local = world.sites[newcomer].clock.local(world.now());
-        world.restart(newcomer, Session::new(local, config).expect("the settings are sound"));
+        let local = network.sites[joiner].clock.local(network.now());
+        network.restart(joiner, Session::new(local, config).expect("settings are valid"));
     }
 
-    /// Runs it, and the same without a latecomer.
+    /// Runs the experiment with and without the joiner and compares both runs.
     pub fn run(&self) -> LateJoinResult {
         let (with, without) = (self.run_once(true), self.run_once(false));
         LateJoinResult::new(self, &with, &without)
     }
 
-    fn run_once(&self, comes: bool) -> JoinLog {
-        let mut world = self.build_network();
+    fn run_once(&self, has_joiner: bool) -> JoinLog {
+        let mut network = self.build_network();
         let mut log = JoinLog::new(self.sites);
         let at = Instant::ZERO + self.joins_at;
         if let Some(before) = self.crashed_before {
-            log.run_until(&mut world, at - before);
-            world.crash(self.joiner());
+            log.run_until(&mut network, at - before);
+            network.crash(self.joiner());
         }
-        log.run_until(&mut world, at);
-        if comes {
-            self.start_joiner(&mut world);
+        log.run_until(&mut network, at);
+        if has_joiner {
+            self.start_joiner(&mut network);
         }
-        log.run_until(&mut world, at + self.time_after_join);
-        log.finish(&world);
+        log.run_until(&mut network, at + self.time_after_join);
+        log.finish(&network);
         log
     }
 }
 
-/// A link of this round trip that loses packets.
+/// Returns a link with this round-trip time that loses packets.
 fn lossy_link(rtt_ms: i64, loss: f64) -> LinkConfig {
     LinkConfig { loss: Loss::Independent(loss), ..LinkConfig::constant_rtt(TimeDelta::from_millis(rtt_ms)) }
 }
 
-/// 1 Mbit/s of payload, with a queue of half a second.
+/// Returns a bottleneck of 1 Mbit/s of payload with a queue of half a second.
 fn one_megabit() -> Rate {
     Rate { bytes_per_second: 125_000, queue_bytes: 62_500 }
 }
 
-/// Something that a machine was made to do.
+/// An action of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MachineAction {
     at: Instant,
@@ -211,20 +212,20 @@ struct MachineAction {
 enum ActionKind {
     Save,
     Load,
-    /// A step for the first time.
+    /// A fresh step.
     FirstStep,
-    /// A step once more.
+    /// A resimulated step.
     Resimulate,
 }
 
-/// A frame that is certain.
+/// A confirmed frame.
 #[derive(Clone, Copy, Debug)]
 struct ConfirmedRecord {
     frame: u32,
-    /// What the latecomer did in it.
+    /// Input of the joiner in this frame.
     joiner_input: InputWord,
     hash: u64,
-    /// How many frames from this one on were stepped already, resting on a guess of it.
+    /// Number of frames, from this one on, that were already stepped with a predicted input.
     predicted_frames: u32,
 }
 
@@ -236,19 +237,19 @@ struct PlayerDatagram {
     hash: u64,
 }
 
-/// What a site's session had counted when it came to a frame.
+/// Counters of a site's session when it reached a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CountsMark {
     frame: u32,
     counts: StallCounts,
 }
 
-/// What a game costs one player.
+/// Stalls and resimulated frames of one player.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StallCounts {
     /// Frames that had to wait for inputs.
     pub stalls: u64,
-    /// Frames that were stepped once more.
+    /// Resimulated frames.
     pub resimulated: u64,
 }
 
@@ -258,20 +259,20 @@ impl StallCounts {
     }
 }
 
-/// All that is of interest of one run.
+/// Observations of one run.
 #[derive(Debug)]
 struct JoinLog {
     actions: Vec<Vec<MachineAction>>,
     confirmed: Vec<Vec<ConfirmedRecord>>,
     marks: Vec<Vec<CountsMark>>,
     datagrams: Vec<PlayerDatagram>,
-    /// When a player first passed on an order.
+    /// Time at which a player first sent a scheduled command.
     join_scheduled_at: Option<Instant>,
-    /// Who said, and when, that the latecomer sits down, and with which frame.
+    /// Reports of the join: reporting site, time and join frame.
     join_events: Vec<(usize, Instant, u32)>,
-    /// When the latecomer's machine was first past the first frame.
+    /// Time at which the joiner's machine had passed the first frame.
     loaded_at: Option<Instant>,
-    /// When the latecomer's player was first asked for an input, and the frame it was for.
+    /// Time of the joiner's first sampled input, and its frame.
     first_input: Option<(Instant, u32)>,
     end_reason: Option<SessionEnd>,
     all_running: bool,
@@ -299,42 +300,45 @@ impl JoinLog {
         self.actions.len() - 1
     }
 
-    fn run_until(&mut self, world: &mut SessionNetwork, until: Instant) {
-        // What a site did before it died is not of interest.
-        let newcomer = self.joiner();
+    fn run_until(&mut self, network: &mut SessionNetwork, until: Instant) {
+        // Actions of the joiner before its crash do not count.
+        let joiner = self.joiner();
         (self.first_input, self.loaded_at) = (None, None);
-        self.actions[newcomer].clear();
-        self.confirmed[newcomer].clear();
-        while world.now() < until {
-            world.start_capture(CAPTURE_LIMIT);
-            let next = (world.now() + STEP_INTERVAL).min(until);
-            world.run_until(next, &mut |happened| self.on_event(&happened));
-            world.captured().filter(|heard| heard.from < newcomer).for_each(|heard| self.on_datagram(heard));
-            for (marks, site) in self.marks.iter_mut().zip(&world.sites) {
+        self.actions[joiner].clear();
+        self.confirmed[joiner].clear();
+        while network.now() < until {
+            network.start_capture(CAPTURE_LIMIT);
+            let next = (network.now() + STEP_INTERVAL).min(until);
+            network.run_until(next, &mut |event| self.on_event(&event));
+            network
+                .captured()
+                .filter(|datagram| datagram.from < joiner)
+                .for_each(|datagram| self.on_datagram(datagram));
+            for (marks, site) in self.marks.iter_mut().zip(&network.sites) {
                 let stats = site.session.stats();
                 let counts = StallCounts { stalls: stats.stalls, resimulated: stats.resimulated };
                 marks.push(CountsMark { frame: stats.frame.number(), counts });
                 marks.dedup_by_key(|mark| mark.frame);
             }
-            let at_beginning = world.sites[newcomer].session.stats().frame == Frame::ZERO;
-            self.loaded_at = self.loaded_at.or((!at_beginning).then_some(world.now()));
+            let at_beginning = network.sites[joiner].session.stats().frame == Frame::ZERO;
+            self.loaded_at = self.loaded_at.or((!at_beginning).then_some(network.now()));
         }
     }
 
-    /// A player sends something.
-    fn on_datagram(&mut self, heard: &CapturedDatagram) {
-        if self.join_scheduled_at.is_none() && carries_scheduled_command(&heard.bytes) {
-            self.join_scheduled_at = Some(heard.at);
+    /// Records a datagram sent by a player.
+    fn on_datagram(&mut self, datagram: &CapturedDatagram) {
+        if self.join_scheduled_at.is_none() && carries_scheduled_command(&datagram.bytes) {
+            self.join_scheduled_at = Some(datagram.at);
         }
-        if heard.to < self.joiner() {
-            let hash = heard.bytes.iter().fold(heard.to as u64, |hash, byte| mix_hash(hash, u64::from(*byte)));
-            self.datagrams.push(PlayerDatagram { at: heard.at, from: heard.from, hash });
+        if datagram.to < self.joiner() {
+            let hash = datagram.bytes.iter().fold(datagram.to as u64, |hash, byte| mix_hash(hash, u64::from(*byte)));
+            self.datagrams.push(PlayerDatagram { at: datagram.at, from: datagram.from, hash });
         }
     }
 
-    fn on_event(&mut self, happened: &SiteEvent<'_>) {
-        let newcomer = self.joiner();
-        match *happened {
+    fn on_event(&mut self, event: &SiteEvent<'_>) {
+        let joiner = self.joiner();
+        match *event {
             SiteEvent::Saved { site, at, frame } => {
                 self.actions[site].push(MachineAction { at, kind: ActionKind::Save, frame })
             }
@@ -342,60 +346,61 @@ impl JoinLog {
                 self.actions[site].push(MachineAction { at, kind: ActionKind::Load, frame })
             }
             SiteEvent::Stepped { site, at, frame, fresh, .. } => {
-                let what = if fresh { ActionKind::FirstStep } else { ActionKind::Resimulate };
-                self.actions[site].push(MachineAction { at, kind: what, frame });
+                let kind = if fresh { ActionKind::FirstStep } else { ActionKind::Resimulate };
+                self.actions[site].push(MachineAction { at, kind, frame });
             }
             SiteEvent::Confirmed { site, frame, words, hash, .. } => {
                 let last = self.actions[site]
                     .iter()
                     .rev()
-                    .find(|act| act.kind == ActionKind::FirstStep)
-                    .map_or(0, |act| act.frame);
-                // One frame is stepped as it becomes certain, and rests on no guess.
-                let guessed = last.saturating_sub(frame);
+                    .find(|action| action.kind == ActionKind::FirstStep)
+                    .map_or(0, |action| action.frame);
+                // The frame that is stepped as it is confirmed rests on no prediction.
+                let predicted_frames = last.saturating_sub(frame);
                 self.confirmed[site].push(ConfirmedRecord {
                     frame,
-                    joiner_input: words[newcomer] & INPUT_MASK,
+                    joiner_input: words[joiner] & INPUT_MASK,
                     hash,
-                    predicted_frames: guessed,
+                    predicted_frames,
                 });
             }
-            SiteEvent::Sampled { site, at, frame, .. } if site == newcomer => {
+            SiteEvent::Sampled { site, at, frame, .. } if site == joiner => {
                 self.first_input.get_or_insert((at, frame));
             }
-            SiteEvent::SessionEvent { site, at, event: Event::Joined { site: joins, frame } }
-                if joins.index() == newcomer =>
+            SiteEvent::SessionEvent { site, at, event: Event::Joined { site: joined, frame } }
+                if joined.index() == joiner =>
             {
                 self.join_events.push((site, at, frame.number()));
             }
-            SiteEvent::SessionEvent { site, event: Event::Ended(end), .. } if site == newcomer => {
+            SiteEvent::SessionEvent { site, event: Event::Ended(end), .. } if site == joiner => {
                 self.end_reason = Some(end)
             }
             _ => {}
         }
     }
 
-    fn finish(&mut self, world: &SessionNetwork) {
-        self.all_running = world.sites.iter().all(|site| matches!(site.session.state(), State::Running));
-        let ballast = |site: &SimulatedSite| site.machine.ballast == world.sites[0].machine.ballast;
-        self.states_equal = world.sites.iter().filter(|site| !site.is_crashed).all(ballast) && self.hashes_are_equal();
+    fn finish(&mut self, network: &SessionNetwork) {
+        self.all_running = network.sites.iter().all(|site| matches!(site.session.state(), State::Running));
+        let ballast = |site: &SimulatedSite| site.machine.ballast == network.sites[0].machine.ballast;
+        self.states_equal =
+            network.sites.iter().filter(|site| !site.is_crashed).all(ballast) && self.hashes_are_equal();
     }
 
-    /// Whether all sites had the same states after all frames that more than one is certain of.
+    /// Whether the other sites had the first site's states after all frames that they have in common.
     fn hashes_are_equal(&self) -> bool {
         let hash = |site: usize, frame: u32| {
             let frames = &self.confirmed[site];
-            let at = frames.binary_search_by_key(&frame, |certain| certain.frame).ok()?;
+            let at = frames.binary_search_by_key(&frame, |confirmed| confirmed.frame).ok()?;
             Some(frames[at].hash)
         };
-        let equal = |certain: &ConfirmedRecord| {
-            let others = (1..self.confirmed.len()).filter_map(|site| hash(site, certain.frame));
-            others.into_iter().all(|other| other == certain.hash)
+        let equal = |confirmed: &ConfirmedRecord| {
+            let others = (1..self.confirmed.len()).filter_map(|site| hash(site, confirmed.frame));
+            others.into_iter().all(|other| other == confirmed.hash)
         };
         self.confirmed[0].iter().all(equal)
     }
 
-    /// What a site had counted when it came to a frame.
+    /// Returns the counters of a site when it reached a frame.
     fn counts_at(&self, site: usize, frame: u32) -> StallCounts {
         let marks = &self.marks[site];
         marks[marks.partition_point(|mark| mark.frame <= frame) - 1].counts
@@ -405,17 +410,18 @@ impl JoinLog {
         self.marks[site].last().map_or(StallCounts::default(), |mark| mark.counts)
     }
 
-    /// What a site's machine was made to do until it stepped this frame.
+    /// Returns the actions of a site's machine before its first step of this frame.
     fn actions_until(&self, site: usize, frame: u32) -> &[MachineAction] {
-        let acts = &self.actions[site];
-        let until = acts.iter().position(|act| act.kind == ActionKind::FirstStep && act.frame >= frame);
-        &acts[..until.unwrap_or(acts.len())]
+        let actions = &self.actions[site];
+        let until = actions.iter().position(|action| action.kind == ActionKind::FirstStep && action.frame >= frame);
+        &actions[..until.unwrap_or(actions.len())]
     }
 
-    /// How often the latecomer changed his input from a frame on, and how many frames rest on a guess of one on average, at a site.
+    /// Returns how often the joiner changed its input from a frame on, and the mean number of frames that this site had
+    /// stepped with a predicted input by then.
     fn joiner_input_changes(&self, site: usize, from: u32) -> (u64, f64) {
-        let certain = &self.confirmed[site];
-        let since = &certain[certain.partition_point(|certain| certain.frame < from)..];
+        let confirmed = &self.confirmed[site];
+        let since = &confirmed[confirmed.partition_point(|confirmed| confirmed.frame < from)..];
         let changes = since.windows(2).filter(|pair| pair[0].joiner_input != pair[1].joiner_input);
         let depths: Vec<u32> = changes.map(|pair| pair[1].predicted_frames).collect();
         let sum: u32 = depths.iter().sum();
@@ -428,77 +434,78 @@ fn carries_scheduled_command(bytes: &[u8]) -> bool {
     tick.extras.iter().any(|extra| matches!(extra, Extra::Command(_)))
 }
 
-/// What it was to one player.
+/// Cost of the late join for one player. Pairs hold the values with and without the joiner.
 #[derive(Clone, Copy, Debug)]
 pub struct PlayerImpact {
-    /// Up to the frame with which the latecomer sits down: with him and without.
+    /// Counts up to the join frame.
     pub before: [StallCounts; 2],
-    /// From then on.
+    /// Counts from the join frame on.
     pub after: [StallCounts; 2],
-    /// Whether its machine was made to do the same at the same instants, up to that frame.
+    /// Whether both runs have the same machine actions at the same instants up to the join frame.
     pub same_actions: bool,
-    /// How many of those acts there were.
+    /// Number of those actions.
     pub action_count: usize,
-    /// How often the latecomer changed his input, and how many frames had been stepped on a guess of it on average.
+    /// Number of input changes of the joiner.
     pub joiner_input_changes: u64,
-    /// Frames from the one with the change on that were stepped before it was known, on average.
+    /// Mean number of frames, from the changed one on, that were stepped before the change arrived.
     pub mean_prediction_depth: f64,
 }
 
 impl PlayerImpact {
-    /// The frames to be stepped once more for the latecomer's own changes alone.
+    /// Returns the number of frames to resimulate for the joiner's input changes alone.
     pub fn expected_resimulated(&self) -> f64 {
         self.joiner_input_changes as f64 * self.mean_prediction_depth
     }
 }
 
-/// What came of it.
+/// Results of an experiment.
 #[derive(Clone, Debug)]
 pub struct LateJoinResult {
-    /// The frame with which the latecomer sits down, if all who said so said the same.
+    /// Join frame, if all reporting sites agree.
     pub join_frame: Option<u32>,
-    /// How long it took until his machine had a state, or its first frame.
+    /// Time until the joiner had a state or its first frame.
     pub loaded_after: Option<TimeDelta>,
-    /// How long it took until the order was given.
+    /// Time until the join was scheduled.
     pub scheduled_after: Option<TimeDelta>,
-    /// How long it took until he sat down.
+    /// Time until the joiner joined.
     pub joined_after: Option<TimeDelta>,
-    /// How long it took until his buttons were read.
+    /// Time until the joiner sampled its first input.
     pub first_input_after: Option<TimeDelta>,
-    /// How far behind the first player he stepped his frames on average, in the last ten seconds.
+    /// Mean delay of the joiner's steps relative to the first player, in milliseconds, over the last ten seconds.
     pub mean_behind_ms: f64,
-    /// The players.
+    /// Cost for each player.
     pub players: Vec<PlayerImpact>,
-    /// Datagrams between the players before the first one with the order, and whether they were the same at the same instants.
+    /// Number of datagrams between the players before the scheduled join.
     pub datagrams: usize,
-    /// Whether they were.
+    /// Whether both runs have the same ones at the same instants.
     pub same_datagrams: bool,
-    /// Whether all sites play at the end.
+    /// Whether all sites are running at the end.
     pub all_running: bool,
-    /// How it ended for the latecomer, if it did.
+    /// End reason of the joiner's session, if it ended.
     pub end_reason: Option<SessionEnd>,
-    /// Whether all sites had the same states after all frames.
+    /// Whether all sites had equal states after all common frames.
     pub states_equal: bool,
 }
 
 impl LateJoinResult {
     fn new(experiment: &LateJoinExperiment, with: &JoinLog, without: &JoinLog) -> Self {
-        let came = Instant::ZERO + experiment.joins_at;
-        let newcomer = experiment.joiner();
+        let joined_at = Instant::ZERO + experiment.joins_at;
+        let joiner = experiment.joiner();
         let frames = || with.join_events.iter().map(|(_, _, frame)| *frame);
         let frame = frames().next().filter(|first| frames().all(|frame| frame == *first));
-        let seated = with.join_events.iter().find(|(site, _, _)| *site == newcomer).map(|(_, at, _)| *at - came);
+        let joined_after =
+            with.join_events.iter().find(|(site, _, _)| *site == joiner).map(|(_, at, _)| *at - joined_at);
         let until = with.join_scheduled_at.unwrap_or(Instant::FAR_FUTURE);
         let packets =
             |log: &JoinLog| log.datagrams.iter().copied().filter(|packet| packet.at < until).collect::<Vec<_>>();
         Self {
             join_frame: frame,
-            loaded_after: with.loaded_at.map(|at| at - came),
-            scheduled_after: with.join_scheduled_at.map(|at| at - came),
-            joined_after: seated,
-            first_input_after: with.first_input.map(|(at, _)| at - came),
-            mean_behind_ms: mean_behind_ms(&with.actions[0], &with.actions[newcomer]),
-            players: (0..newcomer)
+            loaded_after: with.loaded_at.map(|at| at - joined_at),
+            scheduled_after: with.join_scheduled_at.map(|at| at - joined_at),
+            joined_after,
+            first_input_after: with.first_input.map(|(at, _)| at - joined_at),
+            mean_behind_ms: mean_behind_ms(&with.actions[0], &with.actions[joiner]),
+            players: (0..joiner)
                 .map(|site| PlayerImpact::new(site, frame.unwrap_or(u32::MAX), with, without))
                 .collect(),
             datagrams: packets(with).len(),
@@ -513,27 +520,29 @@ impl LateJoinResult {
 impl PlayerImpact {
     fn new(site: usize, frame: u32, with: &JoinLog, without: &JoinLog) -> Self {
         let [before_with, before_without] = [with, without].map(|log| log.counts_at(site, frame));
-        let acts = with.actions_until(site, frame);
+        let actions = with.actions_until(site, frame);
         let (changes, depth) = with.joiner_input_changes(site, frame);
         Self {
             before: [before_with, before_without],
             after: [with.final_counts(site).since(before_with), without.final_counts(site).since(before_without)],
-            same_actions: acts == without.actions_until(site, frame),
-            action_count: acts.len(),
+            same_actions: actions == without.actions_until(site, frame),
+            action_count: actions.len(),
             joiner_input_changes: changes,
             mean_prediction_depth: depth,
         }
     }
 }
 
-/// How much later one stepped the same frames than another, on average, in the last ten seconds.
+/// Returns the mean delay of one machine's fresh steps relative to another's, in milliseconds, over the last 600
+/// frames.
 fn mean_behind_ms(first: &[MachineAction], other: &[MachineAction]) -> f64 {
-    let fresh = |acts: &[MachineAction]| {
-        acts.iter().copied().filter(|act| act.kind == ActionKind::FirstStep).collect::<Vec<_>>()
+    let fresh = |actions: &[MachineAction]| {
+        actions.iter().copied().filter(|action| action.kind == ActionKind::FirstStep).collect::<Vec<_>>()
     };
     let (first, other) = (fresh(first), fresh(other));
-    let step = |frame: u32| first.binary_search_by_key(&frame, |act| act.frame).ok().map(|at| first[at].at);
-    let late = other.iter().rev().take(600).filter_map(|act| step(act.frame).map(|at| (act.at - at).as_millis_f64()));
+    let step = |frame: u32| first.binary_search_by_key(&frame, |action| action.frame).ok().map(|at| first[at].at);
+    let late =
+        other.iter().rev().take(600).filter_map(|action| step(action.frame).map(|at| (action.at - at).as_millis_f64()));
     let late: Vec<f64> = late.collect();
     late.iter().sum::<f64>() / late.len().max(1) as f64
 }

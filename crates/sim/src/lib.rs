@@ -1,27 +1,34 @@
-//! A simulated world for the engines of [`coplay`]: virtual time, bad links and bad clocks, all drawn from one seed.
+//! A simulator for the engines of [`coplay`]: virtual time, impaired links and inaccurate clocks, all drawn from one
+//! seed.
 //!
-//! Everything here is data in, data out. Nothing reads a clock, sleeps, opens a socket, starts a thread or iterates in an
-//! order that could differ between runs, so a seed reproduces a run exactly.
+//! The crate reads no clock, sleeps nowhere, opens no socket, starts no thread and never iterates in an order that
+//! could differ between runs. A seed therefore reproduces a run exactly.
 //!
-//! * [`random`]: seeded numbers, one independent stream per purpose.
-//! * [`event_queue`]: what happens next, in virtual time.
-//! * [`link`]: one direction of a network path: delay, loss, duplicates, a bottleneck, cuts.
-//! * [`clock`]: how a node's own clock departs from the true time.
-//! * [`toy_machine`]: a machine to share.
-//! * [`site`]: a computer with a session, a machine and a player.
-//! * [`world`]: all of them together.
-//! * [`host_network`]: a small world for host programs with machines of their own.
-//! * [`scale`]: many who watch.
-//! * [`gallery`]: a few who watch, well or badly.
-//! * [`recording`]: one site keeps a movie.
-//! * [`late_join`]: one who comes late.
-//! * [`input_latency`]: how long a button takes to show.
-//! * [`measure`]: experiments without faults, measured.
-//! * [`scenario`]: random sessions with faults, for the swarm.
-//! * [`peer_world_faults`]: a maze without a server, with faults, and what must hold in it.
-//! * [`mirror_faults`]: servers that mirror each other, with faults, and what must hold among them.
-//! * [`motion_faults`]: a server of moving objects and its clients, with faults, and what must hold among them.
-//! * [`check`]: what must hold, judged without knowledge of the engines.
+//! Building blocks:
+//!
+//! * [`random`]: seeded random numbers, one independent stream per purpose.
+//! * [`event_queue`]: the queue of future events in virtual time.
+//! * [`link`]: one direction of a network path, with delay, loss, duplicates, a bottleneck and cuts.
+//! * [`clock`]: a node's own clock and its deviation from true time.
+//! * [`toy_machine`]: a small deterministic machine to share.
+//! * [`site`]: one site, made of a session, a machine and a player.
+//! * [`session_network`]: several sites and the links between them.
+//! * [`host_network`]: the same for host programs that bring machines of their own.
+//!
+//! Fault tests, one folder per engine. Each has a scenario generator, fault injection and a checker that does not rely
+//! on the engine's own claims:
+//!
+//! * [`session`]: sessions, including movies.
+//! * [`spectators`]: spectators of a session, a few with faults or thousands at once.
+//! * [`peer_world`]: a serverless maze.
+//! * [`mirror`]: mirrored servers.
+//! * [`motion`]: a server of moving objects and its clients.
+//!
+//! Measurements without faults:
+//!
+//! * [`session_experiment`]: pacing, traffic and rollback of a session.
+//! * [`input_latency`]: time from a button press to its first effect.
+//! * [`late_join`]: time until a late joiner plays, and its cost for the players.
 
 pub mod clock;
 pub mod event_queue;

@@ -1,9 +1,10 @@
-//! One direction of a network path: says when, how often and whether at all what is sent arrives.
+//! One direction of a network path: decides whether, when and how often each datagram arrives.
 //!
-//! A packet passes, in this order: the cut, the bottleneck and its queue, loss, and the delay; copies are made behind the
-//! bottleneck. Loss, delay, jitter and duplication each draw from a random stream of their own, once per packet sent and
-//! whatever becomes of it. So the luck of the n-th packet depends on the seed alone, not on when it was sent, on a cut
-//! before it, or on what else is switched on. Only [outages](Loss::Outages) go by time: whether there is one depends on the seed and the time alone.
+//! A datagram passes, in this order, the cut, the bottleneck and its queue, loss, and delay. Duplicates are made behind
+//! the bottleneck. Loss, delay, jitter and duplication each draw from a random stream of their own, once per datagram
+//! sent, whatever its fate. The draws for the n-th datagram therefore depend on the seed alone, not on its send time,
+//! on an earlier cut or on other impairments. Only [outages](Loss::Outages) depend on time: whether one is active
+//! depends on the seed and the time alone.
 
 use coplay::time::{Instant, TimeDelta};
 
@@ -26,32 +27,32 @@ pub struct Link {
     streams: RandomStreams,
     in_loss_burst: bool,
     outage: Outage,
-    /// When the bottleneck will have sent all it has accepted.
+    /// Time at which the bottleneck will have sent everything it has accepted.
     bottleneck_idle_from: Instant,
-    /// Up to when arrivals were promised.
+    /// Latest arrival scheduled so far.
     last_arrival: Instant,
     is_cut: bool,
     stats: LinkStats,
 }
 
-/// What has become of the packets of a link.
+/// Counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Packets handed to the link, whatever became of them.
+    /// Packets handed to the link, whatever their fate.
     pub sent: u64,
-    /// The bytes of those packets.
+    /// Bytes of those packets.
     pub bytes: u64,
-    /// Packets lost by chance.
+    /// Packets lost at random.
     pub lost: u64,
-    /// Packets that arrive twice.
+    /// Packets delivered twice.
     pub duplicated: u64,
-    /// Packets that found the queue of the bottleneck full.
+    /// Packets dropped because the queue of the bottleneck was full.
     pub overflowed: u64,
-    /// Packets dropped by a cut, as they were sent or as they arrived.
+    /// Packets dropped by a cut, on sending or on arrival.
     pub cut: u64,
 }
 
-/// When one packet arrives: never, once or twice.
+/// Arrival times of one packet: none, one or two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deliveries {
     original: Option<Instant>,
@@ -67,14 +68,14 @@ struct RandomStreams {
     copy: Random,
 }
 
-/// Whether nothing gets through, and until when that stays so.
+/// Whether an outage is active, and until when this state lasts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outage {
     is_active: bool,
     until: Option<Instant>,
 }
 
-/// What chance holds in store for one packet.
+/// Random draws for one packet.
 struct PacketFate {
     is_lost: bool,
     delay: TimeDelta,
@@ -82,7 +83,7 @@ struct PacketFate {
 }
 
 impl Link {
-    /// A link whose luck is that of this seed and name; links of different names have nothing to do with each other.
+    /// Creates a link whose random draws follow from this seed and name. Links with different names are independent.
     pub fn new(config: LinkConfig, seed: u64, name: &str) -> Self {
         Self {
             delays: DelaySampler::new(&config.delay),
@@ -97,11 +98,11 @@ impl Link {
         }
     }
 
-    /// Sends a packet of this size at this true time, and says when it arrives. Times must not decrease.
+    /// Sends a packet of this size at this true time and returns its arrival times. Times must not decrease.
     ///
-    /// Whether it gets through then is for the caller to [ask](Self::admit_arrival) when the time has come.
+    /// When an arrival is due, the caller must ask [`admit_arrival`](Self::admit_arrival) whether it gets through.
     pub fn send(&mut self, now: Instant, bytes: usize) -> Deliveries {
-        let luck = self.draw_fate(now);
+        let fate = self.draw_fate(now);
         self.stats.sent += 1;
         self.stats.bytes += bytes as u64;
         if self.is_cut {
@@ -112,24 +113,24 @@ impl Link {
             self.stats.overflowed += 1;
             return Deliveries::default();
         };
-        if luck.is_lost {
+        if fate.is_lost {
             self.stats.lost += 1;
             return Deliveries::default();
         }
-        self.stats.duplicated += u64::from(luck.copy_delay.is_some());
-        let original = Some(self.arrival_time(departure + luck.delay));
-        let copy = luck.copy_delay.map(|delay| self.arrival_time(departure + delay));
+        self.stats.duplicated += u64::from(fate.copy_delay.is_some());
+        let original = Some(self.arrival_time(departure + fate.delay));
+        let copy = fate.copy_delay.map(|delay| self.arrival_time(departure + delay));
         Deliveries { original, copy }
     }
 
-    /// To be asked about each arrival when its time has come: whether it gets through. It does not while the link is cut.
+    /// Whether an arrival that is due now gets through; a cut link admits none. To be called once per arrival.
     pub fn admit_arrival(&mut self) -> bool {
         self.stats.cut += u64::from(self.is_cut);
         !self.is_cut
     }
 
-    /// Cuts the link or mends it. While it is cut nothing can be sent and nothing arrives; what is under way and due
-    /// after it is mended still comes.
+    /// Cuts or restores the link. A cut link accepts and delivers nothing. A packet in flight still arrives if it is
+    /// due after the link is restored.
     pub fn set_cut(&mut self, cut: bool) {
         self.is_cut = cut;
     }
@@ -139,8 +140,8 @@ impl Link {
         self.is_cut
     }
 
-    /// Changes the conditions for all that is sent from now on. What is under way arrives as promised, and unless
-    /// [`LinkConfig::reorder`] is set nothing overtakes it.
+    /// Changes the conditions for all packets sent from now on. Packets in flight arrive as scheduled, and unless
+    /// [`LinkConfig::reorder`] is set, no later packet overtakes them.
     pub fn set_config(&mut self, config: LinkConfig) {
         self.delays = DelaySampler::new(&config.delay);
         self.in_loss_burst &= matches!(config.loss, Loss::Bursty { .. });
@@ -150,17 +151,17 @@ impl Link {
         self.config = config;
     }
 
-    /// The conditions at present.
+    /// Returns the current conditions.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// What has become of the packets so far.
+    /// Returns the counters.
     pub fn stats(&self) -> LinkStats {
         self.stats
     }
 
-    /// Draws for every packet, also for one that does not get far: its end must not shift the luck of the next.
+    /// Draws for every packet, including one that is dropped early: its fate must not shift the draws of the next.
     fn draw_fate(&mut self, now: Instant) -> PacketFate {
         let (number, streams) = (self.stats.sent, &mut self.streams);
         let delay = self.delays.sample(number, &mut streams.delay) + self.config.jitter.sample(&mut streams.jitter);
@@ -184,7 +185,7 @@ impl Link {
         }
     }
 
-    /// When the packet has left the bottleneck, unless its queue is full.
+    /// Returns the time at which the packet leaves the bottleneck, or `None` if the queue is full.
     fn pass_bottleneck(&mut self, now: Instant, bytes: usize) -> Option<Instant> {
         let Some(rate) = self.config.rate else { return Some(now) };
         let start = now.max(self.bottleneck_idle_from);
@@ -197,7 +198,7 @@ impl Link {
         Some(done)
     }
 
-    /// Promises an arrival at this time or, to keep the order of sending, later.
+    /// Returns this arrival time or, to keep the sending order, a later one.
     fn arrival_time(&mut self, at: Instant) -> Instant {
         let at = if self.config.reorder { at } else { at.max(self.last_arrival) };
         self.last_arrival = self.last_arrival.max(at);
@@ -206,19 +207,19 @@ impl Link {
 }
 
 impl Outage {
-    /// Whether there is one at this time, which is not before the last that was asked about.
+    /// Whether an outage is active at `now`. Times must not decrease.
     fn is_active_at(&mut self, now: Instant, part: f64, mean: TimeDelta, random: &mut Random) -> bool {
         if part <= 0.0 {
             return false;
         }
         let mean = mean.as_nanos().max(1) as f64;
         let between = mean * (1.0 - part) / part;
-        let mut lasts =
+        let mut duration =
             |is_now: bool| TimeDelta::from_nanos(random.exponential(if is_now { mean } else { between }) as i64 + 1);
-        let mut until = self.until.unwrap_or_else(|| Instant::ZERO + lasts(false));
+        let mut until = self.until.unwrap_or_else(|| Instant::ZERO + duration(false));
         while until <= now {
             self.is_active = !self.is_active;
-            until += lasts(self.is_active);
+            until += duration(self.is_active);
         }
         self.until = Some(until);
         self.is_active

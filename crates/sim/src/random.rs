@@ -1,7 +1,7 @@
-//! Seeded randomness: the only source of chance in the simulated world.
+//! Seeded random numbers, the only source of randomness in the simulator.
 //!
-//! Each purpose takes a [stream](Random::stream) of its own, so that drawing more for one never shifts another. The
-//! numbers depend on nothing but the seed, the name of the stream and the calls made on it.
+//! Each purpose uses a [stream](Random::stream) of its own, so that more draws for one purpose never shift another. The
+//! numbers depend only on the seed, the name of the stream and the calls made on it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,17 +10,17 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use rand_pcg::Pcg64Mcg;
 
-/// A reproducible generator of random numbers. Not for secrets.
+/// A reproducible random number generator. Not suitable for cryptography.
 #[derive(Clone)]
 pub struct Random(Pcg64Mcg);
 
 impl Random {
-    /// The unnamed stream of a seed.
+    /// Creates the unnamed stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self::stream(seed, "")
     }
 
-    /// The stream of a seed that goes by this name; streams of different names or seeds are independent.
+    /// Creates the stream of a seed with this name. Streams with different names or seeds are independent.
     pub fn stream(seed: u64, name: &str) -> Self {
         let key = seed.to_le_bytes().into_iter().chain(name.bytes());
         Self(Pcg64Mcg::seed_from_u64(fnv1a(key)))
@@ -31,44 +31,44 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// A number from 0 up to, but without, 1.
+    /// Returns a number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         self.0.random()
     }
 
-    /// True with this probability. What is certain (0 or less, 1 or more) takes no draw.
+    /// Returns `true` with this probability. A probability of 0 or less, or 1 or more, takes no draw.
     pub fn chance(&mut self, probability: f64) -> bool {
         probability > 0.0 && (probability >= 1.0 || self.unit() < probability)
     }
 
-    /// A whole number below `bound`, which must not be zero.
+    /// Returns a whole number below `bound`, which must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0.random_range(0..bound)
     }
 
-    /// A whole number in this range, which must not be empty.
+    /// Returns a whole number in this range, which must not be empty.
     pub fn range(&mut self, range: RangeInclusive<i64>) -> i64 {
         self.0.random_range(range)
     }
 
-    /// One of the items, of which there must be at least one.
+    /// Returns one of the items, of which there must be at least one.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]
     }
 
-    /// A waiting time of this mean, with no memory.
+    /// Draws from the exponential distribution with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         let unit: f64 = Exp1.sample(&mut self.0);
         mean * unit
     }
 
-    /// From the bell curve of this mean and standard deviation.
+    /// Draws from the normal distribution with this mean and standard deviation.
     pub fn normal(&mut self, mean: f64, sd: f64) -> f64 {
         let unit: f64 = StandardNormal.sample(&mut self.0);
         mean + sd * unit
     }
 
-    /// From the [`LogNormal`] of this mean and standard deviation. To draw many, keep the distribution instead.
+    /// Draws from the [`LogNormal`] with this mean and standard deviation. For many draws, keep the distribution.
     pub fn lognormal(&mut self, mean: f64, sd: f64) -> f64 {
         LogNormal::new(mean, sd).sample(self)
     }
@@ -80,12 +80,12 @@ impl fmt::Debug for Random {
     }
 }
 
-/// A distribution of positive numbers with a long tail upwards, as network delays have it.
+/// A distribution of positive numbers with a long upper tail, typical of network delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogNormal(rand_distr::LogNormal<f64>);
 
 impl LogNormal {
-    /// The distribution whose results have this mean and standard deviation. A mean that is not positive gives zeros.
+    /// Creates the distribution with this mean and standard deviation. A mean that is not positive gives zeros.
     pub fn new(mean: f64, sd: f64) -> Self {
         let (mean, variation) = if mean > 0.0 && sd > 0.0 { (mean, sd / mean) } else { (mean.max(0.0), 0.0) };
         Self(rand_distr::LogNormal::from_mean_cv(mean, variation).expect("a finite mean and deviation"))
@@ -97,7 +97,7 @@ impl LogNormal {
     }
 }
 
-/// Spreads a key over 64 bits (Fowler, Noll, Vo); with equal names, different seeds never collide.
+/// Hashes a key to 64 bits (FNV-1a). With equal names, different seeds never collide.
 fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -126,7 +126,7 @@ mod tests {
         (0..8).map(|_| random.bits()).collect()
     }
 
-    /// A failure is reported by its seed: if this test has to change, all seeds noted so far lose their meaning.
+    /// A bug report names its seed. If this test has to change, all seeds recorded so far lose their meaning.
     #[test]
     fn output_of_a_seed_is_stable_across_versions() {
         let mut random = Random::stream(7, "meaning");

@@ -1,4 +1,4 @@
-//! Experiments on a simulated network: sessions without faults, measured.
+//! Measurements of fault-free sessions on a simulated network.
 
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
@@ -16,50 +16,51 @@ use crate::random::Random;
 use crate::session_network::{self, SessionNetwork, SiteEvent};
 use crate::site::SimulatedSite;
 
-/// Frames before those that are measured: one second.
+/// Warm-up before the measurement, in frames: one second.
 pub const WARM_UP_FRAMES: u32 = 60;
 
-/// What is run.
+/// Parameters of an experiment.
 #[derive(Clone, Debug)]
 pub struct SessionExperiment {
-    /// All randomness comes from this.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// How many sites play.
+    /// Number of sites.
     pub sites: usize,
-    /// Local lag in frames.
+    /// Input delay in frames.
     pub input_delay: u32,
-    /// Frames that may be guessed.
+    /// Prediction window in frames.
     pub prediction_window: u32,
-    /// Whether lag and window are only where to begin.
+    /// Whether the sites tune input delay and prediction window, starting from these values.
     pub auto_delay: bool,
-    /// What is done when inputs are about to run out.
+    /// Policy when inputs are about to run out.
     pub starvation: StarvationPolicy,
     /// Whether the machine can save and load its state.
     pub can_save: bool,
-    /// What the machine takes, as far as the sessions are told.
+    /// Machine costs as configured at the sessions.
     pub costs: MachineCosts,
-    /// One direction of every link.
+    /// Conditions in one direction of every link.
     pub link: LinkConfig,
-    /// How lost inputs come back.
+    /// Recovery policy for lost inputs.
     pub recovery: Recovery,
-    /// How frames are paced.
+    /// Pacing policy.
     pub pacing: Pacing,
-    /// When packets leave.
+    /// Send policy.
     pub sending: SendPolicy,
-    /// Up to so long does a packet wait in its site.
+    /// Upper bound of the random delay of a datagram inside its site.
     pub max_send_delay: TimeDelta,
-    /// How long the machine takes for a step.
+    /// Time that the machine takes for one step.
     pub step_cost: TimeDelta,
-    /// How likely an input changes in a frame.
+    /// Probability that an input changes in a frame.
     pub input_change_probability: f64,
-    /// The bits of an input that change.
+    /// Bits of an input that change.
     pub input_mask: InputWord,
-    /// Frames to be measured, after one second of warming up.
+    /// Number of frames to measure, after a warm-up of one second.
     pub frames: u32,
 }
 
 impl SessionExperiment {
-    /// Two sites, lag 6 at 60 frames per second, our pacing, 2-byte inputs that change every 8 frames on average, 3,600 frames.
+    /// Two sites, input delay 6 at 60 frames per second, even pacing, 2-byte inputs that change every 8 frames on
+    /// average, 3,600 frames.
     pub fn new(link: LinkConfig) -> Self {
         Self {
             seed: 1,
@@ -82,8 +83,8 @@ impl SessionExperiment {
         }
     }
 
-    /// Zhao et al. as published: Algorithms 3 and 4, a 20 ms send timer, thread slices of 10 ms (5 ms on average), and a machine
-    /// that takes 10 ms for a step.
+    /// Zhao et al. as published: Algorithms 3 and 4, a 20 ms send timer, thread slices of 10 ms (5 ms on average), and
+    /// a machine that takes 10 ms for a step.
     pub fn as_published(link: LinkConfig) -> Self {
         Self {
             pacing: Pacing::Zhao,
@@ -95,24 +96,23 @@ impl SessionExperiment {
         }
     }
 
-    /// What all sites agree on.
+    /// Returns the settings shared by all sites.
     pub fn settings(&self) -> Settings {
-        let Self { prediction_window: window, auto_delay: auto, starvation, .. } = *self;
         Settings {
-            prediction_window: window,
-            auto_tune: auto,
-            starvation_policy: starvation,
+            prediction_window: self.prediction_window,
+            auto_tune: self.auto_delay,
+            starvation_policy: self.starvation,
             ..toy_settings(self.input_delay, Ownership::one_player_per_site(self.sites, self.input_mask))
         }
     }
 
     fn build_site(&self, number: usize) -> SimulatedSite {
-        let mut luck = Random::stream(self.seed, &format!("site {number}"));
+        let mut random = Random::stream(self.seed, &format!("site {number}"));
         let clock = NodeClock {
-            offset: TimeDelta::from_millis(luck.range(0..=10_000_000)),
-            skew_ppm: luck.unit() * 100.0 - 50.0,
+            offset: TimeDelta::from_millis(random.range(0..=10_000_000)),
+            skew_ppm: random.unit() * 100.0 - 50.0,
         };
-        let id = SiteId::first(self.sites).nth(number).expect("no more sites than there can be");
+        let id = SiteId::first(self.sites).nth(number).expect("site number is below MAX_SITES");
         let config = Config {
             recovery: self.recovery,
             pacing: self.pacing,
@@ -121,59 +121,59 @@ impl SessionExperiment {
             machine_costs: self.costs,
             ..Config::new(self.seed, id, SessionNetwork::peers(number, self.sites), self.settings())
         };
-        let session = Session::new(clock.local(Instant::ZERO), config).expect("the settings are sound");
-        let mut site = session_network::new_site(session, clock, self.sites, luck.bits());
+        let session = Session::new(clock.local(Instant::ZERO), config).expect("settings are valid");
+        let mut site = session_network::new_site(session, clock, self.sites, random.bits());
         site.step_cost = self.step_cost;
         site.player.change_probability = self.input_change_probability;
         site.player.mask = self.input_mask;
         site
     }
 
-    /// The world in which it happens.
+    /// Builds the network of the experiment.
     pub fn build_network(&self) -> SessionNetwork {
         let sites = (0..self.sites).map(|number| self.build_site(number)).collect();
-        let mut world = SessionNetwork::new(self.seed, sites, |_, _| self.link.clone());
-        world.max_send_delay = self.max_send_delay;
-        world
+        let mut network = SessionNetwork::new(self.seed, sites, |_, _| self.link.clone());
+        network.max_send_delay = self.max_send_delay;
+        network
     }
 
-    /// Runs it. Zhao et al. log a frame's start in BeginFrameTiming; we log it just before its step.
+    /// Runs the experiment. Zhao et al. log a frame's start in BeginFrameTiming; we log it just before the step.
     pub fn run(&self) -> SessionMeasurements {
         self.run_observed(|_| {})
     }
 
-    /// Runs it and lets `watch` see the world at least once between any two frames.
-    pub fn run_observed(&self, mut watch: impl FnMut(&SessionNetwork)) -> SessionMeasurements {
+    /// Runs the experiment and passes the network to `observe` at least once between any two frames.
+    pub fn run_observed(&self, mut observe: impl FnMut(&SessionNetwork)) -> SessionMeasurements {
         let mut log = FrameLog::new(self);
-        let mut world = self.build_network();
+        let mut network = self.build_network();
         let limit = Instant::ZERO + TimeDelta::from_secs(20) + TimeDelta::from_millis(i64::from(self.frames) * 300);
         let mut before = vec![Default::default(); self.sites];
         let mut warm = false;
-        while world.now() < limit && !log.is_complete() {
-            let next = world.now() + TimeDelta::from_millis(5);
-            world.run_until(next, &mut |happened| log.on_event(&happened));
+        while network.now() < limit && !log.is_complete() {
+            let next = network.now() + TimeDelta::from_millis(5);
+            network.run_until(next, &mut |event| log.on_event(&event));
             if !warm && log.frame_starts.iter().all(|starts| !starts.is_empty()) {
                 warm = true;
-                before = (0..self.sites).map(|site| SiteTraffic::of(&world, site)).collect();
+                before = (0..self.sites).map(|site| SiteTraffic::of(&network, site)).collect();
             }
-            watch(&world);
+            observe(&network);
         }
-        let traffic = (0..self.sites).map(|site| SiteTraffic::of(&world, site).since(before[site])).collect();
+        let traffic = (0..self.sites).map(|site| SiteTraffic::of(&network, site).since(before[site])).collect();
         SessionMeasurements::new(log, traffic)
     }
 }
 
-/// What the sites do once they are warm.
+/// Observations after the warm-up.
 #[derive(Debug)]
 struct FrameLog {
     input_delay: u32,
-    /// Where a frame's start is its beginning, and not its step.
+    /// Whether a frame starts with its sampled input, not with its step.
     starts_at_sample: bool,
-    /// Starts that are wanted from each site.
+    /// Number of frame starts required from each site.
     required_starts: usize,
     frame_starts: Vec<Vec<Instant>>,
     state_hashes: Vec<Vec<u64>>,
-    /// Steps for the first time, and once more.
+    /// Number of fresh and of resimulated steps, by site.
     step_counts: Vec<[u32; 2]>,
     input_latency: InputLatencyMeter,
 }
@@ -196,9 +196,9 @@ impl FrameLog {
         self.frame_starts.iter().all(|starts| starts.len() >= self.required_starts)
     }
 
-    fn on_event(&mut self, happened: &SiteEvent<'_>) {
-        self.input_latency.on_event(happened);
-        match *happened {
+    fn on_event(&mut self, event: &SiteEvent<'_>) {
+        self.input_latency.on_event(event);
+        match *event {
             SiteEvent::Sampled { site, at, frame, .. } if frame >= self.input_delay + WARM_UP_FRAMES => {
                 self.record_start(site, at, self.starts_at_sample);
             }
@@ -219,13 +219,13 @@ impl FrameLog {
         }
     }
 
-    /// Frames stepped once more for 100 that were stepped for the first time, at each site.
+    /// Returns the resimulated frames per 100 fresh ones, by site.
     fn resimulated_per_100(&self) -> Vec<f64> {
-        let per_100 = |[fresh, again]: &[u32; 2]| f64::from(*again) * 100.0 / f64::from(*fresh).max(1.0);
+        let per_100 = |[fresh, resimulated]: &[u32; 2]| f64::from(*resimulated) * 100.0 / f64::from(*fresh).max(1.0);
         self.step_counts.iter().map(per_100).collect()
     }
 
-    /// The mean time until each site's button shows at all other sites.
+    /// Returns the mean latency from each site's input to its effect at the other sites, in milliseconds.
     fn remote_latency_ms(&self) -> Vec<f64> {
         let sites = self.frame_starts.len();
         let others = |from: usize| (0..sites).filter(move |to| *to != from);
@@ -235,14 +235,14 @@ impl FrameLog {
     }
 }
 
-/// The settings of a session that shares the toy at 60 frames per second.
-pub fn toy_settings(lag: u32, ownership: Ownership) -> Settings {
+/// Returns settings for a session of the toy machine at 60 frames per second.
+pub fn toy_settings(input_delay: u32, ownership: Ownership) -> Settings {
     let sites = (0..coplay::id::MAX_SITES).rev().find(|site| owns(&ownership, *site)).map_or(2, |last| last + 1);
     Settings {
         game: GameId { name: "toy".into(), hash: [7; 32] },
         machine: MachineId { name: "toy".into(), version: "1".into(), options: Vec::new(), first_frames_hash: 0 },
-        rate: FrameRate::per_second(60).expect("60 is a frame rate"),
-        input_delay: lag,
+        rate: FrameRate::per_second(60).expect("60 is a valid frame rate"),
+        input_delay,
         prediction_window: 0,
         auto_tune: false,
         absent_input: AbsentInput::Nothing,
@@ -258,7 +258,7 @@ fn owns(ownership: &Ownership, site: usize) -> bool {
     SiteId::first(coplay::id::MAX_SITES).nth(site).is_some_and(|site| ownership.layout(site).width() > 0)
 }
 
-/// What a site sent, per link.
+/// Traffic and progress of one site, summed over its peers.
 #[derive(Clone, Copy, Debug, Default)]
 struct SiteTraffic {
     frames: u32,
@@ -268,10 +268,10 @@ struct SiteTraffic {
 }
 
 impl SiteTraffic {
-    fn of(world: &SessionNetwork, number: usize) -> Self {
-        let site = &world.sites[number];
-        let now = site.clock.local(world.now());
-        let peers = SiteId::first(world.sites.len()).filter_map(|peer| site.session.peer_stats(now, peer));
+    fn of(network: &SessionNetwork, number: usize) -> Self {
+        let site = &network.sites[number];
+        let now = site.clock.local(network.now());
+        let peers = SiteId::first(network.sites.len()).filter_map(|peer| site.session.peer_stats(now, peer));
         let stats = site.session.stats();
         let start = Self { frames: stats.frame.number(), stalls: stats.stalls, ..Self::default() };
         peers.fold(start, |sum, peer| Self {
@@ -291,49 +291,49 @@ impl SiteTraffic {
     }
 }
 
-/// What came of an experiment.
+/// Results of an experiment.
 #[derive(Clone, Debug)]
 pub struct SessionMeasurements {
-    /// Mean time from one frame to the next at each site, in milliseconds.
+    /// Mean frame time at each site, in milliseconds.
     pub mean_frame_ms: Vec<f64>,
-    /// Mean absolute deviation of that, at each site.
+    /// Mean absolute deviation of the frame time at each site, in milliseconds.
     pub deviation_ms: Vec<f64>,
-    /// Mean absolute difference between the first two sites' starts of the same frame.
+    /// Mean absolute difference between the first two sites' starts of the same frame, in milliseconds.
     pub synchrony_ms: f64,
-    /// The longest time between two frames anywhere.
+    /// Longest frame time at any site, in milliseconds.
     pub longest_frame_ms: f64,
     /// Datagrams per frame and link.
     pub packets_per_frame: f64,
-    /// Bytes of payload per datagram.
+    /// Payload bytes per datagram.
     pub bytes_per_packet: f64,
-    /// Bytes of payload per frame and link.
+    /// Payload bytes per frame and link.
     pub bytes_per_frame: f64,
-    /// Frames that had to wait for inputs, as a part of all.
+    /// Fraction of frames that had to wait for inputs.
     pub stall_ratio: f64,
-    /// Mean time from a press until it shows where it was pressed, at each site.
+    /// Mean latency from a press to its effect at the same site, by site, in milliseconds.
     pub local_latency_ms: Vec<f64>,
-    /// Mean time from a press at each site until it shows at the other sites.
+    /// Mean latency from a press at each site to its effect at the other sites, in milliseconds.
     pub remote_latency_ms: Vec<f64>,
-    /// Frames stepped once more for 100 frames, at each site.
+    /// Resimulated frames per 100 fresh ones, by site.
     pub resimulated_per_100: Vec<f64>,
-    /// Frames that were stepped by all sites.
+    /// Number of frames confirmed by all sites.
     pub common_frames: usize,
-    /// Whether all sites had the same states.
+    /// Whether all sites had equal states after all common frames.
     pub states_equal: bool,
-    /// Whether all wanted frames were stepped.
+    /// Whether every site started the required number of frames.
     pub is_complete: bool,
 }
 
 impl SessionMeasurements {
     fn new(log: FrameLog, traffic: Vec<SiteTraffic>) -> Self {
-        let (own_ms, other_ms) = (
+        let (local_latency_ms, remote_latency_ms) = (
             (0..traffic.len()).map(|site| log.input_latency.mean_latency_ms(site, site)).collect(),
             log.remote_latency_ms(),
         );
-        let (resimulated, complete) = (log.resimulated_per_100(), log.is_complete());
-        let FrameLog { frame_starts: starts, state_hashes: hashes, required_starts: wanted, .. } = log;
-        let times: Vec<Vec<f64>> = starts.iter().map(|starts| frame_times(starts, wanted)).collect();
-        let pairs = starts[0].iter().zip(&starts[1]).take(wanted);
+        let (resimulated_per_100, is_complete) = (log.resimulated_per_100(), log.is_complete());
+        let FrameLog { frame_starts: starts, state_hashes: hashes, required_starts, .. } = log;
+        let times: Vec<Vec<f64>> = starts.iter().map(|starts| frame_times(starts, required_starts)).collect();
+        let pairs = starts[0].iter().zip(&starts[1]).take(required_starts);
         let differences: Vec<f64> = pairs.map(|(one, other)| (*one - *other).abs().as_millis_f64()).collect();
         let frames = hashes.iter().map(Vec::len).min().unwrap_or(0);
         let links = (traffic.len() - 1).max(1) as f64;
@@ -349,28 +349,28 @@ impl SessionMeasurements {
             bytes_per_packet: bytes / packets,
             bytes_per_frame: bytes / stepped / links,
             stall_ratio: sum(|t| t.stalls as f64) / stepped,
-            local_latency_ms: own_ms,
-            remote_latency_ms: other_ms,
-            resimulated_per_100: resimulated,
+            local_latency_ms,
+            remote_latency_ms,
+            resimulated_per_100,
             common_frames: frames,
             states_equal: hashes.iter().all(|one| one[..frames] == hashes[0][..frames]),
-            is_complete: complete,
+            is_complete,
         }
     }
 
-    /// Frames per second at the first site.
+    /// Returns the frame rate of the first site, in frames per second.
     pub fn fps(&self) -> f64 {
         1_000.0 / self.mean_frame_ms[0]
     }
 
-    /// The worst site's deviation.
+    /// Returns the largest deviation of all sites, in milliseconds.
     pub fn worst_deviation_ms(&self) -> f64 {
         self.deviation_ms.iter().copied().fold(0.0, f64::max)
     }
 }
 
-fn frame_times(starts: &[Instant], wanted: usize) -> Vec<f64> {
-    let starts = &starts[..starts.len().min(wanted)];
+fn frame_times(starts: &[Instant], limit: usize) -> Vec<f64> {
+    let starts = &starts[..starts.len().min(limit)];
     starts.windows(2).map(|pair| (pair[1] - pair[0]).as_millis_f64()).collect()
 }
 
@@ -378,7 +378,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The papers' "average deviation": mean absolute difference from the mean.
+/// Returns the papers' "average deviation": the mean absolute difference from the mean.
 fn mean_abs_deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).abs()).sum::<f64>() / values.len().max(1) as f64

@@ -1,4 +1,4 @@
-//! The simulated world: sites with clocks of their own, links between all of them, and one queue of what happens next.
+//! A simulated session: sites with their own clocks, links between all of them, and one queue of future events.
 
 use std::collections::VecDeque;
 
@@ -22,23 +22,24 @@ pub struct SessionNetwork {
     /// The sites, by number.
     pub sites: Vec<SimulatedSite>,
     links: Vec<Link>,
-    /// Which site receives at which address.
+    /// Receiving site of each address.
     routes: Vec<(Addr, usize)>,
     spare_buffers: Vec<Vec<u8>>,
     random: Random,
     captured: VecDeque<CapturedDatagram>,
     capture_limit: usize,
-    /// What goes to addresses that no site has, while somebody is there to take it.
+    /// Datagrams to addresses outside the network, if captured.
     external_datagrams: Option<Vec<ExternalDatagram>>,
-    /// Up to so long does a packet wait in its site before it is on the line (the thread hand-over of Zhao et al.).
+    /// Upper bound of the random delay of a datagram inside its site before it is sent (the thread hand-over of Zhao et
+    /// al.).
     pub max_send_delay: TimeDelta,
-    /// Datagrams longer than allowed.
+    /// Number of datagrams that exceeded [`MAX_DATAGRAM`].
     pub oversized_datagrams: u64,
-    /// The most things that were under way at once.
+    /// Highest number of queued events.
     pub max_queued_events: usize,
 }
 
-/// A datagram that leaves the world: when, from where, to where, and what is in it.
+/// A datagram that leaves the network: send time, sender, receiver and payload.
 pub type ExternalDatagram = (Instant, Addr, Addr, Vec<u8>);
 
 #[derive(Debug)]
@@ -49,14 +50,14 @@ enum SessionQueueEvent {
 }
 
 impl SessionNetwork {
-    /// A world of these sites; `link` tells the way from one to another.
+    /// Creates a network of these sites; `link` configures each direction.
     pub fn new(seed: u64, sites: Vec<SimulatedSite>, link: impl Fn(usize, usize) -> LinkConfig) -> Self {
         let count = sites.len();
         let links = (0..count * count).map(|at| {
             let (from, to) = (at / count, at % count);
             Link::new(link(from, to), seed, &format!("{from}>{to}"))
         });
-        let mut world = Self {
+        let mut network = Self {
             now: Instant::ZERO,
             queue: EventQueue::new(),
             links: links.collect(),
@@ -72,67 +73,67 @@ impl SessionNetwork {
             max_queued_events: 0,
         };
         for site in 0..count {
-            world.schedule_wake(site, Instant::ZERO);
+            network.schedule_wake(site, Instant::ZERO);
         }
-        world
+        network
     }
 
-    /// The address of a site after it has moved so many times.
+    /// Returns the address of a site after this many address changes.
     pub fn address(site: usize, moves: u64) -> Addr {
         Addr(site as u64 + 100 * moves)
     }
 
-    /// The peers of a site in a session of so many, where nobody has moved yet.
+    /// Returns the peers of a site in a session of `count` sites, before any address change.
     pub fn peers(site: usize, count: usize) -> Vec<(SiteId, Addr)> {
         let others = SiteId::first(count).filter(|other| other.index() != site);
         others.map(|other| (other, Self::address(other.index(), 0))).collect()
     }
 
-    /// The true time.
+    /// Returns the true time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The link from one site to another.
+    /// Returns the link from one site to another.
     pub fn link(&mut self, from: usize, to: usize) -> &mut Link {
         let count = self.sites.len();
         &mut self.links[from * count + to]
     }
 
-    /// All links.
+    /// Returns all links.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// Runs until the true time `until`; `tell` hears what the sites do.
-    pub fn run_until(&mut self, until: Instant, tell: &mut impl FnMut(SiteEvent<'_>)) {
+    /// Runs until the true time `until` and passes the sites' events to `on_event`.
+    pub fn run_until(&mut self, until: Instant, on_event: &mut impl FnMut(SiteEvent<'_>)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
             self.max_queued_events = self.max_queued_events.max(self.queue.len());
-            let Some((at, happening)) = self.queue.pop() else { break };
+            let Some((at, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
-            self.handle_event(happening, tell);
+            self.handle_event(event, on_event);
         }
         self.now = self.now.max(until);
     }
 
-    fn handle_event(&mut self, happening: SessionQueueEvent, tell: &mut impl FnMut(SiteEvent<'_>)) {
-        match happening {
-            SessionQueueEvent::Wake { site, wake_id: alarm } => {
-                if self.sites[site].wake_id == alarm {
-                    self.run_host_program(site, tell);
+    fn handle_event(&mut self, event: SessionQueueEvent, on_event: &mut impl FnMut(SiteEvent<'_>)) {
+        match event {
+            SessionQueueEvent::Wake { site, wake_id } => {
+                if self.sites[site].wake_id == wake_id {
+                    self.run_host_program(site, on_event);
                 }
             }
             SessionQueueEvent::Depart { from, to, sender, bytes } => self.send_on_link(from, to, sender, bytes),
             SessionQueueEvent::Arrive { link, to, sender, bytes } => {
                 if self.links[link].admit_arrival() {
-                    self.deliver_to_site(to, sender, &bytes, tell);
+                    self.deliver_to_site(to, sender, &bytes, on_event);
                 }
                 self.spare_buffers.push(bytes);
             }
         }
     }
 
-    fn deliver_to_site(&mut self, to: usize, sender: Addr, bytes: &[u8], tell: &mut impl FnMut(SiteEvent<'_>)) {
+    fn deliver_to_site(&mut self, to: usize, sender: Addr, bytes: &[u8], on_event: &mut impl FnMut(SiteEvent<'_>)) {
         let site = &mut self.sites[to];
         if site.is_crashed {
             return;
@@ -143,13 +144,13 @@ impl SessionNetwork {
         }
         let local = site.clock.local(self.now);
         site.session.handle_datagram(local, sender, bytes);
-        // A busy site hears, but acts when it has time.
+        // A busy site receives datagrams at once but serves requests only when its step is done.
         if site.busy_until <= self.now {
-            self.run_host_program(to, tell);
+            self.run_host_program(to, on_event);
         }
     }
 
-    /// A datagram that somebody outside of the session sends to a site.
+    /// Delivers a datagram from outside the session to a site at once.
     pub fn inject(&mut self, to: usize, sender: Addr, bytes: &[u8]) {
         let local = self.sites[to].clock.local(self.now);
         if !self.sites[to].is_crashed {
@@ -157,47 +158,47 @@ impl SessionNetwork {
         }
     }
 
-    /// A datagram from outside comes to an address, over a link that is not of this world.
+    /// Delivers a datagram that arrives from outside the network to an address.
     pub fn deliver_external(&mut self, to: Addr, sender: Addr, bytes: &[u8]) {
-        let Some(number) = self.site_at(to) else { return };
-        let site = &mut self.sites[number];
+        let Some(index) = self.site_at(to) else { return };
+        let site = &mut self.sites[index];
         if site.asleep_until > self.now {
             return site.buffer_datagram(sender, bytes);
         }
-        self.inject(number, sender, bytes);
-        if !self.sites[number].is_crashed {
-            self.wake(number);
+        self.inject(index, sender, bytes);
+        if !self.sites[index].is_crashed {
+            self.wake(index);
         }
     }
 
-    /// From now on, what goes to addresses that no site has is kept.
+    /// Captures, from now on, datagrams to addresses that no site has.
     pub fn capture_external(&mut self) {
         self.external_datagrams.get_or_insert_default();
     }
 
-    /// All that went to addresses that no site has, in order.
+    /// Takes the captured datagrams to addresses that no site has, in send order.
     pub fn take_external(&mut self) -> Vec<ExternalDatagram> {
         self.external_datagrams.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The site that receives at an address.
+    /// Returns the site that receives at an address.
     pub fn site_at(&self, addr: Addr) -> Option<usize> {
-        self.routes.iter().find(|(there, _)| *there == addr).map(|(_, site)| *site)
+        self.routes.iter().find(|(route, _)| *route == addr).map(|(_, site)| *site)
     }
 
-    /// Wakes a site, as after a change from outside.
+    /// Wakes a site, to be called after a change from outside.
     pub fn wake(&mut self, site: usize) {
         self.schedule_wake(site, self.now);
     }
 
     fn schedule_wake(&mut self, site: usize, at: Instant) {
-        let alarm = self.sites[site].wake_id + 1;
-        self.sites[site].wake_id = alarm;
-        self.queue.push(at.max(self.now), SessionQueueEvent::Wake { site, wake_id: alarm });
+        let wake_id = self.sites[site].wake_id + 1;
+        self.sites[site].wake_id = wake_id;
+        self.queue.push(at.max(self.now), SessionQueueEvent::Wake { site, wake_id });
     }
 
-    /// The host program of a site: does what its session asks for, sends, and sleeps until it must be awake again.
-    fn run_host_program(&mut self, at: usize, tell: &mut impl FnMut(SiteEvent<'_>)) {
+    /// Runs the host program of a site: serves the session's requests, sends, and schedules the next wake-up.
+    fn run_host_program(&mut self, at: usize, on_event: &mut impl FnMut(SiteEvent<'_>)) {
         let site = &mut self.sites[at];
         if site.is_crashed {
             return;
@@ -214,7 +215,7 @@ impl SessionNetwork {
             let named = others.filter_map(|(addr, other)| Some((SiteId::new(*other as u8)?, *addr)));
             self.sites[at].inject_forged_decision(local, named);
         }
-        while let Some(busy) = self.sites[at].serve_request(at, self.now, local, tell) {
+        while let Some(busy) = self.sites[at].serve_request(at, self.now, local, on_event) {
             self.transmit_all(at, local);
             if busy > TimeDelta::ZERO {
                 self.sites[at].busy_until = self.now + busy;
@@ -223,9 +224,9 @@ impl SessionNetwork {
         }
         self.transmit_all(at, local);
         self.sites[at].clear_sampled();
-        self.report_confirmed(at, tell);
+        self.report_confirmed(at, on_event);
         while let Some(event) = self.sites[at].session.poll_event() {
-            tell(SiteEvent::SessionEvent { site: at, at: self.now, event });
+            on_event(SiteEvent::SessionEvent { site: at, at: self.now, event });
         }
         if let Some(deadline) = self.sites[at].session.poll_timeout() {
             let wake = self.sites[at].clock.true_time(deadline);
@@ -233,14 +234,20 @@ impl SessionNetwork {
         }
     }
 
-    /// Tells which frames will not change any more.
-    fn report_confirmed(&mut self, at: usize, tell: &mut impl FnMut(SiteEvent<'_>)) {
+    /// Reports newly confirmed frames and invalid requests.
+    fn report_confirmed(&mut self, at: usize, on_event: &mut impl FnMut(SiteEvent<'_>)) {
         let (site, now) = (&mut self.sites[at], self.now);
-        while let Some(open) = site.next_confirmed() {
-            tell(SiteEvent::Confirmed { site: at, at: now, frame: open.frame, words: &open.inputs, hash: open.hash });
+        while let Some(confirmed) = site.next_confirmed() {
+            on_event(SiteEvent::Confirmed {
+                site: at,
+                at: now,
+                frame: confirmed.frame,
+                words: &confirmed.inputs,
+                hash: confirmed.hash,
+            });
         }
-        if let Some(what) = site.invalid_request.take() {
-            tell(SiteEvent::InvalidRequest { site: at, description: what });
+        if let Some(description) = site.invalid_request.take() {
+            on_event(SiteEvent::InvalidRequest { site: at, description });
         }
     }
 
@@ -273,13 +280,13 @@ impl SessionNetwork {
         }
     }
 
-    /// Keeps copies of what sites send from now on, whatever becomes of it: the newest `most` datagrams.
-    pub fn start_capture(&mut self, most: usize) {
-        self.capture_limit = most;
+    /// Captures copies of the newest `limit` datagrams that sites send from now on, whatever their fate.
+    pub fn start_capture(&mut self, limit: usize) {
+        self.capture_limit = limit;
         self.captured.clear();
     }
 
-    /// What was overheard, oldest first.
+    /// Returns the captured datagrams, oldest first.
     pub fn captured(&self) -> impl ExactSizeIterator<Item = &CapturedDatagram> {
         self.captured.iter()
     }
@@ -310,157 +317,157 @@ impl SessionNetwork {
         }
     }
 
-    /// Cuts or heals both directions between two sites.
+    /// Cuts or restores both directions between two sites.
     pub fn set_cut(&mut self, one: usize, other: usize, cut: bool) {
         self.link(one, other).set_cut(cut);
         self.link(other, one).set_cut(cut);
     }
 
-    /// Gives a site a new address; what is sent to the old one is lost.
+    /// Gives a site a new address. Datagrams to the old one are lost.
     pub fn change_address(&mut self, site: usize) {
-        self.routes.retain(|(_, there)| *there != site);
+        self.routes.retain(|(_, routed)| *routed != site);
         self.sites[site].address_changes += 1;
         self.sites[site].addr = Self::address(site, self.sites[site].address_changes);
         self.routes.push((self.sites[site].addr, site));
     }
 
-    /// Starts a site's program anew.
+    /// Restarts a site's host program with a new session.
     pub fn restart(&mut self, site: usize, session: Session) {
         self.sites[site].restart(session);
         self.wake(site);
     }
 
-    /// Stops a site dead.
+    /// Crashes a site.
     pub fn crash(&mut self, site: usize) {
         self.sites[site].is_crashed = true;
     }
 
-    /// Suspends a site until then: it sleeps, and its clock stands still meanwhile.
+    /// Suspends a site until `until`. Its clock stands still meanwhile.
     pub fn suspend(&mut self, site: usize, until: Instant) {
         let asleep = until - self.now;
         self.sites[site].clock.offset -= asleep;
         self.pause(site, until);
     }
 
-    /// Lets a site sleep until then, as a closed laptop does; its clock goes on.
+    /// Pauses a site until `until`. Its clock keeps running.
     pub fn pause(&mut self, site: usize, until: Instant) {
         self.sites[site].asleep_until = until;
         self.schedule_wake(site, until);
     }
 }
 
-/// A datagram that somebody listened to.
+/// A captured datagram.
 #[derive(Clone, Debug)]
 pub struct CapturedDatagram {
-    /// When it was sent, in true time.
+    /// Send time, in true time.
     pub at: Instant,
-    /// By which site.
+    /// Sending site.
     pub from: usize,
-    /// To which site.
+    /// Receiving site.
     pub to: usize,
-    /// What was in it.
+    /// Payload.
     pub bytes: Vec<u8>,
 }
 
-/// What a site did, for checkers and measurements.
+/// An event at a site, for checkers and measurements.
 #[derive(Debug)]
 pub enum SiteEvent<'a> {
-    /// A frame began and its local input was taken, for `frame`.
+    /// A frame began and the site sampled its local input.
     Sampled {
-        /// Which site.
+        /// Site number.
         site: usize,
-        /// When, in true time.
+        /// True time.
         at: Instant,
-        /// The frame that the input is promised for.
+        /// Frame in which the input takes effect.
         frame: u32,
-        /// The input.
+        /// Input words.
         words: &'a [coplay::input::InputWord],
     },
-    /// The machine's state before a frame was kept.
+    /// The site saved the machine's state before a frame.
     Saved {
-        /// Which site.
+        /// Site number.
         site: usize,
-        /// When, in true time.
+        /// True time.
         at: Instant,
-        /// The frame.
+        /// Next frame of the saved state.
         frame: u32,
     },
-    /// The machine was put back to where a frame comes next.
+    /// The site loaded a saved state.
     Loaded {
-        /// Which site.
+        /// Site number.
         site: usize,
-        /// When, in true time.
+        /// True time.
         at: Instant,
-        /// The frame.
+        /// Next frame of the loaded state.
         frame: u32,
     },
-    /// The machine was put into a state that another site sent.
+    /// The site loaded a state that another site sent.
     Restored {
-        /// Which site.
+        /// Site number.
         site: usize,
-        /// The frame that comes next.
+        /// Next frame of the loaded state.
         frame: u32,
     },
-    /// The machine was stepped.
+    /// The site stepped its machine.
     Stepped {
-        /// Which site.
+        /// Site number.
         site: usize,
-        /// When, in true time, just before the step.
+        /// True time just before the step.
         at: Instant,
         /// The frame.
         frame: u32,
-        /// Whether for the first time.
+        /// Whether the frame was stepped for the first time.
         fresh: bool,
-        /// The inputs, some of which may be guessed.
+        /// Input words, some of which may be predicted.
         words: &'a [coplay::input::InputWord],
-        /// The state afterwards.
+        /// State hash after the step.
         hash: u64,
     },
-    /// A frame has become certain: it was stepped last with these inputs, and will not be again.
+    /// A frame was confirmed: its last step used these inputs, and it will not be stepped again.
     Confirmed {
-        /// Which site.
+        /// Site number.
         site: usize,
-        /// When, in true time.
+        /// True time.
         at: Instant,
         /// The frame.
         frame: u32,
-        /// The inputs.
+        /// Input words.
         words: &'a [coplay::input::InputWord],
-        /// The state afterwards.
+        /// State hash after the frame.
         hash: u64,
     },
-    /// A session asked its host program for what cannot be done.
+    /// The session made a request that cannot be served.
     InvalidRequest {
-        /// Which site.
+        /// Site number.
         site: usize,
-        /// What.
+        /// Description of the request.
         description: String,
     },
-    /// The session told something.
+    /// The session reported an event.
     SessionEvent {
-        /// Which site.
+        /// Site number.
         site: usize,
-        /// When, in true time.
+        /// True time.
         at: Instant,
-        /// What.
+        /// Event of the session.
         event: Event,
     },
 }
 
 impl SimulatedSite {
-    /// Does the next thing the session asks for; `None` when there is nothing, else how long it takes.
+    /// Serves the session's next request. Returns the time that it takes, or `None` if there is no request.
     fn serve_request(
         &mut self,
         number: usize,
         at: Instant,
         local: Instant,
-        tell: &mut impl FnMut(SiteEvent<'_>),
+        on_event: &mut impl FnMut(SiteEvent<'_>),
     ) -> Option<TimeDelta> {
         match self.session.poll_request(local)? {
             Request::Sample { frame } => {
                 let frame = frame.number();
                 self.player.next_input(&mut self.local_input);
-                tell(SiteEvent::Sampled { site: number, at, frame, words: &self.local_input });
+                on_event(SiteEvent::Sampled { site: number, at, frame, words: &self.local_input });
                 if self.sabotage == Some(Sabotage::InputDelayOffByOne) {
                     std::mem::swap(&mut self.local_input, &mut self.previous_input);
                     self.session.handle_input(local, &self.local_input);
@@ -472,12 +479,12 @@ impl SimulatedSite {
             }
             Request::Save { frame, slot } => {
                 self.save(frame.number(), slot);
-                tell(SiteEvent::Saved { site: number, at, frame: frame.number() });
+                on_event(SiteEvent::Saved { site: number, at, frame: frame.number() });
                 Some(TimeDelta::ZERO)
             }
             Request::Load { frame, slot } => {
                 self.load(frame.number(), slot);
-                tell(SiteEvent::Loaded { site: number, at, frame: frame.number() });
+                on_event(SiteEvent::Loaded { site: number, at, frame: frame.number() });
                 Some(TimeDelta::ZERO)
             }
             Request::Regions { .. } => {
@@ -495,7 +502,7 @@ impl SimulatedSite {
             Request::Restore { frame, state } => {
                 let machine = ToyMachine::from_bytes(self.local_input.len(), state);
                 self.load_snapshot(frame.number(), machine);
-                tell(SiteEvent::Restored { site: number, frame: frame.number() });
+                on_event(SiteEvent::Restored { site: number, frame: frame.number() });
                 Some(TimeDelta::ZERO)
             }
             Request::Advance { frame, inputs, fresh } => {
@@ -503,7 +510,7 @@ impl SimulatedSite {
                 self.frame_inputs.extend_from_slice(inputs);
                 let words = std::mem::take(&mut self.frame_inputs);
                 let hash = self.advance(frame.number(), &words, fresh);
-                tell(SiteEvent::Stepped { site: number, at, frame: frame.number(), fresh, words: &words, hash });
+                on_event(SiteEvent::Stepped { site: number, at, frame: frame.number(), fresh, words: &words, hash });
                 self.frame_inputs = words;
                 Some(self.step_cost)
             }
@@ -515,7 +522,7 @@ impl SimulatedSite {
     }
 }
 
-/// A session's end, ready to be put into a world.
+/// Creates a simulated site for a session, with the session's initial address.
 pub fn new_site(session: Session, clock: NodeClock, players: usize, seed: u64) -> SimulatedSite {
     let addr = SessionNetwork::address(session.site().index(), 0);
     SimulatedSite::new(session, clock, addr, players, seed)

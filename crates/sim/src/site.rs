@@ -1,4 +1,4 @@
-//! One computer of the simulated world: a session, a machine, a player, and what can be wrong with it.
+//! One site of a simulated network: a session, a machine, a player, and the faults of its computer.
 
 use std::collections::VecDeque;
 
@@ -12,38 +12,38 @@ use crate::clock::NodeClock;
 use crate::random::Random;
 use crate::toy_machine::{ToyMachine, mix_hash};
 
-/// A site: what a host program and its computer are to a session.
+/// A simulated site: the host program and the computer of one session.
 #[derive(Debug)]
 pub struct SimulatedSite {
     /// The engine under test.
     pub session: Session,
     /// The shared machine.
     pub machine: ToyMachine,
-    /// This computer's clock.
+    /// Local clock of the computer.
     pub clock: NodeClock,
-    /// Who plays here.
+    /// Source of the local inputs.
     pub player: RandomPlayer,
-    /// How long the machine takes for a step.
+    /// Time that the machine takes for one step.
     pub step_cost: TimeDelta,
-    /// States kept for later, with the frame that comes next in each.
+    /// Saved states, each with the frame that comes next.
     pub slots: Vec<Option<(u32, ToyMachine)>>,
-    /// Frames stepped, but perhaps with wrong inputs.
+    /// Frames stepped, perhaps with mispredicted inputs, and not yet reported as confirmed.
     pub(crate) unconfirmed: VecDeque<UnconfirmedFrame>,
-    /// What the session asked for that makes no sense.
+    /// First request of the session that cannot be served.
     pub(crate) invalid_request: Option<String>,
-    /// When it was driven last, and how often at that instant.
+    /// Time of the last call, and number of earlier calls at that instant.
     calls_at_instant: (Instant, u32),
-    /// Frames before this one were stepped.
+    /// Frame after the newest frame stepped.
     stepped_end: u32,
-    /// In this frame the machine computes something else than others do.
+    /// Frame at which the machine's state is corrupted.
     pub diverges_at: Option<u32>,
-    /// It came late.
+    /// Whether this site joined a running session.
     pub(crate) is_late_joiner: bool,
-    /// The next frame that the machine steps.
+    /// Frame that the machine steps next.
     pub(crate) next_frame: u32,
-    /// How this site is broken on purpose.
+    /// Deliberate defect of this site.
     pub sabotage: Option<Sabotage>,
-    /// Whether it is dead.
+    /// Whether the site has crashed.
     pub is_crashed: bool,
     pub(crate) addr: Addr,
     pub(crate) address_changes: u64,
@@ -57,7 +57,7 @@ pub struct SimulatedSite {
     socket_buffer: Vec<(Addr, Vec<u8>)>,
 }
 
-/// A frame whose inputs are not certain yet, or were not told of.
+/// A stepped frame that is not confirmed yet, or not reported as confirmed.
 #[derive(Debug)]
 pub(crate) struct UnconfirmedFrame {
     pub(crate) frame: u32,
@@ -65,31 +65,31 @@ pub(crate) struct UnconfirmedFrame {
     pub(crate) hash: u64,
 }
 
-/// Faults of an engine, put where they would show, to prove that the checkers see them.
+/// Deliberate engine defects, injected where they would show, to prove that the checkers detect them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// After an input was used here, another one is sent in its place.
+    /// Sends another input than the one used locally.
     ReplaceInput,
-    /// Inputs take effect one frame later than promised.
+    /// Applies inputs one frame later than promised.
     InputDelayOffByOne,
-    /// Inputs that are passed on for others are changed on the way.
+    /// Changes inputs that it relays for other sites.
     ForgeRelay,
-    /// What was sent once is never sent again.
+    /// Never retransmits.
     NoRetransmit,
-    /// A state that a latecomer gets has a wrong byte.
+    /// Corrupts one byte of the state sent to a late joiner.
     CorruptSnapshot,
-    /// Whenever it would have to wait, it takes itself for a quorum and drops all others.
+    /// Drops all other sites without a quorum whenever it would have to wait.
     ContinueWithoutQuorum,
 }
 
-/// More calls than this at one instant are without end.
+/// Calls at one instant that count as an endless loop.
 const MAX_CALLS_PER_INSTANT: u32 = 20_000;
 
-/// Packets that the socket of a sleeping computer holds.
+/// Capacity, in datagrams, of the socket buffer of a sleeping computer.
 const SOCKET_BUFFER_DATAGRAMS: usize = 64;
 
 impl SimulatedSite {
-    /// A site with a perfect computer and an idle player.
+    /// Creates a site with a perfect computer and a player that changes its inputs at random.
     pub fn new(session: Session, clock: NodeClock, addr: Addr, players: usize, seed: u64) -> Self {
         let slots = session.slots();
         Self {
@@ -121,21 +121,21 @@ impl SimulatedSite {
         }
     }
 
-    /// Keeps the machine's state in a place.
+    /// Saves the machine's state to a slot.
     pub(crate) fn save(&mut self, frame: u32, slot: usize) {
         if frame != self.next_frame {
             self.report_invalid_request(format!(
-                "asked to save the state before frame {frame} when {} was next",
+                "was asked to save the state before frame {frame}, but frame {} is next",
                 self.next_frame
             ));
         }
         match self.slots.get_mut(slot) {
-            Some(place) => *place = Some((frame, self.machine.clone())),
-            None => self.report_invalid_request(format!("asked to save into slot {slot}")),
+            Some(saved) => *saved = Some((frame, self.machine.clone())),
+            None => self.report_invalid_request(format!("was asked to save to slot {slot}, which does not exist")),
         }
     }
 
-    /// The parts of the state, for whoever looks for a difference.
+    /// Answers with the regions of the state, for desync bisection.
     pub(crate) fn answer_regions(&mut self) {
         let region = |(name, bytes): (&str, Vec<u8>)| StateRegion {
             name: name.into(),
@@ -154,13 +154,13 @@ impl SimulatedSite {
         self.session.handle_pages(&hashes);
     }
 
-    /// The state that a latecomer gets.
+    /// Answers with the state before a frame, for a late joiner.
     pub(crate) fn answer_snapshot(&mut self, frame: u32, slot: Option<usize>) {
-        let kept = slot.map(|slot| self.slots.get(slot).cloned().flatten());
-        let state = match kept {
+        let saved_state = slot.map(|slot| self.slots.get(slot).cloned().flatten());
+        let state = match saved_state {
             None if frame == self.next_frame => Some(self.machine.clone()),
             None => None,
-            Some(kept) => kept.filter(|(saved, _)| *saved == frame).map(|(_, machine)| machine),
+            Some(saved_state) => saved_state.filter(|(saved, _)| *saved == frame).map(|(_, machine)| machine),
         };
         match state {
             Some(machine) => {
@@ -169,28 +169,28 @@ impl SimulatedSite {
                 self.session.handle_snapshot(&bytes, machine.hash());
             }
             None => self.report_invalid_request(format!(
-                "asked for the state before frame {frame} in slot {slot:?}, where it is not"
+                "was asked for the state before frame {frame} in slot {slot:?}, which does not hold it"
             )),
         }
     }
 
-    /// A state from elsewhere.
+    /// Loads a state received from another site.
     pub(crate) fn load_snapshot(&mut self, frame: u32, machine: Option<ToyMachine>) {
         match machine {
             Some(machine) => {
                 (self.machine, self.next_frame, self.stepped_end) = (machine, frame, frame);
                 self.unconfirmed.clear();
             }
-            None => self.report_invalid_request(format!("got no state before frame {frame}")),
+            None => self.report_invalid_request(format!("received an invalid state before frame {frame}")),
         }
     }
 
-    /// How often it has moved.
+    /// Returns how many times the site has changed its address.
     pub fn address_changes(&self) -> u64 {
         self.address_changes
     }
 
-    /// Starts the program anew.
+    /// Restarts the host program with a new session.
     pub fn restart(&mut self, session: Session) {
         let players = self.local_input.len();
         self.session = session;
@@ -205,7 +205,7 @@ impl SimulatedSite {
         self.busy_until = Instant::ZERO;
     }
 
-    /// Puts the machine back.
+    /// Loads the machine's state from a slot.
     pub(crate) fn load(&mut self, frame: u32, slot: usize) {
         match self.slots.get(slot) {
             Some(Some((saved, machine))) if *saved == frame => {
@@ -213,16 +213,20 @@ impl SimulatedSite {
                 self.next_frame = frame;
             }
             other => {
-                let what = format!("asked to load frame {frame} from slot {slot}, which has {other:?}");
-                self.report_invalid_request(what);
+                let description =
+                    format!("was asked to load the state before frame {frame} from slot {slot}, which holds {other:?}");
+                self.report_invalid_request(description);
             }
         }
     }
 
-    /// Steps the machine; returns the state's hash.
+    /// Steps the machine and returns the state hash after the step.
     pub(crate) fn advance(&mut self, frame: u32, words: &[InputWord], fresh: bool) -> u64 {
         if frame != self.next_frame {
-            self.report_invalid_request(format!("asked to step frame {frame} when {} was next", self.next_frame));
+            self.report_invalid_request(format!(
+                "was asked to step frame {frame}, but frame {} is next",
+                self.next_frame
+            ));
         }
         self.machine.step(words);
         if self.diverges_at == Some(frame) {
@@ -236,42 +240,40 @@ impl SimulatedSite {
                 open.inputs.copy_from_slice(words);
                 open.hash = hash;
             }
-            // A latecomer's first frames are not to be seen.
+            // A late joiner steps its first frames as resimulated ones.
             None if first_time && (fresh || self.is_late_joiner) => {
                 self.stepped_end = frame + 1;
                 self.unconfirmed.push_back(UnconfirmedFrame { frame, inputs: words.to_vec(), hash });
             }
-            // The past is played again, aside.
+            // Desync bisection resimulates confirmed frames.
             None if !first_time && !fresh && frame < self.session.stats().confirmed.number() => {}
-            _ => self.report_invalid_request(format!(
-                "stepped frame {frame} again, or for the first time, and said otherwise"
-            )),
+            _ => self.report_invalid_request(format!("was asked to step frame {frame} with a wrong value of `fresh`")),
         }
         hash
     }
 
-    /// The next frame that is certain and was not told of.
+    /// Removes the next frame that is confirmed and not reported yet.
     pub(crate) fn next_confirmed(&mut self) -> Option<UnconfirmedFrame> {
-        let certain = self.session.stats().confirmed.number();
-        let told = self.unconfirmed.front().is_some_and(|open| open.frame < certain);
-        told.then(|| self.unconfirmed.pop_front()).flatten()
+        let confirmed = self.session.stats().confirmed.number();
+        let is_confirmed = self.unconfirmed.front().is_some_and(|open| open.frame < confirmed);
+        is_confirmed.then(|| self.unconfirmed.pop_front()).flatten()
     }
 
-    /// A session that always wants to be called at once would stop time.
+    /// Detects a session that always asks to be called at once, which would stop virtual time.
     pub(crate) fn detect_busy_loop(&mut self, now: Instant) {
         self.calls_at_instant =
             if self.calls_at_instant.0 == now { (now, self.calls_at_instant.1 + 1) } else { (now, 0) };
         if self.calls_at_instant.1 > MAX_CALLS_PER_INSTANT {
-            self.report_invalid_request("wants to be called again and again".into());
+            self.report_invalid_request("asks without end to be called at the same instant".into());
             self.is_crashed = true;
         }
     }
 
-    pub(crate) fn report_invalid_request(&mut self, what: String) {
-        self.invalid_request.get_or_insert(what);
+    pub(crate) fn report_invalid_request(&mut self, description: String) {
+        self.invalid_request.get_or_insert(description);
     }
 
-    /// The socket of a sleeping computer keeps a few packets.
+    /// Buffers a datagram in the socket of a sleeping computer, up to its capacity.
     pub(crate) fn buffer_datagram(&mut self, sender: Addr, bytes: &[u8]) {
         if self.socket_buffer.len() < SOCKET_BUFFER_DATAGRAMS {
             self.socket_buffer.push((sender, bytes.to_vec()));
@@ -284,13 +286,14 @@ impl SimulatedSite {
         }
     }
 
-    /// Whether a packet leaves at all.
+    /// Whether the next datagram is sent. [`Sabotage::NoRetransmit`] sends only right after an input was sampled.
     pub(crate) fn may_transmit(&mut self) -> bool {
         let running = matches!(self.session.state(), State::Running | State::Frozen(_));
         self.sabotage != Some(Sabotage::NoRetransmit) || !running || self.has_sampled
     }
 
-    /// Changes the last byte of the newest change of input in what goes to the first site.
+    /// Applies the sabotage to an outgoing datagram. [`Sabotage::ReplaceInput`] flips a bit in the last byte of ticks
+    /// with input changes to the first site.
     pub(crate) fn tamper(&mut self, to: usize, bytes: &mut [u8]) {
         if self.sabotage == Some(Sabotage::ForgeRelay) {
             return forge_relay(bytes);
@@ -305,31 +308,31 @@ impl SimulatedSite {
         }
     }
 
-    /// A word that nobody said: the others are all dropped, each with what is here of its inputs.
+    /// Injects a forged decision that drops all other sites, each with the inputs known here.
     pub(crate) fn inject_forged_decision(&mut self, local: Instant, others: impl Iterator<Item = (SiteId, Addr)>) {
         let State::Frozen(_) = self.session.state() else { return };
         let others: Vec<(SiteId, Addr)> = others.collect();
         let drop: SiteSet = others.iter().map(|(site, _)| *site).collect();
         let stats = self.session.stats();
-        let mut lasts = [stats.confirmed; MAX_SITES];
+        let mut input_ends = [stats.confirmed; MAX_SITES];
         for (site, _) in &others {
             let ahead = self.session.peer_stats(local, *site).map_or(0, |stats| stats.buffered_frames);
             let end = u32::try_from(ahead).map_or(stats.confirmed, |ahead| stats.frame + ahead);
-            lasts[site.index()] = end.max(stats.confirmed);
+            input_ends[site.index()] = end.max(stats.confirmed);
         }
-        let decision = MembershipDecision { drop, input_ends: lasts, left_sites: SiteSet::EMPTY, command: None };
-        for (view, (_, sender)) in (0..4).flat_map(|view| others.iter().map(move |other| (view, other))) {
-            self.session.handle_datagram(local, *sender, &tick_with_extra(&Extra::DecisionReport(view, decision, 0)));
+        let decision = MembershipDecision { drop, input_ends, left_sites: SiteSet::EMPTY, command: None };
+        for (epoch, (_, sender)) in (0..4).flat_map(|epoch| others.iter().map(move |other| (epoch, other))) {
+            self.session.handle_datagram(local, *sender, &tick_with_extra(&Extra::DecisionReport(epoch, decision, 0)));
         }
     }
 
-    /// The session has said all it wants to say about the newest input.
+    /// Called after the session has sent all datagrams about the newest input.
     pub(crate) fn clear_sampled(&mut self) {
         self.has_sampled = false;
     }
 }
 
-/// Changes the last byte of inputs that are passed on.
+/// Flips a bit in the last byte of each relayed input.
 fn forge_relay(bytes: &mut [u8]) {
     let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(bytes) else { return };
     let relays = tick.extras.iter().filter_map(|extra| match extra {
@@ -337,14 +340,14 @@ fn forge_relay(bytes: &mut [u8]) {
         _ => None,
     });
     let start = bytes.as_ptr().addr();
-    let places: Vec<usize> = relays.map(|last| std::ptr::from_ref(last).addr() - start).collect();
-    places.into_iter().for_each(|place| bytes[place] ^= 1);
+    let offsets: Vec<usize> = relays.map(|last| std::ptr::from_ref(last).addr() - start).collect();
+    offsets.into_iter().for_each(|offset| bytes[offset] ^= 1);
 }
 
-/// A tick with nothing but this extra.
+/// Encodes a tick with nothing but this extra.
 fn tick_with_extra(extra: &Extra<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
-    let len = extra.encode(&mut buf).expect("room for an extra");
+    let len = extra.encode(&mut buf).expect("the extra fits");
     [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat()
 }
 
@@ -352,19 +355,19 @@ fn hash_bytes(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |hash, byte| mix_hash(hash, u64::from(*byte))) as u32
 }
 
-/// A player: changes some of the words now and then, to random values.
+/// A simulated player that changes its input words to random values.
 #[derive(Debug)]
 pub struct RandomPlayer {
     random: Random,
     held_input: Vec<InputWord>,
-    /// How likely a word changes in a frame.
+    /// Probability that a word changes in a frame.
     pub change_probability: f64,
-    /// Bits that a change can set.
+    /// Bits that a change may set.
     pub mask: InputWord,
 }
 
 impl RandomPlayer {
-    /// A player who changes 16 bits every eight frames on average.
+    /// Creates a player that changes 16 bits every eight frames on average.
     pub fn new(seed: u64, players: usize) -> Self {
         Self {
             random: Random::stream(seed, "player"),
@@ -374,7 +377,7 @@ impl RandomPlayer {
         }
     }
 
-    /// The words of a frame.
+    /// Writes the input words of the next frame.
     pub(crate) fn next_input(&mut self, out: &mut [InputWord]) {
         for word in &mut self.held_input {
             if self.random.chance(self.change_probability) {

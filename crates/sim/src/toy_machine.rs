@@ -1,13 +1,13 @@
-//! A toy machine: two to eight paddles and a ball, in whole numbers, deterministic and nothing else.
+//! A toy machine: a deterministic ball game in integer arithmetic with two to eight paddles.
 //!
-//! It stands where a real game machine will: it takes one word per player and frame and makes a new state of them. Every bit of
-//! every word goes into the state, so that not one can be wrong unnoticed.
+//! It takes the place of a real game machine: it takes one input word per player and frame and computes a new state.
+//! Every bit of every word enters the state, so that no wrong bit goes unnoticed.
 
 use coplay::input::InputWord;
 
-/// The court, in its own units.
+/// Width of the field, in its own units.
 pub const WIDTH: i32 = 640;
-/// The court, in its own units.
+/// Height of the field, in its own units.
 pub const HEIGHT: i32 = 240;
 const PADDLE_HALF_HEIGHT: i32 = 40;
 const PADDLE_SPEED: i32 = 4;
@@ -20,21 +20,21 @@ pub const DOWN: InputWord = 2;
 /// The state of the game.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToyMachine {
-    /// Height of each player's paddle; even players stand left, odd ones right.
+    /// Height of each player's paddle. Even players are on the left side, odd ones on the right.
     pub paddles: Vec<i32>,
-    /// Where the ball is.
+    /// Position of the ball.
     pub ball: (i32, i32),
     ball_velocity: (i32, i32),
-    /// Points of the left and of the right side.
+    /// Points of the left and the right side.
     pub score: [u32; 2],
-    /// Everything that ever went in.
+    /// Hash of all inputs so far.
     input_hash: u64,
-    /// What makes a state large; it never changes.
+    /// Constant bytes that enlarge the state.
     pub ballast: Vec<u8>,
 }
 
 impl ToyMachine {
-    /// A new game.
+    /// Starts a new game.
     pub fn new(players: usize) -> Self {
         Self {
             paddles: vec![HEIGHT / 2; players],
@@ -46,7 +46,7 @@ impl ToyMachine {
         }
     }
 
-    /// One frame.
+    /// Advances one frame.
     pub fn step(&mut self, inputs: &[InputWord]) {
         for (paddle, word) in self.paddles.iter_mut().zip(inputs) {
             let up = i32::from(word & UP != 0);
@@ -80,12 +80,12 @@ impl ToyMachine {
         }
     }
 
-    /// Computes something wrong.
+    /// Makes the state diverge.
     pub fn corrupt_state(&mut self) {
         self.input_hash ^= 1;
     }
 
-    /// The parts of the state by name.
+    /// Returns the regions of the state with their names.
     pub fn regions(&self) -> Vec<(&'static str, Vec<u8>)> {
         let bytes = |numbers: &[i32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         let ball = [self.ball.0, self.ball.1, self.ball_velocity.0, self.ball_velocity.1];
@@ -97,7 +97,7 @@ impl ToyMachine {
         ]
     }
 
-    /// The whole state as bytes.
+    /// Encodes the whole state, ballast included.
     pub fn to_bytes(&self) -> Vec<u8> {
         let numbers = [self.ball.0, self.ball.1, self.ball_velocity.0, self.ball_velocity.1];
         let numbers =
@@ -108,7 +108,7 @@ impl ToyMachine {
         bytes
     }
 
-    /// The state that bytes stand for, if they do, in a game of so many players.
+    /// Decodes the state of a game of `players` players, or `None` if the bytes are too short.
     pub fn from_bytes(players: usize, bytes: &[u8]) -> Option<Self> {
         let (memory, rest) = bytes.split_first_chunk::<8>()?;
         let (numbers, ballast) = rest.split_at_checked(4 * (6 + players))?;
@@ -123,7 +123,7 @@ impl ToyMachine {
         })
     }
 
-    /// A hash of the whole state.
+    /// Hashes the whole state except the ballast.
     pub fn hash(&self) -> u64 {
         let numbers = [self.ball.0, self.ball.1, self.ball_velocity.0, self.ball_velocity.1];
         let numbers = numbers.into_iter().chain(self.paddles.iter().copied()).map(|number| number as u64);
@@ -150,7 +150,7 @@ mod tests {
             other.step(&inputs);
             assert_eq!(one.hash(), other.hash());
         }
-        assert!(one.score.iter().sum::<u32>() > 0, "somebody must have missed the ball");
+        assert!(one.score.iter().sum::<u32>() > 0, "no side scored a point");
         other.step(&[1 << 127, 0]);
         one.step(&[0, 0]);
         assert_ne!(one.hash(), other.hash());

@@ -1,17 +1,17 @@
 /*
- * A small libretro core for tests: two players move a square each, and all that happens, whoever does it, is mixed into a seed. What is
- * left of its state is noise, which does not get smaller when it is packed.
+ * A small libretro core for tests: two players move a square each, and the inputs of all players are mixed into a seed.
+ * The rest of its state is noise, which does not compress.
  *
- * -DCHEAT=...       how it cheats (see below); without, it is honest
- * -DSTATE_SIZE=...  bytes of its state
- * -DPLAYERS=...     whose buttons it reads, at least two
- * -DPORTS=...       ports whose buttons it describes, at least two
- * -DOPTIONS=...     the form in which it declares its options: 0, 1 or 2
- * -DGATE=...        a file: as long as there is one, no game is taken
+ * -DDEFECT=...      its defect (see below); honest by default
+ * -DSTATE_SIZE=...  size of its state in bytes
+ * -DPLAYERS=...     number of players whose buttons it reads, at least two
+ * -DPORTS=...       number of ports whose buttons it describes, at least two
+ * -DOPTIONS=...     version of the interface by which it declares its options: 0, 1 or 2
+ * -DGATE=...        a file: while it exists, the core refuses games
  *
- * Loading the library creates the file that $COPLAY_TEST_MARK names, so that a test can tell whether it was loaded.
+ * Loading the library creates the file named by $COPLAY_TEST_MARK, so that a test can detect the load.
  *
- * Only what is used of the interface is declared here, by the names of libretro.h.
+ * Only the used parts of the interface are declared here, with the names of libretro.h.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -24,27 +24,27 @@
 #include <unistd.h>
 
 #define HONEST 0
-/* Cheats that make it unfit to be shared. */
-#define CLOCK 1   /* reads the clock into its state */
-#define FORGETS 2 /* leaves a byte out of its saved state */
-#define ADDRESS 3 /* mixes an address into its state */
-#define LATE 4    /* is right until frame 5,000 */
-/* Oddities that a host must live with. */
+/* Defects that make it unfit for shared play. */
+#define CLOCK 1   /* its state depends on the clock */
+#define FORGETS 2 /* its saved state lacks a byte */
+#define ADDRESS 3 /* its state depends on a memory address */
+#define LATE 4    /* correct until frame 5,000 */
+/* Oddities that a host must cope with. */
 #define LIAR 5     /* absurd sizes and rates, missing pointers */
-#define NAN_RATE 6 /* no number of frames per second */
+#define NAN_RATE 6 /* the frame rate is not a number */
 #define NO_SAVE 7  /* cannot save */
 #define THREADS 8  /* calls the host from a thread of its own */
-#define DISTURBED 9 /* saving changes how it goes on */
-#define MUST_RUN 10 /* takes and gives states only when it has run */
-#define GPU 11      /* wants the graphics card */
-#define HALF 12     /* takes half of a state that it then refuses */
-#define UNSET 13    /* reads memory that it never set */
-#define ASKS 14     /* cannot save, shows no memory, and draws only what it is asked for */
-#define ABORTS 15   /* takes its process down in its fifth frame */
-#define HANGS 16    /* never comes back from its fifth frame */
+#define DISTURBED 9 /* saving changes its further course */
+#define MUST_RUN 10 /* saves and loads only after its first frame */
+#define GPU 11      /* requires a graphics card */
+#define HALF 12     /* loads half of a state that it then refuses */
+#define UNSET 13    /* reads uninitialised memory */
+#define ASKS 14     /* cannot save, exposes no memory, and draws only on request */
+#define ABORTS 15   /* aborts the process in its fifth frame */
+#define HANGS 16    /* never returns from its fifth frame */
 
-#ifndef CHEAT
-#define CHEAT HONEST
+#ifndef DEFECT
+#define DEFECT HONEST
 #endif
 #ifndef STATE_SIZE
 #define STATE_SIZE 1024
@@ -86,7 +86,7 @@ static uint32_t picture[WIDTH * HEIGHT];
 static uint32_t step = 1;
 static void *allocated;
 
-/* The linker merges such a variable over all libraries of a process: as C++ does with those of templates. */
+/* The linker merges such a variable over all libraries of a process, like variables of C++ templates. */
 __asm__(".pushsection .data\n.balign 4\n.globl merged\n.type merged, @gnu_unique_object\n.size merged, 4\nmerged: .long 0\n"
         ".popsection");
 extern uint32_t merged;
@@ -170,7 +170,7 @@ unsigned retro_get_region(void) { return 0; }
 
 void retro_get_system_info(struct system_info *info) {
     memset(info, 0, sizeof *info);
-    if (CHEAT == LIAR) return;
+    if (DEFECT == LIAR) return;
     info->name = "Test core";
     info->version = "1";
     info->extensions = "test|tst";
@@ -181,14 +181,14 @@ void retro_get_system_av_info(struct av_info *info) {
     info->geometry = (struct geometry){WIDTH, HEIGHT, WIDTH, HEIGHT, 4.0f / 3.0f};
     info->fps = RATE;
     info->sample_rate = 48000;
-    if (CHEAT == NAN_RATE) info->fps = 0.0 / 0.0;
-    if (CHEAT == LIAR) {
+    if (DEFECT == NAN_RATE) info->fps = 0.0 / 0.0;
+    if (DEFECT == LIAR) {
         info->geometry = (struct geometry){4000000000u, 0, 1, 1, -1.0f / 0.0f};
         info->sample_rate = -1;
     }
 }
 
-/* The colour of a player, so that a game can be told from another. */
+/* Colour of each player, which distinguishes two games. */
 static uint32_t colours[2] = {0xff8000, 0x0080ff};
 
 static void make_noise(void) {
@@ -199,7 +199,7 @@ static void make_noise(void) {
     }
 }
 
-/* Five buttons for each port, and one for the first that presses itself again and again. */
+/* Five buttons for each port, and an autofire button for the first. */
 static void describe_buttons(void) {
     static const char *const names[] = {"Up", "Down", "Left", "Right", "Jump"};
     static struct descriptor descriptors[PORTS * 5 + 2];
@@ -215,7 +215,7 @@ bool retro_load_game(const struct game *game) {
     struct variable step_option = {"testcore_step", 0};
     environment(10, &format);
     describe_buttons();
-    if (CHEAT == GPU) {
+    if (DEFECT == GPU) {
         uint8_t render[128] = {0};
         if (!environment(14, render)) return false;
     }
@@ -225,7 +225,7 @@ bool retro_load_game(const struct game *game) {
     }
     if (!access(GATE, F_OK)) return false;
     if (environment(15, &step_option) && step_option.value) step = atoi(step_option.value);
-    if (CHEAT == LIAR) {
+    if (DEFECT == LIAR) {
         struct map map = {0, 4000000000u};
         struct message message = {0, 0};
         struct memory none = {0, 0, 5, 0, 0, 0, SIZE_MAX, 0};
@@ -245,8 +245,8 @@ bool retro_load_game(const struct game *game) {
     merged = 0;
     state.seed = game && game->size ? *(const uint8_t *)game->data : 1;
     state.x[1] = WIDTH - 4;
-    if (CHEAT == ADDRESS) state.seed += (uint32_t)((uintptr_t)allocated >> 4);
-    if (CHEAT == UNSET) state.seed += ((const uint8_t *)allocated)[2048];
+    if (DEFECT == ADDRESS) state.seed += (uint32_t)((uintptr_t)allocated >> 4);
+    if (DEFECT == UNSET) state.seed += ((const uint8_t *)allocated)[2048];
     return true;
 }
 
@@ -276,7 +276,7 @@ static void play(void) {
         for (unsigned id = 0; id < 16; id++) mask |= (uint16_t)(input(player, 1, 0, id) << id);
         if (mask != (uint16_t)input(player, 1, 0, 256)) mask = 0xdead;
         state.seed = (state.seed ^ mask) * 1664525u + 1013904223u;
-        if (CHEAT == FORGETS) forgotten = (uint8_t)(forgotten * 5 + mask), state.seed += forgotten;
+        if (DEFECT == FORGETS) forgotten = (uint8_t)(forgotten * 5 + mask), state.seed += forgotten;
         if (player >= 2) continue;
         state.x[player] = (uint8_t)((state.x[player] + WIDTH + step * (mask >> 7 & 1) - step * (mask >> 6 & 1)) % WIDTH);
         state.y[player] = (uint8_t)((state.y[player] + HEIGHT + step * (mask >> 5 & 1) - step * (mask >> 4 & 1)) % HEIGHT);
@@ -284,9 +284,9 @@ static void play(void) {
     state.frame++;
     merged++;
     state.rest[state.frame % sizeof state.rest] ^= (uint8_t)(state.seed >> 24);
-    /* Two instances that share a variable. */
+    /* Two instances share the variable. */
     if (merged != state.frame) state.seed = now();
-    if (CHEAT == CLOCK || (CHEAT == LATE && state.frame > 5000)) state.seed += now();
+    if (DEFECT == CLOCK || (DEFECT == LATE && state.frame > 5000)) state.seed += now();
 }
 
 static void show(void) {
@@ -297,7 +297,7 @@ static void show(void) {
             for (unsigned x = 0; x < 4; x++)
                 picture[(state.y[player] + y) % HEIGHT * WIDTH + (state.x[player] + x) % WIDTH] = colours[player];
     environment(3, &duplicate);
-    if (CHEAT == LIAR) {
+    if (DEFECT == LIAR) {
         int16_t pair[2] = {7, 7};
         video(picture, 4000000000u, 4000000000u, 4);
         video(picture, WIDTH, HEIGHT, 1);
@@ -309,52 +309,52 @@ static void show(void) {
     video(picture, WIDTH, HEIGHT, WIDTH * 4);
 }
 
-/* Whether anybody wants to see the frame; where nobody says, somebody does. */
+/* Whether the host wants to see the frame; without an answer, it does. */
 static bool is_seen(void) {
     int wanted = 0;
-    return CHEAT != ASKS || !environment(47 | 0x10000, &wanted) || (wanted & 1);
+    return DEFECT != ASKS || !environment(47 | 0x10000, &wanted) || (wanted & 1);
 }
 
 void retro_run(void) {
     int16_t sound[SAMPLES * 2];
     poll_input();
     play();
-    if (CHEAT == THREADS) {
+    if (DEFECT == THREADS) {
         pthread_t thread;
         void *refused = NULL;
         if (!pthread_create(&thread, NULL, call_from_elsewhere, NULL)) pthread_join(thread, &refused);
         if (!refused) state.seed = 0xbadbad;
     }
     if (perf.usec && perf.usec() != (int64_t)(state.frame - 1) * 16667) state.seed = 0xbadc10c;
-    if (CHEAT == ABORTS && state.frame == 5) abort();
-    while (CHEAT == HANGS && state.frame == 5) usleep(1000);
+    if (DEFECT == ABORTS && state.frame == 5) abort();
+    while (DEFECT == HANGS && state.frame == 5) usleep(1000);
     if (is_seen()) show();
     for (unsigned i = 0; i < SAMPLES; i++) sound[2 * i] = sound[2 * i + 1] = (i / 50 % 2) ? 1000 : -1000;
-    if (CHEAT == LIAR) return;
+    if (DEFECT == LIAR) return;
     batch(sound, SAMPLES);
 }
 
 size_t retro_serialize_size(void) {
-    if (CHEAT == NO_SAVE || CHEAT == ASKS) return 0;
+    if (DEFECT == NO_SAVE || DEFECT == ASKS) return 0;
     return sizeof state;
 }
 
 bool retro_serialize(void *data, size_t size) {
-    if (size < sizeof state || (CHEAT == MUST_RUN && state.frame == 0)) return false;
-    if (CHEAT == DISTURBED) state.seed = state.seed * 3 + 1;
+    if (size < sizeof state || (DEFECT == MUST_RUN && state.frame == 0)) return false;
+    if (DEFECT == DISTURBED) state.seed = state.seed * 3 + 1;
     memcpy(data, &state, sizeof state);
     return true;
 }
 
 bool retro_unserialize(const void *data, size_t size) {
-    if (size != sizeof state || (CHEAT == MUST_RUN && state.frame == 0)) return false;
+    if (size != sizeof state || (DEFECT == MUST_RUN && state.frame == 0)) return false;
     memcpy(&state, data, sizeof state);
-    if (CHEAT == HALF && state.y[0] >= HEIGHT) return false;
+    if (DEFECT == HALF && state.y[0] >= HEIGHT) return false;
     merged = state.frame;
     return true;
 }
 
-void *retro_get_memory_data(unsigned id) { return id == 2 && CHEAT != LIAR && CHEAT != ASKS ? &state : NULL; }
+void *retro_get_memory_data(unsigned id) { return id == 2 && DEFECT != LIAR && DEFECT != ASKS ? &state : NULL; }
 size_t retro_get_memory_size(unsigned id) {
-    return CHEAT == LIAR ? SIZE_MAX : id == 2 && CHEAT != ASKS ? sizeof state : 0;
+    return DEFECT == LIAR ? SIZE_MAX : id == 2 && DEFECT != ASKS ? sizeof state : 0;
 }

@@ -1,7 +1,7 @@
-//! For tests: libretro cores of our own, and small free [images] for real ones.
+//! For tests: libretro cores of our own, and small free [images] for real cores.
 //!
-//! A core of ours is one C source that is compiled when a test asks for it. The honest one is fit to be shared; the others break one rule each, to prove
-//! that whoever looks for it finds it.
+//! Our core is one C source that is compiled when a test requests it. The honest variant is fit for shared play. Each
+//! other variant breaks one rule, to prove that the checks detect it.
 
 pub mod images;
 
@@ -10,58 +10,58 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// What is wrong with a core.
+/// Defect of a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CoreDefect {
-    /// Nothing.
+    /// No defect.
     #[default]
     Honest = 0,
-    /// It reads the clock into its state.
+    /// Its state depends on the clock.
     Clock,
-    /// It leaves a byte, that changes with inputs, out of its saved state.
+    /// Its saved state lacks a byte that changes with the inputs.
     Forgets,
-    /// It mixes an address into its state.
+    /// Its state depends on a memory address.
     Address,
-    /// It is right until frame 5,000.
+    /// It is correct until frame 5,000.
     Late,
-    /// It says absurd sizes and passes pointers to nothing. It is fit all the same.
+    /// It reports absurd sizes and passes invalid pointers. It is fit for shared play all the same.
     Liar,
-    /// It has no frame rate.
+    /// Its frame rate is not a number.
     NanRate,
     /// It cannot save.
     NoSave,
-    /// It calls its host from a thread of its own. It is fit all the same.
+    /// It calls the host from a thread of its own. It is fit for shared play all the same.
     Threads,
-    /// Saving changes how it goes on.
+    /// Saving changes its further course.
     Disturbed,
-    /// It saves and loads only when it has run.
+    /// It saves and loads only after its first frame.
     MustRun,
-    /// It wants the graphics card.
+    /// It requires a graphics card.
     Gpu,
-    /// It takes half of a state that it then refuses: one in which byte 10 is more than 47.
+    /// It loads half of a state that it then refuses: one in which byte 10 is more than 47.
     Half,
-    /// It reads memory that it never set.
+    /// It reads uninitialised memory.
     Unset,
-    /// It cannot save, shows no memory, and draws only what it is asked for. It is fit for lockstep all the same.
+    /// It cannot save, exposes no memory, and draws only on request. It is fit for lockstep all the same.
     Asks,
-    /// It takes its process down in its fifth frame.
+    /// It aborts the process in its fifth frame.
     Aborts,
-    /// It never comes back from its fifth frame.
+    /// It never returns from its fifth frame.
     Hangs,
 }
 
-/// What to build.
+/// Build options of a core.
 #[derive(Clone, Copy, Debug)]
 pub struct TestCoreConfig {
-    /// What is wrong with it.
+    /// Defect of the core.
     pub defect: CoreDefect,
-    /// Bytes of its state, at least 16.
+    /// Size of its state in bytes, at least 16.
     pub state_size: usize,
-    /// Whose buttons it reads, at least two.
+    /// Number of players whose buttons it reads, at least two.
     pub players: u8,
-    /// Ports whose buttons it describes, at least two.
+    /// Number of ports whose buttons it describes, at least two.
     pub ports: u8,
-    /// The form in which it declares its options: 0, 1 or 2.
+    /// Version of the interface by which it declares its options: 0, 1 or 2.
     pub options_version: u8,
 }
 
@@ -71,72 +71,72 @@ impl Default for TestCoreConfig {
     }
 }
 
-/// A core's file, which is there until this is dropped.
+/// The file of a core, which exists until this is dropped.
 #[derive(Debug)]
 pub struct TestCore {
     folder: TempDir,
     path: PathBuf,
 }
 
-/// The environment variable that names the file which every core creates when it is loaded.
+/// Environment variable with the path of a file that every core creates when it is loaded.
 pub const LOAD_MARKER_ENV: &str = "COPLAY_TEST_MARK";
 
-/// The file that keeps a core from taking games, as long as there is one.
+/// File whose existence makes a core refuse games.
 const GATE_FILE: &str = "shut";
 
 impl TestCore {
-    /// Where it is.
+    /// Returns the path of the core.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Likewise, as text.
+    /// Returns the path of the core as text.
     pub fn path_string(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// From now on it takes no game, or takes games again. Those that it has are not touched.
+    /// Makes the core refuse or accept games from now on. Loaded games are not affected.
     ///
     /// # Panics
-    /// If its folder cannot be written.
-    pub fn set_refusing_games(&self, shut: bool) {
+    /// If its directory cannot be written.
+    pub fn set_refusing_games(&self, refuse: bool) {
         let gate = self.folder.path().join(GATE_FILE);
-        let done = if shut { std::fs::write(gate, "") } else { std::fs::remove_file(gate) };
-        done.expect("its own folder");
+        let result = if refuse { std::fs::write(gate, "") } else { std::fs::remove_file(gate) };
+        result.expect("the core's directory is writable");
     }
 }
 
-/// Builds a core with the C compiler, `cc` or what `$CC` says. It shows its memory, has two players, an option `testcore_step` (1, 2 or 3) and needs no
-/// game.
+/// Builds a core with the C compiler, `cc` or `$CC`. It exposes its memory, has two players and an option
+/// `testcore_step` (1, 2 or 3), and needs no game.
 ///
 /// # Panics
-/// If there is no compiler.
-pub fn build_core(cheat: CoreDefect) -> TestCore {
-    build_core_with(TestCoreConfig { defect: cheat, ..TestCoreConfig::default() })
+/// If there is no C compiler.
+pub fn build_core(defect: CoreDefect) -> TestCore {
+    build_core_with(TestCoreConfig { defect, ..TestCoreConfig::default() })
 }
 
-/// Builds a core as told.
+/// Builds a core with these options.
 ///
 /// # Panics
-/// If there is no compiler.
-pub fn build_core_with(build: TestCoreConfig) -> TestCore {
-    let folder = tempfile::tempdir().expect("a folder for a core");
+/// If there is no C compiler.
+pub fn build_core_with(config: TestCoreConfig) -> TestCore {
+    let folder = tempfile::tempdir().expect("a temporary directory can be created");
     let source = folder.path().join("core.c");
-    std::fs::write(&source, include_str!("core.c")).expect("room for a source");
+    std::fs::write(&source, include_str!("core.c")).expect("the source can be written");
     let path = folder.path().join(format!("test_libretro.{}", std::env::consts::DLL_EXTENSION));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let out = Command::new(&compiler)
         .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread", "-o"])
         .arg(&path)
-        .arg(format!("-DCHEAT={}", build.defect as u8))
-        .arg(format!("-DSTATE_SIZE={}", build.state_size))
-        .arg(format!("-DPLAYERS={}", build.players))
-        .arg(format!("-DPORTS={}", build.ports))
-        .arg(format!("-DOPTIONS={}", build.options_version))
+        .arg(format!("-DDEFECT={}", config.defect as u8))
+        .arg(format!("-DSTATE_SIZE={}", config.state_size))
+        .arg(format!("-DPLAYERS={}", config.players))
+        .arg(format!("-DPORTS={}", config.ports))
+        .arg(format!("-DOPTIONS={}", config.options_version))
         .arg(format!("-DGATE=\"{}\"", folder.path().join(GATE_FILE).display()))
         .arg(&source)
         .output()
-        .unwrap_or_else(|error| panic!("no C compiler ({}): {error}", compiler.display()));
-    assert!(out.status.success(), "the core does not build:\n{}", String::from_utf8_lossy(&out.stderr));
+        .unwrap_or_else(|error| panic!("cannot run the C compiler {}: {error}", compiler.display()));
+    assert!(out.status.success(), "cannot build the core:\n{}", String::from_utf8_lossy(&out.stderr));
     TestCore { folder, path }
 }

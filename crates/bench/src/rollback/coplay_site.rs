@@ -14,7 +14,7 @@ use super::BenchCase;
 use super::host_program::{BenchHost, SharedQueues, SiteQueues};
 use crate::workload::{FRAME_RATE, HASH_INTERVAL};
 
-/// A site of coplay, driven as its documentation says: whenever a datagram comes or its time has come.
+/// A site of coplay, driven according to its documentation: by every datagram and at its deadline.
 #[derive(Debug)]
 pub struct CoplaySite {
     number: usize,
@@ -25,12 +25,12 @@ pub struct CoplaySite {
     deadline: Instant,
 }
 
-/// What all sites agree on.
+/// Returns the settings shared by all sites.
 pub fn settings(case: &BenchCase) -> Settings {
     Settings {
         compare_interval: HASH_INTERVAL,
         prediction_window: case.prediction_window,
-        rate: FrameRate::per_second(FRAME_RATE).expect("60 is a frame rate"),
+        rate: FrameRate::per_second(FRAME_RATE).expect("60 is a valid frame rate"),
         ..toy_settings(case.input_delay, Ownership::one_player_per_site(case.sites, 0xffff))
     }
 }
@@ -38,28 +38,28 @@ pub fn settings(case: &BenchCase) -> Settings {
 impl super::network::RollbackSite for CoplaySite {
     const WOKEN_BY_DATAGRAMS: bool = true;
 
-    fn new(case: &BenchCase, number: usize, mail: SharedQueues) -> Self {
-        let id = SiteId::first(case.sites).nth(number).expect("no more sites than there can be");
+    fn new(case: &BenchCase, number: usize, queues: SharedQueues) -> Self {
+        let id = SiteId::first(case.sites).nth(number).expect("site number is below MAX_SITES");
         let others = SiteId::first(case.sites).filter(|other| *other != id);
         let peers = others.map(|other| (other, Addr(other.index() as u64))).collect();
-        let (begins, config) =
+        let (start_time, config) =
             (case.start_time(number), Config { bisect_desyncs: false, ..Config::new(1, id, peers, settings(case)) });
         Self {
             number,
-            session: Session::new(begins, config).expect("the settings are sound"),
-            queues: mail,
+            session: Session::new(start_time, config).expect("settings are valid"),
+            queues,
             input_words: vec![0; case.sites],
             buf: [0; MAX_DATAGRAM],
-            deadline: begins,
+            deadline: start_time,
         }
     }
 
     fn wake(&mut self, now: Instant, host: &mut BenchHost) {
         host.stopwatch.start();
-        // A host program reads its clock, which is counted as a part of what coplay costs.
+        // A host program reads its clock, which counts as part of coplay's cost.
         black_box(std::time::Instant::now());
-        let Self { session, queues: mail, .. } = self;
-        mail.borrow_mut().inbox.drain(|from, bytes| session.handle_datagram(now, Addr(from as u64), bytes));
+        let Self { session, queues, .. } = self;
+        queues.borrow_mut().inbox.drain(|from, bytes| session.handle_datagram(now, Addr(from as u64), bytes));
         while self.serve_request(now, host) {
             self.transmit(now);
         }
@@ -67,7 +67,7 @@ impl super::network::RollbackSite for CoplaySite {
         while let Some(event) = self.session.poll_event() {
             black_box(event);
         }
-        self.deadline = self.session.poll_timeout().expect("the game goes on");
+        self.deadline = self.session.poll_timeout().expect("the session is running");
         host.stopwatch.stop();
     }
 
@@ -86,7 +86,7 @@ impl super::network::RollbackSite for CoplaySite {
 }
 
 impl CoplaySite {
-    /// Does the next thing the session asks for; `false` when there is nothing.
+    /// Serves the session's next request. Returns `false` if there is none.
     fn serve_request(&mut self, now: Instant, host: &mut BenchHost) -> bool {
         match self.session.poll_request(now) {
             None => return false,
@@ -98,10 +98,10 @@ impl CoplaySite {
             Some(Request::Load { frame, slot }) => host.load(frame.number(), slot),
             Some(Request::Advance { inputs, fresh, .. }) => {
                 let first = host.step(inputs.iter().map(|word| *word as u16));
-                assert_eq!(fresh, first, "the session knows which frames are new");
+                assert_eq!(fresh, first, "the session reports fresh frames correctly");
             }
-            Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("nobody comes late"),
-            Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("nothing differs"),
+            Some(Request::Snapshot { .. } | Request::Restore { .. }) => unreachable!("no site joins late"),
+            Some(Request::Regions { .. } | Request::Pages { .. }) => unreachable!("no desync occurs"),
             Some(Request::Hash { .. }) => self.session.handle_hash(host.digest()),
         }
         true

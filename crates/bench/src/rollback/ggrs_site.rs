@@ -1,12 +1,11 @@
 //! A site of ggrs.
 //!
-//! It is driven as its documentation and its example for two players say: a loop at 60 frames per second, slower by a
-//! tenth while `frames_ahead` is above zero. Where there is a choice, it is driven in the way that is cheapest for it.
-//! A tick calls `advance_frame` alone, which polls first. States are kept by the host program, in places like those
-//! that coplay uses, and its cells hold none, so that nothing is copied twice. And states are not compared, which is
-//! the default.
+//! It is driven according to the documentation and the two-player example of ggrs: a loop at 60 frames per second,
+//! slower by a tenth while `frames_ahead` is above zero. Where there is a choice, it is driven in the cheapest way. A
+//! tick calls `advance_frame` alone, which polls first. The host program keeps the states in slots like those of
+//! coplay, and ggrs's cells hold none, so that no state is copied twice. States are not compared, which is the default.
 //!
-//! When no more may be guessed, `advance_frame` asks for no new frame; the next tick tries again.
+//! When the prediction window is exhausted, `advance_frame` requests no new frame; the next tick tries again.
 
 use coplay::time::Instant;
 use ggrs::{
@@ -18,9 +17,9 @@ use super::host_program::{BenchHost, SharedQueues};
 use super::{BenchCase, FRAME_PERIOD};
 use crate::workload::FRAME_RATE;
 
-/// How much longer a tick takes while a site is ahead of the others, as in the examples of ggrs.
+/// Factor by which a tick is longer while the site is ahead of the others, as in the examples of ggrs.
 const SLOWDOWN_WHEN_AHEAD: f64 = 1.1;
-/// Where the kind of a message is told in its encoding, and how inputs are called there.
+/// Position of the message kind in an encoded message, and the kind of input messages.
 const MESSAGE_KIND_RANGE: std::ops::Range<usize> = 2..6;
 const INPUT_MESSAGE_KIND: [u8; 4] = [2, 0, 0, 0];
 
@@ -43,14 +42,14 @@ impl Config for GgrsConfig {
     type Address = usize;
 }
 
-/// Encodes and decodes just as the UDP socket of ggrs does.
+/// A socket that encodes and decodes as the UDP socket of ggrs does.
 struct QueueSocket {
     queues: SharedQueues,
 }
 
 impl NonBlockingSocket<usize> for QueueSocket {
     fn send_to(&mut self, message: &Message, to: &usize) {
-        let bytes = bincode::serialize(&message).expect("a message can be encoded");
+        let bytes = bincode::serialize(&message).expect("messages are encodable");
         self.queues.borrow_mut().outbox.push(*to, &bytes);
     }
 
@@ -68,20 +67,20 @@ impl NonBlockingSocket<usize> for QueueSocket {
 impl super::network::RollbackSite for GgrsSite {
     const WOKEN_BY_DATAGRAMS: bool = false;
 
-    fn new(case: &BenchCase, number: usize, mail: SharedQueues) -> Self {
+    fn new(case: &BenchCase, number: usize, queues: SharedQueues) -> Self {
         let builder = SessionBuilder::<GgrsConfig>::new()
             .with_num_players(case.sites)
             .and_then(|builder| builder.with_fps(FRAME_RATE as usize))
-            .expect("there are players and frames")
+            .expect("valid player count and frame rate")
             .with_max_prediction_window(case.prediction_window as usize)
             .with_input_delay(case.input_delay as usize)
             .with_desync_detection_mode(DesyncDetection::Off);
         let player = |other| if other == number { PlayerType::Local } else { PlayerType::Remote(other) };
         let builder = (0..case.sites).try_fold(builder, |builder, other| builder.add_player(player(other), other));
-        let session = builder.and_then(|builder| builder.start_p2p_session(QueueSocket { queues: mail }));
+        let session = builder.and_then(|builder| builder.start_p2p_session(QueueSocket { queues }));
         Self {
             number,
-            session: session.expect("the settings are sound"),
+            session: session.expect("settings are valid"),
             input_delay: case.input_delay,
             slot_count: case.prediction_window as usize + 1,
             deadline: case.start_time(number),
@@ -121,11 +120,11 @@ impl super::network::RollbackSite for GgrsSite {
 impl GgrsSite {
     fn advance_frame(&mut self, host: &mut BenchHost) {
         let input = host.sample(self.session.current_frame() as u32 + self.input_delay);
-        self.session.add_local_input(self.number, input).expect("the player is a local one");
+        self.session.add_local_input(self.number, input).expect("the player is local");
         match self.session.advance_frame() {
             Ok(requests) => requests.into_iter().for_each(|request| self.serve_request(request, host)),
             Err(GgrsError::PredictionThreshold) => {}
-            Err(error) => panic!("the session runs: {error}"),
+            Err(error) => panic!("cannot advance the frame: {error}"),
         }
     }
 

@@ -1,6 +1,6 @@
-//! A host program: it owns a machine, does what its engine asks for, and keeps the books.
+//! A host program: it owns a machine, serves its engine's requests, and counts frames.
 //!
-//! Time spent in here is none of the engine's: the stopwatch stands still while a state is copied and a frame stepped.
+//! Time spent here does not count for the engine: the stopwatch is stopped while a state is copied or a frame stepped.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,50 +14,50 @@ use crate::inbox::Inbox;
 use crate::stopwatch::Stopwatch;
 use crate::workload::Inputs;
 
-/// What a site hears and says: what arrived and was not heard yet, and what is to be sent.
+/// Datagram queues of a site: received but not processed, and to be sent.
 #[derive(Debug, Default)]
 pub struct SiteQueues {
-    /// By sender.
+    /// Received datagrams, by sender.
     pub inbox: Inbox,
-    /// By receiver.
+    /// Outgoing datagrams, by receiver.
     pub outbox: Inbox,
 }
 
-/// The mail of a site, which it shares with the world.
+/// Queues of a site, shared with the network.
 pub type SharedQueues = Rc<RefCell<SiteQueues>>;
 
-/// What a host program does when its engine asks for it.
+/// An operation that an engine requests from its host program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostOp {
-    /// Copies the state away.
+    /// Saves the state.
     Save {
-        /// To where.
+        /// Destination slot.
         slot: u8,
     },
-    /// Copies it back.
+    /// Loads the state.
     Load {
-        /// From where.
+        /// Source slot.
         slot: u8,
     },
     /// Steps the machine.
     Step,
 }
 
-/// What has happened so far.
+/// Frame counters of a site.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameCounts {
-    /// Frames stepped for the first time.
+    /// Fresh frames.
     pub frames: u64,
-    /// Frames stepped again.
+    /// Resimulated frames.
     pub resimulated: u64,
-    /// Frames that had to be stepped again, whatever the engine.
+    /// Frames that any engine had to resimulate.
     pub required_resimulated: u64,
-    /// Times between two frames that were too long by a frame, or by half of one at least.
+    /// Missed frames: intervals between two frames in excess of the frame period, rounded to whole frames.
     pub stalls: u64,
 }
 
 impl FrameCounts {
-    /// What has happened since an earlier time.
+    /// Returns the counts since an earlier time.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             frames: self.frames - earlier.frames,
@@ -68,7 +68,7 @@ impl FrameCounts {
     }
 }
 
-/// A state that was saved.
+/// A saved state.
 #[derive(Clone, Debug)]
 struct SavedState {
     frame: Option<u32>,
@@ -78,7 +78,7 @@ struct SavedState {
 /// The host program of one site.
 #[derive(Debug)]
 pub struct BenchHost {
-    /// Runs while the engine does.
+    /// Runs while the engine runs.
     pub stopwatch: Stopwatch,
     number: usize,
     input_delay: u32,
@@ -86,13 +86,13 @@ pub struct BenchHost {
     now: Instant,
     machine: RollbackMachine,
     slots: Vec<SavedState>,
-    /// The next frame that the machine steps.
+    /// Frame that the machine steps next.
     next_frame: u32,
-    /// The state after every frame, as of the last time it was stepped.
+    /// Digest after every frame, as of its last step.
     digests: Vec<u64>,
-    /// When the newest frame was stepped for the first time.
+    /// Time at which the newest frame was first stepped.
     last_step_at: Option<Instant>,
-    /// The first frame whose own input is not taken yet.
+    /// First frame without a sampled local input.
     sampled_end: u32,
     counts: FrameCounts,
     required_resimulation: RequiredResimulation,
@@ -100,7 +100,7 @@ pub struct BenchHost {
 }
 
 impl BenchHost {
-    /// The host program of a site before anything has happened.
+    /// Creates the host program of a site in its initial state.
     pub fn new(case: &BenchCase, number: usize, inputs: Rc<Inputs>) -> Self {
         Self {
             stopwatch: Stopwatch::default(),
@@ -120,7 +120,7 @@ impl BenchHost {
         }
     }
 
-    /// What is pressed now, to take effect in this frame.
+    /// Returns the local input that takes effect in this frame.
     pub fn sample(&mut self, frame: u32) -> u16 {
         self.sampled_end = self.sampled_end.max(frame + 1);
         effective_input(&self.inputs, self.number, frame, self.input_delay)
@@ -129,7 +129,7 @@ impl BenchHost {
     /// Saves the state before a frame.
     pub fn save(&mut self, frame: u32, slot: usize) {
         self.stopwatch.stop();
-        assert_eq!(frame, self.next_frame, "the state at hand is saved");
+        assert_eq!(frame, self.next_frame, "only the current state can be saved");
         self.performed_ops.push(HostOp::Save { slot: slot as u8 });
         let slot = &mut self.slots[slot];
         slot.frame = Some(frame);
@@ -142,13 +142,13 @@ impl BenchHost {
         self.stopwatch.stop();
         self.performed_ops.push(HostOp::Load { slot: slot as u8 });
         let slot = &self.slots[slot];
-        assert_eq!(slot.frame, Some(frame), "what is loaded was saved");
+        assert_eq!(slot.frame, Some(frame), "only a saved state can be loaded");
         self.machine.clone_from(&slot.state);
         self.next_frame = frame;
         self.stopwatch.start();
     }
 
-    /// Steps the machine, and says whether this frame comes for the first time.
+    /// Steps the machine. Returns whether the frame is fresh.
     pub fn step(&mut self, inputs: impl Iterator<Item = u16>) -> bool {
         self.stopwatch.stop();
         self.performed_ops.push(HostOp::Step);
@@ -166,7 +166,7 @@ impl BenchHost {
             self.counts.resimulated += 1;
             return false;
         }
-        assert_eq!(at, self.digests.len(), "frames follow each other");
+        assert_eq!(at, self.digests.len(), "frames are consecutive");
         self.digests.push(digest);
         self.counts.frames += 1;
         self.required_resimulation.count_rollback();
@@ -175,46 +175,45 @@ impl BenchHost {
         true
     }
 
-    /// The state as it is, in one number.
+    /// Returns the digest of the current state.
     pub fn digest(&self) -> u64 {
         self.machine.digest()
     }
 
-    /// Time has come to this.
+    /// Sets the current time.
     pub fn set_time(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// A datagram came whose sender had taken its inputs up to frame `end`.
+    /// Records the arrival of a datagram whose sender had sampled its inputs before frame `end`.
     pub fn on_inputs(&mut self, now: Instant, player: usize, end: u32) {
-        let Self { inputs, input_delay: lag, digests, .. } = &*self;
-        let (inputs, lag, stepped) = (Rc::clone(inputs), *lag, digests.len() as u32);
+        let (inputs, input_delay, stepped) = (Rc::clone(&self.inputs), self.input_delay, self.digests.len() as u32);
         self.required_resimulation
-            .on_inputs(now, player, end, stepped, |frame| effective_input(&inputs, player, frame, lag));
+            .on_inputs(now, player, end, stepped, |frame| effective_input(&inputs, player, frame, input_delay));
     }
 
-    /// The first frame whose own input is not taken yet.
+    /// Returns the first frame without a sampled local input.
     pub fn sampled_end(&self) -> u32 {
         self.sampled_end
     }
 
-    /// What was done since this was asked last.
+    /// Takes the operations since the last call.
     pub fn take_ops(&mut self) -> impl Iterator<Item = HostOp> + '_ {
         self.performed_ops.drain(..)
     }
 
-    /// What has happened so far.
+    /// Returns the counters so far.
     pub fn counts(&self) -> FrameCounts {
         FrameCounts { required_resimulated: self.required_resimulation.frames(), ..self.counts }
     }
 
-    /// The state after every frame, in one number each; the newest are guesses.
+    /// Returns the digest after every frame; the newest may rest on predictions.
     pub fn digests(&self) -> &[u64] {
         &self.digests
     }
 }
 
-/// The frames that did not come in this time from one to the next.
+/// Returns the number of frames missed in this time between two frames.
 fn missed_frames(since: TimeDelta) -> u64 {
     let frames = (since + FRAME_PERIOD / 2).as_nanos() / FRAME_PERIOD.as_nanos();
     frames.saturating_sub(1).max(0) as u64

@@ -1,8 +1,8 @@
-//! The host programs alone, with no engine in them: what is left is what the engines cost.
+//! The host programs without an engine. Their cost is subtracted, so that the cost of the engines remains.
 //!
-//! All that was recorded is done once more: the same datagrams, by number and length, wait and are sent, the same
-//! states are copied from and to the same places, and as many frames are stepped. The stopwatch is started and stopped
-//! as often as with an engine, so that its own cost cancels out, too.
+//! The replay repeats all recorded operations: as many datagrams of the same lengths wait and are sent, the same states
+//! are copied from and to the same slots, and as many frames are stepped. The stopwatch is started and stopped as often
+//! as with an engine, so that its own cost cancels out, too.
 
 use std::hint::black_box;
 
@@ -21,7 +21,7 @@ struct ReplaySite {
     slots: Vec<RollbackMachine>,
 }
 
-/// All of them.
+/// Replay of all host programs.
 pub struct HostReplay {
     stopwatch: Stopwatch,
     sites: Vec<ReplaySite>,
@@ -30,7 +30,7 @@ pub struct HostReplay {
 }
 
 impl HostReplay {
-    /// Nothing was done yet.
+    /// Creates host programs in their initial state.
     pub fn new(case: &BenchCase) -> Self {
         Self {
             stopwatch: Stopwatch::default(),
@@ -40,7 +40,7 @@ impl HostReplay {
         }
     }
 
-    /// Does what was recorded, and says what is spent on it.
+    /// Replays the recorded operations and returns their cost.
     pub fn run(&mut self, trace: &[TraceOp]) -> EngineCost {
         let before = self.stopwatch.spent();
         for ops in trace.chunk_by(|_, next| !matches!(next, TraceOp::Wake(_))) {
@@ -51,31 +51,31 @@ impl HostReplay {
         self.stopwatch.spent().since(before)
     }
 
-    /// A site wakes up, hears and says so much, and does so much in between.
+    /// Replays one wake-up of a site: its datagrams and its operations.
     fn replay_wake(&mut self, at: usize, ops: &[TraceOp]) {
         static DATAGRAM: [u8; 4_096] = [0; 4_096];
-        let Self { stopwatch: watch, sites, inputs, send_lengths: sending } = self;
+        let Self { stopwatch, sites, inputs, send_lengths } = self;
         let site = &mut sites[at];
         for op in ops {
             match op {
                 TraceOp::Receive(len) => site.inbox.push(at, black_box(&DATAGRAM[..usize::from(*len)])),
-                TraceOp::Send(len) => sending.push(usize::from(*len)),
+                TraceOp::Send(len) => send_lengths.push(usize::from(*len)),
                 _ => {}
             }
         }
-        watch.start();
+        stopwatch.start();
         site.inbox.drain(|from, bytes| {
             black_box((from, bytes.first()));
         });
-        sending.iter().for_each(|len| site.outbox.push(at, black_box(&DATAGRAM[..*len])));
-        watch.stop();
-        sending.clear();
+        send_lengths.iter().for_each(|len| site.outbox.push(at, black_box(&DATAGRAM[..*len])));
+        stopwatch.stop();
+        send_lengths.clear();
         site.outbox.drain(|_, _| {});
         for op in ops {
-            if let TraceOp::Host(work) = op {
-                site.perform(*work, inputs);
-                watch.start();
-                watch.stop();
+            if let TraceOp::Host(host_op) = op {
+                site.perform(*host_op, inputs);
+                stopwatch.start();
+                stopwatch.stop();
             }
         }
     }
@@ -87,8 +87,8 @@ impl ReplaySite {
         Self { inbox: Inbox::new(), outbox: Inbox::new(), machine: RollbackMachine::NEW, slots }
     }
 
-    fn perform(&mut self, work: HostOp, inputs: &[u16]) {
-        match work {
+    fn perform(&mut self, host_op: HostOp, inputs: &[u16]) {
+        match host_op {
             HostOp::Save { slot } => self.slots[usize::from(slot)].clone_from(&self.machine),
             HostOp::Load { slot } => self.machine.clone_from(&self.slots[usize::from(slot)]),
             HostOp::Step => self.machine.step(black_box(inputs).iter().copied()),

@@ -1,32 +1,32 @@
-//! What stands for a game: 4 KiB of state, of which a step changes a little.
+//! A machine in place of a game: 4 KiB of state, of which a step changes little.
 
-/// The size of a state in bytes.
+/// Size of a state in bytes.
 pub const STATE_BYTES: usize = 4_096;
 const STATE_WORDS: usize = STATE_BYTES / size_of::<u64>();
-/// An odd number with no pattern in its bits.
+/// Odd multiplier with an irregular bit pattern.
 const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A state. Its first word is a digest of everything that ever went in, and of what the other words were on the way.
+/// A state. Its first word is a digest of all inputs and of all words overwritten so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollbackMachine {
     words: [u64; STATE_WORDS],
 }
 
 impl RollbackMachine {
-    /// The state before the first frame.
+    /// State before the first frame.
     pub const NEW: Self = Self { words: [0; STATE_WORDS] };
 
-    /// One frame.
+    /// Advances one frame.
     #[inline]
     pub fn step(&mut self, inputs: impl Iterator<Item = u16>) {
         let folded = inputs.fold(self.words[0], |digest, input| (digest ^ u64::from(input)).rotate_left(7));
         let mixed = (folded ^ folded >> 32).wrapping_mul(HASH_MULTIPLIER);
-        let place = 1 + (mixed >> 32) as usize % (STATE_WORDS - 1);
-        let before = std::mem::replace(&mut self.words[place], mixed);
+        let index = 1 + (mixed >> 32) as usize % (STATE_WORDS - 1);
+        let before = std::mem::replace(&mut self.words[index], mixed);
         self.words[0] = mixed.wrapping_add(before.rotate_left(32));
     }
 
-    /// A number that differs if anything went in differently.
+    /// Returns a digest that differs if any input differed.
     pub fn digest(&self) -> u64 {
         self.words[0]
     }

@@ -1,4 +1,4 @@
-//! One engine under one set of conditions, in numbers.
+//! Measurements of one engine under one set of conditions.
 
 use coplay::time::{Instant, TimeDelta};
 
@@ -11,46 +11,46 @@ use super::{BenchCase, FRAME_PERIOD};
 use crate::stopwatch::EngineCost;
 use crate::workload::{Inputs, Traffic};
 
-/// Virtual time before anything is measured: sites have to find together first.
+/// Warm-up in virtual time before the measurement; the sites connect first.
 pub const WARM_UP: TimeDelta = TimeDelta::from_secs(15);
-/// What is measured is measured in spans of this length, in seconds. Our clocks are fitted that often.
+/// Length of a measured span in virtual seconds; coplay refits its clocks at the same interval.
 pub const SPAN_SECONDS: u32 = 10;
 
-/// What came of it. A tick is a sixtieth of a virtual second; a link is one way between two sites.
+/// Results. A tick is a sixtieth of a virtual second; a link is one direction between two sites.
 #[derive(Clone, Debug)]
 pub struct RollbackResult {
-    /// Nanoseconds in the engine per frame and site, of every span.
+    /// Nanoseconds in the engine per frame and site, for every span.
     pub engine_nanos: Vec<f64>,
     /// Allocations per tick and site.
     pub allocations: f64,
     /// Datagrams per tick and link.
     pub datagrams: f64,
-    /// Bytes of payload per tick and link.
+    /// Payload bytes per tick and link.
     pub bytes: f64,
-    /// Frames stepped again, per 100 frames.
+    /// Resimulated frames per 100 frames.
     pub resimulated: f64,
-    /// Frames that had to be stepped again, whatever the engine, per 100 frames.
+    /// Frames that any engine had to resimulate, per 100 frames.
     pub required_resimulated: f64,
-    /// Ticks in which there was no frame, per 100.
+    /// Ticks without a frame, per 100.
     pub stalls: f64,
     /// Frames per virtual second.
     pub fps: f64,
-    /// By how much sites differ in frames stepped again, per 100.
+    /// Difference between the sites in resimulated frames per 100.
     pub spread_resimulated: f64,
-    /// By how many frames sites are apart in the end.
+    /// Distance between the sites in frames at the end.
     pub spread_frames: u64,
-    /// Why this is not worth much, if something went wrong.
+    /// First error, which makes the results invalid.
     pub error: Option<String>,
 }
 
 impl RollbackResult {
-    /// Nanoseconds in the engine per frame and site, in the span in the middle.
+    /// Returns the median, over all spans, of the nanoseconds in the engine per frame and site.
     pub fn median_nanos(&self) -> f64 {
         median(self.engine_nanos.iter().copied())
     }
 }
 
-/// All that is counted in a world.
+/// All counters of a network.
 #[derive(Clone, Debug)]
 struct Counts {
     frame_counts: Vec<FrameCounts>,
@@ -59,13 +59,13 @@ struct Counts {
 }
 
 impl Counts {
-    fn of<S: RollbackSite>(world: &RollbackNetwork<S>) -> Self {
-        let books = world.hosts().iter().map(BenchHost::counts).collect();
-        Self { frame_counts: books, traffic: world.traffic(), engine_cost: world.engine_cost() }
+    fn of<S: RollbackSite>(network: &RollbackNetwork<S>) -> Self {
+        let counts = network.hosts().iter().map(BenchHost::counts).collect();
+        Self { frame_counts: counts, traffic: network.traffic(), engine_cost: network.engine_cost() }
     }
 
     fn frames(&self) -> u64 {
-        self.frame_counts.iter().map(|books| books.frames).sum()
+        self.frame_counts.iter().map(|counts| counts.frames).sum()
     }
 
     fn since(&self, before: &Self) -> Self {
@@ -74,7 +74,7 @@ impl Counts {
                 .frame_counts
                 .iter()
                 .zip(&before.frame_counts)
-                .map(|(books, before)| books.since(*before))
+                .map(|(counts, before)| counts.since(*before))
                 .collect(),
             traffic: self.traffic.since(before.traffic),
             engine_cost: self.engine_cost.since(before.engine_cost),
@@ -82,72 +82,66 @@ impl Counts {
     }
 }
 
-/// An engine that plays under measurement.
+/// An engine under measurement.
 pub struct MeasuredRun<S> {
     case: BenchCase,
     network: RollbackNetwork<S>,
     replay: HostReplay,
     measured_from: Instant,
-    /// At the ends of all spans so far.
+    /// Counters at the start and at the end of every span so far.
     counters: Vec<Counts>,
     engine_nanos: Vec<f64>,
 }
 
 impl<S: RollbackSite> MeasuredRun<S> {
-    /// Lets an engine warm up.
+    /// Creates the network and runs the warm-up.
     pub fn new(case: BenchCase) -> Self {
-        let mut world = RollbackNetwork::new(case);
-        let began = Instant::ZERO + WARM_UP;
-        world.run_until(began);
-        world.start_recording();
-        let counts = vec![Counts::of(&world)];
-        Self {
-            case,
-            network: world,
-            replay: HostReplay::new(&case),
-            measured_from: began,
-            counters: counts,
-            engine_nanos: Vec::new(),
-        }
+        let mut network = RollbackNetwork::new(case);
+        let measured_from = Instant::ZERO + WARM_UP;
+        network.run_until(measured_from);
+        network.start_recording();
+        let counters = vec![Counts::of(&network)];
+        Self { case, network, replay: HostReplay::new(&case), measured_from, counters, engine_nanos: Vec::new() }
     }
 
-    /// Measures it for one span, and what its host programs do alone, right afterwards.
+    /// Measures one span, and right afterwards the replay of its host programs.
     pub fn measure_span(&mut self, nanos_per_count: f64) {
-        let Self { network: world, replay, counters: counts, engine_nanos: nanos, .. } = self;
-        world.run_until(world.now() + TimeDelta::from_secs(SPAN_SECONDS.into()));
-        counts.push(Counts::of(world));
-        let host = replay.run(&world.take_trace());
-        let span = counts[counts.len() - 1].since(&counts[counts.len() - 2]);
+        let Self { network, replay, counters, engine_nanos, .. } = self;
+        network.run_until(network.now() + TimeDelta::from_secs(SPAN_SECONDS.into()));
+        counters.push(Counts::of(network));
+        let host = replay.run(&network.take_trace());
+        let span = counters[counters.len() - 1].since(&counters[counters.len() - 2]);
         let engine = span.engine_cost.clock_counts as f64 - host.clock_counts as f64;
-        nanos.push(engine / span.frames() as f64 * nanos_per_count);
+        engine_nanos.push(engine / span.frames() as f64 * nanos_per_count);
     }
 
-    /// What came of it.
+    /// Returns the results.
     pub fn into_result(self) -> RollbackResult {
-        let Self { case, network: world, measured_from: began, counters: counts, engine_nanos: nanos, .. } = self;
-        let (first, last) = (&counts[0], &counts[counts.len() - 1]);
-        let (all, time) = (last.since(first), world.now() - began);
+        let Self { case, network, measured_from, counters, engine_nanos, .. } = self;
+        let (first, last) = (&counters[0], &counters[counters.len() - 1]);
+        let (all, time) = (last.since(first), network.now() - measured_from);
         let (ticks, frames) = (time.as_nanos() as f64 / FRAME_PERIOD.as_nanos() as f64, all.frames() as f64);
         let (sites, links) = (case.sites as f64, case.link_count() as f64);
         let sum = |value: fn(&FrameCounts) -> u64| all.frame_counts.iter().map(value).sum::<u64>() as f64;
-        let again = all.frame_counts.iter().map(|books| 100.0 * books.resimulated as f64 / books.frames as f64);
+        let resimulated =
+            all.frame_counts.iter().map(|counts| 100.0 * counts.resimulated as f64 / counts.frames as f64);
         RollbackResult {
-            engine_nanos: nanos,
+            engine_nanos,
             allocations: all.engine_cost.allocations as f64 / ticks / sites,
             datagrams: all.traffic.datagrams as f64 / ticks / links,
             bytes: all.traffic.bytes as f64 / ticks / links,
-            resimulated: 100.0 * sum(|books| books.resimulated) / frames,
-            required_resimulated: 100.0 * sum(|books| books.required_resimulated) / frames,
-            stalls: 100.0 * sum(|books| books.stalls) / ticks / sites,
+            resimulated: 100.0 * sum(|counts| counts.resimulated) / frames,
+            required_resimulated: 100.0 * sum(|counts| counts.required_resimulated) / frames,
+            stalls: 100.0 * sum(|counts| counts.stalls) / ticks / sites,
             fps: frames / sites / time.as_secs_f64(),
-            spread_resimulated: spread(again),
-            spread_frames: spread(last.frame_counts.iter().map(|books| books.frames as f64)) as u64,
-            error: world.first_error().or_else(|| find_wrong_state(&world, case)),
+            spread_resimulated: spread(resimulated),
+            spread_frames: spread(last.frame_counts.iter().map(|counts| counts.frames as f64)) as u64,
+            error: network.first_error().or_else(|| find_wrong_state(&network, case)),
         }
     }
 }
 
-/// The one in the middle.
+/// Returns the upper median.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -158,15 +152,16 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
     values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)
 }
 
-/// Where the state of a site is not the one that belongs to the inputs, after all frames that nobody guesses any more.
-pub fn find_wrong_state<S: RollbackSite>(world: &RollbackNetwork<S>, case: BenchCase) -> Option<String> {
-    let truth = expected_digests(case, world.confirmed_frames());
-    let wrong = |host: &BenchHost| host.digests().iter().zip(&truth).position(|(is, should)| is != should);
-    let mut found = world.hosts().iter().enumerate();
-    found.find_map(|(site, host)| wrong(host).map(|frame| format!("site {site}: a wrong state after frame {frame}")))
+/// Finds a site whose state does not follow from the inputs after a confirmed frame.
+pub fn find_wrong_state<S: RollbackSite>(network: &RollbackNetwork<S>, case: BenchCase) -> Option<String> {
+    let expected = expected_digests(case, network.confirmed_frames());
+    let wrong =
+        |host: &BenchHost| host.digests().iter().zip(&expected).position(|(actual, expected)| actual != expected);
+    let mut found = network.hosts().iter().enumerate();
+    found.find_map(|(site, host)| wrong(host).map(|frame| format!("site {site}: wrong state after frame {frame}")))
 }
 
-/// The state after every frame, in one number each, as it must be.
+/// Computes the expected digest after every frame.
 fn expected_digests(case: BenchCase, frames: usize) -> Vec<u64> {
     let inputs = Inputs::new(case.seed, case.sites);
     let mut machine = RollbackMachine::NEW;

@@ -1,4 +1,4 @@
-//! Sites, the links between all of them, and one queue of what happens next in virtual time.
+//! Sites, the links between all of them, and one queue of future events in virtual time.
 
 use std::rc::Rc;
 
@@ -12,52 +12,51 @@ use crate::stopwatch::EngineCost;
 use crate::virtual_clock;
 use crate::workload::{Inputs, Traffic};
 
-/// One site's end of an engine.
+/// A site of one engine.
 pub trait RollbackSite {
-    /// Whether its host program wakes up when a datagram comes, besides when the site wants to.
+    /// Whether an arriving datagram wakes the host program, in addition to the site's deadline.
     const WOKEN_BY_DATAGRAMS: bool;
 
-    /// The site of this number, which begins at a time of its own.
-    fn new(case: &BenchCase, number: usize, mail: SharedQueues) -> Self;
+    /// Creates the site with this number, which starts at a time of its own.
+    fn new(case: &BenchCase, number: usize, queues: SharedQueues) -> Self;
 
-    /// Hears what came, lets the host program work, and says what is to be said. The stopwatch of the host program runs
-    /// meanwhile.
+    /// Receives datagrams, lets the host program work, and sends. The host program's stopwatch runs meanwhile.
     fn wake(&mut self, now: Instant, host: &mut BenchHost);
 
-    /// When it wants to be woken.
+    /// Returns the next time at which the site must be woken.
     fn deadline(&self) -> Instant;
 
-    /// Whether a datagram tells the inputs of its sender.
+    /// Whether a datagram carries the inputs of its sender.
     fn carries_inputs(bytes: &[u8]) -> bool;
 
-    /// What has gone wrong, if anything has.
+    /// Returns the first error of the site, if any.
     fn error(&self) -> Option<String>;
 }
 
-/// One thing that a host program or the wire has to do, for [`replay`](super::host_replay).
+/// An operation of a host program or its queues, for the [replay](super::host_replay).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceOp {
     /// A site wakes up.
     Wake(u8),
-    /// A datagram of this length waits for it.
+    /// A datagram of this length is waiting.
     Receive(u16),
-    /// It sends a datagram of this length.
+    /// The site sends a datagram of this length.
     Send(u16),
-    /// Its host program works.
+    /// The host program performs an operation.
     Host(HostOp),
 }
 
-/// A datagram under way.
+/// A datagram in flight.
 #[derive(Debug)]
 struct InFlightDatagram {
     from: usize,
     to: usize,
-    /// Inputs before this frame are told, if any are.
+    /// Frame after the last input that it carries, if it carries inputs.
     inputs_end: Option<u32>,
     bytes: Vec<u8>,
 }
 
-/// Everything.
+/// The network of one benchmark case.
 pub struct RollbackNetwork<S> {
     case: BenchCase,
     now: Instant,
@@ -66,26 +65,27 @@ pub struct RollbackNetwork<S> {
     queues: Vec<SharedQueues>,
     links: Vec<Link>,
     queue: EventQueue<InFlightDatagram>,
-    /// Buffers for datagrams to come.
+    /// Reusable datagram buffers.
     spare_buffers: Vec<Vec<u8>>,
-    /// What was done since recording began.
+    /// Operations since the recording started.
     trace: Option<Vec<TraceOp>>,
 }
 
 impl<S: RollbackSite> RollbackNetwork<S> {
-    /// A world in which nothing has happened yet.
+    /// Creates the network at virtual time zero.
     pub fn new(case: BenchCase) -> Self {
         let inputs = Rc::new(Inputs::new(case.seed, case.sites));
         let link = |at| Link::new(case.link(), case.seed, &format!("{}>{}", at / case.sites, at % case.sites));
-        let mail: Vec<SharedQueues> = (0..case.sites).map(|_| SharedQueues::default()).collect();
+        let queues: Vec<SharedQueues> = (0..case.sites).map(|_| SharedQueues::default()).collect();
         virtual_clock::set_virtual_time(Some(Instant::ZERO));
-        let sites = mail.iter().enumerate().map(|(number, mail)| S::new(&case, number, Rc::clone(mail))).collect();
+        let sites =
+            queues.iter().enumerate().map(|(number, queues)| S::new(&case, number, Rc::clone(queues))).collect();
         virtual_clock::set_virtual_time(None);
         Self {
             now: Instant::ZERO,
             sites,
             hosts: (0..case.sites).map(|number| BenchHost::new(&case, number, Rc::clone(&inputs))).collect(),
-            queues: mail,
+            queues,
             links: (0..case.sites * case.sites).map(link).collect(),
             queue: EventQueue::new(),
             spare_buffers: Vec::new(),
@@ -94,16 +94,16 @@ impl<S: RollbackSite> RollbackNetwork<S> {
         }
     }
 
-    /// Lets everything happen up to this time.
+    /// Runs until this time.
     pub fn run_until(&mut self, end: Instant) {
         while self.process_next(end) {}
         self.now = end;
         virtual_clock::set_virtual_time(None);
     }
 
-    /// What happens next happens, unless it is later than `end`.
+    /// Processes the next event, unless it is later than `end`. Returns whether there was one.
     fn process_next(&mut self, end: Instant) -> bool {
-        let next = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline()).expect("there are sites");
+        let next = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline()).expect("at least one site");
         let deadline = self.sites[next].deadline().max(self.now);
         let arrival = self.queue.next_time().filter(|arrival| *arrival <= deadline);
         if arrival.unwrap_or(deadline) > end {
@@ -138,24 +138,24 @@ impl<S: RollbackSite> RollbackNetwork<S> {
         self.hosts[at].set_time(self.now);
         self.sites[at].wake(self.now, &mut self.hosts[at]);
         self.transmit(at);
-        let work = self.hosts[at].take_ops();
+        let ops = self.hosts[at].take_ops();
         match &mut self.trace {
-            Some(trace) => trace.extend(work.map(TraceOp::Host)),
-            None => drop(work),
+            Some(trace) => trace.extend(ops.map(TraceOp::Host)),
+            None => drop(ops),
         }
     }
 
-    /// What a site says goes on its way.
+    /// Sends the outgoing datagrams of a site.
     fn transmit(&mut self, from: usize) {
-        let Self { case, now, hosts, queues: mail, links, queue, spare_buffers: spare, trace, .. } = self;
-        let SiteQueues { outbox, .. } = &mut *mail[from].borrow_mut();
+        let Self { case, now, hosts, queues, links, queue, spare_buffers, trace, .. } = self;
+        let SiteQueues { outbox, .. } = &mut *queues[from].borrow_mut();
         outbox.drain(|to, bytes| {
             if let Some(trace) = trace {
                 trace.push(TraceOp::Send(bytes.len() as u16));
             }
             let end = S::carries_inputs(bytes).then(|| hosts[from].sampled_end());
             for arrival in links[from * case.sites + to].send(*now, bytes.len()) {
-                let mut copy = spare.pop().unwrap_or_default();
+                let mut copy = spare_buffers.pop().unwrap_or_default();
                 copy.clear();
                 copy.extend_from_slice(bytes);
                 queue.push(arrival, InFlightDatagram { from, to, inputs_end: end, bytes: copy });
@@ -163,43 +163,43 @@ impl<S: RollbackSite> RollbackNetwork<S> {
         });
     }
 
-    /// From now on it is recorded what host programs do.
+    /// Starts recording the operations of the host programs.
     pub fn start_recording(&mut self) {
         self.trace = Some(Vec::with_capacity(1 << 20));
     }
 
-    /// What was recorded; the record begins anew.
+    /// Takes the recorded operations.
     pub fn take_trace(&mut self) -> Vec<TraceOp> {
         self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The time.
+    /// Returns the virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The host programs, by site.
+    /// Returns the host programs, by site.
     pub fn hosts(&self) -> &[BenchHost] {
         &self.hosts
     }
 
-    /// What was spent in the engines so far.
+    /// Returns the cost inside the engines so far.
     pub fn engine_cost(&self) -> EngineCost {
         self.hosts.iter().map(|host| host.stopwatch.spent()).sum()
     }
 
-    /// What went over all links so far.
+    /// Returns the traffic over all links so far.
     pub fn traffic(&self) -> Traffic {
         self.links.iter().map(|link| Traffic { datagrams: link.stats().sent, bytes: link.stats().bytes }).sum()
     }
 
-    /// What has gone wrong, if anything has.
+    /// Returns the first error of any site.
     pub fn first_error(&self) -> Option<String> {
         let mut all = self.sites.iter().enumerate();
-        all.find_map(|(number, site)| site.error().map(|trouble| format!("site {number}: {trouble}")))
+        all.find_map(|(number, site)| site.error().map(|error| format!("site {number}: {error}")))
     }
 
-    /// How many frames every site has stepped for good.
+    /// Returns the number of frames that every site has confirmed.
     pub fn confirmed_frames(&self) -> usize {
         let stepped = self.hosts.iter().map(|host| host.digests().len()).min().unwrap_or(0);
         stepped.saturating_sub(self.case.prediction_window as usize)

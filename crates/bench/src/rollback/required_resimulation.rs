@@ -1,35 +1,35 @@
-//! How many frames have to be stepped again, whatever the engine: "changes times guessed depth".
+//! The number of frames that any engine has to resimulate: input changes times predicted frames.
 //!
-//! A change of a player's input is known to another site when the first datagram comes that left after the change was
-//! made. All frames from the change on that were stepped by then were guessed wrong. What comes from several players
-//! between two frames is repaired at once, so that the deepest counts.
+//! Another site learns of a player's input change with the first datagram that was sent after the change. All frames
+//! from the change on that it has stepped by then were mispredicted. Changes of several players that arrive between two
+//! frames take one rollback, so the deepest counts.
 //!
-//! This follows the datagrams and not the engine, except that it believes a datagram to tell all that its sender knew.
+//! The count follows the datagrams, not the engine. It assumes that a datagram carries everything that its sender knew.
 
 use coplay::time::Instant;
 
 use super::FRAME_PERIOD;
 use crate::workload::Inputs;
 
-/// The forecast of one site.
+/// Required resimulation of one site.
 #[derive(Clone, Debug)]
 pub struct RequiredResimulation {
-    /// By player, the first frame whose input is not known.
+    /// First frame without a known input, by player.
     known_end: Vec<u32>,
-    /// How many frames the changes that came since the last frame are deep, at most.
+    /// Depth, in frames, of the deepest change that arrived since the last frame.
     rollback_depth: u32,
-    /// When the first of them came.
+    /// Arrival time of the first of them.
     first_late_at: Instant,
     frames: u64,
 }
 
 impl RequiredResimulation {
-    /// Nothing is known before frame `lag`, and nothing has to be: until then all inputs are neutral.
-    pub fn new(players: usize, lag: u32) -> Self {
-        Self { known_end: vec![lag; players], rollback_depth: 0, first_late_at: Instant::ZERO, frames: 0 }
+    /// Starts at frame `input_delay`, before which all inputs are neutral and known.
+    pub fn new(players: usize, input_delay: u32) -> Self {
+        Self { known_end: vec![input_delay; players], rollback_depth: 0, first_late_at: Instant::ZERO, frames: 0 }
     }
 
-    /// All inputs of a player before frame `end` are known now, while `stepped` frames have been stepped already.
+    /// Records that all inputs of a player before frame `end` are known, when `stepped` frames have been stepped.
     pub fn on_inputs(&mut self, now: Instant, player: usize, end: u32, stepped: u32, effect: impl Fn(u32) -> u16) {
         if self.rollback_depth > 0 && now - self.first_late_at >= FRAME_PERIOD {
             self.count_rollback();
@@ -39,72 +39,72 @@ impl RequiredResimulation {
             return;
         }
         self.known_end[player] = end;
-        let mut guessed = known.max(1)..end.min(stepped);
-        let Some(wrong) = guessed.find(|frame| effect(*frame) != effect(frame - 1)) else { return };
+        let mut predicted = known.max(1)..end.min(stepped);
+        let Some(wrong) = predicted.find(|frame| effect(*frame) != effect(frame - 1)) else { return };
         if self.rollback_depth == 0 {
             self.first_late_at = now;
         }
         self.rollback_depth = self.rollback_depth.max(stepped - wrong);
     }
 
-    /// Whatever was wrong is repaired.
+    /// Counts a rollback that corrects all mispredictions so far.
     pub fn count_rollback(&mut self) {
         self.frames += u64::from(std::mem::take(&mut self.rollback_depth));
     }
 
-    /// Frames that had to be stepped again so far.
+    /// Returns the number of frames that had to be resimulated so far.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 }
 
-/// What takes effect in a frame: what was pressed `lag` frames before.
-pub fn effective_input(inputs: &Inputs, player: usize, frame: u32, lag: u32) -> u16 {
-    frame.checked_sub(lag).map_or(0, |pressed| inputs.pressed(player, pressed))
+/// Returns the input that takes effect in a frame: the one pressed `input_delay` frames before.
+pub fn effective_input(inputs: &Inputs, player: usize, frame: u32, input_delay: u32) -> u16 {
+    frame.checked_sub(input_delay).map_or(0, |pressed| inputs.pressed(player, pressed))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The input changes in every tenth frame.
+    /// Returns an input that changes in every tenth frame.
     fn input(frame: u32) -> u16 {
         (frame / 10) as u16
     }
 
-    fn receive_inputs(forecast: &mut RequiredResimulation, player: usize, end: u32, stepped: u32) {
-        forecast.on_inputs(Instant::ZERO, player, end, stepped, input);
+    fn receive_inputs(required: &mut RequiredResimulation, player: usize, end: u32, stepped: u32) {
+        required.on_inputs(Instant::ZERO, player, end, stepped, input);
     }
 
     #[test]
     fn late_input_change_costs_the_mispredicted_frames() {
-        let mut forecast = RequiredResimulation::new(2, 0);
-        receive_inputs(&mut forecast, 1, 9, 12);
-        forecast.count_rollback();
-        assert_eq!(forecast.frames(), 0, "the guess was right so far");
-        receive_inputs(&mut forecast, 1, 12, 14);
-        forecast.count_rollback();
-        assert_eq!(forecast.frames(), 4, "frames 10 to 13");
-        receive_inputs(&mut forecast, 1, 21, 20);
-        forecast.count_rollback();
-        assert_eq!(forecast.frames(), 4, "the change of frame 20 is early enough");
+        let mut required = RequiredResimulation::new(2, 0);
+        receive_inputs(&mut required, 1, 9, 12);
+        required.count_rollback();
+        assert_eq!(required.frames(), 0, "the prediction was right so far");
+        receive_inputs(&mut required, 1, 12, 14);
+        required.count_rollback();
+        assert_eq!(required.frames(), 4, "frames 10 to 13");
+        receive_inputs(&mut required, 1, 21, 20);
+        required.count_rollback();
+        assert_eq!(required.frames(), 4, "the change in frame 20 is early enough");
     }
 
     #[test]
     fn deepest_of_several_mispredictions_counts() {
-        let mut forecast = RequiredResimulation::new(3, 0);
-        receive_inputs(&mut forecast, 1, 11, 12);
-        receive_inputs(&mut forecast, 2, 12, 13);
-        forecast.count_rollback();
-        assert_eq!(forecast.frames(), 3);
+        let mut required = RequiredResimulation::new(3, 0);
+        receive_inputs(&mut required, 1, 11, 12);
+        receive_inputs(&mut required, 2, 12, 13);
+        required.count_rollback();
+        assert_eq!(required.frames(), 3);
     }
 
     #[test]
     fn misprediction_a_frame_later_is_a_rollback_of_its_own() {
-        let mut forecast = RequiredResimulation::new(3, 0);
-        receive_inputs(&mut forecast, 1, 11, 12);
-        forecast.on_inputs(Instant::ZERO + FRAME_PERIOD, 2, 12, 12, input);
-        forecast.count_rollback();
-        assert_eq!(forecast.frames(), 4);
+        let mut required = RequiredResimulation::new(3, 0);
+        receive_inputs(&mut required, 1, 11, 12);
+        required.on_inputs(Instant::ZERO + FRAME_PERIOD, 2, 12, 12, input);
+        required.count_rollback();
+        assert_eq!(required.frames(), 4);
     }
 }

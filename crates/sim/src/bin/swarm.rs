@@ -1,6 +1,6 @@
-//! The swarm: plays many random scenarios, each drawn from its seed alone, and judges every one.
+//! The swarm: runs many random scenarios, each drawn from its seed alone, and checks every one.
 //!
-//! Prints what it went through and every broken promise with the one command that replays it. Exits with 1 if there was one.
+//! Prints the totals, and every violation with the command that replays it. Exits with 1 if there was a violation.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use coplay_sim::session::scenario::{self, ScenarioResult};
 use coplay_sim::{mirror, motion, peer_world, site};
 
-/// Prints a line; who reads only the beginning may close the pipe.
+/// Prints a line and ignores a closed pipe, as under `head`.
 macro_rules! print_line {
     ($($text:tt)*) => {
         let _ = writeln!(std::io::stdout(), $($text)*);
@@ -18,37 +18,61 @@ macro_rules! print_line {
 }
 
 const HELP: &str = "\
-Plays random sessions with faults in virtual time and checks that nothing is broken.
+Run random scenarios with faults in virtual time and check every promise of the engines.
 
-Usage: swarm [--maze | --motion | --mirror] [--seeds N] [--from N] [--sabotage WHAT]
-       swarm [--maze | --motion | --mirror] --seed N [--sabotage WHAT]
+Usage: swarm [--maze | --motion | --mirror] [--seeds N] [--from N] [--sabotage NAME]
+       swarm [--maze | --motion | --mirror] --seed N [--sabotage NAME]
 
-  --maze           mazes without a server, in place of shared machines
-  --motion         moving objects with a server
-  --mirror         servers that mirror each other
+Engine (default: sessions in lockstep or with rollback):
+  --maze           a serverless maze shared by peers
+  --motion         a server of moving objects and its clients
+  --mirror         mirrored servers
 
-  --seeds N        how many scenarios to play (default 1000)
-  --from N         the first seed (default 0)
-  --seed N         play one scenario, tell what is in it, and print the hash of its trace
-  --sabotage WHAT  break one site on purpose: replace (sends other inputs than it used), lag (inputs
-                   take effect a frame late), silence (never sends anything twice), forge (changes
-                   what it passes on for others), snapshot (lies to who comes late), alone (goes on
-                   without the others where it would have to wait); with --maze: shift (takes updates
-                   for those of other ticks), deaf (hears of no score), stamps (gets wrong stamps for
-                   clocks), ghosts (shows what was not delivered), wordless (deaf, also to the
-                   last words of who leaves); with --motion: deaf (hears of no
-                   commands), mute (its commands get lost), stamps, legs (takes legs for longer ones), since
-                   (takes the server to have turned earlier), hurry (its time runs too fast), unheeded
-                   (asks in vain for what the server forgot), stale (misses what the server decided),
-                   lingering (is not told what is gone), usurped (its object is commanded by nobody); with
-                   --mirror: replace (takes all events for obsolete), unlink (does not know what comes
-                   after what), mute (asks in vain), snapshot (takes over wrong ones), twice and miss
-                   (takes in an event twice, or not)
-  --help           this text";
+Options:
+  --seeds N        number of scenarios to run (default 1000)
+  --from N         first seed (default 0)
+  --seed N         run one scenario, describe it, and print its trace hash
+  --sabotage NAME  inject a defect, to prove that the checkers detect it
+  --help           print this text
 
-/// Every fault and policy must be in at least this share of the seeds.
+Defects of sessions, at the last site:
+  replace          sends other inputs than it uses itself
+  lag              applies its inputs one frame late
+  silence          never retransmits
+  forge            changes inputs that it relays for others
+  snapshot         sends a corrupt state to late joiners
+  alone            continues without a quorum
+
+Defects with --maze, at the first site:
+  shift            updates arrive with the wrong tick
+  deaf             datagrams with score records do not arrive
+  wordless         like deaf, but a leave still arrives, without its records
+  stamps           clock echoes arrive with wrong time stamps
+  ghosts           the checker does not see the deliveries to the site
+
+Defects with --motion, at the first client:
+  deaf             commands from the server do not arrive after 6 s
+  mute             its commands do not reach the server after 6 s
+  stamps           clock echoes arrive with wrong time stamps
+  legs             command segments arrive too long
+  since            the server's last command arrives with too great an age
+  hurry            its clock runs too fast for one second
+  unheeded         its subscriptions do not reach the server after 6 s
+  stale            commands of new epochs do not arrive
+  lingering        removals of objects do not arrive
+  usurped          forged commands arrive for its own object after 6 s
+
+Defects with --mirror, at the first server:
+  replace          all received events claim to replace earlier ones
+  unlink           received events lose their dependencies
+  mute             its requests for missing events are lost
+  snapshot         installs corrupt snapshots
+  twice            applies every 20th event twice
+  miss             skips every 20th event";
+
+/// Minimum share of the seeds that must contain each feature.
 const MIN_FEATURE_SHARE: f64 = 0.03;
-/// From so many seeds on, shares are told from chance.
+/// Number of seeds from which on the shares are significant.
 const MIN_SEEDS_FOR_SHARES: u64 = 1_000;
 
 #[derive(Clone, Copy)]
@@ -59,7 +83,7 @@ struct Options {
     swarm: Swarm,
 }
 
-/// What is played, and what is broken in it on purpose.
+/// Engine under test, and the defect injected into it.
 #[derive(Clone, Copy)]
 enum Swarm {
     Sessions(Option<site::Sabotage>),
@@ -106,7 +130,7 @@ const MOTION_SABOTAGE: [(&str, motion::Sabotage); 10] = [
 ];
 
 impl Swarm {
-    /// Everything that can be in a scenario.
+    /// Returns the names of all features of its scenarios.
     fn features(self) -> &'static [&'static str] {
         match self {
             Self::Sessions(_) => &scenario::FEATURES,
@@ -140,7 +164,7 @@ impl Swarm {
         }
     }
 
-    /// The options that ask for it.
+    /// Returns the command-line options that select it.
     fn cli_options(self) -> String {
         fn name<S: PartialEq>(all: &[(&'static str, S)], sabotage: Option<S>) -> String {
             let name = all.iter().find(|(_, one)| sabotage.as_ref() == Some(one)).map(|(name, _)| *name);
@@ -155,14 +179,14 @@ impl Swarm {
     }
 }
 
-/// The only place in this crate with threads and a clock.
+/// The only function in this crate that uses threads and a real clock.
 #[allow(clippy::disallowed_methods, clippy::disallowed_types)]
 fn main() -> ExitCode {
     let options = match parse_options() {
         Ok(Some(options)) => options,
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("swarm: {error}\nhint: swarm --help lists what can be asked for");
+            eprintln!("swarm: {error}\nhint: swarm --help");
             return ExitCode::from(2);
         }
     };
@@ -189,8 +213,8 @@ fn main() -> ExitCode {
         drop(report);
         let mut total =
             SwarmTotals { feature_counts: vec![0; options.swarm.features().len()], ..SwarmTotals::default() };
-        for (seed, played) in reports {
-            total.add(seed, &played, options);
+        for (seed, result) in reports {
+            total.add(seed, &result, options);
             if total.seed_count.is_multiple_of(500) {
                 eprintln!(
                     "{:6} of {} seeds, {:.0} s",
@@ -239,14 +263,14 @@ fn parse_options() -> Result<Option<Options>, lexopt::Error> {
         (false, false, true) => {
             Swarm::Mirrors(sabotage.map(|name| find_sabotage(&name, &MIRROR_SABOTAGE)).transpose()?)
         }
-        _ => return Err("--maze, --motion and --mirror are different swarms".into()),
+        _ => return Err("--maze, --motion and --mirror exclude each other".into()),
     };
     Ok(Some(options))
 }
 
-fn parse_number(option: &str, text: &str, least: u64) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|number| *number >= least);
-    number.ok_or_else(|| format!("{option} takes a whole number from {least} on"))
+fn parse_number(option: &str, text: &str, min: u64) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number >= min);
+    number.ok_or_else(|| format!("{option} takes a whole number of at least {min}"))
 }
 
 fn find_sabotage<S: Copy>(name: &str, all: &[(&str, S)]) -> Result<S, String> {
@@ -255,25 +279,25 @@ fn find_sabotage<S: Copy>(name: &str, all: &[(&str, S)]) -> Result<S, String> {
     found.ok_or_else(|| format!("--sabotage takes one of {}", names()))
 }
 
-/// Plays one scenario and tells all about it.
+/// Runs one scenario, and prints its description and result.
 fn run_one(seed: u64, options: Options) -> ExitCode {
     print_line!("{}", options.swarm.describe(seed));
-    let played = options.swarm.run(seed);
+    let result = options.swarm.run(seed);
     print_line!(
         "{} frames in {:.0} virtual seconds, {} packets, {} lost",
-        played.frames,
-        played.virtual_seconds,
-        played.packets,
-        played.lost_datagrams
+        result.frames,
+        result.virtual_seconds,
+        result.packets,
+        result.lost_datagrams
     );
-    for violation in &played.violations {
+    for violation in &result.violations {
         print_line!("violation: {violation}");
     }
-    print_line!("trace {:016x}", played.trace_hash);
-    if played.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    print_line!("trace {:016x}", result.trace_hash);
+    if result.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// All scenarios together.
+/// Totals over all scenarios.
 #[derive(Default)]
 struct SwarmTotals {
     seed_count: u64,
@@ -283,62 +307,67 @@ struct SwarmTotals {
 }
 
 impl SwarmTotals {
-    fn add(&mut self, seed: u64, played: &ScenarioResult, options: Options) {
+    fn add(&mut self, seed: u64, result: &ScenarioResult, options: Options) {
         self.seed_count += 1;
-        self.sum.frames += played.frames;
-        self.sum.activity_count += played.activity_count;
-        self.sum.recorded += played.recorded;
-        self.sum.packets += played.packets;
-        self.sum.lost_datagrams += played.lost_datagrams;
-        self.sum.rejected_datagrams += played.rejected_datagrams;
-        self.sum.cuts += played.cuts;
-        self.sum.crashes += played.crashes;
-        self.sum.virtual_seconds += played.virtual_seconds;
-        // Seeds come in any order, so the order must not count.
+        self.sum.frames += result.frames;
+        self.sum.activity_count += result.activity_count;
+        self.sum.recorded += result.recorded;
+        self.sum.packets += result.packets;
+        self.sum.lost_datagrams += result.lost_datagrams;
+        self.sum.rejected_datagrams += result.rejected_datagrams;
+        self.sum.cuts += result.cuts;
+        self.sum.crashes += result.crashes;
+        self.sum.virtual_seconds += result.virtual_seconds;
+        // Results arrive in any order, so the sum must not depend on it.
         self.sum.trace_hash =
-            self.sum.trace_hash.wrapping_add(coplay_sim::toy_machine::mix_hash(seed, played.trace_hash));
-        for (count, there) in self.feature_counts.iter_mut().zip(&played.features) {
-            *count += u64::from(*there);
+            self.sum.trace_hash.wrapping_add(coplay_sim::toy_machine::mix_hash(seed, result.trace_hash));
+        for (count, is_present) in self.feature_counts.iter_mut().zip(&result.features) {
+            *count += u64::from(*is_present);
         }
-        if let Some(violation) = played.violations.first() {
+        if let Some(violation) = result.violations.first() {
             self.failed_count += 1;
-            let more = options.swarm.cli_options();
+            let cli_options = options.swarm.cli_options();
             print_line!("seed {seed}: {violation}");
-            print_line!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{more}");
+            print_line!("  replay: cargo run --release -p coplay-sim --bin swarm -- --seed {seed}{cli_options}");
         }
     }
 
-    fn print(&self, seconds: f64, what: Swarm) -> ExitCode {
-        let kinds = what.features();
+    fn print(&self, seconds: f64, swarm: Swarm) -> ExitCode {
+        let features = swarm.features();
         let sum = &self.sum;
         print_line!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seed_count, sum.virtual_seconds);
-        let (frames, seen) = match what {
-            Swarm::Sessions(_) => ("frames", "frames watched"),
+        let (unit, activity) = match swarm {
+            Swarm::Sessions(_) => ("frames", "frames stepped by spectators"),
             Swarm::Mazes(_) => ("views", "hits"),
             Swarm::Mirrors(_) => ("deliveries", "obsolete events dropped"),
             Swarm::Motion(_) => ("frames", "commands"),
         };
         print_line!(
-            "{} {frames}, {} packets, {} lost, {} refused",
+            "{} {unit}, {} packets, {} lost, {} rejected",
             sum.frames,
             sum.packets,
             sum.lost_datagrams,
             sum.rejected_datagrams
         );
         print_line!("{} cuts, {} crashes", sum.cuts, sum.crashes);
-        let recorded = if sum.recorded > 0 { format!(", {} on record", sum.recorded) } else { String::new() };
-        print_line!("{} {seen}{recorded}", sum.activity_count);
+        let recorded = match swarm {
+            _ if sum.recorded == 0 => String::new(),
+            Swarm::Mirrors(_) => format!(", {} snapshots installed", sum.recorded),
+            _ => format!(", {} frames read back from movies", sum.recorded),
+        };
+        print_line!("{} {activity}{recorded}", sum.activity_count);
         let share = |count: u64| count as f64 / self.seed_count.max(1) as f64;
-        let shares = kinds
+        let shares = features
             .iter()
             .zip(&self.feature_counts)
-            .map(|(kind, count)| format!("{kind} {:.0} %", share(*count) * 100.0));
-        print_line!("in how many seeds: {}", shares.collect::<Vec<_>>().join(", "));
+            .map(|(feature, count)| format!("{feature} {:.0} %", share(*count) * 100.0));
+        print_line!("share of seeds: {}", shares.collect::<Vec<_>>().join(", "));
         print_line!("trace {:016x}", sum.trace_hash);
-        let rare = kinds.iter().zip(&self.feature_counts).filter(|(_, count)| share(**count) < MIN_FEATURE_SHARE);
-        let rare: Vec<_> = rare.map(|(kind, _)| *kind).filter(|_| self.seed_count >= MIN_SEEDS_FOR_SHARES).collect();
+        let rare = features.iter().zip(&self.feature_counts).filter(|(_, count)| share(**count) < MIN_FEATURE_SHARE);
+        let rare: Vec<_> =
+            rare.map(|(feature, _)| *feature).filter(|_| self.seed_count >= MIN_SEEDS_FOR_SHARES).collect();
         if !rare.is_empty() {
-            print_line!("too rare to prove anything: {}", rare.join(", "));
+            print_line!("too rare for a reliable result: {}", rare.join(", "));
         }
         print_line!("violations: {}", self.failed_count);
         if self.failed_count == 0 && rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

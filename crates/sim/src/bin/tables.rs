@@ -1,5 +1,5 @@
-//! What the papers measured, ours beside theirs, as tables on standard output: pacing over round-trip time (Zhao et al., Figures 1
-//! and 2), what lag and guessing do for the players, and what inputs cost on the wire under each recovery policy.
+//! Prints the papers' measurements beside ours as tables: pacing over round-trip time (Zhao et al., Figures 1 and 2),
+//! the effect of input delay and prediction, and the wire cost of inputs under each recovery policy.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -13,13 +13,13 @@ use coplay_sim::session_experiment::SessionExperiment;
 
 fn main() -> ExitCode {
     if let Some(arg) = std::env::args().nth(1) {
-        eprintln!("tables: there is nothing to ask for, {arg:?} included\nhint: run it without arguments");
+        eprintln!("tables: unexpected argument {arg:?}\nhint: run tables without arguments");
         return ExitCode::from(2);
     }
     for table in [pacing_table, prediction_table, bandwidth_table, recovery_table] {
         let mut text = String::new();
-        table(&mut text).expect("a string takes everything");
-        // Who reads only the beginning has closed the pipe by now.
+        table(&mut text).expect("writing to a string does not fail");
+        // The reader may have closed the pipe, as under `head`.
         if writeln!(std::io::stdout(), "{text}").is_err() {
             break;
         }
@@ -33,15 +33,15 @@ fn ms(millis: i64) -> TimeDelta {
 
 fn pacing_table(out: &mut String) -> fmt::Result {
     let paper = SessionExperiment::as_published(LinkConfig::perfect());
-    let SendPolicy::Timer(timer) = paper.sending else { unreachable!("the paper sends by a timer") };
+    let SendPolicy::Timer(timer) = paper.sending else { unreachable!("the paper uses a send timer") };
     writeln!(
         out,
-        "Pacing: 2 sites, lag 6 at 60 fps, 3,600 frames. ms; dev = mean absolute deviation of the frame time,"
+        "Pacing: 2 sites, input delay 6 at 60 fps, 3,600 frames. ms; dev = mean absolute deviation of the frame time,"
     )?;
     writeln!(out, "sync = mean difference between the two sites' starts of the same frame.")?;
     writeln!(
         out,
-        "ours: start of a frame = just before its step. paper: Algorithms 3 and 4, start = BeginFrameTiming,"
+        "ours: a frame starts just before its step. paper: Algorithms 3 and 4, a frame starts in BeginFrameTiming,"
     )?;
     writeln!(out, "send timer {timer}, thread delay 0 to {}, step {}.", paper.max_send_delay, paper.step_cost)?;
     writeln!(out, "          ours                           paper")?;
@@ -50,7 +50,7 @@ fn pacing_table(out: &mut String) -> fmt::Result {
         let link = LinkConfig::constant_rtt(ms(rtt));
         let ours = SessionExperiment::new(link.clone()).run();
         let paper = SessionExperiment::as_published(link).run();
-        assert!(ours.states_equal && ours.is_complete && paper.states_equal, "the sites diverged at RTT {rtt}");
+        assert!(ours.states_equal && ours.is_complete && paper.states_equal, "the sites diverged at RTT {rtt} ms");
         writeln!(
             out,
             "{rtt:4}   {:6.2} {:6.3} {:6.3} {:6.2}    {:6.2}      {:6.2}     {:6.2} {:6.2}",
@@ -67,48 +67,55 @@ fn pacing_table(out: &mut String) -> fmt::Result {
     Ok(())
 }
 
-/// How many frames may be guessed in each part of the table.
+/// Prediction windows in frames, one per column group.
 const PREDICTION_WINDOWS: [u32; 3] = [0, 8, 16];
 
 fn prediction_table(out: &mut String) -> fmt::Result {
-    writeln!(out, "Guessing: 2 sites at 60 fps, 2-byte inputs changing every 8 frames on average, 3,600 frames.")?;
+    writeln!(out, "Prediction: 2 sites at 60 fps, 2-byte inputs changing every 8 frames on average, 3,600 frames.")?;
     writeln!(
         out,
-        "dev = mean absolute deviation of the frame time at the worse site; own, other = from a press until it shows at the"
+        "dev = mean absolute deviation of the frame time at the worse site; own, other = latency of an input at its own"
     )?;
-    writeln!(out, "own site, at the other; again = frames stepped once more per 100, at each site. ms.")?;
-    for lag in [0, 2, 6] {
-        write!(out, "\nlag {lag}")?;
-        PREDICTION_WINDOWS.iter().try_for_each(|window| write!(out, "{:37}", format!("   window {window}")))?;
+    writeln!(out, "site and at the other; resim = resimulated frames per 100, at each site. ms.")?;
+    for input_delay in [0, 2, 6] {
+        write!(out, "\ninput delay {input_delay}\n     ")?;
+        PREDICTION_WINDOWS.iter().try_for_each(|prediction_window| {
+            write!(out, "{:37}", format!("   prediction window {prediction_window}"))
+        })?;
         write!(out, "\n RTT ")?;
-        PREDICTION_WINDOWS.iter().try_for_each(|_| write!(out, "     fps   dev   own other      again"))?;
+        PREDICTION_WINDOWS.iter().try_for_each(|_| write!(out, "     fps   dev   own other      resim"))?;
         writeln!(out)?;
         for rtt in (0..=500).step_by(50) {
             write!(out, "{rtt:4} ")?;
-            PREDICTION_WINDOWS.iter().try_for_each(|window| prediction_cells(out, rtt, lag, *window))?;
+            PREDICTION_WINDOWS
+                .iter()
+                .try_for_each(|prediction_window| prediction_cells(out, rtt, input_delay, *prediction_window))?;
             writeln!(out)?;
         }
     }
     Ok(())
 }
 
-fn prediction_cells(out: &mut String, rtt: i64, lag: u32, window: u32) -> fmt::Result {
-    let outcome = SessionExperiment {
-        input_delay: lag,
-        prediction_window: window,
+fn prediction_cells(out: &mut String, rtt: i64, input_delay: u32, prediction_window: u32) -> fmt::Result {
+    let result = SessionExperiment {
+        input_delay,
+        prediction_window,
         ..SessionExperiment::new(LinkConfig::constant_rtt(ms(rtt)))
     }
     .run();
-    assert!(outcome.states_equal && outcome.is_complete, "the sites diverged at RTT {rtt}, lag {lag}, window {window}");
+    assert!(
+        result.states_equal && result.is_complete,
+        "the sites diverged at RTT {rtt} ms, input delay {input_delay}, prediction window {prediction_window}"
+    );
     write!(
         out,
         "  {:6.2} {:5.2} {:5.1} {:5.1} {:5.1} {:5.1}",
-        outcome.fps(),
-        outcome.worst_deviation_ms(),
-        outcome.local_latency_ms[0],
-        outcome.remote_latency_ms[0],
-        outcome.resimulated_per_100[0],
-        outcome.resimulated_per_100[1],
+        result.fps(),
+        result.worst_deviation_ms(),
+        result.local_latency_ms[0],
+        result.remote_latency_ms[0],
+        result.resimulated_per_100[0],
+        result.resimulated_per_100[1],
     )
 }
 
@@ -119,20 +126,20 @@ fn lossy_link(rtt: i64, loss: f64) -> LinkConfig {
 fn bandwidth_table(out: &mut String) -> fmt::Result {
     writeln!(
         out,
-        "Wire: lag 6, RTT 100 ms, 2-byte inputs changing every 8 frames on average, probes and hashes included."
+        "Wire: input delay 6, RTT 100 ms, 2-byte inputs changing every 8 frames on average, with probes and hashes."
     )?;
     writeln!(out, "sites   loss   datagrams/frame/link   bytes/datagram   stalled frames    fps")?;
     for sites in [2, 4, 8] {
         for loss in [0.0, 0.05, 0.2] {
-            let outcome = SessionExperiment { sites, ..SessionExperiment::new(lossy_link(100, loss)) }.run();
+            let result = SessionExperiment { sites, ..SessionExperiment::new(lossy_link(100, loss)) }.run();
             writeln!(
                 out,
                 "{sites:5}  {:4.0} %   {:20.3}   {:14.2}   {:12.2} %   {:5.2}",
                 loss * 100.0,
-                outcome.packets_per_frame,
-                outcome.bytes_per_packet,
-                outcome.stall_ratio * 100.0,
-                outcome.fps(),
+                result.packets_per_frame,
+                result.bytes_per_packet,
+                result.stall_ratio * 100.0,
+                result.fps(),
             )?;
         }
     }
@@ -140,10 +147,10 @@ fn bandwidth_table(out: &mut String) -> fmt::Result {
 }
 
 fn recovery_table(out: &mut String) -> fmt::Result {
-    writeln!(out, "Recovery: 2 sites, lag 12, bytes per datagram and stalled frames, by policy.")?;
+    writeln!(out, "Recovery: 2 sites, input delay 12; bytes per datagram and stalled frames, by policy.")?;
     writeln!(out, "inputs   RTT   loss        redundant           history          adaptive")?;
     let inputs: [(&str, f64, InputWord); 2] = [("pad", 1.0 / 8.0, 0xffff), ("sticks", 0.9, (1 << 80) - 1)];
-    for (name, restlessness, mask) in inputs {
+    for (name, change_probability, mask) in inputs {
         for (rtt, loss) in [(60, 0.01), (60, 0.1), (200, 0.01), (200, 0.1)] {
             write!(out, "{name:6}  {rtt:4}  {:4.0} %", loss * 100.0)?;
             for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive] {
@@ -151,12 +158,12 @@ fn recovery_table(out: &mut String) -> fmt::Result {
                 let experiment = SessionExperiment {
                     input_delay: 12,
                     recovery,
-                    input_change_probability: restlessness,
+                    input_change_probability: change_probability,
                     input_mask: mask,
                     ..SessionExperiment::new(link)
                 };
-                let outcome = experiment.run();
-                write!(out, "   {:6.1} B {:5.2} %", outcome.bytes_per_packet, outcome.stall_ratio * 100.0)?;
+                let result = experiment.run();
+                write!(out, "   {:6.1} B {:5.2} %", result.bytes_per_packet, result.stall_ratio * 100.0)?;
             }
             writeln!(out)?;
         }

@@ -1,7 +1,7 @@
-//! Conditions to play under, from the best to the worst. Numbers are for one direction; use the same in both.
+//! Preset link conditions, from the best to the worst. The numbers are for one direction; use the same in both.
 //!
-//! They are round numbers of the right order, not measurements. Where packets keep their order, those behind a late one
-//! wait for it, so the mean delay comes out a little above the one given.
+//! They are round numbers of the right magnitude, not measurements. Without reordering, packets behind a late one wait
+//! for it, so the mean delay comes out slightly above the configured one.
 
 use coplay::time::TimeDelta;
 
@@ -17,12 +17,12 @@ impl LinkConfig {
         Self::default()
     }
 
-    /// Half of `rtt` in each direction, always; otherwise perfect.
+    /// A constant delay of half of `rtt` in each direction; otherwise perfect.
     pub fn constant_rtt(rtt: TimeDelta) -> Self {
         Self { delay: Delay::Constant(rtt / 2), ..Self::default() }
     }
 
-    /// Cable in one house: 0.2 ms, up to 0.1 ms jitter, 1 Gbit/s with a queue of 4 ms.
+    /// A wired local network: 0.2 ms, up to 0.1 ms jitter, 1 Gbit/s with a queue of 4 ms.
     pub fn lan() -> Self {
         Self {
             delay: Delay::Constant(TimeDelta::from_micros(200)),
@@ -55,8 +55,8 @@ impl LinkConfig {
         }
     }
 
-    /// A telephone on the move: 40 ± 15 ms log-normal, 5 ms mean jitter, 2 % loss in bursts of 4, 5 Mbit/s with a queue of
-    /// 200 ms.
+    /// A mobile phone in motion: 40 ± 15 ms log-normal, 5 ms mean jitter, 2 % loss in bursts of 4, 5 Mbit/s with a
+    /// queue of 200 ms.
     pub fn mobile() -> Self {
         Self {
             delay: Delay::LogNormal { mean: millis(40), sd: millis(15) },
@@ -67,7 +67,8 @@ impl LinkConfig {
         }
     }
 
-    /// A geostationary satellite: 300 ms, up to 20 ms jitter, 0.5 % loss in bursts of 5, 2 Mbit/s with a queue of 500 ms.
+    /// A geostationary satellite: 300 ms, up to 20 ms jitter, 0.5 % loss in bursts of 5, 2 Mbit/s with a queue of
+    /// 500 ms.
     pub fn satellite() -> Self {
         Self {
             delay: Delay::Constant(millis(300)),
@@ -78,8 +79,8 @@ impl LinkConfig {
         }
     }
 
-    /// Everything at once: 120 ± 60 ms log-normal, 20 ms mean jitter, overtaking, 10 % loss in bursts of 5, 2 % duplicates,
-    /// 512 kbit/s with a queue of 500 ms.
+    /// All impairments at once: 120 ± 60 ms log-normal, 20 ms mean jitter, reordering, 10 % loss in bursts of 5, 2 %
+    /// duplicates, 512 kbit/s with a queue of 500 ms.
     pub fn awful() -> Self {
         Self {
             delay: Delay::LogNormal { mean: millis(120), sd: millis(60) },

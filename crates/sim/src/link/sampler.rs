@@ -1,4 +1,4 @@
-//! Draws delays: the conditions of a link in the form that is quickest to draw from.
+//! Delay sampling: the conditions of a link in the form that is fastest to draw from.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use coplay::time::TimeDelta;
 use super::{Delay, Jitter};
 use crate::random::{LogNormal, Random};
 
-/// A [`Delay`] with its parameters worked out, in nanoseconds.
+/// A [`Delay`] with its parameters precomputed, in nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) enum DelaySampler {
     Constant(TimeDelta),
@@ -27,7 +27,7 @@ impl DelaySampler {
         }
     }
 
-    /// The delay of the packet of this number.
+    /// Returns the delay of the packet with this number.
     pub(super) fn sample(&self, number: u64, random: &mut Random) -> TimeDelta {
         match self {
             Self::Recorded(delays) => delays[(number % delays.len() as u64) as usize].max(TimeDelta::ZERO),
@@ -35,7 +35,7 @@ impl DelaySampler {
         }
     }
 
-    /// The delay of a copy, which has no number.
+    /// Returns the delay of a duplicate, which has no number.
     pub(super) fn sample_for_copy(&self, random: &mut Random) -> TimeDelta {
         let delay = match self {
             Self::Constant(delay) => *delay,
@@ -48,7 +48,7 @@ impl DelaySampler {
 }
 
 impl Jitter {
-    /// What to add to one packet's delay, never less than nothing.
+    /// Returns the delay to add to one packet, never negative.
     pub(super) fn sample(&self, random: &mut Random) -> TimeDelta {
         match self {
             Self::None => TimeDelta::ZERO,

@@ -4,7 +4,7 @@ use super::*;
 
 const PACKETS: usize = 200_000;
 const BYTES: usize = 100;
-/// Sixty packets per second.
+/// Send interval of 60 packets per second.
 const INTERVAL: TimeDelta = TimeDelta::from_nanos(16_666_667);
 
 fn ms(millis: i64) -> TimeDelta {
@@ -15,7 +15,7 @@ fn sent_at(number: usize) -> Instant {
     Instant::ZERO + INTERVAL * number as i64
 }
 
-/// What becomes of `count` packets sent at intervals over a new link.
+/// Sends `count` packets at intervals over a new link.
 fn send_packets(config: LinkConfig, seed: u64, count: usize) -> (Vec<Deliveries>, LinkStats) {
     let mut link = Link::new(config, seed, "a>b");
     let deliveries = (0..count).map(|number| link.send(sent_at(number), BYTES)).collect();
@@ -26,7 +26,7 @@ fn arrivals(deliveries: &[Deliveries]) -> Vec<Option<Instant>> {
     deliveries.iter().map(|delivery| delivery.clone().next()).collect()
 }
 
-/// The delays of those that arrived, in milliseconds.
+/// Returns the delays of the packets that arrived, in milliseconds.
 fn delays_ms(deliveries: &[Deliveries]) -> Vec<f64> {
     let delay = |(number, arrival): (usize, Option<Instant>)| Some((arrival? - sent_at(number)).as_millis_f64());
     arrivals(deliveries).into_iter().enumerate().filter_map(delay).collect()
@@ -41,7 +41,7 @@ fn sd(values: &[f64]) -> f64 {
     mean(&values.iter().map(|value| (value - centre).powi(2)).collect::<Vec<_>>()).sqrt()
 }
 
-/// The lengths of all runs of lost packets.
+/// Returns the lengths of all runs of lost packets.
 fn burst_lengths(deliveries: &[Deliveries]) -> Vec<f64> {
     let bursts = deliveries.chunk_by(|a, b| (a.len() == 0) == (b.len() == 0));
     bursts.filter(|burst| burst[0].len() == 0).map(|burst| burst.len() as f64).collect()
@@ -85,7 +85,7 @@ fn bursty_loss_has_its_mean_and_burst_length() {
         assert_near(stats.lost as f64 / stats.sent as f64, wanted_loss, 0.05 * wanted_loss);
         let bursts = burst_lengths(&deliveries);
         assert_near(mean(&bursts), wanted_burst, 0.05 * wanted_burst);
-        // Lengths are geometric: their deviation tells a chain from bursts of one fixed length.
+        // Lengths are geometric. Their deviation distinguishes a chain from bursts of one fixed length.
         assert_near(sd(&bursts), (wanted_burst * (wanted_burst - 1.0)).sqrt(), 0.1 * wanted_burst);
     }
 }
@@ -100,15 +100,15 @@ fn both_states_of_bursty_loss_may_lose_some() {
 #[test]
 fn outage_length_is_independent_of_the_send_rate() {
     let loss = Loss::Outages { part: 0.4, mean: ms(500) };
-    for every in [1, 5] {
+    for stride in [1, 5] {
         let mut link = Link::new(LinkConfig { loss, ..LinkConfig::default() }, 1, "a>b");
-        let times = (0..5 * PACKETS).step_by(every);
+        let times = (0..5 * PACKETS).step_by(stride);
         let deliveries: Vec<_> = times.map(|number| link.send(sent_at(number), BYTES)).collect();
         let stats = link.stats();
         assert_near(stats.lost as f64 / stats.sent as f64, 0.4, 0.01);
-        let bursts: Vec<f64> = burst_lengths(&deliveries).iter().map(|packets| packets * every as f64).collect();
-        // Outages too short for a packet are not seen, so those that are seen are a little longer.
-        assert_near(mean(&bursts) * INTERVAL.as_millis_f64(), 500.0 + 40.0 * (every - 1) as f64 / 4.0, 40.0);
+        let bursts: Vec<f64> = burst_lengths(&deliveries).iter().map(|packets| packets * stride as f64).collect();
+        // Outages shorter than a send interval go unobserved, so the observed ones are slightly longer on average.
+        assert_near(mean(&bursts) * INTERVAL.as_millis_f64(), 500.0 + 40.0 * (stride - 1) as f64 / 4.0, 40.0);
     }
 }
 
@@ -174,7 +174,7 @@ fn recorded_delays_repeat_packet_by_packet() {
     let config = LinkConfig { delay: delay.clone(), reorder: true, ..LinkConfig::default() };
     assert_eq!(delays_ms(&send_packets(config.clone(), 1, 7).0), [30.0, 10.0, 20.0, 30.0, 10.0, 20.0, 30.0]);
 
-    // What goes missing has used up its delay, and a change of the other conditions does not rewind.
+    // A lost packet uses up its delay, and a change of the other conditions does not rewind the sequence.
     let mut link = Link::new(LinkConfig { loss: Loss::Independent(1.0), ..config.clone() }, 1, "a>b");
     assert_eq!(link.send(Instant::ZERO, BYTES).len(), 0);
     link.set_config(config);
@@ -201,7 +201,7 @@ fn config_change_keeps_packet_order() {
     link.set_config(LinkConfig { reorder: true, ..LinkConfig::perfect() });
     assert!(link.send(Instant::ZERO + ms(2), BYTES).eq([Instant::ZERO + ms(2)]));
     link.set_config(LinkConfig::perfect());
-    assert_eq!(link.send(Instant::ZERO + ms(3), BYTES), slow, "still none may overtake the slow one");
+    assert_eq!(link.send(Instant::ZERO + ms(3), BYTES), slow, "a packet overtook the slow one");
 }
 
 #[test]
@@ -224,13 +224,13 @@ fn duplicates_have_their_frequency_and_a_delay_of_their_own() {
 fn a_bottleneck_passes_its_rate_and_drops_the_rest() {
     let rate = Rate { bytes_per_second: 1_000_000, queue_bytes: 20_000 };
     let mut link = Link::new(LinkConfig { rate: Some(rate), ..LinkConfig::default() }, 1, "a>b");
-    // Twice what it can carry, for ten seconds.
+    // Twice the capacity of the bottleneck for ten seconds.
     let (packet, count) = (1000, 20_000);
     let arrivals: Vec<Instant> =
         (0..count).flat_map(|number| link.send(Instant::ZERO + TimeDelta::from_micros(500) * number, packet)).collect();
     assert_near(arrivals.len() as f64, 10_000.0, 25.0);
     assert_eq!(arrivals.len() as u64 + link.stats().overflowed, count as u64);
-    assert!(arrivals.windows(2).all(|pair| pair[1] - pair[0] >= ms(1)), "closer than the wire can send");
+    assert!(arrivals.windows(2).all(|pair| pair[1] - pair[0] >= ms(1)), "packets are closer than the rate allows");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn bottleneck_queue_bounds_the_queueing_delay() {
     assert_eq!(link.stats().overflowed, 90);
     let later = Instant::ZERO + ms(3);
     let refill: Vec<Instant> = (0..100).flat_map(|_| link.send(later, 1000)).collect();
-    assert_eq!(refill.len(), 3, "as much as has drained");
+    assert_eq!(refill.len(), 3, "the queue accepts as much as has drained");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn a_seed_reproduces_the_run() {
     assert_ne!(send_packets(config(), 7, 10_000), send_packets(config(), 8, 10_000));
     let mut other = Link::new(config(), 7, "b>a");
     let backwards: Vec<_> = (0..10_000).map(|number| other.send(sent_at(number), BYTES)).collect();
-    assert_ne!(backwards, send_packets(config(), 7, 10_000).0, "both directions have the same luck");
+    assert_ne!(backwards, send_packets(config(), 7, 10_000).0, "both directions have the same random draws");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn a_cut_does_not_change_the_random_draws_of_later_packets() {
 
 #[test]
 fn presets_have_their_documented_delay_and_loss() {
-    // Least and mean delay in milliseconds, with the part of the packets that is lost.
+    // Minimum and mean delay in milliseconds, with the fraction of packets lost.
     let table = [
         (LinkConfig::perfect(), 0.0, 0.0, 0.0),
         (LinkConfig::lan(), 0.2, 0.25, 0.0),
@@ -335,12 +335,12 @@ fn presets_have_their_documented_delay_and_loss() {
         (LinkConfig::satellite(), 300.0, 310.0, 0.005),
         (LinkConfig::awful(), 10.0, 140.0, 0.1),
     ];
-    for (config, least_ms, mean_ms, loss) in table {
+    for (config, min_ms, mean_ms, loss) in table {
         let name = format!("{config:?}");
         let (deliveries, stats) = send_packets(config, 1, 5 * PACKETS);
         let delays = delays_ms(&deliveries);
         let measured = mean(&delays);
-        assert!(delays.iter().all(|delay| *delay >= least_ms), "{name}");
+        assert!(delays.iter().all(|delay| *delay >= min_ms), "{name}");
         assert!(measured >= mean_ms * 0.99 && measured <= mean_ms * 1.15, "{measured} ms in {name}");
         assert_near(stats.lost as f64 / stats.sent as f64, loss, 0.1 * loss);
         assert_eq!(stats.overflowed, 0, "{name}");

@@ -1,4 +1,5 @@
-//! Servers that mirror each other in virtual time: seats with clocks of their own, each with its server, and links between all of them.
+//! Fault tests of [`coplay::mirror`]: mirrored servers in virtual time, with a clock per server and links between all
+//! of them.
 
 mod checker;
 mod sabotage;
@@ -20,70 +21,70 @@ use crate::event_queue::EventQueue;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::random::{LogNormal, Random};
 
-/// All seats, and the ways between them.
+/// All nodes and the links between them.
 pub struct MirrorNetwork {
     now: Instant,
     seed: u64,
     nodes: Vec<ServerNode>,
-    /// The seat of each source that ever was.
+    /// Node of every source that ever ran.
     node_by_source: BTreeMap<SourceId, usize>,
-    /// One direction each, by `from * seats + to`.
+    /// Links, by `from * nodes + to`.
     links: Vec<Link>,
     queue: EventQueue<MirrorQueueEvent>,
-    /// All events that were issued, by source; the first has the number 1.
+    /// All issued events, by source; the first has sequence number 1.
     issued_events: BTreeMap<SourceId, Vec<IssuedEvent>>,
     sources: Random,
     sabotage: Option<Sabotage>,
 }
 
-/// A seat as it is planned.
+/// Plan of a server.
 #[derive(Clone, Debug)]
 pub struct MirrorServerPlan {
-    /// Its clock.
+    /// Clock of the computer.
     pub clock: NodeClock,
-    /// Its mirror; who it is will be chosen for every run of it.
+    /// Mirror settings. The network chooses a new source id for every run.
     pub config: MirrorConfig,
-    /// How long it takes to take in one event.
+    /// Time to apply one event.
     pub work: TimeDelta,
-    /// What it issues.
+    /// Events that it issues.
     pub script: EventScript,
-    /// Bytes that its snapshots have beside what is in them.
+    /// Padding of its snapshots, in bytes.
     pub bulk: usize,
 }
 
-/// What a seat issues, once it is [told to](MirrorNetwork::speak).
+/// Events that a server issues after [`MirrorNetwork::start_issuing`].
 #[derive(Clone, Copy, Debug)]
 pub struct EventScript {
-    /// The mean time between two events.
+    /// Mean interval between two events.
     pub every: TimeDelta,
-    /// Its standard deviation.
+    /// Standard deviation of the interval.
     pub spread: TimeDelta,
-    /// How many events, in one run.
+    /// Number of events per run.
     pub count: u32,
-    /// About how many objects.
+    /// Number of objects to choose from.
     pub keys: u64,
-    /// The share of moves, of nudges, of resets and of events about nothing; the rest are deeds.
+    /// Shares of moves, nudges, resets and events without an object; the rest are actions.
     pub shares: [f64; 4],
-    /// Bytes of an event.
+    /// Payload size of an event, in bytes.
     pub bytes: usize,
 }
 
-/// A computer at which a server may run.
+/// A computer on which a server may run.
 struct ServerNode {
     plan: MirrorServerPlan,
     server: Option<MirrorServer>,
-    /// The next time it is woken; older ones do not count.
+    /// Next wake-up; earlier schedules are void.
     next_wake: Instant,
     run_count: u32,
     random: Random,
     issue_intervals: LogNormal,
 }
 
-/// A server: its mirror, and the game as it is there.
+/// A server: its mirror, and its copy of the game.
 pub struct MirrorServer {
-    /// The engine.
+    /// Engine under test.
     pub mirror: Mirror,
-    /// The game: one part for each source.
+    /// State of the game, one part per source.
     pub source_states: BTreeMap<SourceId, SourceState>,
     busy_until: Instant,
     next_issue_at: Option<Instant>,
@@ -95,40 +96,40 @@ enum MirrorQueueEvent {
     Arrive { from: SourceId, to: SourceId, bytes: Box<[u8]> },
 }
 
-/// What was seen at a seat.
+/// An observation at a node.
 #[derive(Clone, Copy, Debug)]
 pub enum MirrorObservation {
     /// An event was delivered.
     Delivered {
-        /// Whose.
+        /// Source of the event.
         source: SourceId,
-        /// Which.
+        /// Sequence number.
         seq: u64,
-        /// When it was issued.
+        /// Issue time.
         at: GroupInstant,
-        /// How long it took, as the engine measures it.
+        /// Game time difference (GTD) as measured by the engine.
         gtd: TimeDelta,
-        /// Whether it came in its order among those of its object, and for the first time.
+        /// Whether it came in order among the events of its object, and for the first time.
         is_in_order: bool,
-        /// Whether the engine says that it should have come before.
+        /// Whether the engine marked it as out of order.
         is_late: bool,
-        /// Whether it is the seat's own.
+        /// Whether the node itself issued it.
         is_own: bool,
     },
-    /// A part of the game was taken over from somebody else.
+    /// A snapshot of one source's part was installed.
     Installed {
-        /// Whose objects.
+        /// Source of the part.
         of: SourceId,
     },
-    /// The engine says something.
+    /// The engine reported an event.
     EngineEvent(MirrorEvent),
 }
 
 impl MirrorNetwork {
-    /// Seats with links between them; nobody is there yet.
+    /// Creates nodes with links between them. No server runs yet.
     pub fn new(seed: u64, plans: &[MirrorServerPlan], link: impl Fn(usize, usize) -> LinkConfig) -> Self {
         let count = plans.len();
-        let seat = |(number, plan): (usize, &MirrorServerPlan)| ServerNode {
+        let node = |(number, plan): (usize, &MirrorServerPlan)| ServerNode {
             plan: plan.clone(),
             server: None,
             next_wake: Instant::FAR_FUTURE,
@@ -136,16 +137,16 @@ impl MirrorNetwork {
             random: Random::stream(seed, &format!("script {number}")),
             issue_intervals: LogNormal::new(plan.script.every.as_nanos() as f64, plan.script.spread.as_nanos() as f64),
         };
-        let way = |at: usize| {
+        let make_link = |at: usize| {
             let (from, to) = (at / count, at % count);
             Link::new(link(from, to), seed, &format!("{from} to {to}"))
         };
         Self {
             now: Instant::ZERO,
             seed,
-            nodes: plans.iter().enumerate().map(seat).collect(),
+            nodes: plans.iter().enumerate().map(node).collect(),
             node_by_source: BTreeMap::new(),
-            links: (0..count * count).map(way).collect(),
+            links: (0..count * count).map(make_link).collect(),
             queue: EventQueue::new(),
             issued_events: BTreeMap::new(),
             sources: Random::stream(seed, "sources"),
@@ -153,67 +154,67 @@ impl MirrorNetwork {
         }
     }
 
-    /// Breaks the first seat.
+    /// Injects a defect at the first node.
     pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
         self.sabotage = sabotage;
     }
 
-    fn sabotage_of(&self, seat: usize) -> Option<Sabotage> {
-        self.sabotage.filter(|_| seat == 0)
+    fn sabotage_of(&self, node: usize) -> Option<Sabotage> {
+        self.sabotage.filter(|_| node == 0)
     }
 
-    /// The true time.
+    /// Returns the true time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The seed of all of it.
+    /// Returns the seed of the network.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// What a seat's clock shows.
-    pub fn local_time(&self, seat: usize) -> Instant {
-        self.nodes[seat].plan.clock.local(self.now)
+    /// Returns the local time of a node.
+    pub fn local_time(&self, node: usize) -> Instant {
+        self.nodes[node].plan.clock.local(self.now)
     }
 
-    /// The server at a seat, if one runs.
-    pub fn server(&self, seat: usize) -> Option<&MirrorServer> {
-        self.nodes[seat].server.as_ref()
+    /// Returns the server at a node, if one runs.
+    pub fn server(&self, node: usize) -> Option<&MirrorServer> {
+        self.nodes[node].server.as_ref()
     }
 
-    /// The seats at which a server runs.
+    /// Returns the nodes on which a server runs.
     pub fn active_nodes(&self) -> Vec<usize> {
-        (0..self.nodes.len()).filter(|seat| self.nodes[*seat].server.is_some()).collect()
+        (0..self.nodes.len()).filter(|node| self.nodes[*node].server.is_some()).collect()
     }
 
-    /// One direction of the way between two seats.
+    /// Returns the link from one node to another.
     pub fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
         &mut self.links[from * self.nodes.len() + to]
     }
 
-    /// All events that a source has issued.
+    /// Returns all events that a source has issued.
     pub fn issued_events(&self, source: SourceId) -> &[IssuedEvent] {
         self.issued_events.get(&source).map_or(&[], Vec::as_slice)
     }
 
-    /// All sources that ever were.
+    /// Returns all sources that ever ran.
     pub fn sources(&self) -> impl Iterator<Item = SourceId> + '_ {
         self.node_by_source.keys().copied()
     }
 
-    /// The seat at which a source runs, or ran.
+    /// Returns the node on which a source runs or ran.
     pub fn node_of(&self, source: SourceId) -> Option<usize> {
         self.node_by_source.get(&source).copied()
     }
 
     /// Whether a source still runs.
     pub fn is_running(&self, source: SourceId) -> bool {
-        let server = self.node_of(source).and_then(|seat| self.server(seat));
+        let server = self.node_of(source).and_then(|node| self.server(node));
         server.is_some_and(|server| server.mirror.source() == source)
     }
 
-    /// What became of all packets.
+    /// Returns the counters of all links together.
     pub fn traffic(&self) -> LinkStats {
         let mut sum = LinkStats::default();
         for stats in self.links.iter().map(Link::stats) {
@@ -227,33 +228,32 @@ impl MirrorNetwork {
         sum
     }
 
-    /// A server is started at a seat; every run is another source. The first of all begins the time, and the lowest source is the first seat's first.
-    pub fn start_server(&mut self, seat: usize) {
-        let founder = self.node_by_source.is_empty();
-        let local = self.local_time(seat);
-        let source = if founder { SourceId(1) } else { self.new_source() };
-        let config =
-            MirrorConfig { source, is_founder: founder, seed: self.seed, ..self.nodes[seat].plan.config.clone() };
-        let mut mirror = Mirror::new(local, config).expect("a sane plan");
-        for other in self.active_nodes().into_iter().filter(|other| *other != seat) {
+    /// Starts a server at a node. Every run is a new source. The first server founds the group time and has source id
+    /// 1, the lowest.
+    pub fn start_server(&mut self, node: usize) {
+        let is_founder = self.node_by_source.is_empty();
+        let local = self.local_time(node);
+        let source = if is_founder { SourceId(1) } else { self.new_source() };
+        let config = MirrorConfig { source, is_founder, seed: self.seed, ..self.nodes[node].plan.config.clone() };
+        let mut mirror = Mirror::new(local, config).expect("the plan is valid");
+        for other in self.active_nodes().into_iter().filter(|other| *other != node) {
             let other_local = self.local_time(other);
             if let Some(server) = self.nodes[other].server.as_mut() {
                 mirror.add_peer(local, server.mirror.source());
                 server.mirror.add_peer(other_local, source);
             }
         }
-        self.node_by_source.insert(source, seat);
+        self.node_by_source.insert(source, node);
         self.issued_events.insert(source, Vec::new());
-        let place = &mut self.nodes[seat];
-        place.run_count += 1;
-        place.server = Some(MirrorServer {
+        self.nodes[node].run_count += 1;
+        self.nodes[node].server = Some(MirrorServer {
             mirror,
             source_states: BTreeMap::new(),
             busy_until: Instant::ZERO,
             next_issue_at: None,
             issued_count: 0,
         });
-        self.schedule_wake(seat, self.now);
+        self.schedule_wake(node, self.now);
     }
 
     fn new_source(&mut self) -> SourceId {
@@ -265,53 +265,53 @@ impl MirrorNetwork {
         }
     }
 
-    /// The server is gone without a word.
-    pub fn crash(&mut self, seat: usize) {
-        self.nodes[seat].server = None;
+    /// Stops a server without a leave message.
+    pub fn crash(&mut self, node: usize) {
+        self.nodes[node].server = None;
     }
 
-    /// The server says goodbye and goes.
-    pub fn leave(&mut self, seat: usize) {
-        self.nodes[seat].server.iter_mut().for_each(|server| server.mirror.leave());
-        self.transmit(seat);
-        self.crash(seat);
+    /// Stops a server with a leave message.
+    pub fn leave(&mut self, node: usize) {
+        self.nodes[node].server.iter_mut().for_each(|server| server.mirror.leave());
+        self.transmit(node);
+        self.crash(node);
     }
 
-    /// The server begins to issue events.
-    pub fn start_issuing(&mut self, seat: usize) {
+    /// Lets a server issue events from now on.
+    pub fn start_issuing(&mut self, node: usize) {
         let now = self.now;
-        if let Some(server) = self.nodes[seat].server.as_mut() {
+        if let Some(server) = self.nodes[node].server.as_mut() {
             server.next_issue_at = Some(now);
         }
-        self.schedule_wake(seat, now);
+        self.schedule_wake(node, now);
     }
 
-    /// The server issues nothing any more.
-    pub fn stop_issuing(&mut self, seat: usize) {
-        self.nodes[seat].server.iter_mut().for_each(|server| server.next_issue_at = None);
+    /// Lets a server issue no more events.
+    pub fn stop_issuing(&mut self, node: usize) {
+        self.nodes[node].server.iter_mut().for_each(|server| server.next_issue_at = None);
     }
 
-    /// Whether a seat has said all that it wants to say.
-    pub fn has_stopped_issuing(&self, seat: usize) -> bool {
-        self.server(seat).is_none_or(|server| server.next_issue_at.is_none())
+    /// Whether a server has issued all its events.
+    pub fn has_stopped_issuing(&self, node: usize) -> bool {
+        self.server(node).is_none_or(|server| server.next_issue_at.is_none())
     }
 
-    fn schedule_wake(&mut self, seat: usize, at: Instant) {
-        self.nodes[seat].next_wake = at;
-        self.queue.push(at, MirrorQueueEvent::Wake { node: seat });
+    fn schedule_wake(&mut self, node: usize, at: Instant) {
+        self.nodes[node].next_wake = at;
+        self.queue.push(at, MirrorQueueEvent::Wake { node });
     }
 
-    /// Goes on until then, and tells what is seen.
-    pub fn run_until(&mut self, until: Instant, mut seen: impl FnMut(usize, MirrorObservation)) {
+    /// Runs until `until` and passes the observations to `observe`.
+    pub fn run_until(&mut self, until: Instant, mut observe: impl FnMut(usize, MirrorObservation)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
-            let Some((at, happening)) = self.queue.pop() else { break };
+            let Some((at, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
-            match happening {
-                MirrorQueueEvent::Arrive { from, to: for_whom, bytes } => {
-                    self.deliver(from, for_whom, &bytes, &mut seen)
+            match event {
+                MirrorQueueEvent::Arrive { from, to: target, bytes } => {
+                    self.deliver(from, target, &bytes, &mut observe)
                 }
-                MirrorQueueEvent::Wake { node: seat } if self.nodes[seat].next_wake == at => {
-                    self.run_server(seat, &mut seen)
+                MirrorQueueEvent::Wake { node } if self.nodes[node].next_wake == at => {
+                    self.run_server(node, &mut observe)
                 }
                 MirrorQueueEvent::Wake { .. } => {}
             }
@@ -322,55 +322,55 @@ impl MirrorNetwork {
     fn deliver(
         &mut self,
         from: SourceId,
-        for_whom: SourceId,
+        target: SourceId,
         bytes: &[u8],
-        seen: &mut impl FnMut(usize, MirrorObservation),
+        observe: &mut impl FnMut(usize, MirrorObservation),
     ) {
-        let (from_seat, to) = (self.node_by_source[&from], self.node_by_source[&for_whom]);
+        let (from_node, to) = (self.node_by_source[&from], self.node_by_source[&target]);
         let local = self.local_time(to);
-        if !self.link_mut(from_seat, to).admit_arrival() || !self.is_running(for_whom) {
+        if !self.link_mut(from_node, to).admit_arrival() || !self.is_running(target) {
             return;
         }
-        let spoiled = self.sabotage_of(to).map(|sabotage| sabotage.tamper_incoming(bytes));
+        let tampered = self.sabotage_of(to).map(|sabotage| sabotage.tamper_incoming(bytes));
         if let Some(server) = self.nodes[to].server.as_mut() {
-            server.mirror.handle_datagram(local, from, spoiled.as_deref().unwrap_or(bytes));
-            self.run_server(to, seen);
+            server.mirror.handle_datagram(local, from, tampered.as_deref().unwrap_or(bytes));
+            self.run_server(to, observe);
         }
     }
 
-    /// Lets a server do what is due.
-    fn run_server(&mut self, seat: usize, seen: &mut impl FnMut(usize, MirrorObservation)) {
-        self.issue_due_events(seat);
-        self.serve_requests(seat, seen);
-        self.transmit(seat);
-        let (now, clock) = (self.now, self.nodes[seat].plan.clock);
-        let Some(server) = self.nodes[seat].server.as_ref() else { return };
+    /// Lets a server issue events, serve requests and send.
+    fn run_server(&mut self, node: usize, observe: &mut impl FnMut(usize, MirrorObservation)) {
+        self.issue_due_events(node);
+        self.serve_requests(node, observe);
+        self.transmit(node);
+        let (now, clock) = (self.now, self.nodes[node].plan.clock);
+        let Some(server) = self.nodes[node].server.as_ref() else { return };
         let timeout = clock.true_time(server.mirror.poll_timeout());
         let busy = if server.busy_until > now { server.busy_until } else { Instant::FAR_FUTURE };
         let next = timeout.min(busy).min(server.next_issue_at.unwrap_or(Instant::FAR_FUTURE));
-        self.schedule_wake(seat, next.max(now + TimeDelta::from_micros(1)));
+        self.schedule_wake(node, next.max(now + TimeDelta::from_micros(1)));
     }
 
-    fn issue_due_events(&mut self, seat: usize) {
-        let (now, local) = (self.now, self.local_time(seat));
-        let ServerNode { plan, server, random: luck, issue_intervals: spacing, .. } = &mut self.nodes[seat];
+    fn issue_due_events(&mut self, node: usize) {
+        let (now, local) = (self.now, self.local_time(node));
+        let ServerNode { plan, server, random, issue_intervals, .. } = &mut self.nodes[node];
         let Some(server) = server else { return };
         while let Some(at) = server.next_issue_at.filter(|at| *at <= now) {
-            let issued = plan.script.draw_event(luck);
+            let issued = plan.script.draw_event(random);
             let payload = issued.payload(plan.script.bytes);
             if server.mirror.issue(local, issued.to_issue(&payload)).is_ok() {
                 self.issued_events.entry(server.mirror.source()).or_default().push(issued);
                 server.issued_count += 1;
             }
-            let next = at + TimeDelta::from_nanos(spacing.sample(luck) as i64);
+            let next = at + TimeDelta::from_nanos(issue_intervals.sample(random) as i64);
             server.next_issue_at = (server.issued_count < plan.script.count).then_some(next);
         }
     }
 
-    fn serve_requests(&mut self, seat: usize, seen: &mut impl FnMut(usize, MirrorObservation)) {
-        let (now, local) = (self.now, self.local_time(seat));
-        let sabotage = self.sabotage_of(seat);
-        let ServerNode { plan, server, .. } = &mut self.nodes[seat];
+    fn serve_requests(&mut self, node: usize, observe: &mut impl FnMut(usize, MirrorObservation)) {
+        let (now, local) = (self.now, self.local_time(node));
+        let sabotage = self.sabotage_of(node);
+        let ServerNode { plan, server, .. } = &mut self.nodes[node];
         let Some(server) = server else { return };
         while let Some(request) = server.mirror.poll_request(local) {
             match request {
@@ -381,7 +381,7 @@ impl MirrorNetwork {
                 MirrorRequest::Install { of, mut bytes } => {
                     sabotage.into_iter().for_each(|sabotage| sabotage.tamper_snapshot(&mut bytes));
                     server.source_states.insert(of, SourceState::load(&bytes));
-                    seen(seat, MirrorObservation::Installed { of });
+                    observe(node, MirrorObservation::Installed { of });
                 }
             }
         }
@@ -395,8 +395,8 @@ impl MirrorNetwork {
             if plan.work > TimeDelta::ZERO {
                 server.busy_until = now + plan.work;
             }
-            seen(
-                seat,
+            observe(
+                node,
                 MirrorObservation::Delivered {
                     source,
                     seq,
@@ -408,48 +408,48 @@ impl MirrorNetwork {
                 },
             );
         }
-        while let Some(notice) = server.mirror.poll_event() {
-            seen(seat, MirrorObservation::EngineEvent(notice));
+        while let Some(event) = server.mirror.poll_event() {
+            observe(node, MirrorObservation::EngineEvent(event));
         }
     }
 
-    fn transmit(&mut self, seat: usize) {
-        let local = self.local_time(seat);
+    fn transmit(&mut self, node: usize) {
+        let local = self.local_time(node);
         let mut buf = [0; MAX_DATAGRAM];
-        while let Some(server) = self.nodes[seat].server.as_mut() {
+        while let Some(server) = self.nodes[node].server.as_mut() {
             let Some(transmit) = server.mirror.poll_transmit(local, &mut buf) else { return };
-            let me = server.mirror.source();
+            let source = server.mirror.source();
             let targets: Vec<SourceId> = match transmit.to {
                 MirrorDestination::All => server.mirror.peers().collect(),
                 MirrorDestination::One(source) => vec![source],
             };
             for target in targets {
-                self.send((me, seat), target, &buf[..transmit.len]);
+                self.send((source, node), target, &buf[..transmit.len]);
             }
         }
     }
 
-    /// What is for a server that is no more gets nowhere.
-    fn send(&mut self, (from, from_seat): (SourceId, usize), for_whom: SourceId, bytes: &[u8]) {
-        let Some(to) = self.node_of(for_whom).filter(|to| *to != from_seat && self.is_running(for_whom)) else {
+    /// Sends a datagram to a source; a source that no longer runs receives nothing.
+    fn send(&mut self, (from, from_node): (SourceId, usize), target: SourceId, bytes: &[u8]) {
+        let Some(to) = self.node_of(target).filter(|to| *to != from_node && self.is_running(target)) else {
             return;
         };
         let now = self.now;
-        let sabotage = self.sabotage_of(from_seat);
-        for at in self.link_mut(from_seat, to).send(now, bytes.len()) {
+        let sabotage = self.sabotage_of(from_node);
+        for at in self.link_mut(from_node, to).send(now, bytes.len()) {
             let bytes = sabotage.map_or_else(|| bytes.into(), |sabotage| sabotage.tamper_outgoing(bytes));
-            self.queue.push(at, MirrorQueueEvent::Arrive { from, to: for_whom, bytes });
+            self.queue.push(at, MirrorQueueEvent::Arrive { from, to: target, bytes });
         }
     }
 }
 
 impl EventScript {
-    fn draw_event(&self, luck: &mut Random) -> IssuedEvent {
-        let (which, key, value) = (luck.unit(), 1 + luck.below(self.keys.max(1)), luck.bits());
+    fn draw_event(&self, random: &mut Random) -> IssuedEvent {
+        let (draw, key, value) = (random.unit(), 1 + random.below(self.keys.max(1)), random.bits());
         let [moves, nudges, resets, loose] = self.shares;
-        let upto = [moves, moves + nudges, moves + nudges + resets, moves + nudges + resets + loose];
+        let limit = [moves, moves + nudges, moves + nudges + resets, moves + nudges + resets + loose];
         let kinds = [EventKind::Move, EventKind::Nudge, EventKind::Reset, EventKind::Action];
-        let found = upto.iter().position(|upto| which < *upto);
+        let found = limit.iter().position(|limit| draw < *limit);
         let key = if found == Some(3) { 0 } else { key };
         IssuedEvent { key, kind: found.map_or(EventKind::Action, |found| kinds[found]), value }
     }

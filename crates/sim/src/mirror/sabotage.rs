@@ -1,35 +1,35 @@
-//! What is broken on purpose, at the first seat, to see that it is seen.
+//! Deliberate defects at the first node, to prove that the checker detects them.
 
 use coplay::mirror::Delivery;
 use coplay::time::TimeDelta;
 use coplay::wire::{EventRef, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet};
 
-/// What is broken.
+/// Kind of defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Every event that it hears of claims to replace what came before.
+    /// Every received event claims to replace earlier ones.
     MarkAllReplacing,
-    /// It is not told what an event comes after.
+    /// Received events lose their dependencies.
     StripDependencies,
-    /// What it asks for gets to nobody.
+    /// Requests for missing events are lost.
     DropRequests,
-    /// Snapshots that it takes over are wrong.
+    /// Installed snapshots are corrupt.
     CorruptSnapshot,
-    /// It sometimes takes in an event twice.
+    /// Every 20th event is applied twice.
     ApplyTwice,
-    /// It sometimes takes in no event where it should.
+    /// Every 20th event is not applied.
     SkipEvents,
-    /// It says that the group's time is another.
+    /// The node reports a wrong group time.
     WrongGroupTime,
 }
 
-/// Every so many events something is wrong.
+/// Interval of defects, in sequence numbers.
 const FAULT_INTERVAL: u64 = 20;
-/// By so much a time is wrong.
+/// Error of the group time.
 const TIME_ERROR: TimeDelta = TimeDelta::from_millis(150);
 
 impl Sabotage {
-    /// Changes a datagram to the first seat.
+    /// Changes a datagram to the first node.
     pub(super) fn tamper_incoming(self, bytes: &[u8]) -> Box<[u8]> {
         if !matches!(self, Self::MarkAllReplacing | Self::StripDependencies) {
             return bytes.into();
@@ -50,7 +50,7 @@ impl Sabotage {
         }
     }
 
-    /// Changes a datagram from the first seat.
+    /// Changes a datagram from the first node.
     pub(super) fn tamper_outgoing(self, bytes: &[u8]) -> Box<[u8]> {
         match self {
             Self::WrongGroupTime => rewrite_items(bytes, |item| match item {
@@ -64,7 +64,7 @@ impl Sabotage {
         }
     }
 
-    /// How often the first seat takes in an event.
+    /// Returns how often the first node applies an event.
     pub(super) fn apply_count(self, delivery: &Delivery<'_>) -> u32 {
         match self {
             Self::ApplyTwice if delivery.seq.is_multiple_of(FAULT_INTERVAL) => 2,
@@ -73,7 +73,7 @@ impl Sabotage {
         }
     }
 
-    /// Changes a snapshot that the first seat takes over.
+    /// Changes a snapshot that the first node installs.
     pub(super) fn tamper_snapshot(self, bytes: &mut [u8]) {
         if let (Self::CorruptSnapshot, Some(byte)) = (self, bytes.get_mut(25)) {
             *byte ^= 1;
@@ -81,7 +81,7 @@ impl Sabotage {
     }
 }
 
-/// Writes a datagram anew, item by item.
+/// Re-encodes a datagram item by item.
 fn rewrite_items<'a>(bytes: &'a [u8], mut change: impl FnMut(MirrorItem<'a>) -> Option<MirrorItem<'a>>) -> Box<[u8]> {
     let mut buf = [0; MAX_DATAGRAM];
     let Ok(mut datagram) = MirrorDatagram::new(&mut buf) else { return bytes.into() };

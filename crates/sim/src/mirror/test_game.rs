@@ -1,4 +1,4 @@
-//! The smallest game that can tell whether servers agree: objects that remember everything that happened to them, in its order.
+//! A minimal game that shows whether servers agree: each object hashes all its events in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,46 +6,46 @@ use coplay::mirror::NewEvent;
 
 use crate::toy_machine::mix_hash;
 
-/// What can happen to an object.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It is somewhere else: replaces other moves and nudges, and can be replaced.
+    /// Sets the position: replaces moves and nudges, and is replaceable.
     Move,
-    /// It is a little further: can be replaced, but replaces nothing.
+    /// Shifts the position: is replaceable, but replaces nothing.
     Nudge,
-    /// It does something that counts, wherever it was: neither.
+    /// Acts at the current position: neither replaces nor is replaceable.
     Action,
-    /// It begins anew: replaces moves and nudges, and cannot be replaced.
+    /// Restarts the object: replaces moves and nudges, and is not replaceable.
     Reset,
 }
 
-/// An event as it was issued.
+/// An issued event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IssuedEvent {
-    /// About what.
+    /// Object, or 0 for none.
     pub key: u64,
-    /// What happened.
+    /// Kind.
     pub kind: EventKind,
-    /// How.
+    /// Random value that enters the hash.
     pub value: u64,
 }
 
 impl EventKind {
     const ALL: [Self; 4] = [Self::Move, Self::Nudge, Self::Action, Self::Reset];
 
-    /// Whether it makes useless what came before.
+    /// Whether it makes earlier events obsolete.
     pub fn replaces(self) -> bool {
         matches!(self, Self::Move | Self::Reset)
     }
 
-    /// Whether it can be made useless.
+    /// Whether later events may make it obsolete.
     pub fn is_replaceable(self) -> bool {
         matches!(self, Self::Move | Self::Nudge)
     }
 }
 
 impl IssuedEvent {
-    /// As bytes, so many of them.
+    /// Encodes the event in `len` bytes.
     pub fn payload(&self, len: usize) -> Vec<u8> {
         let kind = EventKind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u8;
         let mut payload = vec![kind];
@@ -54,7 +54,7 @@ impl IssuedEvent {
         payload
     }
 
-    /// What the engine is told.
+    /// Returns the event in the form that the engine takes.
     pub fn to_issue<'a>(&self, payload: &'a [u8]) -> NewEvent<'a> {
         let Self { key, kind, .. } = *self;
         NewEvent { key, replaces: kind.replaces(), is_replaceable: kind.is_replaceable(), payload }
@@ -67,30 +67,30 @@ impl IssuedEvent {
     }
 }
 
-/// What makes a snapshot longer than it need be.
+/// Returns a byte of the padding that enlarges a snapshot.
 fn padding_byte(at: usize) -> u8 {
     (at * 31 + (at >> 8)) as u8
 }
 
-/// Where nothing was that moved.
+/// Hash seed of a position that a move sets.
 const MOVE_HASH_SEED: u64 = 0x5851_f42d_4c95_7f2d;
 
-/// An object.
+/// An object of the game.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TestObject {
-    /// All that counted, in its order.
+    /// Hash of all actions and resets, in order.
     action_hash: u64,
-    /// Where it is since then.
+    /// Hash of the position since then.
     placement_hash: u64,
-    /// The last event that was folded in.
+    /// Sequence number of the last applied event.
     last_seq: u64,
 }
 
-/// The objects of one source, and what is about none.
+/// Objects of one source, and its events without an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceState {
     objects: BTreeMap<u64, TestObject>,
-    /// Events without an object; their order does not matter.
+    /// Events without an object, as (sequence number, value). Their order does not matter.
     loose: BTreeSet<(u64, u64)>,
 }
 
@@ -112,7 +112,7 @@ impl TestObject {
 }
 
 impl SourceState {
-    /// Folds in an event. Whether it came in its order, and for the first time.
+    /// Applies an event. Returns whether it came in order and for the first time.
     pub fn apply(&mut self, seq: u64, issued: &IssuedEvent) -> bool {
         if issued.key == 0 {
             return self.loose.insert((seq, issued.value));
@@ -124,33 +124,35 @@ impl SourceState {
         in_order
     }
 
-    /// Folds in an event as it comes from the engine.
+    /// Applies an encoded event, as delivered by the engine.
     pub fn apply_payload(&mut self, seq: u64, key: u64, payload: &[u8]) -> bool {
         self.apply(seq, &IssuedEvent::decode(key, payload))
     }
 
-    /// The last event of each object that was folded in.
+    /// Returns the sequence number of the last event applied to an object.
     pub fn last_seq(&self, key: u64) -> u64 {
         self.objects.get(&key).map_or(0, |object| object.last_seq)
     }
 
-    /// The objects there are.
+    /// Returns all objects.
     pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
         self.objects.keys().copied()
     }
 
-    /// Events without an object.
+    /// Returns the sequence numbers of events without an object.
     pub fn loose(&self) -> impl Iterator<Item = u64> + '_ {
         self.loose.iter().map(|(seq, _)| *seq)
     }
 
-    /// As bytes, and as many more.
+    /// Encodes the state with this many bytes of padding.
     pub fn save(&self, bulk: usize) -> Vec<u8> {
         let mut bytes = (bulk as u64).to_le_bytes().to_vec();
         bytes.extend((0..bulk).map(padding_byte));
         bytes.extend_from_slice(&(self.objects.len() as u64).to_le_bytes());
-        for (key, TestObject { action_hash: done, placement_hash: place, last_seq: last }) in &self.objects {
-            [*key, *done, *place, *last].iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        for (key, TestObject { action_hash, placement_hash, last_seq }) in &self.objects {
+            [*key, *action_hash, *placement_hash, *last_seq]
+                .iter()
+                .for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         }
         for (seq, value) in &self.loose {
             [*seq, *value].iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
@@ -158,7 +160,7 @@ impl SourceState {
         bytes
     }
 
-    /// From bytes; nothing if they are not as they were saved.
+    /// Decodes the state. Returns the empty state if the bytes are invalid.
     pub fn load(bytes: &[u8]) -> Self {
         let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
         let Some((bulk, bytes)) = bytes.split_at_checked(8).map(|(bulk, rest)| (word(bulk) as usize, rest)) else {
@@ -178,7 +180,7 @@ impl SourceState {
         }
     }
 
-    /// All of it as one number.
+    /// Hashes the state.
     pub fn hash(&self) -> u64 {
         let objects = self.objects.iter().fold(0, |hash, (key, object)| {
             mix_hash(mix_hash(mix_hash(hash, *key), object.action_hash), object.placement_hash)

@@ -1,4 +1,14 @@
-//! What must hold in a court, judged by what each end shows and by what was commanded.
+//! Checks of a server of moving objects, based on the displayed state of each endpoint and on the commands given.
+//!
+//! - *pace*: timers run within the agreed rates and never backwards.
+//! - *seen*: displayed objects move no faster than speed and correction allow, except for snaps.
+//! - *overruled*: an owner loses its commands only to a decision of the server.
+//! - *heard*, *gone*: after recovery, every client knows the newest command of every object, and no removed object.
+//! - *last*: the server executes the last command given.
+//! - *timers*, *way*: after recovery, each client's timers and positions are near the server's.
+//! - *discrepancy*: the discrepancies that clients report are the true ones.
+//! - *refused*: no datagram is malformed, except for forged ones.
+//! - *memory*: no endpoint exceeds [`MAX_MEMORY`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,45 +20,47 @@ use super::{ChangeCause, Endpoint, LINEAR_MOTION, MotionNetwork, MotionScenario}
 use crate::session::scenario::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
-/// Simulators are as near to the server's as clocks are known.
+/// Bound of the difference between a client's and the server's timer, given by the clock synchronisation.
 const MAX_TIMER_ERROR: TimeDelta = TimeDelta::from_millis(10);
-/// The most memory of one end.
+/// Bound of an endpoint's memory, in bytes.
 const MAX_MEMORY: usize = 1 << 20;
-/// What rounding may add to a step.
+/// Tolerance for the rounding of a step.
 const ROUNDING_TOLERANCE: TimeDelta = TimeDelta::from_micros(2);
-/// Violations of one kind are told so often.
+/// Number of violations reported per property.
 const MAX_REPORTS_PER_PROPERTY: usize = 3;
 
-/// What somebody commanded.
+/// Last command of an object.
 #[derive(Clone, Copy, Debug)]
 struct LastCommand {
-    /// When the first of those was given that were combined, on the clock of who gave it.
+    /// Time of the first of the combined commands, on the clock of its issuer.
     given_at: Instant,
     vector: MilliVec2,
-    /// Nothing happened since that could have undone it.
+    /// Whether no event since then could have undone it.
     is_binding: bool,
-    /// What the server decided is forgotten with it, until the owner has heard of it.
+    /// Endpoint that gave it. A decision of the server is lost with the server until the owner has received it.
     issuer: Endpoint,
 }
 
-/// The judge of one scenario.
+/// The checker of one scenario.
 pub(super) struct MotionChecker {
     config: coplay::motion::MotionConfig,
     max_timer_error: TimeDelta,
-    /// What each end showed of each object last, and when, on its own clock.
+    /// Last moment of each object at each endpoint, with its local time.
     last_seen: BTreeMap<(usize, ObjectId), (Instant, ObjectMoment<MilliVec2>)>,
     last_commands: BTreeMap<ObjectId, LastCommand>,
-    /// Who commands an object, where that is another than at first.
+    /// Current owners, where they differ from the initial ones.
     owners: BTreeMap<ObjectId, Endpoint>,
-    /// What the server decided about objects that clients command, by the epochs of those decisions.
+    /// Vectors that the server decided for objects of clients, by object and epoch.
     server_decisions: BTreeMap<(ObjectId, u32), Vec<MilliVec2>>,
-    /// In which epoch an object came to its owner: until that has heard of it, it may hear of commands of the one before.
+    /// Epoch of the last ownership transfer. Until the new owner knows it, it may receive commands of the previous
+    /// owner.
     transfer_epochs: BTreeMap<ObjectId, u32>,
     removed: BTreeSet<ObjectId>,
-    /// Objects that were removed at any time.
+    /// Objects that were ever removed.
     ever_removed: BTreeSet<ObjectId>,
     measurement_time: Instant,
-    /// How far what a seat showed was from the server's, over the last window before it is measured: D, the time, and the distance, last.
+    /// Discrepancy of each client and object in the averaging window before the measurement: area D, time and distance
+    /// of the last sample.
     discrepancies: BTreeMap<(usize, ObjectId), (f64, Instant, f64)>,
     violations: Vec<String>,
     frames: u64,
@@ -56,17 +68,17 @@ pub(super) struct MotionChecker {
     trace_hash: u64,
 }
 
-/// The server among the ends.
+/// Index of the server among the endpoints.
 const SERVER_INDEX: usize = usize::MAX;
 
 impl MotionChecker {
     pub(super) fn new(scenario: &MotionScenario) -> Self {
         let config = scenario.plan.config;
-        // By half of a round trip nobody knows better than delays vary.
-        let guessed = TimeDelta::from_millis(20) + scenario.max_jitter() * 2;
+        // With the paper's method, timers are as inexact as half of the varying round-trip time.
+        let paper_error = TimeDelta::from_millis(20) + scenario.max_jitter() * 2;
         Self {
             config,
-            max_timer_error: if config.method == SyncMethod::Paper { guessed } else { MAX_TIMER_ERROR },
+            max_timer_error: if config.method == SyncMethod::Paper { paper_error } else { MAX_TIMER_ERROR },
             last_seen: BTreeMap::new(),
             last_commands: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -83,85 +95,85 @@ impl MotionChecker {
         }
     }
 
-    fn report_violation(&mut self, promise: &str, what: impl FnOnce() -> String) {
-        let told = self.violations.iter().filter(|told| told.starts_with(promise)).count();
-        if told < MAX_REPORTS_PER_PROPERTY {
-            self.violations.push(format!("{promise}: {}", what()));
+    fn report_violation(&mut self, property: &str, description: impl FnOnce() -> String) {
+        let reported = self.violations.iter().filter(|violation| violation.starts_with(property)).count();
+        if reported < MAX_REPORTS_PER_PROPERTY {
+            self.violations.push(format!("{property}: {}", description()));
         }
     }
 
-    /// Who commands an object.
+    /// Returns the owner of an object.
     pub(super) fn owner(&self, object: ObjectId) -> Endpoint {
-        let at_first = if object.0 >= 1_000 { Endpoint::Server } else { Endpoint::Seat(object.0 as usize - 1) };
-        self.owners.get(&object).copied().unwrap_or(at_first)
+        let initial = if object.0 >= 1_000 { Endpoint::Server } else { Endpoint::Seat(object.0 as usize - 1) };
+        self.owners.get(&object).copied().unwrap_or(initial)
     }
 
-    /// Its owner is about to command an object. Whether it is there to be commanded.
-    pub(super) fn on_command(&mut self, court: &mut MotionNetwork, object: ObjectId, vector: MilliVec2) -> bool {
-        let by = self.owner(object);
-        self.process_events(court, by);
-        if court.object_moment(by, object).is_none() {
+    /// Records a command that the owner is about to give. Returns whether the owner has the object.
+    pub(super) fn on_command(&mut self, network: &mut MotionNetwork, object: ObjectId, vector: MilliVec2) -> bool {
+        let owner = self.owner(object);
+        self.process_events(network, owner);
+        if network.object_moment(owner, object).is_none() {
             return false;
         }
         self.commands += 1;
-        let at = court.local_time(by);
+        let at = network.local_time(owner);
         let is_combined = |before: &&mut LastCommand| {
-            by != Endpoint::Server
-                && before.issuer == by
+            owner != Endpoint::Server
+                && before.issuer == owner
                 && (TimeDelta::ZERO..self.config.combine_interval).contains(&(at - before.given_at))
         };
         if let Some(before) = self.last_commands.get_mut(&object).filter(is_combined) {
             before.vector = LINEAR_MOTION.combine(&before.vector, &vector);
         } else {
-            self.last_commands.insert(object, LastCommand { given_at: at, vector, is_binding: true, issuer: by });
+            self.last_commands.insert(object, LastCommand { given_at: at, vector, is_binding: true, issuer: owner });
         }
         true
     }
 
-    /// What an end did before a crash may be forgotten with it.
-    pub(super) fn on_crash(&mut self, court: &mut MotionNetwork, end: Endpoint) {
-        self.process_events(court, end);
+    /// Records a crash. Commands of the endpoint before the crash may be lost.
+    pub(super) fn on_crash(&mut self, network: &mut MotionNetwork, end: Endpoint) {
+        self.process_events(network, end);
         match end {
             Endpoint::Server => {
-                let own = self.last_commands.values_mut().filter(|commanded| commanded.issuer == Endpoint::Server);
-                own.for_each(|commanded| commanded.is_binding = false);
+                let own = self.last_commands.values_mut().filter(|command| command.issuer == Endpoint::Server);
+                own.for_each(|command| command.is_binding = false);
                 self.last_seen.retain(|(of, _), _| *of != SERVER_INDEX);
             }
             Endpoint::Seat(seat) => {
-                // Nothing is combined with what was given before.
-                self.last_commands.retain(|_, commanded| commanded.issuer != end);
+                // Later commands are not combined with earlier ones.
+                self.last_commands.retain(|_, command| command.issuer != end);
                 self.last_seen.retain(|(of, _), _| *of != seat);
             }
         }
     }
 
-    /// The server has decided something about an object that a client commands: its owner may hear of it, and only of that.
-    pub(super) fn on_server_decision(&mut self, court: &MotionNetwork, object: ObjectId) {
-        let does = court.server().and_then(|server| server.vector(object)).copied();
-        if let (Some(vector), Some(moment)) = (does, court.object_moment(Endpoint::Server, object)) {
+    /// Records a decision of the server about an object that a client owns. The owner may be overruled by it alone.
+    pub(super) fn on_server_decision(&mut self, network: &MotionNetwork, object: ObjectId) {
+        let vector = network.server().and_then(|server| server.vector(object)).copied();
+        if let (Some(vector), Some(moment)) = (vector, network.object_moment(Endpoint::Server, object)) {
             self.server_decisions.entry((object, moment.number.epoch)).or_default().push(vector);
         }
     }
 
-    /// Another client commands an object from now on: what the one before has under way does not count.
-    pub(super) fn on_transfer(&mut self, court: &mut MotionNetwork, object: ObjectId, to: usize) {
+    /// Records an ownership transfer. Commands of the previous owner that are in flight do not count.
+    pub(super) fn on_transfer(&mut self, network: &mut MotionNetwork, object: ObjectId, to: usize) {
         let before = self.owners.insert(object, Endpoint::Seat(to));
         let before = before.unwrap_or(Endpoint::Seat(object.0 as usize - 1));
         if before == Endpoint::Seat(to) {
             return;
         }
         if let Endpoint::Seat(seat) = before {
-            court.subscribe(seat, object, false);
+            network.subscribe(seat, object, false);
         }
-        court.subscribe(to, object, true);
+        network.subscribe(to, object, true);
         self.transfer_epochs
-            .extend(court.object_moment(Endpoint::Server, object).map(|moment| (object, moment.number.epoch)));
-        self.record_server_command(court, object);
+            .extend(network.object_moment(Endpoint::Server, object).map(|moment| (object, moment.number.epoch)));
+        self.record_server_command(network, object);
     }
 
-    fn record_server_command(&mut self, court: &MotionNetwork, object: ObjectId) {
-        if let Some(vector) = court.server().and_then(|server| server.vector(object)).copied() {
-            let at = court.local_time(Endpoint::Server);
+    fn record_server_command(&mut self, network: &MotionNetwork, object: ObjectId) {
+        if let Some(vector) = network.server().and_then(|server| server.vector(object)).copied() {
+            let at = network.local_time(Endpoint::Server);
             self.last_commands
                 .insert(object, LastCommand { given_at: at, vector, is_binding: true, issuer: Endpoint::Server });
         }
@@ -170,17 +182,17 @@ impl MotionChecker {
     pub(super) fn on_removed(&mut self, object: ObjectId) {
         self.removed.insert(object);
         self.ever_removed.insert(object);
-        // What its owner commands counts for it until it hears of that.
-        self.last_commands.retain(|of, commanded| *of != object || commanded.issuer != Endpoint::Server);
+        // The owner's command counts for it until it learns of the removal.
+        self.last_commands.retain(|of, command| *of != object || command.issuer != Endpoint::Server);
     }
 
-    /// There is another object that is called the same.
-    pub(super) fn on_respawned(&mut self, court: &MotionNetwork, object: ObjectId) {
+    /// Records that a removed object was spawned again under the same id.
+    pub(super) fn on_respawned(&mut self, network: &MotionNetwork, object: ObjectId) {
         self.removed.remove(&object);
         self.last_seen.remove(&(SERVER_INDEX, object));
-        self.on_server_decision(court, object);
+        self.on_server_decision(network, object);
         if self.owner(object) == Endpoint::Server {
-            self.record_server_command(court, object);
+            self.record_server_command(network, object);
         }
     }
 
@@ -188,109 +200,112 @@ impl MotionChecker {
         self.removed.contains(&object)
     }
 
-    /// Goes on until then, and looks at every frame of everybody.
-    pub(super) fn run_until(&mut self, court: &mut MotionNetwork, until: Instant) {
-        court.run_observed(until, |court, end, when| match when {
-            ChangeCause::Frame => self.on_frame(court, end),
-            ChangeCause::Arrival => self.on_arrival(court, end),
+    /// Runs until `until` and checks every frame of every endpoint.
+    pub(super) fn run_until(&mut self, network: &mut MotionNetwork, until: Instant) {
+        network.run_observed(until, |network, end, cause| match cause {
+            ChangeCause::Frame => self.on_frame(network, end),
+            ChangeCause::Arrival => self.on_arrival(network, end),
         });
     }
 
-    /// Takes in what happened at an end since it was last looked at.
-    fn process_events(&mut self, court: &mut MotionNetwork, end: Endpoint) {
+    /// Processes the events of an endpoint since the last call.
+    fn process_events(&mut self, network: &mut MotionNetwork, end: Endpoint) {
         let Endpoint::Seat(seat) = end else { return };
-        for event in court.take_events(end) {
+        for event in network.take_events(end) {
             match event {
                 MotionClientEvent::Appeared(object) => {
                     self.last_seen.remove(&(seat, object));
-                    let does = court.client(seat).and_then(|client| client.vector(object));
-                    let own = self.last_commands.get(&object).filter(|commanded| commanded.issuer == end);
-                    if own.is_some_and(|commanded| does != Some(&commanded.vector)) {
-                        self.on_overruled(court, seat, object);
+                    let vector = network.client(seat).and_then(|client| client.vector(object));
+                    let own = self.last_commands.get(&object).filter(|command| command.issuer == end);
+                    if own.is_some_and(|command| vector != Some(&command.vector)) {
+                        self.on_overruled(network, seat, object);
                     }
                 }
-                MotionClientEvent::Overruled(object) => self.on_overruled(court, seat, object),
-                MotionClientEvent::Removed(object) => self.on_gone(court, seat, object),
+                MotionClientEvent::Overruled(object) => self.on_overruled(network, seat, object),
+                MotionClientEvent::Removed(object) => self.on_gone(network, seat, object),
                 MotionClientEvent::ServerRestarted => {}
             }
         }
     }
 
-    /// What an owner commanded does not count, because the server decided otherwise; and only then.
-    fn on_overruled(&mut self, court: &MotionNetwork, seat: usize, object: ObjectId) {
+    /// Records that an owner's commands were overruled, and checks that the server decided so.
+    fn on_overruled(&mut self, network: &MotionNetwork, seat: usize, object: ObjectId) {
         let end = Endpoint::Seat(seat);
-        let does = court.client(seat).and_then(|client| client.vector(object)).copied();
-        let (Some(vector), Some(moment)) = (does, court.object_moment(end, object)) else { return };
+        let vector = network.client(seat).and_then(|client| client.vector(object)).copied();
+        let (Some(vector), Some(moment)) = (vector, network.object_moment(end, object)) else { return };
         let decided = self.server_decisions.get(&(object, moment.number.epoch));
-        let is_of_before = self.transfer_epochs.get(&object).is_some_and(|given| moment.number.epoch < *given);
-        if !is_of_before && !decided.is_some_and(|vectors| vectors.contains(&vector)) {
-            self.report_violation("overruled", || format!("seat {seat} lost commands of {object:?} for {vector:?}"));
+        let is_of_previous_owner = self.transfer_epochs.get(&object).is_some_and(|epoch| moment.number.epoch < *epoch);
+        if !is_of_previous_owner && !decided.is_some_and(|vectors| vectors.contains(&vector)) {
+            self.report_violation("overruled", || format!("client {seat} lost commands of {object:?} to {vector:?}"));
         }
         if self.owner(object) == end {
-            // Nothing is combined with it.
-            let at = court.local_time(end) - self.config.combine_interval;
+            // Later commands are not combined with it.
+            let at = network.local_time(end) - self.config.combine_interval;
             self.last_commands.insert(object, LastCommand { given_at: at, vector, is_binding: true, issuer: end });
         }
     }
 
-    /// A client was told that there is no such object. If there is one again, it wants to see that.
-    fn on_gone(&mut self, court: &mut MotionNetwork, seat: usize, object: ObjectId) {
+    /// Records that a client learned of a removal. If the object was spawned again, the client subscribes to it.
+    fn on_gone(&mut self, network: &mut MotionNetwork, seat: usize, object: ObjectId) {
         if !self.ever_removed.contains(&object) {
-            self.report_violation("gone", || format!("seat {seat} was told that {object:?} is no more"));
+            self.report_violation("gone", || {
+                format!("client {seat} was notified of a removal of {object:?} that never happened")
+            });
         }
         self.last_seen.remove(&(seat, object));
-        self.last_commands.retain(|of, commanded| *of != object || commanded.issuer != Endpoint::Seat(seat));
+        self.last_commands.retain(|of, command| *of != object || command.issuer != Endpoint::Seat(seat));
         if !self.is_removed(object) {
-            court.subscribe(seat, object, self.owner(object) == Endpoint::Seat(seat));
+            network.subscribe(seat, object, self.owner(object) == Endpoint::Seat(seat));
         }
     }
 
-    /// Looks at a client after every datagram, too. Between two frames it may be put right more than once, each time by more than is
-    /// corrected gradually, and from frames alone that cannot be told from a jump: two such corrections may end near where they began.
-    fn on_arrival(&mut self, court: &mut MotionNetwork, end: Endpoint) {
+    /// Checks a client after every datagram, too. Between two frames it may be corrected more than once, each time
+    /// beyond the snap threshold. Frames alone cannot distinguish that from a jump, because two such corrections may
+    /// end near where they began.
+    fn on_arrival(&mut self, network: &mut MotionNetwork, end: Endpoint) {
         let Endpoint::Seat(seat) = end else { return };
-        self.process_events(court, end);
-        let objects: Vec<ObjectId> = court.client(seat).map_or(Vec::new(), |client| client.objects().collect());
-        objects.into_iter().for_each(|object| _ = self.check_moment(court, (end, seat), object));
+        self.process_events(network, end);
+        let objects: Vec<ObjectId> = network.client(seat).map_or(Vec::new(), |client| client.objects().collect());
+        objects.into_iter().for_each(|object| _ = self.check_moment(network, (end, seat), object));
     }
 
-    fn on_frame(&mut self, court: &mut MotionNetwork, end: Endpoint) {
+    fn on_frame(&mut self, network: &mut MotionNetwork, end: Endpoint) {
         self.frames += 1;
-        self.process_events(court, end);
+        self.process_events(network, end);
         let number = if let Endpoint::Seat(seat) = end { seat } else { SERVER_INDEX };
         let (objects, memory): (Vec<ObjectId>, usize) = match end {
             Endpoint::Server => {
-                court.server().map_or((Vec::new(), 0), |server| (server.objects().collect(), server.memory()))
+                network.server().map_or((Vec::new(), 0), |server| (server.objects().collect(), server.memory()))
             }
             Endpoint::Seat(seat) => {
-                court.client(seat).map_or((Vec::new(), 0), |client| (client.objects().collect(), client.memory()))
+                network.client(seat).map_or((Vec::new(), 0), |client| (client.objects().collect(), client.memory()))
             }
         };
         if memory > MAX_MEMORY {
-            self.report_violation("memory", || format!("{end:?} takes {memory} bytes"));
+            self.report_violation("memory", || format!("{end:?} uses {memory} bytes"));
         }
         for object in objects {
-            if let Some(moment) = self.check_moment(court, (end, number), object) {
-                self.accumulate_discrepancy(court, end, object, &moment);
+            if let Some(moment) = self.check_moment(network, (end, number), object) {
+                self.accumulate_discrepancy(network, end, object, &moment);
             }
         }
     }
 
-    /// Compares an object at an end with how it was there when it was last looked at.
+    /// Compares an object at an endpoint with its last moment there.
     fn check_moment(
         &mut self,
-        court: &MotionNetwork,
+        network: &MotionNetwork,
         (end, number): (Endpoint, usize),
         object: ObjectId,
     ) -> Option<ObjectMoment<MilliVec2>> {
-        let (local, moment) = (court.local_time(end), court.object_moment(end, object)?);
+        let (local, moment) = (network.local_time(end), network.object_moment(end, object)?);
         if let Some((at, before)) = self.last_seen.insert((number, object), (local, moment)) {
             self.check_step(end, object, (at, &before), (local, &moment));
         }
         Some(moment)
     }
 
-    /// Nobody goes back, slower or faster than agreed on, and nothing is seen to jump.
+    /// Checks that a timer keeps to the agreed rates and that a displayed object does not jump.
     fn check_step(
         &mut self,
         end: Endpoint,
@@ -298,129 +313,131 @@ impl MotionChecker {
         (then, before): (Instant, &ObjectMoment<MilliVec2>),
         (now, moment): (Instant, &ObjectMoment<MilliVec2>),
     ) {
-        let (by, pace) = (now - then, self.config.timer_rate);
+        let (by, timer_rate) = (now - then, self.config.timer_rate);
         if moment.number == before.number {
             let step = moment.timer.value() - before.timer.value();
-            let is_leap = step >= self.config.snap_threshold;
+            let is_snap = step >= self.config.snap_threshold;
             let (least, most) =
-                (by.scale(pace.slowest) - ROUNDING_TOLERANCE, by.scale(pace.fastest) + ROUNDING_TOLERANCE);
-            if step < least || (step > most && !is_leap) {
-                self.report_violation("pace", || format!("{end:?}: {object:?} goes on by {step:?} in {by:?}"));
+                (by.scale(timer_rate.slowest) - ROUNDING_TOLERANCE, by.scale(timer_rate.fastest) + ROUNDING_TOLERANCE);
+            if step < least || (step > most && !is_snap) {
+                self.report_violation("pace", || {
+                    format!("{end:?}: the timer of {object:?} advances {step:?} in {by:?}")
+                });
             }
         }
-        let Some(glide) = self.config.correction_speed.filter(|_| end != Endpoint::Server) else { return };
+        let Some(correction_speed) = self.config.correction_speed.filter(|_| end != Endpoint::Server) else { return };
         let fastest = f64::from(LINEAR_MOTION.max_speed) / 1e3;
-        let most = (fastest * pace.fastest + glide) * by.as_secs_f64() + 0.01;
+        let most = (fastest * timer_rate.fastest + correction_speed) * by.as_secs_f64() + 0.01;
         let seen = LINEAR_MOTION.distance(&before.displayed, &moment.displayed);
-        // An object beyond the leap distance is corrected at once.
-        let far = glide * self.config.snap_threshold.as_secs_f64();
-        let is_leap = seen > far - most || LINEAR_MOTION.distance(&before.displayed, &before.state) > far;
-        if seen > most && !is_leap {
+        // An object beyond the snap distance is corrected at once.
+        let far = correction_speed * self.config.snap_threshold.as_secs_f64();
+        let is_snap = seen > far - most || LINEAR_MOTION.distance(&before.displayed, &before.state) > far;
+        if seen > most && !is_snap {
             self.report_violation("seen", || {
-                format!(
-                    "{end:?}: {object:?} is seen to go {seen} units in {by:?} {then:?} {before:?} {now:?} {moment:?}"
-                )
+                format!("{end:?}: {object:?} moves {seen} units in {by:?} {then:?} {before:?} {now:?} {moment:?}")
             });
         }
     }
 
-    /// Adds up D in the window before it is measured.
+    /// Accumulates the discrepancy D in the averaging window before the measurement.
     fn accumulate_discrepancy(
         &mut self,
-        court: &MotionNetwork,
+        network: &MotionNetwork,
         end: Endpoint,
         object: ObjectId,
         moment: &ObjectMoment<MilliVec2>,
     ) {
         let Endpoint::Seat(seat) = end else { return };
-        if court.now() < self.measurement_time - self.config.averaging_window {
+        if network.now() < self.measurement_time - self.config.averaging_window {
             return;
         }
-        let Some(server) = court.object_moment(Endpoint::Server, object) else { return };
+        let Some(server) = network.object_moment(Endpoint::Server, object) else { return };
         let apart = LINEAR_MOTION.distance(&moment.displayed, &server.state);
-        let (area, at, before) = self.discrepancies.get(&(seat, object)).copied().unwrap_or((0.0, court.now(), apart));
-        let area = area + (apart + before) / 2.0 * (court.now() - at).as_secs_f64();
-        self.discrepancies.insert((seat, object), (area, court.now(), apart));
+        let (area, at, before) =
+            self.discrepancies.get(&(seat, object)).copied().unwrap_or((0.0, network.now(), apart));
+        let area = area + (apart + before) / 2.0 * (network.now() - at).as_secs_f64();
+        self.discrepancies.insert((seat, object), (area, network.now(), apart));
     }
 
-    /// What clients say of their discrepancies is what they were.
-    pub(super) fn check_discrepancies(&mut self, court: &MotionNetwork) {
+    /// Checks that the discrepancies reported by the clients are the true ones.
+    pub(super) fn check_discrepancies(&mut self, network: &MotionNetwork) {
         let near = self.max_timer_error.as_secs_f64() * f64::from(LINEAR_MOTION.max_speed) / 1e3;
         for ((seat, object), (area, ..)) in std::mem::take(&mut self.discrepancies) {
-            let told = court.client(seat).and_then(|client| client.consistency(object));
-            let Some(told) = told else { continue };
-            // Timers that are within what is called near may be so all the time; and what happens between frames nobody sees.
+            let reported = network.client(seat).and_then(|client| client.consistency(object));
+            let Some(reported) = reported else { continue };
+            // Timers may differ by the allowed error all the time, and changes between frames are not sampled.
             let most = area * 0.15 + near * self.config.averaging_window.as_secs_f64() / 2.0 + 0.05;
-            // Where so many commands were given that not all are remembered, less is known than there was.
-            let is_all = told.duration > self.config.averaging_window.scale(0.9);
-            if told.discrepancy - area > most || (is_all && area - told.discrepancy > most) {
+            // With more commands than a client remembers, it reports only a part of the window.
+            let is_complete = reported.duration > self.config.averaging_window.scale(0.9);
+            if reported.discrepancy - area > most || (is_complete && area - reported.discrepancy > most) {
                 self.report_violation("discrepancy", || {
-                    format!("seat {seat} says {:.3} of {object:?}, and it was {area:.3}", told.discrepancy)
+                    format!("client {seat} reports {:.3} of {object:?}, but it was {area:.3}", reported.discrepancy)
                 });
             }
         }
     }
 
-    /// Nothing was commanded for a while, and nothing was lost: everybody is where the server is, which does what was commanded last.
-    pub(super) fn check_convergence(&mut self, court: &MotionNetwork, scenario: &MotionScenario, is_end: bool) {
+    /// Checks, when no command was given and no datagram was lost for a while, that all clients agree with the server
+    /// and that the server executes the last command.
+    pub(super) fn check_convergence(&mut self, network: &MotionNetwork, scenario: &MotionScenario, is_end: bool) {
         for (object, _) in scenario.objects() {
-            self.check_last_command(court, object, is_end);
-            for seat in 0..court.seats() {
-                self.check_client(court, seat, object);
+            self.check_last_command(network, object, is_end);
+            for seat in 0..network.seats() {
+                self.check_client(network, seat, object);
             }
         }
-        let refused = court.server().map_or(0, coplay::motion::MotionServer::malformed)
-            + (0..court.seats())
-                .filter_map(|seat| court.client(seat))
+        let refused = network.server().map_or(0, coplay::motion::MotionServer::malformed)
+            + (0..network.seats())
+                .filter_map(|seat| network.client(seat))
                 .map(coplay::motion::MotionClient::malformed)
                 .sum::<u64>();
-        if refused > court.forged_number_count() {
-            self.report_violation("refused", || format!("{refused} datagrams were not understood"));
+        if refused > network.forged_number_count() {
+            self.report_violation("refused", || format!("{refused} datagrams were malformed"));
         }
     }
 
-    fn check_last_command(&mut self, court: &MotionNetwork, object: ObjectId, is_end: bool) {
-        let Some(commanded) = self.last_commands.get(&object).copied() else { return };
-        let does = court.server().and_then(|server| server.vector(object)).copied();
-        if (commanded.is_binding || is_end) && does != Some(commanded.vector) {
+    fn check_last_command(&mut self, network: &MotionNetwork, object: ObjectId, is_end: bool) {
+        let Some(command) = self.last_commands.get(&object).copied() else { return };
+        let vector = network.server().and_then(|server| server.vector(object)).copied();
+        if (command.is_binding || is_end) && vector != Some(command.vector) {
             self.report_violation("last", || {
-                format!("{object:?} was commanded {:?} and does {does:?}", commanded.vector)
+                format!("{object:?} was commanded {:?}, but the server has {vector:?}", command.vector)
             });
         }
     }
 
-    fn check_client(&mut self, court: &MotionNetwork, seat: usize, object: ObjectId) {
-        let (there, here) =
-            (court.object_moment(Endpoint::Server, object), court.object_moment(Endpoint::Seat(seat), object));
-        let (Some(there), Some(here)) = (there, here) else {
-            if there.is_some() {
-                self.report_violation("heard", || format!("seat {seat} has not heard of {object:?}"));
-            } else if here.is_some() {
-                self.report_violation("gone", || format!("seat {seat} shows {object:?}, which is no more"));
+    fn check_client(&mut self, network: &MotionNetwork, seat: usize, object: ObjectId) {
+        let (server, client) =
+            (network.object_moment(Endpoint::Server, object), network.object_moment(Endpoint::Seat(seat), object));
+        let (Some(server), Some(client)) = (server, client) else {
+            if server.is_some() {
+                self.report_violation("heard", || format!("client {seat} does not know {object:?}"));
+            } else if client.is_some() {
+                self.report_violation("gone", || format!("client {seat} shows {object:?}, which was removed"));
             }
             return;
         };
-        self.trace_hash = mix_hash(self.trace_hash, here.state.x as u64);
-        if here.number != there.number {
+        self.trace_hash = mix_hash(self.trace_hash, client.state.x as u64);
+        if client.number != server.number {
             self.report_violation("heard", || {
-                format!("seat {seat} knows {:?} of {object:?}, there is {:?}", here.number, there.number)
+                format!("client {seat} has {:?} of {object:?}, the server has {:?}", client.number, server.number)
             });
             return;
         }
-        let off = (here.timer.value() - there.timer.value()).abs();
+        let off = (client.timer.value() - server.timer.value()).abs();
         if off > self.max_timer_error {
-            self.report_violation("timers", || format!("seat {seat}: the timer of {object:?} is off by {off:?}"));
+            self.report_violation("timers", || format!("client {seat}: the timer of {object:?} is off by {off:?}"));
             return;
         }
         let near = off.as_secs_f64() * f64::from(LINEAR_MOTION.max_speed) / 1e3 + 0.05;
-        let apart = [here.state, here.displayed].map(|place| LINEAR_MOTION.distance(&place, &there.state));
+        let apart = [client.state, client.displayed].map(|state| LINEAR_MOTION.distance(&state, &server.state));
         if apart.iter().any(|apart| *apart > near) {
-            self.report_violation("way", || format!("seat {seat}: {object:?} is {apart:?} from where it should be"));
+            self.report_violation("way", || format!("client {seat}: {object:?} is {apart:?} units from the server's"));
         }
     }
 
-    pub(super) fn into_result(self, scenario: &MotionScenario, court: &MotionNetwork) -> ScenarioResult {
-        let traffic = court.traffic();
+    pub(super) fn into_result(self, scenario: &MotionScenario, network: &MotionNetwork) -> ScenarioResult {
+        let traffic = network.traffic();
         let count =
             |kind: fn(&MotionFault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
         ScenarioResult {
@@ -430,7 +447,7 @@ impl MotionChecker {
             lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
             cuts: count(|fault| matches!(fault, MotionFault::Cut(_))),
             crashes: count(|fault| matches!(fault, MotionFault::Crash(_))),
-            virtual_seconds: (court.now() - Instant::ZERO).as_secs_f64(),
+            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
             activity_count: self.commands,
             features: scenario.features(),
             trace_hash: mix_hash(self.trace_hash, traffic.bytes),

@@ -1,4 +1,5 @@
-//! A server of moving objects and its clients in virtual time, each with a clock of its own, and a link each way between the server and each of them.
+//! Fault tests of [`coplay::motion`]: a server of moving objects and its clients in virtual time, with a clock per
+//! endpoint and two links between the server and each client.
 
 mod checker;
 mod sabotage;
@@ -19,10 +20,10 @@ use crate::clock::NodeClock;
 use crate::event_queue::EventQueue;
 use crate::link::{Link, LinkConfig, LinkStats};
 
-/// How objects move here: no faster than ten units a second.
+/// Motion of the objects: linear, at most ten units per second.
 pub const LINEAR_MOTION: LinearPredictor = LinearPredictor { max_speed: 10_000 };
 
-/// No command has a greater number.
+/// Highest command number there is.
 const MAX_NUMBER: CommandNumber = CommandNumber { epoch: u32::MAX, count: u32::MAX };
 
 /// A server and its clients.
@@ -35,55 +36,55 @@ pub struct MotionNetwork {
     server_wake: Instant,
     seats: Vec<ClientNode>,
     queue: EventQueue<MotionQueueEvent>,
-    /// The last run of anybody: later ones have greater numbers.
+    /// Incarnation of the endpoint started last; each start takes the next number.
     run: u32,
-    /// Boasts that got to the server.
+    /// Number of forged command numbers that reached the server.
     forged_number_count: u64,
     sabotage: Option<Sabotage>,
 }
 
-/// A computer at which a client may run.
+/// A computer on which a client may run.
 struct ClientNode {
     clock: NodeClock,
     client: Option<MotionClient<LinearPredictor>>,
-    /// When it is woken next; older plans do not count.
+    /// Next wake-up; earlier schedules are void.
     next_wake: Instant,
     uplink: Link,
     downlink: Link,
-    /// What it commands next it boasts of.
+    /// Whether the client's next command is given a forged number.
     forges_next_number: bool,
 }
 
-/// What a court is like.
+/// Plan of a network.
 #[derive(Clone, Debug)]
 pub struct MotionPlan {
-    /// How motion is shared.
+    /// Motion settings.
     pub config: MotionConfig,
-    /// The time of a frame, everywhere.
+    /// Frame period of all endpoints.
     pub frame: TimeDelta,
-    /// The server's clock.
+    /// Clock of the server.
     pub server: NodeClock,
-    /// The clocks of the clients.
+    /// Clocks of the clients.
     pub clients: Vec<NodeClock>,
-    /// The way between the server and each of them, in both directions.
+    /// Conditions of the links between the server and each client, in both directions.
     pub link: LinkConfig,
 }
 
-/// An end of a way.
+/// An endpoint of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// The server.
     Server,
-    /// The client in this seat.
+    /// The client with this seat number, from 0 on.
     Seat(usize),
 }
 
-/// Why an end may have changed.
+/// Cause of a change at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeCause {
-    /// It played a frame.
+    /// It advanced a frame.
     Frame,
-    /// It took in a datagram.
+    /// It received a datagram.
     Arrival,
 }
 
@@ -93,7 +94,7 @@ enum MotionQueueEvent {
 }
 
 impl MotionNetwork {
-    /// Computers with links between them; nothing runs yet.
+    /// Creates computers with links between them. No endpoint runs yet.
     pub fn new(seed: u64, plan: &MotionPlan) -> Self {
         let seat = |(number, clock): (usize, &NodeClock)| ClientNode {
             clock: *clock,
@@ -103,7 +104,7 @@ impl MotionNetwork {
             downlink: Link::new(plan.link.clone(), seed, &format!("{number} down")),
             forges_next_number: false,
         };
-        let mut court = Self {
+        let mut network = Self {
             now: Instant::ZERO,
             config: plan.config,
             frame_period: plan.frame,
@@ -116,23 +117,23 @@ impl MotionNetwork {
             forged_number_count: 0,
             sabotage: None,
         };
-        court.queue.push(Instant::ZERO, MotionQueueEvent::Wake(Endpoint::Server));
-        (0..court.seats.len())
-            .for_each(|seat| court.queue.push(Instant::ZERO, MotionQueueEvent::Wake(Endpoint::Seat(seat))));
-        court
+        network.queue.push(Instant::ZERO, MotionQueueEvent::Wake(Endpoint::Server));
+        (0..network.seats.len())
+            .for_each(|seat| network.queue.push(Instant::ZERO, MotionQueueEvent::Wake(Endpoint::Seat(seat))));
+        network
     }
 
-    /// Breaks something on purpose.
+    /// Injects a defect.
     pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
         self.sabotage = sabotage;
     }
 
-    /// The true time.
+    /// Returns the true time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// What a clock shows.
+    /// Returns the local time of an endpoint.
     pub fn local_time(&self, end: Endpoint) -> Instant {
         match end {
             Endpoint::Server => self.server_clock.local(self.now),
@@ -140,13 +141,13 @@ impl MotionNetwork {
         }
     }
 
-    /// What an engine is told the time is.
+    /// Returns the time that is passed to an engine, which the sabotage may advance.
     fn engine_time(&self, end: Endpoint) -> Instant {
         let Endpoint::Seat(seat) = end else { return self.local_time(end) };
         self.local_time(end) + self.sabotage.map_or(TimeDelta::ZERO, |sabotage| sabotage.clock_advance(seat, self.now))
     }
 
-    /// What happened at a client since this was last asked.
+    /// Takes the events of a client since the last call.
     pub fn take_events(&mut self, end: Endpoint) -> Vec<MotionClientEvent> {
         let Endpoint::Seat(seat) = end else { return Vec::new() };
         let client = &mut self.seats[seat].client;
@@ -158,21 +159,19 @@ impl MotionNetwork {
         MotionConfig { incarnation: self.run, ..self.config }
     }
 
-    /// The server is started, or started anew: it knows nothing.
+    /// Starts or restarts the server, without any state.
     pub fn start_server(&mut self) -> &mut MotionServer<LinearPredictor> {
         let (config, local) = (self.next_config(), self.local_time(Endpoint::Server));
-        self.server.insert(MotionServer::new(local, config, LINEAR_MOTION).expect("motion can be shared like that"))
+        self.server.insert(MotionServer::new(local, config, LINEAR_MOTION).expect("settings are valid"))
     }
 
-    /// A client is started, or started anew: it knows nothing.
+    /// Starts or restarts a client, without any state.
     pub fn start_client(&mut self, seat: usize) -> &mut MotionClient<LinearPredictor> {
         let (config, local) = (self.next_config(), self.engine_time(Endpoint::Seat(seat)));
-        self.seats[seat]
-            .client
-            .insert(MotionClient::new(local, config, LINEAR_MOTION).expect("motion can be shared like that"))
+        self.seats[seat].client.insert(MotionClient::new(local, config, LINEAR_MOTION).expect("settings are valid"))
     }
 
-    /// Whatever runs there is gone without a word.
+    /// Stops an endpoint without notice.
     pub fn crash(&mut self, end: Endpoint) {
         match end {
             Endpoint::Server => self.server = None,
@@ -180,54 +179,54 @@ impl MotionNetwork {
         }
     }
 
-    /// The number of a client at the server.
+    /// Returns the server's id of a client.
     pub fn client_id(seat: usize) -> ClientId {
         ClientId(seat as u32 + 1)
     }
 
-    /// The server, if it runs.
+    /// Returns the server, if it runs.
     pub fn server(&self) -> Option<&MotionServer<LinearPredictor>> {
         self.server.as_ref()
     }
 
-    /// The same, to change it.
+    /// Returns the server mutably, if it runs.
     pub fn server_mut(&mut self) -> Option<&mut MotionServer<LinearPredictor>> {
         self.server.as_mut()
     }
 
-    /// A client, if it runs.
+    /// Returns a client, if it runs.
     pub fn client(&self, seat: usize) -> Option<&MotionClient<LinearPredictor>> {
         self.seats[seat].client.as_ref()
     }
 
-    /// How many seats there are.
+    /// Returns the number of clients.
     pub fn seats(&self) -> usize {
         self.seats.len()
     }
 
-    /// How often anybody was started.
+    /// Returns the number of starts of all endpoints.
     pub fn run_count(&self) -> u32 {
         self.run
     }
 
-    /// A client wants to see an object, and to command it if it is its own.
+    /// Subscribes a client to an object, as its owner if `is_own`.
     pub fn subscribe(&mut self, seat: usize, object: ObjectId, is_own: bool) {
         if let Some(client) = &mut self.seats[seat].client {
             if is_own { client.own(object) } else { client.subscribe(object) }
         }
     }
 
-    /// A client says once that its next command has the greatest number there is.
+    /// Gives the client's next command the highest number there is, once.
     pub fn forge_next_number(&mut self, seat: usize) {
         self.seats[seat].forges_next_number = true;
     }
 
-    /// How many boasts got to the server.
+    /// Returns how many forged command numbers reached the server.
     pub fn forged_number_count(&self) -> u64 {
         self.forged_number_count
     }
 
-    /// Somebody commands an object.
+    /// Commands an object.
     pub fn command(&mut self, end: Endpoint, object: ObjectId, vector: MilliVec2) {
         let local = self.engine_time(end);
         match end {
@@ -241,7 +240,7 @@ impl MotionNetwork {
         self.schedule_wake(end);
     }
 
-    /// An object as it is there now.
+    /// Returns an object as an endpoint has it now.
     pub fn object_moment(&self, end: Endpoint, object: ObjectId) -> Option<ObjectMoment<MilliVec2>> {
         let local = self.engine_time(end);
         match end {
@@ -250,13 +249,13 @@ impl MotionNetwork {
         }
     }
 
-    /// The way of a client to the server, and back.
+    /// Returns the uplink and the downlink of a client.
     pub fn links_mut(&mut self, seat: usize) -> [&mut Link; 2] {
-        let ClientNode { uplink: up, downlink: down, .. } = &mut self.seats[seat];
-        [up, down]
+        let ClientNode { uplink, downlink, .. } = &mut self.seats[seat];
+        [uplink, downlink]
     }
 
-    /// What became of all packets.
+    /// Returns the counters of all links together.
     pub fn traffic(&self) -> LinkStats {
         let mut sum = LinkStats::default();
         for stats in self.seats.iter().flat_map(|seat| [seat.uplink.stats(), seat.downlink.stats()]) {
@@ -270,24 +269,28 @@ impl MotionNetwork {
         sum
     }
 
-    /// Goes on until then, and calls whenever somebody has had a frame.
+    /// Runs until `until` and calls `on_frame` after each frame of an endpoint.
     pub fn run(&mut self, until: Instant, mut on_frame: impl FnMut(&mut Self, Endpoint)) {
-        self.run_observed(until, |court, end, when| {
-            if when == ChangeCause::Frame {
-                on_frame(court, end);
+        self.run_observed(until, |network, end, cause| {
+            if cause == ChangeCause::Frame {
+                on_frame(network, end);
             }
         });
     }
 
-    /// The same, and calls also when a datagram got to an end.
+    /// Runs until `until` and calls `on_change` after each frame and each arrival.
     pub(crate) fn run_observed(&mut self, until: Instant, mut on_change: impl FnMut(&mut Self, Endpoint, ChangeCause)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
-            let Some((at, happening)) = self.queue.pop() else { break };
+            let Some((at, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
-            match happening {
-                MotionQueueEvent::Arrive { client: seat, is_uplink: up, bytes } => {
-                    self.deliver(seat, up, bytes);
-                    on_change(self, if up { Endpoint::Server } else { Endpoint::Seat(seat) }, ChangeCause::Arrival);
+            match event {
+                MotionQueueEvent::Arrive { client: seat, is_uplink, bytes } => {
+                    self.deliver(seat, is_uplink, bytes);
+                    on_change(
+                        self,
+                        if is_uplink { Endpoint::Server } else { Endpoint::Seat(seat) },
+                        ChangeCause::Arrival,
+                    );
                 }
                 MotionQueueEvent::Wake(end) => {
                     if self.next_wake(end) == at {
@@ -317,7 +320,7 @@ impl MotionNetwork {
         }
     }
 
-    /// Plans when an end is woken next: at its next frame, or sooner where a command is ready to be sent.
+    /// Schedules the next wake-up of an endpoint: at its next frame, or earlier when a command is ready to be sent.
     fn schedule_wake(&mut self, end: Endpoint) {
         let local = self.local_time(end);
         let frame = self.frame_period.as_nanos();
@@ -338,27 +341,27 @@ impl MotionNetwork {
         self.queue.push(at, MotionQueueEvent::Wake(end));
     }
 
-    fn deliver(&mut self, seat: usize, up: bool, bytes: Box<[u8]>) {
-        let ClientNode { uplink: to_server, downlink: to_client, .. } = &mut self.seats[seat];
-        if !(if up { to_server } else { to_client }).admit_arrival() {
+    fn deliver(&mut self, seat: usize, is_uplink: bool, bytes: Box<[u8]>) {
+        let ClientNode { uplink, downlink, .. } = &mut self.seats[seat];
+        if !(if is_uplink { uplink } else { downlink }).admit_arrival() {
             return;
         }
         let bytes = match self.sabotage {
-            Some(sabotage) => sabotage.tamper(self.now, seat, up, bytes),
+            Some(sabotage) => sabotage.tamper(self.now, seat, is_uplink, bytes),
             None => Some(bytes),
         };
         let Some(mut bytes) = bytes else { return };
-        if up
+        if is_uplink
             && self.seats[seat].forges_next_number
-            && let Some(boast) = with_forged_numbers(&bytes)
+            && let Some(forged) = with_forged_numbers(&bytes)
         {
             self.seats[seat].forges_next_number = false;
             self.forged_number_count += u64::from(self.server.is_some());
-            bytes = boast;
+            bytes = forged;
         }
-        let end = if up { Endpoint::Server } else { Endpoint::Seat(seat) };
+        let end = if is_uplink { Endpoint::Server } else { Endpoint::Seat(seat) };
         let local = self.engine_time(end);
-        if up {
+        if is_uplink {
             self.server.iter_mut().for_each(|server| server.handle_datagram(local, Self::client_id(seat), &bytes));
             self.grant_subscriptions();
         } else {
@@ -367,7 +370,7 @@ impl MotionNetwork {
         self.transmit(end);
     }
 
-    /// Whoever wants to see an object sees it here.
+    /// Grants every requested subscription.
     fn grant_subscriptions(&mut self) {
         let Some(server) = &mut self.server else { return };
         while let Some(event) = server.poll_event() {
@@ -381,7 +384,7 @@ impl MotionNetwork {
         let (local, now) = (self.engine_time(end), self.now);
         let mut buf = [0; MAX_DATAGRAM];
         loop {
-            let (seat, up, len) = match end {
+            let (seat, is_uplink, len) = match end {
                 Endpoint::Server => {
                     let Some(server) = &mut self.server else { return };
                     let Some((client, len)) = server.poll_transmit(local, &mut buf) else { return };
@@ -393,33 +396,33 @@ impl MotionNetwork {
                     (seat, true, len)
                 }
             };
-            let ClientNode { uplink: to_server, downlink: to_client, .. } = &mut self.seats[seat];
-            for at in (if up { to_server } else { to_client }).send(now, len) {
-                self.queue.push(at, MotionQueueEvent::Arrive { client: seat, is_uplink: up, bytes: buf[..len].into() });
+            let ClientNode { uplink, downlink, .. } = &mut self.seats[seat];
+            for at in (if is_uplink { uplink } else { downlink }).send(now, len) {
+                self.queue.push(at, MotionQueueEvent::Arrive { client: seat, is_uplink, bytes: buf[..len].into() });
             }
         }
     }
 }
 
-/// A datagram whose commands have greater numbers than any that was given; `None` if there is none in it.
+/// Returns the datagram with the highest number in all its commands, or `None` if it has no command.
 fn with_forged_numbers(bytes: &[u8]) -> Option<Box<[u8]>> {
     let items: Vec<MotionItem<'_>> = MotionItems::new(bytes).ok()?.collect::<Result<_, _>>().ok()?;
     let mut buf = [0; MAX_DATAGRAM];
     let mut datagram = MotionDatagram::new(&mut buf, MotionItems::new(bytes).ok()?.header()).ok()?;
-    let mut is_boast = false;
+    let mut has_command = false;
     for item in items {
         let item = match item {
             MotionItem::StartState { object, state, .. } => {
                 MotionItem::StartState { object, number: MAX_NUMBER, state }
             }
-            MotionItem::Command { object, previous_segment: leg, vector, .. } => {
-                is_boast = true;
-                MotionItem::Command { object, number: MAX_NUMBER, previous_segment: leg, vector }
+            MotionItem::Command { object, previous_segment, vector, .. } => {
+                has_command = true;
+                MotionItem::Command { object, number: MAX_NUMBER, previous_segment, vector }
             }
             item => item,
         };
         datagram.put(item).ok()?;
     }
     let len = datagram.len();
-    is_boast.then(|| buf[..len].into())
+    has_command.then(|| buf[..len].into())
 }

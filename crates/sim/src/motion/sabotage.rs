@@ -1,4 +1,4 @@
-//! What is broken on purpose, to prove that the judge sees it.
+//! Deliberate defects, to prove that the checker detects them.
 
 use coplay::motion::CommandNumber;
 use coplay::time::{Instant, TimeDelta};
@@ -6,48 +6,48 @@ use coplay::wire::motion::{MotionDatagram, MotionItem, MotionItems};
 
 use super::MotionScenario;
 
-/// What is broken on purpose, on the way to or from the first seat, to see that it is seen.
+/// A deliberate defect on the link between the first client and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// It hears of no commands of others after a while.
+    /// After 6 s, datagrams with commands do not reach the client.
     DropCommandsToClient,
-    /// Its own commands do not get to the server after a while.
+    /// After 6 s, datagrams with commands do not reach the server.
     DropCommandsToServer,
-    /// It gets wrong stamps for clocks.
+    /// Clock echoes arrive with wrong time stamps.
     WrongClockStamps,
-    /// It takes legs to be longer than they were.
+    /// Command segments arrive longer than they were.
     LongerSegments,
-    /// It takes the server to have turned earlier than it did.
+    /// The server's last command arrives with too great an age.
     WrongTurnTimes,
-    /// Its own time runs too fast for a while.
+    /// The client's clock runs too fast for one second.
     FastClock,
-    /// It is not heard when it asks again for what the server has forgotten that it watches.
+    /// After 6 s, subscriptions do not reach the server.
     DropSubscriptions,
-    /// It takes an object for the one that was called the same before, and goes on where the server decided otherwise.
+    /// Commands of new epochs do not arrive: the client misses respawned objects and decisions of the server.
     DropNewEpochs,
-    /// It is not told that an object is no more.
+    /// Removals of objects do not arrive.
     DropRemovals,
-    /// Somebody else commands its object, and nobody decided so.
+    /// Forged commands arrive for the client's own object, without a decision of the server.
     ForgeCommands,
 }
 
 impl Sabotage {
-    /// From when on something is broken, and until when somebody hurries.
+    /// Start of most defects, and duration of the fast clock.
     const ACTIVE_FROM: TimeDelta = TimeDelta::from_secs(6);
     const FAST_CLOCK_DURATION: TimeDelta = TimeDelta::from_secs(1);
 
-    /// By how much the first seat's time is ahead of its clock.
+    /// Returns by how much the first client's engine time is ahead of its clock.
     pub(super) fn clock_advance(self, seat: usize, now: Instant) -> TimeDelta {
         let since = (now - Instant::ZERO - Self::ACTIVE_FROM).max(TimeDelta::ZERO).min(Self::FAST_CLOCK_DURATION);
         if self == Self::FastClock && seat == 0 { since * 3 } else { TimeDelta::ZERO }
     }
 
-    /// Changes what gets to or from a seat; `None` if it does not get there at all.
+    /// Changes a datagram to or from a client. Returns `None` if the datagram is dropped.
     pub(super) fn tamper(self, now: Instant, seat: usize, up: bool, bytes: Box<[u8]>) -> Option<Box<[u8]>> {
-        let is_late = now - Instant::ZERO > Self::ACTIVE_FROM;
-        let is_concerned = match self {
-            Self::DropCommandsToServer | Self::DropSubscriptions => up && is_late,
-            Self::DropCommandsToClient | Self::ForgeCommands => !up && is_late,
+        let is_active = now - Instant::ZERO > Self::ACTIVE_FROM;
+        let is_affected = match self {
+            Self::DropCommandsToServer | Self::DropSubscriptions => up && is_active,
+            Self::DropCommandsToClient | Self::ForgeCommands => !up && is_active,
             Self::FastClock => false,
             Self::WrongClockStamps
             | Self::LongerSegments
@@ -55,7 +55,7 @@ impl Sabotage {
             | Self::DropNewEpochs
             | Self::DropRemovals => !up,
         };
-        if seat != 0 || !is_concerned {
+        if seat != 0 || !is_affected {
             return Some(bytes);
         }
         let items = MotionItems::new(&bytes).ok()?;
@@ -68,26 +68,27 @@ impl Sabotage {
         Some(buf[..len].into())
     }
 
-    /// An item as it is told, if it is.
+    /// Changes an item. Returns `None` if the whole datagram is dropped.
     fn tamper_item(self, item: MotionItem<'_>) -> Option<MotionItem<'_>> {
         match (self, item) {
             (Self::DropCommandsToClient | Self::DropCommandsToServer, MotionItem::Command { .. }) => None,
             (Self::WrongClockStamps, MotionItem::Echo { sent, received }) => {
                 Some(MotionItem::Echo { sent, received: received + TIME_ERROR * 4 })
             }
-            (Self::LongerSegments, MotionItem::Command { object, number, previous_segment: leg, vector }) => {
-                Some(MotionItem::Command { object, number, previous_segment: leg + TIME_ERROR, vector })
+            (Self::LongerSegments, MotionItem::Command { object, number, previous_segment, vector }) => {
+                let previous_segment = previous_segment + TIME_ERROR;
+                Some(MotionItem::Command { object, number, previous_segment, vector })
             }
             (
                 Self::WrongTurnTimes,
-                MotionItem::Timer { object, number, timer, catch_up: owed, command_age: since, timer_at_command: from },
+                MotionItem::Timer { object, number, timer, catch_up, command_age, timer_at_command },
             ) => Some(MotionItem::Timer {
                 object,
                 number,
                 timer,
-                catch_up: owed,
-                command_age: since + TIME_ERROR * 10,
-                timer_at_command: from,
+                catch_up,
+                command_age: command_age + TIME_ERROR * 10,
+                timer_at_command,
             }),
             (Self::ForgeCommands, MotionItem::Timer { object, number, .. })
                 if object == MotionScenario::avatar_of(0) =>
@@ -95,7 +96,7 @@ impl Sabotage {
                 let number = CommandNumber { count: number.count.saturating_add(1), ..number };
                 Some(MotionItem::Command { object, number, previous_segment: TIME_ERROR, vector: &[0; 16] })
             }
-            // A probe says nothing of any object.
+            // A probe replaces the item, because it concerns no object.
             (Self::DropNewEpochs, MotionItem::Command { number, .. }) if number.epoch > 0 => Some(MotionItem::Probe),
             (Self::DropSubscriptions, MotionItem::Subscribe(_)) | (Self::DropRemovals, MotionItem::Removed { .. }) => {
                 Some(MotionItem::Probe)
@@ -105,5 +106,5 @@ impl Sabotage {
     }
 }
 
-/// By how much what is broken is off.
+/// Unit of the injected time errors.
 const TIME_ERROR: TimeDelta = TimeDelta::from_millis(40);

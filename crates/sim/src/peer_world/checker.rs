@@ -1,4 +1,13 @@
-//! What must hold in a maze, judged by what was delivered and by what people at the sites see.
+//! Checks of a serverless maze, based on the delivered datagrams and on the views of the sites.
+//!
+//! - *give up*: no node shows an avatar that has been silent for [`MAX_SILENT_TICKS`].
+//! - *told*: a state received for the displayed tick equals the owner's state.
+//! - *presence*: after recovery, every node sees every avatar.
+//! - *views*: after recovery, all nodes agree on a past tick for which every update has arrived.
+//! - *reckoning*: each of those states follows from the delivered updates by dead reckoning.
+//! - *clock*, *time*: after recovery, the nodes know each other's clocks and agree on the world time.
+//! - *scores*, *once*: at the end, all nodes have equal scores and know every hit exactly once.
+//! - *memory*: no site exceeds [`MAX_MEMORY`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,52 +21,52 @@ use super::{DeliveredDatagram, PeerWorldNetwork, PeerWorldScenario};
 use crate::session::scenario::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
-/// Ticks after which an avatar that nothing was heard of must not be shown.
+/// Number of silent ticks after which an avatar must not be shown.
 const MAX_SILENT_TICKS: u32 = 100;
-/// Views are compared when they are so many ticks old: by then all of it has arrived everywhere.
+/// Age, in ticks, of the compared views; by then every update has arrived everywhere.
 const COMPARISON_AGE_TICKS: u32 = 70;
-/// Clocks are known so well, and so well in one house.
+/// Bound of the error of a clock offset, in general and on a local network.
 const MAX_CLOCK_ERROR: TimeDelta = TimeDelta::from_millis(10);
 const MAX_CLOCK_ERROR_LAN: TimeDelta = TimeDelta::from_millis(1);
-/// The most memory of one site.
+/// Bound of a site's memory, in bytes.
 const MAX_MEMORY: usize = 4 << 20;
-/// Violations of one kind are told so often.
+/// Number of violations reported per property.
 const MAX_REPORTS_PER_PROPERTY: usize = 3;
 
-/// What is broken on purpose, at the first place, to see that it is seen.
+/// Deliberate defects at the first node, to prove that the checker detects them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// It takes updates for those of other ticks.
+    /// Updates arrive with the wrong tick.
     ShiftUpdateTicks,
-    /// It is told of no records.
+    /// Datagrams with records do not arrive.
     DropRecords,
-    /// Nor by who leaves, of whom it hears the goodbye.
+    /// Like [`DropRecords`](Self::DropRecords), but a leave still arrives, without its records.
     DropFinalRecords,
-    /// It gets wrong stamps for clocks.
+    /// Clock echoes arrive with wrong time stamps.
     WrongClockStamps,
-    /// What it is shown is not what was delivered to it.
+    /// The checker does not see the deliveries to the node.
     ShowUndelivered,
 }
 
-/// How somebody is gone.
+/// Departure of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Departure {
-    /// It crashed, or its goodbye got to nobody who is still here and could pass on what it said.
+    /// It crashed, or no remaining node that could pass on its last records received its leave.
     Unreceived,
-    /// Somebody who is here has its last words.
+    /// A remaining node has its last records.
     Received,
 }
 
-/// The judge of one scenario.
+/// The checker of one scenario.
 pub(super) struct PeerWorldChecker {
     sabotage: Option<Sabotage>,
-    /// How well clocks must be known.
+    /// Bound of the error of a clock offset.
     max_clock_error: TimeDelta,
-    /// The ticks of the updates that got to each place.
+    /// Ticks of the updates delivered, by receiving node and entity.
     delivered_ticks: BTreeMap<(usize, EntityId), BTreeSet<u32>>,
-    /// Hits as they were told where they happened: who, and by whom.
+    /// Number of hits as reported by the victims' sites, by victim and shooter.
     hits: BTreeMap<(EntityId, EntityId), u32>,
-    /// The places where somebody went, and how.
+    /// Departures, by node.
     departures: BTreeMap<usize, Departure>,
     violations: Vec<String>,
     views: u64,
@@ -78,89 +87,91 @@ impl PeerWorldChecker {
         }
     }
 
-    fn report_violation(&mut self, promise: &str, what: impl FnOnce() -> String) {
-        let told = self.violations.iter().filter(|told| told.starts_with(promise)).count();
-        if told < MAX_REPORTS_PER_PROPERTY {
-            self.violations.push(format!("{promise}: {}", what()));
+    fn report_violation(&mut self, property: &str, description: impl FnOnce() -> String) {
+        let reported = self.violations.iter().filter(|reported| reported.starts_with(property)).count();
+        if reported < MAX_REPORTS_PER_PROPERTY {
+            self.violations.push(format!("{property}: {}", description()));
         }
     }
 
-    pub(super) fn on_join(&mut self, place: usize) {
-        self.delivered_ticks.retain(|(to, _), _| *to != place);
+    pub(super) fn on_join(&mut self, node: usize) {
+        self.delivered_ticks.retain(|(to, _), _| *to != node);
     }
 
-    pub(super) fn on_departure(&mut self, arena: &mut PeerWorldNetwork, place: usize) {
-        self.process_deliveries(arena);
-        arena.active_nodes().into_iter().for_each(|present| self.count_hits(arena, present));
-        self.departures.insert(place, Departure::Unreceived);
-        self.excuse_lost_records(arena, place);
+    pub(super) fn on_departure(&mut self, network: &mut PeerWorldNetwork, node: usize) {
+        self.process_deliveries(network);
+        network.active_nodes().into_iter().for_each(|present| self.count_hits(network, present));
+        self.departures.insert(node, Departure::Unreceived);
+        self.excuse_lost_records(network, node);
     }
 
-    /// A place goes, and with it the last words of sites that only it had heard. No protocol can bring them back: it may have been cut off
-    /// from the others until now, or have heard the goodbye a moment ago. What any place that stays knows is still demanded of all.
-    fn excuse_lost_records(&mut self, arena: &PeerWorldNetwork, going: usize) {
-        let staying: Vec<usize> = arena.active_nodes().into_iter().filter(|place| *place != going).collect();
+    /// Excuses the loss of final records that only the departing node had. No protocol can recover them: the node may
+    /// have been cut off from the others until now, or have received the leave a moment ago. All nodes must still know
+    /// the records that a remaining node knows.
+    fn excuse_lost_records(&mut self, network: &PeerWorldNetwork, departing: usize) {
+        let remaining: Vec<usize> = network.active_nodes().into_iter().filter(|node| *node != departing).collect();
         let hits = &self.hits;
-        for (gone, how) in &mut self.departures {
-            let site = arena.site_of(*gone);
-            let decided: u32 = hits.iter().filter(|((whom, _), _)| whom.site == site).map(|(_, times)| times).sum();
-            // A site that is back counts hits of its own, and these do not show that it was reminded of those before.
-            let needed = |place: usize| if place == *gone { decided } else { known_hit_count(arena, going, site) };
-            if !staying.iter().any(|place| known_hit_count(arena, *place, site) >= needed(*place)) {
-                *how = Departure::Unreceived;
+        for (gone, departure) in &mut self.departures {
+            let site = network.site_of(*gone);
+            let decided: u32 = hits.iter().filter(|((victim, _), _)| victim.site == site).map(|(_, times)| times).sum();
+            // A rejoined site counts new hits of its own, which do not show that it got back its earlier ones.
+            let needed = |node: usize| if node == *gone { decided } else { known_hit_count(network, departing, site) };
+            if !remaining.iter().any(|node| known_hit_count(network, *node, site) >= needed(*node)) {
+                *departure = Departure::Unreceived;
             }
         }
     }
 
-    /// A place has a new view.
-    pub(super) fn on_view(&mut self, arena: &mut PeerWorldNetwork, place: usize) {
-        self.process_deliveries(arena);
-        self.count_hits(arena, place);
+    /// Checks the new view of a node.
+    pub(super) fn on_view(&mut self, network: &mut PeerWorldNetwork, node: usize) {
+        self.process_deliveries(network);
+        self.count_hits(network, node);
         self.views += 1;
-        let Some(game) = arena.game(place) else { return };
-        self.check_view(arena, place);
+        let Some(game) = network.game(node) else { return };
+        self.check_view(network, node);
         let memory = game.world().memory();
         if memory > MAX_MEMORY {
-            self.report_violation("memory", || format!("place {place} takes {memory} bytes"));
+            self.report_violation("memory", || format!("node {node} uses {memory} bytes"));
         }
     }
 
-    /// Nobody is shown long after it was heard of, and what was told for the very tick is what its owner says.
-    fn check_view(&mut self, arena: &PeerWorldNetwork, place: usize) {
-        let Some((tick, shown)) = arena.game(place).map(coplay_maze::MazeSite::view) else { return };
+    /// Checks that no avatar is shown long after its last update, and that a state received for the displayed tick
+    /// equals the owner's.
+    fn check_view(&mut self, network: &PeerWorldNetwork, node: usize) {
+        let Some((tick, shown)) = network.game(node).map(coplay_maze::MazeSite::view) else { return };
         for shown in shown.iter().filter(|shown| shown.provenance != Provenance::Own) {
             let entity = shown.entity;
-            let ticks = self.delivered_ticks.get(&(place, entity));
+            let ticks = self.delivered_ticks.get(&(node, entity));
             let fresh = tick.saturating_sub(MAX_SILENT_TICKS)..=tick;
             if ticks.is_none_or(|ticks| ticks.range(fresh).next().is_none()) {
                 self.report_violation("give up", || {
-                    format!("place {place} shows {entity:?} at tick {tick}, long after it was heard of")
+                    format!("node {node} shows {entity:?} at tick {tick}, long after its last update")
                 });
             }
-            let truth = owner_state(arena, entity, tick).filter(|truth| **truth != shown.state);
+            let truth = owner_state(network, entity, tick).filter(|truth| **truth != shown.state);
             if let Some(truth) = truth.filter(|_| shown.provenance == Provenance::Received) {
                 self.report_violation("told", || {
-                    format!("place {place} shows {entity:?} at tick {tick} as {:?}, and it was {truth:?}", shown.state)
+                    format!("node {node} shows {entity:?} at tick {tick} as {:?}, but it was {truth:?}", shown.state)
                 });
             }
         }
     }
 
-    fn process_deliveries(&mut self, arena: &mut PeerWorldNetwork) {
-        for delivery in arena.take_deliveries() {
-            self.on_delivery(arena, &delivery);
+    fn process_deliveries(&mut self, network: &mut PeerWorldNetwork) {
+        for delivery in network.take_deliveries() {
+            self.on_delivery(network, &delivery);
         }
     }
 
-    fn on_delivery(&mut self, arena: &PeerWorldNetwork, delivery: &DeliveredDatagram) {
+    fn on_delivery(&mut self, network: &PeerWorldNetwork, delivery: &DeliveredDatagram) {
         if self.sabotage == Some(Sabotage::ShowUndelivered)
             && delivery.to == 0
             && delivery.at > Instant::ZERO + TimeDelta::from_secs(5)
         {
             return;
         }
-        let Some(present) = arena.game(delivery.to).and_then(coplay_maze::MazeSite::tick) else { return };
-        let site = arena.site_of(delivery.from);
+        let Some(present) = network.game(delivery.to).and_then(coplay_maze::MazeSite::tick) else { return };
+        let site = network.site_of(delivery.from);
         for item in PeerWorldItems::new(&delivery.bytes).into_iter().flatten().flatten() {
             if item == PeerWorldItem::Leave {
                 self.departures.entry(delivery.from).and_modify(Departure::mark_received);
@@ -175,34 +186,34 @@ impl PeerWorldChecker {
         }
     }
 
-    fn count_hits(&mut self, arena: &mut PeerWorldNetwork, place: usize) {
-        let site = arena.site_of(place);
-        let Some(game) = arena.game_mut(place) else { return };
-        while let Some(news) = game.poll_event() {
-            if let MazeEvent::AvatarHit { index, shooter: by } = news {
-                *self.hits.entry((EntityId { site, index }, by)).or_default() += 1;
+    fn count_hits(&mut self, network: &mut PeerWorldNetwork, node: usize) {
+        let site = network.site_of(node);
+        let Some(game) = network.game_mut(node) else { return };
+        while let Some(event) = game.poll_event() {
+            if let MazeEvent::AvatarHit { index, shooter } = event {
+                *self.hits.entry((EntityId { site, index }, shooter)).or_default() += 1;
             }
         }
     }
 
-    /// All faults are over for a while.
-    pub(super) fn on_recovered(&mut self, arena: &mut PeerWorldNetwork) {
-        self.check_presence(arena);
-        self.check_view_agreement(arena);
-        self.check_clocks(arena);
+    /// Called some time after all faults have ended.
+    pub(super) fn on_recovered(&mut self, network: &mut PeerWorldNetwork) {
+        self.check_presence(network);
+        self.check_view_agreement(network);
+        self.check_clocks(network);
     }
 
-    fn check_presence(&mut self, arena: &PeerWorldNetwork) {
-        for place in arena.active_nodes() {
-            let Some(game) = arena.game(place) else { continue };
+    fn check_presence(&mut self, network: &PeerWorldNetwork) {
+        for node in network.active_nodes() {
+            let Some(game) = network.game(node) else { continue };
             let seen: BTreeSet<EntityId> = game.view().1.iter().map(|shown| shown.entity).collect();
-            for other in arena.active_nodes() {
-                let avatars = arena.game(other).map_or(0, coplay_maze::MazeSite::avatars);
+            for other in network.active_nodes() {
+                let avatars = network.game(other).map_or(0, coplay_maze::MazeSite::avatars);
                 for index in 0..avatars {
-                    let entity = EntityId { site: arena.site_of(other), index: index as u8 };
+                    let entity = EntityId { site: network.site_of(other), index: index as u8 };
                     if !seen.contains(&entity) {
                         self.report_violation("presence", || {
-                            format!("place {place} does not see {entity:?} of place {other}")
+                            format!("node {node} does not see {entity:?} of node {other}")
                         });
                     }
                 }
@@ -210,26 +221,26 @@ impl PeerWorldChecker {
         }
     }
 
-    /// What everybody makes of a tick for which everything has arrived: the same, and what follows from what was told.
-    fn check_view_agreement(&mut self, arena: &PeerWorldNetwork) {
-        let present = arena.active_nodes();
-        let Some(now) = present.iter().filter_map(|place| arena.game(*place)?.tick()).min() else { return };
+    /// Checks a past tick for which every update has arrived: all nodes agree, and each state follows from the updates.
+    fn check_view_agreement(&mut self, network: &PeerWorldNetwork) {
+        let present = network.active_nodes();
+        let Some(now) = present.iter().filter_map(|node| network.game(*node)?.tick()).min() else { return };
         let tick = now.saturating_sub(COMPARISON_AGE_TICKS);
         let mut known: BTreeMap<EntityId, Vec<(usize, Avatar)>> = BTreeMap::new();
-        for place in present {
-            let Some(game) = arena.game(place) else { continue };
+        for node in present {
+            let Some(game) = network.game(node) else { continue };
             for (entity, avatar) in game.others_at(tick) {
-                self.check_dead_reckoning(arena, place, entity, (tick, &avatar));
-                known.entry(entity).or_default().push((place, avatar));
+                self.check_dead_reckoning(network, node, entity, (tick, &avatar));
+                known.entry(entity).or_default().push((node, avatar));
             }
         }
         for (entity, states) in known {
             self.trace_hash = mix_hash(self.trace_hash, states[0].1.position.x as u64);
-            if let Some((place, avatar)) = states.iter().find(|(_, avatar)| *avatar != states[0].1) {
+            if let Some((node, avatar)) = states.iter().find(|(_, avatar)| *avatar != states[0].1) {
                 let first = &states[0];
                 self.report_violation("views", || {
                     format!(
-                        "{entity:?} at tick {tick} is {:?} for place {} and {avatar:?} for place {place}",
+                        "{entity:?} at tick {tick} is {:?} at node {} and {avatar:?} at node {node}",
                         first.1, first.0
                     )
                 });
@@ -237,124 +248,128 @@ impl PeerWorldChecker {
         }
     }
 
-    /// What a place makes of an entity follows from what its owner did in those ticks of which it told this place, and is as near to what
-    /// it did in this one as anybody can have walked since.
+    /// Checks that a node's state of an entity follows from the owner's states in the delivered ticks, and that it is
+    /// as near to the owner's state as walking speed allows.
     fn check_dead_reckoning(
         &mut self,
-        arena: &PeerWorldNetwork,
-        place: usize,
+        network: &PeerWorldNetwork,
+        node: usize,
         entity: EntityId,
         (tick, shown): (u32, &Avatar),
     ) {
-        let Some((earlier, expected)) = self.expected_state(arena, place, entity, tick) else { return };
+        let Some((earlier, expected)) = self.expected_state(network, node, entity, tick) else { return };
         if *shown != expected {
             self.report_violation("reckoning", || {
-                format!("place {place} makes of {entity:?} at tick {tick} {shown:?}, and what it was told {expected:?}")
+                format!("node {node} has {entity:?} at tick {tick} as {shown:?}; the updates give {expected:?}")
             });
         }
-        let (before, then) = (owner_state(arena, entity, earlier), owner_state(arena, entity, tick));
-        let one_life = before
+        let (before, then) = (owner_state(network, entity, earlier), owner_state(network, entity, tick));
+        let same_life = before
             .zip(then)
             .filter(|(before, then)| (before.life, before.spawn_count) == (then.life, then.spawn_count));
-        let Some((_, then)) = one_life else { return };
-        // It walked as far as it could, they thought that it walked the other way, and what came next bent that by as much again.
+        let Some((_, then)) = same_life else { return };
+        // The avatar may have walked one way and its prediction the opposite way, and interpolation towards the next
+        // update may double the difference.
         let most = 4 * (tick - earlier) * u32::from(WALK_SPEED.unsigned_abs()) / UNIT as u32;
         let off = then.position.distance(shown.position);
         if off > most {
             self.report_violation("reckoning", || {
-                format!("place {place} has {entity:?} off by {off} units at tick {tick}")
+                format!("node {node} has {entity:?} off by {off} units at tick {tick}")
             });
         }
     }
 
-    /// What is to be made of a tick from the owner's own account of those ticks that got to a place; and the last of them before it. `None` if
-    /// the owner was started anew since.
+    /// Computes the state at a tick from the owner's states in the ticks delivered to a node. Returns it with the last
+    /// delivered tick before it, or `None` if the owner restarted since.
     fn expected_state(
         &self,
-        arena: &PeerWorldNetwork,
-        place: usize,
+        network: &PeerWorldNetwork,
+        node: usize,
         entity: EntityId,
         tick: u32,
     ) -> Option<(u32, Avatar)> {
-        let ticks = self.delivered_ticks.get(&(place, entity))?;
-        let rules = arena.game(place)?.rules();
+        let ticks = self.delivered_ticks.get(&(node, entity))?;
+        let rules = network.game(node)?.rules();
         let before = *ticks.range(..=tick).next_back()?;
-        let earlier = owner_state(arena, entity, before)?;
+        let earlier = owner_state(network, entity, before)?;
         let state = match ticks.range(tick + 1..).next() {
             _ if before == tick => earlier.clone(),
             Some(after) => {
-                rules.interpolate(earlier, owner_state(arena, entity, *after)?, tick - before, after - before)
+                rules.interpolate(earlier, owner_state(network, entity, *after)?, tick - before, after - before)
             }
             None => rules.extrapolate(earlier, tick - before),
         };
         Some((before, state))
     }
 
-    fn check_clocks(&mut self, arena: &mut PeerWorldNetwork) {
+    fn check_clocks(&mut self, network: &mut PeerWorldNetwork) {
         let bound = self.max_clock_error;
-        let present = arena.active_nodes();
-        for place in &present {
-            for other in present.iter().filter(|other| *other != place) {
-                let (local, truth) = (arena.local_time(*place), arena.local_time(*other) - arena.local_time(*place));
-                let site = arena.site_of(*other);
-                let stats = arena.game(*place).and_then(|game| game.world().peer_stats(local, site));
+        let present = network.active_nodes();
+        for node in &present {
+            for other in present.iter().filter(|other| *other != node) {
+                let (local, truth) =
+                    (network.local_time(*node), network.local_time(*other) - network.local_time(*node));
+                let site = network.site_of(*other);
+                let stats = network.game(*node).and_then(|game| game.world().peer_stats(local, site));
                 let off = stats.and_then(|stats| stats.clock_offset).map(|offset| (offset - truth).abs());
                 if off.is_none_or(|off| off > bound) {
                     self.report_violation("clock", || {
-                        format!("place {place} takes the clock of place {other} to be off by {off:?}")
+                        format!("node {node} has the clock of node {other} off by {off:?}")
                     });
                 }
             }
         }
-        let world = |place: &usize| Some(arena.local_time(*place) + arena.game(*place)?.world_clock_offset()?);
-        let times: Vec<Instant> = present.iter().filter_map(world).collect();
+        let world_time = |node: &usize| Some(network.local_time(*node) + network.game(*node)?.world_clock_offset()?);
+        let times: Vec<Instant> = present.iter().filter_map(world_time).collect();
         let apart = times.iter().max().zip(times.iter().min()).map(|(most, least)| *most - *least);
         if apart.is_some_and(|apart| apart > bound * 2) {
-            self.report_violation("time", || format!("the world's time is {apart:?} apart"));
+            self.report_violation("time", || format!("the nodes' world times are {apart:?} apart"));
         }
     }
 
-    /// Nobody shot for a while: all know all.
-    pub(super) fn on_end(&mut self, arena: &mut PeerWorldNetwork) {
-        for place in arena.active_nodes() {
-            self.count_hits(arena, place);
+    /// Called when no avatar has shot for a while: all nodes must know all hits.
+    pub(super) fn on_end(&mut self, network: &mut PeerWorldNetwork) {
+        for node in network.active_nodes() {
+            self.count_hits(network, node);
         }
         let scores: Vec<_> =
-            arena.active_nodes().into_iter().filter_map(|place| Some((place, arena.game(place)?.scores()))).collect();
+            network.active_nodes().into_iter().filter_map(|node| Some((node, network.game(node)?.scores()))).collect();
         let Some((first, score)) = scores.first() else { return };
-        for (place, other) in &scores[1..] {
+        for (node, other) in &scores[1..] {
             if other != score {
                 self.report_violation("scores", || {
-                    format!("place {first} has {:?}, place {place} {:?}", score.ranking(), other.ranking())
+                    format!("node {first} has {:?}, node {node} has {:?}", score.ranking(), other.ranking())
                 });
             }
         }
         let known: BTreeMap<EntityId, u32> = score.ranking().into_iter().map(|(of, score)| (of, score.falls)).collect();
         let (hits, falls, counted) = (score.total_hits(), known.values().sum::<u32>(), self.hits.values().sum::<u32>());
         self.trace_hash = mix_hash(self.trace_hash, counted.into());
-        self.check_hits(arena, &known);
+        self.check_hits(network, &known);
         if hits != falls {
-            self.report_violation("once", || format!("{hits} times somebody hit, and {falls} times somebody was hit"));
+            self.report_violation("once", || format!("{hits} hits scored, but {falls} hits taken"));
         }
     }
 
-    /// Every hit is known once. What was decided just before a crash nobody may know of; but nothing is ever known twice, and who leaves takes nothing
-    /// with it that anybody heard who stays.
-    fn check_hits(&mut self, arena: &PeerWorldNetwork, known: &BTreeMap<EntityId, u32>) {
+    /// Checks that every hit is known once. Hits decided just before a crash may be lost. But no hit may count twice,
+    /// and a leave must not lose a hit that a remaining node received.
+    fn check_hits(&mut self, network: &PeerWorldNetwork, known: &BTreeMap<EntityId, u32>) {
         let mut decided: BTreeMap<EntityId, u32> = known.keys().map(|entity| (*entity, 0)).collect();
-        self.hits.iter().for_each(|((whom, _), times)| *decided.entry(*whom).or_default() += times);
-        for (whom, decided) in decided {
-            let known = known.get(&whom).copied().unwrap_or(0);
-            let gone = arena.node_of(whom.site).and_then(|place| self.departures.get(&place));
-            let is_told = gone.is_none_or(|gone| *gone == Departure::Received);
-            if known > decided || (is_told && known < decided) {
-                self.report_violation("once", || format!("{whom:?} was hit {decided} times, and {known} are known"));
+        self.hits.iter().for_each(|((victim, _), times)| *decided.entry(*victim).or_default() += times);
+        for (victim, decided) in decided {
+            let known = known.get(&victim).copied().unwrap_or(0);
+            let gone = network.node_of(victim.site).and_then(|node| self.departures.get(&node));
+            let is_known = gone.is_none_or(|gone| *gone == Departure::Received);
+            if known > decided || (is_known && known < decided) {
+                self.report_violation("once", || {
+                    format!("{victim:?} was hit {decided} times, but {known} hits are known")
+                });
             }
         }
     }
 
-    pub(super) fn into_result(self, scenario: &PeerWorldScenario, arena: &PeerWorldNetwork) -> ScenarioResult {
-        let traffic = arena.traffic();
+    pub(super) fn into_result(self, scenario: &PeerWorldScenario, network: &PeerWorldNetwork) -> ScenarioResult {
+        let traffic = network.traffic();
         let count =
             |kind: fn(&PeerWorldFault) -> bool| scenario.faults.iter().filter(|(_, fault)| kind(fault)).count() as u64;
         ScenarioResult {
@@ -364,7 +379,7 @@ impl PeerWorldChecker {
             lost_datagrams: traffic.lost + traffic.overflowed + traffic.cut,
             cuts: count(|fault| matches!(fault, PeerWorldFault::Split(_))),
             crashes: count(|fault| matches!(fault, PeerWorldFault::Crash(_))),
-            virtual_seconds: (arena.now() - Instant::ZERO).as_secs_f64(),
+            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
             activity_count: u64::from(self.hits.values().sum::<u32>()),
             features: scenario.features(),
             trace_hash: mix_hash(self.trace_hash, traffic.bytes),
@@ -373,20 +388,20 @@ impl PeerWorldChecker {
     }
 }
 
-/// How often avatars of a site were hit, as far as a place knows.
-fn known_hit_count(arena: &PeerWorldNetwork, place: usize, site: WorldSiteId) -> u32 {
+/// Returns how often avatars of a site were hit, as far as a node knows.
+fn known_hit_count(network: &PeerWorldNetwork, node: usize, site: WorldSiteId) -> u32 {
     let record = |game: &coplay_maze::MazeSite| {
         game.world()
             .records()
             .find(|(of, _)| *of == site)
             .and_then(|(_, record)| ScoreRecord::from_bytes(&record.bytes))
     };
-    arena.game(place).and_then(record).map_or(0, |tally| tally.total_falls())
+    network.game(node).and_then(record).map_or(0, |record| record.total_falls())
 }
 
-/// How an entity was at a tick, as its owner knows.
-fn owner_state(arena: &PeerWorldNetwork, entity: EntityId, tick: u32) -> Option<&Avatar> {
-    arena.game(arena.node_of(entity.site)?)?.world().own_state_at(entity.index, tick)
+/// Returns the state of an entity at a tick according to its owner.
+fn owner_state(network: &PeerWorldNetwork, entity: EntityId, tick: u32) -> Option<&Avatar> {
+    network.game(network.node_of(entity.site)?)?.world().own_state_at(entity.index, tick)
 }
 
 impl Departure {
@@ -398,7 +413,7 @@ impl Departure {
 }
 
 impl Sabotage {
-    /// Changes what gets to the first place; `None` if it does not get there at all.
+    /// Changes a datagram to the first node. Returns `None` if the datagram is dropped.
     pub(super) fn tamper(self, mut bytes: Box<[u8]>) -> Option<Box<[u8]>> {
         const UPDATE: u8 = 1;
         const PROBE: u8 = 5;
@@ -412,7 +427,7 @@ impl Sabotage {
                 let echo = if bytes.get(1) == Some(&PROBE) { 10 } else { 1 };
                 if bytes.get(echo) == Some(&ECHO) && bytes.len() >= echo + 25 {
                     for at in [echo + 9, echo + 17] {
-                        let stamp: [u8; 8] = bytes[at..at + 8].try_into().expect("eight of them");
+                        let stamp: [u8; 8] = bytes[at..at + 8].try_into().expect("eight bytes");
                         bytes[at..at + 8].copy_from_slice(&(i64::from_le_bytes(stamp) + 40_000_000).to_le_bytes());
                     }
                 }
@@ -421,9 +436,9 @@ impl Sabotage {
                 let has = |is: fn(&PeerWorldItem<'_>) -> bool| {
                     PeerWorldItems::new(&bytes).into_iter().flatten().flatten().any(|item| is(&item))
                 };
-                let is_goodbye = self == Self::DropFinalRecords && has(|item| *item == PeerWorldItem::Leave);
+                let is_leave = self == Self::DropFinalRecords && has(|item| *item == PeerWorldItem::Leave);
                 match has(|item| matches!(item, PeerWorldItem::Record { .. })) {
-                    true if is_goodbye => bytes = [bytes[0], bytes[bytes.len() - 1]].into(),
+                    true if is_leave => bytes = [bytes[0], bytes[bytes.len() - 1]].into(),
                     true => return None,
                     false => {}
                 }

@@ -1,4 +1,5 @@
-//! A maze without a server in virtual time: sites with clocks of their own, each with its game, and links between all of them.
+//! Fault tests of [`coplay::peer_world`]: a serverless maze in virtual time, with a clock per site and links between
+//! all sites.
 
 mod checker;
 mod scenario;
@@ -17,43 +18,43 @@ use crate::clock::NodeClock;
 use crate::event_queue::EventQueue;
 use crate::link::{Link, LinkConfig, LinkStats};
 
-/// A maze and all its sites.
+/// A maze and all its nodes.
 pub struct PeerWorldNetwork {
     now: Instant,
     seed: u64,
-    terms: MazeSettings,
-    places: Vec<PeerWorldNode>,
+    settings: MazeSettings,
+    nodes: Vec<PeerWorldNode>,
     node_by_site: BTreeMap<WorldSiteId, usize>,
-    /// One direction each, from and to, as far as anything was sent there: in a large world most are never used.
+    /// Links by (sender, receiver), created on first use: in a large world most are never used.
     links: BTreeMap<(usize, usize), Link>,
-    /// What links are like at first.
+    /// Initial conditions of a link.
     default_link: LinkConfig,
     queue: EventQueue<PeerWorldQueueEvent>,
-    /// What was delivered, for who wants to know.
+    /// Deliveries not taken yet, if kept.
     delivered: Vec<DeliveredDatagram>,
     keep_deliveries: bool,
     sabotage: Option<Sabotage>,
 }
 
-/// A computer at which a site may run.
+/// A computer on which a site may run.
 struct PeerWorldNode {
     site: WorldSiteId,
     clock: NodeClock,
     sending: UpdatePolicy,
     ninjas: u8,
     game: Option<MazeSite>,
-    /// The next time it is woken; older ones do not count.
+    /// Next wake-up; earlier schedules are void.
     next_wake: Instant,
 }
 
-/// A site as it is planned.
+/// Plan of a site.
 #[derive(Clone, Debug)]
 pub struct PeerWorldSitePlan {
-    /// Its clock.
+    /// Clock of the computer.
     pub clock: NodeClock,
-    /// When it tells of its avatars.
+    /// Update policy of its avatars.
     pub sending: UpdatePolicy,
-    /// Its avatars.
+    /// Number of its bot avatars.
     pub ninjas: u8,
 }
 
@@ -62,40 +63,40 @@ enum PeerWorldQueueEvent {
     Arrive { from: usize, to: usize, bytes: Box<[u8]> },
 }
 
-/// A datagram that arrived.
+/// A delivered datagram.
 #[derive(Clone, Debug)]
 pub struct DeliveredDatagram {
-    /// When, in true time.
+    /// Arrival time, in true time.
     pub at: Instant,
-    /// From which place.
+    /// Sending node.
     pub from: usize,
-    /// At which place.
+    /// Receiving node.
     pub to: usize,
-    /// What it says.
+    /// Payload.
     pub bytes: Box<[u8]>,
 }
 
 impl PeerWorldNetwork {
-    /// Places with links between them, all alike at first; nobody is there yet.
-    pub fn new(seed: u64, terms: MazeSettings, plans: &[PeerWorldSitePlan], link: &LinkConfig) -> Self {
-        let mut luck = crate::random::Random::stream(seed, "sites");
-        let place = |plan: &PeerWorldSitePlan| PeerWorldNode {
-            site: WorldSiteId(luck.bits() as u32),
+    /// Creates nodes with equal links between them. No site runs yet.
+    pub fn new(seed: u64, settings: MazeSettings, plans: &[PeerWorldSitePlan], link: &LinkConfig) -> Self {
+        let mut random = crate::random::Random::stream(seed, "sites");
+        let node = |plan: &PeerWorldSitePlan| PeerWorldNode {
+            site: WorldSiteId(random.bits() as u32),
             clock: plan.clock,
             sending: plan.sending,
             ninjas: plan.ninjas,
             game: None,
             next_wake: Instant::FAR_FUTURE,
         };
-        let places: Vec<PeerWorldNode> = plans.iter().map(place).collect();
+        let nodes: Vec<PeerWorldNode> = plans.iter().map(node).collect();
         Self {
             now: Instant::ZERO,
             seed,
-            terms,
+            settings,
             links: BTreeMap::new(),
             default_link: link.clone(),
-            node_by_site: places.iter().enumerate().map(|(number, place)| (place.site, number)).collect(),
-            places,
+            node_by_site: nodes.iter().enumerate().map(|(number, node)| (node.site, number)).collect(),
+            nodes,
             queue: EventQueue::new(),
             delivered: Vec::new(),
             keep_deliveries: false,
@@ -103,58 +104,58 @@ impl PeerWorldNetwork {
         }
     }
 
-    /// Breaks what gets to the first place.
+    /// Tampers with the datagrams that arrive at the first node.
     pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
         self.sabotage = sabotage;
     }
 
-    /// The true time.
+    /// Returns the true time.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// How many places there are.
+    /// Returns the number of nodes.
     pub fn places(&self) -> usize {
-        self.places.len()
+        self.nodes.len()
     }
 
-    /// What a place's clock shows.
-    pub fn local_time(&self, place: usize) -> Instant {
-        self.places[place].clock.local(self.now)
+    /// Returns the local time of a node.
+    pub fn local_time(&self, node: usize) -> Instant {
+        self.nodes[node].clock.local(self.now)
     }
 
-    /// The site at a place.
-    pub fn site_of(&self, place: usize) -> WorldSiteId {
-        self.places[place].site
+    /// Returns the site at a node.
+    pub fn site_of(&self, node: usize) -> WorldSiteId {
+        self.nodes[node].site
     }
 
-    /// The place of a site.
+    /// Returns the node of a site.
     pub fn node_of(&self, site: WorldSiteId) -> Option<usize> {
         self.node_by_site.get(&site).copied()
     }
 
-    /// The game at a place, if somebody is there.
-    pub fn game(&self, place: usize) -> Option<&MazeSite> {
-        self.places[place].game.as_ref()
+    /// Returns the game at a node, if a site runs there.
+    pub fn game(&self, node: usize) -> Option<&MazeSite> {
+        self.nodes[node].game.as_ref()
     }
 
-    /// The same, to change it.
-    pub fn game_mut(&mut self, place: usize) -> Option<&mut MazeSite> {
-        self.places[place].game.as_mut()
+    /// Returns the game at a node mutably, if a site runs there.
+    pub fn game_mut(&mut self, node: usize) -> Option<&mut MazeSite> {
+        self.nodes[node].game.as_mut()
     }
 
-    /// The places where somebody is.
+    /// Returns the nodes on which a site runs.
     pub fn active_nodes(&self) -> Vec<usize> {
-        (0..self.places.len()).filter(|place| self.places[*place].game.is_some()).collect()
+        (0..self.nodes.len()).filter(|node| self.nodes[*node].game.is_some()).collect()
     }
 
-    /// One direction of the way between two places.
+    /// Returns the link from one node to another.
     pub fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
         let new = || Link::new(self.default_link.clone(), self.seed, &format!("{from} to {to}"));
         self.links.entry((from, to)).or_insert_with(new)
     }
 
-    /// What became of all packets.
+    /// Returns the counters of all links together.
     pub fn traffic(&self) -> LinkStats {
         let mut sum = LinkStats::default();
         for stats in self.links.values().map(Link::stats) {
@@ -168,76 +169,76 @@ impl PeerWorldNetwork {
         sum
     }
 
-    /// Keeps what is delivered, until it is [taken](Self::take_deliveries).
+    /// Keeps deliveries until they are [taken](Self::take_deliveries).
     pub fn keep_deliveries(&mut self) {
         self.keep_deliveries = true;
     }
 
-    /// What was delivered since this was last asked.
+    /// Takes the deliveries since the last call.
     pub fn take_deliveries(&mut self) -> Vec<DeliveredDatagram> {
         std::mem::take(&mut self.delivered)
     }
 
-    /// Somebody comes to a place. The first of all founds the maze.
-    pub fn join(&mut self, place: usize) {
-        let founder = self.active_nodes().is_empty();
-        let local = self.local_time(place);
-        let PeerWorldNode { site, sending, ninjas, .. } = self.places[place];
-        let game = MazeSite::new(local, site, founder, &self.terms, sending, (None, ninjas));
-        let mut game = game.expect("the terms are those of a maze");
-        for other in self.active_nodes().into_iter().filter(|other| *other != place) {
-            let (other_site, other_local) = (self.places[other].site, self.local_time(other));
+    /// Starts a site at a node. The first site founds the maze.
+    pub fn join(&mut self, node: usize) {
+        let is_founder = self.active_nodes().is_empty();
+        let local = self.local_time(node);
+        let PeerWorldNode { site, sending, ninjas, .. } = self.nodes[node];
+        let game = MazeSite::new(local, site, is_founder, &self.settings, sending, (None, ninjas));
+        let mut game = game.expect("settings are valid");
+        for other in self.active_nodes().into_iter().filter(|other| *other != node) {
+            let (other_site, other_local) = (self.nodes[other].site, self.local_time(other));
             game.add_peer(local, other_site);
             if let Some(other) = self.game_mut(other) {
                 other.add_peer(other_local, site);
             }
         }
-        self.places[place].game = Some(game);
-        self.schedule_wake(place, self.now);
+        self.nodes[node].game = Some(game);
+        self.schedule_wake(node, self.now);
     }
 
-    /// Whoever is there is gone without a word.
-    pub fn crash(&mut self, place: usize) {
-        self.places[place].game = None;
+    /// Stops the site at a node without a leave message.
+    pub fn crash(&mut self, node: usize) {
+        self.nodes[node].game = None;
     }
 
-    /// Whoever is there says goodbye and goes.
-    pub fn leave(&mut self, place: usize) {
-        if let Some(game) = self.game_mut(place) {
+    /// Stops the site at a node with a leave message.
+    pub fn leave(&mut self, node: usize) {
+        if let Some(game) = self.game_mut(node) {
             game.leave();
         }
-        self.transmit(place);
-        self.crash(place);
+        self.transmit(node);
+        self.crash(node);
     }
 
-    fn schedule_wake(&mut self, place: usize, at: Instant) {
-        self.places[place].next_wake = at;
-        self.queue.push(at, PeerWorldQueueEvent::Wake { node: place });
+    fn schedule_wake(&mut self, node: usize, at: Instant) {
+        self.nodes[node].next_wake = at;
+        self.queue.push(at, PeerWorldQueueEvent::Wake { node });
     }
 
-    /// Plays until then, and calls whenever a place has a new view.
+    /// Runs until `until` and calls `on_view` whenever a node has a new view.
     pub fn run_until(&mut self, until: Instant, mut on_view: impl FnMut(&mut Self, usize)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
-            let Some((at, happening)) = self.queue.pop() else { break };
+            let Some((at, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
-            let viewed = match happening {
+            let has_new_view = match event {
                 PeerWorldQueueEvent::Arrive { from, to, bytes } => {
                     self.deliver(from, to, bytes);
                     continue;
                 }
-                PeerWorldQueueEvent::Wake { node: place } => {
-                    (self.places[place].next_wake == at && self.run_node(place)).then_some(place)
+                PeerWorldQueueEvent::Wake { node } => {
+                    (self.nodes[node].next_wake == at && self.run_node(node)).then_some(node)
                 }
             };
-            if let Some(place) = viewed {
-                on_view(self, place);
+            if let Some(node) = has_new_view {
+                on_view(self, node);
             }
         }
         self.now = self.now.max(until);
     }
 
     fn deliver(&mut self, from: usize, to: usize, bytes: Box<[u8]>) {
-        let (site, local) = (self.places[from].site, self.local_time(to));
+        let (site, local) = (self.nodes[from].site, self.local_time(to));
         if !self.link_mut(from, to).admit_arrival() {
             return;
         }
@@ -245,7 +246,7 @@ impl PeerWorldNetwork {
             Some(sabotage) if to == 0 => sabotage.tamper(bytes),
             _ => Some(bytes),
         };
-        if let (Some(bytes), Some(game)) = (bytes, self.places[to].game.as_mut()) {
+        if let (Some(bytes), Some(game)) = (bytes, self.nodes[to].game.as_mut()) {
             game.handle_datagram(local, site, &bytes);
             if self.keep_deliveries {
                 self.delivered.push(DeliveredDatagram { at: self.now, from, to, bytes });
@@ -253,26 +254,26 @@ impl PeerWorldNetwork {
         }
     }
 
-    /// Lets a place do what is due. Whether it has a new view.
-    fn run_node(&mut self, place: usize) -> bool {
-        let local = self.local_time(place);
-        let Some(game) = self.places[place].game.as_mut() else { return false };
-        let viewed = game.advance(local);
+    /// Advances the site at a node. Returns whether it has a new view.
+    fn run_node(&mut self, node: usize) -> bool {
+        let local = self.local_time(node);
+        let Some(game) = self.nodes[node].game.as_mut() else { return false };
+        let has_new_view = game.advance(local);
         let next = game.poll_timeout(local);
-        self.transmit(place);
-        let at = self.places[place].clock.true_time(next).max(self.now + TimeDelta::from_nanos(1));
-        self.schedule_wake(place, at);
-        viewed
+        self.transmit(node);
+        let at = self.nodes[node].clock.true_time(next).max(self.now + TimeDelta::from_nanos(1));
+        self.schedule_wake(node, at);
+        has_new_view
     }
 
-    fn transmit(&mut self, place: usize) {
-        let local = self.local_time(place);
+    fn transmit(&mut self, node: usize) {
+        let local = self.local_time(node);
         let mut buf = [0; MAX_DATAGRAM];
-        while let Some(game) = self.places[place].game.as_mut() {
+        while let Some(game) = self.nodes[node].game.as_mut() {
             let Some(packet) = game.poll_transmit(local, &mut buf) else { return };
             for site in game.receivers(packet.to) {
-                if let Some(to) = self.node_of(site).filter(|to| *to != place) {
-                    self.send(place, to, &buf[..packet.len]);
+                if let Some(to) = self.node_of(site).filter(|to| *to != node) {
+                    self.send(node, to, &buf[..packet.len]);
                 }
             }
         }
@@ -285,7 +286,7 @@ impl PeerWorldNetwork {
         }
     }
 
-    /// The seed of all of it.
+    /// Returns the seed of the network.
     pub fn seed(&self) -> u64 {
         self.seed
     }

@@ -1,4 +1,4 @@
-//! Random mazes with faults: what can go wrong, and when it heals.
+//! Random serverless mazes with faults. All faults end well before the final checks.
 
 use std::fmt;
 
@@ -13,19 +13,19 @@ use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 use crate::random::Random;
 use crate::session::scenario::ScenarioResult;
 
-/// Faults come between these, and then all is well.
+/// Time span of the faults.
 const FAULTS_BEGIN: TimeDelta = TimeDelta::from_secs(3);
 const FAULTS_END: TimeDelta = TimeDelta::from_secs(12);
-/// From the last fault on so long until everybody must see everybody again.
+/// Time from the end of the faults until every site must see every avatar again.
 const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(5);
-/// Then nobody shoots any more, and after this everybody must know every hit.
+/// Time, after the controls are released, until every site must know every hit.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(6);
 
-/// By how much delays differ at the most. Where they differ by more and nothing is overtaken, a quick round trip is so rare that clocks are not
+/// Bound of the jitter. With more jitter and no reordering, fast round trips are so rare that clock offsets are not
 /// known to 10 ms.
 const MAX_JITTER: TimeDelta = TimeDelta::from_millis(50);
 
-/// What can be in a scenario.
+/// Features that a scenario may contain, for coverage counts.
 pub const FEATURES: [&str; 11] = [
     "loss",
     "bursts",
@@ -40,171 +40,170 @@ pub const FEATURES: [&str; 11] = [
     "adaptive rate",
 ];
 
-/// A maze to be played, with everything that happens to it.
+/// A maze and all its faults.
 #[derive(Clone, Debug)]
 pub struct PeerWorldScenario {
-    /// Where all of it comes from.
+    /// Seed of the whole scenario.
     pub seed: u64,
-    /// What is agreed on.
+    /// Settings of the maze.
     pub terms: MazeSettings,
-    /// The sites.
+    /// Plan of each site.
     pub site_plans: Vec<PeerWorldSitePlan>,
-    /// Both directions of all ways, until the faults end; then they lose nothing.
+    /// Conditions of all links until the faults end; then loss, duplicates and the bottleneck end.
     pub link: LinkConfig,
-    /// What happens, in order of time.
+    /// Faults in time order.
     pub faults: Vec<(Instant, PeerWorldFault)>,
-    /// Sites that are not there at the beginning: the last ones, so many.
+    /// Number of sites that join late: the last ones.
     pub late_joiners: usize,
-    /// Something that is broken on purpose.
+    /// Deliberate defect at the first node.
     pub sabotage: Option<Sabotage>,
 }
 
-/// Something that happens to a maze.
+/// A fault of a maze.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerWorldFault {
-    /// Somebody comes.
+    /// A site starts at a node.
     Enter(usize),
-    /// Somebody is gone without a word.
+    /// A site crashes.
     Crash(usize),
-    /// Somebody says goodbye.
+    /// A site leaves.
     Leave(usize),
-    /// The first so many places and the others do not hear each other.
+    /// The first nodes, this many, are cut off from the others.
     Split(usize),
-    /// They do again.
+    /// All links are restored.
     Heal,
 }
 
 impl PeerWorldScenario {
-    /// Draws a scenario.
+    /// Draws the scenario of a seed. The stream name and the order of the draws are part of the seed.
     pub fn new(seed: u64) -> Self {
-        let mut luck = Random::stream(seed, "maze");
-        let sites = *luck.pick(&[2, 2, 3, 3, 4, 5, 6, 8]);
+        let mut random = Random::stream(seed, "maze");
+        let sites = *random.pick(&[2, 2, 3, 3, 4, 5, 6, 8]);
         let terms = MazeSettings {
-            seed: luck.bits(),
-            cells_per_side: *luck.pick(&[4, 4, 5, 6, 8]),
-            bucket_ticks: *luck.pick(&[2, 4, 4, 4, 8]),
-            playout_delay_ticks: *luck.pick(&[10, 15, 15, 20, 30]),
+            seed: random.bits(),
+            cells_per_side: *random.pick(&[4, 4, 5, 6, 8]),
+            bucket_ticks: *random.pick(&[2, 4, 4, 4, 8]),
+            playout_delay_ticks: *random.pick(&[10, 15, 15, 20, 30]),
         };
-        let sendings = [
+        let policies = [
             UpdatePolicy::fixed(25),
             UpdatePolicy::fixed(5),
             UpdatePolicy::dead_reckoned(8),
             UpdatePolicy::adaptive(5, 25),
             UpdatePolicy::default(),
         ];
-        let sending = *luck.pick(&sendings);
-        let mixed = luck.chance(0.3);
-        let plans = (0..sites)
+        let sending = *random.pick(&policies);
+        let mixed = random.chance(0.3);
+        let site_plans = (0..sites)
             .map(|_| PeerWorldSitePlan {
-                clock: draw_clock(&mut luck),
-                sending: if mixed { *luck.pick(&sendings) } else { sending },
-                ninjas: luck.range(1..=3) as u8,
+                clock: draw_clock(&mut random),
+                sending: if mixed { *random.pick(&policies) } else { sending },
+                ninjas: random.range(1..=3) as u8,
             })
             .collect();
-        let late = if luck.chance(0.4) { luck.below(sites as u64 - 1) as usize } else { 0 };
-        let link = draw_link(&mut luck);
-        let mut scenario =
-            Self { seed, terms, site_plans: plans, link, faults: Vec::new(), late_joiners: late, sabotage: None };
-        scenario.draw_faults(&mut luck);
+        let late_joiners = if random.chance(0.4) { random.below(sites as u64 - 1) as usize } else { 0 };
+        let link = draw_link(&mut random);
+        let mut scenario = Self { seed, terms, site_plans, link, faults: Vec::new(), late_joiners, sabotage: None };
+        scenario.draw_faults(&mut random);
         scenario
     }
 
-    fn draw_faults(&mut self, luck: &mut Random) {
+    fn draw_faults(&mut self, random: &mut Random) {
         let sites = self.site_plans.len();
-        let at = |luck: &mut Random| {
+        let at = |random: &mut Random| {
             Instant::ZERO
                 + TimeDelta::from_millis(
-                    luck.range(FAULTS_BEGIN.as_micros() / 1_000..=FAULTS_END.as_micros() / 1_000 - 3_000),
+                    random.range(FAULTS_BEGIN.as_micros() / 1_000..=FAULTS_END.as_micros() / 1_000 - 3_000),
                 )
         };
-        for place in sites - self.late_joiners..sites {
-            self.faults.push((at(luck), PeerWorldFault::Enter(place)));
+        for node in sites - self.late_joiners..sites {
+            self.faults.push((at(random), PeerWorldFault::Enter(node)));
         }
-        // Somebody stays, so that there is a maze to come back to.
-        let staying = luck.below((sites - self.late_joiners) as u64) as usize;
-        for place in (0..sites - self.late_joiners).filter(|place| *place != staying) {
-            let (when, fate) = (at(luck), luck.unit());
+        // One site stays, so that there is a maze to rejoin.
+        let staying = random.below((sites - self.late_joiners) as u64) as usize;
+        for node in (0..sites - self.late_joiners).filter(|node| *node != staying) {
+            let (when, fate) = (at(random), random.unit());
             if fate < 0.12 {
-                self.faults.push((when, PeerWorldFault::Crash(place)));
+                self.faults.push((when, PeerWorldFault::Crash(node)));
             } else if fate < 0.24 {
-                self.faults.push((when, PeerWorldFault::Leave(place)));
+                self.faults.push((when, PeerWorldFault::Leave(node)));
             } else {
                 continue;
             }
-            if luck.chance(0.5) {
+            if random.chance(0.5) {
                 self.faults
-                    .push((when + TimeDelta::from_millis(luck.range(100..=2_900)), PeerWorldFault::Enter(place)));
+                    .push((when + TimeDelta::from_millis(random.range(100..=2_900)), PeerWorldFault::Enter(node)));
             }
         }
-        if sites > 2 && luck.chance(0.4) {
-            let when = at(luck);
-            self.faults.push((when, PeerWorldFault::Split(luck.range(1..=sites as i64 - 1) as usize)));
-            self.faults.push((when + TimeDelta::from_millis(luck.range(300..=2_900)), PeerWorldFault::Heal));
+        if sites > 2 && random.chance(0.4) {
+            let when = at(random);
+            self.faults.push((when, PeerWorldFault::Split(random.range(1..=sites as i64 - 1) as usize)));
+            self.faults.push((when + TimeDelta::from_millis(random.range(300..=2_900)), PeerWorldFault::Heal));
         }
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Plays it, and judges.
+    /// Runs the scenario and checks it.
     pub fn run(&self) -> ScenarioResult {
-        let mut arena = PeerWorldNetwork::new(self.seed, self.terms, &self.site_plans, &self.link);
-        let mut judge = PeerWorldChecker::new(self);
-        arena.keep_deliveries();
-        arena.set_sabotage(self.sabotage);
-        for place in 0..self.site_plans.len() - self.late_joiners {
-            arena.join(place);
+        let mut network = PeerWorldNetwork::new(self.seed, self.terms, &self.site_plans, &self.link);
+        let mut checker = PeerWorldChecker::new(self);
+        network.keep_deliveries();
+        network.set_sabotage(self.sabotage);
+        for node in 0..self.site_plans.len() - self.late_joiners {
+            network.join(node);
         }
         for (at, fault) in &self.faults {
-            arena.run_until(*at, |arena, place| judge.on_view(arena, place));
-            self.apply_fault(&mut arena, *fault, &mut judge);
+            network.run_until(*at, |network, node| checker.on_view(network, node));
+            self.apply_fault(&mut network, *fault, &mut checker);
         }
         let calm = Instant::ZERO + FAULTS_END;
-        arena.run_until(calm, |arena, place| judge.on_view(arena, place));
-        self.end_impairments(&mut arena);
-        arena.run_until(calm + RECOVERY_TIME, |arena, place| judge.on_view(arena, place));
-        judge.on_recovered(&mut arena);
-        for place in arena.active_nodes() {
-            arena.game_mut(place).into_iter().for_each(coplay_maze::MazeSite::release_controls);
+        network.run_until(calm, |network, node| checker.on_view(network, node));
+        self.end_impairments(&mut network);
+        network.run_until(calm + RECOVERY_TIME, |network, node| checker.on_view(network, node));
+        checker.on_recovered(&mut network);
+        for node in network.active_nodes() {
+            network.game_mut(node).into_iter().for_each(coplay_maze::MazeSite::release_controls);
         }
-        arena.run_until(calm + RECOVERY_TIME + SETTLING_TIME, |arena, place| judge.on_view(arena, place));
-        judge.on_end(&mut arena);
-        judge.into_result(self, &arena)
+        network.run_until(calm + RECOVERY_TIME + SETTLING_TIME, |network, node| checker.on_view(network, node));
+        checker.on_end(&mut network);
+        checker.into_result(self, &network)
     }
 
-    fn apply_fault(&self, arena: &mut PeerWorldNetwork, fault: PeerWorldFault, judge: &mut PeerWorldChecker) {
+    fn apply_fault(&self, network: &mut PeerWorldNetwork, fault: PeerWorldFault, checker: &mut PeerWorldChecker) {
         let sites = self.site_plans.len();
         match fault {
-            PeerWorldFault::Enter(place) if arena.game(place).is_none() => {
-                judge.on_join(place);
-                arena.join(place);
+            PeerWorldFault::Enter(node) if network.game(node).is_none() => {
+                checker.on_join(node);
+                network.join(node);
             }
             PeerWorldFault::Enter(_) => {}
-            PeerWorldFault::Crash(place) => {
-                judge.on_departure(arena, place);
-                arena.crash(place);
+            PeerWorldFault::Crash(node) => {
+                checker.on_departure(network, node);
+                network.crash(node);
             }
-            PeerWorldFault::Leave(place) => {
-                judge.on_departure(arena, place);
-                arena.leave(place);
+            PeerWorldFault::Leave(node) => {
+                checker.on_departure(network, node);
+                network.leave(node);
             }
             PeerWorldFault::Split(first) => {
                 for (from, to) in pairs(sites).filter(|(from, to)| (*from < first) != (*to < first)) {
-                    arena.link_mut(from, to).set_cut(true);
+                    network.link_mut(from, to).set_cut(true);
                 }
             }
-            PeerWorldFault::Heal => pairs(sites).for_each(|(from, to)| arena.link_mut(from, to).set_cut(false)),
+            PeerWorldFault::Heal => pairs(sites).for_each(|(from, to)| network.link_mut(from, to).set_cut(false)),
         }
     }
 
-    /// From now on nothing is lost, and nothing waits.
-    fn end_impairments(&self, arena: &mut PeerWorldNetwork) {
+    /// Ends loss, duplicates, bottlenecks and cuts.
+    fn end_impairments(&self, network: &mut PeerWorldNetwork) {
         let calm = LinkConfig { loss: Loss::None, duplicate: 0.0, rate: None, ..self.link.clone() };
         for (from, to) in pairs(self.site_plans.len()) {
-            arena.link_mut(from, to).set_cut(false);
-            arena.link_mut(from, to).set_config(calm.clone());
+            network.link_mut(from, to).set_cut(false);
+            network.link_mut(from, to).set_config(calm.clone());
         }
     }
 
-    /// Which of [`FEATURES`] are in it.
+    /// Whether the scenario contains each of [`FEATURES`].
     pub fn features(&self) -> Vec<bool> {
         let has = |kind: fn(&PeerWorldFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
         let sends = |kind: fn(&UpdatePolicy) -> bool| self.site_plans.iter().any(|plan| kind(&plan.sending));
@@ -223,16 +222,16 @@ impl PeerWorldScenario {
         ]
     }
 
-    /// How much longer than usual packets are under way at the most, nearly always.
+    /// Returns the delay that jitter adds at most, nearly always.
     pub(super) fn max_jitter(&self) -> TimeDelta {
         match self.link.jitter {
             Jitter::None => TimeDelta::ZERO,
-            Jitter::Uniform(most) => most,
+            Jitter::Uniform(max) => max,
             Jitter::Exponential { mean } => mean * 10,
         }
     }
 
-    /// Whether this is a network as in one house.
+    /// Whether the links are as fast as a local network.
     pub(super) fn is_lan(&self) -> bool {
         let Delay::Constant(delay) = self.link.delay else { return false };
         self.link.rate.is_none() && delay + self.max_jitter() <= TimeDelta::from_millis(2)
@@ -243,37 +242,37 @@ fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..sites * sites).map(move |at| (at / sites, at % sites)).filter(|(from, to)| from != to)
 }
 
-fn draw_clock(luck: &mut Random) -> NodeClock {
-    let skew_ppm = if luck.chance(0.6) { luck.range(-100..=100) as f64 } else { 0.0 };
-    NodeClock { offset: TimeDelta::from_millis(luck.range(-100_000_000..=100_000_000)), skew_ppm }
+fn draw_clock(random: &mut Random) -> NodeClock {
+    let skew_ppm = if random.chance(0.6) { random.range(-100..=100) as f64 } else { 0.0 };
+    NodeClock { offset: TimeDelta::from_millis(random.range(-100_000_000..=100_000_000)), skew_ppm }
 }
 
-fn draw_link(luck: &mut Random) -> LinkConfig {
-    let delay = TimeDelta::from_micros(*luck.pick(&[200, 200, 5_000, 20_000, 50_000, 80_000, 150_000]));
-    let jitter = match luck.below(3) {
+fn draw_link(random: &mut Random) -> LinkConfig {
+    let delay = TimeDelta::from_micros(*random.pick(&[200, 200, 5_000, 20_000, 50_000, 80_000, 150_000]));
+    let jitter = match random.below(3) {
         0 => Jitter::None,
-        1 => Jitter::Uniform(delay.scale(luck.unit()).min(MAX_JITTER)),
-        _ => Jitter::Exponential { mean: delay.scale(0.2 * luck.unit()).min(MAX_JITTER / 5) },
+        1 => Jitter::Uniform(delay.scale(random.unit()).min(MAX_JITTER)),
+        _ => Jitter::Exponential { mean: delay.scale(0.2 * random.unit()).min(MAX_JITTER / 5) },
     };
-    let loss = match luck.below(5) {
-        0 | 1 => Loss::Independent(*luck.pick(&[0.01, 0.05, 0.1, 0.3])),
-        2 => Loss::bursts(*luck.pick(&[0.02, 0.1, 0.2]), *luck.pick(&[3.0, 5.0, 8.0])),
+    let loss = match random.below(5) {
+        0 | 1 => Loss::Independent(*random.pick(&[0.01, 0.05, 0.1, 0.3])),
+        2 => Loss::bursts(*random.pick(&[0.02, 0.1, 0.2]), *random.pick(&[3.0, 5.0, 8.0])),
         _ => Loss::None,
     };
     let rate =
-        luck.chance(0.15).then(|| Rate { bytes_per_second: luck.range(4_000..=20_000) as u64, queue_bytes: 3_000 });
-    let duplicate = if luck.chance(0.2) { 0.05 } else { 0.0 };
-    LinkConfig { delay: Delay::Constant(delay), jitter, reorder: luck.chance(0.5), loss, duplicate, rate }
+        random.chance(0.15).then(|| Rate { bytes_per_second: random.range(4_000..=20_000) as u64, queue_bytes: 3_000 });
+    let duplicate = if random.chance(0.2) { 0.05 } else { 0.0 };
+    LinkConfig { delay: Delay::Constant(delay), jitter, reorder: random.chance(0.5), loss, duplicate, rate }
 }
 
 impl fmt::Display for PeerWorldScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}: {:?}", self.seed, self.terms)?;
         writeln!(f, "link: {:?}", self.link)?;
-        for (place, plan) in self.site_plans.iter().enumerate() {
-            writeln!(f, "place {place}: {plan:?}")?;
+        for (node, plan) in self.site_plans.iter().enumerate() {
+            writeln!(f, "node {node}: {plan:?}")?;
         }
-        writeln!(f, "late: {}", self.late_joiners)?;
+        writeln!(f, "late joiners: {}", self.late_joiners)?;
         for (at, fault) in &self.faults {
             writeln!(f, "{at:?}: {fault:?}")?;
         }

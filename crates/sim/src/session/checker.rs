@@ -1,11 +1,13 @@
-//! Checkers that know nothing of the engines: they see what people and machines at the sites see, and what the network carries.
+//! Checkers that know nothing of the engine: they observe only the players and machines at the sites, and the network
+//! traffic.
 //!
 //! - *Agreement*: every site steps the same frames, in order, once each, with the same inputs, into the same states.
-//! - *Fidelity*: an input takes effect in exactly the frame it was promised for; no input appears that nobody made.
-//! - *Watching*: whoever watches sees frames that a site was certain of, with their inputs, and has their states.
-//! - *Bounds*: no datagram is too long, no link is flooded.
+//! - *Fidelity*: an input takes effect in exactly the frame it was promised for. No input appears that no player made.
+//! - *Spectating*: a spectator steps frames that a site confirmed, with their inputs, and reaches their states.
+//! - *Bounds*: no datagram is too long and no link is flooded.
 //!
-//! Liveness needs to know the links and the faults; it is judged by whoever made them ([`scenario`](crate::session_id::scenario)).
+//! Liveness depends on the links and the faults. The [`scenario`](crate::session::scenario) that injects them checks
+//! it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,106 +17,108 @@ use coplay::session::AbsentInput;
 
 use crate::toy_machine::mix_hash;
 
-/// What was promised and what came of it, for all sites of one session.
+/// Promises and observations of all sites of one session.
 #[derive(Debug)]
 pub struct SessionChecker {
     players: usize,
-    /// The bits of each player's word that a site owns, by site and player.
+    /// Bits of each player's input word that a site owns, by site and player.
     masks: Vec<Vec<InputWord>>,
     input_delay: usize,
-    /// How many frames lag and window are together.
+    /// Input delay plus prediction window, in frames.
     pub delay_plus_prediction: usize,
-    /// What is done for sites that were dropped.
+    /// Substitute input of dropped sites.
     pub absent_input: AbsentInput,
-    /// Sites that are not there when the game starts.
+    /// Whether each site joins late.
     pub late_joiners: Vec<bool>,
-    /// What each site did, from one start of its program to the next.
+    /// History of each site, one entry per start of its host program.
     incarnations: Vec<Vec<Incarnation>>,
-    /// What each of those who watch saw, from one state that it began with to the next.
+    /// History of each spectator, one entry per state that it loaded.
     spectator_logs: Vec<Vec<SpectatorLog>>,
-    /// How many frames each site is certain of, counted from the first of the game.
+    /// Number of frames that each site has confirmed, counted from frame 0.
     pub confirmed_frames: Vec<usize>,
-    /// Frames that the sites are certain of, over all of them.
+    /// Number of confirmed frames, summed over all sites.
     pub total_confirmed: u64,
-    /// Frames that those who watch saw, over all of them.
+    /// Number of frames stepped by spectators, summed over all of them.
     pub spectated_frames: u64,
-    /// Frames that were read back from a movie.
+    /// Number of frames read back from a movie.
     pub movie_frames: u64,
-    /// A hash of all that happened.
+    /// Hash of the whole run.
     pub trace_hash: u64,
-    /// What went wrong, first things first.
+    /// Violations found so far, in order.
     pub violations: Vec<Violation>,
 }
 
-/// What a site did from one start of its program to the next.
+/// History of a site from one start of its host program to the next.
 #[derive(Debug, Default)]
 struct Incarnation {
-    /// The first frame that it stepped.
+    /// First frame that it stepped.
     first_frame: usize,
-    /// The inputs of each frame, all players' words side by side, and the state after it.
+    /// Inputs of each confirmed frame, all players' words side by side, and the state hash after it.
     inputs: Vec<InputWord>,
     state_hashes: Vec<u64>,
-    /// The frame with which it took its seat in a running game, and whether another site told that.
+    /// Join frame in a running session, and whether another site reported the join.
     joined_at: Option<usize>,
     is_join_reported_by_peer: bool,
-    /// The first frame that it promised an input for, and the inputs.
+    /// First frame with a sampled input, and the inputs from there on.
     first_sampled_frame: Option<usize>,
     sampled_inputs: Vec<InputWord>,
-    /// The first frame for which it, having left, makes no input.
+    /// First frame without input because the site left.
     left: Option<usize>,
-    /// The first frame for which the others, having dropped it, take none; and who did, in which of their lives.
+    /// First frame without input because the others dropped the site, and the (site, incarnation) pairs that reported
+    /// it.
     dropped_at: Option<usize>,
     dropped_by: Vec<(usize, usize)>,
-    /// Those of them who told an earlier frame later on, because the sites that had its last inputs are gone, too; and that frame.
+    /// Reporters that later named an earlier frame, because the sites with the last inputs are gone as well; and that
+    /// frame.
     truncated_by: Vec<(usize, usize)>,
     truncated_at: Option<usize>,
-    /// The same of an earlier time, of which nothing came because all who told it are dead.
+    /// Frame of an earlier drop that became void because all its reporters crashed.
     void_dropped_at: Option<usize>,
-    /// Its state is another from this frame on, which is known.
+    /// Frame from which on the state is known to differ.
     diverged_at: Option<usize>,
-    /// It died.
+    /// Whether the site crashed.
     is_crashed: bool,
-    /// It was told that the game goes on without it.
+    /// Whether the site learned that the session continues without it.
     has_eviction_notice: bool,
-    /// The sites that it told to be dropped.
+    /// Sites that it reported as dropped.
     reported_drops: Vec<usize>,
 }
 
 impl Incarnation {
-    /// The words and the state of a frame that all others must have, too.
+    /// Returns the inputs of a confirmed frame and the state hash after it.
     fn frame(&self, frame: usize, players: usize) -> Option<(&[InputWord], u64)> {
         let at = frame.checked_sub(self.first_frame)?;
         let hash = *self.state_hashes.get(at)?;
         Some((&self.inputs[at * players..(at + 1) * players], hash))
     }
 
-    /// The first frame for which it makes no input, having left: not before its first.
+    /// Returns the first frame without input because the site left; never before its join frame.
     fn left(&self) -> Option<usize> {
         self.left.map(|left| left.max(self.joined_at.unwrap_or(0)))
     }
 
-    /// The frame after the last that it is certain of.
+    /// Returns the frame after the last confirmed one.
     fn confirmed_end(&self) -> usize {
         self.first_frame + self.state_hashes.len()
     }
 }
 
-/// What somebody who watches saw.
+/// Observations of one spectator since it loaded a state.
 #[derive(Debug, Default)]
 struct SpectatorLog {
     first_frame: usize,
-    /// The hash of the state that it began with.
+    /// Hash of the loaded state.
     initial_state_hash: u64,
     inputs: Vec<InputWord>,
     state_hashes: Vec<u64>,
 }
 
-/// A promise that was broken.
+/// A violated property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise: `agreement`, `fidelity`, `watching`, `divergence`, `liveness` or `bounds`.
+    /// Property: `agreement`, `fidelity`, `spectator`, `divergence`, `liveness`, `bounds` or `movie`.
     pub property: &'static str,
-    /// What happened.
+    /// Description of the violation.
     pub description: String,
 }
 
@@ -124,20 +128,22 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Frames for which somebody who was dropped may still hear those who go on without him.
+/// Number of frames that a dropped site may confirm, with datagrams of the sites that continue, until it learns of the
+/// drop.
 const MAX_FRAMES_UNTIL_DROP_NOTICE: usize = 150;
-/// One broken promise tends to break many; this many are kept.
+/// Number of violations kept; one violation tends to cause many.
 const MAX_VIOLATIONS: usize = 16;
 
 impl SessionChecker {
-    /// A ledger for sites that own these bits (by site and player) and promise inputs `lag` frames ahead.
-    pub fn new(masks: Vec<Vec<InputWord>>, lag: u32) -> Self {
+    /// Creates a checker for sites that own these bits (by site and player) and sample inputs `input_delay` frames
+    /// ahead.
+    pub fn new(masks: Vec<Vec<InputWord>>, input_delay: u32) -> Self {
         let sites = masks.len();
         Self {
             players: masks.first().map_or(0, Vec::len),
             masks,
-            input_delay: lag as usize,
-            delay_plus_prediction: lag as usize,
+            input_delay: input_delay as usize,
+            delay_plus_prediction: input_delay as usize,
             absent_input: AbsentInput::Nothing,
             late_joiners: Vec::new(),
             incarnations: (0..sites).map(|_| vec![Incarnation::default()]).collect(),
@@ -151,94 +157,103 @@ impl SessionChecker {
         }
     }
 
-    /// Notes a broken promise.
-    pub fn report_violation(&mut self, promise: &'static str, what: String) {
+    /// Records a violation.
+    pub fn report_violation(&mut self, property: &'static str, description: String) {
         if self.violations.len() < MAX_VIOLATIONS {
-            self.violations.push(Violation { property: promise, description: what });
+            self.violations.push(Violation { property, description });
         }
     }
 
     fn current_incarnation(&mut self, site: usize) -> &mut Incarnation {
-        self.incarnations[site].last_mut().expect("every site has a life")
+        self.incarnations[site].last_mut().expect("every site has an incarnation")
     }
 
-    /// A site's player made an input, which the site promised to be in this frame.
+    /// Records that a site sampled an input for this frame.
     pub fn on_sampled(&mut self, site: usize, frame: u32, words: &[InputWord]) {
-        let (players, newborn, lag) = (self.players, self.incarnations[site].len() == 1, self.input_delay);
+        let (players, is_first_incarnation, input_delay) =
+            (self.players, self.incarnations[site].len() == 1, self.input_delay);
         let owned: Vec<InputWord> = words.iter().zip(&self.masks[site]).map(|(word, mask)| word & mask).collect();
-        let life = self.current_incarnation(site);
+        let incarnation = self.current_incarnation(site);
         let frame = frame as usize;
-        let first = *life.first_sampled_frame.get_or_insert(frame);
-        let expected = first + life.sampled_inputs.len() / players;
-        life.sampled_inputs.extend(owned);
-        if frame != expected || newborn && first != lag {
-            self.report_violation("fidelity", format!("site {site} promised frame {frame} and not {expected}"));
+        let first = *incarnation.first_sampled_frame.get_or_insert(frame);
+        let expected = first + incarnation.sampled_inputs.len() / players;
+        incarnation.sampled_inputs.extend(owned);
+        if frame != expected || is_first_incarnation && first != input_delay {
+            self.report_violation("fidelity", format!("site {site} sampled frame {frame} instead of {expected}"));
         }
     }
 
-    /// A site left; from what it promised last on, it makes no input.
+    /// Records that a site left. It makes no input after the last sampled one.
     pub fn on_leave(&mut self, site: usize) {
-        let (players, lag) = (self.players, self.input_delay);
-        let life = self.current_incarnation(site);
-        life.left = Some(life.first_sampled_frame.unwrap_or(lag) + life.sampled_inputs.len() / players);
+        let (players, input_delay) = (self.players, self.input_delay);
+        let incarnation = self.current_incarnation(site);
+        incarnation.left =
+            Some(incarnation.first_sampled_frame.unwrap_or(input_delay) + incarnation.sampled_inputs.len() / players);
     }
 
-    /// A site told that another one was dropped with a frame. All who tell must tell the same.
-    pub fn on_drop(&mut self, teller: usize, site: usize, frame: u32) {
-        self.current_incarnation(teller).reported_drops.push(site);
-        // It may have come back by now; then it is about an earlier life.
-        let meant = |life: &Incarnation| {
-            life.joined_at.or(life.first_sampled_frame).is_some_and(|first| first <= frame as usize)
+    /// Records a report that a site was dropped as of a frame. All reports must name the same frame.
+    pub fn on_drop(&mut self, reporter: usize, site: usize, frame: u32) {
+        self.current_incarnation(reporter).reported_drops.push(site);
+        // The site may have rejoined since. The report then concerns an earlier incarnation.
+        let is_concerned = |incarnation: &Incarnation| {
+            incarnation.joined_at.or(incarnation.first_sampled_frame).is_some_and(|first| first <= frame as usize)
         };
-        let at = self.incarnations[site].iter().rposition(meant).unwrap_or(0);
-        let teller_life = self.incarnations[teller].len() - 1;
+        let at = self.incarnations[site].iter().rposition(is_concerned).unwrap_or(0);
+        let reporter_incarnation = self.incarnations[reporter].len() - 1;
         let void = self.is_void_drop(&self.incarnations[site][at]);
-        let life = &mut self.incarnations[site][at];
+        let incarnation = &mut self.incarnations[site][at];
         if void {
-            life.void_dropped_at = life.dropped_at.take();
-            life.dropped_by.clear();
+            incarnation.void_dropped_at = incarnation.dropped_at.take();
+            incarnation.dropped_by.clear();
         }
-        if life.dropped_by.contains(&(teller, teller_life))
-            && life.dropped_at.is_some_and(|told| (frame as usize) < told)
+        if incarnation.dropped_by.contains(&(reporter, reporter_incarnation))
+            && incarnation.dropped_at.is_some_and(|reported| (frame as usize) < reported)
         {
-            life.truncated_by.push((teller, teller_life));
-            let told = *life.truncated_at.get_or_insert(frame as usize);
-            if told != frame as usize {
-                let what = format!("site {teller} shortened site {site} to frame {frame}, another one to {told}");
-                self.report_violation("agreement", what);
+            incarnation.truncated_by.push((reporter, reporter_incarnation));
+            let reported = *incarnation.truncated_at.get_or_insert(frame as usize);
+            if reported != frame as usize {
+                let description =
+                    format!("site {reporter} truncated site {site} to frame {frame}, another one to frame {reported}");
+                self.report_violation("agreement", description);
             }
             return;
         }
-        life.dropped_by.push((teller, teller_life));
-        let told = *life.dropped_at.get_or_insert(frame as usize);
-        if told != frame as usize {
-            let what = format!("site {teller} dropped site {site} with frame {frame}, another one with {told}");
-            self.report_violation("agreement", what);
+        incarnation.dropped_by.push((reporter, reporter_incarnation));
+        let reported = *incarnation.dropped_at.get_or_insert(frame as usize);
+        if reported != frame as usize {
+            let description =
+                format!("site {reporter} dropped site {site} as of frame {frame}, another one as of {reported}");
+            self.report_violation("agreement", description);
         }
     }
 
-    /// A site told that another one took its seat with a frame. All who tell must tell the same.
-    pub fn on_join(&mut self, teller: usize, site: usize, frame: u32) {
+    /// Records a report that a site joined at a frame. All reports must name the same frame.
+    pub fn on_join(&mut self, reporter: usize, site: usize, frame: u32) {
         let frame = frame as usize;
-        let known = self.incarnations[site].iter().any(|life| life.joined_at == Some(frame));
-        let others = self.incarnations[site].iter_mut().filter(|life| teller != site && life.joined_at == Some(frame));
-        others.for_each(|life| life.is_join_reported_by_peer = true);
+        let known = self.incarnations[site].iter().any(|incarnation| incarnation.joined_at == Some(frame));
+        let others = self.incarnations[site]
+            .iter_mut()
+            .filter(|incarnation| reporter != site && incarnation.joined_at == Some(frame));
+        others.for_each(|incarnation| incarnation.is_join_reported_by_peer = true);
         if !known {
             self.attribute_join_to_crashed_incarnation(site);
         }
-        let newcomer = self.incarnations[site].last_mut().filter(|life| life.joined_at.is_none());
-        match newcomer {
+        let joiner = self.incarnations[site].last_mut().filter(|incarnation| incarnation.joined_at.is_none());
+        match joiner {
             _ if known => {}
-            Some(life) => (life.joined_at, life.is_join_reported_by_peer) = (Some(frame), teller != site),
+            Some(incarnation) => {
+                (incarnation.joined_at, incarnation.is_join_reported_by_peer) = (Some(frame), reporter != site)
+            }
             None => self.report_violation(
                 "agreement",
-                format!("site {teller} let site {site} in with frame {frame}, others did not"),
+                format!("site {reporter} admitted site {site} at frame {frame}, other sites did not"),
             ),
         }
     }
 
-    /// A site that died on its way in may be let in nevertheless, which is told when it is on its way again. If another frame follows,
-    /// the first one was for the one who died.
+    /// Moves a reported join to the previous incarnation. A site that crashed while joining may still be admitted. That
+    /// join is reported while the next incarnation is joining and is first attributed to it. If a second join frame
+    /// follows, the first one belonged to the crashed incarnation.
     fn attribute_join_to_crashed_incarnation(&mut self, site: usize) {
         let [.., before, last] = &mut self.incarnations[site][..] else { return };
         if before.is_crashed
@@ -255,154 +270,164 @@ impl SessionChecker {
         }
     }
 
-    /// Whether it does not count that the others dropped a site: they are all dead, and it dropped them.
-    fn is_void_drop(&self, life: &Incarnation) -> bool {
-        let gone = |(teller, number): &(usize, usize)| {
-            self.incarnations[*teller][*number].is_crashed && life.reported_drops.contains(teller)
+    /// Whether a drop does not count: all its reporters crashed, and the dropped site dropped them.
+    fn is_void_drop(&self, incarnation: &Incarnation) -> bool {
+        let gone = |(reporter, number): &(usize, usize)| {
+            self.incarnations[*reporter][*number].is_crashed && incarnation.reported_drops.contains(reporter)
         };
-        life.dropped_by.iter().all(gone)
+        incarnation.dropped_by.iter().all(gone)
     }
 
-    /// The first frame for which the others, having dropped a site, take none of its inputs.
-    fn drop_frame(&self, life: &Incarnation) -> Option<usize> {
-        life.truncated_at.or(life.dropped_at).filter(|_| !self.is_void_drop(life))
+    /// Returns the first frame without the inputs of a dropped site.
+    fn drop_frame(&self, incarnation: &Incarnation) -> Option<usize> {
+        incarnation.truncated_at.or(incarnation.dropped_at).filter(|_| !self.is_void_drop(incarnation))
     }
 
-    /// The first frame for which nobody takes a site's inputs. Who leaves before its first frame leaves with that.
-    fn input_end(&self, life: &Incarnation) -> Option<usize> {
-        life.left().into_iter().chain(self.drop_frame(life)).min()
+    /// Returns the first frame without a site's inputs. A site that leaves before its first frame leaves at that frame.
+    fn input_end(&self, incarnation: &Incarnation) -> Option<usize> {
+        incarnation.left().into_iter().chain(self.drop_frame(incarnation)).min()
     }
 
-    /// A site's state is made to be another from this frame on.
+    /// Records that a site's state is corrupted from this frame on.
     pub fn on_divergence(&mut self, site: usize, frame: u32) {
         self.current_incarnation(site).diverged_at = Some(frame as usize);
     }
 
-    /// A site died.
+    /// Records that a site crashed.
     pub fn on_crash(&mut self, site: usize) {
         self.current_incarnation(site).is_crashed = true;
     }
 
-    /// A site was told that the game goes on without it, and stopped.
+    /// Records that a site learned that the session continues without it, and ended.
     pub fn on_eviction_notice(&mut self, site: usize) {
         self.current_incarnation(site).has_eviction_notice = true;
     }
 
-    /// Whether the others have dropped a site.
+    /// Whether the others have dropped the newest incarnation of a site.
     pub fn is_dropped(&self, site: usize) -> bool {
-        self.incarnations[site].last().is_some_and(|life| self.drop_frame(life).is_some())
+        self.incarnations[site].last().is_some_and(|incarnation| self.drop_frame(incarnation).is_some())
     }
 
-    /// Whether a site was let in to a running game at any time.
+    /// Whether a site ever joined a running session.
     pub fn has_joined(&self, site: usize) -> bool {
-        self.incarnations[site].iter().any(|life| life.joined_at.is_some())
+        self.incarnations[site].iter().any(|incarnation| incarnation.joined_at.is_some())
     }
 
-    /// Whether a site, in its newest life, told that another one was dropped.
-    pub fn has_reported_drop(&self, teller: usize, site: usize) -> bool {
-        self.incarnations[teller].last().is_some_and(|life| life.reported_drops.contains(&site))
+    /// Whether the newest incarnation of a site reported that another site was dropped.
+    pub fn has_reported_drop(&self, reporter: usize, site: usize) -> bool {
+        self.incarnations[reporter].last().is_some_and(|incarnation| incarnation.reported_drops.contains(&site))
     }
 
-    /// Whether the others have dropped a site at any time.
+    /// Whether the others ever dropped a site.
     pub fn was_dropped(&self, site: usize) -> bool {
-        self.incarnations[site].iter().any(|life| life.dropped_at.is_some())
+        self.incarnations[site].iter().any(|incarnation| incarnation.dropped_at.is_some())
     }
 
-    /// From which frame on it does not count what a site did that is not among the others any more: what they decided without it.
-    fn authoritative_until(&self, site: usize, life: &Incarnation) -> usize {
-        // A refused site may never have played: its coordinator died before any other site heard of the order.
-        if life.left.is_none() && self.drop_frame(life).is_none() && !life.is_crashed && !life.has_eviction_notice {
+    /// Returns the first frame at which a site's history does not count, because the other sites decided without it.
+    fn authoritative_until(&self, site: usize, incarnation: &Incarnation) -> usize {
+        // An evicted site may never have played: its coordinator crashed before any other site received the scheduled
+        // join.
+        if incarnation.left.is_none()
+            && self.drop_frame(incarnation).is_none()
+            && !incarnation.is_crashed
+            && !incarnation.has_eviction_notice
+        {
             return usize::MAX;
         }
         let others = self.incarnations.iter().enumerate().filter(|(other, _)| *other != site);
-        let others = others.flat_map(|(other, lives)| lives.iter().map(move |life| (other, life)));
-        let number = self.incarnations[site].iter().position(|known| std::ptr::eq(known, life)).unwrap_or(0);
+        let others =
+            others.flat_map(|(other, incarnations)| incarnations.iter().map(move |incarnation| (other, incarnation)));
+        let number = self.incarnations[site].iter().position(|known| std::ptr::eq(known, incarnation)).unwrap_or(0);
         let without =
             |other: &Incarnation| other.truncated_at.is_some() && !other.truncated_by.contains(&(site, number));
-        let dropped =
-            others.filter_map(|(other, of_other)| match life.reported_drops.contains(&other) && !without(of_other) {
-                // What it decided alone, before it died, came to nothing.
+        let dropped = others.filter_map(|(other, of_other)| {
+            match incarnation.reported_drops.contains(&other) && !without(of_other) {
+                // A decision that a site made alone before it crashed is void.
                 true => {
                     let void = of_other.dropped_at.filter(|_| self.is_void_drop(of_other));
-                    of_other.void_dropped_at.or(void).filter(|_| life.is_crashed)
+                    of_other.void_dropped_at.or(void).filter(|_| incarnation.is_crashed)
                 }
                 false => self.drop_frame(of_other),
-            });
-        dropped.chain(self.drop_frame(life)).min().unwrap_or(usize::MAX)
+            }
+        });
+        dropped.chain(self.drop_frame(incarnation)).min().unwrap_or(usize::MAX)
     }
 
-    /// A site's program was started anew.
+    /// Records a restart of a site's host program.
     pub fn on_restart(&mut self, site: usize) {
         self.incarnations[site].push(Incarnation::default());
         self.confirmed_frames[site] = 0;
     }
 
-    /// A site stepped its machine, perhaps with guessed inputs.
+    /// Records that a site stepped its machine, perhaps with predicted inputs.
     pub fn on_step(&mut self, site: usize, frame: u32, at_ns: i64) {
         self.trace_hash = mix_hash(mix_hash(self.trace_hash, site as u64 + u64::from(frame) * 8), at_ns as u64);
     }
 
-    /// A site's machine is put into the state before a frame that another site sent. What a site on its way in had before is gone: the
-    /// frames may be too old, or those of a game that nobody plays any more.
+    /// Records that a site loaded the state before a frame that another site sent. Earlier frames of a joining site are
+    /// discarded: they may be too old, or belong to a game that no site plays any more.
     pub fn on_restored(&mut self, site: usize, frame: u32) {
-        let life = self.current_incarnation(site);
-        if life.first_sampled_frame.is_none() {
-            (life.first_frame, life.inputs, life.state_hashes) = (frame as usize, Vec::new(), Vec::new());
+        let incarnation = self.current_incarnation(site);
+        if incarnation.first_sampled_frame.is_none() {
+            (incarnation.first_frame, incarnation.inputs, incarnation.state_hashes) =
+                (frame as usize, Vec::new(), Vec::new());
         }
     }
 
-    /// A site will not step a frame again: these were its inputs, and this is the state after it.
+    /// Records a confirmed frame of a site, its inputs and the state hash after it.
     pub fn on_confirmed(&mut self, site: usize, frame: u32, words: &[InputWord], hash: u64) {
         let frame = frame as usize;
         self.trace_hash =
             words.iter().fold(mix_hash(self.trace_hash, hash), |trace, word| mix_hash(trace, *word as u64));
         self.total_confirmed += 1;
         self.confirmed_frames[site] = frame + 1;
-        let life = self.current_incarnation(site);
-        if life.state_hashes.is_empty() {
-            life.first_frame = frame;
+        let incarnation = self.current_incarnation(site);
+        if incarnation.state_hashes.is_empty() {
+            incarnation.first_frame = frame;
         }
-        let expected = life.first_frame + life.state_hashes.len();
-        life.inputs.extend_from_slice(words);
-        life.state_hashes.push(hash);
+        let expected = incarnation.first_frame + incarnation.state_hashes.len();
+        incarnation.inputs.extend_from_slice(words);
+        incarnation.state_hashes.push(hash);
         if frame != expected {
-            self.report_violation("agreement", format!("site {site} is certain of frame {frame} and not {expected}"));
+            self.report_violation("agreement", format!("site {site} confirmed frame {frame} instead of {expected}"));
         }
     }
 
-    /// Somebody who watches begins with the state before a frame, of which this is the hash.
-    pub fn on_spectator_load(&mut self, watcher: usize, frame: u32, before: u64) {
-        if self.spectator_logs.len() <= watcher {
-            self.spectator_logs.resize_with(watcher + 1, Vec::new);
+    /// Records that a spectator loaded the state before a frame, with this hash.
+    pub fn on_spectator_load(&mut self, spectator: usize, frame: u32, before: u64) {
+        if self.spectator_logs.len() <= spectator {
+            self.spectator_logs.resize_with(spectator + 1, Vec::new);
         }
-        self.spectator_logs[watcher].push(SpectatorLog {
+        self.spectator_logs[spectator].push(SpectatorLog {
             first_frame: frame as usize,
             initial_state_hash: before,
             ..SpectatorLog::default()
         });
     }
 
-    /// Somebody who watches stepped a frame with these inputs, and this is the state after it.
-    pub fn on_spectator_step(&mut self, watcher: usize, frame: u32, words: &[InputWord], hash: u64) {
+    /// Records that a spectator stepped a frame with these inputs, and the state hash after it.
+    pub fn on_spectator_step(&mut self, spectator: usize, frame: u32, words: &[InputWord], hash: u64) {
         self.trace_hash = mix_hash(mix_hash(self.trace_hash, hash), u64::from(frame));
         self.spectated_frames += 1;
-        let Some(seen) = self.spectator_logs.get_mut(watcher).and_then(|seen| seen.last_mut()) else {
-            return self.report_violation("watching", format!("watcher {watcher} sees frame {frame} without a state"));
+        let Some(log) = self.spectator_logs.get_mut(spectator).and_then(|log| log.last_mut()) else {
+            let description = format!("spectator {spectator} steps frame {frame} without a state");
+            return self.report_violation("spectator", description);
         };
-        let expected = seen.first_frame + seen.state_hashes.len();
-        seen.inputs.extend_from_slice(words);
-        seen.state_hashes.push(hash);
+        let expected = log.first_frame + log.state_hashes.len();
+        log.inputs.extend_from_slice(words);
+        log.state_hashes.push(hash);
         if frame as usize != expected {
-            self.report_violation("watching", format!("watcher {watcher} sees frame {frame} and not {expected}"));
+            let description = format!("spectator {spectator} steps frame {frame} instead of {expected}");
+            self.report_violation("spectator", description);
         }
     }
 
-    /// The inputs of a frame that a site was certain of before its program was ever started anew, and the state after it.
+    /// Returns the inputs of a frame confirmed by the first incarnation of a site, and the state hash after it.
     pub fn first_incarnation_frame(&self, site: usize, frame: usize) -> Option<(&[InputWord], u64)> {
-        self.incarnations[site].first().and_then(|life| life.frame(frame, self.players))
+        self.incarnations[site].first().and_then(|incarnation| incarnation.frame(frame, self.players))
     }
 
-    /// Everything that went wrong: what was noted, and what comparing everything with everything shows.
+    /// Returns all violations: the recorded ones, and those found by comparing all histories.
     pub fn find_violations(&self) -> Vec<Violation> {
         let mut found = self.violations.clone();
         for frame in 0..self.confirmed_frames.iter().copied().max().unwrap_or(0) {
@@ -417,236 +442,268 @@ impl SessionChecker {
         found
     }
 
-    /// Who was dropped does not go on: the others stand still until they have decided, and what it hears of them afterwards is not
-    /// much. So of a network in two parts at most one does, unless nobody is left who knows of the other.
-    fn check_dropped_sites_stop(&self, broken: &mut Vec<Violation>) {
-        for (site, lives) in self.incarnations.iter().enumerate() {
-            // Who died after it went on without all who dropped it came back to them, who never heard of it: its game is gone, and
-            // theirs goes on.
-            let gave_way = |life: &Incarnation| {
-                life.is_crashed && life.dropped_by.iter().all(|(teller, _)| life.reported_drops.contains(teller))
+    /// Checks that a dropped site does not continue. The other sites freeze until they have decided, and the dropped
+    /// site receives few of their datagrams afterwards. So at most one part of a partitioned network continues, unless
+    /// no site is left that knows of the other part.
+    fn check_dropped_sites_stop(&self, violations: &mut Vec<Violation>) {
+        for (site, incarnations) in self.incarnations.iter().enumerate() {
+            // A site may drop all sites that dropped it, crash, and rejoin them. They never learned of its game, so its
+            // game is gone and theirs continues.
+            let gave_way = |incarnation: &Incarnation| {
+                incarnation.is_crashed
+                    && incarnation.dropped_by.iter().all(|(reporter, _)| incarnation.reported_drops.contains(reporter))
             };
-            let goes_on = |life: &Incarnation| {
-                let dropped = self.drop_frame(life).filter(|_| !gave_way(life))?;
-                (life.confirmed_end() > dropped + 2 * self.delay_plus_prediction + MAX_FRAMES_UNTIL_DROP_NOTICE)
-                    .then_some((dropped, life.confirmed_end()))
+            let continues = |incarnation: &Incarnation| {
+                let dropped = self.drop_frame(incarnation).filter(|_| !gave_way(incarnation))?;
+                (incarnation.confirmed_end() > dropped + 2 * self.delay_plus_prediction + MAX_FRAMES_UNTIL_DROP_NOTICE)
+                    .then_some((dropped, incarnation.confirmed_end()))
             };
-            broken.extend(lives.iter().filter_map(goes_on).map(|(dropped, certain)| Violation {
+            violations.extend(incarnations.iter().filter_map(continues).map(|(dropped, confirmed)| Violation {
                 property: "agreement",
-                description: format!("site {site} was dropped with frame {dropped} and went on to frame {certain}"),
+                description: format!(
+                    "site {site} was dropped as of frame {dropped} and continued to frame {confirmed}"
+                ),
             }));
         }
     }
 
-    /// All sites that go on take the inputs of a dropped site up to the same frame.
-    fn check_truncated_drops(&self, broken: &mut Vec<Violation>) {
-        for (site, lives) in self.incarnations.iter().enumerate() {
-            for life in lives.iter().filter(|life| life.truncated_at.is_some()) {
-                let goes_on = |(teller, number): &&(usize, usize)| {
-                    let teller = &self.incarnations[*teller][*number];
-                    !teller.is_crashed && teller.left.is_none() && self.drop_frame(teller).is_none()
+    /// Checks that all continuing sites use the inputs of a dropped site up to the same frame.
+    fn check_truncated_drops(&self, violations: &mut Vec<Violation>) {
+        for (site, incarnations) in self.incarnations.iter().enumerate() {
+            for incarnation in incarnations.iter().filter(|incarnation| incarnation.truncated_at.is_some()) {
+                let continues = |(reporter, number): &&(usize, usize)| {
+                    let reporter = &self.incarnations[*reporter][*number];
+                    !reporter.is_crashed && reporter.left.is_none() && self.drop_frame(reporter).is_none()
                 };
-                let missed = life.dropped_by.iter().filter(|teller| !life.truncated_by.contains(teller)).find(goes_on);
-                broken.extend(missed.map(|(teller, _)| Violation {
+                let missed = incarnation
+                    .dropped_by
+                    .iter()
+                    .filter(|reporter| !incarnation.truncated_by.contains(reporter))
+                    .find(continues);
+                violations.extend(missed.map(|(reporter, _)| Violation {
                     property: "agreement",
-                    description: format!("site {teller} did not hear that the inputs of site {site} end earlier"),
+                    description: format!("site {reporter} did not learn that the inputs of site {site} end earlier"),
                 }));
             }
         }
     }
 
-    fn check_spectators(&self, broken: &mut Vec<Violation>) {
+    fn check_spectators(&self, violations: &mut Vec<Violation>) {
         let sites = self.incarnations.iter().enumerate();
-        let lives =
-            sites.flat_map(|(site, lives)| lives.iter().map(move |life| (life, self.authoritative_until(site, life))));
-        let lives: Vec<(&Incarnation, usize)> =
-            lives.map(|(life, until)| (life, until.min(life.diverged_at.unwrap_or(usize::MAX)))).collect();
-        let mut led = DiscardedStates::new();
-        for (watcher, seen) in self.spectator_logs.iter().enumerate() {
-            let wrong = seen.iter().filter_map(|seen| self.first_spectator_mismatch(seen, &lives, &mut led)).next();
-            broken.extend(wrong.map(|(frame, what)| Violation {
-                property: "watching",
-                description: format!("watcher {watcher} has {what} of frame {frame}"),
+        let incarnations = sites.flat_map(|(site, incarnations)| {
+            incarnations.iter().map(move |incarnation| (incarnation, self.authoritative_until(site, incarnation)))
+        });
+        let incarnations: Vec<(&Incarnation, usize)> = incarnations
+            .map(|(incarnation, until)| (incarnation, until.min(incarnation.diverged_at.unwrap_or(usize::MAX))))
+            .collect();
+        let mut discarded = DiscardedStates::new();
+        for (spectator, log) in self.spectator_logs.iter().enumerate() {
+            let mismatch =
+                log.iter().filter_map(|log| self.first_spectator_mismatch(log, &incarnations, &mut discarded)).next();
+            violations.extend(mismatch.map(|(frame, description)| Violation {
+                property: "spectator",
+                description: format!("spectator {spectator} has {description} in frame {frame}"),
             }));
         }
     }
 
-    /// The first frame that somebody saw otherwise than any site, and in what. Each life comes with the frame up to which it counts:
-    /// who watched a site that the others went on without has another state when it turns to them, and is told. So has who began with
-    /// the state of such a one.
+    /// Finds the first frame that a spectator saw differently from every site, and the difference. Each incarnation
+    /// comes with the frame up to which it counts. A spectator of a site that the others dropped may have another state
+    /// when it switches to them; its engine reports that. The same holds for a spectator that started from such a
+    /// state.
     fn first_spectator_mismatch(
         &self,
-        seen: &SpectatorLog,
-        lives: &[(&Incarnation, usize)],
-        led: &mut DiscardedStates,
+        log: &SpectatorLog,
+        incarnations: &[(&Incarnation, usize)],
+        discarded: &mut DiscardedStates,
     ) -> Option<(usize, &'static str)> {
-        let before = seen.first_frame.checked_sub(1).map(|before| (before, seen.initial_state_hash));
-        let mut misled =
-            self.started_from_discarded_state(seen, lives) || before.is_some_and(|before| led.contains(&before));
-        for (at, hash) in seen.state_hashes.iter().enumerate() {
-            let frame = seen.first_frame + at;
-            let words = &seen.inputs[at * self.players..(at + 1) * self.players];
-            let known = || lives.iter().filter_map(|(life, until)| Some((life.frame(frame, self.players)?, *until)));
+        let before = log.first_frame.checked_sub(1).map(|before| (before, log.initial_state_hash));
+        let mut misled = self.started_from_discarded_state(log, incarnations)
+            || before.is_some_and(|before| discarded.contains(&before));
+        for (at, hash) in log.state_hashes.iter().enumerate() {
+            let frame = log.first_frame + at;
+            let words = &log.inputs[at * self.players..(at + 1) * self.players];
+            let known = || {
+                incarnations
+                    .iter()
+                    .filter_map(|(incarnation, until)| Some((incarnation.frame(frame, self.players)?, *until)))
+            };
             let alike = || known().filter(|((theirs, _), _)| *theirs == words);
-            // What is certain, but not told by any site yet, comes last.
+            // No site has reported this frame as confirmed yet.
             if known().next().is_none() {
                 continue;
             }
             if alike().next().is_none() {
-                return Some((frame, "other inputs"));
+                return Some((frame, "different inputs"));
             }
             let mut equal = alike().filter(|((_, theirs), _)| theirs == hash).map(|(_, until)| until).peekable();
             if equal.peek().is_none() && !misled {
-                return Some((frame, "another state"));
+                return Some((frame, "a different state"));
             }
             misled |= equal.all(|until| frame >= until);
             if misled {
-                led.insert((frame, *hash));
+                discarded.insert((frame, *hash));
             }
         }
         None
     }
 
-    /// Whether somebody began with a state that only those had who do not count any more.
-    fn started_from_discarded_state(&self, seen: &SpectatorLog, lives: &[(&Incarnation, usize)]) -> bool {
-        let Some(before) = seen.first_frame.checked_sub(1) else { return false };
-        let had = |(life, _): &&(&Incarnation, usize)| {
-            life.frame(before, self.players).is_some_and(|(_, hash)| hash == seen.initial_state_hash)
+    /// Whether a spectator started from a state that only incarnations had that no longer count.
+    fn started_from_discarded_state(&self, log: &SpectatorLog, incarnations: &[(&Incarnation, usize)]) -> bool {
+        let Some(before) = log.first_frame.checked_sub(1) else { return false };
+        let had = |(incarnation, _): &&(&Incarnation, usize)| {
+            incarnation.frame(before, self.players).is_some_and(|(_, hash)| hash == log.initial_state_hash)
         };
-        let mut had = lives.iter().filter(had).peekable();
+        let mut had = incarnations.iter().filter(had).peekable();
         had.peek().is_some() && had.all(|(_, until)| before >= *until)
     }
 
-    fn check_frame(&self, frame: usize, broken: &mut Vec<Violation>) {
-        let lives =
-            self.incarnations.iter().enumerate().flat_map(|(site, lives)| lives.iter().map(move |life| (site, life)));
-        let counts = |(site, life): &(usize, &Incarnation)| frame < self.authoritative_until(*site, life);
-        let sane = |(_, life): &(usize, &Incarnation)| life.diverged_at.is_none_or(|since| frame < since);
-        let counting = lives.filter(counts).filter(sane);
-        let mut known = counting.filter_map(|(site, life)| life.frame(frame, self.players).map(|told| (site, told)));
+    fn check_frame(&self, frame: usize, violations: &mut Vec<Violation>) {
+        let incarnations = self
+            .incarnations
+            .iter()
+            .enumerate()
+            .flat_map(|(site, incarnations)| incarnations.iter().map(move |incarnation| (site, incarnation)));
+        let counts = |(site, incarnation): &(usize, &Incarnation)| frame < self.authoritative_until(*site, incarnation);
+        let has_not_diverged =
+            |(_, incarnation): &(usize, &Incarnation)| incarnation.diverged_at.is_none_or(|since| frame < since);
+        let counting = incarnations.filter(counts).filter(has_not_diverged);
+        let mut known = counting
+            .filter_map(|(site, incarnation)| incarnation.frame(frame, self.players).map(|reported| (site, reported)));
         let Some((first, (words, hash))) = known.next() else { return };
         for (site, (other_words, other_hash)) in known {
             if other_words != words {
-                broken.push(Violation {
+                violations.push(Violation {
                     property: "agreement",
                     description: format!("sites {first} and {site} stepped frame {frame} with different inputs"),
                 });
             } else if other_hash != hash {
-                broken.push(Violation {
+                violations.push(Violation {
                     property: "agreement",
                     description: format!("sites {first} and {site} have different states after frame {frame}"),
                 });
             }
         }
-        self.check_fidelity(frame, words, broken);
+        self.check_fidelity(frame, words, violations);
     }
 
-    fn check_fidelity(&self, frame: usize, words: &[InputWord], broken: &mut Vec<Violation>) {
+    fn check_fidelity(&self, frame: usize, words: &[InputWord], violations: &mut Vec<Violation>) {
         let mut unowned: Vec<InputWord> = words.to_vec();
         for (site, masks) in self.masks.iter().enumerate() {
             for (player, mask) in masks.iter().enumerate() {
                 unowned[player] &= !mask;
                 let input = Some(words[player] & mask);
-                if [false, true].iter().all(|late| input != self.expected_input(site, frame, player, *late)) {
-                    broken.push(Violation {
+                if [false, true]
+                    .iter()
+                    .all(|leave_too_late| input != self.expected_input(site, frame, player, *leave_too_late))
+                {
+                    violations.push(Violation {
                         property: "fidelity",
-                        description: format!("frame {frame} does not have what site {site} promised for it"),
+                        description: format!("frame {frame} does not have the input that site {site} sampled for it"),
                     });
                 }
             }
         }
         if unowned.iter().any(|bits| *bits != 0) {
-            broken.push(Violation {
+            violations.push(Violation {
                 property: "fidelity",
-                description: format!("frame {frame} has bits that nobody owns"),
+                description: format!("frame {frame} has bits that no site owns"),
             });
         }
     }
 
-    /// The input that must be in a frame, or `None` if there must not be such a frame yet. That a site leaves may come too `late` for
-    /// those who drop it with the same frame.
-    fn expected_input(&self, site: usize, frame: usize, player: usize, late: bool) -> Option<InputWord> {
-        let begun =
-            |life: &&Incarnation| life.joined_at.or(life.first_sampled_frame).is_some_and(|first| first <= frame);
-        // Of whom nobody knew that it was let in, no input is taken.
-        let begun = |life: &&Incarnation| {
-            begun(life) && (!life.has_eviction_notice || life.is_join_reported_by_peer || life.joined_at.is_none())
+    /// Returns the input that a frame must have, or `None` if the frame must not exist yet. With `leave_too_late`, the
+    /// sites that dropped a leaving site at the same frame had not received its leave.
+    fn expected_input(&self, site: usize, frame: usize, player: usize, leave_too_late: bool) -> Option<InputWord> {
+        let begun = |incarnation: &&Incarnation| {
+            incarnation.joined_at.or(incarnation.first_sampled_frame).is_some_and(|first| first <= frame)
         };
-        let Some(life) = self.incarnations[site].iter().rev().find(begun) else {
+        // The inputs of an evicted joiner count only if a peer reported its join.
+        let begun = |incarnation: &&Incarnation| {
+            begun(incarnation)
+                && (!incarnation.has_eviction_notice
+                    || incarnation.is_join_reported_by_peer
+                    || incarnation.joined_at.is_none())
+        };
+        let Some(incarnation) = self.incarnations[site].iter().rev().find(begun) else {
             let awaited = frame >= self.input_delay
                 && self.incarnations[site].len() == 1
                 && self.input_end(&self.incarnations[site][0]).is_none();
             return (!awaited || !self.is_starter(site)).then_some(0);
         };
-        if let Some(end) = self.input_end(life).filter(|end| frame >= *end) {
-            let dropped = life.truncated_at.or(life.dropped_at) == Some(end) && (late || life.left() != Some(end));
+        if let Some(end) = self.input_end(incarnation).filter(|end| frame >= *end) {
+            let dropped = incarnation.truncated_at.or(incarnation.dropped_at) == Some(end)
+                && (leave_too_late || incarnation.left() != Some(end));
             let before = end.checked_sub(1).filter(|_| self.absent_input == AbsentInput::Repeat && dropped);
-            return before.map_or(Some(0), |before| self.expected_input(site, before, player, late));
+            return before.map_or(Some(0), |before| self.expected_input(site, before, player, leave_too_late));
         }
-        // Who comes late presses nothing at first.
-        let Some(at) = life.first_sampled_frame.and_then(|first| frame.checked_sub(first)) else { return Some(0) };
-        life.sampled_inputs.get(at * self.players + player).copied()
+        // A late joiner has no input before its first sample.
+        let Some(at) = incarnation.first_sampled_frame.and_then(|first| frame.checked_sub(first)) else {
+            return Some(0);
+        };
+        incarnation.sampled_inputs.get(at * self.players + player).copied()
     }
 
-    /// Whether a site is waited for from the first frame on.
+    /// Whether the sites wait for this site from the first frame on.
     fn is_starter(&self, site: usize) -> bool {
         !self.late_joiners.get(site).copied().unwrap_or(false)
     }
 }
 
-/// States of frames that were seen by those who were misled, and which they may have passed on.
+/// States, by frame, that misled spectators reached and may have passed on.
 type DiscardedStates = BTreeSet<(usize, u64)>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Two sites that are certain of ten frames, the second of which counts only for its first five, and one who watches.
-    fn check_spectator(watched: impl Fn(u32) -> (InputWord, u64)) -> Vec<String> {
-        let mut ledger = SessionChecker::new(vec![vec![0xff], vec![0]], 0);
+    /// Checks a spectator of two sites that confirm ten frames. The second site counts only for its first five frames.
+    fn check_spectator(observed: impl Fn(u32) -> (InputWord, u64)) -> Vec<String> {
+        let mut checker = SessionChecker::new(vec![vec![0xff], vec![0]], 0);
         for frame in 0..10 {
-            ledger.on_sampled(0, frame, &[7]);
-            ledger.on_sampled(1, frame, &[0]);
-            ledger.on_confirmed(0, frame, &[7], u64::from(frame));
-            ledger.on_confirmed(1, frame, &[7], if frame < 5 { u64::from(frame) } else { 99 });
+            checker.on_sampled(0, frame, &[7]);
+            checker.on_sampled(1, frame, &[0]);
+            checker.on_confirmed(0, frame, &[7], u64::from(frame));
+            checker.on_confirmed(1, frame, &[7], if frame < 5 { u64::from(frame) } else { 99 });
         }
-        ledger.on_divergence(1, 5);
-        ledger.on_spectator_load(0, 2, 1);
+        checker.on_divergence(1, 5);
+        checker.on_spectator_load(0, 2, 1);
         for frame in 2..12 {
-            let (word, hash) = watched(frame);
-            ledger.on_spectator_step(0, frame, &[word], hash);
+            let (word, hash) = observed(frame);
+            checker.on_spectator_step(0, frame, &[word], hash);
         }
-        ledger.find_violations().iter().map(ToString::to_string).collect()
+        checker.find_violations().iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn spectator_must_see_confirmed_inputs_and_states() {
         assert!(check_spectator(|frame| (7, u64::from(frame))).is_empty());
-        assert_eq!(check_spectator(|frame| (8, u64::from(frame))), ["watching: watcher 0 has other inputs of frame 2"]);
-        let late = check_spectator(|frame| (7, if frame < 8 { u64::from(frame) } else { 1_000 }));
-        assert_eq!(late, ["watching: watcher 0 has another state of frame 8"]);
+        let violations = check_spectator(|frame| (8, u64::from(frame)));
+        assert_eq!(violations, ["spectator: spectator 0 has different inputs in frame 2"]);
+        let violations = check_spectator(|frame| (7, if frame < 8 { u64::from(frame) } else { 1_000 }));
+        assert_eq!(violations, ["spectator: spectator 0 has a different state in frame 8"]);
     }
 
     #[test]
     fn split_brain_after_mutual_drop_is_detected() {
-        let play = |frames: [u32; 2]| {
-            let mut ledger = SessionChecker::new(vec![vec![0xff], vec![0]], 0);
+        let run = |frames: [u32; 2]| {
+            let mut checker = SessionChecker::new(vec![vec![0xff], vec![0]], 0);
             for (site, until) in frames.into_iter().enumerate() {
                 for frame in 0..until {
-                    ledger.on_sampled(site, frame, &[0]);
+                    checker.on_sampled(site, frame, &[0]);
                     let state = if frame < 500 { 0 } else { site as u64 };
-                    ledger.on_confirmed(site, frame, &[0], state + u64::from(frame));
+                    checker.on_confirmed(site, frame, &[0], state + u64::from(frame));
                 }
             }
-            ledger.on_drop(0, 1, 500);
-            ledger
+            checker.on_drop(0, 1, 500);
+            checker
         };
-        assert_eq!(play([1_000, 500]).find_violations(), []);
-        let mut both = play([1_000, 1_000]);
+        assert_eq!(run([1_000, 500]).find_violations(), []);
+        let mut both = run([1_000, 1_000]);
         both.on_drop(1, 0, 500);
-        let told: Vec<String> = both.find_violations().iter().map(ToString::to_string).collect();
-        let wrong = |site| format!("agreement: site {site} was dropped with frame 500 and went on to frame 1000");
-        assert_eq!(told, [wrong(0), wrong(1)]);
+        let violations: Vec<String> = both.find_violations().iter().map(ToString::to_string).collect();
+        let expected = |site| format!("agreement: site {site} was dropped as of frame 500 and continued to frame 1000");
+        assert_eq!(violations, [expected(0), expected(1)]);
     }
 
     #[test]

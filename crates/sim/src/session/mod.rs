@@ -1,4 +1,4 @@
-//! Fault tests of [`coplay::session_id`]: random sessions with faults, and checkers that know nothing of the engine.
+//! Fault tests of [`coplay::session`]: random sessions with faults, and checkers that know nothing of the engine.
 
 pub mod checker;
 pub mod recording;

@@ -1,4 +1,4 @@
-//! One site keeps a movie of the game, which must be what was played, whole or cut off.
+//! Movie recording at one site. The movie must match the session, whether it is complete or truncated.
 
 use coplay::movie::{MovieEntry, MovieError, MovieReader, MovieStart, MovieWriter};
 use coplay::session::{Session, Settings};
@@ -7,12 +7,12 @@ use coplay::time::TimeDelta;
 use crate::random::Random;
 use crate::session::checker::SessionChecker;
 
-/// Frames are taken so often.
+/// Interval at which confirmed frames are recorded.
 pub const RECORD_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// How many of all scenarios are recorded.
+/// Fraction of all scenarios that are recorded.
 const RECORDED_SHARE: f64 = 0.2;
 
-/// A movie in the making.
+/// A movie being recorded.
 #[derive(Debug)]
 pub struct MovieRecording {
     site: usize,
@@ -23,18 +23,18 @@ pub struct MovieRecording {
     write_error: Option<String>,
 }
 
-/// The site that keeps a movie, if one does.
+/// Draws the site that records a movie, if any. The stream name is part of the seed and must not change.
 pub fn draw_movie_site(seed: u64, starters: usize) -> Option<usize> {
-    let mut luck = Random::stream(seed, "movie");
-    luck.chance(RECORDED_SHARE).then(|| luck.below(starters as u64) as usize)
+    let mut random = Random::stream(seed, "movie");
+    random.chance(RECORDED_SHARE).then(|| random.below(starters as u64) as usize)
 }
 
 impl MovieRecording {
-    /// A movie from the first frame on.
+    /// Starts a movie at the first frame.
     pub fn new(seed: u64, site: usize, settings: &Settings) -> Self {
         Self {
             site,
-            writer: MovieWriter::new(settings, MovieStart::PowerOn).expect("the settings are sound"),
+            writer: MovieWriter::new(settings, MovieStart::PowerOn).expect("settings are valid"),
             bytes: Vec::new(),
             compare_every: settings.compare_interval,
             random: Random::stream(seed, "movie at work"),
@@ -42,16 +42,16 @@ impl MovieRecording {
         }
     }
 
-    /// Whose movie it is.
+    /// Returns the recording site.
     pub fn site(&self) -> usize {
         self.site
     }
 
-    /// Takes what has become certain.
+    /// Records newly confirmed frames.
     pub fn record_confirmed_frames(&mut self, session: &mut Session) {
-        while let Some(certain) = session.poll_certain() {
-            let written = self.writer.push(certain.frame, certain.inputs);
-            let hashed = certain.hash.map_or(Ok(()), |hash| self.writer.push_hash(certain.frame, hash));
+        while let Some(confirmed) = session.poll_certain() {
+            let written = self.writer.push(confirmed.frame, confirmed.inputs);
+            let hashed = confirmed.hash.map_or(Ok(()), |hash| self.writer.push_hash(confirmed.frame, hash));
             if let Err(error) = written.and(hashed) {
                 self.write_error.get_or_insert(error.to_string());
             }
@@ -61,8 +61,8 @@ impl MovieRecording {
         }
     }
 
-    /// What is on record is what the site did; and so is what is left when the end is missing.
-    pub fn check(mut self, ledger: &mut SessionChecker) {
+    /// Checks that the movie matches the site's history, and so does its rest when the end is missing.
+    pub fn check(mut self, checker: &mut SessionChecker) {
         if let Err(error) = self.writer.finish() {
             self.write_error.get_or_insert(error.to_string());
         }
@@ -70,26 +70,26 @@ impl MovieRecording {
             self.bytes.extend_from_slice(bytes);
         }
         let cut = self.random.below(self.bytes.len() as u64) as usize;
-        let whole = self.read_back(&self.bytes, ledger).and_then(|(frames, error)| match error {
+        let complete = self.read_back(&self.bytes, checker).and_then(|(frames, error)| match error {
             None => Ok(frames),
             Some(error) => Err(error.to_string()),
         });
-        let part = self.read_back(&self.bytes[..cut], ledger).and_then(|(frames, error)| match error {
+        let truncated = self.read_back(&self.bytes[..cut], checker).and_then(|(frames, error)| match error {
             Some(MovieError::Truncated { frame }) if frame.number() == frames => Ok(()),
-            error => Err(format!("is cut off after {frames} frames, which is told as {error:?}")),
+            error => Err(format!("is truncated after {frames} frames, but the reader reports {error:?}")),
         });
-        ledger.movie_frames += whole.as_ref().map_or(0, |frames| u64::from(*frames));
-        let complete = whole.and_then(|frames| match self.is_missing_frame(frames, ledger) {
+        checker.movie_frames += complete.as_ref().map_or(0, |frames| u64::from(*frames));
+        let complete = complete.and_then(|frames| match self.is_missing_frame(frames, checker) {
             true => Err(format!("ends before frame {frames}")),
             false => Ok(()),
         });
-        for wrong in [complete, part].into_iter().filter_map(Result::err).chain(self.write_error.take()) {
-            ledger.report_violation("movie", format!("the movie of site {} {wrong}", self.site));
+        for error in [complete, truncated].into_iter().filter_map(Result::err).chain(self.write_error.take()) {
+            checker.report_violation("movie", format!("the movie of site {} {error}", self.site));
         }
     }
 
-    /// Reads as far as it can be read; says how many frames there were, and what stopped it.
-    fn read_back(&self, mut rest: &[u8], ledger: &SessionChecker) -> Result<(u32, Option<MovieError>), String> {
+    /// Reads as far as possible. Returns the number of frames and the error that stopped the reader, if any.
+    fn read_back(&self, mut rest: &[u8], checker: &SessionChecker) -> Result<(u32, Option<MovieError>), String> {
         let (mut reader, mut frames, mut hashed) = (MovieReader::new(), 0, None);
         loop {
             rest = &rest[reader.push(rest)..];
@@ -100,18 +100,18 @@ impl MovieRecording {
             match entry {
                 Some(MovieEntry::Frame { frame, words }) => {
                     if self.is_missing_hash(frames, hashed) {
-                        return Err(format!("has no hash of the state after frame {}", frames - 1));
+                        return Err(format!("lacks the state hash after frame {}", frames - 1));
                     }
-                    let told = ledger.first_incarnation_frame(self.site, frame.number() as usize);
-                    if frame.number() != frames || told.is_some_and(|(theirs, _)| theirs != words) {
-                        return Err(format!("has other inputs in frame {frame}"));
+                    let reported = checker.first_incarnation_frame(self.site, frame.number() as usize);
+                    if frame.number() != frames || reported.is_some_and(|(theirs, _)| theirs != words) {
+                        return Err(format!("has different inputs in frame {frame}"));
                     }
                     frames += 1;
                 }
                 Some(MovieEntry::Hash { frame, hash }) => {
-                    let told = ledger.first_incarnation_frame(self.site, frame.number() as usize);
-                    if told.is_some_and(|(_, theirs)| theirs != hash) {
-                        return Err(format!("has another state after frame {frame}"));
+                    let reported = checker.first_incarnation_frame(self.site, frame.number() as usize);
+                    if reported.is_some_and(|(_, theirs)| theirs != hash) {
+                        return Err(format!("has a different state hash after frame {frame}"));
                     }
                     hashed = Some(frame.number());
                 }
@@ -123,13 +123,13 @@ impl MovieRecording {
         }
     }
 
-    /// Whether more was played than so many frames. A last one whose state was just being hashed is not told yet.
-    fn is_missing_frame(&self, frames: u32, ledger: &SessionChecker) -> bool {
+    /// Whether the site confirmed more frames than these. A last frame whose state is just being hashed may be missing.
+    fn is_missing_frame(&self, frames: u32, checker: &SessionChecker) -> bool {
         let hashed = self.compare_every > 0 && (frames + 1).is_multiple_of(self.compare_every);
-        ledger.first_incarnation_frame(self.site, (frames + u32::from(hashed)) as usize).is_some()
+        checker.first_incarnation_frame(self.site, (frames + u32::from(hashed)) as usize).is_some()
     }
 
-    /// Whether the last of so many frames should have come with a hash, and did not.
+    /// Whether the last of these frames should have come with a hash and did not.
     fn is_missing_hash(&self, frames: u32, hashed: Option<u32>) -> bool {
         let due = frames > 0 && self.compare_every > 0 && frames.is_multiple_of(self.compare_every);
         due && hashed != frames.checked_sub(1)

@@ -1,8 +1,7 @@
-//! Random sessions with faults: what can go wrong, when it heals, and how well the sites must do afterwards.
+//! Random sessions with faults: the faults, their ends, and the performance that the sites must reach afterwards.
 //!
-//! A [`Scenario`] is drawn from a seed alone. It plays for at least [`PLAY_TIME`] after the faults begin to be possible; all faults
-//! but those for good (a crash, a leave, a cut that others can bridge) are healed well before the end, and then the sites must run
-//! again.
+//! A [`SessionScenario`] is drawn from a seed alone. It lasts at least [`PLAY_TIME`]. All faults except permanent ones
+//! (a crash, a leave, a cut that other sites can bridge) end well before the end, and then the sites must run again.
 
 mod generate;
 mod liveness;
@@ -26,139 +25,139 @@ use crate::session_network::{self, SessionNetwork};
 use crate::site::Sabotage;
 use crate::spectators;
 
-/// How long a session is watched.
+/// Minimum duration of a scenario.
 pub const PLAY_TIME: TimeDelta = TimeDelta::from_secs(22);
-/// A session has begun by then if nothing is in its way.
+/// Time by which a session has started if no fault prevents it.
 const START_DEADLINE: TimeDelta = TimeDelta::from_secs(3);
-/// Sites must run again so long after the last fault.
+/// Time after the last fault by which the sites must run again.
 const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(2);
-/// The most memory that a session may take for each of its sites.
+/// Bound of a session's memory per site, in bytes.
 const MAX_MEMORY_PER_SITE: usize = 96 * 1024;
-/// The most datagrams that may be under way at once on a link, on average over all links.
+/// Bound of the datagrams in flight per link, averaged over all links.
 const MAX_IN_FLIGHT_PER_LINK: usize = 64;
-/// Bytes that are enough for all inputs of a session.
+/// Log size, in bytes, that holds all inputs of a session.
 const REPLAY_LOG_BYTES: usize = 1 << 18;
-/// Who goes astray is found out, and back among the others, within this.
+/// Time limit for detecting a diverged site and for its rejoin.
 const DESYNC_RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(14);
-/// Sites that wait for a dead one give up after this.
+/// Silence timeout of sites that wait for a crashed one.
 const GIVE_UP_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 
-/// A session to be played, with everything that happens to it.
+/// A session and all its faults.
 #[derive(Clone, Debug)]
 pub struct SessionScenario {
-    /// Where all of it comes from.
+    /// Seed of the whole scenario.
     pub seed: u64,
-    /// How many sites play.
+    /// Number of sites.
     pub sites: usize,
-    /// Local lag in frames.
+    /// Input delay in frames.
     pub input_delay: u32,
-    /// Frames that may be guessed.
+    /// Prediction window in frames.
     pub prediction_window: u32,
-    /// Frames per second.
+    /// Frame rate.
     pub frame_rate: FrameRate,
-    /// How lost inputs come back, at each site.
+    /// Recovery policy for lost inputs, by site.
     pub recovery: Vec<Recovery>,
-    /// What players can do.
+    /// Input layout of the players.
     pub input_layout: InputLayout,
-    /// One direction of the link between two sites, by `from * sites + to`.
+    /// Conditions in one direction between two sites, by `from * sites + to`.
     pub links: Vec<LinkConfig>,
-    /// Each site's clock.
+    /// Clock of each site.
     pub clocks: Vec<NodeClock>,
-    /// How long a step takes, at each site.
+    /// Time that a machine takes for one step, by site.
     pub step_cost: Vec<TimeDelta>,
-    /// What happens, in order of time.
+    /// Faults in time order.
     pub faults: Vec<(Instant, SessionFault)>,
-    /// Sites that are not there when the game starts: the last ones, so many.
+    /// Number of sites that join late: the last ones.
     pub late_joiners: usize,
-    /// Whether those who come late begin with the first frame of the game, and not with a snapshot.
+    /// Whether late joiners replay from the first frame instead of loading a snapshot.
     pub joins_by_replay: bool,
-    /// Whether each site's machine can save its state.
+    /// Whether the machine can save its state, by site.
     pub can_save: Vec<bool>,
-    /// How inputs are guessed.
+    /// Input predictor.
     pub predictor: InputPredictor,
-    /// States are compared every so many frames.
+    /// Interval of state comparisons, in frames.
     pub compare_every: u32,
-    /// Whether a site whose state is found to be wrong starts anew.
+    /// Whether a site with a diverged state restarts.
     pub restarts_diverged_site: bool,
-    /// Whether lag and window follow the links.
+    /// Whether the sites tune input delay and prediction window.
     pub auto_delay: bool,
-    /// Sites that are silent for so long are dropped, by each site.
+    /// Drop timeout for silent peers, by site; without it, no silent peer is dropped.
     pub drop_timeouts: Option<Vec<TimeDelta>>,
-    /// What is done for those who were dropped.
+    /// Substitute input of dropped sites.
     pub absent_input: AbsentInput,
-    /// What is done when inputs run out.
+    /// Policy when inputs run out.
     pub starvation: StarvationPolicy,
-    /// When packets leave.
+    /// Send policy.
     pub sending: SendPolicy,
-    /// For how long a site that is heard may hold up the game; without, it is waited for.
+    /// Time for which a reachable peer may stall the session before it is dropped; without it, the sites wait.
     pub stall_timeout: Option<TimeDelta>,
-    /// Who watches.
+    /// Spectators, if any.
     pub spectators: Option<spectators::scenario::SpectatorsPlan>,
-    /// The site that keeps a movie.
+    /// Site that records a movie, if any.
     pub movie_site: Option<usize>,
-    /// A fault of the engine's own, put in on purpose.
+    /// Deliberate defect of the last site.
     pub sabotage: Option<Sabotage>,
 }
 
-/// What players hold.
+/// Input layout of the players.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputLayout {
     /// 16 buttons each.
     Buttons,
-    /// 16 buttons and four 16-bit sticks each, never at rest.
+    /// 16 buttons and four 16-bit sticks each, which change in most frames.
     Sticks,
-    /// All sites share one pad, bit by bit.
+    /// One pad shared by all sites, bit by bit.
     Shared,
-    /// The first site has two pads.
+    /// Two pads at the first site, one at each other site.
     TwoAtOne,
 }
 
-/// Something that happens to a world.
+/// A fault of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionFault {
-    /// No way between two sites.
+    /// Cuts both directions between two sites.
     Cut(usize, usize),
-    /// The way is back.
+    /// Restores both directions.
     Heal(usize, usize),
-    /// No way from one site to another, though there is one back.
+    /// Cuts the direction from the first site to the second.
     CutOneWay(usize, usize),
-    /// It is back.
+    /// Restores it.
     HealOneWay(usize, usize),
-    /// A site's computer sleeps until then; its clock goes on.
+    /// A site's computer sleeps until this time; its clock keeps running.
     Pause(usize, Instant),
-    /// A site's computer is suspended until then, and its clock stands still.
+    /// A site's computer is suspended until this time; its clock stands still.
     Suspend(usize, Instant),
-    /// A site dies.
+    /// A site crashes.
     Crash(usize),
-    /// A dead site's program is started again, or one that was not there starts: it takes its seat in the running game.
+    /// A crashed site restarts, or a late joiner starts. It joins the running session.
     Restart(usize),
-    /// A site's player leaves.
+    /// A site leaves.
     Leave(usize),
-    /// A site gets a new address.
+    /// A site changes its address.
     Move(usize),
-    /// A link gets worse, both ways.
+    /// Worse conditions in both directions between two sites.
     Worsen(usize, usize, LinkConfig),
-    /// It is as before.
+    /// Original conditions between two sites.
     Restore(usize, usize),
-    /// A site's machine takes this long for a step from now on.
+    /// From now on, a site's machine takes this long for one step.
     Slow(usize, TimeDelta),
-    /// A site's machine goes astray at its next frame.
-    Astray(usize),
-    /// Strangers send nonsense to a site, this many packets.
+    /// A site's machine state diverges a few frames later.
+    Diverge(usize),
+    /// Strangers send this many random datagrams to a site.
     Garbage(usize, u32),
 }
 
-/// Kinds of things that a scenario can contain, for counting.
+/// Features that a scenario may contain, for coverage counts.
 pub const FEATURES: [&str; 40] = [
     "cut",
     "one-way cut",
-    "cut for good",
+    "permanent cut",
     "pause",
     "suspend",
     "crash",
     "leave",
     "move",
-    "worse link",
+    "degraded link",
     "slow site",
     "garbage",
     "independent loss",
@@ -170,48 +169,49 @@ pub const FEATURES: [&str; 40] = [
     "history",
     "adaptive",
     "classic",
-    "sending as delays vary",
+    "measured sending",
     "pause when starved",
     "rollback",
-    "auto",
+    "auto delay",
     "drop",
     "absent repeat",
-    "late dropped",
-    "late or back",
-    "two late",
-    "by replay",
-    "leave after coming",
+    "slow peer dropped",
+    "late join or rejoin",
+    "two late joiners",
+    "join by replay",
+    "leave after join",
     "cannot save",
-    "another predictor",
-    "patience of each its own",
-    "other comparisons",
-    "astray, healed",
-    "astray, not healed",
-    "watched",
-    "relayed",
+    "other predictor",
+    "per-site drop timeouts",
+    "other compare interval",
+    "desync with restart",
+    "desync without restart",
+    "spectators",
+    "spectator relay",
     "movie",
 ];
 
 impl fmt::Display for SessionScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (sites, lag, window, rate) = (self.sites, self.input_delay, self.prediction_window, self.frame_rate);
+        let (sites, rate) = (self.sites, self.frame_rate);
         let auto = if self.auto_delay { " (auto)" } else { "" };
-        writeln!(
+        write!(
             f,
-            "seed {}: {sites} sites, lag {lag}, window {window}{auto}, {rate}, {:?}, {:?}",
-            self.seed, self.input_layout, self.recovery
+            "seed {}: {sites} sites, input delay {}, prediction window {}{auto}",
+            self.seed, self.input_delay, self.prediction_window
         )?;
+        writeln!(f, ", {rate}, {:?}, {:?}", self.input_layout, self.recovery)?;
         let (late, by, every) =
             (self.late_joiners, if self.joins_by_replay { "replay" } else { "snapshot" }, self.compare_every);
         writeln!(
             f,
-            "  {late} late, by {by}; can save: {:?}; {:?}; compared every {every}",
+            "  {late} late joiners, by {by}; can save: {:?}; predictor {:?}; states compared every {every} frames",
             self.can_save, self.predictor
         )?;
-        writeln!(f, "  sending {:?}, if inputs run out {:?}", self.sending, self.starvation)?;
+        writeln!(f, "  send policy {:?}, starvation policy {:?}", self.sending, self.starvation)?;
         writeln!(
             f,
-            "  dropped after {:?}, if late {:?}, then {:?}",
+            "  drop timeouts {:?}, stall timeout {:?}, substitute input {:?}",
             self.drop_timeouts, self.stall_timeout, self.absent_input
         )?;
         for (at, link) in self.links.iter().enumerate().filter(|(at, _)| at / sites != at % sites) {
@@ -221,27 +221,29 @@ impl fmt::Display for SessionScenario {
             writeln!(f, ", reorder {}, duplicate {:.2}, {:?}", link.reorder, link.duplicate, link.rate)?;
         }
         for (site, (clock, cost)) in self.clocks.iter().zip(&self.step_cost).enumerate() {
-            writeln!(f, "  site {site}: clock off by {:.0} ppm, {cost} a step", clock.skew_ppm)?;
+            writeln!(f, "  site {site}: clock skew {:.0} ppm, {cost} per step", clock.skew_ppm)?;
         }
         for (at, fault) in &self.faults {
             match fault {
-                SessionFault::Worsen(one, other, _) => {
-                    writeln!(f, "  at {at:?} another link between {one} and {other}")?
-                }
+                SessionFault::Worsen(one, other, _) => writeln!(f, "  at {at:?} Worsen({one}, {other})")?,
                 fault => writeln!(f, "  at {at:?} {fault:?}")?,
             }
         }
-        for (number, seat) in self.spectators.iter().flat_map(|plan| &plan.spectators).enumerate() {
-            let (comes, link) = (seat.joins_at, &seat.link);
-            write!(f, "  watcher {number}: {:?}, at {comes:?} from {:?}, ", seat.behavior, seat.sources)?;
+        for (number, spectator) in self.spectators.iter().flat_map(|plan| &plan.spectators).enumerate() {
+            let (joins_at, link) = (spectator.joins_at, &spectator.link);
+            write!(
+                f,
+                "  spectator {number}: {:?}, at {joins_at:?} from {:?}, ",
+                spectator.behavior, spectator.sources
+            )?;
             writeln!(f, "{:?}, {:?}, {:?}, {:?}", link.delay, link.jitter, link.loss, link.rate)?;
         }
-        write!(f, "  afterwards at least {:.1} fps", self.min_fps())
+        write!(f, "  at least {:.1} fps after recovery", self.min_fps())
     }
 }
 
 impl SessionScenario {
-    /// Which of [`FEATURES`] it contains.
+    /// Whether the scenario contains each of [`FEATURES`].
     pub fn features(&self) -> [bool; FEATURES.len()] {
         let fault = |is: fn(&SessionFault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
         let link = |is: fn(&LinkConfig) -> bool| self.inter_site_links().any(is);
@@ -282,35 +284,35 @@ impl SessionScenario {
             self.prediction_window > 0 && !matches!(self.predictor, InputPredictor::Repeat),
             self.drop_timeouts.as_ref().is_some_and(|limits| limits.iter().any(|limit| *limit != limits[0])),
             self.compare_every != 60,
-            fault(|fault| matches!(fault, SessionFault::Astray(_))) && self.restarts_diverged_site,
-            fault(|fault| matches!(fault, SessionFault::Astray(_))) && !self.restarts_diverged_site,
+            fault(|fault| matches!(fault, SessionFault::Diverge(_))) && self.restarts_diverged_site,
+            fault(|fault| matches!(fault, SessionFault::Diverge(_))) && !self.restarts_diverged_site,
             self.spectators.is_some(),
             self.spectators.as_ref().is_some_and(spectators::scenario::SpectatorsPlan::has_relay),
             self.movie_site.is_some(),
         ]
     }
 
-    /// Whether a site comes late, or back.
+    /// Whether a site joins late or rejoins.
     fn is_restarted(&self, site: usize) -> bool {
         self.faults.iter().any(|(_, fault)| *fault == SessionFault::Restart(site))
     }
 
-    /// Whether a site leaves at the end.
+    /// Whether a site leaves.
     fn leaves(&self, site: usize) -> bool {
         self.faults.iter().any(|(_, fault)| *fault == SessionFault::Leave(site))
     }
 
-    /// Whether a site dies.
+    /// Whether a site crashes.
     fn crashes(&self, site: usize) -> bool {
         self.faults.iter().any(|(_, fault)| *fault == SessionFault::Crash(site))
     }
 
-    /// Whether a site is not there when the game starts.
+    /// Whether a site joins late.
     fn is_late_joiner(&self, site: usize) -> bool {
         site >= self.starter_count()
     }
 
-    /// When the way between which pairs of sites is cut and never back.
+    /// Returns the cuts that are never healed: time and both sites.
     fn permanent_cuts(&self) -> impl Iterator<Item = (Instant, usize, usize)> + '_ {
         let cuts = self.faults.iter().filter_map(|(at, fault)| match fault {
             SessionFault::Cut(one, other) => Some((*at, *one, *other)),
@@ -322,12 +324,12 @@ impl SessionScenario {
         cuts.filter(move |cut| !healed(cut))
     }
 
-    /// The longest that any site waits for a silent one.
+    /// Returns the longest drop timeout of any site.
     fn longest_drop_timeout(&self) -> Option<TimeDelta> {
         self.drop_timeouts.as_ref().and_then(|limits| limits.iter().max().copied())
     }
 
-    /// The links between different sites.
+    /// Returns the links between different sites.
     fn inter_site_links(&self) -> impl Iterator<Item = &LinkConfig> {
         let sites = self.sites;
         self.links.iter().enumerate().filter(move |(at, _)| at / sites != at % sites).map(|(_, link)| link)
@@ -343,7 +345,7 @@ impl SessionScenario {
                 for site in sites() {
                     let mask =
                         (0..16).filter(|bit| bit % self.sites == site.index()).fold(0, |mask, bit| mask | 1 << bit);
-                    ownership.assign(site, 0, mask).expect("the bits are dealt out one by one");
+                    ownership.assign(site, 0, mask).expect("each bit has one owner");
                 }
                 ownership
             }
@@ -351,14 +353,14 @@ impl SessionScenario {
                 let players = (self.sites + 1).min(coplay::input::MAX_PLAYERS);
                 let mut ownership = Ownership::new(players);
                 for (player, site) in (0..players).zip(SiteId::first(1).chain(sites())) {
-                    ownership.assign(site, player, 0xffff).expect("every player is given once");
+                    ownership.assign(site, player, 0xffff).expect("each player has one owner");
                 }
                 ownership
             }
         }
     }
 
-    /// How many sites are there when the game starts.
+    /// Returns the number of sites that start the session.
     fn starter_count(&self) -> usize {
         self.sites - self.late_joiners
     }
@@ -381,12 +383,12 @@ impl SessionScenario {
 
     fn config(&self, number: usize) -> Config {
         let settings = self.settings();
-        let id = SiteId::first(self.sites).nth(number).expect("no more sites than there can be");
+        let id = SiteId::first(self.sites).nth(number).expect("site number is below MAX_SITES");
         let session = self.seed | 1;
-        let somebody_comes =
-            self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_) | SessionFault::Astray(_)));
+        let has_joiner =
+            self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_) | SessionFault::Diverge(_)));
         let feed = FeedConfig::new(session, self.seed, settings.clone());
-        let keep_log = if self.joins_by_replay { REPLAY_LOG_BYTES } else { feed.log_bytes };
+        let log_bytes = if self.joins_by_replay { REPLAY_LOG_BYTES } else { feed.log_bytes };
         Config {
             bisect_desyncs: true,
             can_save: self.can_save[number],
@@ -395,9 +397,9 @@ impl SessionScenario {
             drop_timeout: self.drop_timeouts.as_ref().map(|limits| limits[number]),
             stall_limit: self.stall_timeout,
             send_policy: self.sending,
-            silence_timeout: (self.has_crash() && self.drop_timeouts.is_none() && !somebody_comes)
+            silence_timeout: (self.has_crash() && self.drop_timeouts.is_none() && !has_joiner)
                 .then_some(GIVE_UP_TIMEOUT),
-            feed: (somebody_comes || self.spectators.is_some()).then_some(FeedConfig { log_bytes: keep_log, ..feed }),
+            feed: (has_joiner || self.spectators.is_some()).then_some(FeedConfig { log_bytes, ..feed }),
             ..Config::new(session, id, SessionNetwork::peers(number, self.sites), settings)
         }
     }
@@ -406,8 +408,7 @@ impl SessionScenario {
         let players = self.settings().ownership.players();
         let sites = (0..self.sites).map(|number| {
             let clock = self.clocks[number];
-            let session =
-                Session::new(clock.local(Instant::ZERO), self.config(number)).expect("the settings are sound");
+            let session = Session::new(clock.local(Instant::ZERO), self.config(number)).expect("settings are valid");
             let mut site = session_network::new_site(session, clock, players, self.seed ^ number as u64);
             site.step_cost = self.step_cost[number];
             site.is_crashed = self.is_late_joiner(number);
@@ -419,17 +420,17 @@ impl SessionScenario {
             }
             site
         });
-        let mut world =
+        let mut network =
             SessionNetwork::new(self.seed, sites.collect(), |from, to| self.links[from * self.sites + to].clone());
         if self.spectators.is_some() {
-            world.capture_external();
+            network.capture_external();
         }
-        world
+        network
     }
 
-    /// A site comes late, or comes back. It knows where the others are by now.
-    fn restart_site(&self, world: &mut SessionNetwork, site: usize, incarnation: u32) {
-        let local = world.sites[site].clock.local(world.now());
+    /// Starts a late joiner, or restarts a site. It knows the current addresses of the others.
+    fn restart_site(&self, network: &mut SessionNetwork, site: usize, incarnation: u32) {
+        let local = network.sites[site].clock.local(network.now());
         let peers = SessionNetwork::peers(site, self.sites).into_iter();
         let config = Config {
             incarnation,
@@ -438,14 +439,14 @@ impl SessionScenario {
                 max_state_len: 1 << 20,
             }),
             peers: peers
-                .map(|(id, _)| (id, SessionNetwork::address(id.index(), world.sites[id.index()].address_changes())))
+                .map(|(id, _)| (id, SessionNetwork::address(id.index(), network.sites[id.index()].address_changes())))
                 .collect(),
             ..self.config(site)
         };
-        world.restart(site, Session::new(local, config).expect("the settings are sound"));
+        network.restart(site, Session::new(local, config).expect("settings are valid"));
     }
 
-    /// Whether a site dies in it.
+    /// Whether any site crashes.
     pub fn has_crash(&self) -> bool {
         self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Crash(_)))
     }
@@ -456,27 +457,28 @@ impl SessionScenario {
         sites.map(|site| (0..ownership.players()).map(|player| ownership.mask(site, player)).collect()).collect()
     }
 
-    /// When all is as it should be again. Sites that guess far ahead may be that far apart, and come together gently.
+    /// Returns the time by which all sites must run at full speed again. Sites that predict far ahead may be that far
+    /// apart and converge gradually.
     fn recovery_deadline(&self) -> Instant {
         self.last_fault_end()
             + RECOVERY_TIME
             + self.frame_rate.period() * i64::from(self.input_delay + self.prediction_window) * 2
     }
 
-    /// When the session is left alone.
+    /// Returns the end of the scenario.
     fn end_time(&self) -> Instant {
         (Instant::ZERO + PLAY_TIME).max(self.recovery_deadline() + TimeDelta::from_secs(3))
     }
 
-    /// When the last fault is over; the sites may need a moment to find together before that counts.
+    /// Returns the end of the last fault, including the time that joins, desync recovery and drops may take.
     fn last_fault_end(&self) -> Instant {
         let over = self.faults.iter().map(|(at, fault)| match fault {
             SessionFault::Pause(_, until) | SessionFault::Suspend(_, until) => *until,
             SessionFault::Restart(_) => *at + TimeDelta::from_secs(if self.joins_by_replay { 16 } else { 6 }),
-            SessionFault::Astray(_) => *at + DESYNC_RECOVERY_TIME,
+            SessionFault::Diverge(_) => *at + DESYNC_RECOVERY_TIME,
             _ => *at,
         });
-        // Whoever died is dropped a while later.
+        // A crashed site is dropped after the drop timeout.
         let dropping = self.longest_drop_timeout().map_or(TimeDelta::ZERO, |limit| limit + TimeDelta::from_secs(1));
         over.max().unwrap_or_default().max(Instant::ZERO + START_DEADLINE) + dropping
     }

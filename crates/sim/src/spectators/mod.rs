@@ -1,4 +1,4 @@
-//! Spectators of a simulated session: a few that behave well or badly, or thousands at once.
+//! Spectators of a simulated session: a few with or without faults, or thousands at once.
 
 pub mod scale;
 pub mod scenario;

@@ -1,4 +1,4 @@
-//! A crowd that watches one game: what it costs, and that the players cannot tell whether it is there.
+//! Thousands of spectators of one session: their cost, and the proof that the players' behaviour does not change.
 
 use coplay::frame::Frame;
 use coplay::id::Addr;
@@ -14,31 +14,31 @@ use crate::session_experiment::SessionExperiment;
 use crate::session_network::{SessionNetwork, SiteEvent};
 use crate::toy_machine::mix_hash;
 
-/// The world and the crowd take turns of this length.
+/// Interval at which the session and the spectators take turns.
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
-/// The crowd comes within this time, from the first frame on.
+/// Period, from the first frame on, within which all spectators join.
 const JOIN_PERIOD: TimeDelta = TimeDelta::from_secs(4);
-/// The address of the feed; those who watch have the numbers after it.
+/// Address of the feed. The spectators have the addresses after it.
 const FEED_ADDRESS: Addr = Addr(1_000);
 
-/// What is run.
+/// Parameters of a scale test.
 #[derive(Clone, Debug)]
 pub struct SpectatorScaleTest {
-    /// Two players; its seed is that of everything.
+    /// Session of two players; its seed is the seed of the whole test.
     pub session: SessionExperiment,
-    /// How many watch.
+    /// Number of spectators.
     pub spectators: usize,
-    /// One direction of the way to each of them.
+    /// Conditions in one direction between the feed and each spectator.
     pub link: LinkConfig,
-    /// How long the game is.
+    /// Duration after the first frame.
     pub duration: TimeDelta,
-    /// Bytes of the state to begin with.
+    /// Size of the snapshot in bytes.
     pub state_bytes: usize,
 }
 
 impl SpectatorScaleTest {
-    /// So many, each 15 to 30 ms away and with one packet in a hundred lost, for 20 seconds.
-    pub fn new(watchers: usize) -> Self {
+    /// Creates a test of 20 s with this many spectators, each with a delay of 15 to 30 ms and 1 % loss.
+    pub fn new(spectators: usize) -> Self {
         let link = LinkConfig {
             jitter: crate::link::Jitter::Uniform(TimeDelta::from_millis(15)),
             loss: Loss::Independent(0.01),
@@ -46,64 +46,64 @@ impl SpectatorScaleTest {
         };
         Self {
             session: SessionExperiment::new(LinkConfig::broadband()),
-            spectators: watchers,
+            spectators,
             link,
             duration: TimeDelta::from_secs(20),
             state_bytes: 512,
         }
     }
 
-    /// Runs it.
+    /// Runs the test.
     pub fn run(&self) -> SpectatorScaleResult {
         ScaleRun::new(self).run(self)
     }
 }
 
-/// So many watch, under the usual conditions.
-pub fn run_default(watchers: usize) -> SpectatorScaleResult {
-    SpectatorScaleTest::new(watchers).run()
+/// Runs the default test with this many spectators.
+pub fn run_default(spectators: usize) -> SpectatorScaleResult {
+    SpectatorScaleTest::new(spectators).run()
 }
 
-/// What came of it.
+/// Results of a scale test.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpectatorScaleResult {
-    /// All datagrams between the players with their times, and all steps with theirs, folded into one number.
+    /// Hash of all datagrams between the players and of all confirmed frames, with their times.
     pub player_trace_hash: u64,
-    /// Frames that the first player stepped.
+    /// Number of frames that the first player stepped.
     pub frames: u32,
-    /// How many watch at the end, and how many of them see what is played as it is played.
+    /// Number of subscribers of the feed at the end.
     pub subscribers: usize,
-    /// Those who see it as it is played.
+    /// Number of spectators that are live at the end.
     pub live: usize,
-    /// Those whose state is not that of the players after the same frame.
+    /// Number of frames in which a spectator's state differed from the players'.
     pub wrong_frames: usize,
-    /// How far behind the first player those who watch are on average, in frames.
+    /// Mean distance of the spectators behind the first player, in frames.
     pub mean_frames_behind: f64,
-    /// How often a picture stood still, all in all.
+    /// Number of stalls, summed over all spectators.
     pub stalls: u64,
-    /// Batches that were encoded, each once for all.
+    /// Number of batches; each is encoded once for all spectators.
     pub batches: u64,
-    /// Their bytes.
+    /// Total bytes of the batches.
     pub batch_bytes: u64,
     /// Datagrams from the feed.
     pub packets_down: u64,
-    /// Their bytes of payload.
+    /// Payload bytes from the feed.
     pub bytes_down: u64,
-    /// Those of them that were asked for.
+    /// Payload bytes from the feed that were sent on request.
     pub requested_bytes: u64,
     /// Datagrams to the feed.
     pub packets_up: u64,
-    /// Their bytes of payload.
+    /// Payload bytes to the feed.
     pub bytes_up: u64,
-    /// The time for which somebody watched, all in all, in seconds.
+    /// Total watch time in seconds, summed over all spectators.
     pub total_watch_seconds: f64,
-    /// Bytes that the feed takes, and the most that one who watches does.
+    /// Memory of the feed in bytes.
     pub feed_memory: usize,
-    /// The most that one who watches takes.
+    /// Highest memory of a spectator in bytes.
     pub max_spectator_memory: usize,
 }
 
-/// One who watches, and a machine that only counts.
+/// A spectator whose machine state is a hash of all inputs.
 #[derive(Debug)]
 struct ScaleSpectator {
     spectator: Spectator,
@@ -122,7 +122,7 @@ enum ScaleQueueEvent {
     Uplink { spectator: usize, bytes: Box<[u8]> },
 }
 
-/// A frame that a player stepped.
+/// A confirmed frame of the first player.
 struct PlayerStep {
     at: Instant,
     frame: u32,
@@ -134,25 +134,25 @@ struct ScaleRun {
     spectators: Vec<Option<ScaleSpectator>>,
     queue: EventQueue<ScaleQueueEvent>,
     state_hash: u64,
-    /// The tally after each frame.
+    /// Hash of all inputs up to each frame.
     expected_hashes: Vec<u64>,
     result: SpectatorScaleResult,
 }
 
-fn hash_inputs(sum: u64, words: &[InputWord]) -> u64 {
-    words.iter().fold(sum, |sum, word| mix_hash(mix_hash(sum, *word as u64), (*word >> 64) as u64))
+fn hash_inputs(hash: u64, words: &[InputWord]) -> u64 {
+    words.iter().fold(hash, |hash, word| mix_hash(mix_hash(hash, *word as u64), (*word >> 64) as u64))
 }
 
 impl ScaleRun {
-    fn new(crowd: &SpectatorScaleTest) -> Self {
+    fn new(test: &SpectatorScaleTest) -> Self {
         let config = FeedConfig {
-            max_spectators: crowd.spectators,
+            max_spectators: test.spectators,
             max_bulk_rate: 20_000_000,
-            ..FeedConfig::new(crowd.session.seed, 4_711, crowd.session.settings())
+            ..FeedConfig::new(test.session.seed, 4_711, test.session.settings())
         };
         Self {
-            feed: Feed::new(config).expect("the settings are sound"),
-            spectators: (0..crowd.spectators).map(|_| None).collect(),
+            feed: Feed::new(config).expect("settings are valid"),
+            spectators: (0..test.spectators).map(|_| None).collect(),
             queue: EventQueue::new(),
             state_hash: 1,
             expected_hashes: Vec::new(),
@@ -160,52 +160,52 @@ impl ScaleRun {
         }
     }
 
-    fn run(mut self, crowd: &SpectatorScaleTest) -> SpectatorScaleResult {
-        let mut world = crowd.session.build_network();
+    fn run(mut self, test: &SpectatorScaleTest) -> SpectatorScaleResult {
+        let mut network = test.session.build_network();
         let mut steps = Vec::new();
         let mut first = None;
-        while first.is_none_or(|first| world.now() < first + crowd.duration) {
-            self.step_players(&mut world, &mut steps);
+        while first.is_none_or(|first| network.now() < first + test.duration) {
+            self.step_players(&mut network, &mut steps);
             if first.is_none() && !steps.is_empty() {
-                first = Some(world.now());
-                self.schedule_joins(crowd, world.now());
+                first = Some(network.now());
+                self.schedule_joins(test, network.now());
             }
-            self.publish_frames(&mut steps, crowd.state_bytes);
-            self.process_events(crowd, world.now());
+            self.publish_frames(&mut steps, test.state_bytes);
+            self.process_events(test, network.now());
         }
-        self.finish(world.now())
+        self.finish(network.now())
     }
 
-    /// Lets the players play, and hears all they say.
-    fn step_players(&mut self, world: &mut SessionNetwork, steps: &mut Vec<PlayerStep>) {
-        world.start_capture(10_000);
-        let players = &mut self.result.player_trace_hash;
-        let until = world.now() + STEP_INTERVAL;
-        world.run_until(until, &mut |happened| {
-            if let SiteEvent::Confirmed { site, at, frame, words, hash } = happened {
-                *players =
-                    [site as u64, at.as_nanos() as u64, u64::from(frame), hash].into_iter().fold(*players, mix_hash);
+    /// Runs the session for one interval and hashes its datagrams and confirmed frames.
+    fn step_players(&mut self, network: &mut SessionNetwork, steps: &mut Vec<PlayerStep>) {
+        network.start_capture(10_000);
+        let trace_hash = &mut self.result.player_trace_hash;
+        let until = network.now() + STEP_INTERVAL;
+        network.run_until(until, &mut |event| {
+            if let SiteEvent::Confirmed { site, at, frame, words, hash } = event {
+                *trace_hash =
+                    [site as u64, at.as_nanos() as u64, u64::from(frame), hash].into_iter().fold(*trace_hash, mix_hash);
                 if site == 0 {
                     steps.push(PlayerStep { at, frame, inputs: words.to_vec() });
                 }
             }
         });
-        for heard in world.captured() {
-            let head = [heard.at.as_nanos() as u64, heard.from as u64, heard.to as u64];
-            let bytes = heard.bytes.iter().map(|byte| u64::from(*byte));
-            *players = head.into_iter().chain(bytes).fold(*players, mix_hash);
+        for datagram in network.captured() {
+            let head = [datagram.at.as_nanos() as u64, datagram.from as u64, datagram.to as u64];
+            let bytes = datagram.bytes.iter().map(|byte| u64::from(*byte));
+            *trace_hash = head.into_iter().chain(bytes).fold(*trace_hash, mix_hash);
         }
     }
 
-    fn schedule_joins(&mut self, crowd: &SpectatorScaleTest, now: Instant) {
-        let mut luck = Random::stream(crowd.session.seed, "crowd");
-        for seat in 0..crowd.spectators {
-            let wait = TimeDelta::from_nanos(luck.range(0..=JOIN_PERIOD.as_nanos()));
-            self.queue.push(now + wait, ScaleQueueEvent::Join { spectator: seat });
+    fn schedule_joins(&mut self, test: &SpectatorScaleTest, now: Instant) {
+        let mut random = Random::stream(test.session.seed, "crowd");
+        for spectator in 0..test.spectators {
+            let delay = TimeDelta::from_nanos(random.range(0..=JOIN_PERIOD.as_nanos()));
+            self.queue.push(now + delay, ScaleQueueEvent::Join { spectator });
         }
     }
 
-    fn publish_frames(&mut self, steps: &mut Vec<PlayerStep>, state: usize) {
+    fn publish_frames(&mut self, steps: &mut Vec<PlayerStep>, state_bytes: usize) {
         for PlayerStep { at, frame, inputs: words } in steps.drain(..) {
             let frame = Frame::new(frame);
             self.feed.push(at, frame, &words);
@@ -215,7 +215,7 @@ impl ScaleRun {
                 self.feed.push_hash(frame, self.state_hash);
             }
             if self.feed.wants_snapshot() {
-                let mut bytes = vec![0; state.max(8)];
+                let mut bytes = vec![0; state_bytes.max(8)];
                 bytes[..8].copy_from_slice(&self.state_hash.to_le_bytes());
                 self.feed.set_snapshot(at, frame.next(), &bytes, self.state_hash);
             }
@@ -223,83 +223,76 @@ impl ScaleRun {
         }
     }
 
-    fn process_events(&mut self, crowd: &SpectatorScaleTest, now: Instant) {
-        while let Some((at, happening)) = self.queue.next_time().filter(|at| *at <= now).and_then(|_| self.queue.pop())
-        {
-            match happening {
-                ScaleQueueEvent::Join { spectator: seat } => self.join(crowd, at, seat),
-                ScaleQueueEvent::Wake { spectator: seat, wake_id: alarm } => {
-                    if self.spectators[seat].as_ref().is_some_and(|seat| seat.wake_id == alarm) {
-                        self.run_spectator(at, seat);
+    fn process_events(&mut self, test: &SpectatorScaleTest, now: Instant) {
+        while let Some((at, event)) = self.queue.next_time().filter(|at| *at <= now).and_then(|_| self.queue.pop()) {
+            match event {
+                ScaleQueueEvent::Join { spectator } => self.join(test, at, spectator),
+                ScaleQueueEvent::Wake { spectator, wake_id } => {
+                    if self.spectators[spectator].as_ref().is_some_and(|node| node.wake_id == wake_id) {
+                        self.run_spectator(at, spectator);
                     }
                 }
-                ScaleQueueEvent::Downlink { spectator: seat, bytes } => {
-                    if let Some(there) = &mut self.spectators[seat] {
-                        there.spectator.handle_datagram(at, FEED_ADDRESS, &bytes);
-                        self.run_spectator(at, seat);
+                ScaleQueueEvent::Downlink { spectator, bytes } => {
+                    if let Some(node) = &mut self.spectators[spectator] {
+                        node.spectator.handle_datagram(at, FEED_ADDRESS, &bytes);
+                        self.run_spectator(at, spectator);
                     }
                 }
-                ScaleQueueEvent::Uplink { spectator: seat, bytes } => {
-                    self.feed.handle_datagram(at, spectator_address(seat), &bytes);
+                ScaleQueueEvent::Uplink { spectator, bytes } => {
+                    self.feed.handle_datagram(at, spectator_address(spectator), &bytes);
                 }
             }
         }
         self.transmit_feed(now);
     }
 
-    fn join(&mut self, crowd: &SpectatorScaleTest, now: Instant, seat: usize) {
+    fn join(&mut self, test: &SpectatorScaleTest, now: Instant, number: usize) {
         let config = SpectatorConfig {
             max_snapshot_size: 64 * 1_024,
             max_backlog_bytes: 16 * 1_024,
-            ..SpectatorConfig::new(crowd.session.seed, crowd.session.settings(), vec![FEED_ADDRESS])
+            ..SpectatorConfig::new(test.session.seed, test.session.settings(), vec![FEED_ADDRESS])
         };
-        let link = |way: &str| Link::new(crowd.link.clone(), crowd.session.seed, &format!("{way} {seat}"));
-        let watcher = Spectator::new(now, config).expect("the settings are sound");
-        let (up, down) = (link("up"), link("down"));
-        self.spectators[seat] = Some(ScaleSpectator {
-            spectator: watcher,
-            uplink: up,
-            downlink: down,
-            state_hash: 0,
-            wake_id: 0,
-            joined_at: now,
-        });
-        self.run_spectator(now, seat);
+        let link = |direction: &str| Link::new(test.link.clone(), test.session.seed, &format!("{direction} {number}"));
+        let spectator = Spectator::new(now, config).expect("settings are valid");
+        let (uplink, downlink) = (link("up"), link("down"));
+        self.spectators[number] =
+            Some(ScaleSpectator { spectator, uplink, downlink, state_hash: 0, wake_id: 0, joined_at: now });
+        self.run_spectator(now, number);
     }
 
-    /// What the feed sends.
+    /// Sends the datagrams of the feed.
     fn transmit_feed(&mut self, now: Instant) {
         let mut buf = [0; MAX_DATAGRAM];
         while let Some(packet) = self.feed.poll_transmit(now, &mut buf) {
             let number = (packet.to.0 - FEED_ADDRESS.0 - 1) as usize;
-            let Some(seat) = &mut self.spectators[number] else { continue };
-            for at in seat.downlink.send(now, packet.len) {
+            let Some(node) = &mut self.spectators[number] else { continue };
+            for at in node.downlink.send(now, packet.len) {
                 self.queue.push(at, ScaleQueueEvent::Downlink { spectator: number, bytes: buf[..packet.len].into() });
             }
         }
         while self.feed.poll_event().is_some() {}
     }
 
-    /// The host program of one who watches.
+    /// Runs the host program of one spectator.
     fn run_spectator(&mut self, now: Instant, number: usize) {
-        let Some(seat) = &mut self.spectators[number] else { return };
-        seat.serve_requests(now, &self.expected_hashes, &mut self.result.wrong_frames);
+        let Some(node) = &mut self.spectators[number] else { return };
+        node.serve_requests(now, &self.expected_hashes, &mut self.result.wrong_frames);
         let mut buf = [0; MAX_DATAGRAM];
-        while let Some(packet) = seat.spectator.poll_transmit(now, &mut buf) {
-            for at in seat.uplink.send(now, packet.len) {
+        while let Some(packet) = node.spectator.poll_transmit(now, &mut buf) {
+            for at in node.uplink.send(now, packet.len) {
                 self.queue.push(at, ScaleQueueEvent::Uplink { spectator: number, bytes: buf[..packet.len].into() });
             }
         }
-        while seat.spectator.poll_event().is_some() {}
-        seat.wake_id += 1;
-        if let Some(at) = seat.spectator.poll_timeout() {
-            self.queue.push(at.max(now), ScaleQueueEvent::Wake { spectator: number, wake_id: seat.wake_id });
+        while node.spectator.poll_event().is_some() {}
+        node.wake_id += 1;
+        if let Some(at) = node.spectator.poll_timeout() {
+            self.queue.push(at.max(now), ScaleQueueEvent::Wake { spectator: number, wake_id: node.wake_id });
         }
     }
 
     fn finish(self, now: Instant) -> SpectatorScaleResult {
         let stats = self.feed.stats();
-        let mut outcome = SpectatorScaleResult {
+        let mut result = SpectatorScaleResult {
             subscribers: stats.spectators,
             batches: stats.batches,
             batch_bytes: stats.batch_bytes,
@@ -309,27 +302,27 @@ impl ScaleRun {
             feed_memory: self.feed.memory(),
             ..self.result
         };
-        for seat in self.spectators.iter().flatten() {
-            let stats = seat.spectator.stats();
-            outcome.live += usize::from(seat.spectator.is_live());
-            outcome.stalls += stats.stalls;
-            outcome.packets_up += stats.packets_out;
-            outcome.bytes_up += stats.bytes_out;
-            outcome.total_watch_seconds += (now - seat.joined_at).as_secs_f64();
-            outcome.max_spectator_memory = outcome.max_spectator_memory.max(seat.spectator.memory());
-            let behind = outcome.frames.saturating_sub(seat.spectator.next_frame().number());
-            outcome.mean_frames_behind += f64::from(behind) / self.spectators.len() as f64;
+        for node in self.spectators.iter().flatten() {
+            let stats = node.spectator.stats();
+            result.live += usize::from(node.spectator.is_live());
+            result.stalls += stats.stalls;
+            result.packets_up += stats.packets_out;
+            result.bytes_up += stats.bytes_out;
+            result.total_watch_seconds += (now - node.joined_at).as_secs_f64();
+            result.max_spectator_memory = result.max_spectator_memory.max(node.spectator.memory());
+            let behind = result.frames.saturating_sub(node.spectator.next_frame().number());
+            result.mean_frames_behind += f64::from(behind) / self.spectators.len() as f64;
         }
-        outcome
+        result
     }
 }
 
-fn spectator_address(seat: usize) -> Addr {
-    Addr(FEED_ADDRESS.0 + 1 + seat as u64)
+fn spectator_address(number: usize) -> Addr {
+    Addr(FEED_ADDRESS.0 + 1 + number as u64)
 }
 
 impl ScaleSpectator {
-    fn serve_requests(&mut self, now: Instant, truth: &[u64], wrong: &mut usize) {
+    fn serve_requests(&mut self, now: Instant, expected_hashes: &[u64], wrong_frames: &mut usize) {
         while let Some(request) = self.spectator.poll_request(now) {
             match request {
                 SpectatorRequest::Load { state, .. } => {
@@ -338,7 +331,8 @@ impl ScaleSpectator {
                 }
                 SpectatorRequest::Advance { frame, inputs, .. } => {
                     self.state_hash = hash_inputs(self.state_hash, inputs);
-                    *wrong += usize::from(truth.get(frame.number() as usize) != Some(&self.state_hash));
+                    *wrong_frames +=
+                        usize::from(expected_hashes.get(frame.number() as usize) != Some(&self.state_hash));
                 }
                 SpectatorRequest::Hash { .. } => self.spectator.handle_hash(self.state_hash),
             }

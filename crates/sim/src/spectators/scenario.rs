@@ -1,7 +1,7 @@
-//! Those who watch the game of a scenario: from a site, through a relay, or through a relay of a relay; some of them badly.
+//! Spectators of a scenario's session: at a site, at a relay, or at a relay of a relay; some of them misbehave.
 //!
-//! They have addresses, links and a queue of their own and take turns with the [`World`], which knows nothing of them but that some
-//! datagrams go out of it and others come in.
+//! They have addresses, links and an event queue of their own and take turns with the [`SessionNetwork`], which only
+//! exchanges external datagrams with them.
 
 use coplay::frame::Frame;
 use coplay::id::Addr;
@@ -17,81 +17,83 @@ use crate::session::checker::SessionChecker;
 use crate::session_network::SessionNetwork;
 use crate::toy_machine::ToyMachine;
 
-/// The world and the gallery take turns of this length.
+/// Interval at which the session and the spectators take turns.
 pub const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(2);
-/// The address of the first seat.
+/// Address of the first spectator.
 const FIRST_ADDRESS: u64 = 10_000;
-/// How many of all scenarios are watched.
+/// Fraction of all scenarios with spectators.
 const SPECTATED_SHARE: f64 = 0.22;
-/// Whoever is silent says nothing more so long after it came.
+/// Time after its join at which a silent spectator stops sending.
 const SILENT_AFTER: TimeDelta = TimeDelta::from_secs(2);
-/// So long must somebody have watched at one place to be judged.
+/// Time that a spectator must have had the same source before its liveness is checked.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(8);
-/// And so far may it be behind then.
+/// Bound of its distance behind the source.
 const MAX_BEHIND: TimeDelta = TimeDelta::from_secs(2);
-/// The most memory that one who watches may take, and the feed of a relay.
+/// Bound of the memory of a spectator, and of the feed of a relay, in bytes.
 const MAX_MEMORY: usize = 512 * 1_024;
-/// More calls than this at one instant are without end.
+/// Calls at one instant that count as an endless loop.
 const MAX_CALLS_PER_INSTANT: u32 = 20_000;
 
-/// Who watches a scenario.
+/// Spectators of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpectatorsPlan {
-    /// The seats; one that serves others comes before them.
+    /// Spectators; a relay comes before the spectators that use it.
     pub spectators: Vec<SpectatorPlan>,
 }
 
-/// One who watches.
+/// One spectator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpectatorPlan {
-    /// Where it asks, first things first.
+    /// Sources in order of preference.
     pub sources: Vec<SpectatorSource>,
-    /// One direction of its way to them.
+    /// Conditions in one direction between the spectator and its sources.
     pub link: LinkConfig,
-    /// When it comes.
+    /// Join time.
     pub joins_at: Instant,
-    /// What is wrong with it.
+    /// Behaviour.
     pub behavior: SpectatorBehavior,
 }
 
-/// Where somebody watches.
+/// Source of a spectator's feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpectatorSource {
-    /// At a site.
+    /// A site.
     Site(usize),
-    /// At another one who watches.
-    Seat(usize),
+    /// Another spectator, which acts as a relay.
+    Spectator(usize),
 }
 
-/// What can be wrong with one who watches.
+/// Behaviour of a spectator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpectatorBehavior {
-    /// Nothing.
+    /// No fault.
     Sound,
-    /// It says nothing any more.
+    /// It stops sending.
     Silent,
-    /// Its line carries next to nothing.
+    /// Its link has very little bandwidth.
     Slow,
-    /// It talks nonsense half of the time.
+    /// It corrupts half of its datagrams.
     Garbage,
 }
 
 impl SpectatorsPlan {
-    /// Who watches a scenario of so many sites, if anybody does.
+    /// Draws the spectators of a scenario with this many sites, if any. The stream name is part of the seed and must
+    /// not change.
     pub fn draw(seed: u64, sites: usize, link: impl Fn(&mut Random) -> LinkConfig) -> Option<Self> {
-        let mut luck = Random::stream(seed, "gallery");
-        if !luck.chance(SPECTATED_SHARE) {
+        let mut random = Random::stream(seed, "gallery");
+        if !random.chance(SPECTATED_SHARE) {
             return None;
         }
-        let mut seats: Vec<SpectatorPlan> = Vec::new();
-        for _ in 0..luck.range(2..=5) {
+        let mut spectators: Vec<SpectatorPlan> = Vec::new();
+        for _ in 0..random.range(2..=5) {
             let relays: Vec<usize> =
-                (0..seats.len()).filter(|seat| seats[*seat].behavior == SpectatorBehavior::Sound).collect();
-            let relay = (!relays.is_empty() && luck.chance(0.5)).then(|| SpectatorSource::Seat(*luck.pick(&relays)));
-            let first = luck.below(sites as u64) as usize;
+                (0..spectators.len()).filter(|index| spectators[*index].behavior == SpectatorBehavior::Sound).collect();
+            let relay =
+                (!relays.is_empty() && random.chance(0.5)).then(|| SpectatorSource::Spectator(*random.pick(&relays)));
+            let first = random.below(sites as u64) as usize;
             let at_sites = (first..sites).chain(0..first).map(SpectatorSource::Site);
-            let mut link = link(&mut luck);
-            let habit = *luck.pick(&[
+            let mut link = link(&mut random);
+            let behavior = *random.pick(&[
                 SpectatorBehavior::Sound,
                 SpectatorBehavior::Sound,
                 SpectatorBehavior::Sound,
@@ -99,32 +101,32 @@ impl SpectatorsPlan {
                 SpectatorBehavior::Slow,
                 SpectatorBehavior::Garbage,
             ]);
-            if habit == SpectatorBehavior::Slow {
+            if behavior == SpectatorBehavior::Slow {
                 link.rate = Some(Rate { bytes_per_second: 1_500, queue_bytes: 3_000 });
             }
-            let comes = Instant::ZERO + TimeDelta::from_millis(luck.range(0..=12_000));
-            seats.push(SpectatorPlan {
+            let joins_at = Instant::ZERO + TimeDelta::from_millis(random.range(0..=12_000));
+            spectators.push(SpectatorPlan {
                 sources: relay.into_iter().chain(at_sites).collect(),
                 link,
-                joins_at: comes,
-                behavior: habit,
+                joins_at,
+                behavior,
             });
         }
-        Some(Self { spectators: seats })
+        Some(Self { spectators })
     }
 
-    /// Whether somebody watches through a relay.
+    /// Whether a spectator uses a relay.
     pub fn has_relay(&self) -> bool {
-        self.spectators.iter().any(|seat| matches!(seat.sources.first(), Some(SpectatorSource::Seat(_))))
+        self.spectators.iter().any(|node| matches!(node.sources.first(), Some(SpectatorSource::Spectator(_))))
     }
 
     fn is_relay(&self, number: usize) -> bool {
-        self.spectators.iter().any(|seat| seat.sources.contains(&SpectatorSource::Seat(number)))
+        self.spectators.iter().any(|node| node.sources.contains(&SpectatorSource::Spectator(number)))
     }
 }
 
 impl SpectatorPlan {
-    /// Whether nothing is in the way of seeing everything.
+    /// Whether nothing keeps the spectator from staying live.
     fn must_stay_live(&self) -> bool {
         let loss = match self.link.loss {
             Loss::None => 0.0,
@@ -135,7 +137,7 @@ impl SpectatorPlan {
     }
 }
 
-/// Those who watch, at work.
+/// The spectators of a running scenario.
 #[derive(Debug)]
 pub struct SpectatorNetwork {
     plan: SpectatorsPlan,
@@ -149,7 +151,7 @@ pub struct SpectatorNetwork {
     outgoing: Vec<(usize, Addr, Vec<u8>, SenderRole)>,
 }
 
-/// One who watches: a computer with a machine, and with a feed if others watch there.
+/// A spectator's computer, with a machine and, if it is a relay, a feed.
 #[derive(Debug)]
 struct SpectatorNode {
     spectator: Spectator,
@@ -157,9 +159,9 @@ struct SpectatorNode {
     machine: ToyMachine,
     uplink: Link,
     downlink: Link,
-    /// Where it watches now.
+    /// Current source.
     source: Option<Addr>,
-    /// Since when it does: sources that are gone cost it the time to notice.
+    /// Time at which the current source was joined.
     source_since: Instant,
     wake_id: u64,
     calls_at_instant: (Instant, u32),
@@ -167,7 +169,7 @@ struct SpectatorNode {
     violation: Option<String>,
 }
 
-/// What of a seat sends.
+/// Part of a spectator's computer that sends a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SenderRole {
     Spectator,
@@ -182,11 +184,11 @@ enum SpectatorQueueEvent {
 }
 
 impl SpectatorNetwork {
-    /// An empty gallery, to which those of a plan will come.
+    /// Creates a network that the spectators of the plan will join.
     pub fn new(seed: u64, session: u64, settings: Settings, plan: SpectatorsPlan) -> Self {
         let mut queue = EventQueue::new();
-        for (number, seat) in plan.spectators.iter().enumerate() {
-            queue.push(seat.joins_at, SpectatorQueueEvent::Join { node: number });
+        for (number, node) in plan.spectators.iter().enumerate() {
+            queue.push(node.joins_at, SpectatorQueueEvent::Join { node: number });
         }
         Self {
             nodes: plan.spectators.iter().map(|_| None).collect(),
@@ -201,49 +203,49 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Makes good for the time that the world is ahead.
-    pub fn catch_up(&mut self, world: &mut SessionNetwork, ledger: &mut SessionChecker) {
-        for (at, sender, to, bytes) in world.take_external() {
+    /// Runs until the time of the session network.
+    pub fn catch_up(&mut self, network: &mut SessionNetwork, checker: &mut SessionChecker) {
+        for (at, sender, to, bytes) in network.take_external() {
             self.send_downlink(at, sender, to, &bytes);
         }
-        while let Some((at, happening)) =
-            self.queue.next_time().filter(|at| *at <= world.now()).and_then(|_| self.queue.pop())
+        while let Some((at, event)) =
+            self.queue.next_time().filter(|at| *at <= network.now()).and_then(|_| self.queue.pop())
         {
             self.now = self.now.max(at);
-            match happening {
-                SpectatorQueueEvent::Join { node: seat } => self.join(seat, world, ledger),
-                SpectatorQueueEvent::Wake { node: seat, wake_id: alarm } => {
-                    if self.nodes[seat].as_ref().is_some_and(|seat| seat.wake_id == alarm) {
-                        self.run_host_program(seat, ledger);
+            match event {
+                SpectatorQueueEvent::Join { node } => self.join(node, network, checker),
+                SpectatorQueueEvent::Wake { node, wake_id } => {
+                    if self.nodes[node].as_ref().is_some_and(|node| node.wake_id == wake_id) {
+                        self.run_host_program(node, checker);
                     }
                 }
-                SpectatorQueueEvent::Arrive { to, sender, bytes } => self.deliver(to, sender, &bytes, world, ledger),
+                SpectatorQueueEvent::Arrive { to, sender, bytes } => self.deliver(to, sender, &bytes, network, checker),
             }
         }
     }
 
-    /// A datagram on its way to one who watches.
+    /// Sends a datagram towards a spectator.
     fn send_downlink(&mut self, at: Instant, sender: Addr, to: Addr, bytes: &[u8]) {
-        let Some(seat) = spectator_at(to).and_then(|seat| self.nodes.get_mut(seat)?.as_mut()) else { return };
-        for arrival in seat.downlink.send(at, bytes.len()) {
+        let Some(node) = spectator_at(to).and_then(|node| self.nodes.get_mut(node)?.as_mut()) else { return };
+        for arrival in node.downlink.send(at, bytes.len()) {
             self.queue.push(arrival, SpectatorQueueEvent::Arrive { to, sender, bytes: bytes.to_vec() });
         }
     }
 
-    fn join(&mut self, number: usize, world: &SessionNetwork, ledger: &mut SessionChecker) {
+    fn join(&mut self, number: usize, network: &SessionNetwork, checker: &mut SessionChecker) {
         let plan = &self.plan.spectators[number];
-        let from = plan.sources.iter().map(|source| match source {
-            SpectatorSource::Site(site) => SessionNetwork::address(*site, world.sites[*site].address_changes()),
-            SpectatorSource::Seat(seat) => spectator_address(*seat),
+        let sources = plan.sources.iter().map(|source| match source {
+            SpectatorSource::Site(site) => SessionNetwork::address(*site, network.sites[*site].address_changes()),
+            SpectatorSource::Spectator(spectator) => spectator_address(*spectator),
         });
         let config = SpectatorConfig {
             max_snapshot_size: 64 * 1_024,
             max_backlog_bytes: 64 * 1_024,
-            ..SpectatorConfig::new(self.session_id, self.settings.clone(), from.collect())
+            ..SpectatorConfig::new(self.session_id, self.settings.clone(), sources.collect())
         };
-        let link = |way: &str| Link::new(plan.link.clone(), self.seed, &format!("{way} {number}"));
+        let link = |direction: &str| Link::new(plan.link.clone(), self.seed, &format!("{direction} {number}"));
         self.nodes[number] = Some(SpectatorNode {
-            spectator: Spectator::new(self.now, config).expect("the settings are sound"),
+            spectator: Spectator::new(self.now, config).expect("settings are valid"),
             feed: None,
             machine: ToyMachine::new(self.settings.ownership.players()),
             uplink: link("up"),
@@ -256,14 +258,14 @@ impl SpectatorNetwork {
             violation: None,
         });
         self.reset_feed(number);
-        self.run_host_program(number, ledger);
+        self.run_host_program(number, checker);
     }
 
-    /// A relay that begins anew, at another frame than the one that would follow, has a new feed.
+    /// Creates a new feed for a relay that restarts at another frame.
     fn reset_feed(&mut self, number: usize) {
         let config = FeedConfig::new(self.session_id, self.random.bits(), self.settings.clone());
-        if let Some(seat) = self.nodes[number].as_mut().filter(|_| self.plan.is_relay(number)) {
-            seat.feed = Some(Feed::new(config).expect("the settings are sound"));
+        if let Some(node) = self.nodes[number].as_mut().filter(|_| self.plan.is_relay(number)) {
+            node.feed = Some(Feed::new(config).expect("settings are valid"));
         }
     }
 
@@ -272,51 +274,51 @@ impl SpectatorNetwork {
         to: Addr,
         sender: Addr,
         bytes: &[u8],
-        world: &mut SessionNetwork,
-        ledger: &mut SessionChecker,
+        network: &mut SessionNetwork,
+        checker: &mut SessionChecker,
     ) {
-        let Some(number) = spectator_at(to) else { return world.deliver_external(to, sender, bytes) };
-        let Some(seat) = self.nodes.get_mut(number).and_then(Option::as_mut) else { return };
-        // Whoever comes later asks, and is not asked.
-        match (&mut seat.feed, spectator_at(sender)) {
+        let Some(number) = spectator_at(to) else { return network.deliver_external(to, sender, bytes) };
+        let Some(node) = self.nodes.get_mut(number).and_then(Option::as_mut) else { return };
+        // A spectator subscribes only to earlier ones, so a datagram of a later one is for the feed.
+        match (&mut node.feed, spectator_at(sender)) {
             (Some(feed), Some(asking)) if asking > number => feed.handle_datagram(self.now, sender, bytes),
-            _ => seat.spectator.handle_datagram(self.now, sender, bytes),
+            _ => node.spectator.handle_datagram(self.now, sender, bytes),
         }
-        self.run_host_program(number, ledger);
+        self.run_host_program(number, checker);
     }
 
-    /// The host program of one who watches.
-    fn run_host_program(&mut self, number: usize, ledger: &mut SessionChecker) {
+    /// Runs the host program of a spectator.
+    fn run_host_program(&mut self, number: usize, checker: &mut SessionChecker) {
         let now = self.now;
-        while self.nodes[number].as_mut().is_some_and(|seat| seat.serve_requests(number, now, ledger)) {
+        while self.nodes[number].as_mut().is_some_and(|node| node.serve_requests(number, now, checker)) {
             self.reset_feed(number);
             self.publish_snapshot(number);
         }
-        let Some(seat) = &mut self.nodes[number] else { return };
-        seat.poll_output(number, now, &mut self.outgoing);
-        seat.detect_busy_loop(now);
-        if let Some(at) = seat.next_timeout().filter(|_| seat.violation.is_none()) {
-            seat.wake_id += 1;
-            self.queue.push(at.max(now), SpectatorQueueEvent::Wake { node: number, wake_id: seat.wake_id });
+        let Some(node) = &mut self.nodes[number] else { return };
+        node.poll_output(number, now, &mut self.outgoing);
+        node.detect_busy_loop(now);
+        if let Some(at) = node.next_timeout().filter(|_| node.violation.is_none()) {
+            node.wake_id += 1;
+            self.queue.push(at.max(now), SpectatorQueueEvent::Wake { node: number, wake_id: node.wake_id });
         }
         let mut sent = std::mem::take(&mut self.outgoing);
-        for (from, to, bytes, part) in sent.drain(..) {
-            self.transmit(from, to, bytes, part);
+        for (from, to, bytes, role) in sent.drain(..) {
+            self.transmit(from, to, bytes, role);
         }
         self.outgoing = sent;
     }
 
-    /// Whoever watches at a relay gets the state with which that began anew.
+    /// Passes the state with which a relay restarted to its feed.
     fn publish_snapshot(&mut self, number: usize) {
         let now = self.now;
-        if let Some(SpectatorNode { feed: Some(feed), machine, spectator: watcher, .. }) = &mut self.nodes[number] {
-            feed.set_snapshot(now, watcher.next_frame(), &machine.to_bytes(), machine.hash());
+        if let Some(SpectatorNode { feed: Some(feed), machine, spectator, .. }) = &mut self.nodes[number] {
+            feed.set_snapshot(now, spectator.next_frame(), &machine.to_bytes(), machine.hash());
         }
     }
 
-    /// A datagram leaves a seat: of its feed down to another, or of itself up to where it watches.
-    fn transmit(&mut self, from: usize, to: Addr, mut bytes: Vec<u8>, part: SenderRole) {
-        if part == SenderRole::Feed {
+    /// Sends a datagram of a spectator: from its feed to another spectator, or from itself to its source.
+    fn transmit(&mut self, from: usize, to: Addr, mut bytes: Vec<u8>, role: SenderRole) {
+        if role == SenderRole::Feed {
             return self.send_downlink(self.now, spectator_address(from), to, &bytes);
         }
         let plan = &self.plan.spectators[from];
@@ -325,84 +327,86 @@ impl SpectatorNetwork {
             SpectatorBehavior::Garbage if self.random.chance(0.5) => corrupt_datagram(&mut self.random, &mut bytes),
             _ => {}
         }
-        let Some(seat) = &mut self.nodes[from] else { return };
-        for at in seat.uplink.send(self.now, bytes.len()) {
+        let Some(node) = &mut self.nodes[from] else { return };
+        for at in node.uplink.send(self.now, bytes.len()) {
             self.queue
                 .push(at, SpectatorQueueEvent::Arrive { to, sender: spectator_address(from), bytes: bytes.clone() });
         }
     }
 
-    /// Those who can see everything do, and nobody takes more than it should.
-    pub fn check(&self, world: &SessionNetwork, ledger: &mut SessionChecker, speeds: &[f64]) {
-        let most_behind = (MAX_BEHIND.as_secs_f64() / self.settings.rate.period().as_secs_f64()) as u32;
-        for (number, (plan, seat)) in self.plan.spectators.iter().zip(&self.nodes).enumerate() {
-            let Some(seat) = seat else { continue };
-            if let Some(what) = &seat.violation {
-                ledger.report_violation("agreement", format!("watcher {number} {what}"));
+    /// Checks that the spectators that must stay live do, and that none uses too much memory.
+    pub fn check(&self, network: &SessionNetwork, checker: &mut SessionChecker, fps: &[f64]) {
+        let max_behind = (MAX_BEHIND.as_secs_f64() / self.settings.rate.period().as_secs_f64()) as u32;
+        for (number, (plan, node)) in self.plan.spectators.iter().zip(&self.nodes).enumerate() {
+            let Some(node) = node else { continue };
+            if let Some(description) = &node.violation {
+                checker.report_violation("agreement", format!("spectator {number} {description}"));
             }
-            if seat.peak_memory > MAX_MEMORY {
-                ledger.report_violation("bounds", format!("watcher {number} takes {} bytes", seat.peak_memory));
+            if node.peak_memory > MAX_MEMORY {
+                checker.report_violation("bounds", format!("spectator {number} uses {} bytes", node.peak_memory));
             }
-            let Some(there) = self.source_frame(seat, world, speeds) else { continue };
-            if !plan.must_stay_live() || !seat.is_settled(world.now()) {
+            let Some(source_frame) = self.source_frame(node, network, fps) else { continue };
+            if !plan.must_stay_live() || !node.is_settled(network.now()) {
                 continue;
             }
-            let here = seat.spectator.next_frame();
-            let behind = (there - here).max(0) as u32;
-            if behind > most_behind || !seat.spectator.is_live() {
-                let live = if seat.spectator.is_live() { "live" } else { "not live" };
-                let what = format!("watcher {number} is {live} and {behind} frames behind at the end");
-                ledger.report_violation("liveness", what);
+            let next_frame = node.spectator.next_frame();
+            let behind = (source_frame - next_frame).max(0) as u32;
+            if behind > max_behind || !node.spectator.is_live() {
+                let live = if node.spectator.is_live() { "live" } else { "not live" };
+                let description =
+                    format!("spectator {number} is {live} and {behind} frames behind its source at the end");
+                checker.report_violation("liveness", description);
             }
         }
     }
 
-    /// The frame that a seat's source comes to next, if that goes on as it should.
-    fn source_frame(&self, seat: &SpectatorNode, world: &SessionNetwork, speeds: &[f64]) -> Option<Frame> {
-        let source = seat.source?;
+    /// Returns the next frame of a spectator's source, if the source makes progress as it should.
+    fn source_frame(&self, node: &SpectatorNode, network: &SessionNetwork, fps: &[f64]) -> Option<Frame> {
+        let source = node.source?;
         if let Some(relay) = spectator_at(source) {
             let relay = self.nodes[relay].as_ref()?;
-            let goes_on = relay.spectator.is_live() && relay.is_settled(world.now());
-            return (goes_on && self.source_frame(relay, world, speeds).is_some())
+            let is_healthy = relay.spectator.is_live() && relay.is_settled(network.now());
+            return (is_healthy && self.source_frame(relay, network, fps).is_some())
                 .then(|| relay.spectator.next_frame());
         }
-        let number = world.site_at(source)?;
-        let site = &world.sites[number];
+        let number = network.site_at(source)?;
+        let site = &network.sites[number];
         let full = 1.0 / self.settings.rate.period().as_secs_f64();
-        let goes_on = !site.is_crashed && site.session.state() == State::Running && speeds[number] > 0.9 * full;
-        goes_on.then(|| site.session.stats().confirmed)
+        let is_healthy = !site.is_crashed && site.session.state() == State::Running && fps[number] > 0.9 * full;
+        is_healthy.then(|| site.session.stats().confirmed)
     }
 }
 
-fn spectator_address(seat: usize) -> Addr {
-    Addr(FIRST_ADDRESS + seat as u64)
+fn spectator_address(node: usize) -> Addr {
+    Addr(FIRST_ADDRESS + node as u64)
 }
 
 fn spectator_at(addr: Addr) -> Option<usize> {
-    addr.0.checked_sub(FIRST_ADDRESS).filter(|seat| *seat < 100).map(|seat| seat as usize)
+    addr.0.checked_sub(FIRST_ADDRESS).filter(|node| *node < 100).map(|node| node as usize)
 }
 
-/// Changes a datagram in one of many ways.
-fn corrupt_datagram(luck: &mut Random, bytes: &mut Vec<u8>) {
-    let at = luck.below(bytes.len().max(1) as u64) as usize;
-    match luck.below(4) {
-        0 => bytes[at] ^= 1 << luck.below(8),
+/// Corrupts a datagram in one of four ways.
+fn corrupt_datagram(random: &mut Random, bytes: &mut Vec<u8>) {
+    let at = random.below(bytes.len().max(1) as u64) as usize;
+    match random.below(4) {
+        0 => bytes[at] ^= 1 << random.below(8),
         1 => bytes.truncate(at),
-        2 => bytes.push(luck.bits() as u8),
-        _ => bytes[at..].fill_with(|| luck.bits() as u8),
+        2 => bytes.push(random.bits() as u8),
+        _ => bytes[at..].fill_with(|| random.bits() as u8),
     }
 }
 
 impl SpectatorNode {
-    /// Does what the watcher asks for; says whether its feed must be made anew, and then it must be called again.
-    fn serve_requests(&mut self, number: usize, now: Instant, ledger: &mut SessionChecker) -> bool {
+    /// Serves the spectator's requests. Returns whether the feed must be recreated; the caller must then call this
+    /// again.
+    fn serve_requests(&mut self, number: usize, now: Instant, checker: &mut SessionChecker) -> bool {
         while let Some(request) = self.spectator.poll_request(now) {
             match request {
                 SpectatorRequest::Load { next_frame, state, hash } => {
-                    ledger.on_spectator_load(number, next_frame.number(), hash);
+                    checker.on_spectator_load(number, next_frame.number(), hash);
                     match ToyMachine::from_bytes(self.machine.paddles.len(), state) {
                         Some(machine) if machine.hash() == hash => self.machine = machine,
-                        _ => _ = self.violation.get_or_insert("got a state that is none".into()),
+                        _ => _ = self.violation.get_or_insert("received an invalid state".into()),
                     }
                     if self.feed.is_some() {
                         return true;
@@ -410,7 +414,7 @@ impl SpectatorNode {
                 }
                 SpectatorRequest::Advance { frame, inputs, .. } => {
                     self.machine.step(inputs);
-                    ledger.on_spectator_step(number, frame.number(), inputs, self.machine.hash());
+                    checker.on_spectator_step(number, frame.number(), inputs, self.machine.hash());
                     if let Some(feed) = &mut self.feed {
                         feed.push(now, frame, inputs);
                         if feed.wants_snapshot() {
@@ -448,7 +452,7 @@ impl SpectatorNode {
         self.peak_memory = self.peak_memory.max(self.spectator.memory()).max(feed);
     }
 
-    /// Whether it has watched at one place for long enough to be judged.
+    /// Whether it has had the same source for long enough to be checked.
     fn is_settled(&self, now: Instant) -> bool {
         now - self.source_since >= SETTLING_TIME
     }
@@ -458,12 +462,12 @@ impl SpectatorNode {
         self.spectator.poll_timeout().into_iter().chain(feed).min()
     }
 
-    /// A watcher that always wants to be called at once would stop time.
+    /// Detects a spectator that always asks to be called at once, which would stop virtual time.
     fn detect_busy_loop(&mut self, now: Instant) {
         self.calls_at_instant =
             if self.calls_at_instant.0 == now { (now, self.calls_at_instant.1 + 1) } else { (now, 0) };
         if self.calls_at_instant.1 > MAX_CALLS_PER_INSTANT {
-            self.violation.get_or_insert("wants to be called again and again".into());
+            self.violation.get_or_insert("asks without end to be called at the same instant".into());
         }
     }
 }

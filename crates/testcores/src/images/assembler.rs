@@ -1,6 +1,6 @@
-//! Code that is written byte by byte.
+//! A minimal assembler: code is emitted byte by byte.
 
-/// Bytes that will be at some address.
+/// Code for a given start address.
 pub(super) struct Assembler {
     origin: u16,
     bytes: Vec<u8>,
@@ -11,7 +11,7 @@ impl Assembler {
         Self { origin, bytes: Vec::new() }
     }
 
-    /// Where the next byte goes.
+    /// Returns the address of the next byte.
     pub(super) fn address(&self) -> u16 {
         self.origin + self.bytes.len() as u16
     }
@@ -20,11 +20,11 @@ impl Assembler {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// A branch of two bytes, back to where something was.
+    /// Emits a two-byte backward branch to an address.
     pub(super) fn emit_branch(&mut self, op: u8, to: u16) {
-        let by = i32::from(to) - i32::from(self.address()) - 2;
-        let by = i8::try_from(by).expect("a branch is short");
-        self.emit(&[op, by as u8]);
+        let offset = i32::from(to) - i32::from(self.address()) - 2;
+        let offset = i8::try_from(offset).expect("the branch is in range");
+        self.emit(&[op, offset as u8]);
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

@@ -1,7 +1,7 @@
-//! Small images for real cores, made here byte by byte, so that tests need no game of anybody's.
+//! Small images for real cores, assembled here byte by byte, so that tests need no commercial game.
 //!
-//! Each reads the pads in every frame, mixes what is pressed into sixteen numbers in RAM, and colours the screen with
-//! the last of them: `number = 5 × number + what came before + 1`.
+//! Each reads the pads in every frame, mixes the pressed buttons into sixteen numbers in RAM, and colours the screen
+//! with the last of them: `number = 5 × number + previous + 1`.
 
 mod assembler;
 mod mos6502;
@@ -10,7 +10,7 @@ use assembler::Assembler;
 
 pub use mos6502::{nes, pc_engine, snes};
 
-/// A Game Boy image of 32 KiB, without the maker's logo.
+/// Returns a Game Boy image of 32 KiB, without the manufacturer's logo.
 pub fn game_boy() -> Vec<u8> {
     let mut code = Assembler::new(0x150);
     code.emit(&[0xf3, 0x31, 0xfe, 0xff]); // di; ld sp, $fffe
@@ -21,9 +21,9 @@ pub fn game_boy() -> Vec<u8> {
     let frame = code.address();
     code.emit(&[0xf0, 0x44, 0xfe, 0x90]); // ldh a, (ly); cp 144
     code.emit_branch(0x20, frame); // jr nz
-    code.emit(&[0x3e, 0x20, 0xe0, 0x00, 0xf0, 0x00, 0xf0, 0x00]); // ask for directions
+    code.emit(&[0x3e, 0x20, 0xe0, 0x00, 0xf0, 0x00, 0xf0, 0x00]); // select and read directions
     code.emit(&[0xe6, 0x0f, 0xcb, 0x37, 0x47]); // and 15; swap a; ld b, a
-    code.emit(&[0x3e, 0x10, 0xe0, 0x00, 0xf0, 0x00, 0xf0, 0x00, 0xf0, 0x00]); // ask for buttons
+    code.emit(&[0x3e, 0x10, 0xe0, 0x00, 0xf0, 0x00, 0xf0, 0x00, 0xf0, 0x00]); // select and read buttons
     code.emit(&[0xe6, 0x0f, 0xb0, 0x2f, 0x47]); // and 15; or b; cpl; ld b, a
     code.emit(&[0x21, 0x00, 0xc0]); // ld hl, $c000
     let mix = code.address();
@@ -33,7 +33,7 @@ pub fn game_boy() -> Vec<u8> {
     code.emit_branch(0x28, mix); // jr z
     code.emit(&[0x78, 0xe0, 0x47]); // ld a, b; ldh (bgp), a
     let wait = code.address();
-    code.emit(&[0xf0, 0x44, 0xfe, 0x90]); // until the line is over
+    code.emit(&[0xf0, 0x44, 0xfe, 0x90]); // until the line has passed
     code.emit_branch(0x28, wait); // jr z
     code.emit(&[0xc3, frame as u8, (frame >> 8) as u8]); // jp
 
@@ -45,15 +45,14 @@ pub fn game_boy() -> Vec<u8> {
     image
 }
 
-/// A Game Boy Advance image, without the maker's logo.
+/// Returns a Game Boy Advance image, without the manufacturer's logo.
 pub fn game_boy_advance() -> Vec<u8> {
     const START: u32 = 0xc0;
     let mut words: Vec<u32> = Vec::new();
-    // A branch to a word, from the next one.
+    // Emits a branch to a word, relative to the next one.
     fn branch(words: &mut Vec<u32>, condition: u32, to: usize) {
-        let by = to as u32;
-        let by = by.wrapping_sub(words.len() as u32 + 2) & 0xff_ffff;
-        words.push(condition << 28 | 0xa00_0000 | by);
+        let offset = (to as u32).wrapping_sub(words.len() as u32 + 2) & 0xff_ffff;
+        words.push(condition << 28 | 0xa00_0000 | offset);
     }
     let (equal, unequal, always) = (0, 1, 14);
     words.extend([0xe3a0_0301, 0xe3a0_1403, 0xe3a0_5405]); // r0 = registers; r1 = RAM; r5 = palette
@@ -74,7 +73,7 @@ pub fn game_boy_advance() -> Vec<u8> {
     branch(&mut words, unequal, mix);
     words.push(0xe1c5_30b0); // backdrop = r3
     let wait = words.len();
-    words.extend([0xe1d0_20b6, 0xe352_00a0]); // until the line is over
+    words.extend([0xe1d0_20b6, 0xe352_00a0]); // until the line has passed
     branch(&mut words, equal, wait);
     branch(&mut words, always, frame);
 
@@ -83,8 +82,8 @@ pub fn game_boy_advance() -> Vec<u8> {
     image[0xa0..0xa6].copy_from_slice(b"COPLAY");
     image[0xb2] = 0x96;
     image[0xbd] = image[0xa0..0xbd].iter().fold(0u8, |sum, byte| sum.wrapping_sub(*byte)).wrapping_sub(0x19);
-    for (place, word) in image[START as usize..].chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
+    for (chunk, word) in image[START as usize..].chunks_exact_mut(4).zip(words) {
+        chunk.copy_from_slice(&word.to_le_bytes());
     }
     image
 }

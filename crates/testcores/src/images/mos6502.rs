@@ -1,5 +1,5 @@
-//! Images for the family of the 6502: NES, PC Engine (HuC6280) and Super NES (65816). Numbers are in the first sixteen bytes of the zero page, what is
-//! pressed is in byte 16.
+//! Images for the 6502 family: NES, PC Engine (HuC6280) and Super NES (65816). The numbers are in the first sixteen
+//! bytes of the zero page, the pressed buttons in byte 16.
 
 use super::assembler::Assembler;
 
@@ -25,26 +25,26 @@ fn jump(code: &mut Assembler, to: u16) {
     code.emit(&[0x4c, to as u8, (to >> 8) as u8]);
 }
 
-/// Zeros in the first 17 bytes.
+/// Clears the first 17 bytes.
 fn clear(code: &mut Assembler) {
     code.emit(&[0xa2, 0x10, 0xa9, 0x00]); // ldx #16; lda #0
-    let again = code.address();
+    let loop_start = code.address();
     code.emit(&[0x95, 0x00, 0xca]); // sta 0, x; dex
-    code.emit_branch(BPL, again);
+    code.emit_branch(BPL, loop_start);
 }
 
-/// Mixes byte 16 into the numbers; the last one is then in byte 16.
+/// Mixes byte 16 into the numbers and leaves the last one in byte 16.
 fn mix(code: &mut Assembler) {
     code.emit(&[0xa2, 0x00]); // ldx #0
-    let again = code.address();
+    let loop_start = code.address();
     code.emit(&[0xb5, 0x00, 0x0a, 0x0a, 0x18, 0x75, 0x00]); // lda 0, x; asl; asl; clc; adc 0, x
     code.emit(&[0x18, 0x65, 0x10, 0x18, 0x69, 0x01]); // clc; adc 16; clc; adc #1
     code.emit(&[0x95, 0x00, 0x85, 0x10]); // sta 0, x; sta 16
     code.emit(&[0xe8, 0xe0, 0x10]); // inx; cpx #16
-    code.emit_branch(BNE, again);
+    code.emit_branch(BNE, loop_start);
 }
 
-/// A NES image of 16 KiB, for two pads.
+/// Returns a NES image of 16 KiB, for two pads.
 pub fn nes() -> Vec<u8> {
     let mut code = Assembler::new(0xc000);
     code.emit(&[0x78, 0xd8, 0xa2, 0xff, 0x9a]); // sei; cld; ldx #$ff; txs
@@ -88,14 +88,14 @@ pub fn nes() -> Vec<u8> {
     image
 }
 
-/// A PC Engine image of 32 KiB, for two pads.
+/// Returns a PC Engine image of 32 KiB, for two pads.
 pub fn pc_engine() -> Vec<u8> {
     let mut code = Assembler::new(0xe000);
     code.emit(&[0x78, 0xd4, 0xd8]); // sei; csh; cld
     code.emit(&[0xa9, 0xff, 0x53, 0x01]); // registers at 0
     code.emit(&[0xa9, 0xf8, 0x53, 0x02]); // RAM, and with it the zero page, at $2000
     code.emit(&[0xa2, 0xff, 0x9a]); // ldx #$ff; txs
-    // The display: 256 × 240, nothing on it, and a flag at its end.
+    // Display: 256 × 240, empty, with a flag at its end.
     for (register, low, high) in
         [(5, 0x08, 0), (9, 0, 0), (10, 0x02, 0x02), (11, 0x1f, 0x04), (12, 0x02, 0x0f), (13, 0xef, 0), (14, 0x03, 0)]
     {
@@ -115,7 +115,7 @@ pub fn pc_engine() -> Vec<u8> {
             code.emit(&[0x48, 0x68, 0xea, 0xea]); // pha; pla; nop; nop
             load(&mut code, 0x1000);
             code.emit(&[0x49, 0xff, 0x29, 0x0f]); // eor #$ff; and #15
-            // First directions to the upper half, then buttons to the lower.
+            // First the directions in the upper half, then the buttons in the lower.
             code.emit(if select == 1 { &[0x0a, 0x0a, 0x0a, 0x0a] } else { &[0x05, 0x10] }); // asl, four times; ora 16
             code.emit(&[0x85, 0x10]); // sta 16
         }
@@ -139,14 +139,14 @@ pub fn pc_engine() -> Vec<u8> {
     image
 }
 
-/// A Super NES image of 32 KiB, for two pads.
+/// Returns a Super NES image of 32 KiB, for two pads.
 pub fn snes() -> Vec<u8> {
     let mut code = Assembler::new(0x8000);
     code.emit(&[0x78, 0x18, 0xfb, 0xe2, 0x30]); // sei; clc; xce; sep #$30
     set(&mut code, 0x2100, 0x8f);
     set(&mut code, 0x212c, 0);
     clear(&mut code);
-    set(&mut code, 0x4200, 0x01); // let the pads be read
+    set(&mut code, 0x4200, 0x01); // enable pad reading
     set(&mut code, 0x2100, 0x0f);
     let frame = code.address();
     load(&mut code, 0x4212);

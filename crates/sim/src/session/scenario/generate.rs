@@ -1,4 +1,7 @@
-//! Drawing a scenario from a seed.
+//! Draws a scenario from a seed.
+//!
+//! The names of the random streams and the order of the draws are part of the seed. Changing either changes every
+//! scenario.
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::input::{InputWord, Recovery};
@@ -13,19 +16,19 @@ use crate::session::recording;
 use crate::spectators;
 
 impl SessionScenario {
-    /// Draws a scenario.
+    /// Draws the scenario of a seed.
     pub fn new(seed: u64) -> Self {
-        let mut luck = Random::stream(seed, "scenario");
-        let sites = *luck.pick(&[2, 2, 2, 2, 3, 3, 4, 4, 5, 6, 8]);
-        let lag = *luck.pick(&[0, 1, 2, 3, 4, 6, 6, 6, 8, 10, 18]);
-        let window = *luck.pick(&[0, 0, 0, 1, 2, 4, 8, 8, 16, 60]);
-        let rate = *luck.pick(&[(60, 1), (60, 1), (60_098_814, 1_000_000), (50, 1), (30, 1)]);
-        let rate = FrameRate::new(rate.0, rate.1).expect("all of them are frame rates");
+        let mut random = Random::stream(seed, "scenario");
+        let sites = *random.pick(&[2, 2, 2, 2, 3, 3, 4, 4, 5, 6, 8]);
+        let input_delay = *random.pick(&[0, 1, 2, 3, 4, 6, 6, 6, 8, 10, 18]);
+        let prediction_window = *random.pick(&[0, 0, 0, 1, 2, 4, 8, 8, 16, 60]);
+        let (numerator, denominator) = *random.pick(&[(60, 1), (60, 1), (60_098_814, 1_000_000), (50, 1), (30, 1)]);
+        let frame_rate = FrameRate::new(numerator, denominator).expect("every rate in the list is valid");
         let policies = [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Adaptive];
-        let policy = *luck.pick(&policies);
-        let mixed = luck.chance(0.2);
-        let recovery = (0..sites).map(|_| if mixed { *luck.pick(&policies) } else { policy }).collect();
-        let pads = *luck.pick(&[
+        let policy = *random.pick(&policies);
+        let mixed = random.chance(0.2);
+        let recovery = (0..sites).map(|_| if mixed { *random.pick(&policies) } else { policy }).collect();
+        let input_layout = *random.pick(&[
             InputLayout::Buttons,
             InputLayout::Buttons,
             InputLayout::Sticks,
@@ -35,31 +38,31 @@ impl SessionScenario {
         let mut scenario = Self {
             seed,
             sites,
-            input_delay: lag,
-            prediction_window: window,
-            frame_rate: rate,
+            input_delay,
+            prediction_window,
+            frame_rate,
             recovery,
-            input_layout: pads,
+            input_layout,
             links: Vec::new(),
-            clocks: (0..sites).map(|_| random_clock(&mut luck)).collect(),
-            // A full repair fits into a frame.
+            clocks: (0..sites).map(|_| random_clock(&mut random)).collect(),
+            // A full rollback fits into one frame.
             step_cost: (0..sites)
-                .map(|_| TimeDelta::from_micros(luck.range(0..=5_000 / (1 + i64::from(window)))))
+                .map(|_| TimeDelta::from_micros(random.range(0..=5_000 / (1 + i64::from(prediction_window)))))
                 .collect(),
             faults: Vec::new(),
             late_joiners: 0,
             joins_by_replay: false,
             can_save: vec![true; sites],
-            predictor: *luck.pick(&[
+            predictor: *random.pick(&[
                 InputPredictor::Repeat,
                 InputPredictor::Repeat,
                 InputPredictor::Neutral,
                 InputPredictor::Custom(predict_only_even_frames),
             ]),
-            compare_every: *luck.pick(&[60, 60, 60, 60, 60, 1, 7, 280]),
-            restarts_diverged_site: luck.chance(0.5),
-            auto_delay: luck.chance(0.25),
-            drop_timeouts: luck.chance(0.5).then(|| draw_drop_timeouts(&mut luck, sites)),
+            compare_every: *random.pick(&[60, 60, 60, 60, 60, 1, 7, 280]),
+            restarts_diverged_site: random.chance(0.5),
+            auto_delay: random.chance(0.25),
+            drop_timeouts: random.chance(0.5).then(|| draw_drop_timeouts(&mut random, sites)),
             absent_input: if Random::stream(seed, "absent").chance(0.5) {
                 AbsentInput::Repeat
             } else {
@@ -72,101 +75,103 @@ impl SessionScenario {
             movie_site: None,
             sabotage: None,
         };
-        if sites > 2 && luck.chance(0.25) {
-            scenario.late_joiners = 1 + usize::from(sites > 3 && luck.chance(0.5));
+        if sites > 2 && random.chance(0.25) {
+            scenario.late_joiners = 1 + usize::from(sites > 3 && random.chance(0.5));
         }
         scenario.draw_buffering(&mut Random::stream(seed, "buffering"));
-        scenario.draw_save_support(&mut luck);
+        scenario.draw_save_support(&mut random);
         scenario.movie_site = recording::draw_movie_site(seed, scenario.starter_count());
-        scenario.draw_links(&mut luck);
-        if luck.chance(0.1) {
-            scenario.draw_divergence(&mut luck);
+        scenario.draw_links(&mut random);
+        if random.chance(0.1) {
+            scenario.draw_divergence(&mut random);
         } else {
-            scenario.draw_faults(&mut luck);
+            scenario.draw_faults(&mut random);
         }
         scenario
     }
 
-    /// Some buffer as Kim and Park do, or recover as those do whom they compare themselves with.
-    fn draw_buffering(&mut self, luck: &mut Random) {
-        if luck.chance(0.15) {
+    /// Draws the jitter buffering of Kim and Park, or the classic recovery that they compare with.
+    fn draw_buffering(&mut self, random: &mut Random) {
+        if random.chance(0.15) {
             self.starvation = StarvationPolicy::Pause;
         }
-        if luck.chance(0.1) {
+        if random.chance(0.1) {
             self.sending = SendPolicy::Measured;
         }
-        if luck.chance(0.1) {
+        if random.chance(0.1) {
             self.recovery.fill(Recovery::Classic);
         }
     }
 
-    fn draw_links(&mut self, luck: &mut Random) {
-        let alike = luck.chance(0.5).then(|| random_link(luck));
-        let asymmetric = luck.chance(0.2);
+    fn draw_links(&mut self, random: &mut Random) {
+        let common = random.chance(0.5).then(|| random_link(random));
+        let asymmetric = random.chance(0.2);
         self.links = vec![LinkConfig::perfect(); self.sites * self.sites];
         for one in 0..self.sites {
             for other in 0..one {
-                let there = alike.clone().unwrap_or_else(|| random_link(luck));
-                let mut back = there.clone();
+                let forward = common.clone().unwrap_or_else(|| random_link(random));
+                let mut backward = forward.clone();
                 if asymmetric {
-                    back.delay = random_delay(luck);
+                    backward.delay = random_delay(random);
                 }
-                self.links[one * self.sites + other] = there;
-                self.links[other * self.sites + one] = back;
+                self.links[one * self.sites + other] = forward;
+                self.links[other * self.sites + one] = backward;
             }
         }
     }
 
-    /// Where nothing is guessed, some machines cannot save; then nobody can begin in the middle, and nobody watches who would.
-    fn draw_save_support(&mut self, luck: &mut Random) {
-        if self.prediction_window == 0 && self.spectators.is_none() && luck.chance(0.3) {
-            self.can_save.fill_with(|| luck.chance(0.5));
+    /// Draws the machines that cannot save. This excludes prediction, and spectators because they may start from a
+    /// snapshot. Late joiners then replay all frames.
+    fn draw_save_support(&mut self, random: &mut Random) {
+        if self.prediction_window == 0 && self.spectators.is_none() && random.chance(0.3) {
+            self.can_save.fill_with(|| random.chance(0.5));
         }
-        self.joins_by_replay = self.can_save.contains(&false) || luck.chance(0.2);
+        self.joins_by_replay = self.can_save.contains(&false) || random.chance(0.2);
     }
 
-    /// One machine goes astray, and nothing else happens: whatever is told then must be right.
-    fn draw_divergence(&mut self, luck: &mut Random) {
+    /// Makes one machine diverge and injects no other fault, so that every desync report must be right.
+    fn draw_divergence(&mut self, random: &mut Random) {
         self.late_joiners = 0;
         self.can_save.fill(true);
         self.stall_timeout = None;
-        // What went astray is not found by playing it again.
+        // A replay would not reproduce the corrupted state.
         self.joins_by_replay = false;
-        let site = luck.below(self.sites as u64) as usize;
-        let at = Instant::ZERO + TimeDelta::from_millis(luck.range(4_000..=8_000));
-        self.faults.push((at, SessionFault::Astray(site)));
+        let site = random.below(self.sites as u64) as usize;
+        let at = Instant::ZERO + TimeDelta::from_millis(random.range(4_000..=8_000));
+        self.faults.push((at, SessionFault::Diverge(site)));
     }
 
-    fn draw_faults(&mut self, luck: &mut Random) {
+    fn draw_faults(&mut self, random: &mut Random) {
         for site in self.starter_count()..self.sites {
-            let at = Instant::ZERO + TimeDelta::from_millis(luck.range(0..=9_000));
+            let at = Instant::ZERO + TimeDelta::from_millis(random.range(0..=9_000));
             self.faults.push((at, SessionFault::Restart(site)));
-            self.draw_leave(luck, site, at);
+            self.draw_leave(random, site, at);
         }
-        for _ in 0..luck.below(4) {
-            let from = Instant::ZERO + TimeDelta::from_millis(luck.range(0..=11_000));
-            let until = from + TimeDelta::from_millis(luck.range(50..=4_000));
-            self.draw_fault(luck, from, until);
+        for _ in 0..random.below(4) {
+            let from = Instant::ZERO + TimeDelta::from_millis(random.range(0..=11_000));
+            let until = from + TimeDelta::from_millis(random.range(50..=4_000));
+            self.draw_fault(random, from, until);
         }
-        self.draw_permanent_cut(luck);
+        self.draw_permanent_cut(random);
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Who comes may leave again, before it is in or afterwards.
-    fn draw_leave(&mut self, luck: &mut Random, site: usize, comes: Instant) {
-        if luck.chance(0.3) {
-            self.faults.push((comes + TimeDelta::from_millis(luck.range(0..=6_000)), SessionFault::Leave(site)));
+    /// A joiner may leave again, before or after its join.
+    fn draw_leave(&mut self, random: &mut Random, site: usize, joins_at: Instant) {
+        if random.chance(0.3) {
+            self.faults.push((joins_at + TimeDelta::from_millis(random.range(0..=6_000)), SessionFault::Leave(site)));
         }
     }
 
-    /// Between two of three or more the way is cut and never back. Nobody could come in then, because who comes must hear all.
-    fn draw_permanent_cut(&mut self, luck: &mut Random) {
-        let somebody_comes = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_)));
-        if self.sites > 2 && !somebody_comes && luck.chance(0.15) {
-            let one = luck.below(self.sites as u64) as usize;
-            let other = (one + 1 + luck.below(self.sites as u64 - 1) as usize) % self.sites;
-            let at = Instant::ZERO + TimeDelta::from_millis(luck.range(6_000..=13_000));
-            // What was cut for a while stays cut from then on, too.
+    /// Cuts the link between two of three or more sites for good. Not with joiners, because a joiner must reach all
+    /// sites.
+    fn draw_permanent_cut(&mut self, random: &mut Random) {
+        let has_joiner = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_)));
+        if self.sites > 2 && !has_joiner && random.chance(0.15) {
+            let one = random.below(self.sites as u64) as usize;
+            let other = (one + 1 + random.below(self.sites as u64 - 1) as usize) % self.sites;
+            let at = Instant::ZERO + TimeDelta::from_millis(random.range(6_000..=13_000));
+            // A temporary cut of the same link does not heal after that time either.
             let heals = [
                 SessionFault::Heal(one, other),
                 SessionFault::Heal(other, one),
@@ -178,17 +183,17 @@ impl SessionScenario {
         }
     }
 
-    fn draw_fault(&mut self, luck: &mut Random, from: Instant, until: Instant) {
-        let one = luck.below(self.sites as u64) as usize;
-        let other = (one + 1 + luck.below(self.sites as u64 - 1) as usize) % self.sites;
+    fn draw_fault(&mut self, random: &mut Random, from: Instant, until: Instant) {
+        let one = random.below(self.sites as u64) as usize;
+        let other = (one + 1 + random.below(self.sites as u64 - 1) as usize) % self.sites;
         let mover = (self.seed % self.sites as u64) as usize;
-        let goes =
+        let is_gone =
             self.faults.iter().any(|(_, fault)| [SessionFault::Crash(one), SessionFault::Leave(one)].contains(fault));
         let cost = self.step_cost[one];
-        let returns = luck.chance(0.5);
-        let one_way = luck.chance(0.4);
+        let returns = random.chance(0.5);
+        let one_way = random.chance(0.4);
         let mut add = |at: Instant, fault: SessionFault| self.faults.push((at, fault));
-        match luck.below(10) {
+        match random.below(10) {
             0 if one_way => {
                 add(from, SessionFault::CutOneWay(one, other));
                 add(until, SessionFault::HealOneWay(one, other));
@@ -197,7 +202,7 @@ impl SessionScenario {
                 add(from, SessionFault::Cut(one, other));
                 add(until, SessionFault::Heal(one, other));
             }
-            // It hears nobody, and is heard by all; or the other way round.
+            // All links of one site fail in the same direction.
             1 if one_way => (0..self.sites).filter(|site| *site != one).for_each(|site| {
                 let (sender, receiver) = if returns { (one, site) } else { (site, one) };
                 add(from, SessionFault::CutOneWay(sender, receiver));
@@ -209,83 +214,83 @@ impl SessionScenario {
             }),
             2 => add(from, SessionFault::Pause(one, until)),
             8 => add(from, SessionFault::Suspend(one, until)),
-            // Those for good come late, so that something has happened before.
-            3 if !goes => {
+            // A crash or a leave comes 3 s later, so that the session makes progress first.
+            3 if !is_gone => {
                 add(from + TimeDelta::from_secs(3), SessionFault::Crash(one));
                 if returns {
-                    let comes = from + TimeDelta::from_secs(3) + (until - from);
-                    add(comes, SessionFault::Restart(one));
-                    self.draw_leave(luck, one, comes);
+                    let joins_at = from + TimeDelta::from_secs(3) + (until - from);
+                    add(joins_at, SessionFault::Restart(one));
+                    self.draw_leave(random, one, joins_at);
                 }
             }
-            4 if !goes => add(from + TimeDelta::from_secs(3), SessionFault::Leave(one)),
+            4 if !is_gone => add(from + TimeDelta::from_secs(3), SessionFault::Leave(one)),
             3 | 4 => {}
-            // Two that move at once cannot find each other by themselves.
+            // Only one site per scenario changes its address: two that do so at once cannot find each other.
             5 if self.late_joiners == 0 => add(from, SessionFault::Move(mover)),
             6 => {
-                add(from, SessionFault::Worsen(one, other, random_link(luck)));
+                add(from, SessionFault::Worsen(one, other, random_link(random)));
                 add(until, SessionFault::Restore(one, other));
             }
             7 => {
-                add(from, SessionFault::Slow(one, self.frame_rate.period().scale(0.8 + luck.unit())));
+                add(from, SessionFault::Slow(one, self.frame_rate.period().scale(0.8 + random.unit())));
                 add(until, SessionFault::Slow(one, cost));
             }
-            _ => add(from, SessionFault::Garbage(one, luck.range(10..=2_000) as u32)),
+            _ => add(from, SessionFault::Garbage(one, random.range(10..=2_000) as u32)),
         }
     }
 }
 
-/// For how long each site waits for a silent one: all for the same time, or each for another.
-fn draw_drop_timeouts(luck: &mut Random, sites: usize) -> Vec<TimeDelta> {
-    let limit = |luck: &mut Random| TimeDelta::from_millis(luck.range(400..=2_500));
-    let (alike, common) = (luck.chance(0.7), limit(luck));
-    (0..sites).map(|_| if alike { common } else { limit(luck) }).collect()
+/// Draws the drop timeout of each site: one for all, or each its own.
+fn draw_drop_timeouts(random: &mut Random, sites: usize) -> Vec<TimeDelta> {
+    let limit = |random: &mut Random| TimeDelta::from_millis(random.range(400..=2_500));
+    let (is_common, common) = (random.chance(0.7), limit(random));
+    (0..sites).map(|_| if is_common { common } else { limit(random) }).collect()
 }
 
-/// For how long one who is heard may hold up the game.
-fn draw_stall_timeout(luck: &mut Random) -> Option<TimeDelta> {
-    luck.chance(0.2).then(|| TimeDelta::from_millis(luck.range(100..=1_500)))
+/// Draws the time for which a reachable peer may stall the session.
+fn draw_stall_timeout(random: &mut Random) -> Option<TimeDelta> {
+    random.chance(0.2).then(|| TimeDelta::from_millis(random.range(100..=1_500)))
 }
 
-/// A guess that is wrong in every other frame.
+/// A predictor that repeats the last input in even frames only.
 fn predict_only_even_frames(past: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
     if let Some(last) = past.end().checked_sub(1).filter(|_| frame.number().is_multiple_of(2)) {
         past.read(last, words);
     }
 }
 
-fn random_clock(luck: &mut Random) -> NodeClock {
-    let extreme = luck.chance(0.05);
-    let skew_ppm = (luck.unit() * 2.0 - 1.0) * if extreme { 10_000.0 } else { 100.0 };
-    NodeClock { offset: TimeDelta::from_millis(luck.range(-1_000_000..=1_000_000_000)), skew_ppm }
+fn random_clock(random: &mut Random) -> NodeClock {
+    let extreme = random.chance(0.05);
+    let skew_ppm = (random.unit() * 2.0 - 1.0) * if extreme { 10_000.0 } else { 100.0 };
+    NodeClock { offset: TimeDelta::from_millis(random.range(-1_000_000..=1_000_000_000)), skew_ppm }
 }
 
-fn random_delay(luck: &mut Random) -> Delay {
-    let mean = TimeDelta::from_micros(luck.range(0..=100_000));
-    match luck.below(5) {
+fn random_delay(random: &mut Random) -> Delay {
+    let mean = TimeDelta::from_micros(random.range(0..=100_000));
+    match random.below(5) {
         0 | 1 => Delay::Constant(mean),
         2 => Delay::Normal { mean, sd: mean / 10 },
         3 => Delay::LogNormal { mean: mean + TimeDelta::from_micros(100), sd: mean / 6 + TimeDelta::from_micros(10) },
-        _ => Delay::Recorded((0..97).map(|_| mean + TimeDelta::from_micros(luck.range(0..=8_000))).collect()),
+        _ => Delay::Recorded((0..97).map(|_| mean + TimeDelta::from_micros(random.range(0..=8_000))).collect()),
     }
 }
 
-fn random_link(luck: &mut Random) -> LinkConfig {
+fn random_link(random: &mut Random) -> LinkConfig {
     let ms = TimeDelta::from_millis;
     LinkConfig {
-        delay: random_delay(luck),
-        jitter: match luck.below(5) {
-            0 => Jitter::Uniform(ms(luck.range(1..=30))),
-            1 => Jitter::Exponential { mean: ms(luck.range(1..=15)) },
+        delay: random_delay(random),
+        jitter: match random.below(5) {
+            0 => Jitter::Uniform(ms(random.range(1..=30))),
+            1 => Jitter::Exponential { mean: ms(random.range(1..=15)) },
             _ => Jitter::None,
         },
-        reorder: luck.chance(0.3),
-        loss: match luck.below(5) {
-            0 | 1 => Loss::Independent(luck.unit() * 0.2),
-            2 => Loss::bursts(luck.unit() * 0.1, 1.0 + luck.unit() * 4.0),
+        reorder: random.chance(0.3),
+        loss: match random.below(5) {
+            0 | 1 => Loss::Independent(random.unit() * 0.2),
+            2 => Loss::bursts(random.unit() * 0.1, 1.0 + random.unit() * 4.0),
             _ => Loss::None,
         },
-        duplicate: if luck.chance(0.2) { luck.unit() * 0.1 } else { 0.0 },
-        rate: luck.chance(0.15).then_some(Rate { bytes_per_second: 32_000, queue_bytes: 4_000 }),
+        duplicate: if random.chance(0.2) { random.unit() * 0.1 } else { 0.0 },
+        rate: random.chance(0.15).then_some(Rate { bytes_per_second: 32_000, queue_bytes: 4_000 }),
     }
 }

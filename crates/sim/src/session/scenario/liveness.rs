@@ -1,4 +1,4 @@
-//! Judging what came of a scenario: liveness and bounds, which depend on what was done to the world.
+//! Checks of liveness and bounds, which depend on the faults of a scenario.
 
 use coplay::id::SiteId;
 use coplay::input::Recovery;
@@ -13,28 +13,27 @@ use super::{
 use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::session_network::SessionNetwork;
 
-/// Who waits sends this often.
+/// Send interval of a waiting site, in milliseconds.
 const KEEP_ALIVE_INTERVAL_MS: f64 = 100.0;
-/// The chance of what hardly ever happens.
+/// Probability below which an event counts as impossible.
 const NEGLIGIBLE_PROBABILITY: f64 = 1e-5;
 
 impl SessionScenario {
-    /// Nobody is dropped to whom nothing happened, nor to a way of his, and whose ways are good enough.
-    pub(super) fn check_drops(&self, play: &mut SessionRun) {
+    /// Checks that no site was dropped that no fault affects and whose links are good enough.
+    pub(super) fn check_drops(&self, run: &mut SessionRun) {
         let late = |site: usize| self.may_stall_others(site) || self.may_lose_too_many_in_a_row(site);
         let excused = |site: usize| self.is_affected_by_fault(site) || !self.has_reliable_links(site) || late(site);
         for site in (0..self.sites).filter(|site| !excused(*site)) {
-            if play.checker.was_dropped(site) && !matches!(play.end_reasons[site], Some(SessionEnd::Silent(_))) {
-                play.checker
-                    .report_violation("agreement", format!("site {site} was dropped though nothing was wrong with it"));
+            if run.checker.was_dropped(site) && !matches!(run.end_reasons[site], Some(SessionEnd::Silent(_))) {
+                run.checker.report_violation("agreement", format!("site {site} was dropped without a reason"));
             }
         }
     }
 
-    /// Whether something happens to a site, or to a way of its.
+    /// Whether a fault affects a site or one of its links.
     fn is_affected_by_fault(&self, site: usize) -> bool {
-        let broken = self.sabotage.is_some() && site + 1 == self.sites;
-        broken
+        let is_sabotaged = self.sabotage.is_some() && site + 1 == self.sites;
+        is_sabotaged
             || self.faults.iter().any(|(_, fault)| match fault {
                 SessionFault::Cut(one, other)
                 | SessionFault::Heal(one, other)
@@ -49,12 +48,13 @@ impl SessionScenario {
                 | SessionFault::Restart(one)
                 | SessionFault::Leave(one)
                 | SessionFault::Move(one) => *one == site,
-                SessionFault::Astray(one) => self.diverged_site(*one) == site,
+                SessionFault::Diverge(one) => self.diverged_site(*one) == site,
                 SessionFault::Garbage(..) => false,
             })
     }
 
-    /// Whether as many packets of a site in a row as make others drop it are hardly ever lost, even if it sends as seldom as it may.
+    /// Whether a run of lost packets that makes others drop a site is negligibly rare, even at the site's lowest send
+    /// rate.
     fn has_reliable_links(&self, site: usize) -> bool {
         let period = self.frame_rate.period().as_millis_f64();
         let others = (0..self.sites).filter(|other| *other != site);
@@ -66,8 +66,8 @@ impl SessionScenario {
         })
     }
 
-    /// Whether a site may hold up the others for so long that they go on without it, as one whose ways are too long or too uneven
-    /// for the lag, or whose machine is too slow; or whose inputs do not find one who decides, because that one has moved or was asleep.
+    /// Whether a site may stall the others until they drop it. Its links may be too long or too uneven for the input
+    /// delay, or its machine too slow. Or its inputs do not reach the coordinator, because that one moved or slept.
     fn may_stall_others(&self, site: usize) -> bool {
         if self.stall_timeout.is_none() {
             return false;
@@ -78,24 +78,25 @@ impl SessionScenario {
         let period = self.frame_rate.period().as_millis_f64();
         let history = self.requests_lost_inputs();
         let others = (0..self.sites).filter(|other| *other != site);
-        let ways = others.flat_map(|other| [(site, other), (other, site)]);
-        let wait = ways.map(|(from, to)| {
-            let (there, back) = (&self.links[from * self.sites + to], &self.links[to * self.sites + from]);
-            let asks = [from, to].iter().any(|site| self.recovery[*site] == Recovery::Classic);
-            let asked = if asks { worst_request_wait_ms(there, back, period) } else { 0.0 };
-            worst_input_wait_ms(there, period, history) + asked
+        let directions = others.flat_map(|other| [(site, other), (other, site)]);
+        let wait = directions.map(|(from, to)| {
+            let (link, reverse) = (&self.links[from * self.sites + to], &self.links[to * self.sites + from]);
+            let uses_requests = [from, to].iter().any(|site| self.recovery[*site] == Recovery::Classic);
+            let request_wait = if uses_requests { worst_request_wait_ms(link, reverse, period) } else { 0.0 };
+            worst_input_wait_ms(link, period, history) + request_wait
         });
         let step = self.step_cost[site].as_millis_f64() * f64::from(1 + self.prediction_window);
         wait.fold(0.0, f64::max) + step > 0.7 * f64::from(self.input_delay + self.prediction_window) * period
     }
 
-    /// Whether a run of lost packets to or from a site lasts longer than the lag, the window and `late_after` together, with a probability of
-    /// more than [`NEGLIGIBLE_PROBABILITY`]. [`worst_input_wait_ms`] knows only the mean length of such a run.
+    /// Whether a run of lost packets to or from a site lasts longer than input delay, prediction window and stall
+    /// timeout together, with a probability of more than [`NEGLIGIBLE_PROBABILITY`]. [`worst_input_wait_ms`] considers
+    /// only the mean length of such a run.
     fn may_lose_too_many_in_a_row(&self, site: usize) -> bool {
-        let Some(late_after) = self.stall_timeout else { return false };
+        let Some(stall_timeout) = self.stall_timeout else { return false };
         let period = self.frame_rate.period().as_millis_f64();
-        let limit = f64::from(self.input_delay + self.prediction_window) * period + late_after.as_millis_f64();
-        // Where packets leave by what is measured of a link, they are up to half of the lag apart.
+        let limit = f64::from(self.input_delay + self.prediction_window) * period + stall_timeout.as_millis_f64();
+        // With `SendPolicy::Measured`, packets are up to half of the input delay apart.
         let apart =
             if self.sending == SendPolicy::Measured { (f64::from(self.input_delay) / 2.0).max(1.0) } else { 1.0 }
                 * period;
@@ -106,166 +107,173 @@ impl SessionScenario {
         })
     }
 
-    /// Every report names the first frame that differs and, of three or more, the site that does.
-    pub(super) fn check_desync_reports(&self, play: &mut SessionRun) {
-        let Some((astray, frame)) = play.divergence else { return };
-        play.divergence_events.clear();
-        let odd = SiteId::first(self.sites).nth(astray).filter(|_| self.sites > 2);
-        // A site that was started anew has lost its hashes, and some sites may not have received them before.
+    /// Checks that every desync report names the first frame that differs and, with three or more sites, the diverged
+    /// site.
+    pub(super) fn check_desync_reports(&self, run: &mut SessionRun) {
+        let Some((diverged, frame)) = run.divergence else { return };
+        run.divergence_events.clear();
+        let odd = SiteId::first(self.sites).nth(diverged).filter(|_| self.sites > 2);
+        // A restarted site has lost its hashes, and some sites may not have received them before.
         let right = |(at, report): &(usize, &(usize, Option<u32>, Option<SiteId>))| {
-            let unanswered = *at >= play.reports_before_restart && report.1.is_none();
+            let unanswered = *at >= run.reports_before_restart && report.1.is_none();
             (report.1 == Some(frame) || unanswered) && report.2 == odd
         };
         for site in 0..self.sites {
-            let told = play.desync_reports.iter().enumerate().find(|(_, (teller, ..))| *teller == site);
-            let is_right = told.is_some_and(|told| right(&told));
-            let told = told.map(|(_, report)| report);
+            let report = run.desync_reports.iter().enumerate().find(|(_, (reporter, ..))| *reporter == site);
+            let is_right = report.is_some_and(|report| right(&report));
+            let report = report.map(|(_, report)| report);
             if !is_right && self.min_fps() > 25.0 {
-                let what = format!("site {site} tells {told:?} of site {astray} that goes astray in frame {frame}");
-                play.checker.report_violation("divergence", what);
+                let description =
+                    format!("site {site} reports {report:?}, but site {diverged} diverged in frame {frame}");
+                run.checker.report_violation("divergence", description);
             }
         }
     }
 
-    /// Who is not dropped sees no other state than its own.
-    pub(super) fn check_divergence_events(play: &mut SessionRun) {
-        for (site, other, frame) in std::mem::take(&mut play.forged_input_events) {
-            if !play.checker.was_dropped(site) {
-                play.checker
-                    .report_violation("agreement", format!("site {site} has wrong inputs of {other} up to {frame}"));
+    /// Checks that no site reported forged inputs or another state, unless it was dropped.
+    pub(super) fn check_divergence_events(run: &mut SessionRun) {
+        for (site, other, frame) in std::mem::take(&mut run.forged_input_events) {
+            if !run.checker.was_dropped(site) {
+                run.checker.report_violation(
+                    "agreement",
+                    format!("site {site} has forged inputs of site {other} up to {frame}"),
+                );
             }
         }
-        for (site, _, frame) in std::mem::take(&mut play.divergence_events) {
-            if !play.checker.was_dropped(site) {
-                play.checker
-                    .report_violation("agreement", format!("site {site} sees another state after frame {frame}"));
+        for (site, _, frame) in std::mem::take(&mut run.divergence_events) {
+            if !run.checker.was_dropped(site) {
+                run.checker
+                    .report_violation("agreement", format!("site {site} reports another state after frame {frame}"));
             }
         }
     }
 
-    /// What those who watch saw, and what is on record.
+    /// Checks the spectators and the movie.
     pub(super) fn check_spectators_and_movie(
         &self,
-        world: &SessionNetwork,
-        play: &mut SessionRun,
+        network: &SessionNetwork,
+        run: &mut SessionRun,
         frames_when_healed: &[usize],
     ) {
         let seconds = (self.end_time() - (self.last_fault_end() + RECOVERY_TIME)).as_secs_f64();
-        let frames = play.checker.confirmed_frames.iter().zip(frames_when_healed);
+        let frames = run.checker.confirmed_frames.iter().zip(frames_when_healed);
         let speeds: Vec<f64> = frames.map(|(now, then)| now.saturating_sub(*then) as f64 / seconds).collect();
-        if let Some(gallery) = play.spectators.take() {
-            gallery.check(world, &mut play.checker, &speeds);
+        if let Some(spectators) = run.spectators.take() {
+            spectators.check(network, &mut run.checker, &speeds);
         }
-        if let Some(movie) = play.recording.take() {
-            movie.check(&mut play.checker);
+        if let Some(movie) = run.recording.take() {
+            movie.check(&mut run.checker);
         }
     }
 
-    /// Liveness and bounds, which depend on what was done to the world.
-    pub(super) fn check_liveness(&self, world: &SessionNetwork, play: &mut SessionRun, frames_when_healed: &[usize]) {
+    /// Checks liveness and bounds, which depend on the faults.
+    pub(super) fn check_liveness(&self, network: &SessionNetwork, run: &mut SessionRun, frames_when_healed: &[usize]) {
         let seconds = (self.end_time() - (self.recovery_deadline())).as_secs_f64();
-        let floor = self.min_fps();
-        self.check_drops(play);
+        let min_fps = self.min_fps();
+        self.check_drops(run);
         let left = |site: usize| self.leaves(site);
         let leavers = (0..self.sites).filter(|site| left(*site)).count();
-        // Who leaves before the start leaves the others in the lobby. But a game that has begun goes on.
-        let nobody_started = play.checker.confirmed_frames.iter().all(|frames| *frames == 0);
-        if nobody_started && (leavers > 0 || self.is_cut_before_the_lobby_agrees()) {
-            return self.check_bounds(world, play);
+        // A leave before the start leaves the others in the lobby. A session that has started must continue.
+        let none_started = run.checker.confirmed_frames.iter().all(|frames| *frames == 0);
+        if none_started && (leavers > 0 || self.is_cut_before_the_lobby_agrees()) {
+            return self.check_bounds(network, run);
         }
-        let comes = |fault: &SessionFault| matches!(fault, SessionFault::Restart(_) | SessionFault::Astray(_));
+        let has_joiner = |fault: &SessionFault| matches!(fault, SessionFault::Restart(_) | SessionFault::Diverge(_));
         if self.drop_timeouts.is_some()
             || self.stall_timeout.is_some()
-            || self.faults.iter().any(|(_, fault)| comes(fault))
+            || self.faults.iter().any(|(_, fault)| has_joiner(fault))
         {
-            self.check_liveness_with_drops(world, play, frames_when_healed, seconds);
-            return self.check_bounds(world, play);
+            self.check_liveness_with_drops(network, run, frames_when_healed, seconds);
+            return self.check_bounds(network, run);
         }
-        for site in (0..self.sites).filter(|site| !left(*site) && !world.sites[*site].is_crashed) {
-            let speed = (play.checker.confirmed_frames[site] - frames_when_healed[site]) as f64 / seconds;
+        for site in (0..self.sites).filter(|site| !left(*site) && !network.sites[*site].is_crashed) {
+            let speed = (run.checker.confirmed_frames[site] - frames_when_healed[site]) as f64 / seconds;
             if self.has_crash() {
-                self.check_survivor(play, site, speed);
+                self.check_survivor(run, site, speed);
             } else if leavers + 1 >= self.sites {
-                // Where the only way to who leaves is cut for good, nobody can tell.
-                if play.end_reasons[site] != Some(SessionEnd::Alone) && floor > 0.0 {
-                    play.checker.report_violation("liveness", format!("site {site} does not know that it is alone"));
+                // If the only link to the leaving site is cut for good, the last site cannot learn of the leave.
+                if run.end_reasons[site] != Some(SessionEnd::Alone) && min_fps > 0.0 {
+                    run.checker.report_violation("liveness", format!("site {site} did not learn that it is alone"));
                 }
-            } else if speed < floor {
-                let what =
-                    format!("site {site} runs at {speed:.1} fps after all is healed, the links allow {floor:.1}");
-                play.checker.report_violation("liveness", what);
+            } else if speed < min_fps {
+                let description =
+                    format!("site {site} runs at {speed:.1} fps after recovery, but the links allow {min_fps:.1} fps");
+                run.checker.report_violation("liveness", description);
             }
         }
-        self.check_bounds(world, play);
+        self.check_bounds(network, run);
     }
 
-    /// Where silent sites are dropped, those who can decide go on, at full speed, and nobody else does.
+    /// Checks, where silent sites are dropped, that the sites with a quorum run at full speed.
     fn check_liveness_with_drops(
         &self,
-        world: &SessionNetwork,
-        play: &mut SessionRun,
+        network: &SessionNetwork,
+        run: &mut SessionRun,
         frames_when_healed: &[usize],
         seconds: f64,
     ) {
         let left = |site: usize| self.leaves(site);
-        let out = |site: usize| play.checker.is_dropped(site) || play.end_reasons[site] == Some(SessionEnd::Dropped);
-        let alive = |site: &usize| !world.sites[*site].is_crashed && !left(*site) && !out(*site);
+        let is_out = |site: usize| run.checker.is_dropped(site) || run.end_reasons[site] == Some(SessionEnd::Dropped);
+        let alive = |site: &usize| !network.sites[*site].is_crashed && !left(*site) && !is_out(*site);
         let alive: Vec<usize> = (0..self.sites).filter(alive).collect();
-        // Whoever came back could not decide before it was back.
-        let steady: Vec<usize> = alive.iter().copied().filter(|site| play.incarnations[*site] == 1).collect();
-        // Who died did not leave, though it may have when it was back. And a leave that nobody who stays can hear counts for nothing: the
-        // leaver might as well have crashed, or play on with others, so those who stay need a quorum with it.
-        let went = |site: usize| left(site) && !self.is_restarted(site) && self.can_receive_leave(site, &steady);
-        let base: Vec<usize> = (0..self.sites).filter(|site| !went(*site) && !self.is_late_joiner(*site)).collect();
+        // A restarted site could not vote before it was back.
+        let steady: Vec<usize> = alive.iter().copied().filter(|site| run.incarnations[*site] == 1).collect();
+        // A crash is not a leave, though a restarted site may have left later. A leave that no remaining site can
+        // receive does not count: the leaving site might as well have crashed or continue with others, so the remaining
+        // sites need a quorum that counts it as a voter.
+        let has_left = |site: usize| left(site) && !self.is_restarted(site) && self.can_receive_leave(site, &steady);
+        let base: Vec<usize> = (0..self.sites).filter(|site| !has_left(*site) && !self.is_late_joiner(*site)).collect();
         let decides = 2 * steady.len() > base.len() || 2 * steady.len() == base.len() && steady.first() == base.first();
-        // A latecomer is a voter from its first frame on. If it and another site die before either is dropped, the sites that are
-        // left may be no quorum.
-        let counts = |teller: usize, site: usize| {
-            let in_game = !self.is_late_joiner(site) || play.checker.has_joined(site);
-            in_game && !went(site) && !play.checker.has_reported_drop(teller, site)
+        // A late joiner votes from its first frame on. If it and another site crash before either is dropped, the
+        // remaining sites may be no quorum.
+        let counts = |reporter: usize, site: usize| {
+            let in_game = !self.is_late_joiner(site) || run.checker.has_joined(site);
+            in_game && !has_left(site) && !run.checker.has_reported_drop(reporter, site)
         };
-        let counted = |teller: usize| (0..self.sites).filter(|site| counts(teller, *site)).collect::<Vec<usize>>();
+        let counted = |reporter: usize| (0..self.sites).filter(|site| counts(reporter, *site)).collect::<Vec<usize>>();
         let decides = decides && steady.iter().any(|site| is_quorum(&steady, &counted(*site)));
-        // Who comes while another moves cannot find it.
+        // A site that joins while another one changes its address cannot find it.
         let has = |is: fn(&SessionFault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
         if has(|fault| matches!(fault, SessionFault::Restart(_))) && has(|fault| matches!(fault, SessionFault::Move(_)))
         {
             return;
         }
-        // Without a limit to patience, the dead are waited for.
-        let dead = |site: usize| world.sites[site].is_crashed && !left(site);
-        // Who left before the others heard that it was back is as good as dead.
-        let unheard = |site: usize| {
-            let nobody_hears = self.crashes(site) || !self.can_receive_leave(site, &steady);
-            left(site) && nobody_hears && !play.checker.was_dropped(site)
+        // Without drop timeouts, the sites wait for a crashed one.
+        let has_crashed = |site: usize| network.sites[site].is_crashed && !left(site);
+        // A site that left before the others learned that it was back counts as crashed.
+        let is_leave_lost = |site: usize| {
+            let cannot_be_received = self.crashes(site) || !self.can_receive_leave(site, &steady);
+            left(site) && cannot_be_received && !run.checker.was_dropped(site)
         };
-        let waiting = self.drop_timeouts.is_none() && (0..self.sites).any(|site| dead(site) || unheard(site));
+        let waiting =
+            self.drop_timeouts.is_none() && (0..self.sites).any(|site| has_crashed(site) || is_leave_lost(site));
         if waiting
             || !decides
             || self.is_partitioned(&alive)
             || self.may_detect_desync_too_late()
-            || play.checker.confirmed_frames.iter().all(|frames| *frames == 0)
+            || run.checker.confirmed_frames.iter().all(|frames| *frames == 0)
         {
             return;
         }
-        let floor = self.min_fps();
-        // Who is alone because all others left has nobody to play with.
-        // Who was late comes in again only where its ways are short enough.
-        let kept_out = |site: usize| self.is_restarted(site) && self.may_stall_others(site);
-        for site in
-            alive.into_iter().filter(|site| play.end_reasons[*site] != Some(SessionEnd::Alone) && !kept_out(*site))
+        let min_fps = self.min_fps();
+        // A site that is alone because all others left need not run. A restarted site that may stall the others may be
+        // kept out.
+        let may_be_kept_out = |site: usize| self.is_restarted(site) && self.may_stall_others(site);
+        for site in alive
+            .into_iter()
+            .filter(|site| run.end_reasons[*site] != Some(SessionEnd::Alone) && !may_be_kept_out(*site))
         {
-            let speed = play.checker.confirmed_frames[site].saturating_sub(frames_when_healed[site]) as f64 / seconds;
-            if speed < floor {
-                let what =
-                    format!("site {site} runs at {speed:.1} fps after all is healed, the links allow {floor:.1}");
-                play.checker.report_violation("liveness", what);
+            let speed = run.checker.confirmed_frames[site].saturating_sub(frames_when_healed[site]) as f64 / seconds;
+            if speed < min_fps {
+                let description =
+                    format!("site {site} runs at {speed:.1} fps after recovery, but the links allow {min_fps:.1} fps");
+                run.checker.report_violation("liveness", description);
             }
         }
     }
 
-    /// Whether two sites are cut off from each other for good before there was a time of [`START_DEADLINE`] without a fault. In the lobby every site has to hear
-    /// every other one.
+    /// Whether two sites are cut off from each other for good before an interval of [`START_DEADLINE`] without a fault.
+    /// In the lobby, every site must receive datagrams from every other one.
     fn is_cut_before_the_lobby_agrees(&self) -> bool {
         let Some(cut) = self.permanent_cuts().map(|(at, ..)| at).min() else { return false };
         let mut quiet_since = Instant::ZERO;
@@ -273,13 +281,13 @@ impl SessionScenario {
             if *at > quiet_since + START_DEADLINE {
                 return false;
             }
-            quiet_since = quiet_since.max(self.over(*at, fault));
+            quiet_since = quiet_since.max(self.fault_end(*at, fault));
         }
         cut < quiet_since + START_DEADLINE
     }
 
-    /// When a fault no longer keeps sites from hearing each other.
-    fn over(&self, at: Instant, fault: &SessionFault) -> Instant {
+    /// Returns when a fault no longer keeps sites from receiving each other's datagrams.
+    fn fault_end(&self, at: Instant, fault: &SessionFault) -> Instant {
         let first = |is_end: &dyn Fn(&SessionFault) -> bool| {
             let end = self.faults.iter().find(|(end, fault)| *end >= at && is_end(fault));
             end.map_or(Instant::FAR_FUTURE, |(end, _)| *end)
@@ -294,8 +302,8 @@ impl SessionScenario {
         }
     }
 
-    /// Whether not all of these sites can reach each other, directly or through each other, because ways are cut for good: a third one
-    /// through which two played is not among them any more.
+    /// Whether some of these sites cannot reach each other, directly or through each other, because links are cut for
+    /// good: a third site that relayed between two of them is gone.
     fn is_partitioned(&self, sites: &[usize]) -> bool {
         let cut = |one: usize, other: usize| {
             self.permanent_cuts().any(|(_, a, b)| [(one, other), (other, one)].contains(&(a, b)))
@@ -310,7 +318,8 @@ impl SessionScenario {
         reached.len() < sites.len()
     }
 
-    /// Whether one of these sites has a way to a leaver that was not cut for good before the leave; it passes the leave on to the others.
+    /// Whether one of these sites has a link to a leaver that was not cut for good before the leave. That site relays
+    /// the leave to the others.
     fn can_receive_leave(&self, leaver: usize, sites: &[usize]) -> bool {
         let left_at = self.faults.iter().find(|(_, fault)| *fault == SessionFault::Leave(leaver)).map(|(at, _)| *at);
         let cut = |site: usize| {
@@ -321,48 +330,48 @@ impl SessionScenario {
         sites.iter().any(|site| *site != leaver && !cut(*site))
     }
 
-    /// Whether one that goes astray may be found out so late that the others still look into it when all should be well again: in a slow
-    /// game, comparisons that are many frames apart are many seconds apart, and who looks into a difference plays all of those frames again.
+    /// Whether a desync may be detected so late that the sites still bisect it at the recovery deadline. In a slow
+    /// session, a compare interval of many frames takes many seconds, and bisection resimulates all of those frames.
     fn may_detect_desync_too_late(&self) -> bool {
-        let astray = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Astray(_)));
-        astray && f64::from(self.compare_every) / self.min_fps() > (DESYNC_RECOVERY_TIME / 2).as_secs_f64()
+        let diverges = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Diverge(_)));
+        diverges && f64::from(self.compare_every) / self.min_fps() > (DESYNC_RECOVERY_TIME / 2).as_secs_f64()
     }
 
-    /// Nobody plays on alone by accident: whoever waits for a dead site says so and gives up, as it was told to.
-    fn check_survivor(&self, play: &mut SessionRun, site: usize, speed: f64) {
-        let started = play.checker.confirmed_frames[site] > 0;
+    /// Checks that a site does not continue without a crashed one, and that it gives up after its silence timeout.
+    fn check_survivor(&self, run: &mut SessionRun, site: usize, speed: f64) {
+        let started = run.checker.confirmed_frames[site] > 0;
         if started && speed > 0.0 {
-            play.checker.report_violation("agreement", format!("site {site} plays on without a site that died"));
+            run.checker.report_violation("agreement", format!("site {site} continues without a crashed site"));
         }
-        if started && play.end_reasons[site].is_none() {
-            play.checker
-                .report_violation("liveness", format!("site {site} waits for a dead site longer than it was told to"));
+        if started && run.end_reasons[site].is_none() {
+            run.checker
+                .report_violation("liveness", format!("site {site} waits for a crashed site beyond its timeout"));
         }
     }
 
-    fn check_bounds(&self, world: &SessionNetwork, play: &mut SessionRun) {
-        if world.oversized_datagrams > 0 {
-            play.checker.report_violation("bounds", format!("{} datagrams were too long", world.oversized_datagrams));
+    fn check_bounds(&self, network: &SessionNetwork, run: &mut SessionRun) {
+        if network.oversized_datagrams > 0 {
+            run.checker.report_violation("bounds", format!("{} datagrams are too long", network.oversized_datagrams));
         }
-        for (number, site) in world.sites.iter().enumerate() {
+        for (number, site) in network.sites.iter().enumerate() {
             let memory = site.session.memory();
             if memory > self.sites * MAX_MEMORY_PER_SITE + if self.joins_by_replay { 3 * REPLAY_LOG_BYTES } else { 0 } {
-                play.checker.report_violation("bounds", format!("the session of site {number} takes {memory} bytes"));
+                run.checker.report_violation("bounds", format!("the session of site {number} uses {memory} bytes"));
             }
         }
-        if world.max_queued_events > self.sites * self.sites * MAX_IN_FLIGHT_PER_LINK {
-            play.checker
-                .report_violation("bounds", format!("{} things were under way at once", world.max_queued_events));
+        if network.max_queued_events > self.sites * self.sites * MAX_IN_FLIGHT_PER_LINK {
+            run.checker.report_violation("bounds", format!("{} events were queued at once", network.max_queued_events));
         }
         let most = PLAY_TIME.as_secs_f64() * (1.05 / self.frame_rate.period().as_secs_f64() + 60.0);
-        let busiest = world.links().iter().map(|link| link.stats().sent).max().unwrap_or(0);
+        let busiest = network.links().iter().map(|link| link.stats().sent).max().unwrap_or(0);
         if busiest as f64 > most {
-            play.checker.report_violation("bounds", format!("{busiest} datagrams on one link, {most:.0} are plenty"));
+            run.checker
+                .report_violation("bounds", format!("{busiest} datagrams on one link, at most {most:.0} allowed"));
         }
     }
 
-    /// How long an input may take where the direct way is cut for good, in milliseconds: as on the best way through another site, which
-    /// passes it on in its next frame to whoever asked for it in the one before.
+    /// Returns how long an input may take, in milliseconds, where the direct link is cut for good. It takes the best
+    /// path through another site, which relays the input in its next frame after a request in the frame before.
     fn worst_relay_wait_ms(&self, period: f64) -> f64 {
         let history = self.requests_lost_inputs();
         let wait = |from: usize, to: usize| worst_input_wait_ms(&self.links[from * self.sites + to], period, history);
@@ -377,29 +386,31 @@ impl SessionScenario {
         self.permanent_cuts().map(detour).fold(0.0, f64::max)
     }
 
-    /// Whether lost inputs come back when they are asked for.
+    /// Whether any site recovers lost inputs by requests.
     fn requests_lost_inputs(&self) -> bool {
         self.recovery.iter().any(|recovery| matches!(recovery, Recovery::History | Recovery::Classic))
     }
 
-    /// The speed that the worst link allows: full, or lag over one-way delay; less what its losses and jitter may cost.
+    /// Returns the frame rate that the worst link allows: the full rate, or input delay and prediction window over the
+    /// transit time, less a margin for loss and jitter.
     pub fn min_fps(&self) -> f64 {
         let period = self.frame_rate.period().as_millis_f64();
         let reach = self.input_delay + self.prediction_window;
-        let lag_ms = f64::from(reach.max(1)) * period;
+        let reach_ms = f64::from(reach.max(1)) * period;
         let slowest =
             self.inter_site_links().map(|link| worst_input_wait_ms(link, period, self.requests_lost_inputs()));
-        // Without lag the way and the step come one after the other, and so do a way that is too long and the repair after it.
-        let repair = f64::from(self.prediction_window + u32::from(reach == 0));
-        let step = self.step_cost.iter().max().map_or(0.0, |cost| cost.as_millis_f64() * repair);
+        // Without input delay, transit and step are sequential. So are a transit that is too long and the rollback
+        // after it.
+        let rollback_steps = f64::from(self.prediction_window + u32::from(reach == 0));
+        let step = self.step_cost.iter().max().map_or(0.0, |cost| cost.as_millis_f64() * rollback_steps);
         let wait = slowest.fold(0.0, f64::max).max(self.worst_relay_wait_ms(period)) + step;
-        let comes = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_)));
-        let steady = !comes
+        let has_joiner = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_)));
+        let steady = !has_joiner
             && self.permanent_cuts().next().is_none()
             && self.inter_site_links().all(has_constant_latency)
             && self.clocks.iter().all(|clock| clock.skew_ppm.abs() < 200.0);
-        // The more links there are, the more often one of them has bad luck; and without lag a lost packet is awaited for longer
-        // than a frame, because none follows it.
+        // With more links, an unlucky one is more frequent. Without input delay, a lost packet costs more than a frame,
+        // because no packet follows it.
         let share = match reach {
             0 if steady => 0.75,
             _ if steady && self.prediction_window == 0 => 0.95,
@@ -408,27 +419,28 @@ impl SessionScenario {
             _ if self.sites > 4 => 0.45,
             _ => 0.6,
         };
-        // Packets that leave seldom come late, and who pauses does not play.
-        let rest = if !steady && self.starvation == StarvationPolicy::Pause { 0.3 } else { 1.0 };
-        let seldom = match self.sending {
+        // Infrequent packets arrive late, and a paused session makes no progress.
+        let pause_factor = if !steady && self.starvation == StarvationPolicy::Pause { 0.3 } else { 1.0 };
+        let send_factor = match self.sending {
             SendPolicy::Measured if steady => 0.8,
             SendPolicy::Measured => 0.4,
             _ => 1.0,
         };
-        // Who asks in packets of its own waits for longer than a round trip before it asks again, where the question or the answer is lost.
+        // Classic recovery requests lost inputs in packets of their own. After a lost request or answer it waits longer
+        // than a round trip before it repeats the request.
         let lossy = self.inter_site_links().any(|link| !matches!(link.loss, Loss::None));
-        let stubborn = if lossy && self.recovery.contains(&Recovery::Classic) { 0.7 } else { 1.0 };
-        share * rest * seldom * stubborn * (1_000.0 / period) * (lag_ms / wait).min(1.0)
+        let recovery_factor = if lossy && self.recovery.contains(&Recovery::Classic) { 0.7 } else { 1.0 };
+        share * pause_factor * send_factor * recovery_factor * (1_000.0 / period) * (reach_ms / wait).min(1.0)
     }
 }
 
-/// Whether some of these sites, in ascending order, are more than half of all, or half with the lowest.
+/// Whether `some` sites, in ascending order, are more than half of `all`, or half with the lowest.
 fn is_quorum(some: &[usize], all: &[usize]) -> bool {
     let present = some.iter().filter(|site| all.contains(site)).count();
     2 * present > all.len() || 2 * present == all.len() && all.first().is_none_or(|lowest| some.contains(lowest))
 }
 
-/// The chance that so many packets in a row are lost, which are so far apart.
+/// Returns the probability that this many packets in a row are lost, which are `apart_ms` apart.
 fn loss_run_probability(link: &LinkConfig, packets: f64, apart_ms: f64) -> f64 {
     match link.loss {
         Loss::None => 0.0,
@@ -438,24 +450,24 @@ fn loss_run_probability(link: &LinkConfig, packets: f64, apart_ms: f64) -> f64 {
     }
 }
 
-/// Whether a link treats all packets alike.
+/// Whether a link delivers every packet with the same delay.
 fn has_constant_latency(link: &LinkConfig) -> bool {
     matches!((&link.delay, link.jitter, link.loss), (Delay::Constant(_), Jitter::None, Loss::None))
 }
 
-/// How long questions and answers may be lost in a row, in milliseconds, each one after the other: until that hardly ever happens. Only
-/// losses that do not depend on each other; the other kinds are in [`worst_input_wait_ms`].
-fn worst_request_wait_ms(there: &LinkConfig, back: &LinkConfig, period_ms: f64) -> f64 {
+/// Returns how long requests and answers may be lost in a row, in milliseconds, until that is negligibly rare. Covers
+/// independent loss only; [`worst_input_wait_ms`] covers the other kinds.
+fn worst_request_wait_ms(link: &LinkConfig, reverse: &LinkConfig, period_ms: f64) -> f64 {
     let lost = |link: &LinkConfig| if let Loss::Independent(loss) = link.loss { loss } else { 0.0 };
-    let fails = 1.0 - (1.0 - lost(there)) * (1.0 - lost(back));
+    let fails = 1.0 - (1.0 - lost(link)) * (1.0 - lost(reverse));
     if fails == 0.0 {
         return 0.0;
     }
-    let round_trip = worst_input_wait_ms(there, period_ms, false) + worst_input_wait_ms(back, period_ms, false);
+    let round_trip = worst_input_wait_ms(link, period_ms, false) + worst_input_wait_ms(reverse, period_ms, false);
     NEGLIGIBLE_PROBABILITY.ln() / fails.ln() * round_trip
 }
 
-/// How long an input may take over a link, in milliseconds, if its luck is as bad as it often is.
+/// Returns how long an input may take over a link, in milliseconds, in a moderately unlucky case.
 fn worst_input_wait_ms(link: &LinkConfig, period_ms: f64, history: bool) -> f64 {
     let delay = match &link.delay {
         Delay::Constant(delay) => delay.as_millis_f64(),

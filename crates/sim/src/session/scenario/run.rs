@@ -1,4 +1,4 @@
-//! Playing a scenario: what happens, and what is noted of it.
+//! Runs a scenario and records its events for the checkers.
 
 use coplay::frame::Frame;
 use coplay::id::SiteId;
@@ -14,14 +14,14 @@ use crate::spectators;
 use crate::spectators::scenario::SpectatorNetwork;
 
 impl SessionScenario {
-    /// Plays it through.
+    /// Runs the scenario and checks it.
     pub fn run(&self) -> ScenarioResult {
-        let mut ledger = SessionChecker::new(self.ownership_masks(), self.input_delay);
-        ledger.absent_input = self.absent_input;
-        ledger.delay_plus_prediction = (self.input_delay + self.prediction_window) as usize;
-        ledger.late_joiners = (0..self.sites).map(|site| self.is_late_joiner(site)).collect();
-        let mut play = SessionRun {
-            checker: ledger,
+        let mut checker = SessionChecker::new(self.ownership_masks(), self.input_delay);
+        checker.absent_input = self.absent_input;
+        checker.delay_plus_prediction = (self.input_delay + self.prediction_window) as usize;
+        checker.late_joiners = (0..self.sites).map(|site| self.is_late_joiner(site)).collect();
+        let mut run = SessionRun {
+            checker,
             divergence: None,
             reports_before_restart: usize::MAX,
             desync_reports: Vec::new(),
@@ -35,110 +35,111 @@ impl SessionScenario {
                 .map(|plan| SpectatorNetwork::new(self.seed, self.seed | 1, self.settings(), plan)),
             recording: self.movie_site.map(|site| MovieRecording::new(self.seed, site, &self.settings())),
         };
-        let mut world = self.build_network();
+        let mut network = self.build_network();
         let mut garbage = Random::stream(self.seed, "garbage");
         for (at, fault) in &self.faults {
-            play.run_until(&mut world, *at);
-            self.apply_fault(&mut world, fault, &mut play, &mut garbage);
+            run.run_until(&mut network, *at);
+            self.apply_fault(&mut network, fault, &mut run, &mut garbage);
         }
         let recovered = self.recovery_deadline();
-        while world.now() < recovered {
-            let next = (world.now() + TimeDelta::from_millis(100)).min(recovered);
-            play.run_until(&mut world, next);
-            self.restart_diverged_site(&mut world, &mut play);
+        while network.now() < recovered {
+            let next = (network.now() + TimeDelta::from_millis(100)).min(recovered);
+            run.run_until(&mut network, next);
+            self.restart_diverged_site(&mut network, &mut run);
         }
-        let running = play.checker.confirmed_frames.clone();
-        play.run_until(&mut world, self.end_time());
-        self.check_desync_reports(&mut play);
-        Self::check_divergence_events(&mut play);
-        self.check_liveness(&world, &mut play, &running);
-        self.check_spectators_and_movie(&world, &mut play, &running);
-        ScenarioResult::new(self, &world, play)
+        let running = run.checker.confirmed_frames.clone();
+        run.run_until(&mut network, self.end_time());
+        self.check_desync_reports(&mut run);
+        Self::check_divergence_events(&mut run);
+        self.check_liveness(&network, &mut run, &running);
+        self.check_spectators_and_movie(&network, &mut run, &running);
+        ScenarioResult::new(self, &network, run)
     }
 
     fn apply_fault(
         &self,
-        world: &mut SessionNetwork,
+        network: &mut SessionNetwork,
         fault: &SessionFault,
-        play: &mut SessionRun,
+        run: &mut SessionRun,
         garbage: &mut Random,
     ) {
         match fault {
-            SessionFault::Cut(one, other) => world.set_cut(*one, *other, true),
-            SessionFault::Heal(one, other) => world.set_cut(*one, *other, false),
-            SessionFault::CutOneWay(from, to) => world.link(*from, *to).set_cut(true),
-            SessionFault::HealOneWay(from, to) => world.link(*from, *to).set_cut(false),
-            SessionFault::Pause(site, until) => world.pause(*site, *until),
-            SessionFault::Suspend(site, until) => world.suspend(*site, *until),
+            SessionFault::Cut(one, other) => network.set_cut(*one, *other, true),
+            SessionFault::Heal(one, other) => network.set_cut(*one, *other, false),
+            SessionFault::CutOneWay(from, to) => network.link(*from, *to).set_cut(true),
+            SessionFault::HealOneWay(from, to) => network.link(*from, *to).set_cut(false),
+            SessionFault::Pause(site, until) => network.pause(*site, *until),
+            SessionFault::Suspend(site, until) => network.suspend(*site, *until),
             SessionFault::Crash(site) => {
-                world.crash(*site);
-                play.checker.on_crash(*site);
+                network.crash(*site);
+                run.checker.on_crash(*site);
             }
-            SessionFault::Leave(site) if !world.sites[*site].is_crashed => {
-                let local = world.sites[*site].clock.local(world.now());
-                world.sites[*site].session.leave(local);
-                play.checker.on_leave(*site);
-                world.wake(*site);
+            SessionFault::Leave(site) if !network.sites[*site].is_crashed => {
+                let local = network.sites[*site].clock.local(network.now());
+                network.sites[*site].session.leave(local);
+                run.checker.on_leave(*site);
+                network.wake(*site);
             }
             SessionFault::Leave(_) => {}
-            SessionFault::Restart(site) if !world.sites[*site].is_crashed => {}
+            SessionFault::Restart(site) if !network.sites[*site].is_crashed => {}
             SessionFault::Restart(site) => {
-                play.incarnations[*site] += 1;
-                self.restart_site(world, *site, play.incarnations[*site]);
-                play.checker.on_restart(*site);
-                play.end_reasons[*site] = None;
+                run.incarnations[*site] += 1;
+                self.restart_site(network, *site, run.incarnations[*site]);
+                run.checker.on_restart(*site);
+                run.end_reasons[*site] = None;
             }
-            SessionFault::Move(site) => world.change_address(*site),
+            SessionFault::Move(site) => network.change_address(*site),
             SessionFault::Worsen(one, other, config) => {
-                world.link(*one, *other).set_config(config.clone());
-                world.link(*other, *one).set_config(config.clone());
+                network.link(*one, *other).set_config(config.clone());
+                network.link(*other, *one).set_config(config.clone());
             }
             SessionFault::Restore(one, other) => {
                 for (from, to) in [(*one, *other), (*other, *one)] {
                     let config = self.links[from * self.sites + to].clone();
-                    world.link(from, to).set_config(config);
+                    network.link(from, to).set_config(config);
                 }
             }
-            SessionFault::Astray(site) => {
-                let frame = world.sites[*site].session.stats().frame.number() + 5;
-                world.sites[*site].diverges_at = Some(frame);
-                play.checker.on_divergence(self.diverged_site(*site), frame);
-                play.divergence = Some((*site, frame));
+            SessionFault::Diverge(site) => {
+                let frame = network.sites[*site].session.stats().frame.number() + 5;
+                network.sites[*site].diverges_at = Some(frame);
+                run.checker.on_divergence(self.diverged_site(*site), frame);
+                run.divergence = Some((*site, frame));
             }
-            SessionFault::Slow(site, cost) => world.sites[*site].step_cost = *cost,
-            SessionFault::Garbage(site, packets) => inject_garbage(world, *site, *packets, garbage),
+            SessionFault::Slow(site, cost) => network.sites[*site].step_cost = *cost,
+            SessionFault::Garbage(site, packets) => inject_garbage(network, *site, *packets, garbage),
         }
     }
 
-    /// Whose state is not what the others have, when a site's machine went astray. Of two, the first is taken to be right.
-    pub(super) fn diverged_site(&self, astray: usize) -> usize {
-        if self.sites == 2 { 1 } else { astray }
+    /// Returns the site whose state counts as diverged when a machine was corrupted. Of two sites, the first counts as
+    /// right.
+    pub(super) fn diverged_site(&self, corrupted: usize) -> usize {
+        if self.sites == 2 { 1 } else { corrupted }
     }
 
-    /// The site that is odd starts anew, once that was told, and has the others' state again.
-    fn restart_diverged_site(&self, world: &mut SessionNetwork, play: &mut SessionRun) {
-        let Some((astray, _)) = play.divergence.filter(|_| self.restarts_diverged_site) else { return };
-        let sick = self.diverged_site(astray);
-        if play.incarnations[sick] == 1 && play.desync_reports.iter().any(|(site, ..)| *site == sick) {
-            play.incarnations[sick] += 1;
-            play.reports_before_restart = play.desync_reports.len();
-            self.restart_site(world, sick, 2);
-            play.checker.on_restart(sick);
+    /// Restarts the diverged site, once a desync was reported there, so that it loads the others' state.
+    fn restart_diverged_site(&self, network: &mut SessionNetwork, run: &mut SessionRun) {
+        let Some((corrupted, _)) = run.divergence.filter(|_| self.restarts_diverged_site) else { return };
+        let diverged = self.diverged_site(corrupted);
+        if run.incarnations[diverged] == 1 && run.desync_reports.iter().any(|(site, ..)| *site == diverged) {
+            run.incarnations[diverged] += 1;
+            run.reports_before_restart = run.desync_reports.len();
+            self.restart_site(network, diverged, 2);
+            run.checker.on_restart(diverged);
         }
     }
 }
 
-/// Strangers throw random bytes, half of which look like hellos, from addresses of their own. What comes in a peer's name is the
-/// transport's to tell.
-fn inject_garbage(world: &mut SessionNetwork, site: usize, packets: u32, luck: &mut Random) {
+/// Sends random datagrams to a site, half of which look like hellos, from the addresses of strangers. Rejecting
+/// datagrams that forge a peer's address is the task of the transport.
+fn inject_garbage(network: &mut SessionNetwork, site: usize, packets: u32, random: &mut Random) {
     let mut bytes = [0u8; 200];
     for _ in 0..packets {
-        let len = luck.below(bytes.len() as u64) as usize;
-        bytes.fill_with(|| luck.bits() as u8);
-        if luck.chance(0.5) {
+        let len = random.below(bytes.len() as u64) as usize;
+        bytes.fill_with(|| random.bits() as u8);
+        if random.chance(0.5) {
             bytes[0] = coplay::wire::VERSION;
         }
-        world.inject(site, coplay::id::Addr(1_000_000 + luck.below(1_000)), &bytes[..len]);
+        network.inject(site, coplay::id::Addr(1_000_000 + random.below(1_000)), &bytes[..len]);
     }
 }
 
@@ -146,57 +147,57 @@ fn inject_garbage(world: &mut SessionNetwork, site: usize, packets: u32, luck: &
 pub(super) struct SessionRun {
     pub(super) checker: SessionChecker,
     pub(super) end_reasons: Vec<Option<SessionEnd>>,
-    /// How many had told of a difference when the site that went astray was started anew.
+    /// Number of desync reports when the diverged site was restarted.
     pub(super) reports_before_restart: usize,
-    /// The site that went astray, and in which frame.
+    /// Site whose machine was corrupted, and the frame.
     pub(super) divergence: Option<(usize, u32)>,
-    /// Who told of a difference: the first frame that differs, and whose state is odd.
+    /// Desync reports: reporting site, first frame that differs, and odd site.
     pub(super) desync_reports: Vec<(usize, Option<u32>, Option<SiteId>)>,
-    /// Who says that it has other inputs of whom than were given.
+    /// Reports of forged inputs: reporting site, site with wrong inputs, and frame.
     pub(super) forged_input_events: Vec<(usize, usize, u32)>,
-    /// How often each site was started.
+    /// Number of starts of each site.
     pub(super) incarnations: Vec<u32>,
-    /// Who saw whom in another state, and after which frame.
+    /// Reports of another state: reporting site, other site, and frame.
     pub(super) divergence_events: Vec<(usize, usize, u32)>,
-    /// Those who watch.
+    /// Spectators, if any.
     pub(super) spectators: Option<SpectatorNetwork>,
-    /// What one site keeps, as long as its program runs.
+    /// Movie of one site's first incarnation, if any.
     pub(super) recording: Option<MovieRecording>,
 }
 
 impl SessionRun {
-    /// Lets all of it go on: the world, those who watch it and who keeps a movie take turns.
-    fn run_until(&mut self, world: &mut SessionNetwork, until: Instant) {
-        let turn = match (&self.spectators, &self.recording) {
+    /// Runs the network, the spectators and the movie recording in turns.
+    fn run_until(&mut self, network: &mut SessionNetwork, until: Instant) {
+        let step = match (&self.spectators, &self.recording) {
             (Some(_), _) => spectators::scenario::STEP_INTERVAL,
             (None, Some(_)) => recording::RECORD_INTERVAL,
             (None, None) => TimeDelta::MAX,
         };
         loop {
-            let next = if until - world.now() > turn { world.now() + turn } else { until };
-            world.run_until(next, &mut |happened| self.on_event(happened));
-            if let Some(gallery) = &mut self.spectators {
-                gallery.catch_up(world, &mut self.checker);
+            let next = if until - network.now() > step { network.now() + step } else { until };
+            network.run_until(next, &mut |event| self.on_event(event));
+            if let Some(spectators) = &mut self.spectators {
+                spectators.catch_up(network, &mut self.checker);
             }
-            let lives = &self.incarnations;
-            if let Some(movie) = self.recording.as_mut().filter(|movie| lives[movie.site()] == 1) {
-                movie.record_confirmed_frames(&mut world.sites[movie.site()].session);
+            let incarnations = &self.incarnations;
+            if let Some(movie) = self.recording.as_mut().filter(|movie| incarnations[movie.site()] == 1) {
+                movie.record_confirmed_frames(&mut network.sites[movie.site()].session);
             }
-            if world.now() >= until {
+            if network.now() >= until {
                 return;
             }
         }
     }
 
-    fn on_event(&mut self, happened: SiteEvent<'_>) {
-        match happened {
+    fn on_event(&mut self, event: SiteEvent<'_>) {
+        match event {
             SiteEvent::Sampled { site, frame, words, .. } => self.checker.on_sampled(site, frame, words),
             SiteEvent::Confirmed { site, frame, words, hash, .. } => {
                 self.checker.on_confirmed(site, frame, words, hash)
             }
             SiteEvent::Stepped { site, at, frame, .. } => self.checker.on_step(site, frame, at.as_nanos()),
-            SiteEvent::InvalidRequest { site, description: what } => {
-                self.checker.report_violation("agreement", format!("site {site} {what}"))
+            SiteEvent::InvalidRequest { site, description } => {
+                self.checker.report_violation("agreement", format!("site {site} {description}"))
             }
             SiteEvent::Restored { site, frame } => self.checker.on_restored(site, frame),
             SiteEvent::SessionEvent { site, event: Event::Ended(end), .. } => {
@@ -225,56 +226,58 @@ impl SessionRun {
     }
 }
 
-/// What came of a scenario.
+/// Result of a scenario of any engine.
 #[derive(Clone, Debug, Default)]
 pub struct ScenarioResult {
-    /// A hash of everything that happened.
+    /// Hash of the whole run.
     pub trace_hash: u64,
-    /// What went wrong, readable.
+    /// Violations as text, each `property: description`.
     pub violations: Vec<String>,
-    /// Frames stepped, over all sites.
+    /// Confirmed frames (sessions), views (peer worlds), deliveries (mirrors) or displayed frames (motion), over all
+    /// sites.
     pub frames: u64,
-    /// Frames that those who watch saw.
+    /// Frames stepped by spectators (sessions), hits (peer worlds), obsolete events dropped (mirrors) or commands
+    /// (motion).
     pub activity_count: u64,
-    /// Frames that were read back from a movie.
+    /// Frames read back from a movie (sessions) or snapshots installed (mirrors).
     pub recorded: u64,
     /// Datagrams sent.
     pub packets: u64,
-    /// Datagrams lost, to loss, full queues and cuts.
+    /// Datagrams lost to loss, full queues and cuts.
     pub lost_datagrams: u64,
-    /// Datagrams dropped by the sites.
+    /// Datagrams rejected by the sites (sessions) or events abandoned (mirrors).
     pub rejected_datagrams: u64,
-    /// Cuts.
+    /// Number of cuts.
     pub cuts: u64,
-    /// Crashes.
+    /// Number of crashes.
     pub crashes: u64,
-    /// Which of [`KINDS`](super::FEATURES) it contained.
+    /// Whether the scenario contained each feature, such as those of [`FEATURES`](super::FEATURES).
     pub features: Vec<bool>,
-    /// Virtual seconds.
+    /// Duration in virtual seconds.
     pub virtual_seconds: f64,
 }
 
 impl ScenarioResult {
-    fn new(scenario: &SessionScenario, world: &SessionNetwork, play: SessionRun) -> Self {
-        let links = world.links().iter().map(|link| link.stats());
+    fn new(scenario: &SessionScenario, network: &SessionNetwork, run: SessionRun) -> Self {
+        let links = network.links().iter().map(|link| link.stats());
         let (packets, losses) = links.fold((0, 0), |(packets, losses), link| {
             (packets + link.sent, losses + link.lost + link.overflowed + link.cut)
         });
         let faults =
             |is: fn(&SessionFault) -> bool| scenario.faults.iter().filter(|(_, fault)| is(fault)).count() as u64;
         Self {
-            trace_hash: play.checker.trace_hash,
-            violations: play.checker.find_violations().iter().map(ToString::to_string).collect(),
-            frames: play.checker.total_confirmed,
-            activity_count: play.checker.spectated_frames,
-            recorded: play.checker.movie_frames,
+            trace_hash: run.checker.trace_hash,
+            violations: run.checker.find_violations().iter().map(ToString::to_string).collect(),
+            frames: run.checker.total_confirmed,
+            activity_count: run.checker.spectated_frames,
+            recorded: run.checker.movie_frames,
             packets,
             lost_datagrams: losses,
-            rejected_datagrams: world.sites.iter().map(|site| site.session.stats().dropped_datagrams.total()).sum(),
+            rejected_datagrams: network.sites.iter().map(|site| site.session.stats().dropped_datagrams.total()).sum(),
             cuts: faults(|fault| matches!(fault, SessionFault::Cut(..) | SessionFault::CutOneWay(..))),
             crashes: faults(|fault| matches!(fault, SessionFault::Crash(_))),
             features: scenario.features().to_vec(),
-            virtual_seconds: (world.now() - Instant::ZERO).as_secs_f64(),
+            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One small datagram per frame and link, and nothing beside it.
+//! Each site sends one small datagram per frame and link, and no others.
 
 mod common;
 
@@ -6,11 +6,11 @@ use common::{SessionSetup, TestSession, lossy_link, rtt_link, secs};
 use coplay::input::InputWord;
 use coplay_sim::session_experiment::{SessionExperiment, SessionMeasurements};
 
-/// 16 buttons and four sticks of 16 bits.
+/// Input mask of 16 buttons and four 16-bit sticks.
 const STICKS: InputWord = (1 << 80) - 1;
 
-fn measure(sites: usize, lag: u32, loss: f64) -> SessionMeasurements {
-    let outcome = SessionExperiment { sites, input_delay: lag, ..SessionExperiment::new(lossy_link(100, loss)) }.run();
+fn measure(sites: usize, input_delay: u32, loss: f64) -> SessionMeasurements {
+    let outcome = SessionExperiment { sites, input_delay, ..SessionExperiment::new(lossy_link(100, loss)) }.run();
     assert!(outcome.is_complete && outcome.states_equal, "{sites} sites: {outcome:?}");
     outcome
 }
@@ -28,9 +28,9 @@ fn one_datagram_of_at_most_12_bytes_per_frame_and_link() {
 
 #[test]
 fn packet_loss_adds_bytes_but_no_datagrams() {
-    // Seven links with a fifth of their packets lost need a longer lag than one, or frames have to wait, and waiting costs packets.
-    for (sites, lag) in [(2, 6), (8, 8)] {
-        let outcome = measure(sites, lag, 0.2);
+    // With 20 % loss, seven links need a longer input delay than one. Otherwise frames stall, and stalls cost packets.
+    for (sites, input_delay) in [(2, 6), (8, 8)] {
+        let outcome = measure(sites, input_delay, 0.2);
         assert!((outcome.packets_per_frame - 1.0).abs() < 0.01, "{sites} sites: {outcome:?}");
         assert!(outcome.bytes_per_packet <= 16.0, "{sites} sites: {outcome:?}");
     }
@@ -39,12 +39,12 @@ fn packet_loss_adds_bytes_but_no_datagrams() {
 #[test]
 fn stall_costs_at_most_one_datagram() {
     let outcome = measure(8, 6, 0.2);
-    assert!(outcome.stall_ratio > 0.01, "nobody had to wait: {outcome:?}");
+    assert!(outcome.stall_ratio > 0.01, "no site stalled: {outcome:?}");
     assert!((1.0..1.0 + outcome.stall_ratio).contains(&outcome.packets_per_frame), "{outcome:?}");
     assert!(outcome.bytes_per_packet <= 16.0, "{outcome:?}");
 }
 
-/// What one site sent to one other.
+/// Traffic that one site sent to one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SentTraffic {
     frames: u64,
@@ -57,7 +57,7 @@ fn sent_traffic(game: &TestSession, site: usize, peer: usize) -> SentTraffic {
     SentTraffic { frames: game.step_times[site].len() as u64, packets: stats.packets_out, bytes: stats.bytes_out }
 }
 
-/// What a site sends to its peer in a minute, once the game runs.
+/// Returns the traffic that a site sends to its peer in one minute, after 5 s of warm-up.
 fn sent_in_a_minute(game: &mut TestSession, site: usize) -> SentTraffic {
     game.run_for(secs(5));
     let before = sent_traffic(game, site, 1 - site);
@@ -76,7 +76,7 @@ fn acknowledgement_never_needs_its_own_datagram() {
     for rtt_ms in [0, 33, 100, 190] {
         for site in [0, 1] {
             let mut game = SessionSetup::new(2, rtt_link(rtt_ms)).start();
-            // Only the other one has anything to say; we have nothing but acknowledgements.
+            // Only the peer has input changes to send; this site has nothing but acknowledgements.
             game.network.sites[site].player.change_probability = 0.0;
             game.network.sites[1 - site].player.change_probability = 1.0;
             let sent = sent_in_a_minute(&mut game, site);
@@ -85,11 +85,12 @@ fn acknowledgement_never_needs_its_own_datagram() {
     }
 }
 
-/// Bytes per minute of players who hold pads of these bits and move those of `moved`, with this restlessness.
-fn bytes_per_minute(owned: InputWord, moved: InputWord, restlessness: f64) -> u64 {
+/// Returns the bytes per minute with input mask `owned`, where players change only the bits of `moved`, with this
+/// probability.
+fn bytes_per_minute(owned: InputWord, moved: InputWord, change_probability: f64) -> u64 {
     let mut game = SessionSetup { input_mask: owned, ..SessionSetup::new(2, rtt_link(100)) }.start();
     for site in &mut game.network.sites {
-        (site.player.mask, site.player.change_probability) = (moved, restlessness);
+        (site.player.mask, site.player.change_probability) = (moved, change_probability);
     }
     sent_in_a_minute(&mut game, 0).bytes
 }
@@ -97,9 +98,9 @@ fn bytes_per_minute(owned: InputWord, moved: InputWord, restlessness: f64) -> u6
 #[test]
 fn unchanged_inputs_cost_no_bytes() {
     let pad = 0xffff;
-    let (idle, seldom, often) =
+    let (idle, rare, frequent) =
         (bytes_per_minute(pad, pad, 0.0), bytes_per_minute(pad, pad, 1.0 / 8.0), bytes_per_minute(pad, pad, 0.5));
-    assert!(idle < seldom && seldom < often, "{idle}, {seldom} and {often} bytes");
+    assert!(idle < rare && rare < frequent, "{idle}, {rare} and {frequent} bytes");
 }
 
 #[test]
@@ -111,7 +112,7 @@ fn sticks_cost_bytes_only_where_they_change() {
         "sticks at rest cost as much as no sticks"
     );
     let [buttons, one_stick, all] = [pad, pad << 16, STICKS].map(|moved| bytes_per_minute(STICKS, moved, 0.5));
-    // The same number of bytes change, so the same number travel.
+    // The same number of bytes change, so the same number are sent.
     let apart = (buttons as f64 / one_stick as f64 - 1.0).abs();
     assert!(apart < 0.02, "{buttons} bytes for buttons, {one_stick} for a stick");
     assert!(one_stick * 2 < all, "{one_stick} bytes for one stick, {all} for all");

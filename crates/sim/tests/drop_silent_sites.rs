@@ -1,5 +1,5 @@
-//! A site that is gone is dropped by those who can decide, with one last frame for all; nobody else goes on. Where only a way is
-//! gone, the game goes on through a third site.
+//! A quorum of sites drops a silent site, with one last frame for all. Sites without a quorum do not continue. Where
+//! only a link is cut, the game continues through a third site.
 
 mod common;
 
@@ -13,9 +13,9 @@ use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{Extra, SessionMessage};
 use coplay_sim::link::LinkConfig;
 
-/// Who is silent for so long is dropped.
+/// Silence after which a site is dropped.
 const DROP_TIMEOUT: TimeDelta = ms(1_000);
-/// The game goes on so long after the silence began: a watch, a ballot and its answer later.
+/// Time from the start of the silence until the game continues: the drop timeout, a ballot and its answer.
 const DECISION_DEADLINE: TimeDelta = ms(1_600);
 
 fn enable_drop_timeout(config: &mut Config) {
@@ -28,38 +28,39 @@ fn start_with_drop_timeout(sites: usize, link: LinkConfig) -> TestSession {
     game
 }
 
-/// The sites that a site told to be dropped, with the first frame without each.
+/// Returns the sites that a site reported as dropped, each with the first frame without it.
 fn reported_drops(game: &TestSession, site: usize) -> Vec<(usize, Frame)> {
     let pick = |event: &Event| match event {
         Event::Dropped { site, frame } => Some((site.index(), *frame)),
         _ => None,
     };
-    game.events_of(site).filter_map(|told| pick(&told.event)).collect()
+    game.events_of(site).filter_map(|reported| pick(&reported.event)).collect()
 }
 
 fn is_running(game: &TestSession, site: usize) -> bool {
     game.state(site) == State::Running
 }
 
-/// These sites dropped those, all with the same frames, and play at full speed.
+/// Asserts that the sites of `some` dropped exactly `gone`, at the same frames, and play at full speed.
 #[track_caller]
 fn assert_continue_without(game: &TestSession, some: SiteSet, gone: SiteSet, since: Instant) {
     let sites: Vec<usize> = some.iter().map(|site| site.index()).collect();
-    let told = reported_drops(game, sites[0]);
-    let who: SiteSet = told.iter().map(|(site, _)| site_id(*site)).collect();
-    assert_eq!((who, told.len()), (gone, gone.iter().count()), "site {} dropped {told:?}", sites[0]);
+    let drops = reported_drops(game, sites[0]);
+    let dropped: SiteSet = drops.iter().map(|(site, _)| site_id(*site)).collect();
+    assert_eq!((dropped, drops.len()), (gone, gone.iter().count()), "site {} dropped {drops:?}", sites[0]);
     for site in sites {
-        assert_eq!(reported_drops(game, site), told, "site {site}");
+        assert_eq!(reported_drops(game, site), drops, "site {site}");
         assert!(is_running(game, site), "site {site} is {:?}", game.state(site));
         let fps = game.fps(site, since + DECISION_DEADLINE, since + DECISION_DEADLINE + secs(1));
-        // Where packets are lost, one hears of the decision before another, runs ahead by that much and waits a little.
-        assert!(fps >= 45.0, "site {site} goes on at {fps:.2} fps");
+        // With packet loss, one site learns of the decision before another, runs ahead by that time and stalls a
+        // little.
+        assert!(fps >= 45.0, "site {site} continues at {fps:.2} fps");
         let fps = game.fps(site, game.now() - secs(2), game.now());
         assert!(fps >= 59.5, "site {site} plays at {fps:.2} fps");
     }
 }
 
-/// These sites dropped nobody and have not stepped since then.
+/// Asserts that these sites dropped no site and have not stepped since 500 ms after `since`.
 #[track_caller]
 fn assert_frozen_without_drop(game: &TestSession, some: SiteSet, since: Instant) {
     for site in some.iter().map(|site| site.index()) {
@@ -70,7 +71,7 @@ fn assert_frozen_without_drop(game: &TestSession, some: SiteSet, since: Instant)
     }
 }
 
-/// One site dies.
+/// Crashes one site and asserts that the others drop it.
 fn assert_crashed_site_is_dropped(sites: usize, gone: usize, link: LinkConfig) {
     let mut game = start_with_drop_timeout(sites, link);
     let then = game.now();
@@ -97,11 +98,11 @@ fn crashed_site_is_dropped_with_packet_loss() {
 
 #[test]
 fn crashed_site_is_dropped_with_predicted_frames() {
-    for window in [1, 8, 60] {
+    for prediction_window in [1, 8, 60] {
         for gone in 0..3 {
             let mut game = SessionSetup::new(3, lossy_link(100, 0.05)).start_with(|_, config| {
                 enable_drop_timeout(config);
-                config.settings.prediction_window = window;
+                config.settings.prediction_window = prediction_window;
             });
             game.run_until(at(secs(8)));
             let then = game.now();
@@ -121,17 +122,18 @@ fn successive_crashes_are_dropped_until_the_quorum_is_lost() {
         game.crash(gone);
         game.run_for(secs(4));
     }
-    // Two of three are more than half, and of two it is the lower one that goes on.
+    // Two of three are a majority. Of two, only the lower one continues.
     assert_eq!(reported_drops(&game, 2).iter().map(|(site, _)| *site).collect::<Vec<_>>(), [0, 3]);
     assert!(matches!(game.state(2), State::Frozen(_)), "{:?}", game.state(2));
     game.assert_consistent();
 }
 
-/// Site 1 dies, and site 2 alone has its last inputs. They are decided on together, and then site 2 dies before it has passed them on.
+/// Site 1 crashes, and only site 2 has its last inputs. Sites 0 and 2 decide on these inputs together, and then site 2
+/// crashes before it has relayed them.
 #[test]
 fn inputs_of_a_dropped_site_lost_with_their_only_holder_are_truncated() {
-    for window in [0, 8] {
-        let mut game = SessionSetup { prediction_window: window, ..SessionSetup::new(3, rtt_link(200)) }
+    for prediction_window in [0, 8] {
+        let mut game = SessionSetup { prediction_window, ..SessionSetup::new(3, rtt_link(200)) }
             .start_with(|_, config| config.drop_timeout = Some(DROP_TIMEOUT));
         game.run_until(at(secs(8)));
         game.network.set_cut(0, 1, true);
@@ -143,14 +145,20 @@ fn inputs_of_a_dropped_site_lost_with_their_only_holder_are_truncated() {
         game.run_while(secs(4), |game| reported_drops(game, 0).is_empty());
         game.crash(2);
         game.run_for(secs(6));
-        assert_eq!(game.state(0), State::Running, "window {window}: {:?}", reported_drops(&game, 0));
+        assert_eq!(
+            game.state(0),
+            State::Running,
+            "prediction window {prediction_window}: {:?}",
+            reported_drops(&game, 0)
+        );
         let fps = game.fps(0, game.now() - secs(2), game.now());
-        assert!(fps > 59.0, "window {window}: {fps:.1} fps");
+        assert!(fps > 59.0, "prediction window {prediction_window}: {fps:.1} fps");
         game.assert_consistent();
     }
 }
 
-/// One site waits longer than the others. Their ballots come to nothing until it misses the dead site, too.
+/// One site has a longer drop timeout than the others. Their ballots fail until it also takes the crashed site for
+/// silent.
 #[test]
 fn crashed_site_is_dropped_when_one_peer_has_a_longer_timeout() {
     for patient in 0..3 {
@@ -170,7 +178,7 @@ fn crashed_site_is_dropped_when_one_peer_has_a_longer_timeout() {
                 "site {site}"
             );
             let fps = game.fps(site, game.now() - secs(2), game.now());
-            assert!(fps >= 59.5, "site {site} plays at {fps:.2} fps where {patient} is patient");
+            assert!(fps >= 59.5, "site {site} plays at {fps:.2} fps where site {patient} has the longer timeout");
         }
         game.assert_consistent();
     }
@@ -204,49 +212,51 @@ fn site_without_quorum_ends_after_the_give_up_timeout() {
     game.assert_consistent();
 }
 
-/// The network falls into two parts, of which one goes on; then it is whole again, and the other part is told.
-fn assert_partition_resolves(sites: usize, goes_on: SiteSet, window: u32) {
+/// Partitions the network and asserts that the sites of `continuing` drop the rest, which ends as dropped after the
+/// heal.
+fn assert_partition_resolves(sites: usize, continuing: SiteSet, prediction_window: u32) {
     let mut game = SessionSetup::new(sites, rtt_link(60)).start_with(|_, config| {
         enable_drop_timeout(config);
-        config.settings.prediction_window = window;
+        config.settings.prediction_window = prediction_window;
     });
     game.run_until(at(secs(8)));
     let then = game.now();
-    let rest: SiteSet = (0..sites).map(site_id).filter(|site| !goes_on.contains(*site)).collect();
-    game.set_partition(goes_on, true);
+    let rest: SiteSet = (0..sites).map(site_id).filter(|site| !continuing.contains(*site)).collect();
+    game.set_partition(continuing, true);
     game.run_for(secs(8));
-    assert_continue_without(&game, goes_on, rest, then);
-    assert_frozen_without_drop(&game, rest, then + ms(17 * i64::from(window)));
-    game.set_partition(goes_on, false);
+    assert_continue_without(&game, continuing, rest, then);
+    assert_frozen_without_drop(&game, rest, then + ms(17 * i64::from(prediction_window)));
+    game.set_partition(continuing, false);
     game.run_for(secs(2));
     for site in rest.iter().map(|site| site.index()) {
         assert_eq!(game.state(site), State::Ended(SessionEnd::Dropped), "site {site}");
         assert_eq!(reported_drops(&game, site), [], "site {site}");
     }
-    assert_continue_without(&game, goes_on, rest, then);
+    assert_continue_without(&game, continuing, rest, then);
     game.assert_consistent();
 }
 
 #[test]
 fn half_with_the_lowest_site_continues_after_an_even_partition() {
-    for window in [0, 8] {
-        assert_partition_resolves(4, site_set([0, 1]), window);
-        assert_partition_resolves(4, site_set([0, 3]), window);
-        assert_partition_resolves(2, site_set([0]), window);
+    for prediction_window in [0, 8] {
+        assert_partition_resolves(4, site_set([0, 1]), prediction_window);
+        assert_partition_resolves(4, site_set([0, 3]), prediction_window);
+        assert_partition_resolves(2, site_set([0]), prediction_window);
     }
 }
 
 #[test]
 fn majority_continues_after_a_partition() {
-    for window in [0, 8] {
-        assert_partition_resolves(4, site_set([1, 2, 3]), window);
-        assert_partition_resolves(3, site_set([1, 2]), window);
-        assert_partition_resolves(5, site_set([0, 2, 4]), window);
-        assert_partition_resolves(5, site_set([2, 3, 4]), window);
+    for prediction_window in [0, 8] {
+        assert_partition_resolves(4, site_set([1, 2, 3]), prediction_window);
+        assert_partition_resolves(3, site_set([1, 2]), prediction_window);
+        assert_partition_resolves(5, site_set([0, 2, 4]), prediction_window);
+        assert_partition_resolves(5, site_set([2, 3, 4]), prediction_window);
     }
 }
 
-/// Sites 0 and 3 drop the others, or are about to; then 3 leaves, which the others hear and site 0 does not at first.
+/// Sites 0 and 3 drop the others, or are about to. Then site 3 leaves; the others receive its goodbye, and site 0 does
+/// not at first.
 #[test]
 fn leave_does_not_give_dropped_sites_a_quorum() {
     for after in (440..800).step_by(4) {
@@ -255,23 +265,23 @@ fn leave_does_not_give_dropped_sites_a_quorum() {
         game.set_partition(site_set([0, 3]), true);
         game.run_for(ms(after));
         game.leave(3);
-        let hears_it = |game: &mut TestSession, others: bool| {
+        let deliver_leave = |game: &mut TestSession, others: bool| {
             game.network.link(3, 0).set_cut(others);
             [1, 2].into_iter().for_each(|site| game.network.link(3, site).set_cut(!others));
         };
-        hears_it(&mut game, true);
+        deliver_leave(&mut game, true);
         game.run_for(ms(150));
-        hears_it(&mut game, false);
+        deliver_leave(&mut game, false);
         game.run_for(secs(6));
         let running: Vec<usize> = (0..3).filter(|site| is_running(&game, *site)).collect();
-        assert!(running == [0] || running == [1, 2], "left after {after} ms: {running:?} go on");
+        assert!(running == [0] || running == [1, 2], "left after {after} ms: {running:?} continue");
         game.assert_consistent();
     }
 }
 
-/// Site 3 dies, and so does site 0, who leads the ballot about it, so long after site 3.
+/// Crashes the highest site and, `after` that, site 0, which leads the ballot about it.
 fn assert_leader_crash_is_safe(sites: usize, after: TimeDelta, loss: f64, seed: u64) {
-    let what = format!("{sites} sites, the leader dies {after} after the first, loss {loss}, seed {seed}");
+    let case = format!("{sites} sites, the leader crashes {after} after the first site, loss {loss}, seed {seed}");
     let mut game = SessionSetup { seed, ..SessionSetup::new(sites, lossy_link(80, loss)) }
         .start_with(|_, config| enable_drop_timeout(config));
     game.run_until(at(secs(8)));
@@ -280,16 +290,17 @@ fn assert_leader_crash_is_safe(sites: usize, after: TimeDelta, loss: f64, seed: 
     game.crash(0);
     game.run_for(secs(8));
     let stay: Vec<usize> = (1..sites - 1).collect();
-    // Who told of it told the same, and nobody goes on with another past than somebody else.
+    // All sites that report drops report the same ones, and no two sites continue with different histories.
     let violations = game.checker.find_violations();
-    assert!(violations.is_empty(), "{what}: {violations:#?}");
-    let told: Vec<_> = stay.iter().map(|site| reported_drops(&game, *site)).collect();
-    assert!(told.iter().all(|one| *one == told[0]), "{what}: {told:?}");
-    // Of five, three are left and can decide alone. Of four, two are left, which is enough only if the first is gone already.
-    let enough = sites == 5 || told[0].iter().any(|(site, _)| *site == sites - 1);
+    assert!(violations.is_empty(), "{case}: {violations:#?}");
+    let drops: Vec<_> = stay.iter().map(|site| reported_drops(&game, *site)).collect();
+    assert!(drops.iter().all(|other| *other == drops[0]), "{case}: {drops:?}");
+    // Of five sites three remain, which is a quorum. Of four two remain, which suffices only if the first crashed site
+    // was dropped before.
+    let has_quorum = sites == 5 || drops[0].iter().any(|(site, _)| *site == sites - 1);
     for site in stay {
         let state = game.state(site);
-        assert_eq!(state == State::Running, enough, "{what}: site {site} is {state:?}, dropped {told:?}");
+        assert_eq!(state == State::Running, has_quorum, "{case}: site {site} is {state:?}, dropped {drops:?}");
     }
 }
 
@@ -314,8 +325,9 @@ fn ballot_leader_crash_is_safe_with_packet_loss() {
 #[test]
 fn site_silent_for_less_than_the_timeout_is_not_dropped() {
     for slow in 0..3 {
-        // Cut off, asleep, or suspended for less than it takes; and asleep for longer than a site takes for a sleep of its own.
-        let troubles: [fn(&mut TestSession, usize); 3] = [
+        // Isolated, paused or suspended for less than the drop timeout. The pause is long enough for the site to notice
+        // that its host program stalled.
+        let faults: [fn(&mut TestSession, usize); 3] = [
             |game, slow| {
                 game.set_isolated(slow, true);
                 game.run_for(ms(800));
@@ -324,16 +336,16 @@ fn site_silent_for_less_than_the_timeout_is_not_dropped() {
             |game, slow| game.network.pause(slow, game.now() + ms(800)),
             |game, slow| game.network.suspend(slow, game.now() + ms(800)),
         ];
-        for (number, trouble) in troubles.into_iter().enumerate() {
+        for (number, fault) in faults.into_iter().enumerate() {
             let mut game = start_with_drop_timeout(3, lossy_link(100, 0.02));
-            trouble(&mut game, slow);
+            fault(&mut game, slow);
             let healed = game.now() + ms(800);
             game.run_until(healed + secs(8));
             for site in 0..3 {
-                assert_eq!(reported_drops(&game, site), [], "trouble {number} of site {slow}, told by site {site}");
-                assert!(is_running(&game, site), "trouble {number} of site {slow}: site {site} {:?}", game.state(site));
+                assert_eq!(reported_drops(&game, site), [], "fault {number} of site {slow}, reported by site {site}");
+                assert!(is_running(&game, site), "fault {number} of site {slow}: site {site} {:?}", game.state(site));
                 let fps = game.fps(site, healed + secs(2), game.now());
-                assert!(fps >= 59.5, "trouble {number} of site {slow}: site {site} at {fps:.2} fps");
+                assert!(fps >= 59.5, "fault {number} of site {slow}: site {site} at {fps:.2} fps");
             }
             game.assert_consistent();
         }
@@ -355,43 +367,44 @@ fn site_waking_after_its_drop_ends_and_drops_nobody() {
     }
 }
 
-/// How many datagrams since then had something passed on in them, or asked for.
+/// Returns the number of datagrams since `since` that carry a relayed input or a relay request.
 fn count_relay_datagrams(game: &TestSession, since: Instant) -> usize {
-    let passed_on = |bytes: &[u8]| match SessionMessage::decode(bytes) {
+    let is_relay = |bytes: &[u8]| match SessionMessage::decode(bytes) {
         Ok(SessionMessage::Tick(tick)) => {
-            tick.extras.iter().any(|e| matches!(e, Extra::RelayRequest(..) | Extra::Relay(_)))
+            tick.extras.iter().any(|extra| matches!(extra, Extra::RelayRequest(..) | Extra::Relay(_)))
         }
         _ => false,
     };
-    game.network.captured().filter(|heard| heard.at >= since && passed_on(&heard.bytes)).count()
+    game.network.captured().filter(|packet| packet.at >= since && is_relay(&packet.bytes)).count()
 }
 
-/// The way between two of three sites is cut for long, and back in the end.
-fn assert_relays_around_cut(one: usize, other: usize, window: u32, lag: u32) {
-    let what = format!("no way between {one} and {other}, window {window}, lag {lag}");
-    let mut game = SessionSetup { input_delay: lag, ..SessionSetup::new(3, rtt_link(50)) }.start_with(|_, config| {
+/// Cuts the link between two of three sites for 10 s and asserts that the third site relays until the link is back.
+fn assert_relays_around_cut(one: usize, other: usize, prediction_window: u32, input_delay: u32) {
+    let case =
+        format!("no link between {one} and {other}, prediction window {prediction_window}, input delay {input_delay}");
+    let mut game = SessionSetup { input_delay, ..SessionSetup::new(3, rtt_link(50)) }.start_with(|_, config| {
         enable_drop_timeout(config);
-        config.settings.prediction_window = window;
+        config.settings.prediction_window = prediction_window;
     });
     game.network.start_capture(100_000);
     game.run_until(at(secs(8)));
-    assert_eq!(count_relay_datagrams(&game, at(secs(4))), 0, "{what}: nothing is passed on without need");
+    assert_eq!(count_relay_datagrams(&game, at(secs(4))), 0, "{case}: relayed without need");
     game.network.set_cut(one, other, true);
     let cut = game.now();
     game.run_for(secs(10));
-    assert!(count_relay_datagrams(&game, cut + secs(2)) > 0, "{what}");
+    assert!(count_relay_datagrams(&game, cut + secs(2)) > 0, "{case}");
     for site in 0..3 {
-        assert_eq!(reported_drops(&game, site), [], "{what}: site {site}");
+        assert_eq!(reported_drops(&game, site), [], "{case}: site {site}");
         let fps = game.fps(site, cut + secs(2), game.now());
-        assert!(fps >= 59.0, "{what}: site {site} at {fps:.2} fps");
+        assert!(fps >= 59.0, "{case}: site {site} at {fps:.2} fps");
     }
     game.network.set_cut(one, other, false);
     let healed = game.now();
     game.run_for(secs(5));
-    assert_eq!(count_relay_datagrams(&game, healed + secs(1)), 0, "{what}: something is still passed on");
+    assert_eq!(count_relay_datagrams(&game, healed + secs(1)), 0, "{case}: still relayed");
     for site in 0..3 {
         let fps = game.fps(site, healed + secs(1), game.now());
-        assert!(fps >= 59.5, "{what}: site {site} at {fps:.2} fps");
+        assert!(fps >= 59.5, "{case}: site {site} at {fps:.2} fps");
     }
     game.assert_consistent();
 }
@@ -399,22 +412,23 @@ fn assert_relays_around_cut(one: usize, other: usize, window: u32, lag: u32) {
 #[test]
 fn inputs_are_relayed_through_a_third_site_around_a_cut() {
     for (one, other) in [(0, 1), (0, 2), (1, 2)] {
-        // Through a third site an input is under way for twice as long, and waits there for up to a frame.
+        // Through a third site an input takes twice the latency, and up to one frame more.
         assert_relays_around_cut(one, other, 0, 8);
         assert_relays_around_cut(one, other, 8, 6);
         assert_relays_around_cut(one, other, 8, 0);
     }
 }
 
-/// The way between two of three sites is cut for good, and then one of the two leaves: the third, which hears both, tells the other.
+/// The link between two of three sites is cut for good, and then one of the two leaves. The third site, which reaches
+/// both, relays the leave.
 #[test]
 fn leave_is_relayed_around_a_cut() {
     for (leaver, stays) in [(2, [0, 1]), (0, [1, 2]), (1, [0, 2]), (1, [2, 0])] {
-        for (window, limit) in [(0, Some(DROP_TIMEOUT)), (8, Some(DROP_TIMEOUT)), (0, None)] {
-            let what = format!("{leaver} leaves, {stays:?} stay, window {window}, {limit:?}");
+        for (prediction_window, limit) in [(0, Some(DROP_TIMEOUT)), (8, Some(DROP_TIMEOUT)), (0, None)] {
+            let case = format!("{leaver} leaves, {stays:?} stay, prediction window {prediction_window}, {limit:?}");
             let mut game = SessionSetup::new(3, rtt_link(50)).start_with(|_, config| {
                 config.drop_timeout = limit;
-                config.settings.prediction_window = window;
+                config.settings.prediction_window = prediction_window;
             });
             game.run_until(at(secs(8)));
             game.network.set_cut(leaver, stays[1], true);
@@ -423,11 +437,11 @@ fn leave_is_relayed_around_a_cut() {
             game.leave(leaver);
             game.run_for(secs(20));
             let left: Vec<_> = stays.map(|site| game.find_event(site, as_left).map(|(_, left)| left)).to_vec();
-            assert!(left[0].is_some_and(|(site, _)| site == site_id(leaver)) && left[0] == left[1], "{what}: {left:?}");
+            assert!(left[0].is_some_and(|(site, _)| site == site_id(leaver)) && left[0] == left[1], "{case}: {left:?}");
             for site in stays {
-                assert_eq!(reported_drops(&game, site), [], "{what}: site {site}");
+                assert_eq!(reported_drops(&game, site), [], "{case}: site {site}");
                 let fps = game.fps(site, then + secs(1), game.now());
-                assert!(is_running(&game, site) && fps >= 59.0, "{what}: site {site} at {fps:.2} fps");
+                assert!(is_running(&game, site) && fps >= 59.0, "{case}: site {site} at {fps:.2} fps");
             }
             game.assert_consistent();
         }
@@ -454,13 +468,13 @@ fn forged_relayed_inputs_are_detected() {
     };
     let forged = |game: &TestSession, site: usize, other: usize| {
         let forged = |event: &Event| matches!(event, Event::InputsForged { site, .. } if site.index() == other);
-        game.events_of(site).filter(|told| forged(&told.event)).count()
+        game.events_of(site).filter(|reported| forged(&reported.event)).count()
     };
     cut_for_a_while(&mut game);
     for (site, other) in [(0, 1), (1, 0)] {
-        assert_eq!(forged(&game, site, other), 1, "site {site} knows that it has other inputs of {other}");
+        assert_eq!(forged(&game, site, other), 1, "site {site} reports forged inputs of {other}");
     }
-    // Whoever has the seat next is told of in the same way.
+    // Forged inputs of the next site in the same seat are reported as well.
     game.crash(1);
     game.run_for(secs(3));
     game.join(1, |_| {});
@@ -470,7 +484,7 @@ fn forged_relayed_inputs_are_detected() {
     assert_eq!((forged(&game, 0, 1), forged(&game, 1, 0)), (2, 1));
 }
 
-/// Site 2 is near to 0, and far from 1; site 3 is neither, and through it the way is shortest.
+/// Site 2 is near site 0 and far from site 1. Site 3 is neither near nor far, and the path through it is the shortest.
 #[test]
 fn relay_with_the_lowest_latency_is_requested() {
     let mut game = SessionSetup { input_delay: 4, ..SessionSetup::new(4, rtt_link(40)) }.start_with(|_, config| {
@@ -485,17 +499,25 @@ fn relay_with_the_lowest_latency_is_requested() {
     game.network.set_cut(0, 1, true);
     game.run_for(secs(3));
     game.network.start_capture(100_000);
-    let (since, repaired) = (game.now(), game.stats(0).resimulated);
+    let (since, resimulated) = (game.now(), game.stats(0).resimulated);
     game.run_for(secs(20));
-    let wants = |helper: usize| {
-        let asks = |bytes: &[u8]| match SessionMessage::decode(bytes) {
+    let relay_requests = |relay: usize| {
+        let is_request = |bytes: &[u8]| match SessionMessage::decode(bytes) {
             Ok(SessionMessage::Tick(tick)) => tick.extras.iter().any(|extra| matches!(extra, Extra::RelayRequest(..))),
             _ => false,
         };
-        game.network.captured().filter(|heard| (heard.from, heard.to) == (0, helper) && asks(&heard.bytes)).count()
+        game.network
+            .captured()
+            .filter(|packet| (packet.from, packet.to) == (0, relay) && is_request(&packet.bytes))
+            .count()
     };
-    assert!(wants(3) > 4 * wants(2), "{} times 3 is asked, {} times 2", wants(3), wants(2));
-    println!("{} frames again in {}", game.stats(0).resimulated - repaired, game.now() - since);
+    assert!(
+        relay_requests(3) > 4 * relay_requests(2),
+        "{} relay requests to site 3, {} to site 2",
+        relay_requests(3),
+        relay_requests(2)
+    );
+    println!("{} resimulated frames in {}", game.stats(0).resimulated - resimulated, game.now() - since);
     for site in 0..4 {
         let fps = game.fps(site, since, game.now());
         assert!(fps >= 59.0, "site {site} at {fps:.2} fps");
@@ -503,17 +525,17 @@ fn relay_with_the_lowest_latency_is_requested() {
     game.assert_consistent();
 }
 
-/// All that two groups of sites do passes through one site in the middle.
-fn assert_relays_for_many(recovery: Recovery, window: u32) {
-    let what = format!("{recovery:?}, window {window}");
+/// Cuts two groups of sites off from each other and asserts that the one site between them relays all inputs.
+fn assert_relays_for_many(recovery: Recovery, prediction_window: u32) {
+    let case = format!("{recovery:?}, prediction window {prediction_window}");
     let mask = (1 << 80) - 1;
     let mut game = SessionSetup { input_delay: 30, input_mask: mask, ..SessionSetup::new(8, rtt_link(400)) }
         .start_with(|_, config| {
             enable_drop_timeout(config);
             config.recovery = recovery;
-            config.settings.prediction_window = window;
+            config.settings.prediction_window = prediction_window;
         });
-    // Sticks that never rest.
+    // Sticks that change in every frame.
     game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
     game.run_until(at(secs(8)));
     let then = game.now();
@@ -521,11 +543,11 @@ fn assert_relays_for_many(recovery: Recovery, window: u32) {
         game.network.set_cut(one, other, true);
     }
     game.run_for(secs(6));
-    assert_eq!(game.network.oversized_datagrams, 0, "{what}");
+    assert_eq!(game.network.oversized_datagrams, 0, "{case}");
     for site in 0..8 {
-        assert_eq!(reported_drops(&game, site), [], "{what}: site {site}");
+        assert_eq!(reported_drops(&game, site), [], "{case}: site {site}");
         let fps = game.fps(site, then + secs(2), game.now());
-        assert!(fps >= 10.0, "{what}: site {site} at {fps:.2} fps");
+        assert!(fps >= 10.0, "{case}: site {site} at {fps:.2} fps");
     }
     game.assert_consistent();
 }
@@ -533,11 +555,11 @@ fn assert_relays_for_many(recovery: Recovery, window: u32) {
 #[test]
 fn one_site_can_relay_the_inputs_of_many() {
     for recovery in [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Classic] {
-        [0, 8].into_iter().for_each(|window| assert_relays_for_many(recovery, window));
+        [0, 8].into_iter().for_each(|prediction_window| assert_relays_for_many(recovery, prediction_window));
     }
 }
 
-/// The last inputs of a site are lost, one of its goodbyes arrives, and then it dies.
+/// The last inputs of a site are lost, one of its goodbyes arrives, and then it crashes.
 #[test]
 fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
     for leaver in 0..3 {
@@ -545,7 +567,7 @@ fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
             enable_drop_timeout(config);
             config.recovery = Recovery::History;
         });
-        // So that what is lost cannot be guessed from what arrives.
+        // The input changes in every frame, so that lost inputs cannot be inferred from the ones that arrive.
         game.network.sites[leaver].player.change_probability = 1.0;
         game.run_until(at(secs(8)));
         let then = game.now();
@@ -562,19 +584,20 @@ fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
     }
 }
 
-/// Sites 1 and 2 do not hear each other, and would drop each other again and again; meanwhile site 3 hears nobody, and everybody waits
-/// for it. When it hears again, it has missed how several views ended, each without dropping anybody.
+/// Sites 1 and 2 are cut off from each other and would drop each other repeatedly. Meanwhile site 3 receives nothing,
+/// and all sites wait for it. When it receives packets again, it has missed the end of several membership epochs, none
+/// of which dropped a site.
 #[test]
 fn site_that_missed_several_membership_epochs_catches_up() {
     let mut game = SessionSetup::new(4, rtt_link(60)).start_with(|_, config| config.drop_timeout = Some(ms(600)));
     game.run_until(at(secs(8)));
     game.network.set_cut(1, 2, true);
-    let hears = |game: &mut TestSession, hears: bool| {
-        (0..3).for_each(|site| game.network.link(site, 3).set_cut(!hears));
+    let set_receiving = |game: &mut TestSession, receiving: bool| {
+        (0..3).for_each(|site| game.network.link(site, 3).set_cut(!receiving));
     };
-    hears(&mut game, false);
+    set_receiving(&mut game, false);
     game.run_for(secs(5));
-    hears(&mut game, true);
+    set_receiving(&mut game, true);
     game.run_for(secs(5));
     for site in 0..4 {
         let fps = game.fps(site, game.now() - secs(2), game.now());

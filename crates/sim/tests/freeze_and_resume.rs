@@ -1,4 +1,5 @@
-//! A game that cannot go on says so, for whom it waits and since when, waits as long as it was told to, and loses nothing.
+//! A session that cannot continue reports a freeze: the sites that it waits for, and since when. It waits as long as
+//! configured, and loses nothing.
 
 mod common;
 
@@ -11,7 +12,7 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::clock::NodeClock;
 use coplay_sim::session_network::SessionNetwork;
 
-/// As usual: a wait is a freeze after 250 ms.
+/// Freeze threshold: by default, a stall of 250 ms is a freeze.
 const FREEZE_AFTER: TimeDelta = ms(250);
 
 fn as_frozen(event: &Event) -> Option<Freeze> {
@@ -26,18 +27,19 @@ fn as_ended(event: &Event) -> Option<SessionEnd> {
     if let Event::Ended(end) = event { Some(*end) } else { None }
 }
 
-fn as_moved(event: &Event) -> Option<(usize, Addr)> {
-    if let Event::AddressChanged { site, addr: to } = event { Some((site.index(), *to)) } else { None }
+fn as_address_changed(event: &Event) -> Option<(usize, Addr)> {
+    if let Event::AddressChanged { site, addr } = event { Some((site.index(), *addr)) } else { None }
 }
 
-/// The freeze that a site is in, having told of it in time.
+/// Asserts that a site is frozen with these sites awaited and silent, and that it reported the freeze in time. Returns
+/// the freeze.
 #[track_caller]
 fn assert_frozen(game: &TestSession, site: usize, waiting_for: SiteSet, silent: SiteSet) -> Freeze {
-    let (told_at, first) = game.find_event(site, as_frozen).expect("a freeze is told");
-    let late = game.network.sites[site].clock.local(told_at) - first.since - FREEZE_AFTER;
-    assert!(late >= ms(0) && late <= ms(150), "site {site} told of it {late} too late");
+    let (reported_at, first) = game.find_event(site, as_frozen).expect("a freeze event");
+    let late = game.network.sites[site].clock.local(reported_at) - first.since - FREEZE_AFTER;
+    assert!(late >= ms(0) && late <= ms(150), "site {site} reported the freeze {late} after the threshold");
     let stuck_since = game.network.sites[site].clock.local(game.last_sample_at[site]);
-    assert_eq!(first.since, stuck_since, "since the input of the frame was taken");
+    assert_eq!(first.since, stuck_since, "frozen since the newest input was sampled");
     let State::Frozen(freeze) = game.state(site) else { panic!("site {site} is {:?}", game.state(site)) };
     assert_eq!((freeze.waiting_for, freeze.silent_sites), (waiting_for, silent), "site {site}");
     assert_eq!(
@@ -48,20 +50,21 @@ fn assert_frozen(game: &TestSession, site: usize, waiting_for: SiteSet, silent: 
     freeze
 }
 
-/// Everybody goes on within half a second of the heal, and is at full speed soon after; nothing was lost.
+/// Asserts that all sites resume within 500 ms of the heal, are at full speed soon after, and have lost nothing.
 #[track_caller]
 fn assert_resumes(game: &mut TestSession, healed: Instant) {
     game.run_until(healed + secs(12));
     for site in 0..game.step_times.len() {
-        let told = game.events_of(site).filter(|told| told.at >= healed);
-        let resumed: Vec<&ReportedEvent> = told.filter(|told| as_resumed(&told.event).is_some()).collect();
-        assert_eq!(resumed.len(), 1, "site {site} told {:?}", game.events_of(site).collect::<Vec<_>>());
+        let after_heal = game.events_of(site).filter(|reported| reported.at >= healed);
+        let resumed: Vec<&ReportedEvent> =
+            after_heal.filter(|reported| as_resumed(&reported.event).is_some()).collect();
+        assert_eq!(resumed.len(), 1, "site {site} reported {:?}", game.events_of(site).collect::<Vec<_>>());
         let after = resumed[0].at - healed;
-        assert!(after < ms(500), "site {site} went on only {after} after the heal");
+        assert!(after < ms(500), "site {site} resumed only {after} after the heal");
         let fps = game.fps(site, healed + ms(500), healed + ms(1_500));
-        assert!(fps >= 55.0, "site {site} came back with {fps} fps");
+        assert!(fps >= 55.0, "site {site} resumed at {fps} fps");
         let fps = game.fps(site, healed + secs(2), healed + secs(12));
-        assert!(fps >= 59.8, "site {site} is back at {fps} fps");
+        assert!(fps >= 59.8, "site {site} settled at {fps} fps");
         assert_eq!(game.state(site), State::Running, "site {site}");
     }
     let apart = game.worst_start_skew_ms(healed + secs(10));
@@ -78,21 +81,21 @@ fn two_sites_freeze_and_resume_after_a_three_second_cut() {
     let freezes =
         [(0, 1), (1, 0)].map(|(site, other)| assert_frozen(&game, site, site_set([other]), site_set([other])));
     for (site, freeze) in freezes.into_iter().enumerate() {
-        let since = game.local_time(site) - freeze.since;
-        assert!(since < secs(3) && since > ms(2_800), "site {site} waits since {since}");
+        let waited = game.local_time(site) - freeze.since;
+        assert!(waited < secs(3) && waited > ms(2_800), "site {site} has waited for {waited}");
     }
     game.network.set_cut(0, 1, false);
     let healed = game.now();
     assert_resumes(&mut game, healed);
-    let (_, after) = game.find_event(0, as_resumed).expect("it went on");
-    assert!(after > ms(2_800) && after < ms(3_500), "told to have waited {after}");
+    let (_, after) = game.find_event(0, as_resumed).expect("a resume event");
+    assert!(after > ms(2_800) && after < ms(3_500), "reported a wait of {after}");
 }
 
 #[test]
 fn freeze_distinguishes_a_stalled_site_from_a_silent_one() {
     let mut game = SessionSetup::new(3, rtt_link(100)).start();
     game.run_until(at(secs(8)));
-    // Site 1 hears nobody, and only site 2 hears it.
+    // Site 1 receives nothing, and only site 2 receives from it.
     game.network.set_cut(0, 1, true);
     game.network.link(2, 1).set_cut(true);
     game.run_for(secs(3));
@@ -124,7 +127,7 @@ fn all_sites_report_the_silent_site() {
 }
 
 #[test]
-fn a_one_way_cut_freezes_both_ends() {
+fn one_way_cut_freezes_both_ends() {
     let mut game = SessionSetup::new(2, rtt_link(100)).start();
     game.run_until(at(secs(8)));
     game.network.link(0, 1).set_cut(true);
@@ -145,13 +148,13 @@ fn address_change_during_the_game_is_followed() {
         let then = game.now();
         game.run_for(secs(12));
         for site in (0..3).filter(|site| *site != mover) {
-            let (told_at, told) = game.find_event(site, as_moved).expect("a move is told");
-            assert_eq!(told, (mover, SessionNetwork::address(mover, 1)), "site {site}");
-            assert!(told_at - then < ms(700), "site {site} noticed only after {}", told_at - then);
+            let (reported_at, moved) = game.find_event(site, as_address_changed).expect("an address change event");
+            assert_eq!(moved, (mover, SessionNetwork::address(mover, 1)), "site {site}");
+            assert!(reported_at - then < ms(700), "site {site} noticed only after {}", reported_at - then);
         }
         for site in 0..3 {
             let longest = game.frame_times(site, then).into_iter().fold(0.0, f64::max);
-            assert!(longest < 800.0, "site {site} stood still for {longest:.0} ms");
+            assert!(longest < 800.0, "site {site} stalled for {longest:.0} ms");
             let fps = game.fps(site, then + secs(2), then + secs(12));
             assert!(fps >= 59.8, "site {site} at {fps:.2} fps");
         }
@@ -172,27 +175,27 @@ fn address_change_after_a_cut_is_followed() {
         let healed = game.now();
         assert_resumes(&mut game, healed);
         for site in (0..3).filter(|site| *site != mover) {
-            let (told_at, told) = game.find_event(site, as_moved).expect("a move is told");
-            assert_eq!(told, (mover, SessionNetwork::address(mover, 1)), "site {site}");
-            assert!(told_at >= healed, "site {site}");
+            let (reported_at, moved) = game.find_event(site, as_address_changed).expect("an address change event");
+            assert_eq!(moved, (mover, SessionNetwork::address(mover, 1)), "site {site}");
+            assert!(reported_at >= healed, "site {site}");
         }
     }
 }
 
 #[test]
 fn silent_site_ends_the_session_after_the_give_up_timeout() {
-    for dead in 0..3 {
+    for crashed in 0..3 {
         let mut game =
             SessionSetup::new(3, rtt_link(100)).start_with(|_, config| config.silence_timeout = Some(secs(5)));
         game.run_until(at(secs(8)));
-        game.network.crash(dead);
+        game.network.crash(crashed);
         let then = game.now();
         game.run_for(secs(10));
-        for site in (0..3).filter(|site| *site != dead) {
-            let (told_at, end) = game.find_event(site, as_ended).expect("it gives up");
-            assert_eq!(end, SessionEnd::Silent(site_id(dead)), "site {site}");
+        for site in (0..3).filter(|site| *site != crashed) {
+            let (reported_at, end) = game.find_event(site, as_ended).expect("an end event");
+            assert_eq!(end, SessionEnd::Silent(site_id(crashed)), "site {site}");
             assert_eq!(game.state(site), State::Ended(end));
-            let after = told_at - then;
+            let after = reported_at - then;
             assert!(after > secs(5) && after < ms(5_250), "site {site} gave up after {after}");
         }
         game.assert_consistent();
@@ -216,7 +219,7 @@ fn silent_site_is_awaited_forever_without_a_timeout() {
 #[test]
 fn site_that_slept_does_not_time_out_its_peers() {
     for sleeper in [0, 1] {
-        // With the socket full of what came in the meantime, and with nothing in it.
+        // With all datagrams of the meantime in the socket, and with none.
         for cut in [false, true] {
             let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|site, config| {
                 config.silence_timeout = (site == sleeper).then_some(secs(3));
@@ -238,13 +241,14 @@ fn site_that_slept_does_not_time_out_its_peers() {
     }
 }
 
-/// How far sites can be apart: one sleeps, the other goes on as long as it may, and then the first finds it all in its socket.
+/// Largest possible distance between sites: one sleeps, the other continues for as long as it may, and then the first
+/// finds all its datagrams in the socket.
 #[test]
 fn no_input_is_lost_with_the_longest_input_delay_and_prediction_window() {
-    for (lag, window) in [(120, 0), (120, 7), (67, 60)] {
+    for (input_delay, prediction_window) in [(120, 0), (120, 7), (67, 60)] {
         for sleeper in [0, 1] {
-            let setup = SessionSetup { input_delay: lag, ..SessionSetup::new(2, rtt_link(20)) };
-            let mut game = setup.start_with(|_, config| config.settings.prediction_window = window);
+            let setup = SessionSetup { input_delay, ..SessionSetup::new(2, rtt_link(20)) };
+            let mut game = setup.start_with(|_, config| config.settings.prediction_window = prediction_window);
             game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
             game.run_until(at(secs(8)));
             game.network.pause(sleeper, game.now() + secs(6));
@@ -252,13 +256,14 @@ fn no_input_is_lost_with_the_longest_input_delay_and_prediction_window() {
             game.assert_consistent();
             assert!(
                 (0..2).all(|site| game.state(site) == State::Running),
-                "lag {lag}, window {window}, site {sleeper} slept"
+                "input delay {input_delay}, prediction window {prediction_window}, site {sleeper} slept"
             );
         }
     }
 }
 
-/// One of three sites is started anew in the middle of the game, with a clock that goes on or one that starts from zero.
+/// Restarts one of three sites during the game, with a clock that continues or one that restarts from zero. Asserts
+/// that the site is refused and that the others continue.
 fn assert_restarted_site_is_refused(restarted: usize, from_zero: bool) {
     let mut game = SessionSetup::new(3, rtt_link(100)).start();
     game.run_until(at(secs(8)));
@@ -268,15 +273,16 @@ fn assert_restarted_site_is_refused(restarted: usize, from_zero: bool) {
     }
     game.restart(restarted);
     game.run_for(secs(10));
-    let told = |site: usize| game.events_of(site).filter(move |told| told.at > then).map(|told| &told.event);
-    let refused = told(restarted).any(|event| matches!(event, Event::Refused { .. }));
-    assert!(refused, "site {restarted} was told {:?}", told(restarted).collect::<Vec<_>>());
-    let starts = told(restarted).any(|event| matches!(event, Event::Starting { .. }));
-    assert!(!starts, "site {restarted} was refused and starts all the same");
+    let events =
+        |site: usize| game.events_of(site).filter(move |reported| reported.at > then).map(|reported| &reported.event);
+    let refused = events(restarted).any(|event| matches!(event, Event::Refused { .. }));
+    assert!(refused, "site {restarted} reported {:?}", events(restarted).collect::<Vec<_>>());
+    let starts = events(restarted).any(|event| matches!(event, Event::Starting { .. }));
+    assert!(!starts, "site {restarted} was refused but starts");
     assert!(matches!(game.state(restarted), State::Lobby { .. }), "{:?}", game.state(restarted));
     for site in (0..3).filter(|site| *site != restarted) {
         let dropped = |event: &&Event| matches!(event, Event::Dropped { site, .. } if *site == site_id(restarted));
-        assert_eq!(told(site).filter(dropped).count(), 1, "site {site} {:?}", told(site).collect::<Vec<_>>());
+        assert_eq!(events(site).filter(dropped).count(), 1, "site {site} {:?}", events(site).collect::<Vec<_>>());
         assert_eq!(game.state(site), State::Running, "site {site}");
         let fps = game.fps(site, then + secs(2), game.now());
         assert!(fps >= 59.8, "site {site} at {fps:.2} fps");
@@ -305,19 +311,19 @@ fn restarted_site_times_out_like_a_silent_one_without_quorum() {
     game.run_until(at(secs(8)));
     game.restart(0);
     game.run_for(secs(10));
-    // It is heard, but what is awaited, the inputs of its first life, can never come.
+    // Its packets arrive, but the awaited inputs of its first incarnation never will.
     assert_eq!(game.state(1), State::Ended(SessionEnd::Silent(site_id(0))));
     game.assert_consistent();
 }
 
 #[test]
-fn a_second_copy_of_a_site_disturbs_nobody() {
+fn second_copy_of_a_site_does_not_disturb_the_session() {
     for copied in 0..3 {
         let setup = SessionSetup::new(3, rtt_link(100));
         let mut game = setup.start();
         game.run_until(at(secs(8)));
-        let (then, told) = (game.now(), game.events.len());
-        let mut copy = Session::new(game.local_time(copied), setup.config(copied)).expect("a sound config");
+        let (then, event_count) = (game.now(), game.events.len());
+        let mut copy = Session::new(game.local_time(copied), setup.config(copied)).expect("valid config");
         for _ in 0..1_000 {
             game.run_for(ms(10));
             let local = game.local_time(copied);
@@ -327,7 +333,7 @@ fn a_second_copy_of_a_site_disturbs_nobody() {
                 game.network.inject(to, Addr(555), &buf[..transmit.len]);
             }
         }
-        assert_eq!(&game.events[told..], [], "copy of site {copied}");
+        assert_eq!(&game.events[event_count..], [], "copy of site {copied}");
         for site in 0..3 {
             let fps = game.fps(site, then, game.now());
             assert!(fps > 59.5, "site {site} at {fps:.2} fps beside a copy of site {copied}");
@@ -359,15 +365,15 @@ fn junk_datagrams_do_not_hide_a_silent_peer() {
         pair.hosts[1].is_dead = true;
         let then = pair.now;
         pair.run_for(secs(5));
-        let told = &pair.hosts[0].events;
-        let freeze = told.iter().find_map(|(at, event)| as_frozen(event).map(|freeze| (*at - then, freeze)));
-        let (after, freeze) = freeze.expect("a freeze is told");
+        let events = &pair.hosts[0].events;
+        let freeze = events.iter().find_map(|(at, event)| as_frozen(event).map(|freeze| (*at - then, freeze)));
+        let (after, freeze) = freeze.expect("a freeze event");
         assert_eq!(freeze.waiting_for, site_set([1]), "junk {junk}");
-        assert!(after < ms(600), "junk {junk}: a freeze was told only after {after}");
-        let end = told.iter().find_map(|(at, event)| as_ended(event).map(|end| (*at - then, end)));
-        let (after, end) = end.expect("it gives up");
+        assert!(after < ms(600), "junk {junk}: the freeze was reported only after {after}");
+        let end = events.iter().find_map(|(at, event)| as_ended(event).map(|end| (*at - then, end)));
+        let (after, end) = end.expect("an end event");
         assert_eq!(end, SessionEnd::Silent(site_id(1)), "junk {junk}");
-        assert!(after > secs(3) && after < ms(3_250), "junk {junk}: it gave up after {after}");
+        assert!(after > secs(3) && after < ms(3_250), "junk {junk}: the session gave up after {after}");
     }
 }
 
@@ -377,15 +383,16 @@ fn address_change_is_followed_while_the_old_address_still_receives() {
         let mut pair = ManualHosts::new(2, ms(20), |config| config.silence_timeout = Some(secs(5)));
         pair.run_until_running();
         pair.run_for(secs(3));
-        let elsewhere = Addr(101);
-        pair.hosts[mover].addr = elsewhere;
-        pair.hosts[mover].listen_addrs.push(elsewhere);
+        let new_addr = Addr(101);
+        pair.hosts[mover].addr = new_addr;
+        pair.hosts[mover].listen_addrs.push(new_addr);
         let then = pair.now;
         pair.run_for(secs(2));
-        let told = pair.hosts[1 - mover].events.iter().find_map(|(at, event)| as_moved(event).map(|to| (*at, to)));
-        let (told_at, told) = told.expect("a move is told");
-        assert_eq!(told, (mover, elsewhere));
-        assert!(told_at - then < ms(700), "noticed only after {}", told_at - then);
+        let moved =
+            pair.hosts[1 - mover].events.iter().find_map(|(at, event)| as_address_changed(event).map(|to| (*at, to)));
+        let (reported_at, moved) = moved.expect("an address change event");
+        assert_eq!(moved, (mover, new_addr));
+        assert!(reported_at - then < ms(700), "noticed only after {}", reported_at - then);
         let settled = pair.now;
         pair.run_for(secs(10));
         for site in [0, 1] {
@@ -397,23 +404,20 @@ fn address_change_is_followed_while_the_old_address_still_receives() {
 
 #[test]
 fn suspended_site_with_a_stopped_clock_resumes() {
-    for lag in [0, 1, 6] {
+    for input_delay in [0, 1, 6] {
         for sleeper in [0, 1] {
-            let what = format!("lag {lag}, site {sleeper} slept");
-            let mut game = SessionSetup {
-                input_delay: lag,
-                clocks: vec![NodeClock::TRUE; 2],
-                ..SessionSetup::new(2, rtt_link(4))
-            }
-            .start();
+            let case = format!("input delay {input_delay}, site {sleeper} slept");
+            let mut game =
+                SessionSetup { input_delay, clocks: vec![NodeClock::TRUE; 2], ..SessionSetup::new(2, rtt_link(4)) }
+                    .start();
             game.run_until(at(secs(8)));
             let wake = game.now() + secs(100);
             game.network.suspend(sleeper, wake);
             game.run_until(wake + secs(12));
             for site in [0, 1] {
                 let fps = game.fps(site, wake + secs(2), wake + secs(12));
-                assert!(fps >= 59.5, "{what}: site {site} at {fps:.2} fps");
-                assert_eq!(game.state(site), State::Running, "{what}: site {site}");
+                assert!(fps >= 59.5, "{case}: site {site} at {fps:.2} fps");
+                assert_eq!(game.state(site), State::Running, "{case}: site {site}");
             }
             game.assert_consistent();
         }

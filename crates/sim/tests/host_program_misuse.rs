@@ -1,4 +1,4 @@
-//! What a host program may do to a session, and its clock with it, harms nobody but itself.
+//! A host program that misuses its session or its clock harms only itself.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::{ms, secs};
 use coplay::session::Event;
 use coplay::time::TimeDelta;
 
-/// A pair that plays for so long, over a perfect link.
+/// Returns a pair that has played for 3 s over a perfect link with a one-way latency of 20 ms.
 fn running_pair() -> ManualHosts {
     let mut pair = ManualHosts::new(2, ms(20), |_| {});
     pair.run_until_running();
@@ -38,8 +38,8 @@ fn unanswered_sample_request_is_issued_once_and_stalls() {
     pair.run_for(secs(2));
     assert!(pair.hosts[1].max_requests_per_loop <= 3, "{} requests in a loop", pair.hosts[1].max_requests_per_loop);
     assert_eq!(pair.hosts[1].step_times.len(), before, "a frame was stepped without its input");
-    assert!(pair.hosts[0].step_times.len() <= before + 8, "the peer went on without it");
-    // It was asked for and comes late.
+    assert!(pair.hosts[0].step_times.len() <= before + 8, "the peer continued without it");
+    // The requested input arrives late.
     pair.hosts[1].unanswered = UnansweredRequest::Nothing;
     let local = pair.now + pair.hosts[1].offset;
     pair.hosts[1].session.handle_input(local, &[0, 0]);
@@ -90,7 +90,8 @@ fn host_clock_going_backwards_stops_no_site() {
     }
 }
 
-/// When a datagram arrived is of more use than when there was time for it, and does not make time pass quicker.
+/// The arrival time of a datagram is more useful than its handling time, and does not make the session's time run
+/// faster.
 #[test]
 fn datagrams_may_be_handled_with_their_arrival_time() {
     let mut pair = ManualHosts::new(2, ms(20), |_| {});

@@ -1,5 +1,5 @@
-//! Buffers as Kim and Park have them: with 0.3 s of delay and history they are stable under loss, with 0.2 s sites pause together; and what
-//! recovery costs in packets.
+//! Jitter buffers after Kim and Park. With an input delay of 0.3 s and history recovery they are stable under packet
+//! loss; with 0.2 s all sites pause together. Also measured: the cost of recovery in packets.
 
 mod common;
 
@@ -9,38 +9,38 @@ use coplay::session::{Event, SendPolicy, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::link::{Jitter, LinkConfig};
 
-/// The way that their results imply: 65 ms there, and as long back.
+/// Round-trip time in milliseconds that their results imply: 65 ms each way.
 const RTT: i64 = 130;
 const WARM_UP: TimeDelta = TimeDelta::from_secs(5);
 
-/// Commands are delayed by so many frames; lost ones come back by this policy.
-fn start_buffered(lag: u32, link: LinkConfig, recovery: Recovery) -> TestSession {
-    SessionSetup { input_delay: lag, ..SessionSetup::new(2, link) }.start_with(|_, config| {
+/// Starts two sites that pause on starvation, with this input delay in frames and this recovery policy.
+fn start_buffered(input_delay: u32, link: LinkConfig, recovery: Recovery) -> TestSession {
+    SessionSetup { input_delay, ..SessionSetup::new(2, link) }.start_with(|_, config| {
         config.settings.starvation_policy = StarvationPolicy::Pause;
         config.recovery = recovery;
         config.send_policy = SendPolicy::Measured;
     })
 }
 
-/// The pauses that a site told, with the frame before which each was.
+/// Returns the pauses that a site reported: time, first frame after the pause, and duration.
 fn pauses(game: &TestSession, site: usize) -> Vec<(Instant, u32, TimeDelta)> {
     let pause = |at: Instant, event: &Event| match event {
-        Event::Paused { frame, duration: hold, .. } => Some((at, frame.number(), *hold)),
+        Event::Paused { frame, duration, .. } => Some((at, frame.number(), *duration)),
         _ => None,
     };
-    game.events_of(site).filter_map(|told| pause(told.at, &told.event)).collect()
+    game.events_of(site).filter_map(|reported| pause(reported.at, &reported.event)).collect()
 }
 
-/// The part of the time for which a buffer of a site's has run out, over so long.
+/// Plays for `time` and returns the share of that time in which at least one of the two jitter buffers is empty.
 fn starvation_ratio(game: &mut TestSession, time: TimeDelta) -> f64 {
     let until = game.now() + time;
-    let (mut looks, mut empty) = (0, 0);
+    let (mut samples, mut empty) = (0, 0);
     while game.now() < until {
         game.run_for(ms(5));
-        looks += 1;
+        samples += 1;
         empty += usize::from(game.peer_stats(0, 1).buffered_frames.min(game.peer_stats(1, 0).buffered_frames) < 1);
     }
-    empty as f64 / f64::from(looks)
+    empty as f64 / f64::from(samples)
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn input_delay_of_300_ms_keeps_buffers_stable_under_loss() {
         let mut game = start_buffered(18, lossy_link(RTT, loss), Recovery::History);
         game.run_until(at(WARM_UP));
         let starved = starvation_ratio(&mut game, secs(60));
-        // Where the answer is lost as well, inputs do run out; that is rare.
+        // A buffer runs empty only where the answer is lost as well, which is rare.
         assert!(starved < 0.002, "a buffer is empty for {starved:.4} of the time with a loss of {loss}");
         assert!(pauses(&game, 0).len() <= 2, "{:?}", pauses(&game, 0));
         assert!(game.fps(0, at(WARM_UP), game.now()) > 59.0);
@@ -66,14 +66,14 @@ fn input_delay_of_200_ms_makes_all_sites_pause_together() {
             config.recovery = Recovery::History;
         });
         game.run_until(at(secs(65)));
-        let told: Vec<_> = (0..sites).map(|site| pauses(&game, site)).collect();
-        assert!(told[0].len() >= 5, "only {} pauses", told[0].len());
+        let reported: Vec<_> = (0..sites).map(|site| pauses(&game, site)).collect();
+        assert!(reported[0].len() >= 5, "only {} pauses", reported[0].len());
         for site in 1..sites {
-            assert_eq!(told[site].len(), told[0].len(), "site {site}");
-            for (_, frame, _) in &told[0] {
+            assert_eq!(reported[site].len(), reported[0].len(), "site {site}");
+            for (_, frame, _) in &reported[0] {
                 let starts = [0, site].map(|site| game.step_times[site][*frame as usize + 5]);
                 let apart = (starts[0] - starts[1]).abs();
-                assert!(apart < ms(3), "site {site} goes on {apart} apart");
+                assert!(apart < ms(3), "sites 0 and {site} resume {apart} apart");
             }
         }
         game.assert_consistent();
@@ -86,7 +86,7 @@ fn clean_link_causes_no_pause_and_one_datagram_per_frame() {
     game.run_until(at(secs(30)));
     assert_eq!((pauses(&game, 0), pauses(&game, 1)), (vec![], vec![]));
     let (buffered, packets) = (game.peer_stats(0, 1).buffered_frames, game.peer_stats(0, 1).packets_out as usize);
-    assert!((13..=15).contains(&buffered), "{buffered} frames are buffered, the lag less the way");
+    assert!((13..=15).contains(&buffered), "{buffered} frames are buffered, not the input delay minus the latency");
     assert!(
         packets.abs_diff(game.step_times[0].len()) < 90,
         "{packets} packets in {} frames",
@@ -116,14 +116,14 @@ fn pause_refills_a_buffer_after_a_latency_increase() {
     assert!(!pauses(&game, 0).is_empty() && game.stats(0).pauses > 0);
     assert_eq!(
         game.events_of(0)
-            .filter(|told| matches!(told.event, Event::Dropped { site, .. } if site == site_id(1)))
+            .filter(|reported| matches!(reported.event, Event::Dropped { site, .. } if site == site_id(1)))
             .count(),
         0
     );
     game.assert_consistent();
 }
 
-/// Packets of one site to the other within a minute.
+/// Returns the packets from site 0 to site 1 per 3,600 frames, which is one minute without stalls.
 fn datagrams_per_minute(recovery: Recovery, loss: f64) -> u64 {
     let setup = SessionSetup { input_delay: 18, ..SessionSetup::new(2, lossy_link(RTT, loss)) };
     let mut game = setup.start_with(|_, config| config.recovery = recovery);
@@ -131,7 +131,7 @@ fn datagrams_per_minute(recovery: Recovery, loss: f64) -> u64 {
     let (before, frames) = (game.peer_stats(0, 1).packets_out, game.step_times[0].len());
     game.run_for(secs(60));
     game.assert_consistent();
-    // As many frames, whatever was awaited.
+    // Stalls reduce the number of frames, so the count is normalised.
     (game.peer_stats(0, 1).packets_out - before) * 3_600 / (game.step_times[0].len() - frames) as u64
 }
 
@@ -142,14 +142,16 @@ fn history_needs_no_extra_datagrams_and_classic_one_per_request_and_answer() {
         let (history, classic) =
             (datagrams_per_minute(Recovery::History, loss), datagrams_per_minute(Recovery::Classic, loss));
         assert!(history.abs_diff(expected) <= expected / 100, "{history} packets, {expected} without loss");
-        // Each site asks for what it lost, and answers what the other did; but most gaps prove to be empty, and need neither.
+        // Each site sends requests for its own losses and answers to those of its peer. Most gaps turn out to be empty
+        // and need neither.
         let lost = (3_600.0 * loss) as u64;
         assert!(classic > expected + lost / 4, "{classic} packets with a loss of {loss}");
         assert!(classic < expected + 4 * lost, "{classic} packets with a loss of {loss}");
     }
 }
 
-/// A site that sleeps answers late, so the way to it seems to be as long as it slept. What is lost is asked for again soon nevertheless.
+/// A site that slept answers late, so that the measured latency to it includes the sleep. Lost inputs are requested
+/// again soon nevertheless.
 #[test]
 fn classic_recovery_retries_soon_after_a_peer_slept() {
     for seed in 0..20 {
@@ -162,12 +164,13 @@ fn classic_recovery_retries_soon_after_a_peer_slept() {
         let stepped = |site: usize| game.step_times[site].len();
         let before: Vec<usize> = (0..4).map(stepped).collect();
         game.run_for(ms(1_500));
-        assert!((0..4).all(|site| game.step_times[site].len() > before[site]), "seed {seed}: nobody plays");
+        assert!((0..4).all(|site| game.step_times[site].len() > before[site]), "seed {seed}: a site does not play");
         game.assert_consistent();
     }
 }
 
-/// What must wait for its packet leaves as soon as the interval is over, so the game is as quick as the way allows.
+/// Inputs that wait for the next packet leave as soon as the send interval is over, so that the game is as fast as the
+/// latency allows.
 #[test]
 fn measured_send_interval_does_not_slow_the_game_on_a_steady_link() {
     for rtt_ms in [20, 34, 40] {

@@ -1,5 +1,5 @@
-//! A site that leaves properly is missed by nobody: all others agree on its last frame and play on. The last one left can play on alone,
-//! and the others come back to it.
+//! When a site leaves properly, all others agree on its last frame and play on. The last remaining site can play on
+//! alone, and the others can rejoin it.
 
 mod common;
 
@@ -12,13 +12,13 @@ use coplay::time::TimeDelta;
 use coplay::wire::{Hello, MAX_DATAGRAM, Refusal};
 use coplay_sim::session_network::SessionNetwork;
 
-/// The frame with which a site said that another has left; `None` if it did not, or said so twice.
+/// Returns the frame at which `site` reported that `leaver` left; `None` if it reported no leave, or more than one.
 fn leave_frame(game: &TestSession, site: usize, leaver: usize) -> Option<Frame> {
     let left = |event: &Event| match event {
         Event::Left { site, frame } if *site == site_id(leaver) => Some(*frame),
         _ => None,
     };
-    let mut found = game.events_of(site).filter_map(|told| left(&told.event));
+    let mut found = game.events_of(site).filter_map(|reported| left(&reported.event));
     found.next().filter(|_| found.next().is_none())
 }
 
@@ -27,9 +27,9 @@ fn end_reason(game: &TestSession, site: usize) -> Option<SessionEnd> {
     end.map(|(_, end)| end)
 }
 
-/// Three sites; one leaves, then another, and one is left over.
-fn leave_in_turn(loss: f64, first: usize, second: usize, fps_least: f64) {
-    let what = format!("loss {loss}, {first} leaves and then {second}");
+/// Lets two of three sites leave one after the other, and checks the remaining ones.
+fn leave_in_turn(loss: f64, first: usize, second: usize, min_fps: f64) {
+    let case = format!("loss {loss}, {first} leaves and then {second}");
     let mut game = SessionSetup::new(3, lossy_link(100, loss)).start();
     game.run_until(at(secs(8)));
     game.leave(first);
@@ -38,27 +38,27 @@ fn leave_in_turn(loss: f64, first: usize, second: usize, fps_least: f64) {
 
     let stay = [0, 1, 2].into_iter().filter(|site| *site != first);
     let frames: Vec<_> = stay.clone().map(|site| leave_frame(&game, site, first)).collect();
-    assert!(frames[0].is_some() && frames[0] == frames[1], "{what}: {frames:?}");
-    assert_eq!(game.state(first), State::Ended(SessionEnd::Left), "{what}");
-    assert_eq!(end_reason(&game, first), Some(SessionEnd::Left), "{what}");
+    assert!(frames[0].is_some() && frames[0] == frames[1], "{case}: {frames:?}");
+    assert_eq!(game.state(first), State::Ended(SessionEnd::Left), "{case}");
+    assert_eq!(end_reason(&game, first), Some(SessionEnd::Left), "{case}");
     for site in stay.clone() {
         let fps = game.fps(site, gone, game.now());
-        assert!(fps >= fps_least, "{what}: site {site} at {fps:.2} fps");
+        assert!(fps >= min_fps, "{case}: site {site} at {fps:.2} fps");
         let longest = game.frame_times(site, gone).into_iter().fold(0.0, f64::max);
-        assert!(longest < 120.0 || loss > 0.0, "{what}: site {site} stood still for {longest:.0} ms");
-        assert_eq!(game.state(site), State::Running, "{what}");
-        let frozen = game.events_of(site).any(|told| matches!(told.event, Event::Frozen(_)));
-        assert!(!frozen, "{what}: site {site} froze");
+        assert!(longest < 120.0 || loss > 0.0, "{case}: site {site} stalled for {longest:.0} ms");
+        assert_eq!(game.state(site), State::Running, "{case}");
+        let frozen = game.events_of(site).any(|reported| matches!(reported.event, Event::Frozen(_)));
+        assert!(!frozen, "{case}: site {site} froze");
     }
-    // The ledger holds every site to neutral input after its last frame.
+    // The checker expects neutral input of a site after its last frame.
     game.assert_consistent();
 
     game.leave(second);
     let last = 3 - first - second;
     game.run_for(secs(4));
-    assert!(leave_frame(&game, last, second).is_some(), "{what}");
-    assert_eq!(end_reason(&game, second), Some(SessionEnd::Left), "{what}");
-    assert_eq!(end_reason(&game, last), Some(SessionEnd::Alone), "{what}");
+    assert!(leave_frame(&game, last, second).is_some(), "{case}");
+    assert_eq!(end_reason(&game, second), Some(SessionEnd::Left), "{case}");
+    assert_eq!(end_reason(&game, last), Some(SessionEnd::Alone), "{case}");
     game.assert_consistent();
 }
 
@@ -82,13 +82,13 @@ fn leaver_waits_until_all_peers_acknowledge() {
         let mut game = SessionSetup::new(3, lossy_link(100, loss)).start();
         game.run_until(at(secs(8)));
         game.leave(0);
-        let asked = game.now();
+        let requested = game.now();
         game.run_while(secs(3), |game| end_reason(game, 0).is_none());
-        let took = game.now() - asked;
+        let took = game.now() - requested;
         assert!(took >= ms(99) && took < ms(1_000), "loss {loss}: it took {took}");
         assert!(
             [1, 2].into_iter().all(|site| leave_frame(&game, site, 0).is_some()),
-            "loss {loss}: somebody does not know"
+            "loss {loss}: a site has not reported the leave"
         );
     }
 }
@@ -125,15 +125,16 @@ fn last_inputs_take_effect_before_the_leave_does() {
     let promised = game.stats(1).frame.number() + 6;
     game.leave(1);
     game.run_for(ms(900));
-    let frame = leave_frame(&game, 0, 1).expect("it left").number();
+    let frame = leave_frame(&game, 0, 1).expect("a leave event").number();
     assert!(frame.abs_diff(promised) <= 1, "left with frame {frame}, inputs were promised up to {promised}");
     assert!(game.step_times[0].len() as u32 > frame, "the survivor stepped past it");
     game.assert_consistent();
 }
 
-/// One of three leaves so long after all came; whatever had begun by then goes on, and nobody waits for it for ever.
+/// Lets one of three sites leave at time `then`. Asserts that a game that had begun continues, and that no site waits
+/// for the leaver for ever.
 fn leave_at(loss: f64, leaver: usize, then: TimeDelta) {
-    let what = format!("loss {loss}, site {leaver} leaves at {then}");
+    let case = format!("loss {loss}, site {leaver} leaves at {then}");
     let seed = 1 + then.as_nanos().unsigned_abs() / 1_000_000;
     let mut game = SessionSetup { seed, ..SessionSetup::new(3, lossy_link(100, loss)) }.start();
     game.run_until(at(then));
@@ -143,16 +144,16 @@ fn leave_at(loss: f64, leaver: usize, then: TimeDelta) {
     let in_lobby = |site: usize| matches!(game.state(site), State::Lobby { .. });
     let states: Vec<_> = (0..3).map(|site| game.state(site)).collect();
     if game.step_times.iter().any(|steps| !steps.is_empty()) {
-        let fps_least = if loss > 0.0 { 58.0 } else { 59.5 };
+        let min_fps = if loss > 0.0 { 58.0 } else { 59.5 };
         for site in stay.clone() {
-            assert_eq!(game.state(site), State::Running, "{what}: {states:?}");
+            assert_eq!(game.state(site), State::Running, "{case}: {states:?}");
             let fps = game.fps(site, game.now() - secs(5), game.now());
-            assert!(fps >= fps_least, "{what}: site {site} at {fps:.2} fps, {states:?}");
+            assert!(fps >= min_fps, "{case}: site {site} at {fps:.2} fps, {states:?}");
         }
     } else {
-        assert!(stay.clone().all(in_lobby), "{what}: {states:?}");
+        assert!(stay.clone().all(in_lobby), "{case}: {states:?}");
     }
-    assert_eq!(game.state(leaver), State::Ended(SessionEnd::Left), "{what}: {states:?}");
+    assert_eq!(game.state(leaver), State::Ended(SessionEnd::Left), "{case}: {states:?}");
     game.assert_consistent();
 }
 
@@ -170,7 +171,7 @@ fn leave_at_any_time_never_blocks_the_others_with_packet_loss() {
     }
 }
 
-/// The last inputs of a site are lost, one of its goodbyes arrives, and then it dies.
+/// The last inputs of a site are lost, one of its goodbyes arrives, and then it crashes.
 #[test]
 fn leaver_that_crashes_before_its_inputs_arrive_times_out() {
     for leaver in [0, 1] {
@@ -193,7 +194,7 @@ fn leaver_that_crashes_before_its_inputs_arrive_times_out() {
     }
 }
 
-/// Sites that play on alone and serve those who come late.
+/// Starts sites that may play on alone and serve late joiners.
 fn start_joinable(setup: &SessionSetup, change: impl Fn(&mut Config)) -> TestSession {
     setup.start_with(|_, config| {
         config.can_play_alone = true;
@@ -211,41 +212,41 @@ fn disable_drop_timeout(config: &mut Config) {
 }
 
 #[track_caller]
-fn assert_full_speed(game: &TestSession, what: &str, site: usize) {
+fn assert_full_speed(game: &TestSession, case: &str, site: usize) {
     let fps = game.fps(site, game.now() - secs(2), game.now());
     let state = game.state(site);
-    assert!(state == State::Running && fps > 58.0, "{what}: site {site} at {fps:.1} fps, {state:?}, {:?}", game.events);
+    assert!(state == State::Running && fps > 58.0, "{case}: site {site} at {fps:.1} fps, {state:?}, {:?}", game.events);
 }
 
-fn has_reported_join(game: &TestSession, teller: usize, site: usize) -> bool {
-    game.events_of(teller)
-        .any(|told| matches!(told.event, Event::Joined { site: joined, .. } if joined == site_id(site)))
+fn has_reported_join(game: &TestSession, reporter: usize, site: usize) -> bool {
+    game.events_of(reporter)
+        .any(|reported| matches!(reported.event, Event::Joined { site: joined, .. } if joined == site_id(site)))
 }
 
-/// A site that is not in the game comes back to it, and both have the same states from then on.
+/// Lets `joiner` join and asserts that it has the same states as `stays` from then on.
 #[track_caller]
-fn assert_rejoins(game: &mut TestSession, what: &str, comes: usize, stays: usize) {
-    game.join(comes, |_| {});
+fn assert_rejoins(game: &mut TestSession, case: &str, joiner: usize, stays: usize) {
+    game.join(joiner, |_| {});
     game.run_for(secs(8));
     assert!(
-        has_reported_join(game, comes, comes) && has_reported_join(game, stays, comes),
-        "{what}: {:?}",
+        has_reported_join(game, joiner, joiner) && has_reported_join(game, stays, joiner),
+        "{case}: {:?}",
         game.events
     );
-    [comes, stays].into_iter().for_each(|site| assert_full_speed(game, what, site));
-    let (one, other) = (game.confirmed_states(comes), game.confirmed_states(stays));
+    [joiner, stays].into_iter().for_each(|site| assert_full_speed(game, case, site));
+    let (one, other) = (game.confirmed_states(joiner), game.confirmed_states(stays));
     let common: Vec<_> = one.iter().filter(|(frame, _)| other.contains_key(frame)).collect();
-    assert!(common.len() > 120, "{what}: only {} frames together", common.len());
-    assert!(common.iter().all(|(frame, hash)| other[frame] == **hash), "{what}: other states");
+    assert!(common.len() > 120, "{case}: only {} common frames", common.len());
+    assert!(common.iter().all(|(frame, hash)| other[frame] == **hash), "{case}: the states differ");
 }
 
 #[test]
 fn last_site_plays_on_alone_and_a_leaver_rejoins() {
-    for (sites, window, loss) in [(2, 0, 0.0), (2, 8, 0.1), (3, 8, 0.0)] {
+    for (sites, prediction_window, loss) in [(2, 0, 0.0), (2, 8, 0.1), (3, 8, 0.0)] {
         for stays in 0..sites {
-            let what = format!("{sites} sites, window {window}, loss {loss}, site {stays} stays");
+            let case = format!("{sites} sites, prediction window {prediction_window}, loss {loss}, site {stays} stays");
             let mut game = start_joinable(
-                &SessionSetup { prediction_window: window, ..SessionSetup::new(sites, lossy_link(100, loss)) },
+                &SessionSetup { prediction_window, ..SessionSetup::new(sites, lossy_link(100, loss)) },
                 enable_drop_timeout,
             );
             game.run_until(at(secs(5)));
@@ -254,11 +255,11 @@ fn last_site_plays_on_alone_and_a_leaver_rejoins() {
             game.run_for(secs(6));
             assert!(
                 leavers.iter().all(|site| end_reason(&game, *site) == Some(SessionEnd::Left)),
-                "{what}: {:?}",
+                "{case}: {:?}",
                 game.events
             );
-            assert_full_speed(&game, &what, stays);
-            assert_rejoins(&mut game, &what, leavers[0], stays);
+            assert_full_speed(&game, &case, stays);
+            assert_rejoins(&mut game, &case, leavers[0], stays);
             game.assert_consistent();
         }
     }
@@ -273,22 +274,22 @@ fn site_can_continue_alone_after_all_peers_crashed() {
         (3, 0, enable_drop_timeout),
         (3, 2, enable_drop_timeout),
     ] {
-        let what = format!("{sites} sites, site {stays} stays");
+        let case = format!("{sites} sites, site {stays} stays");
         let mut game =
             start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(sites, rtt_link(100)) }, change);
         game.run_until(at(secs(5)));
-        assert!(!game.continue_alone(stays), "{what}: the others play");
-        let dead: Vec<usize> = (0..sites).filter(|site| *site != stays).collect();
-        dead.iter().for_each(|site| game.crash(*site));
+        assert!(!game.continue_alone(stays), "{case}: the others still play");
+        let crashed: Vec<usize> = (0..sites).filter(|site| *site != stays).collect();
+        crashed.iter().for_each(|site| game.crash(*site));
         game.run_for(ms(900));
-        assert!(!game.continue_alone(stays), "{what}: silence may be a hiccup");
+        assert!(!game.continue_alone(stays), "{case}: the silence is too short");
         game.run_for(secs(4));
-        assert!(matches!(game.state(stays), State::Frozen(_)), "{what}: {:?}", game.state(stays));
-        assert!(game.continue_alone(stays), "{what}");
-        assert!(!game.continue_alone(stays), "{what}: once is enough");
+        assert!(matches!(game.state(stays), State::Frozen(_)), "{case}: {:?}", game.state(stays));
+        assert!(game.continue_alone(stays), "{case}");
+        assert!(!game.continue_alone(stays), "{case}: it already plays alone");
         game.run_for(secs(4));
-        assert_full_speed(&game, &what, stays);
-        assert_rejoins(&mut game, &what, dead[0], stays);
+        assert_full_speed(&game, &case, stays);
+        assert_rejoins(&mut game, &case, crashed[0], stays);
         game.assert_consistent();
     }
 }
@@ -304,42 +305,44 @@ fn site_cannot_continue_alone_while_a_peer_is_reachable() {
     }
 }
 
-fn both_alone_events(game: &TestSession, teller: usize, site: usize) -> Vec<bool> {
-    let ours = |event: &Event| match event {
-        Event::SplitBrainResolved { site: other, is_own_game_kept: ours } if *other == site_id(site) => Some(*ours),
+fn both_alone_events(game: &TestSession, reporter: usize, site: usize) -> Vec<bool> {
+    let own_game_kept = |event: &Event| match event {
+        Event::SplitBrainResolved { site: other, is_own_game_kept } if *other == site_id(site) => {
+            Some(*is_own_game_kept)
+        }
         _ => None,
     };
-    game.events_of(teller).filter_map(|told| ours(&told.event)).collect()
+    game.events_of(reporter).filter_map(|reported| own_game_kept(&reported.event)).collect()
 }
 
-/// Both of two go on alone while the way between them is cut, one of them later by some seconds; when they meet the game that went on
-/// further is kept.
+/// Lets both of two sites continue alone while the link between them is cut, site `late` 3 s after the other. Asserts
+/// that after the heal the game that progressed further is kept.
 fn assert_both_alone_merge(loss: f64, change: fn(&mut Config), late: Option<usize>, kept: usize) {
-    let what = format!("loss {loss}, site {late:?} goes on later");
+    let case = format!("loss {loss}, site {late:?} continues later");
     let mut game =
         start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(2, lossy_link(100, loss)) }, change);
     game.run_until(at(secs(5)));
     game.set_isolated(0, true);
     game.run_for(secs(4));
     for site in (0..2).filter(|site| Some(*site) != late) {
-        // With a limit the lower site goes on by itself.
-        assert!(game.continue_alone(site) || game.state(site) == State::Running, "{what}: site {site}");
+        // With a drop timeout the lower site continues by itself.
+        assert!(game.continue_alone(site) || game.state(site) == State::Running, "{case}: site {site}");
     }
     game.run_for(secs(3));
-    late.into_iter().for_each(|site| assert!(game.continue_alone(site), "{what}"));
+    late.into_iter().for_each(|site| assert!(game.continue_alone(site), "{case}"));
     game.run_for(secs(3));
-    [0, 1].into_iter().for_each(|site| assert_eq!(game.state(site), State::Running, "{what}: site {site}"));
+    [0, 1].into_iter().for_each(|site| assert_eq!(game.state(site), State::Running, "{case}: site {site}"));
     game.set_isolated(0, false);
     let yields = 1 - kept;
     game.run_while(secs(4), |game| end_reason(game, yields).is_none());
-    assert_eq!(end_reason(&game, yields), Some(SessionEnd::Dropped), "{what}");
+    assert_eq!(end_reason(&game, yields), Some(SessionEnd::Dropped), "{case}");
     assert_eq!(
         (both_alone_events(&game, yields, kept), both_alone_events(&game, kept, yields)),
         (vec![false], vec![true]),
-        "{what}: both are told"
+        "{case}: both sites report it"
     );
-    assert_full_speed(&game, &what, kept);
-    assert_rejoins(&mut game, &what, yields, kept);
+    assert_full_speed(&game, &case, kept);
+    assert_rejoins(&mut game, &case, yields, kept);
 }
 
 #[test]
@@ -352,11 +355,11 @@ fn sites_that_both_continued_alone_merge_into_the_longer_game() {
     }
 }
 
-/// Only one of two goes on alone; the other still waits when they meet.
+/// Only one of two sites continues alone; the other still waits when the link heals.
 #[test]
 fn waiting_site_rejoins_the_peer_that_continued_alone() {
-    for (goes, loss) in [(0, 0.0), (1, 0.0), (1, 0.1)] {
-        let what = format!("site {goes} goes on, loss {loss}");
+    for (continuing, loss) in [(0, 0.0), (1, 0.0), (1, 0.1)] {
+        let case = format!("site {continuing} continues, loss {loss}");
         let mut game = start_joinable(
             &SessionSetup { prediction_window: 8, ..SessionSetup::new(2, lossy_link(100, loss)) },
             disable_drop_timeout,
@@ -364,46 +367,47 @@ fn waiting_site_rejoins_the_peer_that_continued_alone() {
         game.run_until(at(secs(5)));
         game.set_isolated(0, true);
         game.run_for(secs(5));
-        assert!(game.continue_alone(goes), "{what}");
+        assert!(game.continue_alone(continuing), "{case}");
         game.run_for(secs(2));
         game.set_isolated(0, false);
-        let waited = 1 - goes;
+        let waited = 1 - continuing;
         game.run_while(secs(4), |game| end_reason(game, waited).is_none());
-        assert_eq!(end_reason(&game, waited), Some(SessionEnd::Dropped), "{what}");
-        assert_rejoins(&mut game, &what, waited, goes);
+        assert_eq!(end_reason(&game, waited), Some(SessionEnd::Dropped), "{case}");
+        assert_rejoins(&mut game, &case, waited, continuing);
     }
 }
 
-/// Two of three are more than the one who went on alone, whether they went on, too, or wait for it.
+/// Two of three sites outweigh the one that continued alone, whether they continued as well or wait for it.
 #[test]
 fn site_that_continued_alone_yields_to_a_majority() {
-    for (change, what) in
-        [(enable_drop_timeout as fn(&mut Config), "they went on"), (disable_drop_timeout, "they wait")]
+    for (change, case) in
+        [(enable_drop_timeout as fn(&mut Config), "they continued"), (disable_drop_timeout, "they wait")]
     {
         let mut game =
             start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(3, rtt_link(100)) }, change);
         game.run_until(at(secs(5)));
         game.set_partition(site_set([0]), true);
         game.run_for(secs(4));
-        assert!(game.continue_alone(0), "{what}");
+        assert!(game.continue_alone(0), "{case}");
         game.run_for(secs(3));
         game.set_partition(site_set([0]), false);
         game.run_while(secs(4), |game| end_reason(game, 0).is_none());
-        assert_eq!(end_reason(&game, 0), Some(SessionEnd::Dropped), "{what}");
-        assert_rejoins(&mut game, what, 0, 1);
-        assert_full_speed(&game, what, 2);
+        assert_eq!(end_reason(&game, 0), Some(SessionEnd::Dropped), "{case}");
+        assert_rejoins(&mut game, case, 0, 1);
+        assert_full_speed(&game, case, 2);
     }
 }
 
-/// A player says that it went on alone: one who plays, or one of three who does not play any more while the other two are heard.
+/// A player claims to have continued alone: a running player, or a crashed one of three while the other two still reach
+/// each other.
 #[test]
 fn forged_alone_refusal_evicts_nobody_with_reachable_peers() {
-    for (sites, mute) in [(2, false), (3, false), (3, true)] {
-        let what = format!("{sites} sites, mute {mute}");
+    for (sites, crashed) in [(2, false), (3, false), (3, true)] {
+        let case = format!("{sites} sites, crashed: {crashed}");
         let setup = SessionSetup::new(sites, rtt_link(100));
         let mut game = start_joinable(&setup, disable_drop_timeout);
         game.run_until(at(secs(5)));
-        if mute {
+        if crashed {
             game.crash(sites - 1);
         }
         for number in 0..100 {
@@ -428,13 +432,13 @@ fn forged_alone_refusal_evicts_nobody_with_reachable_peers() {
             game.run_for(ms(50));
         }
         for site in 0..sites - 1 {
-            assert_eq!(end_reason(&game, site), None, "{what}: site {site}");
-            assert_eq!(both_alone_events(&game, site, sites - 1), [], "{what}: site {site}");
+            assert_eq!(end_reason(&game, site), None, "{case}: site {site}");
+            assert_eq!(both_alone_events(&game, site, sites - 1), [], "{case}: site {site}");
         }
-        if mute {
-            assert!(matches!(game.state(0), State::Frozen(_)), "{what}: {:?}", game.state(0));
+        if crashed {
+            assert!(matches!(game.state(0), State::Frozen(_)), "{case}: {:?}", game.state(0));
         } else {
-            assert_full_speed(&game, &what, 0);
+            assert_full_speed(&game, &case, 0);
         }
         game.assert_consistent();
     }

@@ -1,4 +1,5 @@
-//! A game starts when all sites mean the same, everywhere at the same instant; otherwise everybody learns what differs.
+//! A session starts when all sites have the same settings, at the same instant everywhere. Otherwise every site reports
+//! what differs.
 
 mod common;
 
@@ -14,34 +15,36 @@ use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, VERSION};
 use coplay_sim::clock::NodeClock;
 
-/// What a site says that another wants to be different.
+/// Returns the peer and the differences of a disagreement event.
 fn as_disagreed(event: &Event) -> Option<(SiteId, &[SettingsDifference])> {
     if let Event::Disagreed { site, differences } = event { Some((*site, differences)) } else { None }
 }
 
 fn has_started(game: &TestSession, site: usize) -> bool {
-    let starting = game.events_of(site).any(|told| matches!(told.event, Event::Starting { .. } | Event::Agreed { .. }));
+    let starting =
+        game.events_of(site).any(|reported| matches!(reported.event, Event::Starting { .. } | Event::Agreed { .. }));
     starting || !game.step_times[site].is_empty()
 }
 
-/// The second of two sites has changed its settings: both must say what, and the game must not start.
+/// Changes the settings of the second of two sites. Asserts that both report the difference and that the session does
+/// not start.
 #[track_caller]
-fn assert_disagree(change: impl Fn(&mut Settings), what: &str, ours: &str, theirs: &str) {
+fn assert_disagree(change: impl Fn(&mut Settings), setting: &str, ours: &str, theirs: &str) {
     let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|site, config| {
         if site == 1 {
             change(&mut config.settings);
         }
-        // There may be more sites in what one of them wants; nobody is at their addresses.
+        // The changed settings may have more sites. No site is at their addresses.
         for other in 2..usize::from(config.settings.site_count) {
             config.peers.push((site_id(other), Addr(50 + other as u64)));
         }
     });
     game.run_for(secs(10));
-    for (site, here, there) in [(0, ours, theirs), (1, theirs, ours)] {
-        let told: Vec<_> = game.events_of(site).filter_map(|told| as_disagreed(&told.event)).collect();
-        let expected = SettingsDifference { setting: what.into(), ours: here.into(), theirs: there.into() };
-        assert_eq!(told, [(site_id(1 - site), &[expected][..])], "site {site}");
-        assert!(!has_started(&game, site), "site {site} agreed to something");
+    for (site, own, other) in [(0, ours, theirs), (1, theirs, ours)] {
+        let disagreements: Vec<_> = game.events_of(site).filter_map(|reported| as_disagreed(&reported.event)).collect();
+        let expected = SettingsDifference { setting: setting.into(), ours: own.into(), theirs: other.into() };
+        assert_eq!(disagreements, [(site_id(1 - site), &[expected][..])], "site {site}");
+        assert!(!has_started(&game, site), "site {site} agreed or started");
         let State::Lobby { waiting_for } = game.state(site) else { panic!("{:?}", game.state(site)) };
         assert!(waiting_for.contains(site_id(1 - site)) && !waiting_for.contains(site_id(site)), "{waiting_for:?}");
     }
@@ -62,9 +65,9 @@ fn different_game_with_the_same_hash_prefix_is_reported() {
     game.run_for(secs(5));
     for site in [0, 1] {
         let found = game.find_event(site, |event| as_disagreed(event).map(|(_, found)| found.to_vec()));
-        let (_, found) = found.expect("they disagree");
+        let (_, found) = found.expect("a disagreement");
         assert!(found.iter().map(|one| one.setting.as_str()).eq(["the game"]), "{found:?}");
-        assert!(!has_started(&game, site), "site {site} agreed to something");
+        assert!(!has_started(&game, site), "site {site} agreed or started");
     }
 }
 
@@ -89,40 +92,40 @@ fn different_machine_option_value_is_reported() {
         config.settings.machine.options = vec![("cpu".into(), "exact".into()), ("region".into(), value.into())];
     });
     game.run_for(secs(5));
-    let told: Vec<_> = game.events_of(0).map(|told| told.event.to_string()).collect();
+    let events: Vec<_> = game.events_of(0).map(|reported| reported.event.to_string()).collect();
     let sentence =
         "site 1 cannot play with us: the machine's option region differs: \"ntsc\" here, \"pal\" there;".to_owned();
-    assert_eq!(told, [sentence]);
+    assert_eq!(events, [sentence]);
 }
 
 #[test]
 fn different_frame_rate_is_reported() {
     let rate = |frames, seconds| FrameRate::new(frames, seconds).expect("a rate");
-    let what = "the frame rate";
-    assert_disagree(|settings| settings.rate = rate(50, 1), what, "60 fps (60/1)", "50 fps (50/1)");
-    // Nearly the same is not the same.
+    let setting = "the frame rate";
+    assert_disagree(|settings| settings.rate = rate(50, 1), setting, "60 fps (60/1)", "50 fps (50/1)");
+    // A rate that is nearly equal is still different.
     let nearly = "60.0000 fps (60000001/1000000)";
-    assert_disagree(|settings| settings.rate = rate(60_000_001, 1_000_000), what, "60 fps (60/1)", nearly);
+    assert_disagree(|settings| settings.rate = rate(60_000_001, 1_000_000), setting, "60 fps (60/1)", nearly);
 }
 
 #[test]
 fn different_input_delay_is_reported() {
-    assert_disagree(|settings| settings.input_delay = 7, "the lag", "6 frames", "7 frames");
+    assert_disagree(|settings| settings.input_delay = 7, "the input delay", "6 frames", "7 frames");
 }
 
 #[test]
 fn different_hash_interval_is_reported() {
-    assert_disagree(|settings| settings.compare_interval = 0, "the distance of state hashes", "60 frames", "0 frames");
+    assert_disagree(|settings| settings.compare_interval = 0, "the comparison interval", "60 frames", "0 frames");
 }
 
 #[test]
 fn different_input_ownership_is_reported() {
     let wider = |settings: &mut Settings| {
-        settings.ownership.assign(site_id(0), 0, 1 << 20).expect("nobody has it");
+        settings.ownership.assign(site_id(0), 0, 1 << 20).expect("unassigned bits");
     };
     assert_disagree(wider, "site 0's part of player 0", "0xffff", "0x10ffff");
     let both = |settings: &mut Settings| {
-        settings.ownership.assign(site_id(0), 1, 1 << 100).expect("nobody has it");
+        settings.ownership.assign(site_id(0), 1, 1 << 100).expect("unassigned bits");
     };
     assert_disagree(both, "site 0's part of player 1", "0x0", "0x10000000000000000000000000");
 }
@@ -131,8 +134,8 @@ fn different_input_ownership_is_reported() {
 fn different_player_count_is_reported() {
     let more = |settings: &mut Settings| {
         let mut ownership = Ownership::new(3);
-        ownership.assign(site_id(0), 0, 0xffff).expect("nobody has it");
-        ownership.assign(site_id(1), 1, 0xffff).expect("nobody has it");
+        ownership.assign(site_id(0), 0, 0xffff).expect("unassigned bits");
+        ownership.assign(site_id(1), 1, 0xffff).expect("unassigned bits");
         settings.ownership = ownership;
     };
     assert_disagree(more, "the number of players", "2", "3");
@@ -153,8 +156,8 @@ fn all_differences_are_reported_at_once() {
     });
     game.run_for(secs(5));
     let (_, found) =
-        game.find_event(0, |event| as_disagreed(event).map(|(_, found)| found.to_vec())).expect("they disagree");
-    assert!(found.iter().map(|one| one.setting.as_str()).eq(["the machine's version", "the lag"]), "{found:?}");
+        game.find_event(0, |event| as_disagreed(event).map(|(_, found)| found.to_vec())).expect("a disagreement");
+    assert!(found.iter().map(|one| one.setting.as_str()).eq(["the machine's version", "the input delay"]), "{found:?}");
 }
 
 #[test]
@@ -164,8 +167,8 @@ fn only_differing_sites_disagree_and_no_site_starts() {
     });
     game.run_for(secs(10));
     for (site, disagrees_with) in [(0, vec![2]), (1, vec![2]), (2, vec![0, 1])] {
-        let told = game.events_of(site).filter_map(|told| as_disagreed(&told.event));
-        let mut sites: Vec<usize> = told.map(|(site, _)| site.index()).collect();
+        let disagreements = game.events_of(site).filter_map(|reported| as_disagreed(&reported.event));
+        let mut sites: Vec<usize> = disagreements.map(|(site, _)| site.index()).collect();
         sites.sort_unstable();
         assert_eq!(sites, disagrees_with, "site {site}");
         assert!(matches!(game.state(site), State::Lobby { .. }), "{:?}", game.state(site));
@@ -178,7 +181,7 @@ fn different_game_name_is_no_disagreement() {
         config.settings.game.name = ["Toy (Europe)", "toy.bin"][site].into();
     });
     game.run_frames(120);
-    assert!(game.events.iter().all(|told| as_disagreed(&told.event).is_none()));
+    assert!(game.events.iter().all(|reported| as_disagreed(&reported.event).is_none()));
     game.assert_consistent();
 }
 
@@ -187,18 +190,18 @@ struct Wire {
     now: Instant,
     ends: [Session; 2],
     events: [Vec<Event>; 2],
-    /// When it arrives, where, and what.
+    /// Arrival time, receiving end and payload.
     in_flight: Vec<(Instant, usize, Vec<u8>)>,
     tamper: fn(&mut Vec<u8>),
 }
 
-/// Where the two are.
+/// Addresses of the two ends.
 const ADDRESSES: [Addr; 2] = [Addr(10), Addr(11)];
 
 impl Wire {
     fn new(configs: [Config; 2], tamper: fn(&mut Vec<u8>)) -> Self {
         let now = Instant::ZERO + secs(1);
-        let ends = configs.map(|config| Session::new(now, config).expect("a sound config"));
+        let ends = configs.map(|config| Session::new(now, config).expect("valid config"));
         Self { now, ends, events: [Vec::new(), Vec::new()], in_flight: Vec::new(), tamper }
     }
 
@@ -226,7 +229,7 @@ impl Wire {
     }
 }
 
-/// The config of a site whose only peer is at the other end of the wire.
+/// Returns the config of a site whose only peer is at the other end of the wire.
 fn config_at_end(end: usize, site: usize) -> Config {
     let config = SessionSetup::new(2, rtt_link(0)).config(site);
     Config { peers: vec![(site_id(1 - site), ADDRESSES[1 - end])], ..config }
@@ -269,7 +272,7 @@ fn datagrams_of_other_sessions_are_ignored() {
     assert!(game.stats(0).dropped_datagrams.strangers > 0);
 }
 
-/// How far apart, in true time, the sites stepped their first frame.
+/// Plays 60 frames and returns the true time between the earliest and the latest first step.
 fn first_step_spread(game: &mut TestSession) -> TimeDelta {
     game.run_frames(60);
     game.assert_consistent();
@@ -277,7 +280,7 @@ fn first_step_spread(game: &mut TestSession) -> TimeDelta {
     first.clone().max().expect("a site") - first.min().expect("a site")
 }
 
-/// Clocks a thousand seconds apart, and as unequal as crystals are.
+/// Returns clocks that are 1,000 s apart and differ in rate like crystals, by 40 ppm from site to site.
 fn clocks_far_apart(sites: usize) -> Vec<NodeClock> {
     let clock = |site: usize| NodeClock { offset: secs(site as i64 * -1_000), skew_ppm: site as f64 * 40.0 - 80.0 };
     (0..sites).map(clock).collect()
@@ -312,7 +315,7 @@ fn lost_start_datagram_delays_the_start_by_at_most_the_latency() {
 fn start_is_learned_from_a_third_site() {
     let mut game = SessionSetup { clocks: clocks_far_apart(3), ..SessionSetup::new(3, rtt_link(100)) }.start();
     game.run_while(secs(10), |game| !matches!(game.state(0), State::Starting { .. }));
-    // Everything that the first site says to the second from now on is lost, and what is under way as well.
+    // All datagrams from site 0 to site 1 are lost from now on, including those in flight.
     game.network.link(0, 1).set_cut(true);
     game.run_for(ms(400));
     game.network.link(0, 1).set_cut(false);
@@ -322,24 +325,25 @@ fn start_is_learned_from_a_third_site() {
 
 #[test]
 fn start_survives_the_loss_of_the_first_start_datagrams() {
-    for loss in [60, 110, 160, 210] {
+    for cut_ms in [60, 110, 160, 210] {
         let mut game = SessionSetup { clocks: clocks_far_apart(2), ..SessionSetup::new(2, rtt_link(100)) }.start();
         game.run_while(secs(10), |game| !matches!(game.state(0), State::Starting { .. }));
         game.network.link(0, 1).set_cut(true);
-        game.run_for(ms(loss));
+        game.run_for(ms(cut_ms));
         game.network.link(0, 1).set_cut(false);
         let apart = first_step_spread(&mut game);
-        assert!(apart <= ms(50), "after {loss} ms without a word they start {apart} apart");
+        assert!(apart <= ms(50), "after a cut of {cut_ms} ms they start {apart} apart");
     }
 }
 
-/// Site 1 of three is started, ended without a word, and started again before the third one comes.
-fn assert_restarts_in_the_lobby(clock_again: impl Fn(Instant) -> Option<NodeClock>) {
+/// Restarts one of three sites in the lobby, without a goodbye, before the third site arrives. Asserts that the session
+/// starts.
+fn assert_restarts_in_the_lobby(new_clock: impl Fn(Instant) -> Option<NodeClock>) {
     for restarted in [0, 1] {
         let mut game = SessionSetup::new(3, rtt_link(100)).start();
         game.set_isolated(2, true);
         game.run_for(secs(20));
-        if let Some(clock) = clock_again(game.now()) {
+        if let Some(clock) = new_clock(game.now()) {
             game.network.sites[restarted].clock = clock;
         }
         game.restart(restarted);
@@ -363,23 +367,23 @@ fn site_restarted_in_the_lobby_with_a_reset_clock_is_accepted() {
     assert_restarts_in_the_lobby(|now| Some(NodeClock { offset: Instant::ZERO - now, skew_ppm: 0.0 }));
 }
 
-/// What a site told of another's settings, and of the start, in order.
+/// Returns the lobby events of `site` about site `of`, and its start events, in order.
 fn lobby_events(game: &TestSession, site: usize, of: usize) -> Vec<&'static str> {
-    let word = |event: &Event| match event {
+    let name = |event: &Event| match event {
         Event::Agreed { site } if *site == site_id(of) => Some("agreed"),
         Event::Disagreed { site, .. } if *site == site_id(of) => Some("disagreed"),
         Event::Starting { .. } => Some("starting"),
         _ => None,
     };
-    game.events_of(site).filter_map(|told| word(&told.event)).collect()
+    game.events_of(site).filter_map(|reported| name(&reported.event)).collect()
 }
 
 #[track_caller]
-fn assert_all_play(game: &TestSession, what: &str) {
+fn assert_all_play(game: &TestSession, case: &str) {
     for site in 0..game.step_times.len() {
-        assert_eq!(game.state(site), State::Running, "{what}: site {site}");
+        assert_eq!(game.state(site), State::Running, "{case}: site {site}");
         let frames = game.stats(site).frame.number();
-        assert!(frames > 200, "{what}: site {site} stepped {frames} frames");
+        assert!(frames > 200, "{case}: site {site} stepped {frames} frames");
     }
 }
 
@@ -394,8 +398,8 @@ fn site_that_corrects_its_settings_is_accepted() {
         game.run_for(secs(2));
         game.restart_with(corrected, |config| config.settings.input_delay = 6);
         game.run_for(secs(6));
-        let told = lobby_events(&game, 1 - corrected, corrected);
-        assert_eq!(told, ["disagreed", "agreed", "starting"], "site {corrected} was corrected");
+        let events = lobby_events(&game, 1 - corrected, corrected);
+        assert_eq!(events, ["disagreed", "agreed", "starting"], "site {corrected} was corrected");
         assert_all_play(&game, &format!("site {corrected} was corrected"));
     }
 }
@@ -403,7 +407,7 @@ fn site_that_corrects_its_settings_is_accepted() {
 #[test]
 fn site_that_left_the_lobby_may_return() {
     for leaver in [0, 1] {
-        // While it still says goodbye, and long after.
+        // While it still sends goodbyes, and long after.
         for away in [ms(100), secs(2)] {
             let mut game = SessionSetup::new(3, rtt_link(100)).start();
             game.set_isolated(2, true);
@@ -438,7 +442,7 @@ fn site_that_returns_with_other_settings_is_reported() {
         game.restart_with(changed, |config| config.settings.input_delay = 6);
         game.run_for(secs(6));
         assert_eq!(lobby_events(&game, other, changed), ["agreed", "disagreed", "agreed", "starting"]);
-        assert_all_play(&game, &format!("site {changed} thought better of it"));
+        assert_all_play(&game, &format!("site {changed} restored its settings"));
     }
 }
 
@@ -477,7 +481,7 @@ fn lobby_names_the_sites_not_yet_agreed() {
     assert_eq!(waiting_for(&game, 0), site_set([1, 2]), "they do not agree with each other");
     assert!(waiting_for(&game, 1).contains(site_id(2)) && waiting_for(&game, 2).contains(site_id(1)));
     game.network.set_cut(1, 2, false);
-    // Whoever waits names somebody until the start is named; and those that hear of it wait for whoever names it.
+    // A waiting site names at least one awaited site until it knows the start time.
     let mut game = SessionSetup::new(3, lossy_link(100, 0.1)).start();
     while !matches!(game.state(0), State::Starting { .. } | State::Running) {
         assert!(!waiting_for(&game, 0).is_empty(), "at {:?}", game.now());
@@ -497,34 +501,35 @@ fn invalid_settings_are_rejected() {
     assert_eq!(refused(&|_| {}), (None, None));
 
     let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let twice = SettingsError::DuplicateOption("region".into());
+    let duplicate = SettingsError::DuplicateOption("region".into());
     for other in ["ntsc", "pal"] {
         let options = vec![option("region", "ntsc"), option("cpu", "exact"), option("region", other)];
-        let (settings, whole) = refused(&|config| config.settings.machine.options.clone_from(&options));
-        assert_eq!((settings, whole), (Some(twice.clone()), Some(ConfigError::Settings(twice.clone()))));
+        let (settings, config_error) = refused(&|config| config.settings.machine.options.clone_from(&options));
+        assert_eq!((settings, config_error), (Some(duplicate.clone()), Some(ConfigError::Settings(duplicate.clone()))));
     }
 
     assert_eq!(refused(&|config| config.settings.compare_interval = MAX_COMPARE_INTERVAL), (None, None));
-    for every in [MAX_COMPARE_INTERVAL + 1, 65_536, u32::MAX] {
-        let (settings, _) = refused(&|config| config.settings.compare_interval = every);
-        assert_eq!(settings, Some(SettingsError::CompareIntervalTooLong(every)));
+    for interval in [MAX_COMPARE_INTERVAL + 1, 65_536, u32::MAX] {
+        let (settings, _) = refused(&|config| config.settings.compare_interval = interval);
+        assert_eq!(settings, Some(SettingsError::CompareIntervalTooLong(interval)));
     }
 
-    for (lag, window) in [(120, 8), (68, 60), (120, 60)] {
-        let (settings, _) =
-            refused(&|config| (config.settings.input_delay, config.settings.prediction_window) = (lag, window));
-        assert_eq!(settings, Some(SettingsError::LeadTooLong(lag + window)));
+    for (input_delay, prediction_window) in [(120, 8), (68, 60), (120, 60)] {
+        let (settings, _) = refused(&|config| {
+            (config.settings.input_delay, config.settings.prediction_window) = (input_delay, prediction_window)
+        });
+        assert_eq!(settings, Some(SettingsError::LeadTooLong(input_delay + prediction_window)));
     }
 
     for period in [TimeDelta::ZERO, ms(-20)] {
-        let (_, whole) = refused(&|config| config.send_policy = SendPolicy::Timer(period));
-        assert_eq!(whole, Some(ConfigError::InvalidSendTimer), "{period}");
+        let (_, config_error) = refused(&|config| config.send_policy = SendPolicy::Timer(period));
+        assert_eq!(config_error, Some(ConfigError::InvalidSendTimer), "{period}");
     }
     assert_eq!(refused(&|config| config.send_policy = SendPolicy::Timer(ms(20))), (None, None));
 
     for limit in [ms(-1), TimeDelta::ZERO, ms(299)] {
-        let (_, whole) = refused(&|config| config.drop_timeout = Some(limit));
-        assert_eq!(whole, Some(ConfigError::DropTimeoutTooShort(limit)), "{limit}");
+        let (_, config_error) = refused(&|config| config.drop_timeout = Some(limit));
+        assert_eq!(config_error, Some(ConfigError::DropTimeoutTooShort(limit)), "{limit}");
     }
     assert_eq!(refused(&|config| config.drop_timeout = Some(MIN_DROP_TIMEOUT)), (None, None));
 }

@@ -1,5 +1,6 @@
-//! A player who lies about the membership of the session changes nothing for the others: one player's word never evicts another, never
-//! takes over another player's seat and never schedules a command that only the coordinator may schedule.
+//! A player that lies about the membership of the session changes nothing for the others. The messages of one player
+//! never evict another player, never take over the seat of another player, and never schedule a command that only the
+//! coordinator may schedule.
 
 mod common;
 
@@ -13,7 +14,7 @@ use coplay::wire::{
 };
 use coplay_sim::session_network::SessionNetwork;
 
-/// A running session of this many sites whose datagrams are recorded.
+/// Returns a running session whose datagrams are captured.
 fn start_captured(sites: usize) -> TestSession {
     let mut game = SessionSetup::new(sites, rtt_link(60)).start();
     game.network.start_capture(2_000);
@@ -21,12 +22,12 @@ fn start_captured(sites: usize) -> TestSession {
     game
 }
 
-/// Every pair of different sites.
+/// Returns every ordered pair of different sites.
 fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..sites).flat_map(move |one| (0..sites).map(move |other| (one, other))).filter(|(one, other)| one != other)
 }
 
-/// The newest tick from one site to another, with an extra entry added.
+/// Returns the newest tick from one site to another, with an extra entry added.
 fn tick_with(game: &TestSession, from: usize, to: usize, extra: &Extra<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let len = extra.encode(&mut buf).expect("room for the entry");
@@ -41,7 +42,7 @@ fn tick_with(game: &TestSession, from: usize, to: usize, extra: &Extra<'_>) -> V
     buf[..len].to_vec()
 }
 
-/// The liar sends an entry to these sites, in a tick of its own.
+/// Injects `extra` at the given sites, inside a tick of the liar.
 fn send_forged_extra(game: &mut TestSession, liar: usize, to: impl IntoIterator<Item = usize>, extra: &Extra<'_>) {
     for to in to.into_iter().filter(|to| *to != liar) {
         let bytes = tick_with(game, liar, to, extra);
@@ -50,19 +51,19 @@ fn send_forged_extra(game: &mut TestSession, liar: usize, to: impl IntoIterator<
     }
 }
 
-/// A hello as the liar would send it.
-fn forged_hello(game: &TestSession, claims: usize, to: usize, refusal: Option<Refusal>) -> Vec<u8> {
-    let config = &game.configs[claims];
+/// Returns a forged hello that claims to come from site `claimed`.
+fn forged_hello(game: &TestSession, claimed: usize, to: usize, refusal: Option<Refusal>) -> Vec<u8> {
+    let config = &game.configs[claimed];
     let hello = Hello {
         session_id: config.session_id,
-        site: site_id(claims),
+        site: site_id(claimed),
         incarnation: config.incarnation,
         your_incarnation: game.configs[to].incarnation,
         agreed_sites: SiteSet::first(game.configs.len()),
         is_leaving: false,
         join_readiness: None,
         refusal,
-        stamp_us: game.local_time(claims).as_micros() as u64 + 5_000_000,
+        stamp_us: game.local_time(claimed).as_micros() as u64 + 5_000_000,
         echo: None,
         start_ns: None,
         settings: config.settings.clone(),
@@ -72,22 +73,23 @@ fn forged_hello(game: &TestSession, claims: usize, to: usize, refusal: Option<Re
     buf[..len].to_vec()
 }
 
-/// Nobody was dropped or ended, and every site plays at full speed.
+/// Asserts that no site was dropped, left, moved or ended, and that every site plays at full speed.
 #[track_caller]
-fn assert_all_play(game: &TestSession, since: Instant, what: &str) {
+fn assert_all_play(game: &TestSession, since: Instant, case: &str) {
     for site in 0..game.configs.len() {
-        assert_eq!(game.state(site), State::Running, "{what}: site {site}");
+        assert_eq!(game.state(site), State::Running, "{case}: site {site}");
         let gone =
             |event: &Event| matches!(event, Event::Dropped { .. } | Event::Left { .. } | Event::AddressChanged { .. });
-        let told = game.events_of(site).find(|told| gone(&told.event));
-        assert!(told.is_none(), "{what}: site {site} reports {told:?}");
+        let reported = game.events_of(site).find(|reported| gone(&reported.event));
+        assert!(reported.is_none(), "{case}: site {site} reports {reported:?}");
         let fps = game.fps(site, since, game.now());
-        assert!(fps > 58.0, "{what}: site {site} plays at {fps:.1} fps");
+        assert!(fps > 58.0, "{case}: site {site} plays at {fps:.1} fps");
     }
     game.assert_consistent();
 }
 
-/// The vote of a liar that leads ballot 80 plus its site number to drop nobody, and claims to have accepted this decision in it.
+/// Returns the vote of a liar that leads ballot 80 plus its site number to drop no site, and claims to have accepted
+/// `decision` in it.
 fn forged_accepting_vote(liar: usize, decision: MembershipDecision) -> Vote {
     let ballot = 80 + liar as u32;
     Vote {
@@ -141,22 +143,22 @@ fn refusal_sent_by_one_player_evicts_nobody() {
     }
 }
 
-/// A leaver that is silent for a moment only, because its packets are lost, has not left on one player's word.
+/// A site that is silent for a moment because its packets are lost has not left just because one player reports it.
 #[test]
 fn leave_reported_by_one_player_is_not_believed() {
     for sites in 3..=4 {
         for (liar, victim) in pairs(sites) {
             let mut game = start_captured(sites);
-            let hearers: Vec<usize> = (0..sites).filter(|site| *site != liar && *site != victim).collect();
-            hearers.iter().for_each(|to| game.network.set_cut(victim, *to, true));
+            let receivers: Vec<usize> = (0..sites).filter(|site| *site != liar && *site != victim).collect();
+            receivers.iter().for_each(|to| game.network.set_cut(victim, *to, true));
             game.run_for(ms(300));
             let last = game.stats(victim).frame + game.stats(victim).input_delay + 8;
-            send_forged_extra(&mut game, liar, hearers.iter().copied(), &Extra::LeaveReport(site_id(victim), last));
-            hearers.iter().for_each(|to| game.network.set_cut(victim, *to, false));
+            send_forged_extra(&mut game, liar, receivers.iter().copied(), &Extra::LeaveReport(site_id(victim), last));
+            receivers.iter().for_each(|to| game.network.set_cut(victim, *to, false));
             game.run_for(secs(1));
             let since = game.now();
             game.run_for(secs(3));
-            assert_all_play(&game, since, &format!("{sites} sites, {liar} says that {victim} left"));
+            assert_all_play(&game, since, &format!("{sites} sites, {liar} reports that {victim} left"));
         }
     }
 }
@@ -165,26 +167,31 @@ fn leave_reported_by_one_player_is_not_believed() {
 fn only_the_coordinator_schedules_commands() {
     for liar in 1..3 {
         let mut game = start_captured(3);
-        let (since, lag) = (game.now(), game.stats(0).input_delay);
-        let what = CommandKind::SetDelay { input_delay: lag + 1, prediction_window: 0, input_age: 9, site: site_id(2) };
-        let order = ScheduledCommand { issuer: site_id(liar), frame: game.stats(0).frame + 30, kind: what };
-        send_forged_extra(&mut game, liar, 0..3, &Extra::Command(order));
+        let (since, input_delay) = (game.now(), game.stats(0).input_delay);
+        let kind = CommandKind::SetDelay {
+            input_delay: input_delay + 1,
+            prediction_window: 0,
+            input_age: 9,
+            site: site_id(2),
+        };
+        let command = ScheduledCommand { issuer: site_id(liar), frame: game.stats(0).frame + 30, kind };
+        send_forged_extra(&mut game, liar, 0..3, &Extra::Command(command));
         game.run_for(secs(3));
         for site in 0..3 {
-            assert_eq!(game.stats(site).input_delay, lag, "site {site} follows site {liar}");
+            assert_eq!(game.stats(site).input_delay, input_delay, "site {site} follows site {liar}");
         }
         assert_all_play(&game, since, &format!("a command of site {liar}"));
     }
 }
 
-/// The newest vote that one site sent to another.
+/// Returns the vote in the newest tick that one site sent to another.
 fn newest_vote(game: &TestSession, from: usize, to: usize) -> Option<Vote> {
     let sent = game.network.captured().filter(|packet| (packet.from, packet.to) == (from, to)).last()?;
     let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&sent.bytes) else { return None };
     tick.extras.iter().find_map(|extra| if let Extra::Vote(vote) = extra { Some(vote) } else { None })
 }
 
-/// During a ballot about a site that is gone, one player claims that an earlier ballot dropped another player.
+/// During a ballot about a crashed site, one player claims that an earlier ballot dropped another player.
 #[test]
 fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
     for (liar, victim) in [(1, 2), (2, 1), (1, 0), (2, 0)] {
@@ -205,14 +212,14 @@ fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
         game.run_for(secs(3));
         let evicted = |event: &Event| matches!(event, Event::Dropped { site, .. } if *site == site_id(victim));
         for site in (0..3).filter(|site| *site != liar) {
-            let told = game.events_of(site).find(|told| evicted(&told.event));
-            assert!(told.is_none(), "{liar} evicts {victim}: site {site} reports {told:?}");
+            let reported = game.events_of(site).find(|reported| evicted(&reported.event));
+            assert!(reported.is_none(), "{liar} evicts {victim}: site {site} reports {reported:?}");
             assert_ne!(game.state(site), State::Ended(SessionEnd::Dropped), "{liar} evicts {victim}");
         }
     }
 }
 
-/// Where the transport authenticates senders, nobody moves.
+/// With an authenticated transport, a peer never changes its address.
 #[test]
 fn authenticated_peer_never_changes_address() {
     for authenticated in [false, true] {
@@ -225,7 +232,7 @@ fn authenticated_peer_never_changes_address() {
         game.network.inject(2, Addr(777), &bytes);
         game.network.wake(2);
         game.run_for(ms(100));
-        let moved = game.events_of(2).any(|told| matches!(told.event, Event::AddressChanged { .. }));
+        let moved = game.events_of(2).any(|reported| matches!(reported.event, Event::AddressChanged { .. }));
         assert_eq!(moved, !authenticated);
     }
 }
@@ -240,7 +247,7 @@ fn hello_cannot_take_over_the_seat_of_another_site() {
             game.network.start_capture(2_000);
             game.run_until(if in_the_lobby { at(ms(80)) } else { at(secs(5)) });
             if !in_the_lobby {
-                // While a player is silent, its new address would be believed.
+                // While a player is silent, sites accept a new address for it.
                 game.set_isolated(victim, true);
                 game.run_for(ms(1_200));
             }
@@ -256,8 +263,8 @@ fn hello_cannot_take_over_the_seat_of_another_site() {
     }
 }
 
-/// A player leads a ballot to drop nobody and claims that its outcome is to drop another one. The victim would be the second of two who
-/// accept it.
+/// A player leads a ballot to drop no site and claims that its outcome is to drop another player. The victim would be
+/// the second of two sites that accept it.
 #[test]
 fn player_does_not_vote_for_its_own_eviction_after_one_forged_vote() {
     for sites in 2..=4 {
@@ -272,17 +279,17 @@ fn player_does_not_vote_for_its_own_eviction_after_one_forged_vote() {
     }
 }
 
-/// A player makes another one believe that it is a newcomer, whom each player can keep out, and keeps it out.
+/// A player makes another player believe that it is a joiner, which every player can refuse, and refuses it.
 #[test]
 fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
     for (liar, victim) in pairs(3) {
         for decided in [false, true] {
             let mut game = start_captured(3);
-            // Without the liar's inputs the game stands still, and unconfirmed reports are believed.
+            // Without the liar's inputs the game is frozen, and sites believe unconfirmed reports.
             game.network.set_cut(liar, victim, true);
             game.run_for(ms(1_500));
             let frame = game.stats(victim).frame + 40;
-            let what = CommandKind::Join {
+            let kind = CommandKind::Join {
                 site: site_id(victim),
                 incarnation: 1,
                 members: site_set([liar]),
@@ -290,14 +297,14 @@ fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
                 input_delay: 0,
                 prediction_window: 0,
             };
-            let order = ScheduledCommand { issuer: site_id(liar), frame, kind: what };
+            let command = ScheduledCommand { issuer: site_id(liar), frame, kind };
             let lie = match decided {
                 true => Extra::DecisionReport(
                     0,
-                    MembershipDecision { command: Some(order), ..MembershipDecision::dropping(SiteSet::EMPTY) },
+                    MembershipDecision { command: Some(command), ..MembershipDecision::dropping(SiteSet::EMPTY) },
                     0,
                 ),
-                false => Extra::Command(order),
+                false => Extra::Command(command),
             };
             send_forged_extra(&mut game, liar, [victim], &lie);
             let bytes = forged_hello(&game, liar, victim, Some(Refusal::Dropped));
@@ -307,12 +314,13 @@ fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
             game.run_for(secs(3));
             let since = game.now();
             game.run_for(secs(3));
-            assert_all_play(&game, since, &format!("{liar} lets {victim} in, decided: {decided}"));
+            assert_all_play(&game, since, &format!("{liar} admits {victim}, decided: {decided}"));
         }
     }
 }
 
-/// During a ballot about a site that is gone, one player reports that it was dropped with fewer of its inputs than the others have.
+/// During a ballot about a crashed site, one player reports that it was dropped with fewer of its inputs than the
+/// others have.
 #[test]
 fn last_inputs_of_a_dropped_site_are_not_truncated_by_one_player() {
     for (liar, victim) in pairs(4).filter(|(liar, victim)| *liar < 4 && *victim < 4) {
@@ -335,8 +343,8 @@ fn last_inputs_of_a_dropped_site_are_not_truncated_by_one_player() {
     }
 }
 
-/// A player tells every other one that it has accepted to go on without all of them, and falls silent. They do not wait for another to find
-/// out whether that counts.
+/// A player sends every other player a vote that accepts a decision to drop all of them, and falls silent. The others
+/// do not wait to learn whether that decision has taken effect.
 #[test]
 fn silent_player_that_voted_to_drop_all_others_is_dropped() {
     for (sites, liar) in [(3, 0), (3, 2), (4, 0), (4, 3)] {

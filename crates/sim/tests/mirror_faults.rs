@@ -1,4 +1,4 @@
-//! Random servers that mirror each other, with faults, keep every promise; and what is broken on purpose is found out.
+//! Random scenarios of mirrored servers with faults keep every property, and every sabotage is detected.
 
 use std::collections::BTreeSet;
 
@@ -8,27 +8,29 @@ const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --mirror 
 
 #[test]
 fn mirror_scenarios_have_no_violations() {
-    let (mut dropped, mut taken_over) = (0, 0);
+    let (mut dropped, mut installed) = (0, 0);
     for seed in 0..300 {
-        let played = MirrorScenario::new(seed).run();
-        assert!(played.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", played.violations);
-        dropped += played.activity_count;
-        taken_over += played.recorded;
+        let outcome = MirrorScenario::new(seed).run();
+        assert!(outcome.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", outcome.violations);
+        dropped += outcome.activity_count;
+        installed += outcome.recorded;
     }
     assert!(dropped > 10_000, "only {dropped} obsolete events were dropped: too few to prove anything");
-    assert!(taken_over > 100, "only {taken_over} snapshots were taken over: too few to prove anything");
+    assert!(installed > 100, "only {installed} snapshots were installed: too few to prove anything");
 }
 
-/// In these seeds a source is gone and an event of it that nobody has is before others, of other objects, that some have seen replaced.
+/// In these seeds a source crashes. One of its events is lost everywhere and precedes events on other objects that some
+/// servers have seen replaced.
 #[test]
 fn remaining_servers_agree_on_the_state_of_a_crashed_source() {
     for seed in [1_429, 1_735, 1_899, 2_528, 3_644, 4_227, 4_379] {
-        let played = MirrorScenario::new(seed).run();
-        assert!(played.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", played.violations);
+        let outcome = MirrorScenario::new(seed).run();
+        assert!(outcome.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", outcome.violations);
     }
 }
 
-/// The promises that are broken in the first seeds by something broken, the first of each seed only.
+/// Returns the properties that `sabotage` violates in the first 40 seeds, counting only the first violation of each
+/// seed.
 fn violated_properties(sabotage: Sabotage) -> BTreeSet<String> {
     let play = |seed: u64| MirrorScenario { sabotage: Some(sabotage), ..MirrorScenario::new(seed) }.run();
     let first = |seed: u64| play(seed).violations.into_iter().next();
@@ -37,7 +39,7 @@ fn violated_properties(sabotage: Sabotage) -> BTreeSet<String> {
 
 #[test]
 fn every_mirror_sabotage_is_detected() {
-    for (sabotage, promise) in [
+    for (sabotage, property) in [
         (Sabotage::MarkAllReplacing, "state"),
         (Sabotage::StripDependencies, "order"),
         (Sabotage::DropRequests, "settled"),
@@ -46,7 +48,7 @@ fn every_mirror_sabotage_is_detected() {
         (Sabotage::SkipEvents, "state"),
         (Sabotage::WrongGroupTime, "time"),
     ] {
-        assert!(violated_properties(sabotage).contains(promise), "{sabotage:?}");
+        assert!(violated_properties(sabotage).contains(property), "{sabotage:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Random courts with faults keep every promise, and what is broken on purpose is found out.
+//! Random motion scenarios with faults keep every property, and every sabotage is detected.
 
 use std::collections::BTreeMap;
 
@@ -6,40 +6,41 @@ use coplay_sim::motion::{MotionScenario, Sabotage};
 
 const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --motion --seed";
 
-/// Between two frames a client is put right twice, by more than is corrected gradually, and back: it is not seen to go far.
+/// Between two frames a client is corrected twice, by more than the limit of gradual correction and back. The displayed
+/// position does not jump.
 #[test]
 fn two_corrections_between_frames_are_not_reported_as_a_jump() {
     let seed = 7_504_122;
-    let played = MotionScenario::new(seed).run();
-    assert!(played.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", played.violations);
+    let outcome = MotionScenario::new(seed).run();
+    assert!(outcome.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", outcome.violations);
 }
 
 #[test]
 fn motion_scenarios_have_no_violations() {
     let mut commands = 0;
     for seed in 0..150 {
-        let played = MotionScenario::new(seed).run();
-        assert!(played.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", played.violations);
-        commands += played.activity_count;
+        let outcome = MotionScenario::new(seed).run();
+        assert!(outcome.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", outcome.violations);
+        commands += outcome.activity_count;
     }
     assert!(commands > 5_000, "only {commands} commands: too few to prove anything");
 }
 
-/// The promise that something broken breaks first in most of the first seeds in which it breaks any.
+/// Returns the property that `sabotage` violates first in most of those of the first 16 seeds that have a violation.
 fn most_violated_property(sabotage: Sabotage) -> Option<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for seed in 0..16 {
-        let played = MotionScenario { sabotage: Some(sabotage), ..MotionScenario::new(seed) }.run();
-        if let Some(violation) = played.violations.first() {
+        let outcome = MotionScenario { sabotage: Some(sabotage), ..MotionScenario::new(seed) }.run();
+        if let Some(violation) = outcome.violations.first() {
             *counts.entry(violation.split(':').next().unwrap_or_default().to_owned()).or_default() += 1;
         }
     }
-    counts.into_iter().max_by_key(|(_, count)| *count).map(|(promise, _)| promise)
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(property, _)| property)
 }
 
 #[test]
 fn every_motion_sabotage_is_detected() {
-    for (sabotage, promise) in [
+    for (sabotage, property) in [
         (Sabotage::DropCommandsToClient, "heard"),
         (Sabotage::DropCommandsToServer, "last"),
         (Sabotage::WrongClockStamps, "timers"),
@@ -51,7 +52,7 @@ fn every_motion_sabotage_is_detected() {
         (Sabotage::DropRemovals, "gone"),
         (Sabotage::ForgeCommands, "overruled"),
     ] {
-        assert_eq!(most_violated_property(sabotage).as_deref(), Some(promise), "{sabotage:?}");
+        assert_eq!(most_violated_property(sabotage).as_deref(), Some(property), "{sabotage:?}");
     }
 }
 

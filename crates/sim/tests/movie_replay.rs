@@ -1,5 +1,5 @@
-//! A game on record is the game: played again on another machine it comes to the same states, and a machine that does not is
-//! found.
+//! A movie reproduces its game: replayed on another machine it reaches the same states, and a machine that diverges is
+//! detected.
 
 mod common;
 
@@ -9,13 +9,13 @@ use coplay::movie::{HashComparison, MovieEntry, MovieReader, MovieStart, MovieWr
 use coplay::session::Session;
 use coplay_sim::toy_machine::ToyMachine;
 
-/// Everything certain goes into the movie; says how many frames that were.
+/// Writes all confirmed frames into the movie. Returns their number.
 fn record_confirmed(session: &mut Session, writer: &mut MovieWriter, file: &mut Vec<u8>) -> usize {
     let mut frames = 0;
-    while let Some(certain) = session.poll_certain() {
-        writer.push(certain.frame, certain.inputs).expect("frames come in order");
-        if let Some(hash) = certain.hash {
-            writer.push_hash(certain.frame, hash).expect("a hash after its frame");
+    while let Some(confirmed) = session.poll_certain() {
+        writer.push(confirmed.frame, confirmed.inputs).expect("frames come in order");
+        if let Some(hash) = confirmed.hash {
+            writer.push_hash(confirmed.frame, hash).expect("a hash after its frame");
         }
         while let Some(bytes) = writer.poll_bytes() {
             file.extend_from_slice(bytes);
@@ -25,13 +25,13 @@ fn record_confirmed(session: &mut Session, writer: &mut MovieWriter, file: &mut 
     frames
 }
 
-/// A game with repairs and losses, and the movie that each site has of it.
+/// Plays a game with rollbacks and packet loss. Returns it with the movie of each site.
 fn play_and_record() -> (TestSession, Vec<Vec<u8>>) {
     let mut game =
         SessionSetup { input_delay: 2, prediction_window: 8, ..SessionSetup::new(2, lossy_link(140, 0.1)) }.start();
     let settings = game.network.sites[0].session.settings().clone();
     let mut writers: Vec<MovieWriter> =
-        (0..2).map(|_| MovieWriter::new(&settings, MovieStart::PowerOn).expect("sound")).collect();
+        (0..2).map(|_| MovieWriter::new(&settings, MovieStart::PowerOn).expect("valid settings")).collect();
     let mut files = vec![Vec::new(); 2];
     while game.now() < at(secs(40)) {
         game.run_for(ms(200));
@@ -48,7 +48,7 @@ fn play_and_record() -> (TestSession, Vec<Vec<u8>>) {
     (game, files)
 }
 
-/// What came of playing a movie.
+/// Result of a replay.
 #[derive(Debug, Default)]
 struct ReplayResult {
     state_hashes: Vec<u64>,
@@ -56,15 +56,15 @@ struct ReplayResult {
     is_complete: bool,
 }
 
-/// Plays a movie on a machine of its own, which may go astray in a frame.
-fn replay(mut rest: &[u8], astray: Option<u32>) -> ReplayResult {
+/// Replays a movie on a new machine, which diverges in frame `diverges_at`.
+fn replay(mut rest: &[u8], diverges_at: Option<u32>) -> ReplayResult {
     let (mut reader, mut machine, mut replayed) = (MovieReader::new(), ToyMachine::new(2), ReplayResult::default());
     loop {
         rest = &rest[reader.push(rest)..];
         match reader.poll() {
             Ok(Some(MovieEntry::Frame { frame, words })) => {
                 machine.step(words);
-                if astray == Some(frame.number()) {
+                if diverges_at == Some(frame.number()) {
                     machine.corrupt_state();
                 }
                 replayed.state_hashes.push(machine.hash());
@@ -85,7 +85,7 @@ fn replay(mut rest: &[u8], astray: Option<u32>) -> ReplayResult {
 #[test]
 fn movie_of_a_game_with_rollback_and_loss_replays_identically() {
     let (game, files) = play_and_record();
-    assert!(game.stats(0).rollbacks > 50, "the past was repaired {} times", game.stats(0).rollbacks);
+    assert!(game.stats(0).rollbacks > 50, "only {} rollbacks", game.stats(0).rollbacks);
     for (site, file) in files.iter().enumerate() {
         let replayed = replay(file, None);
         let frames = replayed.state_hashes.len();
@@ -117,9 +117,11 @@ fn truncated_movie_replays_up_to_the_cut() {
 #[test]
 fn replay_divergence_is_detected_at_the_next_hash() {
     let (_, files) = play_and_record();
-    for (astray, equal, different) in [(0, None, 59), (59, None, 59), (60, Some(59), 119), (1_000, Some(959), 1_019)] {
-        let checked = replay(&files[1], Some(astray)).checked;
-        assert_eq!(checked.first_mismatch, Some(Frame::new(different)), "astray in frame {astray}");
-        assert_eq!(checked.last_equal, equal.map(Frame::new), "astray in frame {astray}");
+    for (diverges_at, equal, different) in
+        [(0, None, 59), (59, None, 59), (60, Some(59), 119), (1_000, Some(959), 1_019)]
+    {
+        let checked = replay(&files[1], Some(diverges_at)).checked;
+        assert_eq!(checked.first_mismatch, Some(Frame::new(different)), "diverges in frame {diverges_at}");
+        assert_eq!(checked.last_equal, equal.map(Frame::new), "diverges in frame {diverges_at}");
     }
 }

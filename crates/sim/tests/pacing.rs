@@ -1,4 +1,4 @@
-//! Frames follow each other evenly, at every site at the same time, as fast as the link and the lag allow.
+//! Frames are evenly spaced and simultaneous at all sites, as fast as the latency and the input delay allow.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn evenly_slower_when_latency_exceeds_input_delay() {
     }
 }
 
-/// The mean of the master's deviations over three seeds.
+/// Returns the mean deviation of the frame times of site 0, the master, over three seeds with the published pacing.
 fn published_deviation_ms(rtt_ms: i64) -> f64 {
     let run = |seed: u64| {
         SessionExperiment { seed, ..SessionExperiment::as_published(rtt_link(rtt_ms)) }.run().deviation_ms[0]
@@ -63,8 +63,9 @@ fn published_pacing_is_smooth_up_to_130_ms_rtt_and_rough_from_140_to_170() {
     assert!(threshold.is_some_and(|(rtt_ms, _)| (140..=170).contains(rtt_ms)), "{scan:.2?}");
 }
 
-/// One site sleeps through the start and comes in half a second late. Gives how uneven both are afterwards, and which part of
-/// its frames the first to start still waits in.
+/// Lets site `late` sleep through the start, so that it begins about 500 ms late. Returns the mean absolute deviation
+/// of the frame times of both sites, measured after 10 s, and the share of its frames in which the other site still
+/// stalls.
 fn pacing_after_a_late_start(pacing: Pacing, late: usize) -> ([f64; 2], f64) {
     let first = 1 - late;
     let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|_, config| config.pacing = pacing);
@@ -76,35 +77,35 @@ fn pacing_after_a_late_start(pacing: Pacing, late: usize) -> ([f64; 2], f64) {
     let stalls = game.stats(first).stalls;
     game.run_for(secs(20));
     game.assert_consistent();
-    assert!(game.step_times[late][0] - game.step_times[first][0] > ms(300), "site {late} did not come late");
+    assert!(game.step_times[late][0] - game.step_times[first][0] > ms(300), "site {late} did not start late");
     if pacing == Pacing::Even {
         assert!(
             game.worst_start_skew_ms(settled) < 1.0,
-            "site {late} came late: {} ms apart",
+            "site {late} started late: {} ms apart",
             game.worst_start_skew_ms(settled)
         );
     }
     let times = [0, 1].map(|site| game.frame_times(site, settled));
-    let waited = (game.stats(first).stalls - stalls) as f64 / times[first].len() as f64;
-    (times.map(|times| mean_abs_deviation(&times)), waited)
+    let stall_share = (game.stats(first).stalls - stalls) as f64 / times[first].len() as f64;
+    (times.map(|times| mean_abs_deviation(&times)), stall_share)
 }
 
 #[test]
 fn starting_first_causes_no_stalls() {
     for late in [0, 1] {
-        let (deviations, waited) = pacing_after_a_late_start(Pacing::Even, late);
-        assert!(deviations.iter().all(|ms| *ms < 0.5), "site {late} came late: {deviations:?}");
+        let (deviations, stall_share) = pacing_after_a_late_start(Pacing::Even, late);
+        assert!(deviations.iter().all(|ms| *ms < 0.5), "site {late} started late: {deviations:?}");
         assert!(
-            waited == 0.0,
-            "site {late} came late, and the other waits for it in {:.1} % of its frames",
-            waited * 100.0
+            stall_share == 0.0,
+            "site {late} started late: the other site stalls in {:.1} % of its frames",
+            stall_share * 100.0
         );
-        // Without a plan that all follow the first one waits for ever: that is what is measured here.
-        let (_, waited) = pacing_after_a_late_start(Pacing::ZhaoUnsynchronised, late);
+        // Without a common pacing plan the first site stalls for ever. This shows that the measurement detects it.
+        let (_, stall_share) = pacing_after_a_late_start(Pacing::ZhaoUnsynchronised, late);
         assert!(
-            waited > 0.5,
-            "site {late} came late, and the other waits in {:.1} % of its frames only",
-            waited * 100.0
+            stall_share > 0.5,
+            "site {late} started late: the other site stalls in only {:.1} % of its frames",
+            stall_share * 100.0
         );
     }
 }
@@ -118,17 +119,17 @@ fn pacing_tolerates_one_percent_clock_skew() {
         game.run_until(at(secs(50)));
         game.assert_consistent();
         let times = [0, 1].map(|site| game.frame_times(site, at(secs(20))));
-        let what = format!("clocks off by {one} and {other} ppm");
+        let case = format!("clocks off by {one} and {other} ppm");
         for times in &times {
-            assert!(mean_abs_deviation(times) < 0.5, "{what}: {:.3} ms", mean_abs_deviation(times));
+            assert!(mean_abs_deviation(times) < 0.5, "{case}: {:.3} ms", mean_abs_deviation(times));
         }
         let (first, second) = (mean(&times[0]), mean(&times[1]));
-        assert!((first - second).abs() < 0.002, "{what}: {first:.4} and {second:.4} ms a frame");
-        assert!((first / PERIOD_MS - 1.0).abs() < 0.0105, "{what}: {first:.4} ms a frame");
+        assert!((first - second).abs() < 0.002, "{case}: {first:.4} and {second:.4} ms per frame");
+        assert!((first / PERIOD_MS - 1.0).abs() < 0.0105, "{case}: {first:.4} ms per frame");
     }
 }
 
-/// Stamps travel with their low 32 or 40 bits of microseconds only; a clock passes such an end every hour, or every few days.
+/// Time stamps carry only the low 32 or 40 bits of microseconds, which wrap around every 72 minutes or every 13 days.
 #[test]
 fn clock_stamp_wraparound_is_harmless() {
     for end_us in [0, 1 << 32, 1 << 39, 1 << 40] {

@@ -1,4 +1,5 @@
-//! Random mazes with faults keep every promise; what is broken on purpose is found out; and who is far away costs nothing.
+//! Random peer-world scenarios with faults keep every property, every sabotage is detected, and distant avatars cost no
+//! traffic.
 
 use std::collections::BTreeSet;
 
@@ -17,21 +18,23 @@ const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --maze --
 fn peer_world_scenarios_have_no_violations() {
     let mut hits = 0;
     for seed in 0..150 {
-        let played = PeerWorldScenario::new(seed).run();
-        assert!(played.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", played.violations);
-        hits += played.activity_count;
+        let outcome = PeerWorldScenario::new(seed).run();
+        assert!(outcome.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", outcome.violations);
+        hits += outcome.activity_count;
     }
     assert!(hits > 1_000, "only {hits} hits: too few to prove anything");
 }
 
-/// The promises that are broken in the first seeds by something broken, the first of each seed only.
+/// Returns the properties that `sabotage` violates in the first 12 seeds, counting only the first violation of each
+/// seed.
 fn violated_properties(sabotage: Sabotage) -> BTreeSet<String> {
     let play = |seed: u64| PeerWorldScenario { sabotage: Some(sabotage), ..PeerWorldScenario::new(seed) }.run();
     let first = |seed: u64| play(seed).violations.into_iter().next();
     (0..12).filter_map(first).map(|violation| violation.split(':').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// What is broken by something broken in the first scenarios of two sites, where there is nobody to compare a view with but its owner.
+/// Returns the violations that `sabotage` causes in the first four matching scenarios with two sites, where a site's
+/// picture of an avatar can be compared only with that of its owner.
 fn violations_between_two_sites(sabotage: Sabotage, among: impl Fn(&PeerWorldScenario) -> bool) -> Vec<Vec<String>> {
     let pairs =
         (0..400).map(PeerWorldScenario::new).filter(|scenario| scenario.site_plans.len() == 2 && among(scenario));
@@ -40,29 +43,31 @@ fn violations_between_two_sites(sabotage: Sabotage, among: impl Fn(&PeerWorldSce
 
 #[test]
 fn every_peer_world_sabotage_is_detected() {
-    for (sabotage, promise) in [
+    for (sabotage, property) in [
         (Sabotage::ShiftUpdateTicks, "told"),
         (Sabotage::DropRecords, "scores"),
         (Sabotage::WrongClockStamps, "clock"),
         (Sabotage::ShowUndelivered, "give up"),
     ] {
-        assert_eq!(violated_properties(sabotage), BTreeSet::from([promise.to_owned()]), "{sabotage:?}");
+        assert_eq!(violated_properties(sabotage), BTreeSet::from([property.to_owned()]), "{sabotage:?}");
     }
-    let is_broken = |violations: &[String], promise: &str| violations.iter().any(|told| told.starts_with(promise));
+    let is_violated =
+        |violations: &[String], property: &str| violations.iter().any(|violation| violation.starts_with(property));
     let shifted = violations_between_two_sites(Sabotage::ShiftUpdateTicks, |scenario| scenario.faults.is_empty());
-    assert!(shifted.iter().all(|violations| is_broken(violations, "told")), "{shifted:#?}");
-    assert!(shifted.iter().any(|violations| is_broken(violations, "reckoning")), "{shifted:#?}");
-    // Who leaves says everything first; what nobody knows of it then is lost for no good reason.
-    let kind = |scenario: &PeerWorldScenario, name: &str| {
-        FEATURES.iter().position(|kind| *kind == name).is_some_and(|at| scenario.features()[at])
+    assert!(shifted.iter().all(|violations| is_violated(violations, "told")), "{shifted:#?}");
+    assert!(shifted.iter().any(|violations| is_violated(violations, "reckoning")), "{shifted:#?}");
+    // A leaving site sends all its records first, so records that no other site knows were lost without an excuse.
+    let has_feature = |scenario: &PeerWorldScenario, name: &str| {
+        FEATURES.iter().position(|feature| *feature == name).is_some_and(|at| scenario.features()[at])
     };
     let lost = violations_between_two_sites(Sabotage::DropFinalRecords, |scenario| {
-        kind(scenario, "leave") && !kind(scenario, "crash")
+        has_feature(scenario, "leave") && !has_feature(scenario, "crash")
     });
-    assert!(lost.iter().any(|violations| is_broken(violations, "once")), "{lost:#?}");
+    assert!(lost.iter().any(|violations| is_violated(violations, "once")), "{lost:#?}");
 }
 
-/// Three sites, of which the first two are cut off from the third. The first leaves, and only the second hears its last words.
+/// Returns a scenario of three sites in which the first two are cut off from the third. The first leaves, and only the
+/// second receives its final records.
 fn final_records_behind_a_partition(seed: u64, then: Option<PeerWorldFault>) -> PeerWorldScenario {
     let at = |millis: i64| Instant::ZERO + TimeDelta::from_millis(millis);
     let mut faults = vec![
@@ -72,9 +77,9 @@ fn final_records_behind_a_partition(seed: u64, then: Option<PeerWorldFault>) -> 
     ];
     faults.splice(2..2, then.map(|fault| (at(7_500), fault)));
     let plan = PeerWorldSitePlan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(25), ninjas: 3 };
-    let terms = MazeSettings { cells_per_side: 4, ..PeerWorldScenario::new(seed).terms };
+    let settings = MazeSettings { cells_per_side: 4, ..PeerWorldScenario::new(seed).terms };
     PeerWorldScenario {
-        terms,
+        terms: settings,
         site_plans: vec![plan; 3],
         link: LinkConfig::lan(),
         faults,
@@ -102,32 +107,32 @@ fn peer_world_seed_gives_the_same_trace_every_time() {
     }
 }
 
-/// Updates in a second.
+/// Updates per second of each site.
 const UPDATES_PER_SECOND: u32 = 10;
 
-/// Datagrams and bytes that come to each site in a second.
+/// Returns the datagrams and bytes per second and site.
 fn traffic_per_site(sites: usize, side: u8) -> (f64, f64) {
     let plan =
         PeerWorldSitePlan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(UPDATES_PER_SECOND), ninjas: 1 };
-    let terms = MazeSettings { cells_per_side: side, ..MazeSettings::default() };
-    let mut arena = PeerWorldNetwork::new(7, terms, &vec![plan; sites], &LinkConfig::lan());
-    (0..sites).for_each(|place| arena.join(place));
+    let settings = MazeSettings { cells_per_side: side, ..MazeSettings::default() };
+    let mut network = PeerWorldNetwork::new(7, settings, &vec![plan; sites], &LinkConfig::lan());
+    (0..sites).for_each(|site| network.join(site));
     let (warm, end) = (Instant::ZERO + TimeDelta::from_secs(3), Instant::ZERO + TimeDelta::from_secs(6));
-    arena.run_until(warm, |_, _| ());
-    let before = arena.traffic();
-    arena.run_until(end, |_, _| ());
-    let after = arena.traffic();
+    network.run_until(warm, |_, _| ());
+    let before = network.traffic();
+    network.run_until(end, |_, _| ());
+    let after = network.traffic();
     let per_site = |count: u64| count as f64 / sites as f64 / (end - warm).as_secs_f64();
     (per_site(after.sent - before.sent), per_site(after.bytes - before.bytes))
 }
 
-/// As many avatars in the same space: what a site hears of is its neighbourhood, however large the world is.
+/// At equal avatar density a site receives only the updates of its neighbourhood, however large the world is.
 #[test]
 fn traffic_per_site_depends_on_neighbours_not_world_size() {
     let (few, few_bytes) = traffic_per_site(16, 17);
     let (many, many_bytes) = traffic_per_site(100, 43);
-    println!("16 sites: {few:.0} datagrams, {few_bytes:.0} bytes a second; 100 sites: {many:.0}, {many_bytes:.0}");
+    println!("16 sites: {few:.0} datagrams, {few_bytes:.0} bytes per second; 100 sites: {many:.0}, {many_bytes:.0}");
     assert!(many < few * 2.0 && many_bytes < few_bytes * 2.5);
-    let everybody = 99.0 * f64::from(UPDATES_PER_SECOND);
-    assert!(many < everybody / 4.0);
+    let all_updates = 99.0 * f64::from(UPDATES_PER_SECOND);
+    assert!(many < all_updates / 4.0);
 }

@@ -1,5 +1,5 @@
-//! Frames may be stepped on guesses: only where inputs are missing, no deeper than the window, and whatever was guessed wrong is
-//! repaired once, in time for the next frame, at the same cost for everybody.
+//! Frames may be stepped with predicted inputs: only where inputs are missing, and no deeper than the prediction
+//! window. A misprediction is rolled back once, in time for the next frame, at the same cost for all sites.
 
 mod common;
 
@@ -16,17 +16,17 @@ use coplay_sim::clock::NodeClock;
 use coplay_sim::link::{Jitter, LinkConfig};
 use coplay_sim::site::RandomPlayer;
 
-/// A sound game in which the lag is short and up to `window` frames are guessed.
-fn rollback_setup(sites: usize, link: LinkConfig, window: u32) -> SessionSetup {
-    SessionSetup { input_delay: 2, prediction_window: window, ..SessionSetup::new(sites, link) }
+/// Returns a setup with an input delay of 2 frames and this prediction window.
+fn rollback_setup(sites: usize, link: LinkConfig, prediction_window: u32) -> SessionSetup {
+    SessionSetup { input_delay: 2, prediction_window, ..SessionSetup::new(sites, link) }
 }
 
-fn set_change_probability(game: &mut TestSession, restlessness: f64) {
-    game.network.sites.iter_mut().for_each(|site| site.player.change_probability = restlessness);
+fn set_change_probability(game: &mut TestSession, change_probability: f64) {
+    game.network.sites.iter_mut().for_each(|site| site.player.change_probability = change_probability);
 }
 
-fn count_by_site(game: &TestSession, act: ActionKind) -> Vec<usize> {
-    (0..game.actions.len()).map(|site| game.count_actions(site, act, at(secs(0)))).collect()
+fn count_by_site(game: &TestSession, kind: ActionKind) -> Vec<usize> {
+    (0..game.actions.len()).map(|site| game.count_actions(site, kind, at(secs(0)))).collect()
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn no_rollback_when_predictions_are_right() {
         game.run_until(at(secs(20)));
         game.assert_consistent();
         assert!(game.step_times.iter().all(|steps| steps.len() > 1_000), "too few frames");
-        assert!(count_by_site(&game, ActionKind::Save).iter().all(|saves| *saves > 1_000), "nothing was guessed");
+        assert!(count_by_site(&game, ActionKind::Save).iter().all(|saves| *saves > 1_000), "no frame was predicted");
         assert_eq!(
             (count_by_site(&game, ActionKind::Load), count_by_site(&game, ActionKind::Resimulate)),
             (vec![0; 2], vec![0; 2])
@@ -47,18 +47,18 @@ fn no_rollback_when_predictions_are_right() {
 
 #[test]
 fn no_save_when_nothing_is_predicted() {
-    for (lag, rtt_ms) in [(2, 0), (2, 60), (6, 100), (6, 190)] {
+    for (input_delay, rtt_ms) in [(2, 0), (2, 60), (6, 100), (6, 190)] {
         let mut game =
-            SessionSetup { input_delay: lag, prediction_window: 8, ..SessionSetup::new(3, rtt_link(rtt_ms)) }.start();
+            SessionSetup { input_delay, prediction_window: 8, ..SessionSetup::new(3, rtt_link(rtt_ms)) }.start();
         game.run_until(at(secs(20)));
         game.assert_consistent();
-        assert_eq!(count_by_site(&game, ActionKind::Save), [0; 3], "lag {lag}, RTT {rtt_ms}");
+        assert_eq!(count_by_site(&game, ActionKind::Save), [0; 3], "input delay {input_delay}, RTT {rtt_ms}");
     }
 }
 
-/// When each frame became certain at a site.
-fn confirmation_times(done: &[MachineAction]) -> Vec<Instant> {
-    done.iter().filter(|done| done.kind == ActionKind::Confirm).map(|done| done.at).collect()
+/// Returns the time at which each frame was confirmed.
+fn confirmation_times(actions: &[MachineAction]) -> Vec<Instant> {
+    actions.iter().filter(|action| action.kind == ActionKind::Confirm).map(|action| action.at).collect()
 }
 
 #[test]
@@ -67,27 +67,33 @@ fn state_is_saved_once_before_each_predicted_step() {
         let mut game = rollback_setup(3, link.clone(), 12).start();
         game.run_until(at(secs(20)));
         game.assert_consistent();
-        for done in &game.actions {
-            let confirmed = confirmation_times(done);
-            let open =
-                |done: &MachineAction| confirmed.get(done.frame as usize).is_none_or(|certain| *certain > done.at);
-            let steps = done.iter().filter(|done| matches!(done.kind, ActionKind::FirstStep | ActionKind::Resimulate));
-            let guessed = steps.filter(|step| open(step)).count();
-            let saves = done.iter().filter(|done| done.kind == ActionKind::Save);
-            let needless = saves.clone().find(|save| !open(save));
+        for actions in &game.actions {
+            let confirmed = confirmation_times(actions);
+            let is_predicted = |action: &MachineAction| {
+                confirmed.get(action.frame as usize).is_none_or(|confirmed_at| *confirmed_at > action.at)
+            };
+            let steps =
+                actions.iter().filter(|action| matches!(action.kind, ActionKind::FirstStep | ActionKind::Resimulate));
+            let predicted = steps.filter(|step| is_predicted(step)).count();
+            let saves = actions.iter().filter(|action| action.kind == ActionKind::Save);
+            let needless = saves.clone().find(|save| !is_predicted(save));
             assert_eq!(needless, None, "over {link:?}");
-            assert!(saves.clone().count() <= guessed, "{} saves, {guessed} guesses, {link:?}", saves.count());
+            assert!(
+                saves.clone().count() <= predicted,
+                "{} saves, {predicted} predicted steps, {link:?}",
+                saves.count()
+            );
             let twice =
-                done.windows(2).find(|pair| pair[0].kind == ActionKind::Save && pair[1].kind == ActionKind::Save);
+                actions.windows(2).find(|pair| pair[0].kind == ActionKind::Save && pair[1].kind == ActionKind::Save);
             assert_eq!(twice, None, "over {link:?}");
         }
     }
 }
 
-/// The most loads between two fresh steps of a site.
-fn max_rollbacks_in_a_frame(done: &[MachineAction]) -> usize {
-    let frames = done.split(|done| done.kind == ActionKind::FirstStep);
-    frames.map(|frame| frame.iter().filter(|done| done.kind == ActionKind::Load).count()).max().unwrap_or(0)
+/// Returns the largest number of loads between two first steps of a site.
+fn max_rollbacks_in_a_frame(actions: &[MachineAction]) -> usize {
+    let frames = actions.split(|action| action.kind == ActionKind::FirstStep);
+    frames.map(|frame| frame.iter().filter(|action| action.kind == ActionKind::Load).count()).max().unwrap_or(0)
 }
 
 #[test]
@@ -99,15 +105,16 @@ fn mispredictions_of_several_players_share_one_rollback() {
             game.network.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(step_cost));
             game.run_until(at(secs(20)));
             game.assert_consistent();
-            for (site, done) in game.actions.iter().enumerate() {
-                let loads = done.iter().filter(|done| done.kind == ActionKind::Load).count();
+            for (site, actions) in game.actions.iter().enumerate() {
+                let loads = actions.iter().filter(|action| action.kind == ActionKind::Load).count();
                 let frames = game.step_times[site].len();
-                // Each of the others changes something every 8 frames.
+                // Each peer changes its input every 8 frames on average.
                 let expected = frames as f64 * (1.0 - 0.875f64.powi(sites as i32 - 1));
-                let what = format!("site {site} of {sites}, {step_cost} us a step: {loads} repairs");
-                assert!((loads as f64 / expected - 1.0).abs() < 0.15, "{what}, {expected:.0} expected");
-                // A repair begins before its frame by as much as it takes; what comes after that needs one more.
-                assert!(max_rollbacks_in_a_frame(done) <= if step_cost == 0 { 1 } else { 2 }, "{what}");
+                let case = format!("site {site} of {sites}, {step_cost} us per step: {loads} rollbacks");
+                assert!((loads as f64 / expected - 1.0).abs() < 0.15, "{case}, {expected:.0} expected");
+                // A rollback starts before its frame by its own duration. An input that arrives after that needs one
+                // more rollback.
+                assert!(max_rollbacks_in_a_frame(actions) <= if step_cost == 0 { 1 } else { 2 }, "{case}");
             }
         }
     }
@@ -119,71 +126,90 @@ fn rollback_that_fits_between_frames_delays_no_frame() {
     game.network.sites.iter_mut().for_each(|site| site.step_cost = TimeDelta::from_micros(1_500));
     game.run_until(at(secs(20)));
     game.assert_consistent();
-    for done in &game.actions {
-        let fresh = |done: &&MachineAction| done.kind == ActionKind::FirstStep && done.at > at(secs(5));
-        let starts: Vec<Instant> = done.iter().filter(fresh).map(|done| done.at).collect();
-        let repaired = done.iter().filter(|done| done.kind == ActionKind::Resimulate).count();
-        assert!(repaired > 200, "only {repaired} frames were repaired");
+    for actions in &game.actions {
+        let fresh = |action: &&MachineAction| action.kind == ActionKind::FirstStep && action.at > at(secs(5));
+        let starts: Vec<Instant> = actions.iter().filter(fresh).map(|action| action.at).collect();
+        let resimulated = actions.iter().filter(|action| action.kind == ActionKind::Resimulate).count();
+        assert!(resimulated > 200, "only {resimulated} frames were resimulated");
         let times: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]).as_millis_f64()).collect();
         let deviation = mean_abs_deviation(&times);
-        assert!(deviation < 0.3, "frames deviate by {deviation:.2} ms for {repaired} that were repaired");
+        assert!(deviation < 0.3, "frame times deviate by {deviation:.2} ms with {resimulated} resimulated frames");
     }
 }
 
-/// Follows a machine and sees that every frame comes once for the first time, in order, and never again once it is certain. Returns
-/// the deepest repair.
+/// Asserts that every frame is stepped first exactly once, in order, and never again once it is confirmed. Returns the
+/// depth of the deepest rollback in frames.
 #[track_caller]
-fn deepest_rollback(done: &[MachineAction]) -> u32 {
-    let (mut next, mut fresh, mut certain, mut deepest) = (0, 0, 0, 0);
-    for done in done {
-        match done.kind {
-            ActionKind::Save => assert_eq!(done.frame, next, "saved"),
+fn deepest_rollback(actions: &[MachineAction]) -> u32 {
+    let (mut next, mut fresh, mut confirmed, mut deepest) = (0, 0, 0, 0);
+    for action in actions {
+        match action.kind {
+            ActionKind::Save => assert_eq!(action.frame, next, "saved frame"),
             ActionKind::Load => {
-                assert!((certain..fresh).contains(&done.frame), "went back to {} of {certain}..{fresh}", done.frame);
-                next = done.frame;
-                deepest = deepest.max(fresh - done.frame);
+                assert!(
+                    (confirmed..fresh).contains(&action.frame),
+                    "rolled back to {} of {confirmed}..{fresh}",
+                    action.frame
+                );
+                next = action.frame;
+                deepest = deepest.max(fresh - action.frame);
             }
             ActionKind::FirstStep => {
-                assert_eq!((done.frame, next), (fresh, fresh), "fresh");
+                assert_eq!((action.frame, next), (fresh, fresh), "first step");
                 (next, fresh) = (fresh + 1, fresh + 1);
             }
             ActionKind::Resimulate => {
-                assert!(done.frame == next && next < fresh, "{} again, {next} was next, {fresh} is fresh", done.frame);
+                assert!(
+                    action.frame == next && next < fresh,
+                    "resimulated {}, expected {next} below {fresh}",
+                    action.frame
+                );
                 next += 1;
             }
             ActionKind::Confirm => {
-                assert!(done.frame == certain && certain < next, "{} is certain, {certain} was next", done.frame);
-                certain += 1;
+                assert!(
+                    action.frame == confirmed && confirmed < next,
+                    "confirmed {}, expected {confirmed}",
+                    action.frame
+                );
+                confirmed += 1;
             }
         }
     }
     deepest
 }
 
-/// The most frames of a site that rested on guesses at once.
-fn max_predicted_frames(done: &[MachineAction]) -> usize {
-    let confirmed = confirmation_times(done);
-    let fresh = done.iter().filter(|done| done.kind == ActionKind::FirstStep);
-    let open = fresh.map(|fresh| fresh.frame as usize + 1 - confirmed.partition_point(|certain| *certain <= fresh.at));
-    open.max().unwrap_or(0)
+/// Returns the largest number of frames that were predicted at the same time.
+fn max_predicted_frames(actions: &[MachineAction]) -> usize {
+    let confirmed = confirmation_times(actions);
+    let fresh = actions.iter().filter(|action| action.kind == ActionKind::FirstStep);
+    let predicted = fresh
+        .map(|fresh| fresh.frame as usize + 1 - confirmed.partition_point(|confirmed_at| *confirmed_at <= fresh.at));
+    predicted.max().unwrap_or(0)
 }
 
 #[test]
 fn every_frame_is_stepped_first_once_confirmed_once_and_within_the_prediction_window() {
     let links = [rtt_link(100), rtt_link(400), lossy_link(150, 0.2), LinkConfig::broadband(), LinkConfig::wifi()];
     for link in links {
-        for (sites, window) in [(2, 1), (2, 8), (4, 8), (3, 16), (2, 60)] {
-            let mut game = rollback_setup(sites, link.clone(), window).start();
+        for (sites, prediction_window) in [(2, 1), (2, 8), (4, 8), (3, 16), (2, 60)] {
+            let mut game = rollback_setup(sites, link.clone(), prediction_window).start();
             game.run_until(at(secs(15)));
             game.assert_consistent();
-            for done in &game.actions {
-                let deepest = deepest_rollback(done);
-                assert!(deepest <= window, "{deepest} frames at once with a window of {window} over {link:?}");
-                let guessed = max_predicted_frames(done);
-                assert!(guessed <= window as usize, "{guessed} guessed with a window of {window} over {link:?}");
+            for actions in &game.actions {
+                let deepest = deepest_rollback(actions);
+                assert!(
+                    deepest <= prediction_window,
+                    "a rollback of {deepest} frames with a prediction window of {prediction_window} over {link:?}"
+                );
+                let predicted = max_predicted_frames(actions);
+                assert!(
+                    predicted <= prediction_window as usize,
+                    "{predicted} predicted frames with a prediction window of {prediction_window} over {link:?}"
+                );
             }
             let frames = game.state_hashes.iter().map(Vec::len).min().unwrap_or(0);
-            assert!(frames > 150, "{frames} frames are certain over {link:?}");
+            assert!(frames > 150, "{frames} frames are confirmed over {link:?}");
             assert!(game.state_hashes.iter().all(|hashes| hashes[..frames] == game.state_hashes[0][..frames]));
         }
     }
@@ -191,25 +217,25 @@ fn every_frame_is_stepped_first_once_confirmed_once_and_within_the_prediction_wi
 
 #[test]
 fn game_slows_evenly_when_the_prediction_window_is_exhausted() {
-    for (rtt_ms, window) in [(400, 8), (500, 8), (240, 4)] {
-        let mut game = rollback_setup(2, rtt_link(rtt_ms), window).start();
+    for (rtt_ms, prediction_window) in [(400, 8), (500, 8), (240, 4)] {
+        let mut game = rollback_setup(2, rtt_link(rtt_ms), prediction_window).start();
         game.run_until(at(secs(40)));
         game.assert_consistent();
-        let bound_ms = rtt_ms as f64 / 2.0 / f64::from(2 + window);
-        for (site, done) in game.actions.iter().enumerate() {
+        let bound_ms = rtt_ms as f64 / 2.0 / f64::from(2 + prediction_window);
+        for (site, actions) in game.actions.iter().enumerate() {
             let times = game.frame_times(site, at(secs(10)));
-            let what = format!("RTT {rtt_ms}, window {window}: {:.3} ms a frame", mean(&times));
-            assert!((mean(&times) / bound_ms - 1.0).abs() < 0.005, "{what}, the link allows {bound_ms:.3}");
-            assert!(mean_abs_deviation(&times) < 0.1, "{what}, off by {:.3}", mean_abs_deviation(&times));
-            assert_eq!(deepest_rollback(done), window, "{what}");
+            let case = format!("RTT {rtt_ms}, prediction window {prediction_window}: {:.3} ms per frame", mean(&times));
+            assert!((mean(&times) / bound_ms - 1.0).abs() < 0.005, "{case}, the link allows {bound_ms:.3}");
+            assert!(mean_abs_deviation(&times) < 0.1, "{case}, off by {:.3}", mean_abs_deviation(&times));
+            assert_eq!(deepest_rollback(actions), prediction_window, "{case}");
         }
     }
 }
 
-/// Two that play for twenty seconds over a long way and guess in this manner.
-fn play_with_predictor(predictor: InputPredictor, restlessness: f64) -> TestSession {
+/// Plays two sites for 20 s at a round trip of 200 ms with this predictor.
+fn play_with_predictor(predictor: InputPredictor, change_probability: f64) -> TestSession {
     let mut game = rollback_setup(2, rtt_link(200), 16).start_with(|_, config| config.predictor = predictor);
-    set_change_probability(&mut game, restlessness);
+    set_change_probability(&mut game, change_probability);
     game.run_until(at(secs(20)));
     game.assert_consistent();
     game
@@ -219,14 +245,14 @@ fn total_rollbacks(game: &TestSession) -> usize {
     count_by_site(game, ActionKind::Load).iter().sum()
 }
 
-/// What [`Predictor::Repeat`] does.
+/// Predicts like [`InputPredictor::Repeat`].
 fn predict_repeat(past: &InputHistory<'_>, _: Frame, words: &mut [InputWord]) {
     if let Some(last) = past.end().checked_sub(1) {
         past.read(last, words);
     }
 }
 
-/// The opposite of what the player did last.
+/// Predicts the inverse of the last input of each player.
 fn predict_inverse(past: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
     predict_repeat(past, frame, words);
     words.iter_mut().for_each(|word| *word = !*word);
@@ -236,15 +262,15 @@ fn predict_inverse(past: &InputHistory<'_>, frame: Frame, words: &mut [InputWord
 fn sites_use_the_configured_predictor() {
     let usual = play_with_predictor(InputPredictor::Repeat, 0.125);
     let same = play_with_predictor(InputPredictor::Custom(predict_repeat), 0.125);
-    assert_eq!(same.actions, usual.actions, "the same guesses");
-    assert_eq!(total_rollbacks(&play_with_predictor(InputPredictor::Neutral, 0.0)), 0, "nobody touches anything");
-    // Whoever holds a button does not let go of it.
+    assert_eq!(same.actions, usual.actions, "the same predictions");
+    assert_eq!(total_rollbacks(&play_with_predictor(InputPredictor::Neutral, 0.0)), 0, "no input changes");
+    // A held button stays pressed, so a neutral prediction is wrong in every frame.
     let neutral = play_with_predictor(InputPredictor::Neutral, 0.01);
-    assert!(total_rollbacks(&neutral) > 1_500, "{} repairs of neutral guesses", total_rollbacks(&neutral));
+    assert!(total_rollbacks(&neutral) > 1_500, "{} rollbacks with neutral predictions", total_rollbacks(&neutral));
     let wrong = play_with_predictor(InputPredictor::Custom(predict_inverse), 0.0);
     let frames = wrong.step_times[0].len() + wrong.step_times[1].len();
-    assert!(total_rollbacks(&wrong) > frames * 9 / 10, "{} repairs in {frames} frames", total_rollbacks(&wrong));
-    // To guess wrong costs steps, and neither time nor agreement.
+    assert!(total_rollbacks(&wrong) > frames * 9 / 10, "{} rollbacks in {frames} frames", total_rollbacks(&wrong));
+    // Mispredictions cost steps, but neither time nor agreement.
     let fps = wrong.fps(0, at(secs(5)), at(secs(20)));
     assert!(fps > 59.9, "{fps:.2} fps");
 }
@@ -256,14 +282,14 @@ fn each_site_may_use_its_own_predictor() {
         rollback_setup(3, lossy_link(150, 0.05), 12).start_with(|site, config| config.predictor = predictors[site]);
     game.run_until(at(secs(20)));
     game.assert_consistent();
-    let again = count_by_site(&game, ActionKind::Resimulate);
-    assert!(again[0] < again[1] && again[1] < again[2], "{again:?}");
+    let resimulated = count_by_site(&game, ActionKind::Resimulate);
+    assert!(resimulated[0] < resimulated[1] && resimulated[1] < resimulated[2], "{resimulated:?}");
 }
 
 #[test]
 fn perfect_predictor_causes_no_rollback() {
-    /// What the players of [`ManualHosts`] do.
-    fn clairvoyant(_: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
+    /// Predicts exactly the inputs of the players of [`ManualHosts`].
+    fn predict_perfectly(_: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
         words
             .iter_mut()
             .enumerate()
@@ -280,51 +306,51 @@ fn perfect_predictor_causes_no_rollback() {
         stats.rollbacks
     };
     assert!(play(InputPredictor::Repeat) > 50);
-    assert_eq!(play(InputPredictor::Custom(clairvoyant)), 0);
+    assert_eq!(play(InputPredictor::Custom(predict_perfectly)), 0);
 }
 
 #[test]
 fn inputs_of_a_leaver_are_no_longer_predicted() {
     for loss in [0.0, 0.2] {
         for leaver in 0..3 {
-            let what = format!("loss {loss}, site {leaver} leaves");
+            let case = format!("loss {loss}, site {leaver} leaves");
             let mut game = rollback_setup(3, lossy_link(200, loss), 8).start();
             game.run_until(at(secs(8)));
             game.leave(leaver);
             game.run_for(secs(10));
             game.assert_consistent();
-            assert_eq!(game.state(leaver), State::Ended(SessionEnd::Left), "{what}");
+            assert_eq!(game.state(leaver), State::Ended(SessionEnd::Left), "{case}");
             for site in (0..3).filter(|site| *site != leaver) {
-                let left = game.events_of(site).filter(|told| matches!(told.event, Event::Left { .. })).count();
-                assert_eq!((left, game.state(site)), (1, State::Running), "{what}");
+                let left = game.events_of(site).filter(|reported| matches!(reported.event, Event::Left { .. })).count();
+                assert_eq!((left, game.state(site)), (1, State::Running), "{case}");
                 let fps = game.fps(site, at(secs(10)), game.now());
-                assert!(fps > 58.0, "{what}: site {site} at {fps:.2} fps");
-                assert!(deepest_rollback(&game.actions[site]) <= 8, "{what}");
+                assert!(fps > 58.0, "{case}: site {site} at {fps:.2} fps");
+                assert!(deepest_rollback(&game.actions[site]) <= 8, "{case}");
             }
         }
     }
 }
 
-/// Everybody is back at full speed, and everything that was stepped is certain but for the last few frames.
+/// Asserts that all sites are back at full speed and have confirmed all but at most 16 of their frames.
 #[track_caller]
-fn assert_recovers(game: &mut TestSession, what: &str) {
+fn assert_recovers(game: &mut TestSession, case: &str) {
     let healed = game.now();
     game.run_for(secs(12));
     game.assert_consistent();
     for site in 0..game.actions.len() {
         let fps = game.fps(site, healed + secs(2), healed + secs(12));
-        assert!(fps > 59.5, "{what}: site {site} is back at {fps:.2} fps");
-        assert_eq!(game.state(site), State::Running, "{what}");
+        assert!(fps > 59.5, "{case}: site {site} is back at {fps:.2} fps");
+        assert_eq!(game.state(site), State::Running, "{case}");
         deepest_rollback(&game.actions[site]);
-        let open = game.step_times[site].len() - game.state_hashes[site].len();
-        assert!(open <= 16, "{what}: site {site} has {open} frames that are not certain");
+        let unconfirmed = game.step_times[site].len() - game.state_hashes[site].len();
+        assert!(unconfirmed <= 16, "{case}: site {site} has {unconfirmed} unconfirmed frames");
     }
 }
 
 #[test]
 fn cut_freezes_the_game_after_the_prediction_window_and_it_resumes() {
-    for window in [4, 16] {
-        let mut game = rollback_setup(3, rtt_link(120), window).start();
+    for prediction_window in [4, 16] {
+        let mut game = rollback_setup(3, rtt_link(120), prediction_window).start();
         game.run_until(at(secs(8)));
         let frames: Vec<usize> = game.state_hashes.iter().map(Vec::len).collect();
         game.set_isolated(1, true);
@@ -333,10 +359,13 @@ fn cut_freezes_the_game_after_the_prediction_window_and_it_resumes() {
             let State::Frozen(freeze) = game.state(site) else { panic!("site {site} is {:?}", game.state(site)) };
             assert_eq!(freeze.frame.number() as usize, game.step_times[site].len());
             let ran = game.step_times[site].len() - before;
-            assert!(ran >= window as usize && ran <= window as usize + 10, "site {site} ran {ran} frames into the cut");
+            assert!(
+                ran >= prediction_window as usize && ran <= prediction_window as usize + 10,
+                "site {site} ran {ran} frames into the cut"
+            );
         }
         game.set_isolated(1, false);
-        assert_recovers(&mut game, &format!("window {window}"));
+        assert_recovers(&mut game, &format!("prediction window {prediction_window}"));
     }
 }
 
@@ -352,7 +381,7 @@ fn sites_that_sleep_or_change_address_recover() {
         game.network.change_address(site);
         game.run_for(secs(1));
         assert!(
-            game.events_of(1 - site).any(|told| matches!(told.event, Event::AddressChanged { .. })),
+            game.events_of(1 - site).any(|reported| matches!(reported.event, Event::AddressChanged { .. })),
             "site {site} moved"
         );
         assert_recovers(&mut game, &format!("site {site} moved"));
@@ -362,34 +391,34 @@ fn sites_that_sleep_or_change_address_recover() {
     }
 }
 
-/// What disturbs sites that are to have equal times.
+/// Disturbance of sites that should have equal frame times.
 #[derive(Clone, Copy, Debug)]
 enum Disturbance {
-    /// The clocks of the first two run one percent apart.
+    /// The clocks of the first two sites differ by 1 %.
     Skew,
-    /// One of them stands still for twenty frames.
+    /// One site pauses for twenty frames.
     Freeze(usize),
-    /// One of them stands still for half a frame.
+    /// One site pauses for half a frame.
     HalfFrame(usize),
-    /// One of them comes half a frame late to the start.
+    /// One site starts half a frame late.
     LateStart(usize),
 }
 
 const HALF_FRAME: TimeDelta = TimeDelta::from_micros(8_333);
 const TWENTY_FRAMES: TimeDelta = TimeDelta::from_micros(333_333);
 
-/// Each site has an equal part of one pad.
+/// Gives each site an equal share of the bits of one pad.
 fn shared_pad_ownership(sites: usize) -> Ownership {
     let mut ownership = Ownership::new(1);
     let bits = 16 / sites;
     for site in 0..sites {
         let mask = ((1 << bits) - 1) << (site * bits);
-        ownership.assign(common::site_id(site), 0, mask).expect("nobody else has it");
+        ownership.assign(common::site_id(site), 0, mask).expect("unassigned bits");
     }
     ownership
 }
 
-/// All sites do the same in the same frames, so only time can make a difference; they are disturbed after ten seconds.
+/// Starts sites with equal inputs in equal frames, so that only timing can differ, and disturbs them after 10 s.
 fn start_with_equal_inputs(setup: &SessionSetup, disturbance: Disturbance) -> TestSession {
     let clock = |skew_ppm: f64| NodeClock { offset: secs(setup.seed as i64 * 77), skew_ppm };
     let clocks = match disturbance {
@@ -399,7 +428,7 @@ fn start_with_equal_inputs(setup: &SessionSetup, disturbance: Disturbance) -> Te
     let setup = SessionSetup { clocks, ..setup.clone() };
     let mut game = setup.start_with(|_, config| {
         config.settings.ownership = shared_pad_ownership(setup.sites);
-        // Where nothing may be guessed at first, the dials open the window.
+        // Without an initial prediction window, auto-tuning opens one.
         config.settings.auto_tune = setup.prediction_window == 0;
     });
     game.network.sites.iter_mut().for_each(|site| site.player = RandomPlayer::new(setup.seed, 1));
@@ -418,38 +447,39 @@ fn start_with_equal_inputs(setup: &SessionSetup, disturbance: Disturbance) -> Te
     game
 }
 
-/// In the minute after the disturbance nobody has a fifth more to repair than anybody else.
+/// Asserts that in the minute after the disturbance no site resimulates over 20 % more frames than another.
 fn assert_equal_resimulation(setup: &SessionSetup, disturbance: Disturbance) {
     let mut game = start_with_equal_inputs(setup, disturbance);
     let since = game.now();
     game.run_for(secs(60));
     game.assert_consistent();
-    let again: Vec<usize> =
+    let resimulated: Vec<usize> =
         (0..setup.sites).map(|site| game.count_actions(site, ActionKind::Resimulate, since)).collect();
-    let (most, least) = (again.iter().max().copied().unwrap_or(0), again.iter().min().copied().unwrap_or(0));
-    let what = format!(
-        "{disturbance:?}, {:?}, window {}, seed {}: {again:?} frames stepped again, {:.3} to 1",
+    let (most, least) =
+        (resimulated.iter().max().copied().unwrap_or(0), resimulated.iter().min().copied().unwrap_or(0));
+    let case = format!(
+        "{disturbance:?}, {:?}, prediction window {}, seed {}: {resimulated:?} resimulated frames, {:.3} to 1",
         setup.link.delay,
         setup.prediction_window,
         setup.seed,
         most as f64 / least as f64,
     );
-    println!("{what}");
-    assert!(least > 400 && most * 5 <= least * 6, "{what}");
-    // No phase is left over; what remains is the sway, 128th parts of a frame to both sides.
+    println!("{case}");
+    assert!(least > 400 && most * 5 <= least * 6, "{case}");
+    // No phase difference remains except the pacing sway, 1/128 of a frame to both sides.
     let apart = game.worst_start_skew_ms(since + secs(10));
-    assert!(apart < 0.3, "{what}, {apart:.3} ms apart");
+    assert!(apart < 0.3, "{case}, {apart:.3} ms apart");
 }
 
 #[test]
 fn resimulation_is_balanced_between_sites() {
     use Disturbance::{Freeze, HalfFrame, LateStart, Skew};
     for disturbance in [Skew, Freeze(0), Freeze(1), HalfFrame(0), HalfFrame(1), LateStart(0), LateStart(1)] {
-        // Delays of three and of six frames just so: a microsecond decides whether an input comes in time.
-        for (rtt_ms, window) in [(100, 8), (100, 16), (200, 8), (200, 16)] {
+        // Latencies of exactly three and six frames: a microsecond decides whether an input arrives in time.
+        for (rtt_ms, prediction_window) in [(100, 8), (100, 16), (200, 8), (200, 16)] {
             for seed in 1..=4 {
                 assert_equal_resimulation(
-                    &SessionSetup { seed, ..rollback_setup(2, rtt_link(rtt_ms), window) },
+                    &SessionSetup { seed, ..rollback_setup(2, rtt_link(rtt_ms), prediction_window) },
                     disturbance,
                 );
             }
@@ -460,7 +490,7 @@ fn resimulation_is_balanced_between_sites() {
 #[test]
 fn resimulation_is_balanced_with_auto_delay() {
     for disturbance in [Disturbance::Skew, Disturbance::Freeze(1), Disturbance::HalfFrame(0)] {
-        // Of lag and window together it is seven frames: one to spare, and six for the way, just so.
+        // Input delay and prediction window add up to seven frames: exactly six for the latency, and one of margin.
         for seed in 1..=4 {
             assert_equal_resimulation(&SessionSetup { seed, ..rollback_setup(2, rtt_link(200), 0) }, disturbance);
         }
@@ -475,9 +505,13 @@ fn input_arriving_during_its_frame_step_is_not_missed() {
         game.network.sites.iter_mut().for_each(|site| site.step_cost = ms(4));
         game.run_until(at(secs(20)));
         game.assert_consistent();
-        for done in &game.actions {
-            assert!(deepest_rollback(done) <= 8, "{pacing:?}");
-            assert!(confirmation_times(done).len() > 900, "{pacing:?}: {} frames", confirmation_times(done).len());
+        for actions in &game.actions {
+            assert!(deepest_rollback(actions) <= 8, "{pacing:?}");
+            assert!(
+                confirmation_times(actions).len() > 900,
+                "{pacing:?}: {} frames",
+                confirmation_times(actions).len()
+            );
         }
     }
 }

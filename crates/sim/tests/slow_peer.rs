@@ -1,4 +1,5 @@
-//! Who is heard, but holds up the game: waited for, or dropped at the word of the coordinator, as the host program wishes.
+//! A peer that is reachable but stalls the game is awaited, or dropped by the coordinator, as the host program
+//! configures.
 
 mod common;
 
@@ -8,43 +9,43 @@ use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::link::LinkConfig;
 
-/// For how long a site may hold up the game.
+/// Stall limit: time for which a site may stall the game.
 const STALL_TIMEOUT: TimeDelta = TimeDelta::from_millis(500);
-/// Whoever holds it up half of the time and more is dropped within this.
+/// Time within which a site that stalls the game for at least half of the time is dropped.
 const DROP_DEADLINE: TimeDelta = TimeDelta::from_secs(3);
 
-/// Everybody serves those who come late.
-fn start_with_stall_timeout(setup: &SessionSetup, late_after: Option<TimeDelta>) -> TestSession {
+/// Starts a session with this stall limit. All sites serve late joiners.
+fn start_with_stall_timeout(setup: &SessionSetup, stall_limit: Option<TimeDelta>) -> TestSession {
     setup.start_with(|_, config| {
-        config.stall_limit = late_after;
+        config.stall_limit = stall_limit;
         config.settings.absent_input = AbsentInput::Repeat;
         config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
     })
 }
 
-fn drop_frame(game: &TestSession, teller: usize, site: usize) -> Option<u32> {
+fn drop_frame(game: &TestSession, reporter: usize, site: usize) -> Option<u32> {
     let frame = |event: &Event| match event {
         Event::Dropped { site: dropped, frame } if *dropped == site_id(site) => Some(frame.number()),
         _ => None,
     };
-    game.find_event(teller, frame).map(|(_, frame)| frame)
+    game.find_event(reporter, frame).map(|(_, frame)| frame)
 }
 
-fn has_joined(game: &TestSession, teller: usize, site: usize, since: Instant) -> bool {
+fn has_joined(game: &TestSession, reporter: usize, site: usize, since: Instant) -> bool {
     let joined = |event: &Event| matches!(event, Event::Joined { site: joined, .. } if *joined == site_id(site));
-    game.events_of(teller).any(|told| told.at > since && joined(&told.event))
+    game.events_of(reporter).any(|reported| reported.at > since && joined(&reported.event))
 }
 
 fn recent_fps(game: &TestSession, site: usize) -> f64 {
     game.fps(site, game.now() - secs(2), game.now())
 }
 
-/// The machine of a site takes longer than a frame.
+/// Makes each step of this site take 30 ms, longer than a frame.
 fn slow_down(game: &mut TestSession, site: usize) {
     game.network.sites[site].step_cost = ms(30);
 }
 
-/// All ways to a site are so long.
+/// Sets all links of a site, in both directions.
 fn set_links_of(game: &mut TestSession, site: usize, link: &LinkConfig) {
     for other in (0..game.network.sites.len()).filter(|other| *other != site) {
         game.network.link(site, other).set_config(link.clone());
@@ -52,48 +53,48 @@ fn set_links_of(game: &mut TestSession, site: usize, link: &LinkConfig) {
     }
 }
 
-/// What makes a site hold up the others.
+/// Fault that makes a site stall the others.
 type Slowdown = fn(&mut TestSession, usize);
 
 const SLOWDOWNS: [(&str, Slowdown); 3] = [
     ("a slow machine", slow_down),
-    ("a way that is too long", |game, site| set_links_of(game, site, &rtt_link(700))),
-    ("a way that loses nearly everything", |game, site| set_links_of(game, site, &lossy_link(60, 0.93))),
+    ("a latency of 350 ms", |game, site| set_links_of(game, site, &rtt_link(700))),
+    ("a loss of 93 %", |game, site| set_links_of(game, site, &lossy_link(60, 0.93))),
 ];
 
 #[test]
 fn slow_peer_is_awaited_without_a_stall_timeout() {
-    for (what, trouble) in SLOWDOWNS {
+    for (case, fault) in SLOWDOWNS {
         let mut game = start_with_stall_timeout(&SessionSetup::new(3, rtt_link(60)), None);
         game.run_until(at(secs(5)));
-        trouble(&mut game, 2);
+        fault(&mut game, 2);
         game.run_for(secs(6));
-        assert!(recent_fps(&game, 0) < 45.0, "{what} holds up nobody: {:.1} fps", recent_fps(&game, 0));
-        assert_eq!(drop_frame(&game, 0, 2), None, "{what}");
+        assert!(recent_fps(&game, 0) < 45.0, "{case} stalls no site: {:.1} fps", recent_fps(&game, 0));
+        assert_eq!(drop_frame(&game, 0, 2), None, "{case}");
         game.assert_consistent();
     }
 }
 
 #[test]
 fn slow_peer_is_dropped_by_the_coordinator() {
-    for window in [0, 4] {
-        for (what, trouble) in SLOWDOWNS {
-            for late in [1, 2] {
-                let what = format!("{what} of site {late}, window {window}");
+    for prediction_window in [0, 4] {
+        for (case, fault) in SLOWDOWNS {
+            for slow_site in [1, 2] {
+                let case = format!("{case} of site {slow_site}, prediction window {prediction_window}");
                 let mut game = start_with_stall_timeout(
-                    &SessionSetup { prediction_window: window, ..SessionSetup::new(3, rtt_link(60)) },
+                    &SessionSetup { prediction_window, ..SessionSetup::new(3, rtt_link(60)) },
                     Some(STALL_TIMEOUT),
                 );
                 game.run_until(at(secs(5)));
-                trouble(&mut game, late);
+                fault(&mut game, slow_site);
                 game.run_for(DROP_DEADLINE + secs(3));
-                let frame = drop_frame(&game, 0, late);
-                assert!(frame.is_some(), "{what} is waited for: {:.1} fps", recent_fps(&game, 0));
-                for site in (0..3).filter(|site| *site != late) {
-                    assert_eq!(drop_frame(&game, site, late), frame, "{what}, told by site {site}");
+                let frame = drop_frame(&game, 0, slow_site);
+                assert!(frame.is_some(), "{case} is awaited: {:.1} fps", recent_fps(&game, 0));
+                for site in (0..3).filter(|site| *site != slow_site) {
+                    assert_eq!(drop_frame(&game, site, slow_site), frame, "{case}, reported by site {site}");
                     assert!(
                         recent_fps(&game, site) > 58.0,
-                        "{what}: site {site} plays at {:.1} fps",
+                        "{case}: site {site} plays at {:.1} fps",
                         recent_fps(&game, site)
                     );
                 }
@@ -110,7 +111,7 @@ fn coordinator_of_two_drops_a_slow_peer_and_continues() {
     slow_down(&mut game, 1);
     game.run_for(DROP_DEADLINE + secs(2));
     assert!(drop_frame(&game, 0, 1).is_some() && recent_fps(&game, 0) > 58.0);
-    assert_eq!(game.state(1), State::Ended(SessionEnd::Dropped), "it is told");
+    assert_eq!(game.state(1), State::Ended(SessionEnd::Dropped), "the dropped site learns of the drop");
     game.assert_consistent();
 }
 
@@ -126,15 +127,15 @@ fn slow_coordinator_is_awaited() {
 
 #[test]
 fn short_stall_or_slow_third_site_drops_nobody_else() {
-    for window in [0, 8] {
+    for prediction_window in [0, 8] {
         let mut game = start_with_stall_timeout(
-            &SessionSetup { prediction_window: window, ..SessionSetup::new(4, lossy_link(150, 0.03)) },
+            &SessionSetup { prediction_window, ..SessionSetup::new(4, lossy_link(150, 0.03)) },
             Some(STALL_TIMEOUT),
         );
         game.run_until(at(secs(5)));
         game.network.pause(2, game.now() + ms(350));
         game.run_for(secs(6));
-        assert!((0..4).all(|site| drop_frame(&game, 0, site).is_none()), "window {window}");
+        assert!((0..4).all(|site| drop_frame(&game, 0, site).is_none()), "prediction window {prediction_window}");
         slow_down(&mut game, 3);
         game.run_for(DROP_DEADLINE + secs(3));
         assert!(drop_frame(&game, 0, 3).is_some() && (0..3).all(|site| drop_frame(&game, 0, site).is_none()));
@@ -152,8 +153,8 @@ fn dropped_slow_peer_rejoins_once_its_latency_is_short() {
     assert_eq!(game.state(2), State::Ended(SessionEnd::Dropped));
     game.join(2, |_| {});
     game.run_for(secs(10));
-    assert!(!has_joined(&game, 0, 2, out), "its way is still too long");
-    assert!(recent_fps(&game, 0) > 58.0, "it holds up the others at {:.1} fps", recent_fps(&game, 0));
+    assert!(!has_joined(&game, 0, 2, out), "its latency is still too high");
+    assert!(recent_fps(&game, 0) > 58.0, "it slows the others to {:.1} fps", recent_fps(&game, 0));
     set_links_of(&mut game, 2, &rtt_link(60));
     game.run_for(secs(12));
     assert!(has_joined(&game, 0, 2, out), "it is {:?}", game.state(2));
@@ -167,9 +168,9 @@ fn coordinator_can_drop_any_site_on_request() {
         let mut game = start_with_stall_timeout(&SessionSetup::new(sites, lossy_link(100, 0.05)), None);
         game.run_until(at(secs(5)));
         let now = game.local_time(1);
-        assert!(!game.network.sites[1].session.drop_site(now, site_id(0)), "only the coordinator can");
+        assert!(!game.network.sites[1].session.drop_site(now, site_id(0)), "only the coordinator may drop a site");
         let now = game.local_time(0);
-        assert!(!game.network.sites[0].session.drop_site(now, site_id(0)), "not without itself");
+        assert!(!game.network.sites[0].session.drop_site(now, site_id(0)), "the coordinator cannot drop itself");
         assert!(game.network.sites[0].session.drop_site(now, site_id(sites - 1)));
         game.network.wake(0);
         game.run_for(secs(3));
@@ -178,13 +179,13 @@ fn coordinator_can_drop_any_site_on_request() {
         assert!(
             (0..sites - 1).all(|site| drop_frame(&game, site, sites - 1) == frame && recent_fps(&game, site) > 58.0)
         );
-        assert_eq!(game.state(sites - 1), State::Ended(SessionEnd::Dropped), "it is told");
+        assert_eq!(game.state(sites - 1), State::Ended(SessionEnd::Dropped), "the dropped site learns of the drop");
         game.assert_consistent();
     }
 }
 
-/// The coordinator goes on without a site that leaves just then, with a button held: for who was dropped it is held on, for who left it
-/// is not, and all see the same.
+/// The coordinator drops a site that leaves at the same time with a button held. For a dropped site the button stays
+/// pressed, for a leaver it does not. All sites apply the same outcome.
 #[test]
 fn leave_concurrent_with_a_drop_is_resolved_equally_everywhere() {
     for after in (0..=160).step_by(8) {
@@ -202,7 +203,8 @@ fn leave_concurrent_with_a_drop_is_resolved_equally_everywhere() {
     }
 }
 
-/// All who stay would have to agree, and one of them does not hear the coordinator: asking would only stop the game.
+/// All remaining sites would have to agree, and one of them cannot receive from the coordinator: a ballot would only
+/// freeze the game.
 #[test]
 fn slow_peer_is_awaited_while_the_coordinator_is_cut_off_from_a_site() {
     let mut game = start_with_stall_timeout(&SessionSetup::new(4, rtt_link(60)), Some(STALL_TIMEOUT));
@@ -218,8 +220,8 @@ fn slow_peer_is_awaited_while_the_coordinator_is_cut_off_from_a_site() {
     game.assert_consistent();
 }
 
-/// Site 3 is dropped while only the slow site 2 has its last inputs, and site 2 dies. The coordinator waits for those inputs for a while and then drops
-/// site 2 as well.
+/// Site 3 is dropped while only the slow site 2 has its last inputs, and site 2 crashes. The coordinator waits for
+/// those inputs for a while and then drops site 2 as well.
 #[test]
 fn dead_holder_of_a_dropped_sites_last_inputs_is_dropped_too() {
     let (holder, gone) = (2, 3);
@@ -244,7 +246,7 @@ fn dead_holder_of_a_dropped_sites_last_inputs_is_dropped_too() {
 #[test]
 fn too_short_stall_timeout_is_rejected() {
     let config = Config { stall_limit: Some(MIN_STALL_LIMIT / 2), ..SessionSetup::new(2, rtt_link(0)).config(0) };
-    let refused = Session::new(Instant::ZERO, config).expect_err("nobody could play");
-    assert_eq!(refused, ConfigError::StallLimitTooShort(MIN_STALL_LIMIT / 2));
-    assert!(refused.to_string().contains("the least is 100"), "{refused}");
+    let error = Session::new(Instant::ZERO, config).expect_err("a stall limit below the minimum");
+    assert_eq!(error, ConfigError::StallLimitTooShort(MIN_STALL_LIMIT / 2));
+    assert!(error.to_string().contains("the least is 100"), "{error}");
 }

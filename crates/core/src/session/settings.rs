@@ -276,7 +276,7 @@ impl Settings {
         }
         compare("the machine's first frames", self.machine.first_frames_text(), theirs.machine.first_frames_text());
         compare("the frame rate", format_rate(self.rate), format_rate(theirs.rate));
-        compare("the lag", format_frames(self.input_delay), format_frames(theirs.input_delay));
+        compare("the input delay", format_frames(self.input_delay), format_frames(theirs.input_delay));
         compare(
             "the prediction window",
             format_frames(self.prediction_window),
@@ -294,7 +294,7 @@ impl Settings {
             format_starvation_policy(theirs.starvation_policy),
         );
         compare(
-            "the distance of state hashes",
+            "the comparison interval",
             format_frames(self.compare_interval),
             format_frames(theirs.compare_interval),
         );

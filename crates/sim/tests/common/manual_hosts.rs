@@ -1,4 +1,5 @@
-//! Host programs driven by hand, a loop each millisecond, for what computers of a simulated world never do.
+//! Host programs that drive their sessions directly, one loop per millisecond, for behaviour that the sites of the
+//! simulated network never show.
 
 use super::{SessionSetup, at, ms, secs, site_id};
 use coplay::id::Addr;
@@ -7,7 +8,7 @@ use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::toy_machine::ToyMachine;
 
-/// No loop of a host program has more to do than this.
+/// Limit of requests, and of sent datagrams, in one loop of a host program.
 const MAX_PER_LOOP: usize = 100;
 
 /// A request that a host program does not answer.
@@ -18,41 +19,41 @@ pub(crate) enum UnansweredRequest {
     Hash,
 }
 
-/// A host program.
+/// A host program with its session and its machine.
 #[derive(Debug)]
 pub(crate) struct ManualHost {
     pub(crate) session: Session,
     machine: ToyMachine,
     slots: Vec<ToyMachine>,
-    /// What its clock shows at the true time zero.
+    /// Local time at true time zero.
     pub(crate) offset: TimeDelta,
-    /// How much later each reading of the clock is than the one before, in a loop.
+    /// Amount by which the clock advances with each reading within one loop.
     pub(crate) clock_step_per_call: TimeDelta,
-    /// Datagrams wait so long for this host, and are handed in with the time at which they arrived.
+    /// Time that datagrams wait in the socket. The host program passes each one in with its arrival time.
     pub(crate) datagram_wait: TimeDelta,
     pub(crate) unanswered: UnansweredRequest,
-    /// Whether a stranger's byte comes in each loop.
+    /// Whether one byte from an unknown address arrives in each loop.
     pub(crate) receives_junk: bool,
     pub(crate) is_dead: bool,
-    /// Where it sends from.
+    /// Address that this host sends from.
     pub(crate) addr: Addr,
-    /// Where it receives.
+    /// Addresses at which this host receives.
     pub(crate) listen_addrs: Vec<Addr>,
     pub(crate) step_times: Vec<Instant>,
     pub(crate) events: Vec<(Instant, Event)>,
-    /// The most requests in one loop.
+    /// Largest number of requests in one loop.
     pub(crate) max_requests_per_loop: usize,
-    /// Requests that were there before the time at which the session wanted to be asked.
+    /// Requests that the session issued before its polled timeout.
     pub(crate) early_requests: Vec<String>,
 }
 
-/// Host programs and the wire between them.
+/// Host programs and the network between them.
 #[derive(Debug)]
 pub(crate) struct ManualHosts {
     pub(crate) now: Instant,
     one_way: TimeDelta,
     pub(crate) hosts: Vec<ManualHost>,
-    /// Arrival, sender, receiver and content.
+    /// Arrival time, sender, receiver and payload.
     in_flight: Vec<(Instant, Addr, Addr, Vec<u8>)>,
 }
 
@@ -65,7 +66,7 @@ impl ManualHosts {
             let offset = secs(1_000);
             ManualHost {
                 slots: vec![ToyMachine::new(sites); config.settings.rollback_slots()],
-                session: Session::new(Instant::ZERO + offset, config).expect("a sound config"),
+                session: Session::new(Instant::ZERO + offset, config).expect("valid config"),
                 machine: ToyMachine::new(sites),
                 offset,
                 clock_step_per_call: TimeDelta::ZERO,
@@ -100,23 +101,23 @@ impl ManualHosts {
         }
     }
 
-    /// Runs until all play.
+    /// Runs until every session is running.
     #[track_caller]
     pub(crate) fn run_until_running(&mut self) {
         let limit = self.now + secs(10);
         while self.hosts.iter().any(|host| host.session.state() != State::Running) {
-            assert!(self.now < limit, "the game does not start");
+            assert!(self.now < limit, "the session does not start");
             self.run_for(ms(1));
         }
     }
 
-    /// Frames per second of a site since then.
+    /// Returns the frames per second of `site` since `since`.
     pub(crate) fn fps(&self, site: usize, since: Instant) -> f64 {
         let frames = self.hosts[site].step_times.iter().filter(|step| **step >= since).count();
         frames as f64 / (self.now - since).as_secs_f64()
     }
 
-    /// The number of compared states of a peer that differed from a site's.
+    /// Returns the number of state hashes of `peer` that differed from those of `site`.
     pub(crate) fn mismatch_count(&self, site: usize, peer: usize) -> u64 {
         let host = &self.hosts[site];
         host.session.peer_stats(self.now + host.offset, site_id(peer)).expect("a peer").mismatches
@@ -150,10 +151,10 @@ impl ManualHost {
                 assert!(sent.len() < MAX_PER_LOOP, "site {number} does not stop sending");
                 sent.push((transmit.to, buf[..transmit.len].to_vec()));
             }
-            let (expected, shown) = (self.session.poll_timeout(), clock());
-            let Some(request) = self.session.poll_request(shown) else { break };
-            if expected.is_none_or(|expected| expected > shown) {
-                self.early_requests.push(format!("{request:?} at {shown:?}, expected at {expected:?}"));
+            let (expected, local_now) = (self.session.poll_timeout(), clock());
+            let Some(request) = self.session.poll_request(local_now) else { break };
+            if expected.is_none_or(|expected| expected > local_now) {
+                self.early_requests.push(format!("{request:?} at {local_now:?}, expected at {expected:?}"));
             }
             requests += 1;
             match request {
@@ -171,7 +172,7 @@ impl ManualHost {
                         self.step_times.push(now);
                     }
                 }
-                Request::Snapshot { .. } | Request::Restore { .. } => unreachable!("nobody comes late"),
+                Request::Snapshot { .. } | Request::Restore { .. } => unreachable!("no site joins late"),
                 Request::Regions { .. } | Request::Pages { .. } => {}
                 Request::Hash { .. } => self.session.handle_hash(self.machine.hash()),
             }

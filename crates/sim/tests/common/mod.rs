@@ -1,5 +1,6 @@
-//! A game in a simulated world, watched from outside: who stepped what and when, what was promised, and what the sessions told.
-#![allow(dead_code, reason = "every test file uses another part of it")]
+//! A session on a simulated network, observed from outside: the steps of every site with their times, the inputs of the
+//! players, and the events that the sessions report.
+#![allow(dead_code, reason = "each test file uses a different part of it")]
 
 pub(crate) mod manual_hosts;
 pub(crate) mod spectator_network;
@@ -19,7 +20,7 @@ use coplay_sim::session_network::{SessionNetwork, SiteEvent};
 use coplay_sim::site::SimulatedSite;
 use coplay_sim::toy_machine::ToyMachine;
 
-/// The bits of a player's word: a pad with 16 buttons.
+/// Input bits of one player: a pad with 16 buttons.
 const PAD_MASK: u128 = 0xffff;
 
 pub(crate) const fn ms(millis: i64) -> TimeDelta {
@@ -30,57 +31,57 @@ pub(crate) const fn secs(secs: i64) -> TimeDelta {
     TimeDelta::from_secs(secs)
 }
 
-/// The true time so long after everything began.
+/// Returns the true time `since_start` after the start of the simulation.
 pub(crate) fn at(since_start: TimeDelta) -> Instant {
     Instant::ZERO + since_start
 }
 
 pub(crate) fn site_id(site: usize) -> SiteId {
-    SiteId::new(site as u8).expect("a site number")
+    SiteId::new(site as u8).expect("valid site number")
 }
 
 pub(crate) fn site_set<const N: usize>(sites: [usize; N]) -> SiteSet {
     sites.into_iter().map(site_id).collect()
 }
 
-/// A link of this round trip that is perfect otherwise.
+/// Returns a link with a constant round-trip time, without jitter or loss.
 pub(crate) fn rtt_link(millis: i64) -> LinkConfig {
     LinkConfig::constant_rtt(ms(millis))
 }
 
-/// A link of this round trip that loses packets.
+/// Returns a link with a constant round-trip time and independent packet loss.
 pub(crate) fn lossy_link(millis: i64, loss: f64) -> LinkConfig {
     LinkConfig { loss: Loss::Independent(loss), ..rtt_link(millis) }
 }
 
-/// What is to be played.
+/// Setup of a test session.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionSetup {
     pub(crate) seed: u64,
     pub(crate) sites: usize,
     pub(crate) input_delay: u32,
-    /// Frames that may be guessed.
+    /// Prediction window in frames; 0 disables prediction.
     pub(crate) prediction_window: u32,
     pub(crate) input_mask: u128,
     pub(crate) link: LinkConfig,
-    /// Each site's clock; those of sites that are not named are off by what a crystal is.
+    /// Clock of each site. A site beyond the end of this list gets its `crystal_clock`.
     pub(crate) clocks: Vec<NodeClock>,
 }
 
 impl SessionSetup {
-    /// The toy at 60 frames per second with a lag of 6, over links that are all alike.
+    /// Sets up the toy machine at 60 frames per second with an input delay of 6 frames and equal links.
     pub(crate) fn new(sites: usize, link: LinkConfig) -> Self {
         Self { seed: 1, sites, input_delay: 6, prediction_window: 0, input_mask: PAD_MASK, link, clocks: Vec::new() }
     }
 
-    /// How a site takes part if nothing special is asked for.
+    /// Returns the default configuration of `site`.
     pub(crate) fn config(&self, site: usize) -> Config {
         let ownership = Ownership::one_player_per_site(self.sites, self.input_mask);
         let settings =
             Settings { prediction_window: self.prediction_window, ..toy_settings(self.input_delay, ownership) };
         let config =
             Config::new(0x5e55_1011 + self.seed, site_id(site), SessionNetwork::peers(site, self.sites), settings);
-        // What a search for differences keeps would be counted as saved for repairs.
+        // States saved for a desync bisection would be counted as rollback saves.
         Config { bisect_desyncs: false, ..config }
     }
 
@@ -88,7 +89,7 @@ impl SessionSetup {
         self.start_with(|_, _| {})
     }
 
-    /// Lets each site's way of taking part be changed first.
+    /// Starts the session after `change` has edited the configuration of each site.
     pub(crate) fn start_with(&self, change: impl Fn(usize, &mut Config)) -> TestSession {
         let configs: Vec<Config> = (0..self.sites)
             .map(|site| {
@@ -99,25 +100,25 @@ impl SessionSetup {
             .collect();
         let sites = configs.iter().enumerate().map(|(number, config)| {
             let clock = self.clocks.get(number).copied().unwrap_or_else(|| crystal_clock(number));
-            let session = Session::new(clock.local(Instant::ZERO), config.clone()).expect("a sound config");
+            let session = Session::new(clock.local(Instant::ZERO), config.clone()).expect("valid config");
             let players = config.settings.ownership.players();
             let addr = SessionNetwork::address(number, 0);
             let mut site = SimulatedSite::new(session, clock, addr, players, self.seed * 100 + number as u64);
             site.player.mask = self.input_mask;
             site
         });
-        let world = SessionNetwork::new(self.seed, sites.collect(), |_, _| self.link.clone());
+        let network = SessionNetwork::new(self.seed, sites.collect(), |_, _| self.link.clone());
         let ownership = |site: usize| &configs[site].settings.ownership;
         let owned =
             |site: usize| (0..ownership(site).players()).map(move |player| ownership(site).mask(site_id(site), player));
-        let mut ledger =
+        let mut checker =
             SessionChecker::new((0..self.sites).map(|site| owned(site).collect()).collect(), self.input_delay);
-        ledger.absent_input = configs[0].settings.absent_input;
-        ledger.delay_plus_prediction =
+        checker.absent_input = configs[0].settings.absent_input;
+        checker.delay_plus_prediction =
             (configs[0].settings.input_delay + configs[0].settings.prediction_window) as usize;
         TestSession {
-            network: world,
-            checker: ledger,
+            network,
+            checker,
             configs,
             is_observed: vec![true; self.sites],
             step_times: vec![Vec::new(); self.sites],
@@ -129,13 +130,13 @@ impl SessionSetup {
     }
 }
 
-/// Clocks that show very different times and are off by up to 60 ppm, each in its own way.
+/// Returns a clock with an offset and a skew of up to 60 ppm that differ between sites.
 fn crystal_clock(site: usize) -> NodeClock {
     let skew_ppm = [20.0, -35.0, 60.0, 0.0, -60.0, 5.0, 41.0, -12.0][site % 8];
     NodeClock { offset: secs(1_000 * (site as i64 * 7 % 5)), skew_ppm }
 }
 
-/// Something that a session told, and when in true time.
+/// Event that a session reported, with its true time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReportedEvent {
     pub(crate) site: usize,
@@ -143,7 +144,7 @@ pub(crate) struct ReportedEvent {
     pub(crate) event: Event,
 }
 
-/// What a site's machine was made to do, to which frame, and when in true time.
+/// Action that a session requested of its machine, with the frame and the true time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MachineAction {
     pub(crate) at: Instant,
@@ -151,80 +152,73 @@ pub(crate) struct MachineAction {
     pub(crate) frame: u32,
 }
 
-/// What a machine can be made to do.
+/// Kind of a machine action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActionKind {
     Save,
     Load,
-    /// A step for the first time.
+    /// First step of a frame.
     FirstStep,
-    /// A step once more.
+    /// Repeated step of a frame after a rollback.
     Resimulate,
-    /// Nothing, but it will not step the frame again.
+    /// Confirmation: the session will not step the frame again.
     Confirm,
 }
 
-/// A game under way.
+/// Running test session and everything observed of it so far.
 #[derive(Debug)]
 pub(crate) struct TestSession {
     pub(crate) network: SessionNetwork,
     pub(crate) checker: SessionChecker,
     pub(crate) configs: Vec<Config>,
     is_observed: Vec<bool>,
-    /// When each frame was stepped, in true time, by site.
+    /// True time of the first step of each frame, by site.
     pub(crate) step_times: Vec<Vec<Instant>>,
-    /// The state after each frame, by site.
+    /// State hash after each confirmed frame, by site.
     pub(crate) state_hashes: Vec<Vec<u64>>,
-    /// When each site took its newest input, in true time.
+    /// True time at which each site sampled its newest input.
     pub(crate) last_sample_at: Vec<Instant>,
-    /// What each site's machine was made to do, in order.
+    /// Actions of each site's machine, in order.
     pub(crate) actions: Vec<Vec<MachineAction>>,
     pub(crate) events: Vec<ReportedEvent>,
 }
 
 impl TestSession {
     pub(crate) fn run_until(&mut self, until: Instant) {
-        let Self {
-            network: world,
-            checker: ledger,
-            is_observed: watched,
-            step_times: steps,
-            state_hashes: hashes,
-            last_sample_at: sampled,
-            actions: done,
-            events,
-            ..
-        } = self;
-        let mut note = |site: usize, at: Instant, act: ActionKind, frame: u32| {
-            if watched[site] {
-                done[site].push(MachineAction { at, kind: act, frame });
+        let Self { network, checker, is_observed, step_times, state_hashes, last_sample_at, actions, events, .. } =
+            self;
+        let mut record_action = |site: usize, at: Instant, kind: ActionKind, frame: u32| {
+            if is_observed[site] {
+                actions[site].push(MachineAction { at, kind, frame });
             }
         };
-        world.run_until(until, &mut |happened| match happened {
-            SiteEvent::Sampled { site, at, frame, words } if watched[site] => {
-                sampled[site] = at;
-                ledger.on_sampled(site, frame, words);
+        network.run_until(until, &mut |site_event| match site_event {
+            SiteEvent::Sampled { site, at, frame, words } if is_observed[site] => {
+                last_sample_at[site] = at;
+                checker.on_sampled(site, frame, words);
             }
-            SiteEvent::Saved { site, at, frame } => note(site, at, ActionKind::Save, frame),
-            SiteEvent::Loaded { site, at, frame } => note(site, at, ActionKind::Load, frame),
-            SiteEvent::Restored { site, frame } => ledger.on_restored(site, frame),
-            SiteEvent::Stepped { site, at, frame, fresh: false, .. } => note(site, at, ActionKind::Resimulate, frame),
-            SiteEvent::Stepped { site, at, frame, .. } if watched[site] => {
-                note(site, at, ActionKind::FirstStep, frame);
-                steps[site].push(at);
+            SiteEvent::Saved { site, at, frame } => record_action(site, at, ActionKind::Save, frame),
+            SiteEvent::Loaded { site, at, frame } => record_action(site, at, ActionKind::Load, frame),
+            SiteEvent::Restored { site, frame } => checker.on_restored(site, frame),
+            SiteEvent::Stepped { site, at, frame, fresh: false, .. } => {
+                record_action(site, at, ActionKind::Resimulate, frame)
             }
-            SiteEvent::Confirmed { site, at, frame, words, hash } if watched[site] => {
-                note(site, at, ActionKind::Confirm, frame);
-                ledger.on_confirmed(site, frame, words, hash);
-                hashes[site].push(hash);
+            SiteEvent::Stepped { site, at, frame, .. } if is_observed[site] => {
+                record_action(site, at, ActionKind::FirstStep, frame);
+                step_times[site].push(at);
+            }
+            SiteEvent::Confirmed { site, at, frame, words, hash } if is_observed[site] => {
+                record_action(site, at, ActionKind::Confirm, frame);
+                checker.on_confirmed(site, frame, words, hash);
+                state_hashes[site].push(hash);
             }
             SiteEvent::Sampled { .. } | SiteEvent::Stepped { .. } | SiteEvent::Confirmed { .. } => {}
-            SiteEvent::InvalidRequest { site, description: what } => panic!("site {site} {what}"),
+            SiteEvent::InvalidRequest { site, description } => panic!("site {site} {description}"),
             SiteEvent::SessionEvent { site, at, event } => {
                 match event {
-                    Event::Joined { site: joined, frame } => ledger.on_join(site, joined.index(), frame.number()),
-                    Event::Dropped { site: dropped, frame } => ledger.on_drop(site, dropped.index(), frame.number()),
-                    Event::Ended(SessionEnd::Dropped) => ledger.on_eviction_notice(site),
+                    Event::Joined { site: joined, frame } => checker.on_join(site, joined.index(), frame.number()),
+                    Event::Dropped { site: dropped, frame } => checker.on_drop(site, dropped.index(), frame.number()),
+                    Event::Ended(SessionEnd::Dropped) => checker.on_eviction_notice(site),
                     _ => {}
                 }
                 events.push(ReportedEvent { site, at, event });
@@ -236,17 +230,17 @@ impl TestSession {
         self.run_until(self.now() + time);
     }
 
-    /// Runs until something holds; looks every millisecond and gives up after this long.
+    /// Runs while `still` holds, which is checked every millisecond. Panics after `limit`.
     #[track_caller]
     pub(crate) fn run_while(&mut self, limit: TimeDelta, still: impl Fn(&Self) -> bool) {
         let until = self.now() + limit;
         while still(self) {
-            assert!(self.now() < until, "not within {limit}: {:?}", self.states());
+            assert!(self.now() < until, "the condition still holds after {limit}: {:?}", self.states());
             self.run_for(ms(1));
         }
     }
 
-    /// Runs until every site has stepped so many frames.
+    /// Runs until every site has stepped `frames` frames.
     #[track_caller]
     pub(crate) fn run_frames(&mut self, frames: usize) {
         let limit = secs(20) + ms(frames as i64 * 100);
@@ -257,7 +251,7 @@ impl TestSession {
         self.network.now()
     }
 
-    /// What a site's clock shows.
+    /// Returns the local time of `site`.
     pub(crate) fn local_time(&self, site: usize) -> Instant {
         self.network.sites[site].clock.local(self.now())
     }
@@ -274,19 +268,19 @@ impl TestSession {
         self.network.sites[site].session.stats()
     }
 
-    /// The link of a site to a peer, as the site sees it.
+    /// Returns the statistics of `site` about its link to `peer`.
     pub(crate) fn peer_stats(&self, site: usize, peer: usize) -> PeerStats {
         self.network.sites[site].session.peer_stats(self.local_time(site), site_id(peer)).expect("a peer")
     }
 
-    /// What a site told, in order.
+    /// Returns the events that `site` reported, in order.
     pub(crate) fn events_of(&self, site: usize) -> impl Iterator<Item = &ReportedEvent> {
-        self.events.iter().filter(move |told| told.site == site)
+        self.events.iter().filter(move |reported| reported.site == site)
     }
 
-    /// The first thing a site told that is of interest.
+    /// Returns the first event of `site` that `pick` accepts, with its true time.
     pub(crate) fn find_event<T>(&self, site: usize, pick: impl Fn(&Event) -> Option<T>) -> Option<(Instant, T)> {
-        self.events_of(site).find_map(|told| pick(&told.event).map(|picked| (told.at, picked)))
+        self.events_of(site).find_map(|reported| pick(&reported.event).map(|picked| (reported.at, picked)))
     }
 
     pub(crate) fn leave(&mut self, site: usize) {
@@ -296,21 +290,21 @@ impl TestSession {
         self.network.wake(site);
     }
 
-    /// The person at a site decides to go on alone; whether that was possible.
+    /// Asks the session of `site` to continue alone, as its player would. Returns whether the session agreed.
     pub(crate) fn continue_alone(&mut self, site: usize) -> bool {
         let local = self.local_time(site);
-        let went = self.network.sites[site].session.continue_alone(local);
+        let accepted = self.network.sites[site].session.continue_alone(local);
         self.network.wake(site);
-        went
+        accepted
     }
 
-    /// Stops a site dead.
+    /// Crashes a site: it stops without a goodbye.
     pub(crate) fn crash(&mut self, site: usize) {
         self.network.crash(site);
         self.checker.on_crash(site);
     }
 
-    /// Cuts or heals all ways between some sites and all others.
+    /// Cuts or heals all links between `some` and all other sites.
     pub(crate) fn set_partition(&mut self, some: SiteSet, cut: bool) {
         for one in some.iter().map(SiteId::index) {
             for other in (0..self.network.sites.len()).filter(|other| !some.contains(site_id(*other))) {
@@ -319,15 +313,16 @@ impl TestSession {
         }
     }
 
-    /// Cuts or heals all ways to a site.
+    /// Cuts or heals all links of `site`.
     pub(crate) fn set_isolated(&mut self, site: usize, cut: bool) {
         self.set_partition(site_set([site]), cut);
     }
 
-    /// Starts a site's program anew, on the same computer. What it does from now on is not watched any more.
+    /// Restarts the program of `site` on the same computer. Its inputs and machine actions are no longer recorded; its
+    /// events still are.
     pub(crate) fn restart(&mut self, site: usize) {
         self.configs[site].incarnation += 1;
-        let session = Session::new(self.local_time(site), self.configs[site].clone()).expect("a sound config");
+        let session = Session::new(self.local_time(site), self.configs[site].clone()).expect("valid config");
         let computer = &mut self.network.sites[site];
         computer.machine = ToyMachine::new(computer.machine.paddles.len());
         computer.session = session;
@@ -335,28 +330,28 @@ impl TestSession {
         self.network.wake(site);
     }
 
-    /// Sites that are not there when the game starts. To be called before anything happens.
+    /// Marks sites as absent at the start of the session. Call this before the first run.
     pub(crate) fn set_late_joiners<const N: usize>(&mut self, sites: [usize; N]) {
         self.checker.late_joiners = (0..self.network.sites.len()).map(|site| sites.contains(&site)).collect();
         sites.into_iter().for_each(|site| self.network.crash(site));
     }
 
-    /// A site that was not there, or has died, takes its seat in the running game.
+    /// Lets an absent or crashed site join the running session.
     pub(crate) fn join(&mut self, site: usize, change: impl Fn(&mut Config)) {
         let config = &mut self.configs[site];
         config.incarnation += 1;
         config.late_join = Some(LateJoin { start: SpectatorStart::Snapshot, max_state_len: 1 << 20 });
         change(config);
-        let session = Session::new(self.local_time(site), self.configs[site].clone()).expect("a sound config");
+        let session = Session::new(self.local_time(site), self.configs[site].clone()).expect("valid config");
         self.checker.on_restart(site);
-        self.events.retain(|told| told.site != site);
+        self.events.retain(|reported| reported.site != site);
         self.step_times[site].clear();
         self.actions[site].clear();
         self.state_hashes[site].clear();
         self.network.restart(site, session);
     }
 
-    /// Starts a site's program anew with another way of taking part, on the same computer.
+    /// Restarts the program of `site` with a changed configuration, on the same computer.
     pub(crate) fn restart_with(&mut self, site: usize, change: impl Fn(&mut Config)) {
         change(&mut self.configs[site]);
         self.restart(site);
@@ -368,36 +363,38 @@ impl TestSession {
         frames as f64 / (until - from).as_secs_f64()
     }
 
-    /// The times from each frame to the next, in milliseconds, for frames that a site stepped since then.
+    /// Returns the frame times of `site` in milliseconds, for the frames stepped at or after `since`.
     pub(crate) fn frame_times(&self, site: usize, since: Instant) -> Vec<f64> {
         let steps = &self.step_times[site];
         let first = steps.partition_point(|step| *step < since);
         steps[first..].windows(2).map(|pair| (pair[1] - pair[0]).as_millis_f64()).collect()
     }
 
-    /// The largest difference, in milliseconds, between two sites' steps of a frame since then.
+    /// Returns the largest difference, in milliseconds, between the times at which two sites stepped the same frame, at
+    /// or after `since`.
     pub(crate) fn worst_start_skew_ms(&self, since: Instant) -> f64 {
         let frames = self.step_times.iter().map(Vec::len).min().unwrap_or(0);
         let spread = |frame: usize| {
             let times = self.step_times.iter().map(|steps| steps[frame]);
             times.clone().max().expect("a site") - times.min().expect("a site")
         };
-        let of_late = (0..frames).filter(|frame| self.step_times[0][*frame] >= since);
-        of_late.map(|frame| spread(frame).as_millis_f64()).fold(0.0, f64::max)
+        let recent = (0..frames).filter(|frame| self.step_times[0][*frame] >= since);
+        recent.map(|frame| spread(frame).as_millis_f64()).fold(0.0, f64::max)
     }
 
-    /// How often a site's machine was made to do something since then.
-    pub(crate) fn count_actions(&self, site: usize, act: ActionKind, since: Instant) -> usize {
-        self.actions[site].iter().filter(|done| done.kind == act && done.at >= since).count()
+    /// Returns the number of actions of one kind that the machine of `site` has done since `since`.
+    pub(crate) fn count_actions(&self, site: usize, kind: ActionKind, since: Instant) -> usize {
+        self.actions[site].iter().filter(|action| action.kind == kind && action.at >= since).count()
     }
 
-    /// The state after each frame that a site is certain of, since its program was last started.
+    /// Returns the state hash after each frame that `site` has confirmed since its program was last started.
     pub(crate) fn confirmed_states(&self, site: usize) -> BTreeMap<u32, u64> {
-        let confirmed = self.actions[site].iter().filter(|done| done.kind == ActionKind::Confirm);
-        confirmed.zip(&self.state_hashes[site]).map(|(done, hash)| (done.frame, *hash)).collect()
+        let confirmed = self.actions[site].iter().filter(|action| action.kind == ActionKind::Confirm);
+        confirmed.zip(&self.state_hashes[site]).map(|(action, hash)| (action.frame, *hash)).collect()
     }
 
-    /// Agreement and fidelity: everybody stepped the same, and just what the players did.
+    /// Asserts agreement and fidelity: all sites stepped with the same inputs to the same states, and these are the
+    /// inputs of the players.
     #[track_caller]
     pub(crate) fn assert_consistent(&self) {
         let violations = self.checker.find_violations();

@@ -1,4 +1,4 @@
-//! A stand: a game that goes on by itself, feeds of it, relays, and those who watch, over links of a simulated network.
+//! Test network for spectators: a game that plays by itself, its feeds, relays and spectators, over simulated links.
 
 use coplay::frame::Frame;
 use coplay::id::Addr;
@@ -20,7 +20,7 @@ use super::{ms, secs};
 pub(crate) const SESSION_ID: u64 = 77;
 const FRAME_PERIOD: TimeDelta = TimeDelta::from_nanos(16_666_667);
 
-/// A machine with a state of any size, a little of which changes in each frame.
+/// Machine with a state of any size, one byte of which changes in each frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LargeStateMachine {
     pub(crate) state: Vec<u8>,
@@ -29,10 +29,10 @@ pub(crate) struct LargeStateMachine {
 }
 
 impl LargeStateMachine {
-    /// Noise, or what can be compressed.
+    /// Creates a state of `size` bytes: incompressible noise, or compressible runs of equal bytes.
     pub(crate) fn new(size: usize, noise: bool) -> Self {
-        let mut luck = Random::new(5);
-        let state = (0..size).map(|at| if noise { luck.bits() as u8 } else { (at / 100) as u8 }).collect();
+        let mut random = Random::new(5);
+        let state = (0..size).map(|at| if noise { random.bits() as u8 } else { (at / 100) as u8 }).collect();
         Self { state, input_hash: 1, frames: 0 }
     }
 
@@ -61,7 +61,7 @@ impl LargeStateMachine {
     }
 }
 
-/// Somewhere in the network.
+/// Node of the network: a feed, a spectator, or a relay, which is both.
 #[derive(Debug)]
 pub(crate) struct FeedNode {
     pub(crate) feed: Option<Feed>,
@@ -71,14 +71,15 @@ pub(crate) struct FeedNode {
     pub(crate) live_at: Option<Instant>,
     pub(crate) loads: u32,
     pub(crate) events: Vec<(Instant, SpectatorEvent)>,
-    /// Frames given out, and when those to be shown were.
+    /// Frames that the spectator has stepped since its last load.
     pub(crate) frames: Vec<u32>,
+    /// Times of the presented frames.
     pub(crate) shown_at: Vec<Instant>,
     pub(crate) wrong_frames: u32,
     pub(crate) peak_memory: usize,
     wake_id: u64,
     immediate_wakes: u32,
-    /// How often the host program woke up.
+    /// Number of times the host program ran.
     pub(crate) wakes: u64,
 }
 
@@ -89,7 +90,7 @@ enum SpectatorQueueEvent {
     Arrive { link: usize, from: usize, to: usize, bytes: Vec<u8> },
 }
 
-/// All of it.
+/// The game, all nodes and the links between them.
 #[derive(Debug)]
 pub(crate) struct SpectatorTestNetwork {
     pub(crate) now: Instant,
@@ -99,12 +100,12 @@ pub(crate) struct SpectatorTestNetwork {
     queue: EventQueue<SpectatorQueueEvent>,
     random: Random,
     held_inputs: Vec<InputWord>,
-    /// What was played, and the states' hashes.
+    /// Inputs of every frame played so far.
     pub(crate) played_inputs: Vec<Vec<InputWord>>,
     pub(crate) machine: LargeStateMachine,
     pub(crate) is_playing: bool,
     link: LinkConfig,
-    /// Every datagram goes through this on its way.
+    /// Randomness that corrupts sent datagrams while it is set.
     pub(crate) tamper_random: Option<Random>,
 }
 
@@ -120,15 +121,15 @@ pub(crate) fn feed_config() -> FeedConfig {
     }
 }
 
-pub(crate) fn watch_config(from: &[usize]) -> SpectatorConfig {
+pub(crate) fn spectator_config(from: &[usize]) -> SpectatorConfig {
     SpectatorConfig::new(SESSION_ID, settings(), from.iter().map(|node| Addr(*node as u64)).collect())
 }
 
 impl FeedNode {
-    fn new(feed: Option<Feed>, watcher: Option<Spectator>, machine: Option<LargeStateMachine>) -> Self {
+    fn new(feed: Option<Feed>, spectator: Option<Spectator>, machine: Option<LargeStateMachine>) -> Self {
         Self {
             feed,
-            spectator: watcher,
+            spectator,
             machine,
             is_dead: false,
             live_at: None,
@@ -152,15 +153,15 @@ impl FeedNode {
         self.feed.as_ref().unwrap()
     }
 
-    pub(crate) fn has_event(&self, what: impl Fn(&SpectatorEvent) -> bool) -> bool {
-        self.events.iter().any(|(_, event)| what(event))
+    pub(crate) fn has_event(&self, is_wanted: impl Fn(&SpectatorEvent) -> bool) -> bool {
+        self.events.iter().any(|(_, event)| is_wanted(event))
     }
 }
 
 impl SpectatorTestNetwork {
-    /// A game whose machine this is; node 0 has it and a feed.
+    /// Creates a game on `machine`. Node 0 has a feed of it.
     pub(crate) fn new(seed: u64, machine: LargeStateMachine, config: FeedConfig, link: LinkConfig) -> Self {
-        let mut stand = Self {
+        let mut network = Self {
             now: Instant::ZERO,
             nodes: Vec::new(),
             links: Vec::new(),
@@ -174,12 +175,12 @@ impl SpectatorTestNetwork {
             link,
             tamper_random: None,
         };
-        stand.nodes.push(FeedNode::new(Some(Feed::new(config).unwrap()), None, None));
-        stand.queue.push(Instant::ZERO, SpectatorQueueEvent::GameFrame);
-        stand
+        network.nodes.push(FeedNode::new(Some(Feed::new(config).unwrap()), None, None));
+        network.queue.push(Instant::ZERO, SpectatorQueueEvent::GameFrame);
+        network
     }
 
-    /// One more feed of the players' own.
+    /// Adds another feed that gets its frames directly from the game.
     pub(crate) fn add_feed(&mut self, config: FeedConfig) -> usize {
         self.nodes.push(FeedNode::new(Some(Feed::new(config).unwrap()), None, None));
         self.nodes.len() - 1
@@ -191,15 +192,15 @@ impl SpectatorTestNetwork {
         self.nodes.len() - 1
     }
 
-    /// One who watches and has a feed of its own, with or without a machine.
+    /// Adds a relay: a spectator with a feed of its own, with or without a machine.
     pub(crate) fn add_relay(
         &mut self,
-        watch: SpectatorConfig,
+        upstream: SpectatorConfig,
         feed: FeedConfig,
         machine: Option<LargeStateMachine>,
     ) -> usize {
         let mut node =
-            FeedNode::new(Some(Feed::new(feed).unwrap()), Some(Spectator::new(self.now, watch).unwrap()), None);
+            FeedNode::new(Some(Feed::new(feed).unwrap()), Some(Spectator::new(self.now, upstream).unwrap()), None);
         node.machine = machine;
         self.nodes.push(node);
         self.schedule_wake(self.nodes.len() - 1);
@@ -217,13 +218,13 @@ impl SpectatorTestNetwork {
     }
 
     fn link_index(&mut self, from: usize, to: usize) -> usize {
-        const MOST: usize = 64;
-        while self.links.len() < MOST * MOST {
+        const MAX_NODES: usize = 64;
+        while self.links.len() < MAX_NODES * MAX_NODES {
             let at = self.links.len();
-            let name = format!("{}>{}", at / MOST, at % MOST);
+            let name = format!("{}>{}", at / MAX_NODES, at % MAX_NODES);
             self.links.push(Link::new(self.link.clone(), self.seed, &name));
         }
-        from * MOST + to
+        from * MAX_NODES + to
     }
 
     pub(crate) fn set_cut(&mut self, one: usize, other: usize, cut: bool) {
@@ -234,11 +235,11 @@ impl SpectatorTestNetwork {
     pub(crate) fn run_for(&mut self, time: TimeDelta) {
         let until = self.now + time;
         while self.queue.next_time().is_some_and(|at| at <= until) {
-            let Some((at, happening)) = self.queue.pop() else { break };
+            let Some((at, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
-            match happening {
+            match event {
                 SpectatorQueueEvent::GameFrame => self.step_game(),
-                SpectatorQueueEvent::Wake { node, wake_id: alarm } if self.nodes[node].wake_id == alarm => {
+                SpectatorQueueEvent::Wake { node, wake_id } if self.nodes[node].wake_id == wake_id => {
                     self.run_host_program(node)
                 }
                 SpectatorQueueEvent::Wake { .. } => {}
@@ -252,7 +253,7 @@ impl SpectatorTestNetwork {
         self.now = until;
     }
 
-    /// Runs until a node is live; says how long that took.
+    /// Runs until a node is live. Returns the time that this took.
     #[track_caller]
     pub(crate) fn run_until_live(&mut self, node: usize, at_most: TimeDelta) -> TimeDelta {
         let (since, until) = (self.now, self.now + at_most);
@@ -296,8 +297,8 @@ impl SpectatorTestNetwork {
         if node.is_dead {
             return;
         }
-        if let Some(watcher) = &mut node.spectator {
-            watcher.handle_datagram(now, from, bytes);
+        if let Some(spectator) = &mut node.spectator {
+            spectator.handle_datagram(now, from, bytes);
         }
         if let Some(feed) = &mut node.feed {
             feed.handle_datagram(now, from, bytes);
@@ -315,18 +316,18 @@ impl SpectatorTestNetwork {
         let mut buf = [0; MAX_DATAGRAM];
         let mut sent = Vec::new();
         let node = &mut self.nodes[at];
-        if let Some(watcher) = &mut node.spectator {
+        if let Some(spectator) = &mut node.spectator {
             for _ in 0..1_000 {
-                let Some(packet) = watcher.poll_transmit(now, &mut buf) else { break };
+                let Some(packet) = spectator.poll_transmit(now, &mut buf) else { break };
                 sent.push((packet.to, buf[..packet.len].to_vec()));
             }
-            while let Some(event) = watcher.poll_event() {
+            while let Some(event) = spectator.poll_event() {
                 if matches!(event, SpectatorEvent::Live { .. }) {
                     node.live_at.get_or_insert(now);
                 }
                 node.events.push((now, event));
             }
-            node.peak_memory = node.peak_memory.max(watcher.memory());
+            node.peak_memory = node.peak_memory.max(spectator.memory());
         }
         if let Some(feed) = &mut node.feed {
             for _ in 0..100_000 {
@@ -341,7 +342,7 @@ impl SpectatorTestNetwork {
         if let Some(next) = timeouts.into_iter().flatten().min() {
             node.wake_id += 1;
             let next = next.max(now);
-            // A host program that is asked to look again at once, over and over, would never sleep.
+            // An engine whose timeout is always now would keep its host program from ever sleeping.
             node.immediate_wakes = if next == now { node.immediate_wakes + 1 } else { 0 };
             assert!(node.immediate_wakes < 20, "node {at} never sleeps");
             self.queue.push(next, SpectatorQueueEvent::Wake { node: at, wake_id: node.wake_id });
@@ -356,8 +357,8 @@ impl SpectatorTestNetwork {
         if to >= self.nodes.len() {
             return;
         }
-        if let Some(luck) = &mut self.tamper_random {
-            corrupt_datagram(luck, &mut bytes);
+        if let Some(random) = &mut self.tamper_random {
+            corrupt_datagram(random, &mut bytes);
         }
         let link = self.link_index(from, to);
         for at in self.links[link].send(self.now, bytes.len() + 28) {
@@ -365,16 +366,16 @@ impl SpectatorTestNetwork {
         }
     }
 
-    /// The host program of one who watches.
+    /// Serves the requests of the spectator at node `at`, as its host program.
     fn serve_requests(&mut self, at: usize) {
         let (now, node) = (self.now, &mut self.nodes[at]);
-        let Some(watcher) = &mut node.spectator else { return };
+        let Some(spectator) = &mut node.spectator else { return };
         let mut answer = None;
         for _ in 0..100_000 {
             if let Some(hash) = answer.take() {
-                watcher.handle_hash(hash);
+                spectator.handle_hash(hash);
             }
-            let Some(request) = watcher.poll_request(now) else { return };
+            let Some(request) = spectator.poll_request(now) else { return };
             match request {
                 SpectatorRequest::Load { next_frame, state, hash } => {
                     node.loads += 1;
@@ -389,11 +390,12 @@ impl SpectatorTestNetwork {
                         feed.set_snapshot(now, next_frame, state, hash);
                     }
                 }
-                SpectatorRequest::Advance { frame, inputs, is_presented: fresh } => {
-                    node.wrong_frames +=
-                        u32::from(self.played_inputs.get(frame.number() as usize).is_none_or(|truth| truth != inputs));
+                SpectatorRequest::Advance { frame, inputs, is_presented } => {
+                    node.wrong_frames += u32::from(
+                        self.played_inputs.get(frame.number() as usize).is_none_or(|played| played != inputs),
+                    );
                     node.frames.push(frame.number());
-                    if fresh {
+                    if is_presented {
                         node.shown_at.push(now);
                     }
                     if let Some(machine) = &mut node.machine {
@@ -416,7 +418,7 @@ impl SpectatorTestNetwork {
         }
     }
 
-    /// What a node has seen is what was played, without a gap, up to nearly now.
+    /// Asserts that a node has seen the inputs that were played, without a gap, and is less than 90 frames behind.
     #[track_caller]
     pub(crate) fn assert_saw_every_frame(&self, node: usize) {
         let node = &self.nodes[node];
@@ -425,7 +427,7 @@ impl SpectatorTestNetwork {
         let last = node.frames.last().copied().unwrap_or(0);
         assert!(
             self.played_inputs.len() as u32 - last < 90,
-            "{last} is far from {}: {:?}",
+            "the newest frame seen is {last} of {}: {:?}",
             self.played_inputs.len(),
             node.events
         );
@@ -433,25 +435,25 @@ impl SpectatorTestNetwork {
     }
 }
 
-/// Changes a datagram in one of many ways.
-pub(crate) fn corrupt_datagram(luck: &mut Random, bytes: &mut Vec<u8>) {
-    if bytes.is_empty() || luck.chance(0.5) {
+/// Corrupts about half of all datagrams: flips a bit, replaces, appends or cuts off bytes.
+pub(crate) fn corrupt_datagram(random: &mut Random, bytes: &mut Vec<u8>) {
+    if bytes.is_empty() || random.chance(0.5) {
         return;
     }
-    for _ in 0..=luck.below(3) {
-        let at = luck.below(bytes.len().max(1) as u64) as usize;
-        match luck.below(5) {
-            0 => bytes[at] ^= 1 << luck.below(8),
-            1 => bytes[at] = luck.bits() as u8,
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len().max(1) as u64) as usize;
+        match random.below(5) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.bits() as u8,
             2 => bytes.truncate(at.max(1)),
-            3 => bytes.push(luck.bits() as u8),
-            _ => bytes[at] = *luck.pick(&[0, 0x7f, 0x80, 0xff]),
+            3 => bytes.push(random.bits() as u8),
+            _ => bytes[at] = *random.pick(&[0, 0x7f, 0x80, 0xff]),
         }
     }
 }
 
-pub(crate) fn watch_config_from_start(from: &[usize]) -> SpectatorConfig {
-    SpectatorConfig { start: SpectatorStart::FirstFrame, ..watch_config(from) }
+pub(crate) fn spectator_config_from_start(from: &[usize]) -> SpectatorConfig {
+    SpectatorConfig { start: SpectatorStart::FirstFrame, ..spectator_config(from) }
 }
 
 pub(crate) fn minute() -> TimeDelta {

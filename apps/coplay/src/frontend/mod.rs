@@ -1,5 +1,5 @@
-//! Front ends: they show a scene and send back what is pressed and wanted. A window where there is a display, a terminal where
-//! there is none.
+//! Front ends. A front end draws the newest scene of a game and sends key presses and commands back. The program uses a
+//! window where there is a display, and the terminal otherwise.
 
 pub mod terminal;
 pub mod window;
@@ -11,50 +11,51 @@ use crate::config::Config;
 use crate::error::AppError;
 use crate::ui_link::{GamePort, ui_link};
 
-/// Where to show it.
+/// Kind of front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontendKind {
-    /// In a window.
+    /// A window.
     Window,
-    /// In a window, or in the terminal if none can be opened.
+    /// A window, or the terminal if no window can be opened.
     WindowOrTerminal,
-    /// In the terminal that we were started from.
+    /// The terminal that the program was started from.
     Terminal,
 }
 
-/// What a person asked for.
+/// Front end requested on the command line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontendRequest {
-    /// A window, whatever there is.
+    /// `--window`: fails without a display.
     pub window: bool,
-    /// The terminal, whatever there is.
+    /// `--terminal`: fails if stdin or stdout is not a terminal.
     pub terminal: bool,
 }
 
-/// How it looks.
+/// Appearance of a front end.
 #[derive(Clone, Debug, Default)]
 pub struct DisplayOptions {
-    /// What is shown.
+    /// Title of the window or terminal.
     pub title: String,
-    /// How many pictures there are, their rows and their aspect: a window begins with room for them.
+    /// Number of pictures, pixel rows of each, and aspect ratio. The initial size of a window fits them.
     pub pictures: (usize, usize, f32),
-    /// Room for a graph and dials.
+    /// Whether the initial size leaves room for a graph and settings.
     pub has_graph: bool,
-    /// Where the last picture of all goes.
+    /// File for a screenshot taken at the end.
     pub screenshot: Option<PathBuf>,
 }
 
-/// What is there.
+/// Outputs that this process can use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AvailableOutputs {
-    /// A display for windows.
+    /// Whether there is a display for windows.
     pub has_display: bool,
-    /// A terminal that shows what we write, and gives us what is typed.
+    /// Whether stdin and stdout are both a terminal.
     pub has_terminal: bool,
 }
 
 impl AvailableOutputs {
-    /// Looks around.
+    /// Detects the outputs. On Linux a display is announced by `DISPLAY` or `WAYLAND_DISPLAY`; other systems always
+    /// have one.
     pub fn detect() -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let display = !cfg!(target_os = "linux") || set("DISPLAY") || set("WAYLAND_DISPLAY");
@@ -63,57 +64,58 @@ impl AvailableOutputs {
 }
 
 impl FrontendKind {
-    /// The best that there is for what was asked; `None` where there is nothing and nothing special was asked for.
-    pub fn choose(asked: FrontendRequest, here: AvailableOutputs) -> Result<Option<Self>, AppError> {
-        match (asked.window, asked.terminal) {
-            (true, _) if !here.has_display => Err(AppError::failure("there is no display to open a window on")
-                .hint("say --terminal to play in this terminal, or --headless to see nothing")),
-            (_, true) if !here.has_terminal => Err(AppError::failure("input or output is not a terminal")
-                .hint("start it from a terminal, without redirecting anything, or say --headless")),
+    /// Chooses the best available front end for a request. Returns `None` if there is no output and none was requested.
+    pub fn choose(request: FrontendRequest, available: AvailableOutputs) -> Result<Option<Self>, AppError> {
+        match (request.window, request.terminal) {
+            (true, _) if !available.has_display => Err(AppError::failure("no display to open a window on")
+                .hint("use --terminal to play in this terminal, or --headless to run without output")),
+            (_, true) if !available.has_terminal => Err(AppError::failure("input or output is not a terminal")
+                .hint("start it from a terminal without redirection, or use --headless")),
             (true, _) => Ok(Some(Self::Window)),
             (_, true) => Ok(Some(Self::Terminal)),
-            _ if here.has_display && here.has_terminal => Ok(Some(Self::WindowOrTerminal)),
-            _ if here.has_display => Ok(Some(Self::Window)),
-            _ if here.has_terminal => Ok(Some(Self::Terminal)),
+            _ if available.has_display && available.has_terminal => Ok(Some(Self::WindowOrTerminal)),
+            _ if available.has_display => Ok(Some(Self::Window)),
+            _ if available.has_terminal => Ok(Some(Self::Terminal)),
             _ => Ok(None),
         }
     }
 
-    /// The same where something must be seen.
-    pub fn choose_required(asked: FrontendRequest) -> Result<Self, AppError> {
-        Self::choose(asked, AvailableOutputs::detect())?.ok_or_else(|| {
-            AppError::failure("there is neither a display nor a terminal to show anything on")
-                .hint("say --headless to run without")
+    /// Chooses a front end for a command that needs one.
+    pub fn choose_required(request: FrontendRequest) -> Result<Self, AppError> {
+        Self::choose(request, AvailableOutputs::detect())?.ok_or_else(|| {
+            AppError::failure("neither a display nor a terminal is available")
+                .hint("use --headless to run without output")
         })
     }
 }
 
-/// Runs a game on a thread of its own and shows it here until it ends; whoever closes the front end ends it.
+/// Runs a game on its own thread and a front end on the calling thread until the game ends. Closing the front end ends
+/// the game.
 pub fn run_with_frontend<T: Send>(
-    front: FrontendKind,
-    look: &DisplayOptions,
+    kind: FrontendKind,
+    options: &DisplayOptions,
     config: &Config,
     game: impl FnOnce(GamePort) -> Result<T, AppError> + Send,
 ) -> Result<T, AppError> {
-    let (stage, view) = ui_link();
+    let (game_port, frontend_port) = ui_link();
     std::thread::scope(|scope| {
         let game = std::thread::Builder::new().name("game".into()).spawn_scoped(scope, || {
-            stage.wait_until_ready();
-            game(stage)
+            game_port.wait_until_ready();
+            game(game_port)
         });
-        let game = game.map_err(|error| AppError::failure(format!("no thread for the game: {error}")))?;
-        // The view is dropped with the front end, which tells the game to end.
-        let shown = match front {
-            FrontendKind::Window => window::run(view, look, config).unwrap_or_else(|closed| Err(closed.1)),
-            FrontendKind::WindowOrTerminal => window::run(view, look, config).unwrap_or_else(|closed| {
-                let (view, trouble) = *closed;
-                eprintln!("{}", trouble.as_note());
-                terminal::run(view, look, config)
+        let game = game.map_err(|error| AppError::failure(format!("cannot start the game thread: {error}")))?;
+        // The port is dropped with the front end, and the game then receives `UiCommand::Exit`.
+        let frontend_result = match kind {
+            FrontendKind::Window => window::run(frontend_port, options, config).unwrap_or_else(|closed| Err(closed.1)),
+            FrontendKind::WindowOrTerminal => window::run(frontend_port, options, config).unwrap_or_else(|closed| {
+                let (port, error) = *closed;
+                eprintln!("{}", error.as_note());
+                terminal::run(port, options, config)
             }),
-            FrontendKind::Terminal => terminal::run(view, look, config),
+            FrontendKind::Terminal => terminal::run(frontend_port, options, config),
         };
         let outcome = game.join().unwrap_or_else(|_| Err(crate::panic_hook::internal_error()));
-        shown.and(outcome)
+        frontend_result.and(outcome)
     })
 }
 

@@ -1,4 +1,4 @@
-//! Gamepads on Linux: events from `/dev/input`, without libudev.
+//! Gamepads on Linux: reads events from `/dev/input`, without libudev.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,28 +10,28 @@ use evdev::{AbsoluteAxisCode as Abs, Device, EventSummary, KeyCode as Code};
 use super::{GamepadState, Gamepads};
 use crate::config::GamepadControl;
 
-/// How often new gamepads are looked for.
+/// Interval between scans for new gamepads.
 const SCAN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Devices that somebody reads already.
+/// Paths of the devices that a thread already reads.
 type OpenDevices = Arc<Mutex<BTreeSet<PathBuf>>>;
 
 pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
-    let missing = unreadable_note();
-    let known = OpenDevices::default();
-    let look = move || {
+    let note = unreadable_note();
+    let open_devices = OpenDevices::default();
+    let scan = move || {
         loop {
-            open_new_devices(&gamepads, &known);
+            open_new_devices(&gamepads, &open_devices);
             std::thread::sleep(SCAN_INTERVAL);
         }
     };
-    match std::thread::Builder::new().name("gamepads".into()).spawn(look) {
-        Ok(_) => missing,
-        Err(error) => Some(format!("gamepads are not looked for: {error}")),
+    match std::thread::Builder::new().name("gamepads".into()).spawn(scan) {
+        Ok(_) => note,
+        Err(error) => Some(format!("gamepads are not available: {error}")),
     }
 }
 
-/// Says so where there are joysticks that we may not read.
+/// Returns a note if there is a gamepad that this process may not read.
 fn unreadable_note() -> Option<String> {
     let entries = std::fs::read_dir("/dev/input/by-id").ok()?;
     let sticks = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().ends_with("-event-joystick"));
@@ -39,52 +39,53 @@ fn unreadable_note() -> Option<String> {
         std::fs::File::open(entry.path()).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
     };
     let name = sticks.into_iter().find(denied)?.file_name();
-    Some(format!("the gamepad {} may not be read (add yourself to the group \"input\")", name.to_string_lossy()))
+    Some(format!("no permission to read the gamepad {} (add yourself to the group \"input\")", name.to_string_lossy()))
 }
 
-/// Opens what was plugged in since the last look; each gamepad is read by a thread that ends when it is pulled out.
-fn open_new_devices(gamepads: &Arc<Gamepads>, known: &OpenDevices) {
+/// Opens gamepads plugged in since the last scan. A thread reads each gamepad until it is unplugged.
+fn open_new_devices(gamepads: &Arc<Gamepads>, open_devices: &OpenDevices) {
     for (path, device) in evdev::enumerate() {
         let is_gamepad = device.supported_keys().is_some_and(|keys| keys.contains(Code::BTN_SOUTH));
-        if !is_gamepad || known.lock().unwrap_or_else(PoisonError::into_inner).contains(&path) {
+        if !is_gamepad || open_devices.lock().unwrap_or_else(PoisonError::into_inner).contains(&path) {
             continue;
         }
-        let Some(seat) = gamepads.assign_slot() else { return };
-        known.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
-        let (gamepads, known) = (gamepads.clone(), known.clone());
-        let lettered = has_letter_codes(&path, &device);
+        let Some(slot) = gamepads.assign_slot() else { return };
+        open_devices.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+        let (gamepads, open_devices) = (gamepads.clone(), open_devices.clone());
+        let has_letters = has_letter_codes(&path, &device);
         let read = move || {
-            read_events(&gamepads, seat, device, lettered);
-            gamepads.release_slot(seat);
-            known.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
+            read_events(&gamepads, slot, device, has_letters);
+            gamepads.release_slot(slot);
+            open_devices.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
         };
         _ = std::thread::Builder::new().name("gamepad".into()).spawn(read);
     }
 }
 
-fn read_events(gamepads: &Gamepads, seat: usize, mut device: Device, lettered: bool) {
-    let known: Vec<_> = device.get_absinfo().map(Iterator::collect).unwrap_or_default();
-    let range = |axis: Abs| known.iter().find(|(code, _)| *code == axis).map(|(_, at)| (at.minimum(), at.maximum()));
+fn read_events(gamepads: &Gamepads, slot: usize, mut device: Device, has_letters: bool) {
+    let axis_infos: Vec<_> = device.get_absinfo().map(Iterator::collect).unwrap_or_default();
+    let range =
+        |axis: Abs| axis_infos.iter().find(|(code, _)| *code == axis).map(|(_, info)| (info.minimum(), info.maximum()));
     let axes = Axes::new(range);
-    let mut posture = GamepadState::default();
+    let mut state = GamepadState::default();
     while let Ok(events) = device.fetch_events() {
         for event in events {
             match event.destructure() {
                 EventSummary::Key(_, code, value) => {
-                    if let Some(control) = button_control(code, lettered) {
-                        posture.set(control, value != 0);
+                    if let Some(control) = button_control(code, has_letters) {
+                        state.set(control, value != 0);
                     }
                 }
-                EventSummary::AbsoluteAxis(_, axis, value) => axes.on_axis(&mut posture, axis, value),
-                EventSummary::Synchronization(..) => gamepads.update(seat, posture),
+                EventSummary::AbsoluteAxis(_, axis, value) => axes.on_axis(&mut state, axis, value),
+                EventSummary::Synchronization(..) => gamepads.update(slot, state),
                 _ => {}
             }
         }
     }
 }
 
-/// Whether a gamepad tells which letter was pressed, and not where it is: the kernel has one number for the upper button and for X, which is
-/// on the left on the pads of Microsoft and on those that its driver for them serves.
+/// Returns whether a gamepad reports its buttons by letter, not by position. The kernel has one code for the upper
+/// button and for X, which is on the left on Microsoft pads and on pads that the xpad driver serves.
 fn has_letter_codes(path: &Path, device: &Device) -> bool {
     const MICROSOFT: u16 = 0x045e;
     let event = path.file_name().unwrap_or_default();
@@ -94,18 +95,19 @@ fn has_letter_codes(path: &Path, device: &Device) -> bool {
     xpad || device.input_id().vendor() == MICROSOFT
 }
 
-/// An axis, and from where to where it goes.
+/// Axis with its minimum and maximum value.
 type AxisRange = (Abs, (i32, i32));
 
-/// What the axes of a gamepad are for.
+/// Assignment of a gamepad's axes.
 struct Axes {
     sticks: [AxisRange; 4],
-    /// Left and right.
+    /// Left and right trigger.
     triggers: [AxisRange; 2],
 }
 
 impl Axes {
-    /// Of a gamepad with axes of these ranges. Without axes that are called the right stick's, that is where triggers are otherwise.
+    /// Assigns the axes; `range` returns the range of an axis that exists. Without `ABS_RX`, the right stick is on the
+    /// axes that triggers use otherwise.
     fn new(range: impl Fn(Abs) -> Option<(i32, i32)>) -> Self {
         let (right, triggers) = match range(Abs::ABS_RX) {
             Some(_) => ([Abs::ABS_RX, Abs::ABS_RY], [Abs::ABS_Z, Abs::ABS_RZ]),
@@ -118,45 +120,45 @@ impl Axes {
         }
     }
 
-    /// The cross, sticks, and triggers that are axes.
-    fn on_axis(&self, posture: &mut GamepadState, axis: Abs, value: i32) {
+    /// Applies an axis event: D-pad, sticks and analog triggers.
+    fn on_axis(&self, state: &mut GamepadState, axis: Abs, value: i32) {
         match axis {
-            Abs::ABS_HAT0X => on_dpad(posture, (GamepadControl::Left, GamepadControl::Right), value),
-            Abs::ABS_HAT0Y => on_dpad(posture, (GamepadControl::Up, GamepadControl::Down), value),
+            Abs::ABS_HAT0X => on_dpad(state, (GamepadControl::Left, GamepadControl::Right), value),
+            Abs::ABS_HAT0Y => on_dpad(state, (GamepadControl::Up, GamepadControl::Down), value),
             _ => {}
         }
         if let Some(at) = self.sticks.iter().position(|(stick, _)| *stick == axis) {
-            posture.axes[at] = centred(value, self.sticks[at].1);
+            state.axes[at] = centred(value, self.sticks[at].1);
         }
         for ((trigger, range), control) in self.triggers.iter().zip([GamepadControl::L2, GamepadControl::R2]) {
             if *trigger == axis {
-                posture.set(control, is_pulled(value, *range));
+                state.set(control, is_pulled(value, *range));
             }
         }
     }
 }
 
-fn on_dpad(posture: &mut GamepadState, (less, more): (GamepadControl, GamepadControl), value: i32) {
-    posture.set(less, value < 0);
-    posture.set(more, value > 0);
+fn on_dpad(state: &mut GamepadState, (negative, positive): (GamepadControl, GamepadControl), value: i32) {
+    state.set(negative, value < 0);
+    state.set(positive, value > 0);
 }
 
-/// Whether a trigger is pulled far enough to count.
-fn is_pulled(value: i32, (least, most): (i32, i32)) -> bool {
-    (i64::from(value) - i64::from(least)) * 5 > (i64::from(most) - i64::from(least)) * 2
+/// Returns whether a trigger is pulled by more than 40 % of its range.
+fn is_pulled(value: i32, (min, max): (i32, i32)) -> bool {
+    (i64::from(value) - i64::from(min)) * 5 > (i64::from(max) - i64::from(min)) * 2
 }
 
-/// A value of some range as one of 16 bits around nothing.
-fn centred(value: i32, (least, most): (i32, i32)) -> i16 {
-    let span = (i64::from(most) - i64::from(least)).max(1);
-    let position = (i64::from(value) - i64::from(least)) * 65_535 / span - 32_768;
+/// Maps a value of a range to 16 bits, centred at 0.
+fn centred(value: i32, (min, max): (i32, i32)) -> i16 {
+    let span = (i64::from(max) - i64::from(min)).max(1);
+    let position = (i64::from(value) - i64::from(min)) * 65_535 / span - 32_768;
     position.clamp(i64::from(i16::MIN), i64::from(i16::MAX)) as i16
 }
 
-fn button_control(code: Code, lettered: bool) -> Option<GamepadControl> {
+fn button_control(code: Code, has_letters: bool) -> Option<GamepadControl> {
     Some(match code {
-        Code::BTN_NORTH if lettered => GamepadControl::West,
-        Code::BTN_WEST if lettered => GamepadControl::North,
+        Code::BTN_NORTH if has_letters => GamepadControl::West,
+        Code::BTN_WEST if has_letters => GamepadControl::North,
         Code::BTN_SOUTH => GamepadControl::South,
         Code::BTN_EAST => GamepadControl::East,
         Code::BTN_NORTH => GamepadControl::North,
@@ -190,11 +192,11 @@ mod tests {
 
     #[test]
     fn dpad_axis_presses_one_direction_at_a_time() {
-        let (axes, mut posture) = (Axes::new(|_| None), GamepadState::default());
+        let (axes, mut state) = (Axes::new(|_| None), GamepadState::default());
         for (value, pressed) in [(-1, 1 << GamepadControl::Left as u32), (1, 1 << GamepadControl::Right as u32), (0, 0)]
         {
-            axes.on_axis(&mut posture, Abs::ABS_HAT0X, value);
-            assert_eq!(posture.controls, pressed);
+            axes.on_axis(&mut state, Abs::ABS_HAT0X, value);
+            assert_eq!(state.controls, pressed);
         }
     }
 
@@ -202,26 +204,26 @@ mod tests {
     fn trigger_axes_depend_on_right_stick_axes() {
         let (left, right) = (1 << GamepadControl::L2 as u32, 1 << GamepadControl::R2 as u32);
         let usual = Axes::new(|axis| Some(if axis == Abs::ABS_RZ { (0, 1_023) } else { (0, 255) }));
-        let mut posture = GamepadState::default();
-        usual.on_axis(&mut posture, Abs::ABS_Z, 255);
-        usual.on_axis(&mut posture, Abs::ABS_RZ, 255);
-        assert_eq!((posture.controls, posture.axes), (left, [0; 4]), "a quarter is not enough");
-        usual.on_axis(&mut posture, Abs::ABS_RZ, 1_000);
-        usual.on_axis(&mut posture, Abs::ABS_RX, 255);
-        assert_eq!((posture.controls, posture.axes[2]), (left | right, i16::MAX));
-        // Here the middle of the right stick is what a trigger would be half way down.
+        let mut state = GamepadState::default();
+        usual.on_axis(&mut state, Abs::ABS_Z, 255);
+        usual.on_axis(&mut state, Abs::ABS_RZ, 255);
+        assert_eq!((state.controls, state.axes), (left, [0; 4]), "a quarter of the range is below the threshold");
+        usual.on_axis(&mut state, Abs::ABS_RZ, 1_000);
+        usual.on_axis(&mut state, Abs::ABS_RX, 255);
+        assert_eq!((state.controls, state.axes[2]), (left | right, i16::MAX));
+        // On this gamepad the centre of the right stick would be a half-pulled trigger.
         let other = Axes::new(|axis| (![Abs::ABS_RX, Abs::ABS_RY].contains(&axis)).then_some((0, 255)));
-        let mut posture = GamepadState::default();
-        other.on_axis(&mut posture, Abs::ABS_Z, 128);
-        other.on_axis(&mut posture, Abs::ABS_RZ, 255);
-        assert_eq!((posture.controls, posture.axes[3]), (0, i16::MAX));
-        other.on_axis(&mut posture, Abs::ABS_GAS, 200);
-        assert_eq!(posture.controls, right);
+        let mut state = GamepadState::default();
+        other.on_axis(&mut state, Abs::ABS_Z, 128);
+        other.on_axis(&mut state, Abs::ABS_RZ, 255);
+        assert_eq!((state.controls, state.axes[3]), (0, i16::MAX));
+        other.on_axis(&mut state, Abs::ABS_GAS, 200);
+        assert_eq!(state.controls, right);
     }
 
     #[test]
     fn letter_codes_are_mapped_to_positions() {
-        let both = |lettered| [Code::BTN_NORTH, Code::BTN_WEST].map(|code| button_control(code, lettered));
+        let both = |has_letters| [Code::BTN_NORTH, Code::BTN_WEST].map(|code| button_control(code, has_letters));
         assert_eq!(both(false), [Some(GamepadControl::North), Some(GamepadControl::West)]);
         assert_eq!(both(true), [Some(GamepadControl::West), Some(GamepadControl::North)]);
         assert_eq!(button_control(Code::BTN_SOUTH, true), Some(GamepadControl::South));

@@ -1,5 +1,5 @@
-//! Gamepads: found as they are plugged in, the first for the first player. Without any, or without the right to read them, keys
-//! still play.
+//! Gamepads. They are detected when plugged in and assigned to the players in order. Without a gamepad, or without
+//! permission to read it, the keyboard still works.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -14,22 +14,22 @@ use coplay_machines::pad::{Button, Pad, StickAxis};
 use crate::config::{Config, GamepadControl};
 use crate::input_state::{InputState, apply_dead_zone, stick_to_directions};
 
-/// What is needed to turn what gamepads do into words.
+/// Mapping from gamepads to the input words of players.
 #[derive(Debug)]
 pub struct Gamepads {
     input_state: Arc<InputState>,
     map: Vec<(Button, GamepadControl)>,
     dead_zone: i16,
-    /// What each player's machine has.
+    /// Input mask of each player's pad.
     masks: Vec<InputWord>,
-    /// Seats that have a gamepad.
+    /// Player slots that have a gamepad.
     taken_slots: Mutex<[bool; MAX_PLAYERS]>,
 }
 
-/// What one gamepad does at the moment.
+/// Current state of a gamepad.
 #[derive(Clone, Copy, Debug, Default)]
 struct GamepadState {
-    /// One bit per [`GamepadControl`], in their order.
+    /// Pressed controls: one bit per [`GamepadControl`], in declaration order.
     controls: u32,
     axes: [i16; 4],
 }
@@ -42,14 +42,14 @@ impl GamepadState {
 }
 
 impl Gamepads {
-    /// For these pads of a machine.
-    pub fn new(config: &Config, pads: &[Pad], hands: Arc<InputState>) -> Self {
+    /// Creates the mapping for the pads of a machine.
+    pub fn new(config: &Config, pads: &[Pad], input_state: Arc<InputState>) -> Self {
         let dead_zone = (i32::from(config.dead_zone) * i32::from(i16::MAX) / 100) as i16;
         let masks = pads.iter().map(|pad| pad.mask).collect();
-        Self { input_state: hands, map: config.gamepad_map.clone(), dead_zone, masks, taken_slots: Mutex::default() }
+        Self { input_state, map: config.gamepad_map.clone(), dead_zone, masks, taken_slots: Mutex::default() }
     }
 
-    /// Begins to look for gamepads, on threads of their own. Says what is missing, if something is.
+    /// Starts detecting and reading gamepads on background threads. Returns a note if gamepads cannot be used.
     pub fn start(self) -> Option<String> {
         #[cfg(target_os = "linux")]
         return linux::start(Arc::new(self));
@@ -57,33 +57,33 @@ impl Gamepads {
         return native::start(Arc::new(self));
     }
 
-    /// A seat for one more gamepad.
+    /// Assigns the first free player slot to a gamepad.
     fn assign_slot(&self) -> Option<usize> {
         let mut taken = self.taken_slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let seat = taken.iter().take(self.masks.len()).position(|taken| !taken)?;
-        taken[seat] = true;
-        Some(seat)
+        let slot = taken.iter().take(self.masks.len()).position(|taken| !taken)?;
+        taken[slot] = true;
+        Some(slot)
     }
 
-    /// A gamepad is gone.
-    fn release_slot(&self, seat: usize) {
-        self.input_state.set_pad(seat, 0);
-        self.taken_slots.lock().unwrap_or_else(PoisonError::into_inner)[seat] = false;
+    /// Releases the slot of a removed gamepad, and its buttons.
+    fn release_slot(&self, slot: usize) {
+        self.input_state.set_pad(slot, 0);
+        self.taken_slots.lock().unwrap_or_else(PoisonError::into_inner)[slot] = false;
     }
 
-    fn update(&self, seat: usize, posture: GamepadState) {
-        self.input_state.set_pad(seat, self.input_word(seat, posture));
+    fn update(&self, slot: usize, state: GamepadState) {
+        self.input_state.set_pad(slot, self.input_word(slot, state));
     }
 
-    fn input_word(&self, seat: usize, posture: GamepadState) -> InputWord {
-        let pressed = self.map.iter().filter(|(_, control)| posture.controls >> (*control as u32) & 1 != 0);
+    fn input_word(&self, slot: usize, state: GamepadState) -> InputWord {
+        let pressed = self.map.iter().filter(|(_, control)| state.controls >> (*control as u32) & 1 != 0);
         let mut word = pressed.fold(0, |word, (button, _)| word | button.bit());
-        for (axis, position) in StickAxis::ALL.into_iter().zip(posture.axes) {
+        for (axis, position) in StickAxis::ALL.into_iter().zip(state.axes) {
             word |= apply_dead_zone(axis, position, self.dead_zone);
         }
-        let mask = self.masks.get(seat).copied().unwrap_or(0);
+        let mask = self.masks.get(slot).copied().unwrap_or(0);
         if mask & (StickAxis::LeftX.mask() | StickAxis::LeftY.mask()) == 0 {
-            word |= stick_to_directions(posture.axes[0], posture.axes[1], self.dead_zone);
+            word |= stick_to_directions(state.axes[0], state.axes[1], self.dead_zone);
         }
         word & mask
     }
@@ -97,16 +97,16 @@ mod tests {
     fn stick_acts_as_dpad_on_machines_without_sticks() {
         let pads = [Pad::with_buttons(&[Button::A, Button::Left, Button::Right]), Pad { mask: !0, labels: vec![] }];
         let gamepads = Gamepads::new(&Config::default(), &pads, Arc::default());
-        let mut posture = GamepadState { axes: [-30_000, 0, 0, 5], ..GamepadState::default() };
-        posture.set(GamepadControl::East, true);
-        posture.set(GamepadControl::North, true);
-        assert_eq!(gamepads.input_word(0, posture), Button::A.bit() | Button::Left.bit());
+        let mut state = GamepadState { axes: [-30_000, 0, 0, 5], ..GamepadState::default() };
+        state.set(GamepadControl::East, true);
+        state.set(GamepadControl::North, true);
+        assert_eq!(gamepads.input_word(0, state), Button::A.bit() | Button::Left.bit());
         assert_eq!(
-            gamepads.input_word(1, posture),
+            gamepads.input_word(1, state),
             Button::A.bit() | Button::X.bit() | StickAxis::LeftX.word_at(-30_000)
         );
-        posture.set(GamepadControl::East, false);
-        assert_eq!(gamepads.input_word(0, posture), Button::Left.bit());
+        state.set(GamepadControl::East, false);
+        assert_eq!(gamepads.input_word(0, state), Button::Left.bit());
     }
 
     #[test]

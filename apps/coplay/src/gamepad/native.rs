@@ -1,66 +1,66 @@
-//! Gamepads on systems whose own libraries are always there.
+//! Gamepads by gilrs, on systems other than Linux. Their gamepad libraries are always installed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gilrs::{Axis as Stick, Button as Place, EventType, Gilrs};
+use gilrs::{Axis as GilrsAxis, Button as GilrsButton, EventType, Gilrs};
 
-use super::{Gamepads, Posture};
-use crate::config::Control;
+use super::{GamepadState, Gamepads};
+use crate::config::GamepadControl;
 
-/// How long to wait for something to happen.
+/// Longest wait for an event.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
     let mut gilrs = match Gilrs::new() {
         Ok(gilrs) => gilrs,
-        Err(error) => return Some(format!("gamepads cannot be used: {error}")),
+        Err(error) => return Some(format!("gamepads are not available: {error}")),
     };
-    let mut seated = BTreeMap::new();
+    let mut slots = BTreeMap::new();
     let run = move || {
         loop {
             let Some(event) = gilrs.next_event_blocking(Some(EVENT_TIMEOUT)) else { continue };
             let id = usize::from(event.id);
             if event.event == EventType::Disconnected {
-                if let Some((seat, _)) = seated.remove(&id) {
-                    gamepads.stand(seat);
+                if let Some((slot, _)) = slots.remove(&id) {
+                    gamepads.release_slot(slot);
                 }
                 continue;
             }
-            if !seated.contains_key(&id) {
-                let Some(seat) = gamepads.sit() else { continue };
-                seated.insert(id, (seat, Posture::default()));
+            if !slots.contains_key(&id) {
+                let Some(slot) = gamepads.assign_slot() else { continue };
+                slots.insert(id, (slot, GamepadState::default()));
             }
-            if let Some((seat, posture)) = seated.get_mut(&id) {
-                on_event(posture, event.event);
-                gamepads.press(*seat, *posture);
+            if let Some((slot, state)) = slots.get_mut(&id) {
+                on_event(state, event.event);
+                gamepads.update(*slot, *state);
             }
         }
     };
     std::thread::Builder::new().name("gamepads".into()).spawn(run).err().map(|error| error.to_string())
 }
 
-fn on_event(posture: &mut Posture, event: EventType) {
+fn on_event(state: &mut GamepadState, event: EventType) {
     match event {
-        EventType::ButtonPressed(place, _) => {
-            if let Some(control) = button_control(place) {
-                posture.set(control, true);
+        EventType::ButtonPressed(button, _) => {
+            if let Some(control) = button_control(button) {
+                state.set(control, true);
             }
         }
-        EventType::ButtonReleased(place, _) => {
-            if let Some(control) = button_control(place) {
-                posture.set(control, false);
+        EventType::ButtonReleased(button, _) => {
+            if let Some(control) = button_control(button) {
+                state.set(control, false);
             }
         }
-        EventType::AxisChanged(stick, value, _) => {
+        EventType::AxisChanged(axis, value, _) => {
             let position = (value.clamp(-1.0, 1.0) * 32_767.0) as i16;
-            match stick {
-                Stick::LeftStickX => posture.axes[0] = position,
-                // Up is negative on our pads and positive here.
-                Stick::LeftStickY => posture.axes[1] = -position,
-                Stick::RightStickX => posture.axes[2] = position,
-                Stick::RightStickY => posture.axes[3] = -position,
+            match axis {
+                GilrsAxis::LeftStickX => state.axes[0] = position,
+                // Up is negative in `GamepadState` and positive in gilrs.
+                GilrsAxis::LeftStickY => state.axes[1] = -position,
+                GilrsAxis::RightStickX => state.axes[2] = position,
+                GilrsAxis::RightStickY => state.axes[3] = -position,
                 _ => {}
             }
         }
@@ -68,24 +68,24 @@ fn on_event(posture: &mut Posture, event: EventType) {
     }
 }
 
-fn button_control(place: Place) -> Option<Control> {
-    Some(match place {
-        Place::South => Control::South,
-        Place::East => Control::East,
-        Place::North => Control::North,
-        Place::West => Control::West,
-        Place::Select => Control::Select,
-        Place::Start => Control::Start,
-        Place::DPadUp => Control::Up,
-        Place::DPadDown => Control::Down,
-        Place::DPadLeft => Control::Left,
-        Place::DPadRight => Control::Right,
-        Place::LeftTrigger => Control::L,
-        Place::RightTrigger => Control::R,
-        Place::LeftTrigger2 => Control::L2,
-        Place::RightTrigger2 => Control::R2,
-        Place::LeftThumb => Control::L3,
-        Place::RightThumb => Control::R3,
+fn button_control(button: GilrsButton) -> Option<GamepadControl> {
+    Some(match button {
+        GilrsButton::South => GamepadControl::South,
+        GilrsButton::East => GamepadControl::East,
+        GilrsButton::North => GamepadControl::North,
+        GilrsButton::West => GamepadControl::West,
+        GilrsButton::Select => GamepadControl::Select,
+        GilrsButton::Start => GamepadControl::Start,
+        GilrsButton::DPadUp => GamepadControl::Up,
+        GilrsButton::DPadDown => GamepadControl::Down,
+        GilrsButton::DPadLeft => GamepadControl::Left,
+        GilrsButton::DPadRight => GamepadControl::Right,
+        GilrsButton::LeftTrigger => GamepadControl::L,
+        GilrsButton::RightTrigger => GamepadControl::R,
+        GilrsButton::LeftTrigger2 => GamepadControl::L2,
+        GilrsButton::RightTrigger2 => GamepadControl::R2,
+        GilrsButton::LeftThumb => GamepadControl::L3,
+        GilrsButton::RightThumb => GamepadControl::R3,
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! The keys, as they are shown.
+//! Help overlay: lists the keys.
 
 use coplay_machines::pad::{Button, Pad};
 
@@ -7,62 +7,62 @@ use crate::config::{ACTIONS, Action, Config, button_name};
 use crate::key::Key;
 use crate::scene::Overlay;
 
-/// Buttons in a row.
+/// Buttons per row of the overlay.
 const BUTTONS_PER_ROW: usize = 4;
-/// They are told together.
+/// Buttons that share one "Move" entry.
 const DIRECTIONS: [Button; 4] = [Button::Up, Button::Down, Button::Left, Button::Right];
 
-/// The keys of the first two players, and those of the program that do something here.
-pub(super) fn help_overlay(config: &Config, can: HudCapabilities, pads: &[Pad]) -> Overlay {
+/// Builds the overlay: the keys of the first two players, and the program keys that have a function in this game.
+pub(super) fn help_overlay(config: &Config, capabilities: HudCapabilities, pads: &[Pad]) -> Overlay {
     let mut rows = vec![];
     for (player, (map, pad)) in config.player_keys.iter().zip(pads).enumerate().take(2) {
         for (row, part) in button_help(map, pad).chunks(BUTTONS_PER_ROW).enumerate() {
-            let who = if row == 0 { format!("Player {}", player + 1) } else { String::new() };
-            rows.push((who, part.join("   ")));
+            let name = if row == 0 { format!("Player {}", player + 1) } else { String::new() };
+            rows.push((name, part.join("   ")));
         }
     }
-    for (action, _, _, what) in ACTIONS.into_iter().filter(|(action, ..)| is_available(*action, can)) {
-        let what = match action {
-            Action::Increase if can.dials => "more of the chosen dial",
-            Action::Decrease if can.dials => "less of the chosen dial",
-            Action::Increase => "louder",
-            Action::Decrease => "less loud",
-            Action::Pause if can.shared_game => "stand still, or go on, for all",
-            Action::Save if can.shared_game => "keep this moment, for all",
-            Action::Load if can.shared_game => "go back to the moment that was kept, for all",
-            Action::Reset if can.shared_game => "switch the machine off and on, for all",
-            _ => what,
+    for (action, _, _, description) in ACTIONS.into_iter().filter(|(action, ..)| is_available(*action, capabilities)) {
+        let description = match action {
+            Action::Increase if capabilities.dials => "increase the selected setting",
+            Action::Decrease if capabilities.dials => "decrease the selected setting",
+            Action::Increase => "volume up",
+            Action::Decrease => "volume down",
+            Action::Pause if capabilities.shared_game => "pause or resume, for all players",
+            Action::Save if capabilities.shared_game => "save state, for all players",
+            Action::Load if capabilities.shared_game => "load state, for all players",
+            Action::Reset if capabilities.shared_game => "reset, for all players",
+            _ => description,
         };
-        rows.push((key_labels(config.keys_of(action)), what.into()));
+        rows.push((key_labels(config.keys_of(action)), description.into()));
     }
-    Overlay { title: "Keys".into(), rows, selected: None, footer: "`coplay config` shows how to change them".into() }
+    Overlay { title: "Keys".into(), rows, selected: None, footer: "`coplay config` shows how to change keys".into() }
 }
 
-/// What a player presses with which keys.
+/// Returns one text per button of the pad with its keys; the directions share one.
 fn button_help(map: &[(Button, Vec<Key>)], pad: &Pad) -> Vec<String> {
     let keys = |button| map.iter().find(|(known, _)| *known == button).map_or(&[][..], |(_, keys)| keys);
     let has = |button: &Button| button.is_in(pad.mask) && !keys(*button).is_empty();
-    let ways: Vec<String> = DIRECTIONS.into_iter().filter(has).map(|button| key_labels(keys(button))).collect();
-    let ways = (!ways.is_empty()).then(|| format!("Move {}", ways.join(" ")));
+    let directions: Vec<String> = DIRECTIONS.into_iter().filter(has).map(|button| key_labels(keys(button))).collect();
+    let directions = (!directions.is_empty()).then(|| format!("Move {}", directions.join(" ")));
     let others = pad.buttons().filter(|button| has(button) && !DIRECTIONS.contains(button)).map(|button| {
         let label = pad.labels.iter().find(|(known, _)| *known == button);
         let name = label.map_or_else(|| capitalized(&button_name(button)), |(_, label)| label.clone());
         format!("{name}: {}", key_labels(keys(button)))
     });
-    ways.into_iter().chain(others).collect()
+    directions.into_iter().chain(others).collect()
 }
 
-fn is_available(action: Action, can: HudCapabilities) -> bool {
+fn is_available(action: Action, capabilities: HudCapabilities) -> bool {
     match action {
-        Action::Pause => can.pause || can.shared_game,
-        Action::FastForward => can.fast_forward,
-        Action::Save | Action::Load => can.slots || can.shared_game,
-        Action::NextSlot => can.slots,
-        Action::Reset => can.reset || can.shared_game,
-        Action::Graph => can.graph || can.shared_game,
-        Action::Chat | Action::GoOnAlone => can.shared_game,
-        Action::Mute | Action::Increase | Action::Decrease => can.dials || !can.no_sound,
-        Action::PreviousDial | Action::NextDial => can.dials,
+        Action::Pause => capabilities.pause || capabilities.shared_game,
+        Action::FastForward => capabilities.fast_forward,
+        Action::Save | Action::Load => capabilities.slots || capabilities.shared_game,
+        Action::NextSlot => capabilities.slots,
+        Action::Reset => capabilities.reset || capabilities.shared_game,
+        Action::Graph => capabilities.graph || capabilities.shared_game,
+        Action::Chat | Action::GoOnAlone => capabilities.shared_game,
+        Action::Mute | Action::Increase | Action::Decrease => capabilities.dials || !capabilities.no_sound,
+        Action::PreviousDial | Action::NextDial => capabilities.dials,
         _ => true,
     }
 }
@@ -86,7 +86,7 @@ mod tests {
         pad.labels.push((Button::A, "Jump".into()));
         let rows = help_overlay(&Config::default(), HudCapabilities::default(), &[pad]).rows;
         assert_eq!(rows[0], ("Player 1".into(), "Move ↑ ↓ ← →   B: Z   Jump: X".into()));
-        let all: String = rows.iter().map(|(_, what)| what.as_str()).collect();
-        assert!(all.contains("louder") && !all.contains("dial") && !all.contains("slot"), "{all}");
+        let all: String = rows.iter().map(|(_, description)| description.as_str()).collect();
+        assert!(all.contains("volume up") && !all.contains("setting") && !all.contains("slot"), "{all}");
     }
 }

@@ -1,11 +1,11 @@
-//! The menu.
+//! Menu overlay.
 
 use std::time::Instant;
 
 use super::{Hud, HudRequest, OpenPanel};
 use crate::scene::{MenuMove, Overlay};
 
-/// A row of the menu.
+/// Entry of the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MenuItem {
     Continue,
@@ -21,31 +21,31 @@ enum MenuItem {
 }
 
 impl Hud {
-    /// A move in the menu, or away from the keys.
+    /// Handles a menu key. In any other panel, Enter closes the panel.
     pub(super) fn on_menu_move(&mut self, now: Instant, step: MenuMove) -> Option<HudRequest> {
-        let OpenPanel::Menu(chosen) = self.panel else {
+        let OpenPanel::Menu(selected) = self.panel else {
             if step == MenuMove::Enter {
                 self.panel = OpenPanel::Closed;
             }
             return None;
         };
-        let rows = self.menu_items();
-        let row = rows[chosen.min(rows.len() - 1)];
+        let items = self.menu_items();
+        let item = items[selected.min(items.len() - 1)];
         match step {
-            MenuMove::Up => self.panel = OpenPanel::Menu((chosen + rows.len() - 1) % rows.len()),
-            MenuMove::Down => self.panel = OpenPanel::Menu((chosen + 1) % rows.len()),
-            MenuMove::Left if row == MenuItem::Slot => self.choose_slot(now, -1),
-            MenuMove::Right if row == MenuItem::Slot => self.choose_slot(now, 1),
-            MenuMove::Left if row == MenuItem::Volume => self.change_volume(now, false),
-            MenuMove::Right if row == MenuItem::Volume => self.change_volume(now, true),
+            MenuMove::Up => self.panel = OpenPanel::Menu((selected + items.len() - 1) % items.len()),
+            MenuMove::Down => self.panel = OpenPanel::Menu((selected + 1) % items.len()),
+            MenuMove::Left if item == MenuItem::Slot => self.choose_slot(now, -1),
+            MenuMove::Right if item == MenuItem::Slot => self.choose_slot(now, 1),
+            MenuMove::Left if item == MenuItem::Volume => self.change_volume(now, false),
+            MenuMove::Right if item == MenuItem::Volume => self.change_volume(now, true),
             MenuMove::Left | MenuMove::Right => {}
-            MenuMove::Enter => return self.activate(now, row),
+            MenuMove::Enter => return self.activate(now, item),
         }
         None
     }
 
-    fn activate(&mut self, now: Instant, row: MenuItem) -> Option<HudRequest> {
-        match row {
+    fn activate(&mut self, now: Instant, item: MenuItem) -> Option<HudRequest> {
+        match item {
             MenuItem::Slot => self.choose_slot(now, 1),
             MenuItem::Volume => self.toggle_mute(now),
             MenuItem::Keys => self.panel = OpenPanel::Help,
@@ -56,7 +56,7 @@ impl Hud {
                 self.is_pause_requested = false;
             }
         }
-        match row {
+        match item {
             MenuItem::Save => Some(HudRequest::Save(self.slot)),
             MenuItem::Load => Some(HudRequest::Load(self.slot)),
             MenuItem::Reset => Some(HudRequest::Reset),
@@ -66,50 +66,50 @@ impl Hud {
     }
 
     fn menu_items(&self) -> Vec<MenuItem> {
-        let mut rows = vec![MenuItem::Continue];
+        let mut items = vec![MenuItem::Continue];
         if self.can_go_on_alone {
-            rows.push(MenuItem::GoOnAlone);
+            items.push(MenuItem::GoOnAlone);
         }
         if self.capabilities.slots {
-            rows.extend([MenuItem::Save, MenuItem::Load, MenuItem::Slot]);
+            items.extend([MenuItem::Save, MenuItem::Load, MenuItem::Slot]);
         }
         if !self.capabilities.no_sound {
-            rows.push(MenuItem::Volume);
+            items.push(MenuItem::Volume);
         }
         if self.invitation.is_some() {
-            rows.push(MenuItem::Invitation);
+            items.push(MenuItem::Invitation);
         }
         if self.capabilities.reset {
-            rows.push(MenuItem::Reset);
+            items.push(MenuItem::Reset);
         }
-        rows.extend([MenuItem::Keys, MenuItem::Quit]);
-        rows
+        items.extend([MenuItem::Keys, MenuItem::Quit]);
+        items
     }
 
-    fn item_text(&self, row: MenuItem) -> (String, String) {
-        let (left, right) = match row {
-            MenuItem::Continue => ("Go on", String::new()),
-            MenuItem::GoOnAlone => ("Play on alone", "the others are silent".into()),
-            MenuItem::Save => ("Keep this moment", format!("in slot {}", self.slot)),
-            MenuItem::Load => ("Go back", format!("to slot {}", self.slot)),
+    fn item_text(&self, item: MenuItem) -> (String, String) {
+        let (left, right) = match item {
+            MenuItem::Continue => ("Resume", String::new()),
+            MenuItem::GoOnAlone => ("Play on alone", "no other player responds".into()),
+            MenuItem::Save => ("Save state", format!("to slot {}", self.slot)),
+            MenuItem::Load => ("Load state", format!("from slot {}", self.slot)),
             MenuItem::Slot => ("Slot", format!("‹ {} ›", self.slot)),
-            MenuItem::Volume if self.is_muted => ("Sound", "‹ off ›".into()),
-            MenuItem::Volume => ("Sound", format!("‹ {} % ›", self.volume)),
-            MenuItem::Invitation => ("Ask others in", String::new()),
-            MenuItem::Reset => ("Switch off and on", String::new()),
-            MenuItem::Keys => ("Keys", String::new()),
-            MenuItem::Quit => ("End", String::new()),
+            MenuItem::Volume if self.is_muted => ("Volume", "‹ muted ›".into()),
+            MenuItem::Volume => ("Volume", format!("‹ {} % ›", self.volume)),
+            MenuItem::Invitation => ("Invite players", String::new()),
+            MenuItem::Reset => ("Reset", String::new()),
+            MenuItem::Keys => ("Controls", String::new()),
+            MenuItem::Quit => ("Quit", String::new()),
         };
         (left.into(), right)
     }
 
-    /// The menu as it is shown, with this row chosen.
-    pub(super) fn menu_overlay(&self, chosen: usize) -> Overlay {
+    /// Builds the overlay, with entry `selected` highlighted.
+    pub(super) fn menu_overlay(&self, selected: usize) -> Overlay {
         Overlay {
-            title: if self.capabilities.pause { "Pause".into() } else { "Menu".into() },
-            rows: self.menu_items().into_iter().map(|row| self.item_text(row)).collect(),
-            selected: Some(chosen),
-            footer: "↑ ↓ choose   ← → change   Enter do it   Esc go on".into(),
+            title: if self.capabilities.pause { "Paused".into() } else { "Menu".into() },
+            rows: self.menu_items().into_iter().map(|item| self.item_text(item)).collect(),
+            selected: Some(selected),
+            footer: "↑ ↓ select   ← → change   Enter confirm   Esc resume".into(),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! What every game on a screen has in common: standing still, going faster, the menu, the keys, how loud it is, and a word about what was
-//! just done. A game tells what it can do; the desk tells the game what is wanted.
+//! Heads-up display that all games share: pause, fast forward, menu, help, volume, invitation and short messages. A
+//! game declares its [`HudCapabilities`]; the HUD handles commands itself and returns a [`HudRequest`] for work that
+//! only the game can do.
 
 mod help;
 mod menu;
@@ -12,66 +13,66 @@ use crate::config::Config;
 use crate::save_slots::SLOT_COUNT;
 use crate::scene::{MAX_LINE_WIDTH, Overlay, Scene, UiCommand, wrap_rows};
 
-/// How long a word stays.
+/// Display time of a toast.
 const TOAST_DURATION: Duration = Duration::from_secs(2);
-/// How long a notice stays.
+/// Display time of a notice.
 const NOTICE_DURATION: Duration = Duration::from_secs(10);
-/// How far one press changes the volume, in percent.
+/// Volume change per key press, in percentage points.
 const VOLUME_STEP: u8 = 5;
 
-/// What a game allows.
+/// Functions that a game supports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HudCapabilities {
-    /// To stand still. Others would have to wait where a game is shared.
+    /// Local pause. Shared games do not support it: the other players would have to wait.
     pub pause: bool,
-    /// To go faster.
+    /// Fast forward.
     pub fast_forward: bool,
-    /// To keep moments and go back to them.
+    /// Save states in slots.
     pub slots: bool,
-    /// To switch the machine off and on.
+    /// Reset of the machine.
     pub reset: bool,
-    /// To turn dials, with the keys that change the volume otherwise.
+    /// Adjustable settings, changed by the keys that otherwise change the volume.
     pub dials: bool,
-    /// To do things for all, because others play, too; and to talk with them.
+    /// Game shared with other players: pause, save, load and reset act for all players, and there is a chat.
     pub shared_game: bool,
-    /// To show how the network does; who shares can, anyway.
+    /// Network graph. Shared games always have it.
     pub graph: bool,
-    /// To be played in silence: there is nothing to be heard, louder or less loud.
+    /// Game without sound: volume and mute are not offered.
     pub no_sound: bool,
 }
 
-/// What the game itself has to do.
+/// Request from the HUD to the game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HudRequest {
-    /// Keep this moment.
+    /// Save the state in this slot.
     Save(u8),
-    /// Go back to that one.
+    /// Load the state of this slot.
     Load(u8),
-    /// Switch off and on.
+    /// Reset the machine.
     Reset,
-    /// Play on alone, without the others.
+    /// Continue without the other players.
     GoOnAlone,
-    /// More or less of the chosen dial.
+    /// Increase (`true`) or decrease the selected setting by one step.
     StepDial(bool),
-    /// Another dial: so many further.
+    /// Move the selection by this number of settings.
     SelectDial(i8),
-    /// A dial to a place.
+    /// Set a setting to a value.
     SetDial {
-        /// Which.
+        /// Index of the setting.
         dial: usize,
-        /// To where.
+        /// New value.
         value: u32,
     },
 }
 
-/// How others come in.
+/// Invitation for other players.
 #[derive(Clone, Debug)]
 pub struct Invitation {
-    /// The ticket.
+    /// Ticket to join.
     pub ticket: String,
-    /// What a friend types in front of it.
+    /// Command that precedes the ticket.
     pub command: &'static str,
-    /// Whether it is shown at once: nobody else is there yet.
+    /// Whether the HUD shows it at once, because no other player is in the game yet.
     pub opens_immediately: bool,
 }
 
@@ -81,23 +82,23 @@ impl Invitation {
         let whole = format!("{} '{}'", self.command, self.ticket);
         let short = format!("{} 'TICKET'", self.command);
         rows.push(("To join".into(), if whole.len() <= MAX_LINE_WIDTH { whole } else { short }));
-        rows.push(("Play".into(), "it is also in the menu".into()));
-        let chosen = Some(rows.len() - 1);
-        Overlay { title: "Others can come in".into(), rows, selected: chosen, footer: "Enter or Esc play".into() }
+        rows.push(("Play".into(), "this ticket is also in the menu".into()));
+        let selected = Some(rows.len() - 1);
+        Overlay { title: "Invite players".into(), rows, selected, footer: "Enter or Esc play".into() }
     }
 }
 
-/// What lies over the picture.
+/// Panel over the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenPanel {
     Closed,
     Help,
     Invitation,
-    /// The menu, with this row chosen.
+    /// The menu, with the index of the selected entry.
     Menu(usize),
 }
 
-/// The state of all that.
+/// State of the heads-up display.
 #[derive(Debug)]
 pub struct Hud {
     capabilities: HudCapabilities,
@@ -110,19 +111,19 @@ pub struct Hud {
     is_muted: bool,
     is_quitting: bool,
     toast: Option<(String, Instant)>,
-    /// Why the machine stands still.
+    /// Reason why the machine has halted.
     failure: Option<String>,
     help_overlay: Overlay,
     invitation: Option<Invitation>,
-    /// The game waits for others, who are silent, and can go on without them.
+    /// Whether the game waits for silent players and can continue without them.
     can_go_on_alone: bool,
 }
 
 impl Hud {
-    /// A desk for a game that can do this, on these pads.
-    pub fn new(config: &Config, can: HudCapabilities, pads: &[Pad]) -> Self {
+    /// Creates the HUD of a game with these capabilities and pads.
+    pub fn new(config: &Config, capabilities: HudCapabilities, pads: &[Pad]) -> Self {
         Self {
-            capabilities: can,
+            capabilities,
             panel: OpenPanel::Closed,
             is_pause_requested: false,
             is_fast_forward: false,
@@ -133,13 +134,13 @@ impl Hud {
             is_quitting: false,
             toast: None,
             failure: None,
-            help_overlay: help::help_overlay(config, can, pads),
+            help_overlay: help::help_overlay(config, capabilities, pads),
             invitation: None,
             can_go_on_alone: false,
         }
     }
 
-    /// Others can come in like this.
+    /// Sets the invitation, and opens it if it asks for that.
     pub fn invite(&mut self, invitation: Invitation) {
         if invitation.opens_immediately {
             self.panel = OpenPanel::Invitation;
@@ -147,12 +148,12 @@ impl Hud {
         self.invitation = Some(invitation);
     }
 
-    /// Offers to play on alone, or does not any more.
-    pub fn set_can_go_on_alone(&mut self, offered: bool) {
-        self.can_go_on_alone = offered;
+    /// Sets whether the menu offers to play on alone.
+    pub fn set_can_go_on_alone(&mut self, can_go_on_alone: bool) {
+        self.can_go_on_alone = can_go_on_alone;
     }
 
-    /// Takes a command; says what the game itself has to do.
+    /// Handles a command. Returns the request that the game has to carry out, if any.
     pub fn handle_command(&mut self, now: Instant, command: UiCommand) -> Option<HudRequest> {
         match command {
             UiCommand::Quit | UiCommand::Exit => self.is_quitting = true,
@@ -164,7 +165,9 @@ impl Hud {
             }
             UiCommand::Pause if self.capabilities.pause => self.is_pause_requested = !self.is_pause_requested,
             UiCommand::FastForward(on) => self.is_fast_forward = on && self.capabilities.fast_forward,
-            UiCommand::Save | UiCommand::Load if !self.capabilities.slots => self.show_toast(now, "no slots here"),
+            UiCommand::Save | UiCommand::Load if !self.capabilities.slots => {
+                self.show_toast(now, "this game has no save states")
+            }
             UiCommand::Save => return Some(HudRequest::Save(self.slot)),
             UiCommand::Load => return Some(HudRequest::Load(self.slot)),
             UiCommand::Slot(by) if self.capabilities.slots => self.choose_slot(now, by),
@@ -193,7 +196,7 @@ impl Hud {
 
     fn toggle_mute(&mut self, now: Instant) {
         self.is_muted = !self.is_muted;
-        self.show_toast(now, if self.is_muted { "sound off" } else { "sound on" });
+        self.show_toast(now, if self.is_muted { "muted" } else { "sound on" });
     }
 
     fn change_volume(&mut self, now: Instant, up: bool) {
@@ -202,54 +205,54 @@ impl Hud {
         self.show_toast(now, format!("volume {} %", self.volume));
     }
 
-    /// Says something, for a moment.
-    pub fn show_toast(&mut self, now: Instant, what: impl Into<String>) {
-        self.toast = Some((what.into(), now + TOAST_DURATION));
+    /// Shows a message for 2 s.
+    pub fn show_toast(&mut self, now: Instant, text: impl Into<String>) {
+        self.toast = Some((text.into(), now + TOAST_DURATION));
     }
 
-    /// Says something that has to be read.
-    pub fn show_notice(&mut self, now: Instant, what: impl Into<String>) {
-        self.toast = Some((what.into(), now + NOTICE_DURATION));
+    /// Shows an important message for 10 s.
+    pub fn show_notice(&mut self, now: Instant, text: impl Into<String>) {
+        self.toast = Some((text.into(), now + NOTICE_DURATION));
     }
 
-    /// Shows why the machine stands still, for as long as it does.
+    /// Sets the reason why the machine has halted, or `None` once it runs.
     pub fn set_failure(&mut self, why: Option<&str>) {
         if self.failure.as_deref() != why {
             self.failure = why.map(str::to_owned);
         }
     }
 
-    /// Whether something of the desk lies over the picture.
+    /// Returns whether a panel is open.
     pub fn has_open_panel(&self) -> bool {
         self.panel != OpenPanel::Closed
     }
 
-    /// Whether it is time to end.
+    /// Returns whether the player has requested to quit.
     pub fn is_quit_requested(&self) -> bool {
         self.is_quitting
     }
 
-    /// Whether the game stands still: somebody wants it to, or reads something that lies over it.
+    /// Returns whether the game is paused: by command, or because a panel is open. `false` if the game cannot pause.
     pub fn is_paused(&self) -> bool {
         self.capabilities.pause && (self.is_pause_requested || self.panel != OpenPanel::Closed)
     }
 
-    /// How many times the usual speed.
+    /// Returns the speed factor: 1, or the configured factor during fast forward.
     pub fn speed(&self) -> u32 {
         if self.is_fast_forward && !self.is_paused() { self.speed } else { 1 }
     }
 
-    /// How loud, in percent, and whether not at all.
+    /// Returns the volume in percent, and whether the sound is muted.
     pub fn sound_settings(&self) -> (u8, bool) {
         (self.volume, self.is_muted)
     }
 
-    /// The slot that is chosen.
+    /// Returns the selected save slot.
     pub fn slot(&self) -> u8 {
         self.slot
     }
 
-    /// Draws what is of the desk into a scene.
+    /// Draws the HUD into a scene: toast, overlay and text for the clipboard.
     pub fn draw(&self, now: Instant, scene: &mut Scene) {
         scene.toast = self.toast.as_ref().filter(|(_, until)| now < *until).map(|(text, _)| text.clone());
         if let Some(invitation) = self.invitation.as_ref() {
@@ -257,27 +260,22 @@ impl Hud {
         }
         scene.overlay = match self.panel {
             OpenPanel::Closed if self.is_pause_requested => {
-                Some(Overlay { title: "Pause".into(), ..Overlay::default() })
+                Some(Overlay { title: "Paused".into(), ..Overlay::default() })
             }
             OpenPanel::Closed => self.failure.as_deref().map(failure_overlay),
             OpenPanel::Help => Some(self.help_overlay.clone()),
             OpenPanel::Invitation => self.invitation.as_ref().map(Invitation::overlay),
-            OpenPanel::Menu(chosen) => Some(self.menu_overlay(chosen)),
+            OpenPanel::Menu(selected) => Some(self.menu_overlay(selected)),
         };
     }
 }
 
 fn failure_overlay(why: &str) -> Overlay {
-    let foot = "switch it off and on, or go back to a moment that was kept".into();
-    Overlay {
-        title: "The machine stands still".into(),
-        rows: vec![(why.into(), String::new())],
-        selected: None,
-        footer: foot,
-    }
+    let footer = "reset the machine, or load a saved state".into();
+    Overlay { title: "The machine has halted".into(), rows: vec![(why.into(), String::new())], selected: None, footer }
 }
 
-/// What is to be said at the end about a machine that stands still.
+/// Returns the closing note about a machine that has halted.
 pub fn failure_note(why: Option<&str>) -> Option<String> {
     why.map(|why| format!("the machine stood still at the end: {why}"))
 }
@@ -299,62 +297,62 @@ mod tests {
         no_sound: false,
     };
 
-    fn hud(can: HudCapabilities) -> (Hud, Instant) {
-        (Hud::new(&Config::default(), can, &[Pad::with_buttons(&Button::ALL)]), Instant::now())
+    fn hud(capabilities: HudCapabilities) -> (Hud, Instant) {
+        (Hud::new(&Config::default(), capabilities, &[Pad::with_buttons(&Button::ALL)]), Instant::now())
     }
 
-    fn overlay(desk: &Hud, now: Instant) -> Overlay {
+    fn overlay(hud: &Hud, now: Instant) -> Overlay {
         let mut scene = Scene::default();
-        desk.draw(now, &mut scene);
+        hud.draw(now, &mut scene);
         scene.overlay.unwrap_or_default()
     }
 
     #[test]
     fn invitation_opens_immediately_and_stays_in_the_menu() {
-        let mut desk = Hud::new(&Config::default(), HudCapabilities::default(), &[]);
+        let mut hud = Hud::new(&Config::default(), HudCapabilities::default(), &[]);
         let ticket = "udp://192.0.2.1:7000#word".to_owned();
-        desk.invite(Invitation { ticket: ticket.clone(), command: "coplay maze join", opens_immediately: true });
+        hud.invite(Invitation { ticket: ticket.clone(), command: "coplay maze join", opens_immediately: true });
         let (now, mut scene) = (Instant::now(), Scene::default());
-        let shown = |desk: &Hud, scene: &mut Scene| {
-            desk.draw(now, scene);
+        let shown = |hud: &Hud, scene: &mut Scene| {
+            hud.draw(now, scene);
             let rows = scene.overlay.as_ref().map_or(vec![], |overlay| overlay.rows.clone());
             rows.iter().any(|(_, right)| *right == format!("coplay maze join '{ticket}'"))
         };
-        assert!(shown(&desk, &mut scene) && scene.clipboard_text.as_deref() == Some(ticket.as_str()));
-        desk.handle_command(now, UiCommand::Move(MenuMove::Enter));
-        assert!(!shown(&desk, &mut scene) && scene.clipboard_text.is_none());
-        desk.handle_command(now, UiCommand::Menu);
-        desk.handle_command(now, UiCommand::Move(MenuMove::Down));
-        desk.handle_command(now, UiCommand::Move(MenuMove::Down));
-        desk.handle_command(now, UiCommand::Move(MenuMove::Enter));
-        assert!(shown(&desk, &mut scene));
-        assert_eq!(overlay(&desk, now).footer, "Enter or Esc play");
-        desk.handle_command(now, UiCommand::Menu);
-        assert!(!desk.has_open_panel(), "one plays");
+        assert!(shown(&hud, &mut scene) && scene.clipboard_text.as_deref() == Some(ticket.as_str()));
+        hud.handle_command(now, UiCommand::Move(MenuMove::Enter));
+        assert!(!shown(&hud, &mut scene) && scene.clipboard_text.is_none());
+        hud.handle_command(now, UiCommand::Menu);
+        hud.handle_command(now, UiCommand::Move(MenuMove::Down));
+        hud.handle_command(now, UiCommand::Move(MenuMove::Down));
+        hud.handle_command(now, UiCommand::Move(MenuMove::Enter));
+        assert!(shown(&hud, &mut scene));
+        assert_eq!(overlay(&hud, now).footer, "Enter or Esc play");
+        hud.handle_command(now, UiCommand::Menu);
+        assert!(!hud.has_open_panel(), "Esc closes the invitation");
     }
 
     #[test]
     fn menu_selection_wraps_and_activates_items() {
-        let (mut desk, now) = hud(ALL_CAPABILITIES);
-        desk.handle_command(now, UiCommand::Menu);
-        assert!(desk.is_paused());
-        let rows = overlay(&desk, now).rows.len();
+        let (mut hud, now) = hud(ALL_CAPABILITIES);
+        hud.handle_command(now, UiCommand::Menu);
+        assert!(hud.is_paused());
+        let rows = overlay(&hud, now).rows.len();
         assert_eq!(rows, 8);
-        (0..rows).for_each(|_| _ = desk.handle_command(now, UiCommand::Move(MenuMove::Down)));
-        assert_eq!(overlay(&desk, now).selected, Some(0));
-        desk.handle_command(now, UiCommand::Slot(-1));
-        desk.handle_command(now, UiCommand::Move(MenuMove::Down));
-        assert_eq!(desk.handle_command(now, UiCommand::Move(MenuMove::Enter)), Some(HudRequest::Save(9)));
-        assert!(!desk.is_paused());
-        desk.handle_command(now, UiCommand::Menu);
-        desk.handle_command(now, UiCommand::Move(MenuMove::Up));
-        desk.handle_command(now, UiCommand::Move(MenuMove::Enter));
-        assert!(desk.is_quit_requested());
+        (0..rows).for_each(|_| _ = hud.handle_command(now, UiCommand::Move(MenuMove::Down)));
+        assert_eq!(overlay(&hud, now).selected, Some(0));
+        hud.handle_command(now, UiCommand::Slot(-1));
+        hud.handle_command(now, UiCommand::Move(MenuMove::Down));
+        assert_eq!(hud.handle_command(now, UiCommand::Move(MenuMove::Enter)), Some(HudRequest::Save(9)));
+        assert!(!hud.is_paused());
+        hud.handle_command(now, UiCommand::Menu);
+        hud.handle_command(now, UiCommand::Move(MenuMove::Up));
+        hud.handle_command(now, UiCommand::Move(MenuMove::Enter));
+        assert!(hud.is_quit_requested());
     }
 
     #[test]
     fn unsupported_commands_are_hidden_and_ignored() {
-        let (mut desk, now) = hud(HudCapabilities::default());
+        let (mut hud, now) = hud(HudCapabilities::default());
         for command in [
             UiCommand::Pause,
             UiCommand::FastForward(true),
@@ -362,43 +360,43 @@ mod tests {
             UiCommand::Save,
             UiCommand::SelectDial(1),
         ] {
-            assert_eq!(desk.handle_command(now, command), None);
+            assert_eq!(hud.handle_command(now, command), None);
         }
-        assert_eq!((desk.is_paused(), desk.speed()), (false, 1));
-        desk.handle_command(now, UiCommand::Menu);
-        assert!(!desk.is_paused(), "a shared game goes on behind its menu");
-        assert_eq!(overlay(&desk, now).rows.len(), 4);
+        assert_eq!((hud.is_paused(), hud.speed()), (false, 1));
+        hud.handle_command(now, UiCommand::Menu);
+        assert!(!hud.is_paused(), "a game without pause continues behind its menu");
+        assert_eq!(overlay(&hud, now).rows.len(), 4);
     }
 
     #[test]
     fn toast_disappears_after_its_duration() {
-        let (mut desk, now) = hud(ALL_CAPABILITIES);
-        desk.handle_command(now, UiCommand::Increase);
+        let (mut hud, now) = hud(ALL_CAPABILITIES);
+        hud.handle_command(now, UiCommand::Increase);
         let mut scene = Scene::default();
-        desk.draw(now, &mut scene);
+        hud.draw(now, &mut scene);
         assert_eq!(scene.toast.as_deref(), Some("volume 85 %"));
-        desk.draw(now + TOAST_DURATION, &mut scene);
+        hud.draw(now + TOAST_DURATION, &mut scene);
         assert_eq!(scene.toast, None);
     }
 
     #[test]
     fn machine_failure_overlay_lasts_while_the_machine_fails() {
-        let (mut desk, now) = hud(ALL_CAPABILITIES);
-        desk.set_failure(Some("it is down"));
-        assert_eq!(overlay(&desk, now).rows, [("it is down".into(), String::new())]);
-        desk.handle_command(now, UiCommand::Menu);
-        assert!(overlay(&desk, now).selected.is_some(), "the menu has to be reached");
-        desk.handle_command(now, UiCommand::Menu);
-        desk.set_failure(None);
-        assert_eq!(overlay(&desk, now), Overlay::default());
+        let (mut hud, now) = hud(ALL_CAPABILITIES);
+        hud.set_failure(Some("it is down"));
+        assert_eq!(overlay(&hud, now).rows, [("it is down".into(), String::new())]);
+        hud.handle_command(now, UiCommand::Menu);
+        assert!(overlay(&hud, now).selected.is_some(), "the menu opens although the machine has halted");
+        hud.handle_command(now, UiCommand::Menu);
+        hud.set_failure(None);
+        assert_eq!(overlay(&hud, now), Overlay::default());
     }
 
     #[test]
     fn fast_forward_only_while_held_and_not_paused() {
-        let (mut desk, now) = hud(ALL_CAPABILITIES);
-        desk.handle_command(now, UiCommand::FastForward(true));
-        assert_eq!(desk.speed(), 4);
-        desk.handle_command(now, UiCommand::Pause);
-        assert_eq!(desk.speed(), 1);
+        let (mut hud, now) = hud(ALL_CAPABILITIES);
+        hud.handle_command(now, UiCommand::FastForward(true));
+        assert_eq!(hud.speed(), 4);
+        hud.handle_command(now, UiCommand::Pause);
+        assert_eq!(hud.speed(), 1);
     }
 }

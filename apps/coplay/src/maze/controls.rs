@@ -1,4 +1,4 @@
-//! From pads and keys to what an avatar does.
+//! Mapping from pad buttons to the controls of an avatar.
 
 use coplay::input::InputWord;
 use coplay_machines::pad::{Button, Pad};
@@ -6,14 +6,14 @@ use coplay_maze::Controls;
 
 use crate::config::Config;
 
-/// The pad of a player in the maze.
+/// Returns the pad of a maze player: directions and two fire buttons.
 pub fn maze_pad() -> Pad {
     let mut pad = Pad::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
     pad.labels.extend([Button::A, Button::B].map(|button| (button, "Fire".into())));
     pad
 }
 
-/// What a player wants who presses this: up and down walk, left and right turn, and both buttons fire.
+/// Returns the controls for an input word: up and down walk, left and right turn, A and B fire.
 pub fn controls_from_word(pressed: InputWord) -> Controls {
     let is_pressed = |button: Button| button.is_in(pressed);
     Controls {
@@ -25,14 +25,14 @@ pub fn controls_from_word(pressed: InputWord) -> Controls {
     }
 }
 
-/// The keys of all that, for somebody who has just come.
+/// Returns the one-line key help that is shown at the start.
 pub fn key_help(config: &Config) -> String {
     let first = |button: Button| {
         let keys = config.player_keys[0].iter().find(|(known, _)| *known == button).map(|(_, keys)| keys);
         keys.and_then(|keys| keys.first()).map_or_else(|| "–".into(), |key| key.label())
     };
     let [up, down, left, right, fire] = [Button::Up, Button::Down, Button::Left, Button::Right, Button::A].map(first);
-    format!("{up} {down} walk   {left} {right} turn   {fire} fires")
+    format!("{up} {down} walk   {left} {right} turn   {fire} fire")
 }
 
 #[cfg(test)]
@@ -42,16 +42,16 @@ mod tests {
     use crate::key::Key;
 
     fn controls_for_keys(keys: &[&str]) -> Controls {
-        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
+        let (mut keyboard, input_state) = (Keyboard::new(&Config::default()), InputState::default());
         for name in keys {
-            keyboard.on_key(&hands, Key::from_name(name).unwrap(), true, false, false);
+            keyboard.on_key(&input_state, Key::from_name(name).unwrap(), true, false, false);
         }
-        controls_from_word(hands.sample()[0])
+        controls_from_word(input_state.sample()[0])
     }
 
     #[test]
     fn key_help_lists_the_default_keys() {
-        assert_eq!(key_help(&Config::default()), "↑ ↓ walk   ← → turn   X fires");
+        assert_eq!(key_help(&Config::default()), "↑ ↓ walk   ← → turn   X fire");
     }
 
     #[test]
@@ -63,6 +63,6 @@ mod tests {
         for fire in ["X", "Z"] {
             assert_eq!(controls_for_keys(&[fire]), Controls { fire: true, ..still });
         }
-        assert_eq!(controls_for_keys(&["Enter", "S"]), still, "other buttons do nothing");
+        assert_eq!(controls_for_keys(&["Enter", "S"]), still, "other buttons have no function");
     }
 }

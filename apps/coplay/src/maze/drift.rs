@@ -1,4 +1,4 @@
-//! `coplay maze drift`: how far apart the views of several sites were, from what they wrote down.
+//! `coplay maze drift`: measures from the traces of several sites how far apart their views were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,31 +12,31 @@ use crate::cli::maze_online::MazeDriftArgs;
 use crate::error::{AppError, describe_io_error};
 use crate::summary::Summary;
 
-/// What was seen in the first seconds does not count, in nanoseconds: clocks are still being compared.
+/// Warm-up of 3 s in nanoseconds. Its samples do not count, since the sites are still synchronizing their clocks.
 const WARM_UP_NANOS: i64 = 3_000_000_000;
 
-/// `coplay maze drift`.
+/// Runs `coplay maze drift`.
 pub(super) fn run(args: &MazeDriftArgs) -> Result<Summary, AppError> {
     let traces: Vec<Trace> = args.traces.iter().map(|path| read_trace(path)).collect::<Result<_, _>>()?;
     check_traces(&traces)?;
     let comparison = DriftReport::from_traces(&traces);
     if comparison.all.count == 0 {
         return Err(AppError::failure("these sites never saw each other")
-            .hint("give traces of sites of one maze, from one run of more than 3 s"));
+            .hint("give traces of sites of the same maze, from one run of more than 3 s"));
     }
     crate::print_stdout(&if args.json { comparison.to_json() } else { comparison.to_text() });
     Ok(Summary::default())
 }
 
-/// Reads a trace. Who was killed was about to write a line; that one does not count.
+/// Reads a trace. An incomplete last line is ignored: the site was killed while it wrote the line.
 fn read_trace(path: &Path) -> Result<Trace, AppError> {
     let shown = path.display();
     let text = std::fs::read(path).map_err(|error| {
-        AppError::failure(format!("{shown} cannot be read: {}", describe_io_error(&error)))
+        AppError::failure(format!("cannot read {shown}: {}", describe_io_error(&error)))
             .hint("give files that --trace wrote")
     })?;
-    parse_trace(&String::from_utf8_lossy(&text)).map_err(|wrong| {
-        AppError::failure(format!("{shown} {wrong}")).hint("give files that --trace of this version of coplay wrote")
+    parse_trace(&String::from_utf8_lossy(&text)).map_err(|error| {
+        AppError::failure(format!("{shown} {error}")).hint("give files that --trace of the same coplay version wrote")
     })
 }
 
@@ -52,20 +52,20 @@ fn parse_trace(text: &str) -> Result<Trace, String> {
         match line.trim_end().parse::<TraceEntry>() {
             _ if !line.ends_with('\n') => {}
             Ok(line) => trace.entries.push(line),
-            Err(_) => return Err(format!("has a line {} that is none of a trace", number + 1)),
+            Err(_) => return Err(format!("has an invalid entry in line {}", number + 1)),
         }
     }
     trace.site = trace.entries.iter().find_map(|line| match line.event {
         TraceEvent::Site(site) => Some(site),
         _ => None,
     });
-    if trace.site.is_some() { Ok(trace) } else { Err("ends before it says whose it is".into()) }
+    if trace.site.is_some() { Ok(trace) } else { Err("does not name its site".into()) }
 }
 
 fn check_traces(traces: &[Trace]) -> Result<(), AppError> {
     if traces.len() < 2 {
-        return Err(AppError::usage("one trace says nothing about how far views were apart")
-            .hint("give the traces of two sites or more"));
+        return Err(AppError::usage("one trace says nothing about drift between sites")
+            .hint("give the traces of two or more sites"));
     }
     let sites: BTreeSet<Option<WorldSiteId>> = traces.iter().map(|trace| trace.site).collect();
     if sites.len() < traces.len() {
@@ -75,24 +75,25 @@ fn check_traces(traces: &[Trace]) -> Result<(), AppError> {
     Ok(())
 }
 
-/// What one site saw of another.
+/// Drift of one site's avatars in the view of another site.
 struct PairDrift {
     observer: WorldSiteId,
     observed: WorldSiteId,
     all: Numbers,
-    /// While three to five updates in a row were missing.
+    /// Drift while three to five consecutive updates were missing.
     during_loss: Numbers,
-    /// By how many milliseconds the other's clock is ahead, and how fast it gains on that, in millionths.
+    /// Offset of the observed site's clock in milliseconds; positive if it is ahead.
     offset_ms: f64,
+    /// Rate at which that offset grows, in parts per million.
     skew_ppm: f64,
 }
 
-/// Everything that traces say together.
+/// Result of comparing traces.
 struct DriftReport {
     rows: Vec<PairDrift>,
     all: Numbers,
     during_loss: Numbers,
-    /// As each of them knew it in the end.
+    /// Final scores of each trace.
     scores: Vec<Vec<(EntityId, u32, u32)>>,
 }
 
@@ -103,24 +104,18 @@ impl DriftReport {
         for pair in &pairs {
             by_sites.entry((pair.observer, pair.entity.site)).or_default().push(pair);
         }
-        let rows = by_sites.into_iter().map(|((seer, seen), pairs)| {
-            let (all, missing) = summarize(&pairs);
+        let rows = by_sites.into_iter().map(|((observer, observed), pairs)| {
+            let (all, during_loss) = summarize(&pairs);
             let (offset, skew) = pairs[0].clock_offset;
-            PairDrift {
-                observer: seer,
-                observed: seen,
-                all,
-                during_loss: missing,
-                offset_ms: offset / 1e6,
-                skew_ppm: skew / 1e3,
-            }
+            PairDrift { observer, observed, all, during_loss, offset_ms: offset / 1e6, skew_ppm: skew / 1e3 }
         });
-        let (all, missing) = summarize(&pairs.iter().collect::<Vec<_>>());
+        let (all, during_loss) = summarize(&pairs.iter().collect::<Vec<_>>());
         let scores = traces.iter().map(final_scores).collect();
-        Self { rows: rows.collect(), all, during_loss: missing, scores }
+        Self { rows: rows.collect(), all, during_loss, scores }
     }
 
-    /// Nobody knows where one of them wrote no score: it was killed, or nobody was hit.
+    /// Returns whether all sites ended with equal scores. `None` if a trace has no score: its site was killed, or no
+    /// avatar was hit.
     fn scores_are_equal(&self) -> Option<bool> {
         let all_known = self.scores.iter().all(|scores| !scores.is_empty());
         all_known.then(|| self.scores.windows(2).all(|pair| pair[0] == pair[1]))
@@ -129,14 +124,14 @@ impl DriftReport {
     fn to_text(&self) -> String {
         let mut text = String::from(
             "                                                             with 3 to 5 updates missing\n\
-             who sees whom         samples  mean   90 %  <50    most    samples  mean   90 %  <50    most    clock ahead   gains\n",
+             observer observed     samples  mean   90 %  <50     max    samples  mean   90 %  <50     max    clock offset   skew\n",
         );
         for row in &self.rows {
-            let who = format!("{:?} {:?}", row.observer, row.observed);
+            let sites = format!("{:?} {:?}", row.observer, row.observed);
             let clock = format!("{:>8.3} ms  {:>6.1} ppm", row.offset_ms, row.skew_ppm);
             _ = writeln!(
                 text,
-                "{who:<20} {}   {}   {clock}",
+                "{sites:<20} {}   {}   {clock}",
                 format_columns(&row.all),
                 format_columns(&row.during_loss)
             );
@@ -174,7 +169,7 @@ impl DriftReport {
     }
 }
 
-/// The numbers of some pairs: of all samples, and of those with three to five updates missing around them.
+/// Summarizes all samples of some pairs, and the samples with three to five updates missing around them.
 fn summarize(pairs: &[&DriftSeries]) -> (Numbers, Numbers) {
     let samples = || pairs.iter().flat_map(|pair| &pair.samples);
     let in_burst = |sample: &&DriftSample| (3..=5).contains(&sample.missing_updates);
@@ -191,16 +186,18 @@ fn final_scores(trace: &Trace) -> Vec<(EntityId, u32, u32)> {
 }
 
 fn format_columns(numbers: &Numbers) -> String {
-    let Numbers { count, mean, p90, max: most, share_under_50: under_50 } = numbers;
+    let Numbers { count, mean, p90, max, share_under_50 } = numbers;
     if *count == 0 {
         return format!("{:>8} {:>29}", 0, "");
     }
-    format!("{count:>8} {mean:>5.1} {p90:>6.1} {:>5.1}% {most:>7.1}", under_50 * 100.0)
+    format!("{count:>8} {mean:>5.1} {p90:>6.1} {:>5.1}% {max:>7.1}", share_under_50 * 100.0)
 }
 
 fn format_json(numbers: &Numbers) -> String {
-    let Numbers { count, mean, p90, max: most, share_under_50: under_50 } = numbers;
-    format!("{{\"samples\":{count},\"mean\":{mean:.3},\"p90\":{p90:.3},\"under_50\":{under_50:.5},\"most\":{most:.3}}}")
+    let Numbers { count, mean, p90, max, share_under_50 } = numbers;
+    format!(
+        "{{\"samples\":{count},\"mean\":{mean:.3},\"p90\":{p90:.3},\"under_50\":{share_under_50:.5},\"most\":{max:.3}}}"
+    )
 }
 
 #[cfg(test)]
@@ -217,11 +214,11 @@ mod tests {
 
     #[test]
     fn invalid_trace_error_states_the_reason() {
-        let wrong = |text: &str| parse_trace(text).unwrap_err();
-        assert!(wrong("").contains("empty"));
-        assert!(wrong("frame,start\n").contains("no trace"));
-        assert!(wrong(HEADER).contains("whose"));
-        assert!(wrong(&format!("{HEADER}\nsite,0,1\nnonsense\n")).contains("line 3"));
+        let error = |text: &str| parse_trace(text).unwrap_err();
+        assert!(error("").contains("empty"));
+        assert!(error("frame,start\n").contains("no trace"));
+        assert!(error(HEADER).contains("site"));
+        assert!(error(&format!("{HEADER}\nsite,0,1\nnonsense\n")).contains("line 3"));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `coplay maze`: a game without a server. [`play()`] is what a person sees and does; [`MazeNet`] is the way to the others.
+//! `coplay maze`: a maze game without a server. [`play()`] is the interactive loop; [`MazeNet`] is the network below
+//! it.
 
 pub mod controls;
 mod drift;
@@ -29,14 +30,14 @@ pub use net::{MazeNet, SoloNet};
 pub use play::{advance_until, play};
 use scoreboard_view::ScoreboardView;
 
-/// Seconds of a run that does not say how many and that nobody sees.
+/// Default length of a headless run, in seconds.
 const HEADLESS_SECONDS: u32 = 60;
-/// Who plays alone needs no other number.
+/// Site id of a solo game.
 const SOLO_SITE: WorldSiteId = WorldSiteId(1);
-/// Mazes that nobody chose have numbers below this: short enough to be told to somebody.
+/// Exclusive upper bound of random seeds: short enough to pass on by voice.
 const RANDOM_SEED_LIMIT: u64 = 10_000;
 
-/// Carries out a command of the maze.
+/// Runs a `coplay maze` subcommand.
 pub fn run(args: &cli::MazeArgs) -> Result<Summary, AppError> {
     match &args.command {
         cli::MazeCommand::Play(args) => play_alone(args),
@@ -46,17 +47,17 @@ pub fn run(args: &cli::MazeArgs) -> Result<Summary, AppError> {
     }
 }
 
-/// Comes to others. Who ends it while nobody has answered yet has not been there.
+/// Joins a maze. An interrupt before the maze was joined is an error.
 fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     let summary = if args.world.is_empty() { online::join(args)? } else { join_server_world(args)? };
     match summary.is_empty() && crate::signals::is_stop_requested() {
-        true => Err(AppError::interrupted("it was ended before anybody let us in")),
+        true => Err(AppError::interrupted("it was ended before it joined a maze")),
         false => Ok(summary),
     }
 }
 
 fn join_server_world(args: &MazeJoinArgs) -> Result<Summary, AppError> {
-    // Whom we look for is only said if we do.
+    // Prints the dialed addresses only if a front end is available and dialing follows.
     frontend_for(&args.player.display_args())?;
     if let Ok(tickets) = args.world.iter().map(|text| connect::parse_ticket(text)).collect::<Result<Vec<_>, _>>() {
         connect::print_dialing(&tickets);
@@ -65,38 +66,42 @@ fn join_server_world(args: &MazeJoinArgs) -> Result<Summary, AppError> {
 }
 
 fn play_alone(args: &cli::MazePlayArgs) -> Result<Summary, AppError> {
-    let front = frontend_for(&args.display)?;
+    let frontend_kind = frontend_for(&args.display)?;
     let config = load_config(&args.display)?;
-    let terms = solo_settings(&args.layout);
+    let settings = solo_settings(&args.layout);
     crate::signals::install_handler();
-    let Some(front) = front else { return run_headless(args, &terms) };
-    frontend::run_with_frontend(front, &display_options(), &config, |stage| {
+    let Some(frontend_kind) = frontend_kind else { return run_headless(args, &settings) };
+    frontend::run_with_frontend(frontend_kind, &display_options(), &config, |ui| {
         let mut net = SoloNet::new();
-        let mut game = open_game(net.now(), &terms, Some("you"), args.layout.ninjas)?;
-        let begun = net.now();
-        let notes = play(stage, &config, &mut game, &mut net, args.seconds)?;
-        Ok(summary(&game, true, net.now() - begun).with_notes(notes))
+        let mut game = open_game(net.now(), &settings, Some("you"), args.layout.ninjas)?;
+        let started = net.now();
+        let notes = play(ui, &config, &mut game, &mut net, args.seconds)?;
+        Ok(summary(&game, true, net.now() - started).with_notes(notes))
     })
 }
 
-/// In virtual time, as fast as it goes. Nobody is there to play, so it is between ninjas.
-fn run_headless(args: &cli::MazePlayArgs, terms: &MazeSettings) -> Result<Summary, AppError> {
+/// Runs a game of ninjas in virtual time, as fast as possible.
+fn run_headless(args: &cli::MazePlayArgs, settings: &MazeSettings) -> Result<Summary, AppError> {
     let mut net = SoloNet::in_virtual_time();
-    let mut game = open_game(net.now(), terms, None, args.layout.ninjas)?;
-    let begun = net.now();
-    let end = begun + TimeDelta::from_secs(args.seconds.unwrap_or(HEADLESS_SECONDS).into());
+    let mut game = open_game(net.now(), settings, None, args.layout.ninjas)?;
+    let started = net.now();
+    let end = started + TimeDelta::from_secs(args.seconds.unwrap_or(HEADLESS_SECONDS).into());
     advance_until(&mut game, &mut net, end)?;
-    Ok(summary(&game, false, net.now() - begun))
+    Ok(summary(&game, false, net.now() - started))
 }
 
-fn open_game(now: Time, terms: &MazeSettings, person: Option<&str>, ninjas: u8) -> Result<MazeSite, AppError> {
-    MazeSite::new(now, SOLO_SITE, true, terms, UpdatePolicy::default(), (person, ninjas))
-        .map_err(|error| AppError::failure(format!("there can be no such maze: {error}")))
+fn open_game(now: Time, settings: &MazeSettings, player_name: Option<&str>, ninjas: u8) -> Result<MazeSite, AppError> {
+    MazeSite::new(now, SOLO_SITE, true, settings, UpdatePolicy::default(), (player_name, ninjas))
+        .map_err(|error| AppError::failure(format!("cannot create the maze: {error}")))
 }
 
-/// What all sites of a maze like this agree on.
-pub fn solo_settings(place: &cli::MazeLayoutArgs) -> MazeSettings {
-    MazeSettings { seed: place.seed.unwrap_or_else(random_seed), cells_per_side: place.side, ..MazeSettings::default() }
+/// Returns the settings of a solo maze with this layout.
+pub fn solo_settings(layout: &cli::MazeLayoutArgs) -> MazeSettings {
+    MazeSettings {
+        seed: layout.seed.unwrap_or_else(random_seed),
+        cells_per_side: layout.side,
+        ..MazeSettings::default()
+    }
 }
 
 fn random_seed() -> u64 {
@@ -104,20 +109,21 @@ fn random_seed() -> u64 {
     u64::from(now.subsec_micros()) % RANDOM_SEED_LIMIT
 }
 
-/// The window of a maze.
+/// Returns the display options of a maze.
 pub fn display_options() -> DisplayOptions {
-    // Fewer rows than are drawn: `--scale` counts the pixels of old machines, and these are smaller.
+    // Fewer rows than are drawn: `--scale` is in pixels of old machines, and the pixels of this view are smaller.
     let (rows, aspect) = (renderer::VIEW_HEIGHT * 2 / 3, renderer::VIEW_WIDTH as f32 / renderer::VIEW_HEIGHT as f32);
     DisplayOptions { title: "Maze".into(), pictures: (1, rows, aspect), ..DisplayOptions::default() }
 }
 
-/// What a game came to: its length and the score, the best first. `person` says whether the site's first avatar is one.
-pub fn summary(game: &MazeSite, person: bool, played: TimeDelta) -> Summary {
+/// Returns the summary of a game: its length, and the scores with the best first. `has_human` states whether a person
+/// plays the site's first avatar.
+pub fn summary(game: &MazeSite, has_human: bool, played: TimeDelta) -> Summary {
     let mut summary = Summary::default();
     let maze = &game.rules().maze;
     summary.add_row("maze", maze.seed().to_string(), &format!("{0} × {0} cells", maze.cells_per_side()));
     summary.add_row("played", format!("{:.1} s", played.as_secs_f64()), "");
-    for (at, row) in ScoreboardView::new(person).rows(game).into_iter().enumerate() {
+    for (at, row) in ScoreboardView::new(has_human).rows(game).into_iter().enumerate() {
         summary.add_row(if at == 0 { "score" } else { "" }, scoreboard_view::format_score(row.score), &row.name);
     }
     summary

@@ -1,4 +1,4 @@
-//! The way from a maze to the others who are in it, and the clock by which they play.
+//! Network below a maze, and the clock of the game.
 
 use std::time::Duration;
 
@@ -10,54 +10,55 @@ use coplay_net::clock;
 use crate::error::AppError;
 use crate::hud::Invitation;
 
-/// What carries a maze's datagrams. It also owns the time, because who waits for datagrams waits for deadlines, too.
+/// Carrier of a maze's datagrams. It also owns the clock, because waiting for datagrams and waiting for deadlines is
+/// one operation.
 pub trait MazeNet {
-    /// Now, as the game counts it.
+    /// Returns the current game time.
     fn now(&self) -> Time;
 
-    /// Sends what the game has to send, at once, and gives it whatever comes in until then. Returns when it is that late, or earlier if
-    /// something came that the game should act on.
+    /// Sends the game's pending datagrams at once, and passes received datagrams to the game until `until`. Returns at
+    /// `until`, or earlier if the game should react to an event.
     fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), AppError>;
 
-    /// Whether the game may stand still: nobody would have to wait.
+    /// Returns whether the game may pause because no other player would have to wait.
     fn can_pause(&self) -> bool {
         false
     }
 
-    /// So much time passed in which the game stood still. Only asked of those who can.
+    /// Excludes a pause of length `span` from the game time. Called only if [`can_pause`](Self::can_pause) is `true`.
     fn add_pause(&mut self, _span: Duration) {}
 
-    /// How others come in, if they can.
+    /// Returns the invitation for other players, if they can join.
     fn invitation(&self) -> Option<Invitation> {
         None
     }
 
-    /// A word for the status line: whom one plays with, and how.
+    /// Returns the status line text about the other players and the transport.
     fn status(&self) -> String;
 }
 
-/// Nobody else: what is sent goes nowhere.
+/// Network of a solo game: discards all datagrams.
 #[derive(Debug)]
 pub struct SoloNet {
     time: TimeSource,
 }
 
-/// How time passes.
+/// Source of the game time.
 #[derive(Debug)]
 enum TimeSource {
-    /// As on the clock, but for when the game stood still.
+    /// Real time, less the pauses.
     Real { paused: TimeDelta },
-    /// As soon as somebody waits for it.
+    /// Virtual time, which jumps to each awaited deadline.
     Virtual(Time),
 }
 
 impl SoloNet {
-    /// A game at the pace of this world.
+    /// Creates a network in real time.
     pub fn new() -> Self {
         Self { time: TimeSource::Real { paused: TimeDelta::ZERO } }
     }
 
-    /// A game as fast as it goes; it is always the same.
+    /// Creates a network in virtual time: the game runs as fast as possible and deterministically.
     pub fn in_virtual_time() -> Self {
         Self { time: TimeSource::Virtual(Time::ZERO) }
     }
@@ -72,7 +73,7 @@ impl Default for SoloNet {
 impl MazeNet for SoloNet {
     fn now(&self) -> Time {
         match self.time {
-            TimeSource::Real { paused: stood } => clock::now() - stood,
+            TimeSource::Real { paused } => clock::now() - paused,
             TimeSource::Virtual(now) => now,
         }
     }
@@ -93,8 +94,8 @@ impl MazeNet for SoloNet {
     }
 
     fn add_pause(&mut self, span: Duration) {
-        if let TimeSource::Real { paused: stood } = &mut self.time {
-            *stood += span.into();
+        if let TimeSource::Real { paused } = &mut self.time {
+            *paused += span.into();
         }
     }
 

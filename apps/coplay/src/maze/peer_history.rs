@@ -1,4 +1,4 @@
-//! How the network of a maze does, over time.
+//! Network history of a serverless maze.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use coplay_maze::MazeSite;
 
 use crate::scene::{Graph, GraphLine};
 
-/// How many numbers are kept: half a minute.
+/// Samples kept per series: 30 s.
 const MAX_SAMPLES: usize = 120;
-/// How often they are taken.
+/// Interval between samples.
 pub(super) const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
-/// How many that are in a second.
+/// Samples per second; the inverse of [`SAMPLE_INTERVAL`].
 const SAMPLES_PER_SECOND: f32 = 4.0;
 
-/// Numbers over time.
+/// Samples over time.
 #[derive(Debug, Default)]
 pub(super) struct PeerHistory {
     next_sample: Option<Time>,
@@ -27,7 +27,7 @@ pub(super) struct PeerHistory {
 }
 
 impl PeerHistory {
-    /// Takes the next numbers when it is time.
+    /// Takes the next samples when they are due.
     pub(super) fn sample_if_due(&mut self, now: Time, game: &MazeSite) {
         if self.next_sample.is_none_or(|next| now >= next) {
             self.next_sample = Some(now + SAMPLE_INTERVAL);
@@ -41,8 +41,8 @@ impl PeerHistory {
             world.peers().filter_map(|site| Some((site, world.peer_stats(now, site)?))).collect();
         self.round_trips.retain(|site, _| peers.contains_key(site));
         for (site, peer) in &peers {
-            let trip = peer.rtt.map_or(0.0, |rtt| rtt.as_millis_f64() as f32);
-            push_sample(self.round_trips.entry(*site).or_default(), trip);
+            let rtt_ms = peer.rtt.map_or(0.0, |rtt| rtt.as_millis_f64() as f32);
+            push_sample(self.round_trips.entry(*site).or_default(), rtt_ms);
         }
         let worst = peers.values().map(|peer| peer.loss_share * 100.0).fold(0.0, f32::max);
         let stats = game.stats();
@@ -53,7 +53,8 @@ impl PeerHistory {
         self.last_stats = stats;
     }
 
-    /// All of them; round trips by the names of those at the other end. Of what only others can cause nothing is told where there are none.
+    /// Returns the graph of all series, with one round-trip line per peer. Loss and received updates are omitted if
+    /// there are no peers.
     pub(super) fn graph(&self, name: impl Fn(WorldSiteId) -> String) -> Graph {
         let mut lines: Vec<GraphLine> = self
             .round_trips
@@ -61,15 +62,15 @@ impl PeerHistory {
             .map(|(site, values)| graph_line(format!("round trip, {}", name(*site)), "ms", values, 50.0))
             .collect();
         if !lines.is_empty() {
-            lines.push(graph_line("lost at worst".into(), "%", &self.loss_percent, 10.0));
-            lines.push(graph_line("updates that came".into(), "/s", &self.updates_received, 50.0));
+            lines.push(graph_line("worst packet loss".into(), "%", &self.loss_percent, 10.0));
+            lines.push(graph_line("updates received".into(), "/s", &self.updates_received, 50.0));
         }
         lines.push(graph_line("updates sent".into(), "/s", &self.updates_sent, 50.0));
         Graph { lines }
     }
 }
 
-/// One more number; the oldest is forgotten.
+/// Appends a sample and removes the oldest one beyond the limit.
 pub(super) fn push_sample(values: &mut Vec<f32>, value: f32) {
     if values.len() == MAX_SAMPLES {
         values.remove(0);
@@ -77,11 +78,11 @@ pub(super) fn push_sample(values: &mut Vec<f32>, value: f32) {
     values.push(value);
 }
 
-/// A line of numbers that go up to `least` or more.
-pub(super) fn graph_line(name: String, unit: &str, values: &[f32], least: f32) -> GraphLine {
-    let now = format!("{:.0} {unit}", values.last().copied().unwrap_or(0.0));
-    let top = values.iter().copied().fold(least, f32::max);
-    GraphLine { name, current: now, axis_max: top, values: values.to_vec(), capacity: MAX_SAMPLES }
+/// Builds a graph line whose axis reaches the largest value, and at least `min_axis`.
+pub(super) fn graph_line(name: String, unit: &str, values: &[f32], min_axis: f32) -> GraphLine {
+    let current = format!("{:.0} {unit}", values.last().copied().unwrap_or(0.0));
+    let axis_max = values.iter().copied().fold(min_axis, f32::max);
+    GraphLine { name, current, axis_max, values: values.to_vec(), capacity: MAX_SAMPLES }
 }
 
 #[cfg(test)]
@@ -97,9 +98,9 @@ mod tests {
         history.sample_if_due(now, &game);
         let graph = history.graph(|site| format!("site {}", site.0));
         let names: Vec<&str> = graph.lines.iter().map(|line| line.name.as_str()).collect();
-        assert_eq!(names, ["round trip, site 2", "lost at worst", "updates that came", "updates sent"]);
+        assert_eq!(names, ["round trip, site 2", "worst packet loss", "updates received", "updates sent"]);
         assert_eq!(graph.lines[0].current, "2 ms");
-        assert!(graph.lines.iter().all(|line| line.values.len() == 1), "not yet time for more");
+        assert!(graph.lines.iter().all(|line| line.values.len() == 1), "the second sample is not due yet");
         assert!(graph.lines[2].values[0] > 0.0);
     }
 }

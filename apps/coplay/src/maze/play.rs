@@ -1,4 +1,4 @@
-//! The loop of somebody who plays in a maze, in front of a window or a terminal, and of nobody who does.
+//! Main loops of a serverless maze: interactive with a window or terminal front end, and headless.
 
 use std::time::Instant;
 
@@ -17,12 +17,12 @@ use crate::hud::{Hud, HudCapabilities};
 use crate::scene::UiCommand;
 use crate::ui_link::GamePort;
 
-/// Pictures are this far apart: about 60 in a second.
+/// Interval between redraws: 60 per second.
 const DRAW_INTERVAL: TimeDelta = TimeDelta::from_micros(16_667);
-/// Somebody outside who wants us to end does not wait longer than this.
+/// Interval at which a headless run checks for stop signals.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 
-/// Somebody who plays.
+/// Interactive player.
 struct MazePlayer<'a, N> {
     ui: GamePort,
     hud: Hud,
@@ -30,46 +30,47 @@ struct MazePlayer<'a, N> {
     net: &'a mut N,
     renderer: MazeRenderer,
     scoreboard_view: ScoreboardView,
-    /// What was pressed since the last tick: also a short press counts.
+    /// Buttons pressed since the last tick, so that presses shorter than a tick count.
     pressed_since_tick: InputWord,
     next_draw: Time,
 }
 
-/// Plays on a stage until the person has enough or the time is up; what was missing is said at the end. The game stays as it is then: leaving
-/// is for who opened it.
+/// Plays until the player quits or the time is up. Returns notes about missing devices for the summary. Does not leave
+/// the maze: that is up to the caller.
 pub fn play(
-    stage: GamePort,
+    ui: GamePort,
     config: &Config,
     game: &mut MazeSite,
     net: &mut impl MazeNet,
     seconds: Option<u32>,
 ) -> Result<Vec<String>, AppError> {
     let pads = [maze_pad()];
-    let can = HudCapabilities { pause: net.can_pause(), graph: true, no_sound: true, ..HudCapabilities::default() };
-    let mut desk = Hud::new(config, can, &pads);
-    let note = Gamepads::new(config, &pads, stage.input_state().clone()).start();
-    let begun = net.now();
-    desk.show_toast(Instant::now(), key_help(config));
-    net.invitation().into_iter().for_each(|invitation| desk.invite(invitation));
-    let eyes = MazeRenderer::new(Instant::now());
+    let capabilities =
+        HudCapabilities { pause: net.can_pause(), graph: true, no_sound: true, ..HudCapabilities::default() };
+    let mut hud = Hud::new(config, capabilities, &pads);
+    let note = Gamepads::new(config, &pads, ui.input_state().clone()).start();
+    let started = net.now();
+    hud.show_toast(Instant::now(), key_help(config));
+    net.invitation().into_iter().for_each(|invitation| hud.invite(invitation));
+    let renderer = MazeRenderer::new(Instant::now());
     let mut player = MazePlayer {
-        ui: stage,
-        hud: desk,
+        ui,
+        hud,
         game,
         net,
-        renderer: eyes,
+        renderer,
         scoreboard_view: ScoreboardView::new(true),
         pressed_since_tick: 0,
-        next_draw: begun,
+        next_draw: started,
     };
-    let end = seconds.map(|seconds| begun + TimeDelta::from_secs(seconds.into()));
+    let end = seconds.map(|seconds| started + TimeDelta::from_secs(seconds.into()));
     while !player.process_commands() && end.is_none_or(|end| player.net.now() < end) {
         player.run_once()?;
     }
     Ok(note.into_iter().collect())
 }
 
-/// Lets a game go on that nobody looks at, until then or until somebody asks us to end.
+/// Advances a game without a front end until `end` or until a stop signal.
 pub fn advance_until(game: &mut MazeSite, net: &mut impl MazeNet, end: Time) -> Result<(), AppError> {
     while net.now() < end && !crate::signals::is_stop_requested() {
         let now = net.now();
@@ -81,7 +82,7 @@ pub fn advance_until(game: &mut MazeSite, net: &mut impl MazeNet, end: Time) -> 
 }
 
 impl<N: MazeNet> MazePlayer<'_, N> {
-    /// Takes what the person wants; whether that is to end.
+    /// Handles the player's commands. Returns whether the player quits.
     fn process_commands(&mut self) -> bool {
         while !self.hud.is_quit_requested()
             && let Some(command) = self.ui.poll_command()
@@ -118,25 +119,25 @@ impl<N: MazeNet> MazePlayer<'_, N> {
             self.pressed_since_tick = 0;
         }
         self.renderer.on_advance(now, self.game);
-        if let Some(words) = self.scoreboard_view.poll_notice(self.game) {
-            self.hud.show_toast(Instant::now(), words);
+        if let Some(notice) = self.scoreboard_view.poll_notice(self.game) {
+            self.hud.show_toast(Instant::now(), notice);
         }
     }
 
-    /// Time does not pass in the maze, but what lies over it can be read.
+    /// Redraws while the game is paused, and reports the time spent to the network's clock.
     fn draw_paused(&mut self) {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.draw(self.net.now());
-        let spent = begun.elapsed();
+        let spent = started.elapsed();
         std::thread::sleep(DRAW_INTERVAL.to_duration().saturating_sub(spent));
-        self.net.add_pause(begun.elapsed());
+        self.net.add_pause(started.elapsed());
     }
 
     fn draw(&mut self, now: Time) {
-        let Self { ui: stage, hud: desk, game, net, renderer: eyes, scoreboard_view: board, .. } = self;
-        stage.show(|scene| {
-            desk.draw(Instant::now(), scene);
-            eyes.draw(now, game, board, &net.status(), scene);
+        let Self { ui, hud, game, net, renderer, scoreboard_view, .. } = self;
+        ui.show(|scene| {
+            hud.draw(Instant::now(), scene);
+            renderer.draw(now, game, scoreboard_view, &net.status(), scene);
         });
     }
 }
@@ -164,28 +165,28 @@ mod tests {
 
     #[test]
     fn short_press_fires_once_and_held_key_walks() {
-        let (stage, mut view) = ui_link();
+        let (ui, mut frontend_port) = ui_link();
         let mut net = SoloNet::in_virtual_time();
         let mut game = game(&net);
-        let begun = game.avatar(0).unwrap().position;
-        view.input_state().set_pad(0, Button::A.bit());
-        view.input_state().set_pad(0, 0);
-        view.input_state().set_keys(0, Button::Up.bit());
-        play(stage, &Config::default(), &mut game, &mut net, Some(1)).unwrap();
+        let start = game.avatar(0).unwrap().position;
+        frontend_port.input_state().set_pad(0, Button::A.bit());
+        frontend_port.input_state().set_pad(0, 0);
+        frontend_port.input_state().set_keys(0, Button::Up.bit());
+        play(ui, &Config::default(), &mut game, &mut net, Some(1)).unwrap();
         let own = game.avatar(0).unwrap();
         assert_eq!(own.shots.last_number(), 1);
-        assert!(own.position.distance(begun) > 100, "{}", own.position.distance(begun));
-        assert!(view.refresh_scene() && view.scene().screens.len() == 1);
-        assert!(view.scene().toast.as_deref().is_some_and(|toast| toast.contains("walk")));
+        assert!(own.position.distance(start) > 100, "{}", own.position.distance(start));
+        assert!(frontend_port.refresh_scene() && frontend_port.scene().screens.len() == 1);
+        assert!(frontend_port.scene().toast.as_deref().is_some_and(|toast| toast.contains("walk")));
     }
 
     #[test]
     fn game_ends_when_the_frontend_is_gone() {
-        let (stage, view) = ui_link();
+        let (ui, frontend_port) = ui_link();
         let mut net = SoloNet::in_virtual_time();
         let mut game = game(&net);
-        drop(view);
-        play(stage, &Config::default(), &mut game, &mut net, None).unwrap();
+        drop(frontend_port);
+        play(ui, &Config::default(), &mut game, &mut net, None).unwrap();
         assert_eq!(game.tick(), None);
     }
 }

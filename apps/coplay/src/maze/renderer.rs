@@ -1,6 +1,7 @@
-//! What a person in a maze sees: the view from within, the map in its corner, names over heads, and the score.
+//! Rendering of a maze: first-person view, map in its corner, name labels, and scores.
 //!
-//! Our own avatars are shown in the present, everybody else as far in the past as it takes to hear of them.
+//! Avatars of this site are shown at the current tick. Remote avatars are shown in the past, by the view delay that
+//! updates need to arrive.
 
 use std::time::Instant;
 
@@ -16,48 +17,48 @@ use super::scoreboard_view::{ScoreboardView, TABLE_HEADER};
 use crate::rate_meter::RateMeter;
 use crate::scene::{Label, Overlay, Scene, Screen};
 
-/// The size of the view, in pixels.
+/// Width of the view, in pixels.
 pub const VIEW_WIDTH: usize = 576;
-/// Its rows.
+/// Height of the view, in pixels.
 pub const VIEW_HEIGHT: usize = 360;
-/// The size of the map, each way.
+/// Side of the square map, in pixels.
 const MAP_SIZE: usize = 152;
-/// Between the map and the edges of the view.
+/// Margin between the map and the edges of the view, in pixels.
 const MAP_MARGIN: usize = 8;
 
-/// Somebody to be seen, at the tick at which that one is shown.
+/// Avatar to draw, with the tick of its displayed state.
 pub(super) struct VisibleAvatar {
     pub(super) entity: EntityId,
     pub(super) avatar: Avatar,
     pub(super) tick: u32,
 }
 
-/// What somebody sees at one moment, wherever it comes from.
+/// Content of one picture, independent of its source.
 pub(super) struct MazeView<'a> {
     pub(super) rules: &'a Rules,
-    /// Who looks, and from where.
+    /// Avatar of the local player.
     pub(super) own_entity: EntityId,
     pub(super) camera: Camera,
-    /// Everybody, each at the right time; who looks is among them.
+    /// All avatars, each at its displayed tick, including that of the local player.
     pub(super) avatars: Vec<VisibleAvatar>,
-    /// What somebody is called.
+    /// Returns the display name of an avatar.
     pub(super) name: &'a dyn Fn(EntityId) -> String,
-    /// How who looks fell, if it lies there, and for how many ticks.
+    /// If the local player is dead: the notice of the hit, and the ticks since then.
     pub(super) death: Option<(&'a str, u32)>,
 }
 
-/// Everything that is needed to draw a maze, again and again.
+/// Renderer with its reusable buffers.
 pub struct MazeRenderer {
     view_canvas: Canvas,
     map_canvas: Canvas,
-    /// Where our person was one tick ago, and is now: pictures come between ticks.
+    /// Camera of the previous and of the current tick; pictures are drawn between ticks.
     camera_steps: Option<[CameraStep; 2]>,
     frame_rate: RateMeter,
     history: PeerHistory,
     is_graph_shown: bool,
 }
 
-/// Where somebody was after a tick.
+/// Camera after a tick.
 #[derive(Clone, Copy)]
 struct CameraStep {
     tick: u32,
@@ -66,7 +67,7 @@ struct CameraStep {
 }
 
 impl MazeRenderer {
-    /// Nothing was seen yet.
+    /// Creates a renderer.
     pub fn new(now: Instant) -> Self {
         Self {
             view_canvas: Canvas::new(VIEW_WIDTH, VIEW_HEIGHT),
@@ -78,12 +79,12 @@ impl MazeRenderer {
         }
     }
 
-    /// Shows how the network does, or not any more.
+    /// Shows or hides the network graph.
     pub fn toggle_graph(&mut self) {
         self.is_graph_shown = !self.is_graph_shown;
     }
 
-    /// The game went on.
+    /// Samples the game after it has advanced.
     pub fn on_advance(&mut self, now: Time, game: &MazeSite) {
         self.history.sample_if_due(now, game);
         let (Some(tick), Some(avatar)) = (game.tick(), game.avatar(0)) else { return };
@@ -96,72 +97,80 @@ impl MazeRenderer {
         });
     }
 
-    /// Draws what is seen now.
-    pub fn draw(&mut self, now: Time, game: &MazeSite, board: &ScoreboardView, status: &str, scene: &mut Scene) {
-        scene.graph =
-            self.is_graph_shown.then(|| self.history.graph(|site| board.name(game, EntityId { site, index: 0 })));
-        let sight = match (game.tick(), game.avatar(0), self.camera(now, game)) {
+    /// Draws the current state of the game into a scene.
+    pub fn draw(
+        &mut self,
+        now: Time,
+        game: &MazeSite,
+        scoreboard_view: &ScoreboardView,
+        status: &str,
+        scene: &mut Scene,
+    ) {
+        scene.graph = self
+            .is_graph_shown
+            .then(|| self.history.graph(|site| scoreboard_view.name(game, EntityId { site, index: 0 })));
+        let view = match (game.tick(), game.avatar(0), self.camera(now, game)) {
             (Some(tick), Some(own), Some(camera)) => Some(MazeView {
                 rules: game.rules(),
                 own_entity: EntityId { site: game.site(), index: 0 },
                 camera,
                 avatars: visible_avatars(game, tick),
-                name: &|entity| board.name(game, entity),
-                death: dead_since(own).map(|since| (board.last_hit_text(), tick.saturating_sub(since))),
+                name: &|entity| scoreboard_view.name(game, entity),
+                death: dead_since(own).map(|since| (scoreboard_view.last_hit_text(), tick.saturating_sub(since))),
             }),
             _ => None,
         };
-        scene.table = if sight.is_some() { board.table(game) } else { vec![] };
-        self.draw_maze_view(sight.as_ref(), (game.rules(), status), scene);
+        scene.table = if view.is_some() { scoreboard_view.table(game) } else { vec![] };
+        self.draw_maze_view(view.as_ref(), (game.rules(), status), scene);
     }
 
-    /// Draws what somebody sees, if that is anything yet.
+    /// Draws a view into a scene, or a waiting message if there is no view yet.
     pub(super) fn draw_maze_view(
         &mut self,
-        sight: Option<&MazeView<'_>>,
+        view: Option<&MazeView<'_>>,
         (rules, status): (&Rules, &str),
         scene: &mut Scene,
     ) {
         self.frame_rate.count_event(Instant::now());
         scene.status = self.status_line(rules, status);
         scene.table_header = TABLE_HEADER;
-        let Some(sight) = sight else {
+        let Some(view) = view else {
             scene.screens.clear();
-            let overlay = || Overlay { title: "On the way into the maze".into(), ..Overlay::default() };
+            let overlay = || Overlay { title: "Joining the maze".into(), ..Overlay::default() };
             scene.overlay.get_or_insert_with(overlay);
             return;
         };
-        self.draw_screen(sight, &mut scene.screens(1)[0]);
-        if let Some((how, ticks)) = sight.death {
+        self.draw_screen(view, &mut scene.screens(1)[0]);
+        if let Some((hit_notice, ticks)) = view.death {
             tint_red(&mut scene.screens[0]);
-            scene.toast = Some(respawn_text(how, ticks));
+            scene.toast = Some(respawn_text(hit_notice, ticks));
         }
     }
 
-    /// Where our person looks from: between the last two ticks, so that turns are smooth however often pictures come.
+    /// Returns the camera interpolated between the last two ticks, so that motion is smooth at any frame rate.
     fn camera(&self, now: Time, game: &MazeSite) -> Option<Camera> {
         let [before, after] = self.camera_steps?;
-        let begun = game.world().tick_start(after.tick)?;
+        let tick_start = game.world().tick_start(after.tick)?;
         let tick = game.world().config().tick_duration.as_secs_f64();
-        Some(interpolate_camera(before.camera, after.camera, (now - begun).as_secs_f64() / tick))
+        Some(interpolate_camera(before.camera, after.camera, (now - tick_start).as_secs_f64() / tick))
     }
 
-    fn draw_screen(&mut self, sight: &MazeView<'_>, screen: &mut Screen) {
-        let (rules, things) = (sight.rules, things(sight));
-        draw_view(rules, sight.camera, &things, &mut self.view_canvas);
-        screen.labels = self.name_labels(sight);
-        draw_map(rules, sight.camera, &things, &mut self.map_canvas);
+    fn draw_screen(&mut self, view: &MazeView<'_>, screen: &mut Screen) {
+        let (rules, sprites) = (view.rules, sprites(view));
+        draw_view(rules, view.camera, &sprites, &mut self.view_canvas);
+        screen.labels = self.name_labels(view);
+        draw_map(rules, view.camera, &sprites, &mut self.map_canvas);
         self.view_canvas.paste(&self.map_canvas, VIEW_WIDTH - MAP_SIZE - MAP_MARGIN, MAP_MARGIN);
         let aspect = VIEW_WIDTH as f32 / VIEW_HEIGHT as f32;
         screen.is_smooth = true;
         screen.show(Picture { width: VIEW_WIDTH, height: VIEW_HEIGHT, aspect, rgba: self.view_canvas.pixels() });
     }
 
-    fn name_labels(&self, sight: &MazeView<'_>) -> Vec<Label> {
-        let living = sight.avatars.iter().filter(|shown| shown.entity != sight.own_entity && shown.avatar.is_alive());
+    fn name_labels(&self, view: &MazeView<'_>) -> Vec<Label> {
+        let living = view.avatars.iter().filter(|shown| shown.entity != view.own_entity && shown.avatar.is_alive());
         let label = |shown: &VisibleAvatar| {
-            let [x, y] = name_position(sight.rules, sight.camera, shown.avatar.position, &self.view_canvas)?;
-            Some(Label { text: (sight.name)(shown.entity), x, y, colour: player_colour(shown.entity) })
+            let [x, y] = name_position(view.rules, view.camera, shown.avatar.position, &self.view_canvas)?;
+            Some(Label { text: (view.name)(shown.entity), x, y, colour: player_colour(shown.entity) })
         };
         living.filter_map(label).collect()
     }
@@ -177,7 +186,7 @@ impl MazeRenderer {
     }
 }
 
-/// Since when somebody lies there, if it does.
+/// Returns the tick at which an avatar died, if it is dead.
 pub(super) fn dead_since(avatar: &Avatar) -> Option<u32> {
     match avatar.life {
         Life::Alive => None,
@@ -185,7 +194,7 @@ pub(super) fn dead_since(avatar: &Avatar) -> Option<u32> {
     }
 }
 
-/// Everybody, each at the right time.
+/// Returns all avatars: those of this site at `tick`, remote ones earlier by the view delay.
 fn visible_avatars(game: &MazeSite, tick: u32) -> Vec<VisibleAvatar> {
     let past = tick.saturating_sub(game.view_delay_ticks());
     let site = game.site();
@@ -195,27 +204,27 @@ fn visible_avatars(game: &MazeSite, tick: u32) -> Vec<VisibleAvatar> {
     ours.chain(theirs).collect()
 }
 
-/// All avatars but that of who looks, and all shots.
-fn things(sight: &MazeView<'_>) -> Vec<Sprite> {
-    let avatars = sight.avatars.iter().filter(|shown| shown.entity != sight.own_entity).map(|shown| {
+/// Returns the sprites of all avatars except the local player's, and of all shots.
+fn sprites(view: &MazeView<'_>) -> Vec<Sprite> {
+    let avatars = view.avatars.iter().filter(|shown| shown.entity != view.own_entity).map(|shown| {
         let shape = match shown.avatar.life {
             Life::Alive => Shape::Avatar { heading: shown.avatar.heading },
             Life::Dead { since } => Shape::Dead { ticks_dead: shown.tick.saturating_sub(since) },
         };
         Sprite { position: shown.avatar.position, colour: player_colour(shown.entity), shape }
     });
-    let shots = sight.avatars.iter().flat_map(|shown| {
-        let places = shown.avatar.shots.iter().filter_map(|shot| sight.rules.shot_position(shot, shown.tick));
-        places.map(|position| Sprite { position, colour: player_colour(shown.entity), shape: Shape::Shot })
+    let shots = view.avatars.iter().flat_map(|shown| {
+        let positions = shown.avatar.shots.iter().filter_map(|shot| view.rules.shot_position(shot, shown.tick));
+        positions.map(|position| Sprite { position, colour: player_colour(shown.entity), shape: Shape::Shot })
     });
     avatars.chain(shots).collect()
 }
 
-/// From one place (0) to another (1).
-pub(super) fn interpolate_camera(before: Camera, after: Camera, part: f64) -> Camera {
-    let part = part.clamp(0.0, 1.0);
-    let along = |from: i32, to: i32| from + (f64::from(to.wrapping_sub(from)) * part) as i32;
-    let turn = f64::from(shortest_turn(before.heading, after.heading)) * part;
+/// Interpolates between two cameras; `fraction` is 0 at `before` and 1 at `after`.
+pub(super) fn interpolate_camera(before: Camera, after: Camera, fraction: f64) -> Camera {
+    let fraction = fraction.clamp(0.0, 1.0);
+    let along = |from: i32, to: i32| from + (f64::from(to.wrapping_sub(from)) * fraction) as i32;
+    let turn = f64::from(shortest_turn(before.heading, after.heading)) * fraction;
     Camera {
         position: Position {
             x: along(before.position.x, after.position.x),
@@ -225,7 +234,7 @@ pub(super) fn interpolate_camera(before: Camera, after: Camera, part: f64) -> Ca
     }
 }
 
-/// Who was hit sees red.
+/// Tints the picture red while the local player is dead.
 fn tint_red(screen: &mut Screen) {
     for pixel in screen.rgba.as_chunks_mut::<4>().0 {
         let [red, green, blue, _] = pixel;
@@ -234,10 +243,10 @@ fn tint_red(screen: &mut Screen) {
     }
 }
 
-/// What somebody is told who was hit like this so many ticks ago.
-fn respawn_text(how: &str, ticks: u32) -> String {
+/// Returns the hit notice with the time until respawn, `ticks` after the hit.
+fn respawn_text(hit_notice: &str, ticks: u32) -> String {
     let left = RESPAWN_TICKS.saturating_sub(ticks).div_ceil(TICKS_PER_SECOND);
-    format!("{how}: back in {left} s")
+    format!("{hit_notice}: respawn in {left} s")
 }
 
 #[cfg(test)]
@@ -249,60 +258,65 @@ mod tests {
     use coplay_maze::MazeSettings;
 
     fn game(net: &SoloNet, ninjas: u8) -> MazeSite {
-        let terms = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
-        MazeSite::new(net.now(), WorldSiteId(1), true, &terms, UpdatePolicy::default(), (Some("Ann"), ninjas)).unwrap()
+        let settings = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
+        MazeSite::new(net.now(), WorldSiteId(1), true, &settings, UpdatePolicy::default(), (Some("Ann"), ninjas))
+            .unwrap()
     }
 
-    fn drawn_scene(eyes: &mut MazeRenderer, game: &mut MazeSite, net: &SoloNet) -> Scene {
-        let (mut scene, mut board) = (Scene::default(), ScoreboardView::new(true));
-        board.poll_notice(game);
-        eyes.on_advance(net.now(), game);
-        eyes.draw(net.now(), game, &board, "alone", &mut scene);
+    fn drawn_scene(renderer: &mut MazeRenderer, game: &mut MazeSite, net: &SoloNet) -> Scene {
+        let (mut scene, mut scoreboard_view) = (Scene::default(), ScoreboardView::new(true));
+        scoreboard_view.poll_notice(game);
+        renderer.on_advance(net.now(), game);
+        renderer.draw(net.now(), game, &scoreboard_view, "alone", &mut scene);
         scene
     }
 
     #[test]
     fn scene_has_view_map_table_and_status() {
         let mut net = SoloNet::in_virtual_time();
-        let (mut game, mut eyes) = (game(&net, 3), MazeRenderer::new(Instant::now()));
+        let (mut game, mut renderer) = (game(&net, 3), MazeRenderer::new(Instant::now()));
         let end = net.now() + TimeDelta::from_millis(200);
         advance_until(&mut game, &mut net, end).unwrap();
-        let scene = drawn_scene(&mut eyes, &mut game, &net);
+        let scene = drawn_scene(&mut renderer, &mut game, &net);
         let screen = &scene.screens[0];
         assert_eq!((scene.screens.len(), screen.width, screen.height), (1, VIEW_WIDTH, VIEW_HEIGHT));
-        let part = |left: usize, top: usize, wide: usize, high: usize| {
-            let places = (top..top + high).flat_map(|y| (left..left + wide).map(move |x| (x, y)));
-            places.map(|(x, y)| screen.pixel(x, y)).collect::<Vec<_>>()
+        let pixels_in = |left: usize, top: usize, wide: usize, high: usize| {
+            let pixels = (top..top + high).flat_map(|y| (left..left + wide).map(move |x| (x, y)));
+            pixels.map(|(x, y)| screen.pixel(x, y)).collect::<Vec<_>>()
         };
-        let map = eyes.map_canvas.pixels().as_chunks::<4>().0.iter().map(|[red, green, blue, _]| [*red, *green, *blue]);
-        assert_eq!(part(VIEW_WIDTH - MAP_SIZE - MAP_MARGIN, MAP_MARGIN, MAP_SIZE, MAP_SIZE), map.collect::<Vec<_>>());
-        let view = part(0, 0, VIEW_WIDTH - MAP_SIZE - MAP_MARGIN, VIEW_HEIGHT);
+        let map =
+            renderer.map_canvas.pixels().as_chunks::<4>().0.iter().map(|[red, green, blue, _]| [*red, *green, *blue]);
+        assert_eq!(
+            pixels_in(VIEW_WIDTH - MAP_SIZE - MAP_MARGIN, MAP_MARGIN, MAP_SIZE, MAP_SIZE),
+            map.collect::<Vec<_>>()
+        );
+        let view = pixels_in(0, 0, VIEW_WIDTH - MAP_SIZE - MAP_MARGIN, VIEW_HEIGHT);
         let colours: std::collections::BTreeSet<_> = view.into_iter().collect();
-        assert!(colours.len() > 100, "walls, floor and ceiling in their light: {}", colours.len());
+        assert!(colours.len() > 100, "too few colours for shaded walls, floor and ceiling: {}", colours.len());
         assert_eq!((scene.table.len(), scene.graph.is_none()), (4, true));
         assert_eq!(scene.table_header, "hits : falls");
         assert!(scene.status.contains("alone") && scene.status.contains("5 × 5"), "{}", scene.status);
-        eyes.toggle_graph();
-        assert!(drawn_scene(&mut eyes, &mut game, &net).graph.is_some());
+        renderer.toggle_graph();
+        assert!(drawn_scene(&mut renderer, &mut game, &net).graph.is_some());
     }
 
     #[test]
     fn dead_player_sees_red_and_respawn_time() {
         let mut net = SoloNet::in_virtual_time();
-        let (mut game, mut eyes) = (game(&net, 8), MazeRenderer::new(Instant::now()));
+        let (mut game, mut renderer) = (game(&net, 8), MazeRenderer::new(Instant::now()));
         let is_alive = |game: &MazeSite| game.avatar(0).is_some_and(Avatar::is_alive);
         while is_alive(&game) {
             let end = net.now() + TimeDelta::from_millis(50);
             advance_until(&mut game, &mut net, end).unwrap();
-            assert!(end < Time::ZERO + TimeDelta::from_secs(600), "eight ninjas find somebody who stands still");
+            assert!(end < Time::ZERO + TimeDelta::from_secs(600), "eight ninjas did not hit an idle player");
         }
-        let scene = drawn_scene(&mut eyes, &mut game, &net);
-        let told = scene.toast.unwrap();
-        assert!(told.starts_with("you were hit by ninja ") && told.ends_with(": back in 2 s"), "{told}");
+        let scene = drawn_scene(&mut renderer, &mut game, &net);
+        let toast = scene.toast.unwrap();
+        assert!(toast.starts_with("you were hit by ninja ") && toast.ends_with(": respawn in 2 s"), "{toast}");
         assert!(scene.screens[0].rgba.as_chunks::<4>().0.iter().all(|[red, ..]| *red >= 60));
         let end = net.now() + TimeDelta::from_secs(2);
         advance_until(&mut game, &mut net, end).unwrap();
-        assert_eq!(drawn_scene(&mut eyes, &mut game, &net).toast, None);
+        assert_eq!(drawn_scene(&mut renderer, &mut game, &net).toast, None);
     }
 
     #[test]
@@ -324,17 +338,15 @@ mod tests {
         };
         assert_eq!(ticks(true), [tick; 3]);
         assert_eq!(ticks(false), [tick - game.view_delay_ticks(); 3]);
-        let me = EntityId { site: game.site(), index: 0 };
+        let own_entity = EntityId { site: game.site(), index: 0 };
         let camera = Camera { position: Position::default(), heading: 0 };
-        let sight = MazeView {
-            rules: game.rules(),
-            own_entity: me,
-            camera,
-            avatars: shown,
-            name: &|_| String::new(),
-            death: None,
-        };
-        assert_eq!(things(&sight).iter().filter(|thing| thing.shape != Shape::Shot).count(), 5, "all but us");
+        let view =
+            MazeView { rules: game.rules(), own_entity, camera, avatars: shown, name: &|_| String::new(), death: None };
+        assert_eq!(
+            sprites(&view).iter().filter(|sprite| sprite.shape != Shape::Shot).count(),
+            5,
+            "all avatars except the own one"
+        );
     }
 
     #[test]
@@ -342,6 +354,6 @@ mod tests {
         let at = |x, heading| Camera { position: Position { x, y: 0 }, heading };
         let half = |one, other| interpolate_camera(one, other, 0.5);
         assert_eq!(half(at(0, 65_436), at(100, 100)), at(50, 0));
-        assert_eq!(interpolate_camera(at(0, 7), at(100, 9), 3.0), at(100, 9), "no further than that");
+        assert_eq!(interpolate_camera(at(0, 7), at(100, 9), 3.0), at(100, 9), "the fraction is clamped to 1");
     }
 }

@@ -1,4 +1,4 @@
-//! Who is who, who leads, and what has just happened, in words.
+//! Scoreboard of a serverless maze: names, ranking, and notices about recent events.
 
 use std::collections::BTreeSet;
 
@@ -8,40 +8,40 @@ use coplay_maze::{MazeEvent, MazeSite, OTHER_AVATARS, Score, Scoreboard};
 
 use crate::scene::TableRow;
 
-/// Rows of the table that are seen while one plays.
+/// Maximum rows of the table shown during play.
 const MAX_ROWS: usize = 8;
-/// What the table says of each.
+/// Header of the value column.
 pub(super) const TABLE_HEADER: &str = "hits : falls";
 
-/// The score, as one person sees it.
+/// Scoreboard as the local player sees it.
 #[derive(Clone, Debug)]
 pub struct ScoreboardView {
-    /// Whether our first avatar is a person.
+    /// Whether a person plays this site's first avatar.
     has_human: bool,
-    /// As it was when it was last looked at.
+    /// Scores at the last call of [`poll_notice`](Self::poll_notice).
     previous_scores: Scoreboard,
-    /// What was said when our person was last hit.
+    /// Notice of the last hit on the local player.
     last_hit_text: String,
 }
 
-/// A line of the table.
+/// Row of the scoreboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoreboardRow {
-    /// Whose it is.
+    /// Avatar.
     pub entity: EntityId,
-    /// What that one is called.
+    /// Display name of the avatar.
     pub name: String,
-    /// The score.
+    /// Score of the avatar.
     pub score: Score,
 }
 
 impl ScoreboardView {
-    /// Nothing has happened yet.
-    pub fn new(person: bool) -> Self {
-        Self { has_human: person, previous_scores: Scoreboard::default(), last_hit_text: String::new() }
+    /// Creates a view without events. `has_human` states whether a person plays this site's first avatar.
+    pub fn new(has_human: bool) -> Self {
+        Self { has_human, previous_scores: Scoreboard::default(), last_hit_text: String::new() }
     }
 
-    /// What an avatar is called here.
+    /// Returns the display name of an avatar.
     pub fn name(&self, game: &MazeSite, entity: EntityId) -> String {
         match (entity.site == game.site(), self.has_human, entity.index) {
             (false, ..) | (.., OTHER_AVATARS) => game.scores().display_name(entity),
@@ -51,7 +51,7 @@ impl ScoreboardView {
         }
     }
 
-    /// Everybody who is there or ever scored, the best first.
+    /// Returns a row for each avatar that is present or has ever scored, the best first.
     pub fn rows(&self, game: &MazeSite) -> Vec<ScoreboardRow> {
         let scores = game.scores();
         let ours = (0..game.avatars()).map(|index| EntityId { site: game.site(), index: index as u8 });
@@ -64,7 +64,7 @@ impl ScoreboardView {
         rows
     }
 
-    /// The best of them, and in any case who looks.
+    /// Returns the best rows, with the local player's row always included.
     pub fn table(&self, game: &MazeSite) -> Vec<TableRow> {
         let own = EntityId { site: game.site(), index: 0 };
         let mut rows = self.rows(game);
@@ -81,32 +81,31 @@ impl ScoreboardView {
         rows.into_iter().take(MAX_ROWS).map(entry).collect()
     }
 
-    /// What a person wants to hear of what happened since the last time.
+    /// Returns the newest notice about events since the last call.
     pub fn poll_notice(&mut self, game: &mut MazeSite) -> Option<String> {
-        let mut words = self.own_hit_notice(game);
-        while let Some(news) = game.poll_event() {
-            let told = match news {
-                MazeEvent::SiteJoined(site) => {
-                    Some(format!("{} is here", self.name(game, EntityId { site, index: 0 })))
-                }
-                MazeEvent::SiteLeft(site) => Some(format!("{} is gone", self.name(game, EntityId { site, index: 0 }))),
-                MazeEvent::AvatarHit { index: 0, shooter: by } if self.has_human => {
-                    self.last_hit_text = format!("you were hit by {}", self.name(game, by));
+        let mut notice = self.own_hit_notice(game);
+        while let Some(event) = game.poll_event() {
+            let text = match event {
+                MazeEvent::SiteJoined(site) => Some(format!("{} joined", self.name(game, EntityId { site, index: 0 }))),
+                MazeEvent::SiteLeft(site) => Some(format!("{} left", self.name(game, EntityId { site, index: 0 }))),
+                MazeEvent::AvatarHit { index: 0, shooter } if self.has_human => {
+                    self.last_hit_text = format!("you were hit by {}", self.name(game, shooter));
                     Some(self.last_hit_text.clone())
                 }
                 MazeEvent::AvatarHit { .. } => None,
             };
-            words = told.or(words);
+            notice = text.or(notice);
         }
-        words
+        notice
     }
 
-    /// How our person fell the last time.
+    /// Returns the notice of the last hit on the local player.
     pub fn last_hit_text(&self) -> &str {
         &self.last_hit_text
     }
 
-    /// Whether our person hit somebody. Who that was is told by who fell just then, unless several did.
+    /// Returns a notice if the local player hit an avatar. The victim is named if exactly one other avatar fell since
+    /// the last call.
     fn own_hit_notice(&mut self, game: &MazeSite) -> Option<String> {
         let own = EntityId { site: game.site(), index: 0 };
         let scores = game.scores();
@@ -120,15 +119,15 @@ impl ScoreboardView {
         let fell = |(entity, score): &(EntityId, Score)| *entity != own && score.falls > before.score(*entity).falls;
         let fallen: Vec<EntityId> = scores.ranking().into_iter().filter(fell).map(|(entity, _)| entity).collect();
         Some(match fallen[..] {
-            [whom] => format!("you hit {}", self.name(game, whom)),
-            _ => "you hit somebody".into(),
+            [victim] => format!("you hit {}", self.name(game, victim)),
+            _ => "you hit an opponent".into(),
         })
     }
 }
 
-/// A score, for a person.
+/// Formats a score as text.
 pub fn format_score(score: Score) -> String {
-    let counted = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let counted = |count: u32, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     format!("{}, {}", counted(score.hits, "hit"), counted(score.falls, "fall"))
 }
 
@@ -140,13 +139,13 @@ mod tests {
     use coplay::time::TimeDelta;
     use coplay_maze::MazeSettings;
 
-    /// A game of so many ninjas, and perhaps of somebody who does nothing, after so many seconds.
-    fn play_game(person: bool, ninjas: u8, seconds: i64) -> MazeSite {
+    /// Returns a game with ninjas, and with an idle player if `has_human`, after this number of seconds.
+    fn play_game(has_human: bool, ninjas: u8, seconds: i64) -> MazeSite {
         let mut net = SoloNet::in_virtual_time();
-        let terms = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
-        let name = person.then_some("Ann");
+        let settings = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
+        let name = has_human.then_some("Ann");
         let mut game =
-            MazeSite::new(net.now(), WorldSiteId(1), true, &terms, UpdatePolicy::default(), (name, ninjas)).unwrap();
+            MazeSite::new(net.now(), WorldSiteId(1), true, &settings, UpdatePolicy::default(), (name, ninjas)).unwrap();
         let end = net.now() + TimeDelta::from_secs(seconds);
         advance_until(&mut game, &mut net, end).unwrap();
         game
@@ -156,7 +155,7 @@ mod tests {
     fn rows_are_sorted_and_include_every_avatar() {
         let rows = ScoreboardView::new(false).rows(&play_game(false, 6, 60));
         assert_eq!(rows.len(), 6);
-        assert!(rows[0].score.hits > 0, "a minute of ninjas in a small maze: {rows:?}");
+        assert!(rows[0].score.hits > 0, "no hit within a minute in a small maze: {rows:?}");
         assert!(rows.windows(2).all(|pair| pair[0].score.hits >= pair[1].score.hits));
         let falls: u32 = rows.iter().map(|row| row.score.falls).sum();
         assert_eq!(rows.iter().map(|row| row.score.hits).sum::<u32>(), falls);
@@ -172,9 +171,9 @@ mod tests {
     #[test]
     fn hit_notice_names_the_shooter() {
         let mut game = play_game(true, 6, 60);
-        let words = ScoreboardView::new(true).poll_notice(&mut game).unwrap();
-        assert!(words.starts_with("you were hit by ninja "), "{words}");
-        assert_eq!(ScoreboardView::new(false).poll_notice(&mut game), None, "once");
+        let notice = ScoreboardView::new(true).poll_notice(&mut game).unwrap();
+        assert!(notice.starts_with("you were hit by ninja "), "{notice}");
+        assert_eq!(ScoreboardView::new(false).poll_notice(&mut game), None, "the notice is given once");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Two sites of one maze, with nothing between them but a millisecond: for tests.
+//! Two sites of one maze over a link with 1 ms latency, for tests.
 
 use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
@@ -7,12 +7,12 @@ use coplay_maze::{MazeSettings, MazeSite};
 
 const STEP: TimeDelta = TimeDelta::from_millis(1);
 
-/// Ann and Ben, each with two ninjas, after so many seconds.
+/// Plays Ann and Ben, each with two ninjas, for this number of seconds.
 pub(super) fn play_pair(seconds: i64) -> (Time, [MazeSite; 2]) {
     let mut now = Time::ZERO;
-    let terms = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
+    let settings = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
     let enter = |site, founder, name| {
-        MazeSite::new(now, WorldSiteId(site), founder, &terms, UpdatePolicy::default(), (Some(name), 2)).unwrap()
+        MazeSite::new(now, WorldSiteId(site), founder, &settings, UpdatePolicy::default(), (Some(name), 2)).unwrap()
     };
     let mut games = [enter(1, true, "Ann"), enter(2, false, "Ben")];
     games[0].add_peer(now, WorldSiteId(2));
@@ -28,7 +28,7 @@ pub(super) fn play_pair(seconds: i64) -> (Time, [MazeSite; 2]) {
     (now, games)
 }
 
-/// One step of a site; what it sends to the other.
+/// Advances a site. Returns the datagrams for the other site.
 fn step(now: Time, game: &mut MazeSite) -> Vec<Vec<u8>> {
     game.advance(now);
     let mut buffer = [0; MAX_DATAGRAM];

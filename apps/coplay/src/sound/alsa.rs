@@ -1,5 +1,5 @@
-//! Sound on Linux: libasound, opened at run time. A computer without it plays without sound; a program that was linked with it
-//! would not even start there. This is one of the few places with unsafe code: it speaks to C.
+//! Sound output on Linux by libasound, which is loaded at run time. Without the library the game runs without sound; a
+//! program linked against it would not start. This module needs unsafe code, because it calls C functions.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
@@ -15,9 +15,9 @@ use super::ring::SampleRing;
 
 const LIBRARY_NAMES: [&str; 2] = ["libasound.so.2", "libasound.so"];
 const RATE: c_uint = 48_000;
-/// Pairs that are written at once: 5 ms.
+/// Sample pairs per write: 5 ms.
 const CHUNK_PAIRS: usize = 240;
-/// How much the device may keep, in microseconds.
+/// Maximum device latency, in microseconds.
 const LATENCY_MICROS: c_uint = 40_000;
 // From alsa/pcm.h.
 const PLAYBACK: c_int = 0;
@@ -32,7 +32,7 @@ type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Strerror = unsafe extern "C" fn(c_int) -> *const c_char;
 type SetHandler = unsafe extern "C" fn(Option<unsafe extern "C" fn()>) -> c_int;
 
-/// The functions of libasound that are used, and the library that they live in.
+/// Functions of libasound, and the library that keeps them loaded.
 struct Alsa {
     open: Open,
     set_params: SetParams,
@@ -43,7 +43,7 @@ struct Alsa {
     _library: Library,
 }
 
-/// A device that plays until this is dropped.
+/// Open device; it plays until the stream is dropped.
 #[derive(Debug)]
 pub(super) struct Stream {
     stop: Arc<AtomicBool>,
@@ -59,13 +59,13 @@ impl Drop for Stream {
     }
 }
 
-/// Takes libasound's complaints, which would otherwise go to stderr, in the middle of what is shown there.
+/// Discards libasound's error messages, which would otherwise go to stderr and corrupt a terminal picture.
 unsafe extern "C" fn ignore_error() {}
 
 impl Alsa {
     fn load() -> Option<Self> {
-        // SAFETY: libasound runs nothing of consequence when it is loaded, and every symbol below has the type that alsa/pcm.h and
-        // alsa/error.h give it. The functions are used only while the library is kept.
+        // SAFETY: loading libasound has no relevant side effects, and every symbol below has the type declared in
+        // alsa/pcm.h and alsa/error.h. The functions are used only while the library is loaded.
         unsafe {
             let library = LIBRARY_NAMES.iter().find_map(|name| Library::new(*name).ok())?;
             let alsa = Self {
@@ -77,7 +77,8 @@ impl Alsa {
                 strerror: *library.get::<Strerror>(b"snd_strerror\0").ok()?,
                 _library: library,
             };
-            // The handler is called with arguments it does not take: in the C conventions of Linux the caller clears them away.
+            // The handler ignores the arguments that libasound passes: in the C calling conventions of Linux the caller
+            // removes them.
             if let Ok(set_handler) = alsa._library.get::<SetHandler>(b"snd_lib_error_set_handler\0") {
                 set_handler(Some(ignore_error));
             }
@@ -86,23 +87,24 @@ impl Alsa {
     }
 
     fn error_text(&self, error: c_int) -> String {
-        // SAFETY: snd_strerror gives a text that lives as long as the library, for any number.
+        // SAFETY: snd_strerror returns, for any number, a string that lives as long as the library.
         unsafe { CStr::from_ptr((self.strerror)(error)) }.to_string_lossy().to_lowercase()
     }
 }
 
-/// An open device. It belongs to one thread at a time.
+/// Open PCM device; only one thread at a time uses it.
 struct Pcm {
     alsa: Alsa,
     handle: *mut c_void,
 }
 
-// SAFETY: a handle of libasound may be used by any thread, as long as it is by one at a time; it is moved to a thread and stays there.
+// SAFETY: any thread may use a libasound handle, as long as only one does at a time. The handle is moved to one thread
+// and stays there.
 unsafe impl Send for Pcm {}
 
 impl Drop for Pcm {
     fn drop(&mut self) {
-        // SAFETY: the handle was opened, is closed once, and is not used any more.
+        // SAFETY: the handle is open, is closed only here, and is not used afterwards.
         unsafe { (self.alsa.close)(self.handle) };
     }
 }
@@ -111,7 +113,7 @@ impl Pcm {
     fn open() -> Result<Self, String> {
         let alsa = Alsa::load().ok_or("libasound is not installed")?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the name ends with a zero, and the handle is written before it is read, if all went well.
+        // SAFETY: the name is zero-terminated, and on success the handle is written before it is read.
         let opened = unsafe { (alsa.open)(&mut handle, c"default".as_ptr(), PLAYBACK, 0) };
         if opened < 0 || handle.is_null() {
             return Err(alsa.error_text(opened));
@@ -122,10 +124,10 @@ impl Pcm {
         if set < 0 { Err(pcm.alsa.error_text(set)) } else { Ok(pcm) }
     }
 
-    /// Waits until the device has taken these pairs; `false` if it is gone.
+    /// Writes sample pairs and blocks until the device has accepted them. Returns `false` if the device is gone.
     fn write(&mut self, mut pairs: &[[i16; 2]]) -> bool {
         while !pairs.is_empty() {
-            // SAFETY: the handle is open, and that many pairs of two samples of 16 bits are there to be read.
+            // SAFETY: the handle is open, and the pointer refers to that many pairs of 16-bit samples.
             let written = unsafe { (self.alsa.write)(self.handle, pairs.as_ptr().cast(), pairs.len() as c_ulong) };
             if let Ok(written) = usize::try_from(written) {
                 pairs = pairs.get(written..).unwrap_or_default();
@@ -140,26 +142,27 @@ impl Pcm {
     }
 }
 
-/// Opens the device and plays what the tap gives.
+/// Opens the default device. `new_source` gets the device's rate in pairs per second and creates the queue to play
+/// from.
 pub(super) fn open(
-    tap: impl FnOnce(f64) -> (Arc<SampleRing>, SampleSource),
+    new_source: impl FnOnce(f64) -> (Arc<SampleRing>, SampleSource),
 ) -> Result<(Stream, Arc<SampleRing>, f64), String> {
     let mut pcm = Pcm::open()?;
     let rate = f64::from(RATE);
-    let (ring, mut tap) = tap(rate);
+    let (ring, mut source) = new_source(rate);
     let stop = Arc::new(AtomicBool::new(false));
-    let stopped = stop.clone();
+    let stop_requested = stop.clone();
     let play = move || {
-        let (begun, mut played) = (Instant::now(), 0usize);
-        while !stopped.load(Ordering::Relaxed) {
-            let piece: [[i16; 2]; CHUNK_PAIRS] = std::array::from_fn(|_| tap.next_pair());
-            if !pcm.write(&piece) {
+        let (started, mut played) = (Instant::now(), 0usize);
+        while !stop_requested.load(Ordering::Relaxed) {
+            let chunk: [[i16; 2]; CHUNK_PAIRS] = std::array::from_fn(|_| source.next_pair());
+            if !pcm.write(&chunk) {
                 return;
             }
             played += CHUNK_PAIRS;
-            // A device that is none takes everything at once: no faster than it could be heard, then.
-            let heard = begun + Duration::from_secs_f64((played as f64 / rate - 0.1).max(0.0));
-            std::thread::sleep(heard.saturating_duration_since(Instant::now()));
+            // A null device accepts everything at once, so writes are limited to real time.
+            let due = started + Duration::from_secs_f64((played as f64 / rate - 0.1).max(0.0));
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
         }
     };
     let thread = std::thread::Builder::new().name("sound".into()).spawn(play).map_err(|error| error.to_string())?;

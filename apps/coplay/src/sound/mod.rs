@@ -1,8 +1,8 @@
-//! Sound: from the machine, through a short queue, to a device, if there is one.
+//! Sound output: from the machine through a short queue to a device, if there is one.
 //!
-//! The game's pace leads and the sound follows: samples are stretched or squeezed by at most half a percent, which nobody hears, so that
-//! the queue stays about as full as it is. What does not fit, as when the game is played faster, is left out, and every
-//! seam is mended. A device that is late or gone never holds up the game.
+//! The sound follows the pace of the game: resampling stretches or compresses it by at most 0.5 %, which is inaudible,
+//! to keep the queue near its target level. Sound that does not fit, as during fast forward, is dropped, and every
+//! discontinuity is smoothed. A slow or missing device never delays the game.
 
 #[cfg(target_os = "linux")]
 mod alsa;
@@ -21,16 +21,16 @@ use native as device;
 use resample::{Declicker, Resampler};
 use ring::SampleRing;
 
-/// How much waits in the queue when all is well, in seconds: a frame, and a bit for threads that are late.
+/// Target level of the queue, in seconds: one frame, and a reserve for late threads.
 const TARGET_SECONDS: f64 = 0.030;
-/// What comes is left out when so many times the target waits.
+/// Queue level at which new sound is dropped, as a multiple of the target level.
 const OVERFLOW_FACTOR: f64 = 3.0;
-/// The most that samples are stretched or squeezed.
+/// Maximum relative stretch or compression.
 const MAX_STRETCH: f64 = 0.005;
-/// How quickly the mean of what waits follows, per frame.
+/// Smoothing factor of the mean queue level, per frame.
 const MEAN_SMOOTHING: f64 = 0.05;
 
-/// The game's end: takes what a machine plays.
+/// Game side of the sound output.
 #[derive(Debug)]
 pub struct Speaker {
     output: Option<Output>,
@@ -43,21 +43,22 @@ pub struct Speaker {
 #[derive(Debug)]
 struct Output {
     ring: Arc<SampleRing>,
-    /// Pairs per second that the device takes.
+    /// Rate of the device, in pairs per second.
     rate: f64,
-    /// The mean of what waits in the queue, in pairs.
+    /// Mean queue level, in pairs.
     mean_queued: f64,
-    /// Goes on for as long as this is kept.
+    /// Keeps the device playing.
     _stream: device::Stream,
 }
 
-/// The device's end: takes what waits, and fades into silence where nothing does.
+/// Device side of the sound output: reads the queue, and fades to silence when it is empty.
 #[derive(Debug)]
 pub(crate) struct SampleSource {
     ring: Arc<SampleRing>,
     declicker: Declicker,
-    /// Nothing came; wait until so much is there that it can go on.
+    /// Whether the queue ran empty; playback resumes at `resume_level`.
     is_starved: bool,
+    /// Queue level at which playback resumes after starvation, in pairs.
     resume_level: usize,
 }
 
@@ -71,7 +72,7 @@ impl SampleSource {
         }
     }
 
-    /// The next pair to be heard.
+    /// Returns the next pair to play.
     pub(crate) fn next_pair(&mut self) -> [i16; 2] {
         if self.is_starved && self.ring.len() >= self.resume_level {
             self.is_starved = false;
@@ -88,7 +89,7 @@ impl SampleSource {
 }
 
 impl Speaker {
-    /// No sound at all.
+    /// Creates a speaker without a device.
     pub fn silent() -> Self {
         Self {
             output: None,
@@ -99,59 +100,59 @@ impl Speaker {
         }
     }
 
-    /// The device that the system plays on, or why there is none.
+    /// Opens the system's default device. The error is the reason why there is none.
     pub fn open(volume: u8, muted: bool) -> Result<Self, String> {
         let open = |rate: f64| {
             let ring = Arc::new(SampleRing::new((rate * TARGET_SECONDS * (OVERFLOW_FACTOR + 1.0)) as usize));
             (ring.clone(), SampleSource::new(ring, rate))
         };
         let (stream, ring, rate) = device::open(open)?;
-        let out = Output { ring, rate, mean_queued: rate * TARGET_SECONDS, _stream: stream };
-        let mut speaker = Self { output: Some(out), muted, ..Self::silent() };
+        let output = Output { ring, rate, mean_queued: rate * TARGET_SECONDS, _stream: stream };
+        let mut speaker = Self { output: Some(output), muted, ..Self::silent() };
         speaker.set_volume(volume);
         Ok(speaker)
     }
 
-    /// How loud, in percent. Ears judge by ratio, so the middle is quieter than half.
+    /// Sets the volume in percent. The amplitude is the square of the volume, since loudness is perceived by ratio.
     pub fn set_volume(&mut self, percent: u8) {
         self.volume = (f32::from(percent.min(100)) / 100.0).powi(2);
     }
 
-    /// Whether nothing is to be heard.
+    /// Mutes or unmutes the sound.
     pub fn set_muted(&mut self, muted: bool) {
         self.muted = muted;
     }
 
-    /// Plays the sound of one frame, of so many pairs per second. `seam` says that it does not follow the sound before it: a state was
-    /// loaded, or the past was repaired.
+    /// Plays the sound of one frame. `rate` is in pairs per second. `seam` marks a discontinuity before it: a loaded
+    /// state or a rollback.
     pub fn play(&mut self, sound: &[[i16; 2]], rate: f64, seam: bool) {
-        let Some(out) = &mut self.output else { return };
+        let Some(output) = &mut self.output else { return };
         if seam {
             self.declicker.seam();
         }
         if self.muted || sound.is_empty() || rate <= 0.0 {
             return self.declicker.seam();
         }
-        let (waits, target) = (out.ring.len() as f64, out.rate * TARGET_SECONDS);
-        let due = sound.len() as f64 * out.rate / rate;
-        if waits > target * OVERFLOW_FACTOR || waits + due * 1.01 + 4.0 > out.ring.capacity() as f64 {
+        let (queued, target) = (output.ring.len() as f64, output.rate * TARGET_SECONDS);
+        let due = sound.len() as f64 * output.rate / rate;
+        if queued > target * OVERFLOW_FACTOR || queued + due * 1.01 + 4.0 > output.ring.capacity() as f64 {
             return self.declicker.seam();
         }
-        out.mean_queued += (waits - out.mean_queued) * MEAN_SMOOTHING;
-        let step = rate / out.rate / (1.0 + stretch(out.mean_queued, target));
-        let (smooth, ring, volume) = (&mut self.declicker, &out.ring, self.volume);
+        output.mean_queued += (queued - output.mean_queued) * MEAN_SMOOTHING;
+        let step = rate / output.rate / (1.0 + stretch(output.mean_queued, target));
+        let (declicker, ring, volume) = (&mut self.declicker, &output.ring, self.volume);
         for pair in sound {
             self.resampler.feed(pair.map(f32::from), step, |pair| {
-                let heard = smooth.process(pair).map(|sample| (sample * volume) as i16);
-                ring.put(heard);
+                let sample = declicker.process(pair).map(|sample| (sample * volume) as i16);
+                ring.put(sample);
             });
         }
     }
 }
 
-/// By how much samples are stretched when so many wait.
-fn stretch(waits: f64, target: f64) -> f64 {
-    ((target - waits) / target).clamp(-1.0, 1.0) * MAX_STRETCH
+/// Returns the relative stretch for a queue level.
+fn stretch(queued: f64, target: f64) -> f64 {
+    ((target - queued) / target).clamp(-1.0, 1.0) * MAX_STRETCH
 }
 
 #[cfg(test)]
@@ -160,14 +161,17 @@ mod tests {
 
     #[test]
     fn queue_level_converges_despite_clock_skew() {
-        // A device 0.3 % faster than the game's clock, and one as much slower.
+        // A device 0.3 % faster than the game's clock, and one 0.3 % slower.
         for skew in [1.003, 0.997] {
-            let (mut waits, mut mean, target) = (0.0f64, 1440.0, 1440.0);
+            let (mut queued, mut mean, target) = (0.0f64, 1440.0, 1440.0);
             for frame in 0..6_000 {
-                mean += (waits - mean) * MEAN_SMOOTHING;
-                waits += 800.0 * (1.0 + stretch(mean, target));
-                waits = (waits - 800.0 * skew).max(0.0);
-                assert!(frame < 600 || (100.0..3.0 * target).contains(&waits), "{waits} wait in frame {frame}");
+                mean += (queued - mean) * MEAN_SMOOTHING;
+                queued += 800.0 * (1.0 + stretch(mean, target));
+                queued = (queued - 800.0 * skew).max(0.0);
+                assert!(
+                    frame < 600 || (100.0..3.0 * target).contains(&queued),
+                    "{queued} pairs queued in frame {frame}"
+                );
             }
         }
     }
@@ -175,15 +179,15 @@ mod tests {
     #[test]
     fn starved_source_fades_out_and_in_without_clicks() {
         let ring = Arc::new(SampleRing::new(4_096));
-        let mut tap = SampleSource::new(ring.clone(), 48_000.0);
-        let mut heard = vec![];
+        let mut source = SampleSource::new(ring.clone(), 48_000.0);
+        let mut played = vec![];
         for _ in 0..3 {
             (0..2_000).for_each(|_| assert!(ring.put([10_000, -10_000])));
-            heard.extend((0..3_000).map(|_| tap.next_pair()));
+            played.extend((0..3_000).map(|_| source.next_pair()));
         }
-        let steepest = heard.windows(2).map(|two| (i32::from(two[1][0]) - i32::from(two[0][0])).abs()).max();
+        let steepest = played.windows(2).map(|two| (i32::from(two[1][0]) - i32::from(two[0][0])).abs()).max();
         assert!(steepest.unwrap() < 150, "{steepest:?}");
-        assert!(heard.iter().any(|pair| pair[0] > 9_900) && heard.iter().skip(100).any(|pair| pair[0] < 100));
+        assert!(played.iter().any(|pair| pair[0] > 9_900) && played.iter().skip(100).any(|pair| pair[0] < 100));
     }
 
     #[test]

@@ -1,19 +1,20 @@
-//! From the machine's samples to the device's, without a crack.
+//! Conversion from the machine's sample rate to the device's, without clicks.
 
-/// A pair of samples, left and right.
+/// Left and right sample.
 pub(super) type SamplePair = [f32; 2];
 
-/// Turns samples of one rate into samples of another: a cubic through the four nearest (Catmull and Rom), which is smooth where the
-/// rate changes a little from frame to frame.
+/// Sample rate converter: Catmull-Rom cubic interpolation of the four nearest samples. It stays smooth while the rate
+/// changes slightly from frame to frame.
 #[derive(Debug, Default)]
 pub(super) struct Resampler {
     history: [SamplePair; 4],
-    /// Where the next sample is, between the second and the third of those.
+    /// Position of the next output sample between the second (0) and the third (1) sample of the history.
     position: f64,
 }
 
 impl Resampler {
-    /// Takes one sample in, and gives out those that are due, `step` of the old ones apart.
+    /// Feeds one input sample, and passes the output samples that are due to `out`. `step` is the distance between
+    /// output samples, in input samples.
     pub(super) fn feed(&mut self, sample: SamplePair, step: f64, mut out: impl FnMut(SamplePair)) {
         self.history = [self.history[1], self.history[2], self.history[3], sample];
         while self.position < 1.0 {
@@ -33,8 +34,8 @@ impl Resampler {
     }
 }
 
-/// Mends seams. Where what follows does not begin where the last left off, the difference is added and dies away
-/// within a few milliseconds.
+/// Removes clicks at discontinuities. It adds the difference between the last and the next sample as an offset, which
+/// decays within a few milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Declicker {
     last: SamplePair,
@@ -42,16 +43,16 @@ pub(super) struct Declicker {
     seam: bool,
 }
 
-/// What is left of the difference after each sample: a hundredth after 460 samples, 10 ms.
+/// Decay factor of the offset per sample: 1 % is left after 460 samples, 10 ms.
 const OFFSET_DECAY: f32 = 0.99;
 
 impl Declicker {
-    /// The next sample does not follow the last one.
+    /// Marks a discontinuity before the next sample.
     pub(super) fn seam(&mut self) {
         self.seam = true;
     }
 
-    /// The sample to be heard for this one.
+    /// Returns the sample with the decaying offset added.
     pub(super) fn process(&mut self, sample: SamplePair) -> SamplePair {
         if std::mem::take(&mut self.seam) {
             self.offset = std::array::from_fn(|side| self.last[side] - sample[side]);
@@ -79,14 +80,14 @@ mod tests {
     fn resampled_tone_stays_smooth_while_the_rate_changes() {
         let (mut resampler, mut out) = (Resampler::default(), vec![]);
         for n in 0..44_100 {
-            // The rate sways by half a percent, as it does behind a fill level.
-            let sway = 1.0 + 0.005 * (n as f64 / 3_000.0).sin();
-            resampler.feed(sine(n, 440.0, 44_100.0), 44_100.0 / 48_000.0 * sway, |pair| out.push(pair));
+            // The rate varies by 0.5 %, as it does when it follows the queue level.
+            let variation = 1.0 + 0.005 * (n as f64 / 3_000.0).sin();
+            resampler.feed(sine(n, 440.0, 44_100.0), 44_100.0 / 48_000.0 * variation, |pair| out.push(pair));
         }
         assert!((47_700..48_300).contains(&out.len()), "{}", out.len());
-        // The steepest place of the tone, and a hair for the sway.
+        // The steepest slope of the tone; the rate variation is allowed 1 % more.
         let steepest = 10_000.0 * (440.0 * std::f32::consts::TAU / 48_000.0);
-        let settled = &out[16..]; // the first few lean on the silence before them
+        let settled = &out[16..]; // the first samples are interpolated with the silence before them
         assert!(largest_step(settled) < steepest * 1.01, "{} of {steepest}", largest_step(settled));
         assert!(out.iter().all(|[left, right]| (left + right).abs() < 0.01 && left.abs() < 10_050.0));
     }
@@ -100,13 +101,13 @@ mod tests {
 
     #[test]
     fn discontinuity_does_not_click() {
-        let mut smooth = Declicker::default();
-        let mut out: Vec<SamplePair> = (0..1_000).map(|n| smooth.process(sine(n, 200.0, 48_000.0))).collect();
+        let mut declicker = Declicker::default();
+        let mut out: Vec<SamplePair> = (0..1_000).map(|n| declicker.process(sine(n, 200.0, 48_000.0))).collect();
         let steepest = largest_step(&out);
-        smooth.seam();
-        out.extend((1_400..3_000).map(|n| smooth.process(sine(n, 200.0, 48_000.0))));
+        declicker.seam();
+        out.extend((1_400..3_000).map(|n| declicker.process(sine(n, 200.0, 48_000.0))));
         assert!(largest_step(&out) < steepest + 20_000.0 * (1.0 - OFFSET_DECAY), "{}", largest_step(&out));
         let last = sine(2_999, 200.0, 48_000.0)[0];
-        assert!((out.last().unwrap()[0] - last).abs() < 1.0, "what was added has died away");
+        assert!((out.last().unwrap()[0] - last).abs() < 1.0, "the offset has decayed");
     }
 }

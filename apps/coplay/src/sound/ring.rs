@@ -1,36 +1,37 @@
-//! A queue of samples from one thread to another that neither ever waits for.
+//! Lock-free queue of samples from one thread to another. Neither thread ever blocks.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Pairs of samples, from one writer to one reader.
+/// Ring buffer of sample pairs with one writer and one reader.
 #[derive(Debug)]
 pub(super) struct SampleRing {
-    /// Left in the low half, right in the high half.
+    /// Sample pairs: left in the low 16 bits, right in the high 16 bits.
     pairs: Box<[AtomicU32]>,
-    /// How many were ever put in, and taken out; both only grow, modulo what fits into the number.
+    /// Total number of pairs written, wrapping.
     put: AtomicUsize,
+    /// Total number of pairs read, wrapping.
     taken: AtomicUsize,
 }
 
 impl SampleRing {
-    /// Room for so many pairs, rounded up to a power of two.
+    /// Creates a ring for this number of pairs, rounded up to a power of two.
     pub(super) fn new(pairs: usize) -> Self {
         let size = pairs.next_power_of_two();
         let pairs = (0..size).map(|_| AtomicU32::new(0)).collect();
         Self { pairs, put: AtomicUsize::new(0), taken: AtomicUsize::new(0) }
     }
 
-    /// How many wait.
+    /// Returns the number of queued pairs.
     pub(super) fn len(&self) -> usize {
         self.put.load(Ordering::Acquire).wrapping_sub(self.taken.load(Ordering::Acquire))
     }
 
-    /// How many can wait.
+    /// Returns the capacity in pairs.
     pub(super) fn capacity(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Puts one in; `false` if there is no room. Only the writer calls this.
+    /// Appends a pair. Returns `false` if the ring is full. Only the writer may call this.
     pub(super) fn put(&self, [left, right]: [i16; 2]) -> bool {
         let put = self.put.load(Ordering::Relaxed);
         if put.wrapping_sub(self.taken.load(Ordering::Acquire)) == self.pairs.len() {
@@ -42,7 +43,7 @@ impl SampleRing {
         true
     }
 
-    /// Takes the oldest out. Only the reader calls this.
+    /// Removes the oldest pair. Only the reader may call this.
     pub(super) fn take(&self) -> Option<[i16; 2]> {
         let taken = self.taken.load(Ordering::Relaxed);
         if taken == self.put.load(Ordering::Acquire) {

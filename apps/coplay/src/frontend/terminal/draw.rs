@@ -1,23 +1,23 @@
-//! Draws a scene in a terminal's cells. A cell is about twice as high as wide, so the upper half block makes two square pixels of it: ink above,
-//! paper below.
+//! Draws a scene into a character grid. A cell is about twice as high as wide, so the upper half block shows two square
+//! pixels: the foreground colour above, the background colour below.
 
 use super::grid::{Cell, Grid, Rgb};
 use crate::layout::{Scaling, column_count, fit_picture};
 use crate::palette::{ACCENT, BACKGROUND, DIM_TEXT, GRAPH_COLOURS, PANEL, TEXT};
 use crate::scene::{Dial, Graph, Label, Overlay, Scene, Screen, TableRow};
 
-/// Rows of a graph.
+/// Cell rows of a graph.
 const GRAPH_ROWS: usize = 5;
-/// Columns and rows without which nothing can be read.
+/// Smallest readable grid, in columns and rows.
 const MIN_SIZE: (usize, usize) = (40, 12);
-/// Eighths of a cell, from the bottom.
+/// Bars of 0 to 8 eighths of a cell, from the bottom.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws all of it.
+/// Draws a whole scene.
 pub(super) fn draw_scene(scene: &Scene, grid: &mut Grid) {
     grid.clear();
     let below = 1 + usize::from(!scene.dials.is_empty()) + scene.graph.as_ref().map_or(0, |_| GRAPH_ROWS + 1);
-    // Pictures come first where there is little room.
+    // In a small terminal pictures take precedence over graph and settings.
     let below = if grid.rows >= below + 8 { below } else { grid.rows.min(1) };
     let top = grid.rows - below;
     draw_screens(scene, grid, top);
@@ -43,25 +43,25 @@ pub(super) fn draw_scene(scene: &Scene, grid: &mut Grid) {
     draw_chat(scene, grid, top);
 }
 
-/// Says so where there is too little room to read anything.
+/// Draws a warning if the grid is too small to be readable.
 pub(super) fn draw_size_warning(grid: &mut Grid) {
     if grid.columns < MIN_SIZE.0 || grid.rows < MIN_SIZE.1 {
         draw_toast("make the terminal larger", grid, grid.rows);
     }
 }
 
-/// What was said, and below it what is being typed.
+/// Draws the chat lines, and below them the draft.
 fn draw_chat(scene: &Scene, grid: &mut Grid, rows: usize) {
-    let typing = scene.chat_draft.as_ref().map(|text| format!("> {text}_"));
-    let lines: Vec<&String> = scene.chat.iter().chain(&typing).collect();
+    let draft = scene.chat_draft.as_ref().map(|text| format!("> {text}_"));
+    let lines: Vec<&String> = scene.chat.iter().chain(&draft).collect();
     let first = rows.saturating_sub(lines.len());
     for (at, line) in lines.iter().enumerate() {
-        // The end of what is typed must be seen, and the beginning of what was said.
+        // A long draft shows its end, a long chat line its beginning.
         let room = grid.columns.saturating_sub(4);
-        let long = line.chars().count().saturating_sub(room);
-        let typed = typing.is_some() && at + 1 == lines.len();
-        let text: String = line.chars().skip(if typed { long } else { 0 }).take(room).collect();
-        grid.write(1, first + at, &format!(" {text} "), if typed { ACCENT } else { TEXT }, PANEL);
+        let excess = line.chars().count().saturating_sub(room);
+        let is_draft = draft.is_some() && at + 1 == lines.len();
+        let text: String = line.chars().skip(if is_draft { excess } else { 0 }).take(room).collect();
+        grid.write(1, first + at, &format!(" {text} "), if is_draft { ACCENT } else { TEXT }, PANEL);
     }
 }
 
@@ -82,17 +82,17 @@ fn draw_screens(scene: &Scene, grid: &mut Grid, rows: usize) {
 }
 
 fn draw_screen(screen: &Screen, grid: &mut Grid, (left, top): (usize, usize), (width, height): (usize, usize)) {
-    let place = fit_picture((width as f32, height as f32 * 2.0), screen.height, screen.aspect, Scaling::Fractional);
-    let (across, down) = (place.width.round() as usize, (place.height / 2.0).round() as usize * 2);
+    let rect = fit_picture((width as f32, height as f32 * 2.0), screen.height, screen.aspect, Scaling::Fractional);
+    let (across, down) = (rect.width.round() as usize, (rect.height / 2.0).round() as usize * 2);
     if across == 0 || down == 0 || screen.width == 0 || screen.height == 0 {
         return;
     }
-    let (x0, y0) = (left + place.x as usize, top + place.y as usize / 2);
+    let (x0, y0) = (left + rect.x as usize, top + rect.y as usize / 2);
     for y in 0..down / 2 {
         for x in 0..across {
-            let ink = mean_colour(screen, (x, across), (y * 2, down));
-            let paper = mean_colour(screen, (x, across), (y * 2 + 1, down));
-            grid.set(x0 + x, y0 + y, Cell { glyph: '▀', foreground: ink, background: paper });
+            let foreground = mean_colour(screen, (x, across), (y * 2, down));
+            let background = mean_colour(screen, (x, across), (y * 2 + 1, down));
+            grid.set(x0 + x, y0 + y, Cell { glyph: '▀', foreground, background });
         }
     }
     for label in &screen.labels {
@@ -100,43 +100,43 @@ fn draw_screen(screen: &Screen, grid: &mut Grid, (left, top): (usize, usize), (w
     }
 }
 
-/// A word on a picture; nothing of it outside.
+/// Draws a label on a picture, clipped to the picture.
 fn draw_label(label: &Label, grid: &mut Grid, (left, top): (usize, usize), (width, height): (usize, usize)) {
     let text: Vec<char> = format!(" {} ", label.text).chars().collect();
     let middle = (label.x * width as f32) as isize;
     let row = ((label.y * height as f32) as isize - 1).clamp(0, height.saturating_sub(1) as isize) as usize;
-    for (at, sign) in text.iter().enumerate() {
+    for (at, glyph) in text.iter().enumerate() {
         let x = middle - text.len() as isize / 2 + at as isize;
         if let Some(x) = usize::try_from(x).ok().filter(|x| *x < width) {
-            grid.set(left + x, top + row, Cell { glyph: *sign, foreground: label.colour, background: PANEL });
+            grid.set(left + x, top + row, Cell { glyph: *glyph, foreground: label.colour, background: PANEL });
         }
     }
 }
 
-/// In the upper left corner, where there is room for it beside what it lies on.
-fn draw_table(Scene { table, table_header: head, .. }: &Scene, grid: &mut Grid, rows: usize) {
+/// Draws the table in the upper left corner, if it covers at most half of the columns.
+fn draw_table(Scene { table, table_header: header, .. }: &Scene, grid: &mut Grid, rows: usize) {
     let widest =
         |part: fn(&TableRow) -> &String| table.iter().map(|entry| part(entry).chars().count()).max().unwrap_or(0);
     let (names, values) = (widest(|entry| &entry.name), widest(|entry| &entry.value));
-    // The head may reach over the names: it shall not be what there is no room for.
-    let names = names.max(head.chars().count().saturating_sub(values + 2));
+    // The header spans the name column, too, so that it rarely widens the table.
+    let names = names.max(header.chars().count().saturating_sub(values + 2));
     if (names + values + 7) * 2 > grid.columns {
         return;
     }
-    let most = rows.saturating_sub(2) / 2;
-    let has_head = !head.is_empty() && !table.is_empty() && most > 0;
-    if has_head {
-        grid.write(1, 1, &format!("   {head:>0$} ", names + 2 + values), DIM_TEXT, PANEL);
+    let max_rows = rows.saturating_sub(2) / 2;
+    let has_header = !header.is_empty() && !table.is_empty() && max_rows > 0;
+    if has_header {
+        grid.write(1, 1, &format!("   {header:>0$} ", names + 2 + values), DIM_TEXT, PANEL);
     }
-    let top = 1 + usize::from(has_head);
-    for (at, entry) in table.iter().enumerate().take(most) {
+    let top = 1 + usize::from(has_header);
+    for (at, entry) in table.iter().enumerate().take(max_rows) {
         let text = format!("   {:<names$}  {:>values$} ", entry.name, entry.value);
         grid.write(1, top + at, &text, if entry.is_own { ACCENT } else { TEXT }, PANEL);
         grid.set(2, top + at, Cell { glyph: '●', foreground: entry.colour, background: PANEL });
     }
 }
 
-/// The mean colour of the part of a picture that one of `across` × `down` pixels stands for.
+/// Returns the mean colour of the part of a picture that pixel (`x`, `y`) of `across` × `down` pixels covers.
 fn mean_colour(screen: &Screen, (x, across): (usize, usize), (y, down): (usize, usize)) -> Rgb {
     let span = |at: usize, of: usize, size: usize| {
         let (from, to) = (at * size / of, (at + 1) * size / of);
@@ -156,9 +156,9 @@ fn mean_colour(screen: &Screen, (x, across): (usize, usize), (y, down): (usize, 
 fn draw_graph(graph: &Graph, grid: &mut Grid, top: usize) {
     let width = grid.columns / graph.lines.len().max(1);
     for (at, line) in graph.lines.iter().enumerate() {
-        let (left, ink) = (at * width, GRAPH_COLOURS[at % GRAPH_COLOURS.len()]);
+        let (left, foreground) = (at * width, GRAPH_COLOURS[at % GRAPH_COLOURS.len()]);
         let title: String = format!("{} {}", line.name, line.current).chars().take(width.saturating_sub(1)).collect();
-        grid.write(left + 1, top, &title, ink, BACKGROUND);
+        grid.write(left + 1, top, &title, foreground, BACKGROUND);
         let columns = width.saturating_sub(2);
         let shown = line.values.len().min(columns);
         let newest = line.values.iter().skip(line.values.len() - shown);
@@ -167,7 +167,7 @@ fn draw_graph(graph: &Graph, grid: &mut Grid, top: usize) {
             let eighths = (part * (GRAPH_ROWS * 8) as f32).round() as usize;
             for row in 0..GRAPH_ROWS {
                 let filled = eighths.saturating_sub((GRAPH_ROWS - 1 - row) * 8).min(8);
-                grid.set(left + 1 + x, top + 1 + row, Cell { glyph: BARS[filled], foreground: ink, background: PANEL });
+                grid.set(left + 1 + x, top + 1 + row, Cell { glyph: BARS[filled], foreground, background: PANEL });
             }
         }
     }
@@ -177,8 +177,8 @@ fn draw_dials(dials: &[Dial], chosen: usize, grid: &mut Grid, y: usize) {
     let mut x = 1;
     for (at, dial) in dials.iter().enumerate() {
         let text = format!(" {} {} {} ", dial.name, dial.value, dial.unit);
-        let (ink, paper) = if at == chosen { (BACKGROUND, ACCENT) } else { (TEXT, PANEL) };
-        grid.write(x, y, &text, ink, paper);
+        let (foreground, background) = if at == chosen { (BACKGROUND, ACCENT) } else { (TEXT, PANEL) };
+        grid.write(x, y, &text, foreground, background);
         x += text.chars().count() + 1;
     }
 }
@@ -204,25 +204,26 @@ fn draw_overlay(overlay: &Overlay, grid: &mut Grid) {
     let right = overlay.rows.iter().map(|(_, right)| len(right)).max().unwrap_or(0);
     let inner = (left + 3 + right).max(len(&overlay.footer)).max(len(&overlay.title));
     let width = (inner + 4).min(grid.columns);
-    let foot = if overlay.footer.is_empty() { 0 } else { 2 };
+    let footer_rows = if overlay.footer.is_empty() { 0 } else { 2 };
     let gap = usize::from(!overlay.rows.is_empty());
-    // Where there is little room, rows are worth more than air.
-    let air = usize::from(grid.rows > overlay.rows.len() + 4 + foot + gap);
-    let height = (overlay.rows.len() + 1 + 2 * air + foot * air + gap * air).min(grid.rows);
+    // In a small terminal rows take precedence over padding.
+    let padding = usize::from(grid.rows > overlay.rows.len() + 4 + footer_rows + gap);
+    let height = (overlay.rows.len() + 1 + 2 * padding + footer_rows * padding + gap * padding).min(grid.rows);
     let (x, y) = ((grid.columns - width) / 2, (grid.rows - height) / 2);
     for row in y..y + height {
         grid.write(x, row, &" ".repeat(width), TEXT, PANEL);
     }
-    let mut at = y + air;
+    let mut at = y + padding;
     grid.write(x + 2, at, &overlay.title, ACCENT, PANEL);
-    at += 1 + gap * air;
+    at += 1 + gap * padding;
     for (index, (first, second)) in overlay.rows.iter().enumerate().take(height) {
-        let (ink, paper) = if overlay.selected == Some(index) { (BACKGROUND, ACCENT) } else { (TEXT, PANEL) };
+        let (foreground, background) =
+            if overlay.selected == Some(index) { (BACKGROUND, ACCENT) } else { (TEXT, PANEL) };
         let text = format!(" {first:<left$}   {second:<pad$} ", pad = inner.saturating_sub(left + 3));
-        grid.write(x + 1, at, &text.chars().take(width.saturating_sub(2)).collect::<String>(), ink, paper);
+        grid.write(x + 1, at, &text.chars().take(width.saturating_sub(2)).collect::<String>(), foreground, background);
         at += 1;
     }
-    if foot * air > 0 {
+    if footer_rows * padding > 0 {
         grid.write(x + 2, at + 1, &overlay.footer, DIM_TEXT, PANEL);
     }
 }
@@ -278,7 +279,7 @@ mod tests {
         let entry = TableRow { name: "you".into(), value: "3".into(), colour: [4, 5, 6], is_own: true };
         draw_scene(&Scene { screens: vec![picture], table: vec![entry], ..Scene::default() }, &mut grid);
         assert_eq!((grid.at(30, 9).glyph, grid.at(30, 9).foreground), ('n', [1, 2, 3]));
-        assert_eq!((grid.at(0, 9).glyph, grid.at(4, 9).glyph), ('a', ' '), "what is outside is cut off");
+        assert_eq!((grid.at(0, 9).glyph, grid.at(4, 9).glyph), ('a', ' '), "text outside the picture is clipped");
         assert_eq!((grid.at(2, 1).glyph, grid.at(2, 1).foreground), ('●', [4, 5, 6]));
         assert!(grid.text().contains("you  3"), "{}", grid.text());
     }
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!(end(1), end(2), "{text}");
         let mut alone = Grid::new(60, 21);
         draw_scene(&Scene { table_header: "hits : falls", ..Scene::default() }, &mut alone);
-        assert!(!alone.text().contains("hits"), "there is nothing to be said of nobody");
+        assert!(!alone.text().contains("hits"), "an empty table has no header");
     }
 
     #[test]
@@ -335,10 +336,10 @@ mod tests {
     #[test]
     fn drawing_never_panics_at_any_grid_size() {
         let overlay = Overlay { title: "Keys".into(), rows: vec![("a".into(), "b".into()); 30], ..Overlay::default() };
-        let label = Label { text: "somebody".into(), x: 2.0, y: -1.0, colour: [9; 3] };
+        let label = Label { text: "player".into(), x: 2.0, y: -1.0, colour: [9; 3] };
         let scene = Scene {
             screens: vec![Screen { labels: vec![label], ..screen(8, 8, |_, _| [9; 3]) }],
-            table: vec![TableRow { name: "somebody".into(), ..TableRow::default() }; 40],
+            table: vec![TableRow { name: "player".into(), ..TableRow::default() }; 40],
             graph: Some(Graph::default()),
             overlay: Some(overlay),
             toast: Some("a long word about something".into()),

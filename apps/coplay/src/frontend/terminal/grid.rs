@@ -1,11 +1,11 @@
-//! A terminal's cells, and the bytes that turn one screenful into the next.
+//! Character grid of a terminal, and the escape sequences that update one grid to the next.
 
 use std::io::Write;
 
-/// A colour.
+/// Colour as red, green, blue.
 pub(super) type Rgb = [u8; 3];
 
-/// One cell.
+/// Character cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) glyph: char,
@@ -13,16 +13,16 @@ pub(super) struct Cell {
     pub(super) background: Rgb,
 }
 
-/// How many colours a terminal has.
+/// Colours that a terminal supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColourDepth {
-    /// All of them.
+    /// 24-bit colour.
     TrueColour,
-    /// The 256 of xterm.
+    /// The 256 colours of xterm.
     Xterm256,
 }
 
-/// A screenful.
+/// Cells of a whole terminal screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Grid {
     pub(super) columns: usize,
@@ -45,21 +45,21 @@ impl Grid {
         self.cells[y * self.columns + x]
     }
 
-    /// Sets a cell; outside there is none.
+    /// Sets a cell. Positions outside the grid are ignored.
     pub(super) fn set(&mut self, x: usize, y: usize, cell: Cell) {
         if x < self.columns && y < self.rows {
             self.cells[y * self.columns + x] = cell;
         }
     }
 
-    /// Writes a text from a place on; what does not fit is cut off.
-    pub(super) fn write(&mut self, x: usize, y: usize, text: &str, ink: Rgb, paper: Rgb) {
-        for (at, sign) in text.chars().enumerate() {
-            self.set(x + at, y, Cell { glyph: sign, foreground: ink, background: paper });
+    /// Writes text from a position to the right. Text beyond the grid is clipped.
+    pub(super) fn write(&mut self, x: usize, y: usize, text: &str, foreground: Rgb, background: Rgb) {
+        for (at, glyph) in text.chars().enumerate() {
+            self.set(x + at, y, Cell { glyph, foreground, background });
         }
     }
 
-    /// Darkens everything, to put something over it.
+    /// Dims all cells, so that an overlay stands out.
     pub(super) fn dim(&mut self) {
         for cell in &mut self.cells {
             cell.foreground = cell.foreground.map(|part| part / 3);
@@ -67,36 +67,38 @@ impl Grid {
         }
     }
 
-    /// The signs alone, row by row.
+    /// Returns the characters without colours, row by row.
     pub(super) fn text(&self) -> String {
         let row = |cells: &[Cell]| cells.iter().map(|cell| cell.glyph).collect::<String>().trim_end().to_owned() + "\n";
         self.cells.chunks(self.columns.max(1)).map(row).collect()
     }
 
-    /// The bytes that turn `before` into this; only cells that differ are sent. Without `before` all of them are.
+    /// Appends the bytes that turn `before` into this grid. Only cells that differ are sent; all cells are sent if
+    /// there is no `before` or its size differs.
     pub(super) fn write_diff(&self, before: Option<&Self>, colours: ColourDepth, out: &mut Vec<u8>) {
         let before = before.filter(|before| (before.columns, before.rows) == (self.columns, self.rows));
-        let (mut pen, mut place): (Option<(Rgb, Rgb)>, _) = (None, None);
+        let (mut pen, mut cursor): (Option<(Rgb, Rgb)>, _) = (None, None);
         for y in 0..self.rows {
             for x in 0..self.columns {
                 let cell = self.at(x, y);
                 if before.is_some_and(|before| before.at(x, y) == cell) {
                     continue;
                 }
-                // Writing into a vector does not fail.
-                if place != Some((x, y)) {
+                // Writing to a vector cannot fail.
+                if cursor != Some((x, y)) {
                     _ = write!(out, "\x1b[{};{}H", y + 1, x + 1);
                 }
-                let (old_ink, old_paper) = pen.map_or((None, None), |(ink, paper)| (Some(ink), Some(paper)));
-                if old_ink != Some(cell.foreground) {
+                let (old_foreground, old_background) =
+                    pen.map_or((None, None), |(foreground, background)| (Some(foreground), Some(background)));
+                if old_foreground != Some(cell.foreground) {
                     write_colour(out, 38, cell.foreground, colours);
                 }
-                if old_paper != Some(cell.background) {
+                if old_background != Some(cell.background) {
                     write_colour(out, 48, cell.background, colours);
                 }
                 let mut buffer = [0; 4];
                 out.extend_from_slice(cell.glyph.encode_utf8(&mut buffer).as_bytes());
-                (pen, place) = (Some((cell.foreground, cell.background)), Some((x + 1, y)));
+                (pen, cursor) = (Some((cell.foreground, cell.background)), Some((x + 1, y)));
             }
         }
         if pen.is_some() {
@@ -105,14 +107,14 @@ impl Grid {
     }
 }
 
-fn write_colour(out: &mut Vec<u8>, what: u8, [red, green, blue]: Rgb, colours: ColourDepth) {
+fn write_colour(out: &mut Vec<u8>, sgr_code: u8, [red, green, blue]: Rgb, colours: ColourDepth) {
     _ = match colours {
-        ColourDepth::TrueColour => write!(out, "\x1b[{what};2;{red};{green};{blue}m"),
-        ColourDepth::Xterm256 => write!(out, "\x1b[{what};5;{}m", nearest_xterm_colour([red, green, blue])),
+        ColourDepth::TrueColour => write!(out, "\x1b[{sgr_code};2;{red};{green};{blue}m"),
+        ColourDepth::Xterm256 => write!(out, "\x1b[{sgr_code};5;{}m", nearest_xterm_colour([red, green, blue])),
     };
 }
 
-/// The nearest of xterm's 256 colours: of a cube of six steps each, and of 24 greys.
+/// Returns the nearest of xterm's 256 colours: one of a 6 × 6 × 6 cube or one of 24 greys.
 fn nearest_xterm_colour(rgb: Rgb) -> u8 {
     const STEPS: [i32; 6] = [0, 95, 135, 175, 215, 255];
     let distance = |other: [i32; 3]| -> i32 { rgb.iter().zip(other).map(|(a, b)| (i32::from(*a) - b).pow(2)).sum() };

@@ -1,9 +1,9 @@
-//! Keys of a terminal.
+//! Keyboard input of a terminal.
 //!
-//! Most terminals tell when a key goes down and again and again while it is held, but not when it goes up. Those with the keyboard protocol of kitty
-//! do tell, and are asked to. For the others a key counts as held for a while after it went down, until the first repeat should have come, and
-//! for a shorter while after each repeat; a direction lets go of the opposite one at once. So a tap lasts a bit longer than the
-//! finger, and a held key stays held.
+//! Most terminals report key presses and auto-repeats, but no releases. Terminals with the kitty keyboard protocol
+//! report releases, and the front end enables that. For all others a key counts as held for 320 ms after a press, until
+//! the first auto-repeat is due, and for 110 ms after each repeat. Pressing a direction releases the opposite one at
+//! once. So a tap lasts a bit longer than the physical press, and a held key stays held.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,13 @@ use crate::input_state::edit_command;
 use crate::key::Key;
 use crate::scene::UiCommand;
 
-/// How long a key counts as held after it went down, and after it was repeated.
+/// Time for which a key counts as held after a press: longer than the usual delay before the first auto-repeat.
 const HOLD_AFTER_PRESS: Duration = Duration::from_millis(320);
+/// Time for which a key counts as held after an auto-repeat.
 const HOLD_AFTER_REPEAT: Duration = Duration::from_millis(110);
 const OPPOSITES: [(&str, &str); 4] = [("Left", "Right"), ("Right", "Left"), ("Up", "Down"), ("Down", "Up")];
 
-/// What happened to a key.
+/// Press or release of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyChange {
     pub(super) key: Key,
@@ -26,78 +27,79 @@ pub(super) struct KeyChange {
     pub(super) has_shift: bool,
 }
 
-/// Keys that are held as far as one can tell.
+/// Keys that are held, or presumed to be held.
 #[derive(Debug)]
 pub(super) struct HeldKeys {
-    /// The terminal tells when a key goes up.
+    /// Whether the terminal reports key releases.
     reports_releases: bool,
     held_until: Vec<(Key, Instant)>,
 }
 
 impl HeldKeys {
-    pub(super) fn new(tells: bool) -> Self {
-        Self { reports_releases: tells, held_until: vec![] }
+    pub(super) fn new(reports_releases: bool) -> Self {
+        Self { reports_releases, held_until: vec![] }
     }
 
-    /// A key event; gives out what that means.
-    pub(super) fn on_event(&mut self, now: Instant, event: &KeyEvent, mut stroke: impl FnMut(KeyChange)) {
-        let down = event.kind != KeyEventKind::Release;
-        // What goes with these keys is for the terminal and its programs, not for a game.
-        if down && event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SUPER) {
+    /// Handles a key event and passes the resulting presses and releases to `on_change`.
+    pub(super) fn on_event(&mut self, now: Instant, event: &KeyEvent, mut on_change: impl FnMut(KeyChange)) {
+        let is_down = event.kind != KeyEventKind::Release;
+        // Combinations with these modifiers belong to the terminal, not to a game.
+        if is_down && event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SUPER) {
             return;
         }
         let Some(key) = to_key(event.code) else { return };
-        let shift = event.modifiers.contains(KeyModifiers::SHIFT) || event.code == KeyCode::BackTab;
-        if self.reports_releases || !down {
-            return stroke(KeyChange { key, is_down: down, has_shift: shift });
+        let has_shift = event.modifiers.contains(KeyModifiers::SHIFT) || event.code == KeyCode::BackTab;
+        if self.reports_releases || !is_down {
+            return on_change(KeyChange { key, is_down, has_shift });
         }
         let opposite =
             OPPOSITES.iter().find(|(name, _)| *name == key.name()).and_then(|(_, other)| Key::from_name(other));
         self.held_until.retain(|(held, _)| {
-            let goes = Some(*held) == opposite;
-            if goes {
-                stroke(KeyChange { key: *held, is_down: false, has_shift: false });
+            let is_opposite = Some(*held) == opposite;
+            if is_opposite {
+                on_change(KeyChange { key: *held, is_down: false, has_shift: false });
             }
-            !goes
+            !is_opposite
         });
-        stroke(KeyChange { key, is_down: true, has_shift: shift });
+        on_change(KeyChange { key, is_down: true, has_shift });
         match self.held_until.iter_mut().find(|(held, _)| *held == key) {
             Some((_, until)) => *until = (*until).max(now + HOLD_AFTER_REPEAT),
             None => self.held_until.push((key, now + HOLD_AFTER_PRESS)),
         }
     }
 
-    /// Lets go of keys that were not repeated in time.
-    pub(super) fn release_expired(&mut self, now: Instant, mut stroke: impl FnMut(KeyChange)) {
+    /// Releases keys that were not repeated in time.
+    pub(super) fn release_expired(&mut self, now: Instant, mut on_change: impl FnMut(KeyChange)) {
         self.held_until.retain(|(key, until)| {
             if *until <= now {
-                stroke(KeyChange { key: *key, is_down: false, has_shift: false });
+                on_change(KeyChange { key: *key, is_down: false, has_shift: false });
             }
             *until > now
         });
     }
 }
 
-/// Whether the key asks to quit. Repeats of a held key do not: they would answer the question that the first press led to.
+/// Returns whether a key event requests to quit (Ctrl+C or Ctrl+Q). Auto-repeats do not count: they would confirm the
+/// question that the first press raised.
 pub(super) fn is_interrupt(event: &KeyEvent) -> bool {
     let control = event.modifiers.contains(KeyModifiers::CONTROL);
     control && matches!(event.code, KeyCode::Char('c' | 'C' | 'q' | 'Q')) && event.kind == KeyEventKind::Press
 }
 
-/// What a key means to somebody who types.
+/// Returns the text-editing command of a key event.
 pub(super) fn typed_command(event: &KeyEvent) -> Option<UiCommand> {
     if event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::SUPER) {
         return None;
     }
     match event.code {
-        KeyCode::Char(sign) => Some(UiCommand::TypeChar(sign)),
+        KeyCode::Char(character) => Some(UiCommand::TypeChar(character)),
         code => to_key(code).and_then(edit_command),
     }
 }
 
 fn to_key(code: KeyCode) -> Option<Key> {
     let name = match code {
-        KeyCode::Char(sign) => return Key::from_char(sign),
+        KeyCode::Char(character) => return Key::from_char(character),
         KeyCode::F(number @ 1..=12) => return Key::from_name(&format!("F{number}")),
         KeyCode::Up => "Up",
         KeyCode::Down => "Down",
@@ -126,38 +128,38 @@ mod tests {
         KeyEvent::new(code, KeyModifiers::NONE)
     }
 
-    fn changes_on_press(holds: &mut HeldKeys, now: Instant, code: KeyCode) -> Vec<(&'static str, bool)> {
-        let mut strokes = vec![];
-        holds.on_event(now, &press(code), |stroke| strokes.push((stroke.key.name(), stroke.is_down)));
-        strokes
+    fn changes_on_press(held_keys: &mut HeldKeys, now: Instant, code: KeyCode) -> Vec<(&'static str, bool)> {
+        let mut changes = vec![];
+        held_keys.on_event(now, &press(code), |change| changes.push((change.key.name(), change.is_down)));
+        changes
     }
 
-    fn changes_on_time(holds: &mut HeldKeys, now: Instant) -> Vec<(&'static str, bool)> {
-        let mut strokes = vec![];
-        holds.release_expired(now, |stroke| strokes.push((stroke.key.name(), stroke.is_down)));
-        strokes
+    fn changes_on_time(held_keys: &mut HeldKeys, now: Instant) -> Vec<(&'static str, bool)> {
+        let mut changes = vec![];
+        held_keys.release_expired(now, |change| changes.push((change.key.name(), change.is_down)));
+        changes
     }
 
     #[test]
     fn key_is_held_while_it_repeats() {
-        let (mut holds, start) = (HeldKeys::new(false), Instant::now());
-        assert_eq!(changes_on_press(&mut holds, start, KeyCode::Char('x')), [("X", true)]);
-        assert_eq!(changes_on_time(&mut holds, start + HOLD_AFTER_PRESS / 2), []);
+        let (mut held_keys, start) = (HeldKeys::new(false), Instant::now());
+        assert_eq!(changes_on_press(&mut held_keys, start, KeyCode::Char('x')), [("X", true)]);
+        assert_eq!(changes_on_time(&mut held_keys, start + HOLD_AFTER_PRESS / 2), []);
         for repeat in 0..20 {
             let now = start + HOLD_AFTER_PRESS * 9 / 10 + HOLD_AFTER_REPEAT * repeat / 3;
-            changes_on_press(&mut holds, now, KeyCode::Char('x'));
-            assert_eq!(changes_on_time(&mut holds, now), []);
+            changes_on_press(&mut held_keys, now, KeyCode::Char('x'));
+            assert_eq!(changes_on_time(&mut held_keys, now), []);
         }
-        assert_eq!(changes_on_time(&mut holds, start + HOLD_AFTER_PRESS * 10), [("X", false)]);
-        assert_eq!(changes_on_time(&mut holds, start + HOLD_AFTER_PRESS * 11), []);
+        assert_eq!(changes_on_time(&mut held_keys, start + HOLD_AFTER_PRESS * 10), [("X", false)]);
+        assert_eq!(changes_on_time(&mut held_keys, start + HOLD_AFTER_PRESS * 11), []);
     }
 
     #[test]
     fn direction_releases_the_opposite_one() {
-        let (mut holds, now) = (HeldKeys::new(false), Instant::now());
-        changes_on_press(&mut holds, now, KeyCode::Left);
-        changes_on_press(&mut holds, now, KeyCode::Up);
-        assert_eq!(changes_on_press(&mut holds, now, KeyCode::Right), [("Left", false), ("Right", true)]);
+        let (mut held_keys, now) = (HeldKeys::new(false), Instant::now());
+        changes_on_press(&mut held_keys, now, KeyCode::Left);
+        changes_on_press(&mut held_keys, now, KeyCode::Up);
+        assert_eq!(changes_on_press(&mut held_keys, now, KeyCode::Right), [("Left", false), ("Right", true)]);
     }
 
     #[test]
@@ -171,23 +173,23 @@ mod tests {
 
     #[test]
     fn held_interrupt_key_requests_quit_once() {
-        let event = |sign, kind| KeyEvent::new_with_kind(KeyCode::Char(sign), KeyModifiers::CONTROL, kind);
-        for sign in ['c', 'Q'] {
-            assert!(is_interrupt(&event(sign, KeyEventKind::Press)));
-            assert!(!is_interrupt(&event(sign, KeyEventKind::Repeat)));
-            assert!(!is_interrupt(&event(sign, KeyEventKind::Release)));
+        let event = |character, kind| KeyEvent::new_with_kind(KeyCode::Char(character), KeyModifiers::CONTROL, kind);
+        for character in ['c', 'Q'] {
+            assert!(is_interrupt(&event(character, KeyEventKind::Press)));
+            assert!(!is_interrupt(&event(character, KeyEventKind::Repeat)));
+            assert!(!is_interrupt(&event(character, KeyEventKind::Release)));
         }
         assert!(!is_interrupt(&press(KeyCode::Char('q'))));
     }
 
     #[test]
     fn reported_key_releases_are_used() {
-        let (mut holds, now) = (HeldKeys::new(true), Instant::now());
-        assert_eq!(changes_on_press(&mut holds, now, KeyCode::F(5)), [("F5", true)]);
-        assert_eq!(changes_on_time(&mut holds, now + HOLD_AFTER_PRESS * 9), []);
+        let (mut held_keys, now) = (HeldKeys::new(true), Instant::now());
+        assert_eq!(changes_on_press(&mut held_keys, now, KeyCode::F(5)), [("F5", true)]);
+        assert_eq!(changes_on_time(&mut held_keys, now + HOLD_AFTER_PRESS * 9), []);
         let up = KeyEvent::new_with_kind(KeyCode::F(5), KeyModifiers::NONE, KeyEventKind::Release);
-        let mut strokes = vec![];
-        holds.on_event(now, &up, |stroke| strokes.push(stroke.is_down));
-        assert_eq!(strokes, [false]);
+        let mut changes = vec![];
+        held_keys.on_event(now, &up, |change| changes.push(change.is_down));
+        assert_eq!(changes, [false]);
     }
 }

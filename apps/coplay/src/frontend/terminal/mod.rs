@@ -1,4 +1,4 @@
-//! A game in a terminal: half blocks in colour. Works over ssh; only cells that change are sent.
+//! Terminal front end: draws pictures with coloured half blocks. It works over ssh, since it sends only changed cells.
 
 mod draw;
 mod grid;
@@ -23,21 +23,23 @@ use crate::ui_link::FrontendPort;
 use grid::{ColourDepth, Grid};
 use keys::{HeldKeys, KeyChange, is_interrupt, typed_command};
 
-/// Pictures are at least this far apart: a terminal is not a screen, and lines are thin.
+/// Minimum interval between redraws. About 30 redraws per second limit the bandwidth of a remote terminal.
 const DRAW_INTERVAL: Duration = Duration::from_millis(33);
-/// How long keys may wait.
+/// Longest wait for a key event.
 const KEY_POLL_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Terminals keep the title of their window on a stack.
+/// Pushes the window title onto the terminal's title stack.
 const SAVE_TITLE: &[u8] = b"\x1b[22;2t";
+/// Pops the window title from the terminal's title stack.
 const RESTORE_TITLE: &[u8] = b"\x1b[23;2t";
 
-/// The terminal is not as we found it.
+/// Whether this process has changed the terminal's state.
 static IS_TERMINAL_CHANGED: AtomicBool = AtomicBool::new(false);
-/// It was asked to tell when keys go up.
+/// Whether key release reports (kitty keyboard protocol) are enabled.
 static ARE_KEY_RELEASES_ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// Gives the terminal back as it was found. Does nothing where it was not changed; can be called at any time, also from a panic.
+/// Restores the terminal to its original state. Does nothing if it was not changed. May be called at any time, also
+/// from a panic.
 pub fn restore() {
     if !IS_TERMINAL_CHANGED.swap(false, Ordering::SeqCst) {
         return;
@@ -51,7 +53,7 @@ pub fn restore() {
         out,
         DisableFocusChange,
         terminal::EndSynchronizedUpdate,
-        // Where the size changed meanwhile, some terminals keep a part of what was there.
+        // After a resize some terminals keep remains of the picture.
         terminal::Clear(terminal::ClearType::All),
         cursor::MoveTo(0, 0),
         cursor::Show,
@@ -60,25 +62,25 @@ pub fn restore() {
     _ = terminal::disable_raw_mode();
 }
 
-/// Whether the terminal that we use was closed.
+/// Returns whether the terminal was closed while the front end used it.
 pub(crate) fn is_closed() -> bool {
     use std::io::IsTerminal as _;
     IS_TERMINAL_CHANGED.load(Ordering::SeqCst) && !std::io::stdin().is_terminal()
 }
 
-/// The terminal, for as long as it is ours.
+/// Raw-mode terminal; dropping the guard restores it.
 struct TerminalGuard;
 
 impl TerminalGuard {
     fn acquire() -> std::io::Result<Self> {
         terminal::enable_raw_mode()?;
         IS_TERMINAL_CHANGED.store(true, Ordering::SeqCst);
-        let ours = Self;
+        let guard = Self;
         let mut out = stdout();
         out.write_all(SAVE_TITLE)?;
         execute!(out, terminal::EnterAlternateScreen, cursor::Hide, EnableFocusChange)?;
         if terminal::supports_keyboard_enhancement().unwrap_or(false) {
-            // With the sign that a key gives, not only the one that is printed on it: `?` is not `/`.
+            // Alternate keys report the character that a key produces, not only its base key: `?` is not `/`.
             let flags = Flags::DISAMBIGUATE_ESCAPE_CODES
                 | Flags::REPORT_EVENT_TYPES
                 | Flags::REPORT_ALL_KEYS_AS_ESCAPE_CODES
@@ -86,7 +88,7 @@ impl TerminalGuard {
             execute!(out, PushKeyboardEnhancementFlags(flags))?;
             ARE_KEY_RELEASES_ENABLED.store(true, Ordering::SeqCst);
         }
-        Ok(ours)
+        Ok(guard)
     }
 }
 
@@ -96,7 +98,7 @@ impl Drop for TerminalGuard {
     }
 }
 
-/// The terminal as a front end.
+/// State of the terminal front end.
 struct TerminalFrontend {
     port: FrontendPort,
     keyboard: Keyboard,
@@ -107,17 +109,17 @@ struct TerminalFrontend {
     output: Vec<u8>,
 }
 
-/// Shows a game until it is over, or somebody ends it.
-pub(super) fn run(view: FrontendPort, look: &DisplayOptions, config: &Config) -> Result<(), AppError> {
-    let broken = |error: std::io::Error| {
-        AppError::failure(format!("the terminal cannot be used: {}", describe_io_error(&error)))
-            .hint("say --headless to run without")
+/// Shows a game until it ends or the player quits.
+pub(super) fn run(port: FrontendPort, options: &DisplayOptions, config: &Config) -> Result<(), AppError> {
+    let terminal_error = |error: std::io::Error| {
+        AppError::failure(format!("cannot use the terminal: {}", describe_io_error(&error)))
+            .hint("use --headless to run without output")
     };
-    let ours = TerminalGuard::acquire().map_err(broken)?;
-    let title = terminal::SetTitle(format!("{} – coplay", look.title));
-    execute!(stdout(), title).map_err(broken)?;
-    let mut front = TerminalFrontend {
-        port: view,
+    let guard = TerminalGuard::acquire().map_err(terminal_error)?;
+    let title = terminal::SetTitle(format!("{} – coplay", options.title));
+    execute!(stdout(), title).map_err(terminal_error)?;
+    let mut frontend = TerminalFrontend {
+        port,
         keyboard: Keyboard::new(config),
         held_keys: HeldKeys::new(ARE_KEY_RELEASES_ENABLED.load(Ordering::SeqCst) || cfg!(windows)),
         colour_depth: detect_colour_depth(),
@@ -125,50 +127,50 @@ pub(super) fn run(view: FrontendPort, look: &DisplayOptions, config: &Config) ->
         last_drawn: None,
         output: vec![],
     };
-    let ended = front.run().map_err(broken);
-    drop(ours);
+    let ended = frontend.run().map_err(terminal_error);
+    drop(guard);
     ended?;
-    match &look.screenshot {
-        Some(path) => std::fs::write(path, front.grid.text()).map_err(|error| {
-            AppError::failure(format!("{} cannot be written: {}", path.display(), describe_io_error(&error)))
+    match &options.screenshot {
+        Some(path) => std::fs::write(path, frontend.grid.text()).map_err(|error| {
+            AppError::failure(format!("cannot write {}: {}", path.display(), describe_io_error(&error)))
         }),
         None => Ok(()),
     }
 }
 
-/// What the terminal says of its colours.
+/// Detects the colour depth from environment variables.
 fn detect_colour_depth() -> ColourDepth {
-    let says = |name: &str, words: &[&str]| {
+    let env_contains = |name: &str, words: &[&str]| {
         std::env::var(name).is_ok_and(|value| words.iter().any(|word| value.to_lowercase().contains(word)))
     };
-    let all = says("COLORTERM", &["truecolor", "24bit"])
-        || says("TERM", &["direct", "truecolor", "kitty", "alacritty", "ghostty", "foot", "wezterm"])
+    let is_true_colour = env_contains("COLORTERM", &["truecolor", "24bit"])
+        || env_contains("TERM", &["direct", "truecolor", "kitty", "alacritty", "ghostty", "foot", "wezterm"])
         || std::env::var_os("WT_SESSION").is_some();
-    if all { ColourDepth::TrueColour } else { ColourDepth::Xterm256 }
+    if is_true_colour { ColourDepth::TrueColour } else { ColourDepth::Xterm256 }
 }
 
 impl TerminalFrontend {
     fn run(&mut self) -> std::io::Result<()> {
-        let (mut next, mut fresh) = (Instant::now(), false);
+        let (mut next, mut needs_redraw) = (Instant::now(), false);
         self.port.set_ready();
         while !self.port.is_over() {
             while event::poll(if self.port.is_over() { Duration::ZERO } else { KEY_POLL_TIMEOUT })? {
                 let event = event::read()?;
-                fresh |= matches!(event, Event::Resize(..));
+                needs_redraw |= matches!(event, Event::Resize(..));
                 self.on_event(&event);
                 if Instant::now() >= next {
                     break;
                 }
             }
             self.release_expired_keys();
-            fresh |= self.port.refresh_scene();
-            if fresh && Instant::now() >= next {
+            needs_redraw |= self.port.refresh_scene();
+            if needs_redraw && Instant::now() >= next {
                 next = Instant::now() + DRAW_INTERVAL;
-                fresh = false;
+                needs_redraw = false;
                 self.draw()?;
             }
         }
-        // How it ended is seen, too.
+        // The last scene is drawn, too.
         if self.port.refresh_scene() { self.draw() } else { Ok(()) }
     }
 
@@ -181,9 +183,9 @@ impl TerminalFrontend {
                 }
             }
             Event::Key(key) => {
-                let mut strokes = vec![];
-                self.held_keys.on_event(Instant::now(), key, |stroke| strokes.push(stroke));
-                strokes.into_iter().for_each(|stroke| self.on_key_change(stroke));
+                let mut changes = vec![];
+                self.held_keys.on_event(Instant::now(), key, |change| changes.push(change));
+                changes.into_iter().for_each(|change| self.on_key_change(change));
             }
             Event::FocusLost => {
                 if let Some(command) = self.keyboard.release_all(self.port.input_state()) {
@@ -196,14 +198,14 @@ impl TerminalFrontend {
     }
 
     fn release_expired_keys(&mut self) {
-        let mut strokes = vec![];
-        self.held_keys.release_expired(Instant::now(), |stroke| strokes.push(stroke));
-        strokes.into_iter().for_each(|stroke| self.on_key_change(stroke));
+        let mut changes = vec![];
+        self.held_keys.release_expired(Instant::now(), |change| changes.push(change));
+        changes.into_iter().for_each(|change| self.on_key_change(change));
     }
 
-    fn on_key_change(&mut self, KeyChange { key, is_down: down, has_shift: shift }: KeyChange) {
-        let menu = self.port.scene().overlay.as_ref().is_some_and(|overlay| overlay.selected.is_some());
-        if let Some(command) = self.keyboard.on_key(self.port.input_state(), key, down, shift, menu) {
+    fn on_key_change(&mut self, KeyChange { key, is_down, has_shift }: KeyChange) {
+        let is_menu_open = self.port.scene().overlay.as_ref().is_some_and(|overlay| overlay.selected.is_some());
+        if let Some(command) = self.keyboard.on_key(self.port.input_state(), key, is_down, has_shift, is_menu_open) {
             self.port.send(command);
         }
     }

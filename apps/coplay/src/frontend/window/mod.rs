@@ -1,4 +1,4 @@
-//! A game in a window.
+//! Window front end.
 
 mod paint;
 mod screenshot;
@@ -23,72 +23,74 @@ use crate::scene::UiCommand;
 use crate::ui_link::FrontendPort;
 use screenshot::Screenshot;
 
-/// Points below the pictures: the status line, and a graph with its dials.
+/// Height of the status line, in points.
 const STATUS_HEIGHT: f32 = 28.0;
+/// Height of a graph with its row of settings, in points.
 const GRAPH_HEIGHT: f32 = 190.0;
-/// Points above each picture that has a caption.
+/// Height of a caption above its picture, in points.
 const CAPTION_HEIGHT: f32 = 28.0;
-/// Points between pictures and around them.
+/// Gap between pictures and around them, in points.
 const GAP: f32 = 8.0;
 
-/// The window as a front end.
+/// State of the window front end.
 struct WindowFrontend {
     port: FrontendPort,
     keyboard: Keyboard,
     scaling: Scaling,
     textures: Vec<TextureHandle>,
     screenshot: Screenshot,
-    /// When closing the window last led to a question.
+    /// Time at which a request to close the window last raised the quit question.
     close_confirmation_asked: Option<Instant>,
 }
 
-/// Shows a game until it is over, or somebody closes the window. Where none can be opened, the view is given back, with the reason.
+/// Shows a game until it ends or the player closes the window. If no window can be opened, the port is returned with
+/// the error.
 pub(super) fn run(
-    view: FrontendPort,
-    look: &DisplayOptions,
+    port: FrontendPort,
+    display: &DisplayOptions,
     config: &Config,
 ) -> Result<Result<(), AppError>, Box<(FrontendPort, AppError)>> {
-    let title = format!("{} – coplay", look.title);
+    let title = format!("{} – coplay", display.title);
     let viewport = egui::ViewportBuilder::default()
         .with_title(&title)
         .with_app_id("coplay")
-        .with_inner_size(initial_size(look, config.scale))
+        .with_inner_size(initial_size(display, config.scale))
         .with_min_inner_size([320.0, 240.0])
         .with_fullscreen(config.fullscreen);
     let options = eframe::NativeOptions { viewport, persist_window: false, centered: true, ..Default::default() };
-    let shot = Screenshot::new(look.screenshot.clone());
+    let screenshot = Screenshot::new(display.screenshot.clone());
     let window = WindowFrontend {
         keyboard: Keyboard::new(config),
         scaling: if config.integer_scaling { Scaling::Integer } else { Scaling::Fractional },
         textures: vec![],
-        screenshot: shot.clone(),
+        screenshot: screenshot.clone(),
         close_confirmation_asked: None,
-        port: view,
+        port,
     };
-    // It stays here until there is a window to put it into.
-    let waiting = Cell::new(Some(window));
-    let opened = run_catching_panics(|| {
-        let begin: eframe::AppCreator<'_> = Box::new(|creation| {
-            let window = waiting.take().ok_or("a window is opened once")?;
+    // Stays here until eframe has opened a window; if it cannot, the port is taken back from here.
+    let pending_window = Cell::new(Some(window));
+    let result = run_catching_panics(|| {
+        let create: eframe::AppCreator<'_> = Box::new(|creation| {
+            let window = pending_window.take().ok_or("the window was already created")?;
             Ok(Box::new(window.start(&creation.egui_ctx)))
         });
-        eframe::run_native(&title, options, begin)
+        eframe::run_native(&title, options, create)
     });
     let failed = |why: &str| {
-        AppError::failure(format!("no window can be opened: {why}")).hint("say --terminal to play in the terminal")
+        AppError::failure(format!("no window can be opened: {why}")).hint("use --terminal to play in the terminal")
     };
-    match (opened, waiting.take()) {
-        (Ok(()), _) => Ok(shot.outcome()),
+    match (result, pending_window.take()) {
+        (Ok(()), _) => Ok(screenshot.outcome()),
         (Err(why), Some(window)) => Err(Box::new((window.port, failed(&why.to_string())))),
         (Err(WindowError::Panic(panic)), None) => resume_unwind(panic),
         (Err(WindowError::Eframe(why)), None) => Ok(Err(failed(&why))),
     }
 }
 
-/// Why there is no window, or none any more.
+/// Reason why a window could not be opened, or closed unexpectedly.
 enum WindowError {
     Eframe(String),
-    /// Somebody took for granted what is not there: a library of the system that is missing is found out by a panic.
+    /// Panic of a dependency: it panics if a system library is missing.
     Panic(Box<dyn Any + Send>),
 }
 
@@ -98,13 +100,13 @@ impl fmt::Display for WindowError {
             Self::Eframe(why) => write!(f, "{why}"),
             Self::Panic(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-                write!(f, "{}", text.unwrap_or("something that it needs is missing").replace('\n', " "))
+                write!(f, "{}", text.unwrap_or("a required component is missing").replace('\n', " "))
             }
         }
     }
 }
 
-/// Opens a window and waits for its end.
+/// Runs a window until it closes, and turns a panic into an error.
 fn run_catching_panics(run: impl FnOnce() -> eframe::Result) -> Result<(), WindowError> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(ended) => ended.map_err(|error| WindowError::Eframe(error.to_string())),
@@ -112,23 +114,23 @@ fn run_catching_panics(run: impl FnOnce() -> eframe::Result) -> Result<(), Windo
     }
 }
 
-/// Points for so many pictures of so many rows, and what is below them.
-fn initial_size(look: &DisplayOptions, scale: u32) -> [f32; 2] {
-    let (count, rows, aspect) = look.pictures;
-    // Two pictures side by side are each a step smaller.
+/// Returns the initial width and height in points: pictures, captions, graph and status line.
+fn initial_size(display: &DisplayOptions, scale: u32) -> [f32; 2] {
+    let (count, rows, aspect) = display.pictures;
+    // Several pictures side by side are each one scale step smaller.
     let scale = if count > 1 { scale.saturating_sub(1).max(1) } else { scale };
     let (height, count) = (rows.max(1) as f32 * scale as f32, count.max(1) as f32);
     let caption = if count > 1.0 { CAPTION_HEIGHT } else { 0.0 };
-    let below = STATUS_HEIGHT + if look.has_graph { GRAPH_HEIGHT } else { 0.0 };
+    let below = STATUS_HEIGHT + if display.has_graph { GRAPH_HEIGHT } else { 0.0 };
     [(height * aspect + GAP) * count + GAP, height + caption + below + GAP * 2.0]
 }
 
-/// The usual fonts. Arrows and other signs come from the one with letters of equal width, which is the only one that has them.
+/// Returns egui's fonts, with the monospace fonts as fallbacks: only they contain arrows and other symbols.
 fn fonts() -> egui::FontDefinitions {
     let mut fonts = egui::FontDefinitions::default();
-    let equal = fonts.families.get(&egui::FontFamily::Monospace).cloned().unwrap_or_default();
-    let usual = fonts.families.entry(egui::FontFamily::Proportional).or_default();
-    usual.extend(equal.into_iter().filter(|name| !usual.contains(name)).collect::<Vec<_>>());
+    let monospace = fonts.families.get(&egui::FontFamily::Monospace).cloned().unwrap_or_default();
+    let proportional = fonts.families.entry(egui::FontFamily::Proportional).or_default();
+    proportional.extend(monospace.into_iter().filter(|name| !proportional.contains(name)).collect::<Vec<_>>());
     fonts
 }
 
@@ -136,7 +138,7 @@ impl WindowFrontend {
     fn start(self, ctx: &egui::Context) -> Self {
         ctx.set_visuals(egui::Visuals::dark());
         ctx.set_fonts(fonts());
-        // The game does not wait for the window: it wakes a thread, and that one wakes the window.
+        // The game must not wait for the window: it unparks a thread, which requests the repaint.
         let (over, waker) = (self.port.over_probe(), ctx.clone());
         let wake = move || {
             while !over() {
@@ -155,11 +157,11 @@ impl WindowFrontend {
         for event in events {
             match event {
                 Event::Text(text) | Event::Paste(text) if self.port.scene().chat_draft.is_some() => {
-                    text.chars().for_each(|sign| self.port.send(UiCommand::TypeChar(sign)));
+                    text.chars().for_each(|character| self.port.send(UiCommand::TypeChar(character)));
                 }
-                // Ctrl+C only ever copies: the text may be gone by the time the keys are pressed.
+                // Ctrl+C only copies, never quits: the text may disappear just before the player presses it.
                 Event::Copy => self.port.scene().clipboard_text.iter().for_each(|text| ctx.copy_text(text.clone())),
-                // A held key repeats, which must not answer the question that its first press led to.
+                // Auto-repeats of a held key must not confirm the question that its first press raised.
                 Event::Key { key: Pressed::Q, pressed: true, repeat: true, modifiers, .. } if modifiers.command => {}
                 Event::Key { key: Pressed::Q, pressed: true, modifiers, .. } if modifiers.command => {
                     self.port.send(UiCommand::Quit);
@@ -175,7 +177,8 @@ impl WindowFrontend {
         }
     }
 
-    /// A request to close the window asks first where others would be left alone; a second one closes it, whatever the game does.
+    /// Handles a request to close the window. In a shared game the first request asks for confirmation; the second one
+    /// closes the window even if the game does not respond.
     fn on_close(&mut self, ctx: &egui::Context) {
         if ctx.input(|input| input.viewport().close_requested()) && self.needs_close_confirmation(Instant::now()) {
             ctx.send_viewport_cmd(ViewportCommand::CancelClose);
@@ -183,24 +186,24 @@ impl WindowFrontend {
         }
     }
 
-    /// Takes the newest scene over; `false` if there is none since the last. A scene without the question after one with it shows that
-    /// the player stays, so the next request to close asks again.
+    /// Takes the newest scene. Returns `false` if there is none since the last call. If a scene needs confirmation
+    /// again after one that did not, the player cancelled the question, and the next request to close asks again.
     fn refresh_scene(&mut self) -> bool {
-        let could_ask = self.port.scene().needs_quit_confirmation;
-        let fresh = self.port.refresh_scene();
-        if !could_ask && self.port.scene().needs_quit_confirmation {
+        let needed_confirmation = self.port.scene().needs_quit_confirmation;
+        let is_new = self.port.refresh_scene();
+        if !needed_confirmation && self.port.scene().needs_quit_confirmation {
             self.close_confirmation_asked = None;
         }
-        fresh
+        is_new
     }
 
     fn needs_close_confirmation(&mut self, now: Instant) -> bool {
-        let asked = self
+        let was_asked = self
             .close_confirmation_asked
-            .is_some_and(|asked| now.saturating_duration_since(asked) < QUIT_CONFIRM_TIMEOUT);
-        let asks = self.port.scene().needs_quit_confirmation && !self.port.is_over() && !asked;
-        self.close_confirmation_asked = asks.then_some(now);
-        asks
+            .is_some_and(|asked_at| now.saturating_duration_since(asked_at) < QUIT_CONFIRM_TIMEOUT);
+        let must_ask = self.port.scene().needs_quit_confirmation && !self.port.is_over() && !was_asked;
+        self.close_confirmation_asked = must_ask.then_some(now);
+        must_ask
     }
 
     fn on_key(&mut self, ctx: &egui::Context, pressed: Pressed, down: bool, modifiers: egui::Modifiers) {
@@ -211,11 +214,11 @@ impl WindowFrontend {
             }
             return;
         }
-        let menu = self.port.scene().overlay.as_ref().is_some_and(|overlay| overlay.selected.is_some());
-        match self.keyboard.on_key(self.port.input_state(), key, down, modifiers.shift, menu) {
+        let is_menu_open = self.port.scene().overlay.as_ref().is_some_and(|overlay| overlay.selected.is_some());
+        match self.keyboard.on_key(self.port.input_state(), key, down, modifiers.shift, is_menu_open) {
             Some(UiCommand::Fullscreen) => {
-                let full = ctx.input(|input| input.viewport().fullscreen.unwrap_or(false));
-                ctx.send_viewport_cmd(ViewportCommand::Fullscreen(!full));
+                let is_fullscreen = ctx.input(|input| input.viewport().fullscreen.unwrap_or(false));
+                ctx.send_viewport_cmd(ViewportCommand::Fullscreen(!is_fullscreen));
             }
             Some(command) => self.port.send(command),
             None => {}
@@ -277,61 +280,61 @@ mod tests {
     use super::*;
     use crate::ui_link::{GamePort, ui_link};
 
-    /// A window that nobody sees, and the game behind it.
+    /// Creates a window front end without a window, and the game's port to it.
     fn window() -> (WindowFrontend, GamePort) {
-        let (stage, view) = ui_link();
+        let (game_port, port) = ui_link();
         let keyboard = Keyboard::new(&Config::default());
         (
             WindowFrontend {
-                port: view,
+                port,
                 keyboard,
                 scaling: Scaling::Integer,
                 textures: vec![],
                 screenshot: Screenshot::new(None),
                 close_confirmation_asked: None,
             },
-            stage,
+            game_port,
         )
     }
 
-    /// What the window does about some events.
+    /// Passes events to the window front end and returns its output.
     fn run_events(window: &mut WindowFrontend, events: Vec<Event>) -> egui::FullOutput {
         window.refresh_scene();
         let input = egui::RawInput { events, ..Default::default() };
-        let mut done = egui::Context::default().run_ui(input, |ui| window.on_events(ui.ctx()));
-        done.textures_delta.clear();
-        done
+        let mut output = egui::Context::default().run_ui(input, |ui| window.on_events(ui.ctx()));
+        output.textures_delta.clear();
+        output
     }
 
     #[test]
     fn ctrl_c_copies_and_never_quits() {
-        let (mut window, mut stage) = window();
-        stage.show(|scene| scene.clipboard_text = Some("udp://a:1#x".into()));
-        let done = run_events(&mut window, vec![Event::Copy]).platform_output.commands;
-        assert!(matches!(&done[..], [egui::OutputCommand::CopyText(text)] if text == "udp://a:1#x"), "{done:?}");
-        assert_eq!(stage.poll_command(), None);
-        // The lobby is gone a moment later, and with it what could be copied.
-        stage.show(|scene| scene.clipboard_text = None);
-        let done = run_events(&mut window, vec![Event::Copy]).platform_output.commands;
-        assert!(done.is_empty(), "{done:?}");
-        assert_eq!(stage.poll_command(), None, "Ctrl+C ended the game");
+        let (mut window, mut game_port) = window();
+        game_port.show(|scene| scene.clipboard_text = Some("udp://a:1#x".into()));
+        let output = run_events(&mut window, vec![Event::Copy]).platform_output.commands;
+        assert!(matches!(&output[..], [egui::OutputCommand::CopyText(text)] if text == "udp://a:1#x"), "{output:?}");
+        assert_eq!(game_port.poll_command(), None);
+        // The lobby closes, and with it the text to copy disappears.
+        game_port.show(|scene| scene.clipboard_text = None);
+        let output = run_events(&mut window, vec![Event::Copy]).platform_output.commands;
+        assert!(output.is_empty(), "{output:?}");
+        assert_eq!(game_port.poll_command(), None, "Ctrl+C ended the game");
     }
 
-    /// Asks the window to close; returns whether it does.
+    /// Requests to close the window. Returns whether it closes.
     fn request_close(window: &mut WindowFrontend) -> bool {
         window.refresh_scene();
         let mut input = egui::RawInput::default();
         let root = input.viewports.entry(egui::ViewportId::ROOT).or_default();
         root.events.push(egui::ViewportEvent::Close);
-        let mut done = egui::Context::default().run_ui(input, |ui| window.on_close(ui.ctx()));
-        done.textures_delta.clear();
-        let root = &done.viewport_output[&egui::ViewportId::ROOT];
+        let mut output = egui::Context::default().run_ui(input, |ui| window.on_close(ui.ctx()));
+        output.textures_delta.clear();
+        let root = &output.viewport_output[&egui::ViewportId::ROOT];
         !root.commands.contains(&ViewportCommand::CancelClose)
     }
 
     #[test]
     fn held_ctrl_q_requests_quit_once() {
-        let (mut window, mut stage) = window();
+        let (mut window, mut game_port) = window();
         let key = |pressed| Event::Key {
             key: Pressed::Q,
             physical_key: None,
@@ -339,44 +342,47 @@ mod tests {
             repeat: false,
             modifiers: egui::Modifiers::COMMAND,
         };
-        // The context marks presses of a key that is down as repeats.
+        // The context marks presses of a key that is already down as repeats.
         run_events(&mut window, vec![key(true), key(true), key(true)]);
-        assert_eq!((stage.poll_command(), stage.poll_command()), (Some(UiCommand::Quit), None));
+        assert_eq!((game_port.poll_command(), game_port.poll_command()), (Some(UiCommand::Quit), None));
         run_events(&mut window, vec![key(true), key(false), key(true)]);
-        assert_eq!((stage.poll_command(), stage.poll_command()), (Some(UiCommand::Quit), Some(UiCommand::Quit)));
+        assert_eq!(
+            (game_port.poll_command(), game_port.poll_command()),
+            (Some(UiCommand::Quit), Some(UiCommand::Quit))
+        );
     }
 
     #[test]
     fn close_is_confirmed_again_after_cancelling() {
-        let (mut window, mut stage) = window();
-        let mut show = |window: &mut WindowFrontend, asks| {
-            stage.show(|scene| scene.needs_quit_confirmation = asks);
+        let (mut window, mut game_port) = window();
+        let mut show = |window: &mut WindowFrontend, must_ask| {
+            game_port.show(|scene| scene.needs_quit_confirmation = must_ask);
             window.refresh_scene();
         };
         show(&mut window, true);
         assert!(!request_close(&mut window));
-        // The question is shown, and withdrawn by Esc.
+        // The question is shown, and the player cancels it with Esc.
         show(&mut window, false);
         show(&mut window, true);
-        assert!(!request_close(&mut window), "it quit unasked");
+        assert!(!request_close(&mut window), "the window closed without confirmation");
         show(&mut window, true);
-        assert!(request_close(&mut window), "a game that does not answer is closed");
+        assert!(request_close(&mut window), "the window closes although the game does not respond");
     }
 
     #[test]
     fn close_is_confirmed_once_while_others_play() {
-        let (mut window, mut stage) = window();
-        assert!(request_close(&mut window), "nobody else plays");
-        stage.show(|scene| scene.needs_quit_confirmation = true);
+        let (mut window, mut game_port) = window();
+        assert!(request_close(&mut window), "no other player in the game");
+        game_port.show(|scene| scene.needs_quit_confirmation = true);
         assert!(!request_close(&mut window));
-        assert_eq!(stage.poll_command(), Some(UiCommand::Quit), "the game shows the question");
-        assert!(request_close(&mut window), "a game that does not answer is closed, too");
-        assert!(!request_close(&mut window) && stage.poll_command().is_some(), "asked again");
-        stage.show(|scene| scene.needs_quit_confirmation = false);
-        assert!(request_close(&mut window), "the question is on the screen");
-        stage.show(|scene| scene.needs_quit_confirmation = true);
+        assert_eq!(game_port.poll_command(), Some(UiCommand::Quit), "the game shows the question");
+        assert!(request_close(&mut window), "the window closes although the game does not respond");
+        assert!(!request_close(&mut window) && game_port.poll_command().is_some(), "the next request asks again");
+        game_port.show(|scene| scene.needs_quit_confirmation = false);
+        assert!(request_close(&mut window), "the question is already shown");
+        game_port.show(|scene| scene.needs_quit_confirmation = true);
         window.port.refresh_scene();
-        drop(stage);
+        drop(game_port);
         assert!(request_close(&mut window), "the game is over");
     }
 
@@ -404,8 +410,8 @@ mod tests {
 
     #[test]
     fn initial_window_size_fits_its_pictures() {
-        let look = DisplayOptions { pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
-        let [width, height] = initial_size(&look, 3);
+        let display = DisplayOptions { pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
+        let [width, height] = initial_size(&display, 3);
         assert!(width >= 960.0 && height >= 720.0 + STATUS_HEIGHT);
     }
 }

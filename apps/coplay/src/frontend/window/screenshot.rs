@@ -1,4 +1,4 @@
-//! The last picture of a window, as a file.
+//! Screenshot of a window as a PNG file, taken when the game is over.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -9,7 +9,7 @@ use eframe::egui::{self, ColorImage, ScreenshotCallback, ViewportCommand};
 
 use crate::error::{AppError, describe_io_error};
 
-/// A screenshot that is wanted, or not.
+/// Optional screenshot.
 #[derive(Clone, Debug)]
 pub(super) struct Screenshot {
     path: Option<PathBuf>,
@@ -17,7 +17,7 @@ pub(super) struct Screenshot {
     result: ScreenshotResult,
 }
 
-/// Whether it was taken, and whether that went well.
+/// Result of writing the file; `None` until the screenshot was taken.
 type ScreenshotResult = Arc<Mutex<Option<Result<(), AppError>>>>;
 
 impl Screenshot {
@@ -25,15 +25,15 @@ impl Screenshot {
         Self { path, is_requested: false, result: ScreenshotResult::default() }
     }
 
-    /// Asks for the picture if it is wanted; whether nothing is left to do.
+    /// Requests the screenshot if there is a path. Returns whether nothing is left to do.
     pub(super) fn poll_done(&mut self, ctx: &egui::Context) -> bool {
         let Some(path) = &self.path else { return true };
         if !std::mem::replace(&mut self.is_requested, true) {
-            let (path, taken) = (path.clone(), self.result.clone());
+            let (path, result) = (path.clone(), self.result.clone());
             let callback = ScreenshotCallback::new(move |image| {
                 let written = write_png(&path, &image)
-                    .map_err(|why| AppError::failure(format!("{} cannot be written: {why}", path.display())));
-                *taken.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
+                    .map_err(|why| AppError::failure(format!("cannot write {}: {why}", path.display())));
+                *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
             });
             ctx.send_viewport_cmd(ViewportCommand::Screenshot(callback));
         }
@@ -41,7 +41,7 @@ impl Screenshot {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Whether all went well.
+    /// Takes the result of writing the file.
     pub(super) fn outcome(&self) -> Result<(), AppError> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(Ok(()))
     }

@@ -1,4 +1,4 @@
-//! Why a maze with others could not be, as a person is told.
+//! Errors of a serverless maze as users see them, each with a hint.
 
 use coplay_maze::{Maze, MazeSettings};
 use coplay_net::lobby::JoinRefusal;
@@ -6,37 +6,46 @@ use coplay_net::mesh::MeshError;
 
 use crate::error::AppError;
 
-/// A failure, and what can be done about it.
-pub(super) fn to_app_error(failure: &MeshError) -> AppError {
-    let trouble = AppError::failure(failure.to_string());
-    match failure {
-        MeshError::Unreachable { wrong_secret: false, .. } => trouble.hint(
-            "is there a network, is whoever gave the ticket still there, is it copied as a whole, and does a firewall or router let UDP through?",
+/// Converts a mesh error and adds a hint.
+pub(super) fn to_app_error(error: &MeshError) -> AppError {
+    let app_error = AppError::failure(error.to_string());
+    match error {
+        MeshError::Unreachable { wrong_secret: false, .. } => app_error.hint(
+            "check the network connection, that the ticket is complete, that its owner is still in the maze, \
+             and that firewall and router pass UDP",
         ),
         MeshError::Unreachable { wrong_secret: true, .. } => {
-            trouble.hint("copy the whole ticket again, with what follows #; the maze may have been started anew")
+            app_error.hint("copy the whole ticket again, including the part after #; the maze may have been restarted")
         }
-        MeshError::WrongPeer { .. } => trouble.hint("ask for the ticket that is shown there now, or for that of anybody else in the maze"),
-        MeshError::Refused(JoinRefusal::Full) => trouble.hint("open a maze of your own: coplay maze host"),
-        MeshError::Refused(JoinRefusal::VersionMismatch(_)) | MeshError::SettingsTooLong => trouble.hint("everybody needs the same version of coplay"),
+        MeshError::WrongPeer { .. } => app_error
+            .hint("ask for the ticket that is shown there now, or for the ticket of another player in the maze"),
+        MeshError::Refused(JoinRefusal::Full) => app_error.hint("open a maze of your own: coplay maze host"),
+        MeshError::Refused(JoinRefusal::VersionMismatch(_)) | MeshError::SettingsTooLong => {
+            app_error.hint("all players need the same version of coplay")
+        }
         MeshError::Refused(JoinRefusal::WrongGameKind | JoinRefusal::NotLeader { .. } | JoinRefusal::NoSpectators) => {
-            trouble.hint("`coplay join` with the same ticket leads in")
+            app_error.hint("use `coplay join` with the same ticket")
         }
-        MeshError::NoReply => trouble.hint("try again; and if it is a server of a world that gave the ticket, with --world in front of it"),
-        MeshError::Multicast(_) => trouble.hint("say --multicast auto, and everybody is reached one by one where it does not work"),
+        MeshError::NoReply => {
+            app_error.hint("try again; put --world before the ticket if `coplay world serve` printed it")
+        }
+        MeshError::Multicast(_) => {
+            app_error.hint("use --multicast auto, which falls back to unicast where multicast does not work")
+        }
     }
 }
 
-/// What is agreed on there says nothing to us.
+/// Error: the settings of the joined maze are unreadable.
 pub(super) fn unknown_settings_error() -> AppError {
-    AppError::failure("their maze follows rules that we do not know").hint("everybody needs the same version of coplay")
+    AppError::failure("the settings of the maze are not supported by this version")
+        .hint("all players need the same version of coplay")
 }
 
-/// What we would agree on is no maze.
+/// Error: the settings on the command line are invalid.
 pub(super) fn invalid_settings_error() -> AppError {
-    let (least, most) = (Maze::SIDE_RANGE.start(), Maze::SIDE_RANGE.end());
-    AppError::usage("there can be no such maze").hint(format!(
-        "it has {least} to {most} cells each way, and a delay and a bucket of 1 to {} ticks",
+    let (min, max) = (Maze::SIDE_RANGE.start(), Maze::SIDE_RANGE.end());
+    AppError::usage("invalid maze settings").hint(format!(
+        "--side is {min} to {max} cells; --delay and --bucket are 1 to {} ticks",
         MazeSettings::MAX_TICKS
     ))
 }
@@ -49,22 +58,22 @@ mod tests {
 
     #[test]
     fn every_failure_has_a_hint_and_exit_code_1() {
-        let place = PeerAddr("192.0.2.1:7000".into());
-        let mut failures = vec![
-            MeshError::Unreachable { addr: place.clone(), wrong_secret: false },
-            MeshError::Unreachable { addr: place.clone(), wrong_secret: true },
-            MeshError::WrongPeer { addr: place },
+        let addr = PeerAddr("192.0.2.1:7000".into());
+        let mut errors = vec![
+            MeshError::Unreachable { addr: addr.clone(), wrong_secret: false },
+            MeshError::Unreachable { addr: addr.clone(), wrong_secret: true },
+            MeshError::WrongPeer { addr },
             MeshError::NoReply,
             MeshError::SettingsTooLong,
             MeshError::Multicast(MulticastError::NotUsedByMesh),
         ];
-        failures.extend(
+        errors.extend(
             [JoinRefusal::Full, JoinRefusal::VersionMismatch(9), JoinRefusal::WrongGameKind, JoinRefusal::NoSpectators]
                 .map(MeshError::Refused),
         );
-        for failure in failures {
-            let told = to_app_error(&failure);
-            assert!(told.to_string().contains("\nhint: ") && told.exit_code() == 1, "{told}");
+        for error in errors {
+            let error = to_app_error(&error);
+            assert!(error.to_string().contains("\nhint: ") && error.exit_code() == 1, "{error}");
         }
     }
 }

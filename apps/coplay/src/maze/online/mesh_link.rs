@@ -1,4 +1,4 @@
-//! The way from a maze to the others in it: a group, and the file in which all of it is written down.
+//! Network of a serverless maze: the mesh of its sites, and the trace file.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,23 @@ use crate::error::AppError;
 use crate::hud::Invitation;
 use crate::maze::net::MazeNet;
 
-/// In a maze with so few cells each way almost everybody is near, or will be in a moment; so everybody is told of everything.
+/// Largest side of a small maze, in cells. In a small maze almost every avatar is near, or soon will be, so every
+/// update is sent to all sites.
 const SMALL_MAZE_SIDE: u8 = 16;
-/// Timestamps of RTP count so often in a second.
+/// Clock rate of RTP timestamps, in Hz.
 const RTP_CLOCK: u32 = 90_000;
-/// However late we are, so much of what came is taken before the game goes on.
+/// Maximum number of events handled after the deadline of an exchange, so that a backlog cannot stall the game.
 const MAX_OVERDUE_EVENTS: usize = 64;
-/// It is looked this often how the others do, and which regions are near.
+/// Interval at which peer statistics and region subscriptions are updated.
 const PEER_UPDATE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 
-/// A site's way to all others.
+/// Connection of a site to all other sites.
 pub(super) struct MeshLink {
     mesh: Mesh,
     is_small_maze: bool,
     trace: Option<TraceFile>,
     invitation: Invitation,
-    /// Nobody sees who comes and goes, so it is said.
+    /// Whether events are printed to stderr, because there is no front end to show them.
     prints_events: bool,
     peers: BTreeMap<WorldSiteId, PeerReport>,
     started: Instant,
@@ -38,26 +39,26 @@ pub(super) struct MeshLink {
 
 impl MeshLink {
     pub(super) fn new(
-        group: Mesh,
-        terms: &MazeSettings,
+        mesh: Mesh,
+        settings: &MazeSettings,
         trace: Option<TraceFile>,
         invitation: Invitation,
-        aloud: bool,
+        prints_events: bool,
     ) -> Self {
-        let (small, began) = (terms.cells_per_side <= SMALL_MAZE_SIDE, clock::now());
+        let (is_small_maze, started) = (settings.cells_per_side <= SMALL_MAZE_SIDE, clock::now());
         Self {
-            mesh: group,
-            is_small_maze: small,
+            mesh,
+            is_small_maze,
             trace,
             invitation,
-            prints_events: aloud,
+            prints_events,
             peers: BTreeMap::new(),
-            started: began,
-            next_peer_update: began,
+            started,
+            next_peer_update: started,
         }
     }
 
-    /// Sends all that there is, at once.
+    /// Sends all pending datagrams.
     fn send(&mut self, game: &mut MazeSite) {
         let mut buffer = [0; MAX_PAYLOAD_LEN];
         while let Some(packet) = game.poll_transmit(clock::now(), &mut buffer) {
@@ -76,41 +77,41 @@ impl MeshLink {
 
     fn on_event(&mut self, game: &mut MazeSite, event: MeshEvent) {
         match event {
-            // When it came, not when we got round to it: clocks are compared by this.
+            // The arrival time, not the processing time: the clock offset is estimated from it.
             MeshEvent::Datagram { at, from, bytes } => game.handle_datagram(at, WorldSiteId(from), &bytes),
-            MeshEvent::Joined { member, is_rejoin: again } => self.on_member_joined(game, member, again),
-            MeshEvent::Left { site, reason: why } => self.on_member_left(game, WorldSiteId(site), why),
+            MeshEvent::Joined { member, is_rejoin } => self.on_member_joined(game, member, is_rejoin),
+            MeshEvent::Left { site, reason } => self.on_member_left(game, WorldSiteId(site), reason),
             MeshEvent::MulticastUnavailable(error) => {
-                self.print_event(&format!("everybody is reached one by one: {error}"))
+                self.print_event(&format!("multicast is not available, using unicast: {error}"))
             }
         }
     }
 
-    fn on_member_joined(&mut self, game: &mut MazeSite, member: MeshMember, again: bool) {
+    fn on_member_joined(&mut self, game: &mut MazeSite, member: MeshMember, is_rejoin: bool) {
         let site = WorldSiteId(member.site);
-        self.print_event(&format!("{} is here{}", member.name, if again { " again" } else { "" }));
+        self.print_event(&format!("{} is here{}", member.name, if is_rejoin { " again" } else { "" }));
         self.peers.entry(site).or_default().name = member.name;
         game.add_peer(clock::now(), site);
     }
 
-    fn on_member_left(&mut self, game: &mut MazeSite, site: WorldSiteId, why: DepartureReason) {
-        let name = self.peers.get(&site).map_or("somebody", |peer| &peer.name);
-        let how = match why {
+    fn on_member_left(&mut self, game: &mut MazeSite, site: WorldSiteId, reason: DepartureReason) {
+        let name = self.peers.get(&site).map_or("unknown player", |peer| &peer.name);
+        let text = match reason {
             DepartureReason::Left => "left",
             DepartureReason::TimedOut => "is not heard any more",
-            DepartureReason::Restarted => "starts anew",
+            DepartureReason::Restarted => "restarted",
         };
-        self.print_event(&format!("{name} {how}"));
+        self.print_event(&format!("{name} {text}"));
         game.remove_peer(site);
     }
 
-    fn print_event(&self, what: &str) {
+    fn print_event(&self, text: &str) {
         if self.prints_events {
-            eprintln!("{what}");
+            eprintln!("{text}");
         }
     }
 
-    /// Looks how the others do, as long as they are there to be asked, and listens to what is near.
+    /// Updates the statistics of present peers, and subscribes to the multicast groups of nearby regions.
     fn update_peers_and_regions(&mut self, game: &MazeSite) {
         let now = clock::now();
         if now < self.next_peer_update {
@@ -136,7 +137,7 @@ impl MeshLink {
         self.trace.as_mut().map_or(Ok(()), |trace| trace.write(&game.take_trace()))
     }
 
-    /// What it came to so far.
+    /// Returns the report of the run so far.
     pub(super) fn report(&mut self, game: &MazeSite) -> MazeReport {
         let now = clock::now();
         self.update_peer_stats(now, game);
@@ -144,7 +145,7 @@ impl MeshLink {
         MazeReport::new(game, own, self.peers.clone(), self.mesh.stats(), now - self.started)
     }
 
-    /// Says goodbye to all.
+    /// Announces the departure to all sites, writes the rest of the trace, and leaves the mesh.
     pub(super) fn leave(mut self, game: &mut MazeSite) -> Result<(), AppError> {
         game.leave();
         self.send(game);
@@ -161,13 +162,13 @@ impl MazeNet for MeshLink {
 
     fn exchange(&mut self, game: &mut MazeSite, until: Instant) -> Result<(), AppError> {
         self.send(game);
-        let mut late = 0;
-        while late < MAX_OVERDUE_EVENTS
+        let mut overdue = 0;
+        while overdue < MAX_OVERDUE_EVENTS
             && let Some(event) = self.mesh.poll(until)
         {
             self.on_event(game, event);
             self.send(game);
-            late += usize::from(clock::now() >= until);
+            overdue += usize::from(clock::now() >= until);
         }
         self.update_peers_and_regions(game);
         self.write_trace(game)
@@ -178,9 +179,9 @@ impl MazeNet for MeshLink {
     }
 
     fn status(&self) -> String {
-        let here = self.mesh.members().count();
+        let members = self.mesh.members().count();
         let now = clock::now();
-        let heard = self.mesh.members().any(|member| self.mesh.is_multicast_received_by(now, member.site));
-        format!("{here} here, {}", if heard { "by multicast" } else { "one by one" })
+        let is_multicast = self.mesh.members().any(|member| self.mesh.is_multicast_received_by(now, member.site));
+        format!("{members} in the maze, {}", if is_multicast { "multicast" } else { "unicast" })
     }
 }

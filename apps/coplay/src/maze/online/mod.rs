@@ -1,4 +1,4 @@
-//! `coplay maze host` and `coplay maze join`: a maze with others, in which nobody is the server.
+//! `coplay maze host` and `coplay maze join`: a maze of equal peers without a server.
 
 mod errors;
 mod mesh_link;
@@ -32,72 +32,82 @@ use mesh_link::MeshLink;
 use quiet::{QUIET_TIME, QuietDetector};
 use trace_file::TraceFile;
 
-/// What a friend types to join.
+/// Command with which another player joins.
 const JOIN_COMMAND: &str = "coplay maze join";
-/// What is offered to others, where that has a name.
+/// Name of the game in LAN announcements.
 const LAN_GAME_NAME: &str = "Maze";
-/// Ninjas of others that do not stop are waited for no longer than this when our time is up.
+/// Maximum time for which a headless run waits at its end for avatars of other sites to stop.
 const MAX_QUIET_WAIT: TimeDelta = TimeDelta::from_secs(10);
-/// It is looked this often whether everybody stands still.
+/// Interval between checks for a quiet maze.
 const QUIET_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 
-/// `coplay maze host`.
+/// Runs `coplay maze host`.
 pub(super) fn host(args: &MazeHostArgs) -> Result<Summary, AppError> {
-    let terms = maze_settings(args)?;
-    let visit = MazeRun::prepare(&args.player)?;
-    let way = transport_kind(args.udp.as_deref(), args.secret.as_deref(), args.relay.as_ref())?;
-    let seat = SeatKey::choose(None, &way.seat_group())?;
-    let line = way.open(seat.identity.clone())?;
-    let ticket = (line.own_ticket)();
-    let manner = visit.mesh_options(args.multicast);
-    announce::warn_if_no_network(&*line.transport, args.udp.as_deref());
-    let group = Mesh::create(mesh_wire(line, &args.player)?, &terms.to_bytes(), &manner);
-    let group = group.map_err(|failure| errors::to_app_error(&failure))?;
-    let usual = if args.player.display.headless { LanVisibility::Hide } else { LanVisibility::See };
-    let _sign = lan::announce_game(GameKind::Maze, args.lan.unwrap_or(usual), (LAN_GAME_NAME, &manner.name), &ticket);
+    let settings = maze_settings(args)?;
+    let run = MazeRun::prepare(&args.player)?;
+    let transport_kind = transport_kind(args.udp.as_deref(), args.secret.as_deref(), args.relay.as_ref())?;
+    let seat = SeatKey::choose(None, &transport_kind.seat_group())?;
+    let connection = transport_kind.open(seat.identity.clone())?;
+    let ticket = (connection.own_ticket)();
+    let options = run.mesh_options(args.multicast);
+    announce::warn_if_no_network(&*connection.transport, args.udp.as_deref());
+    let mesh = Mesh::create(mesh_wire(connection, &args.player)?, &settings.to_bytes(), &options);
+    let mesh = mesh.map_err(|error| errors::to_app_error(&error))?;
+    let default_visibility = if args.player.display.headless { LanVisibility::Hide } else { LanVisibility::See };
+    let _announcement = lan::announce_game(
+        GameKind::Maze,
+        args.lan.unwrap_or(default_visibility),
+        (LAN_GAME_NAME, &options.name),
+        &ticket,
+    );
     let ticket = ticket.to_string();
-    announce::print_ticket(&ticket, &[("to join, a friend types:", join_command(&ticket))]);
-    visit.run(group, ticket, true)
+    announce::print_ticket(&ticket, &[("to join, type:", join_command(&ticket))]);
+    run.run(mesh, ticket, true)
 }
 
-/// What all who come agree on. Nobody is asked into a maze that cannot be.
+/// Returns the settings of the maze. Invalid settings fail here, before any invitation is printed.
 fn maze_settings(args: &MazeHostArgs) -> Result<MazeSettings, AppError> {
     let seed = args.seed.unwrap_or_else(random_seed);
-    let terms =
+    let settings =
         MazeSettings { seed, cells_per_side: args.side, bucket_ticks: args.bucket, playout_delay_ticks: args.delay };
-    if terms.is_valid() { Ok(terms) } else { Err(errors::invalid_settings_error()) }
+    if settings.is_valid() { Ok(settings) } else { Err(errors::invalid_settings_error()) }
 }
 
-/// `coplay maze join`.
+/// Runs `coplay maze join`.
 pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     let Some(ticket) = lan::choose_ticket(GameKind::Maze, args.ticket.as_deref())? else {
         return Ok(Summary::default());
     };
-    let visit = MazeRun::prepare(&args.player)?;
+    let run = MazeRun::prepare(&args.player)?;
     let seat = SeatKey::choose(None, &ticket.seat_group())?;
     connect::print_dialing(std::slice::from_ref(&ticket));
-    let line = connect::open_for_ticket(&ticket, seat.identity.clone(), args.relay.clone())?;
-    let approach =
-        MeshJoinConfig { addrs: line.host_addrs.clone(), expected_peer: line.expected_key, timeout: JOIN_TIMEOUT };
-    let own = Arc::clone(&line.own_ticket);
-    let manner = visit.mesh_options(args.multicast);
-    let group = Mesh::join(mesh_wire(line, &args.player)?, &approach, &manner, || !crate::signals::is_stop_requested());
-    let Some(group) = group.map_err(|failure| errors::to_app_error(&failure))? else { return Ok(Summary::default()) };
-    let own = own().to_string();
-    eprintln!("we are in; others can also come in by us:   {}", join_command(&own));
-    visit.run(group, own, false)
+    let connection = connect::open_for_ticket(&ticket, seat.identity.clone(), args.relay.clone())?;
+    let join_config = MeshJoinConfig {
+        addrs: connection.host_addrs.clone(),
+        expected_peer: connection.expected_key,
+        timeout: JOIN_TIMEOUT,
+    };
+    let own_ticket = Arc::clone(&connection.own_ticket);
+    let options = run.mesh_options(args.multicast);
+    let mesh = Mesh::join(mesh_wire(connection, &args.player)?, &join_config, &options, || {
+        !crate::signals::is_stop_requested()
+    });
+    let Some(mesh) = mesh.map_err(|error| errors::to_app_error(&error))? else { return Ok(Summary::default()) };
+    let own_ticket = own_ticket().to_string();
+    eprintln!("joined the maze; others can also join through this site:   {}", join_command(&own_ticket));
+    run.run(mesh, own_ticket, false)
 }
 
 fn join_command(ticket: &str) -> String {
     format!("{JOIN_COMMAND} '{ticket}'")
 }
 
-fn mesh_wire(line: Connection, part: &MazePlayerArgs) -> Result<MeshTransport, AppError> {
-    let transport = with_impairment(line.transport, part.impair.as_ref())?;
-    Ok(MeshTransport { transport, incoming: line.incoming, incoming_sender: line.incoming_sender })
+fn mesh_wire(connection: Connection, args: &MazePlayerArgs) -> Result<MeshTransport, AppError> {
+    let transport = with_impairment(connection.transport, args.impair.as_ref())?;
+    Ok(MeshTransport { transport, incoming: connection.incoming, incoming_sender: connection.incoming_sender })
 }
 
-/// Being in a maze with others. Whatever can be wrong on this side is found before anybody is called.
+/// Run in a maze with other sites. All local errors are found before any connection is made.
 struct MazeRun<'a> {
     args: &'a MazePlayerArgs,
     name: String,
@@ -107,59 +117,59 @@ struct MazeRun<'a> {
 }
 
 impl<'a> MazeRun<'a> {
-    fn prepare(part: &'a MazePlayerArgs) -> Result<Self, AppError> {
-        let (front, config) = (frontend_for(&part.display_args())?, load_config(&part.display_args())?);
-        let trace = part.trace.as_deref().map(TraceFile::create).transpose()?;
-        part.stats.as_deref().map(report::check_writable).transpose()?;
+    fn prepare(args: &'a MazePlayerArgs) -> Result<Self, AppError> {
+        let (frontend_kind, config) = (frontend_for(&args.display_args())?, load_config(&args.display_args())?);
+        let trace = args.trace.as_deref().map(TraceFile::create).transpose()?;
+        args.stats.as_deref().map(report::check_writable).transpose()?;
         crate::signals::install_handler();
-        Ok(Self { args: part, name: player_name(part.name.as_deref()), frontend: front, config, trace })
+        Ok(Self { args, name: player_name(args.name.as_deref()), frontend: frontend_kind, config, trace })
     }
 
     fn mesh_options(&self, multicast: MulticastArg) -> MeshOptions {
         MeshOptions { name: self.name.clone(), multicast: multicast.to_config(), impairment: self.args.impair.clone() }
     }
 
-    /// Plays until it is over, and says what it came to.
-    fn run(self, group: Mesh, ticket: String, founder: bool) -> Result<Summary, AppError> {
-        let Some(terms) = MazeSettings::from_bytes(group.settings()) else {
-            group.leave();
+    /// Plays until the game ends. Returns the summary.
+    fn run(self, mesh: Mesh, ticket: String, is_founder: bool) -> Result<Summary, AppError> {
+        let Some(settings) = MazeSettings::from_bytes(mesh.settings()) else {
+            mesh.leave();
             return Err(errors::unknown_settings_error());
         };
-        let person = self.frontend.is_some().then_some(self.name.as_str());
-        let (site, who) = (WorldSiteId(group.site()), (person, self.args.ninjas()));
-        let mut game = MazeSite::new(clock::now(), site, founder, &terms, self.args.send_policy(), who)
-            .map_err(|error| AppError::failure(format!("there can be no such maze: {error}")))?;
+        let player_name = self.frontend.is_some().then_some(self.name.as_str());
+        let (site, avatars) = (WorldSiteId(mesh.site()), (player_name, self.args.ninjas()));
+        let mut game = MazeSite::new(clock::now(), site, is_founder, &settings, self.args.send_policy(), avatars)
+            .map_err(|error| AppError::failure(format!("cannot create the maze: {error}")))?;
         game.set_name(&self.name);
         if self.trace.is_some() {
             game.start_trace(clock::now());
         }
-        let invitation = Invitation { ticket, command: JOIN_COMMAND, opens_immediately: founder };
-        let mut link = MeshLink::new(group, &terms, self.trace, invitation, self.frontend.is_none());
+        let invitation = Invitation { ticket, command: JOIN_COMMAND, opens_immediately: is_founder };
+        let mut link = MeshLink::new(mesh, &settings, self.trace, invitation, self.frontend.is_none());
         let played = match self.frontend {
             None => run_ninjas(&mut game, &mut link, self.args.seconds).map(|()| vec![]),
-            Some(front) => frontend::run_with_frontend(front, &display_options(), &self.config, |stage| {
-                play(stage, &self.config, &mut game, &mut link, self.args.seconds)
+            Some(frontend_kind) => frontend::run_with_frontend(frontend_kind, &display_options(), &self.config, |ui| {
+                play(ui, &self.config, &mut game, &mut link, self.args.seconds)
             }),
         };
-        // Whatever went wrong, the others are told that we leave.
+        // Leaves the mesh also after an error.
         let finished = finish(game, link, self.args.stats.as_deref());
         let notes = played?;
         finished.map(|summary| summary.with_notes(notes))
     }
 }
 
-/// Lets ninjas play until the time is up. So that everybody ends with the same score they stop before that, and are there until nobody else
-/// moves either.
+/// Lets ninjas play until the time is up. They stop [`QUIET_TIME`] before the end, and the site stays until all other
+/// avatars have stopped, too, so that all sites end with the same scores.
 fn run_ninjas(game: &mut MazeSite, link: &mut MeshLink, seconds: Option<u32>) -> Result<(), AppError> {
     let Some(seconds) = seconds else { return advance_until(game, link, Instant::FAR_FUTURE) };
     let end = clock::now() + TimeDelta::from_secs(seconds.into());
     advance_until(game, link, end - QUIET_TIME)?;
     game.release_controls();
-    let mut stillness = QuietDetector::new(clock::now());
+    let mut quiet = QuietDetector::new(clock::now());
     while !crate::signals::is_stop_requested() && clock::now() < end + MAX_QUIET_WAIT {
         let now = clock::now();
-        stillness.observe_game(now, game);
-        if now >= end && stillness.is_quiet(now) {
+        quiet.observe_game(now, game);
+        if now >= end && quiet.is_quiet(now) {
             break;
         }
         advance_until(game, link, now + QUIET_CHECK_INTERVAL)?;
@@ -167,7 +177,7 @@ fn run_ninjas(game: &mut MazeSite, link: &mut MeshLink, seconds: Option<u32>) ->
     Ok(())
 }
 
-/// Says goodbye, and what it came to.
+/// Leaves the mesh, writes the trace and the statistics, and returns the summary.
 fn finish(mut game: MazeSite, mut link: MeshLink, stats: Option<&Path>) -> Result<Summary, AppError> {
     game.trace_scores(clock::now());
     let report = link.report(&game);

@@ -1,4 +1,4 @@
-//! Whether anybody still moves.
+//! Detection of a quiet maze, in which no avatar moves and no score changes.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{MazeSite, Position, Scoreboard};
 
-/// Where nothing has moved for so long, no shot flies any more, and everybody knows who was hit.
+/// Time without movement after which no shot is in flight and all sites know the final scores.
 pub(super) const QUIET_TIME: TimeDelta = TimeDelta::from_secs(3);
 
-/// Since when nobody has moved and nobody was hit.
+/// Start of the current quiet period, and the state that it is compared with.
 pub(super) struct QuietDetector {
     quiet_since: Instant,
     positions: BTreeMap<EntityId, Position>,
@@ -21,7 +21,8 @@ impl QuietDetector {
         Self { quiet_since: now, positions: BTreeMap::new(), scores: Scoreboard::default() }
     }
 
-    /// Looks at everybody. Who vanishes does not move: those who leave first do not hold up the others.
+    /// Observes all avatars. An avatar that disappears does not count as movement, so a site that leaves first does not
+    /// delay the others.
     pub(super) fn observe_game(&mut self, now: Instant, game: &MazeSite) {
         let own = (0..game.avatars()).filter_map(|index| {
             let entity = EntityId { site: game.site(), index: index as u8 };
@@ -31,16 +32,16 @@ impl QuietDetector {
         self.observe(now, own.chain(others).collect(), game.scores());
     }
 
-    fn observe(&mut self, now: Instant, places: BTreeMap<EntityId, Position>, scores: &Scoreboard) {
-        let moved = places.iter().any(|(entity, place)| self.positions.get(entity) != Some(place));
+    fn observe(&mut self, now: Instant, positions: BTreeMap<EntityId, Position>, scores: &Scoreboard) {
+        let moved = positions.iter().any(|(entity, position)| self.positions.get(entity) != Some(position));
         if moved || *scores != self.scores {
             self.quiet_since = now;
             self.scores.clone_from(scores);
         }
-        self.positions = places;
+        self.positions = positions;
     }
 
-    /// Whether all has been quiet for long enough.
+    /// Returns whether the maze has been quiet for [`QUIET_TIME`].
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         now - self.quiet_since >= QUIET_TIME
     }
@@ -55,14 +56,14 @@ mod tests {
     fn game_is_quiet_when_no_remaining_avatar_moves() {
         let entity = |site| EntityId { site: WorldSiteId(site), index: 0 };
         let at = |seconds| Instant::ZERO + TimeDelta::from_secs(seconds);
-        let place = |x| Position { x, y: 0 };
-        let both = |x| BTreeMap::from([(entity(1), place(x)), (entity(2), place(9))]);
-        let mut stillness = QuietDetector::new(at(0));
-        stillness.observe(at(1), both(1), &Scoreboard::default());
-        assert!(!stillness.is_quiet(at(3)) && stillness.is_quiet(at(4)));
-        stillness.observe(at(3), both(2), &Scoreboard::default());
-        assert!(!stillness.is_quiet(at(5)));
-        stillness.observe(at(5), BTreeMap::from([(entity(1), place(2))]), &Scoreboard::default());
-        assert!(stillness.is_quiet(at(6)));
+        let position = |x| Position { x, y: 0 };
+        let both = |x| BTreeMap::from([(entity(1), position(x)), (entity(2), position(9))]);
+        let mut detector = QuietDetector::new(at(0));
+        detector.observe(at(1), both(1), &Scoreboard::default());
+        assert!(!detector.is_quiet(at(3)) && detector.is_quiet(at(4)));
+        detector.observe(at(3), both(2), &Scoreboard::default());
+        assert!(!detector.is_quiet(at(5)));
+        detector.observe(at(5), BTreeMap::from([(entity(1), position(2))]), &Scoreboard::default());
+        assert!(detector.is_quiet(at(6)));
     }
 }

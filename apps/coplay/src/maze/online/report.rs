@@ -1,4 +1,4 @@
-//! What being in a maze came to: a summary, and numbers for those who measure.
+//! Report of a serverless maze: a summary for the player, and statistics as JSON.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -14,16 +14,16 @@ use crate::maze::scoreboard_view::format_score;
 use crate::net::report::write_error;
 use crate::summary::Summary;
 
-/// One of the others, as it was known last.
+/// Last known state of a peer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PeerReport {
     pub(super) name: String,
     pub(super) stats: WorldPeerStats,
-    /// It hears us by multicast.
+    /// Whether the peer receives this site by multicast.
     pub(super) hears_multicast: bool,
 }
 
-/// What it came to.
+/// Report of a whole run.
 pub(super) struct MazeReport {
     site: WorldSiteId,
     seconds: f64,
@@ -34,7 +34,7 @@ pub(super) struct MazeReport {
     peers: BTreeMap<WorldSiteId, PeerReport>,
 }
 
-/// Sees that numbers can be written there.
+/// Checks that the statistics file can be written.
 pub(super) fn check_writable(path: &Path) -> Result<(), AppError> {
     let opened = OpenOptions::new().append(true).create(true).open(path);
     opened.map(drop).map_err(|error| write_error(path, &error))
@@ -45,11 +45,11 @@ impl MazeReport {
         game: &MazeSite,
         own: String,
         peers: BTreeMap<WorldSiteId, PeerReport>,
-        counts: MeshStats,
-        took: TimeDelta,
+        traffic: MeshStats,
+        played: TimeDelta,
     ) -> Self {
         let name = |entity: EntityId| {
-            let other = peers.get(&entity.site).map_or("somebody", |peer| &peer.name);
+            let other = peers.get(&entity.site).map_or("unknown player", |peer| &peer.name);
             let owner = if entity.site == game.site() { &own } else { other };
             if entity.index == OTHER_AVATARS {
                 return format!("{owner}, others");
@@ -60,16 +60,16 @@ impl MazeReport {
         let maze = (game.rules().maze.seed(), game.rules().maze.cells_per_side());
         Self {
             site: game.site(),
-            seconds: took.as_secs_f64(),
+            seconds: played.as_secs_f64(),
             seed_and_side: maze,
             scores,
             stats: game.stats(),
-            traffic: counts,
+            traffic,
             peers,
         }
     }
 
-    /// In a few rows.
+    /// Returns the summary for the player.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         summary.add_row("maze", self.seed_and_side.0.to_string(), &format!("{0} × {0} cells", self.seed_and_side.1));
@@ -89,27 +89,27 @@ impl MazeReport {
     fn add_update_rows(&self, summary: &mut Summary) {
         let PeerWorldStats { updates_sent, updates_skipped, updates_received, updates_late, .. } = self.stats;
         summary.add_row(
-            "told",
+            "sent",
             format!("{updates_sent} updates"),
-            &format!("{updates_skipped} more could be reckoned"),
+            &format!("{updates_skipped} more skipped, covered by dead reckoning"),
         );
-        summary.add_row("heard", format!("{updates_received} updates"), &format!("{updates_late} of them late"));
+        summary.add_row("received", format!("{updates_received} updates"), &format!("{updates_late} of them late"));
     }
 
     fn add_traffic_rows(&self, summary: &mut Summary) {
         let rate = |traffic: &Traffic| {
             let (datagrams, bytes) = self.per_second(traffic);
-            (format!("{datagrams:.1} a second"), format!("datagrams, {bytes:.0} bytes a second"))
+            (format!("{datagrams:.1} per second"), format!("datagrams, {bytes:.0} bytes per second"))
         };
         let rows = [
-            ("one by one", &self.traffic.unicast_sent, "out"),
+            ("unicast", &self.traffic.unicast_sent, "out"),
             ("multicast", &self.traffic.multicast_sent, "out"),
-            ("one by one", &self.traffic.unicast_received, "in"),
+            ("unicast", &self.traffic.unicast_received, "in"),
             ("multicast", &self.traffic.multicast_received, "in"),
         ];
-        for (what, traffic, way) in rows.into_iter().filter(|(_, traffic, _)| traffic.datagrams > 0) {
-            let (value, about) = rate(traffic);
-            summary.add_row(what, value, &format!("{about} {way}"));
+        for (label, traffic, direction) in rows.into_iter().filter(|(_, traffic, _)| traffic.datagrams > 0) {
+            let (value, meaning) = rate(traffic);
+            summary.add_row(label, value, &format!("{meaning} {direction}"));
         }
     }
 
@@ -118,7 +118,7 @@ impl MazeReport {
         (traffic.datagrams as f64 / seconds, traffic.bytes as f64 / seconds)
     }
 
-    /// Writes all numbers into a file.
+    /// Writes the statistics to a file as JSON.
     pub(super) fn write(&self, path: &Path) -> Result<(), AppError> {
         std::fs::write(path, self.to_json() + "\n").map_err(|error| write_error(path, &error))
     }
@@ -141,13 +141,7 @@ impl MazeReport {
                 traffic.datagrams, traffic.bytes
             )
         };
-        let MeshStats {
-            unicast_sent: sent,
-            multicast_sent: multicast,
-            unicast_received: received,
-            multicast_received: heard,
-            ..
-        } = &self.traffic;
+        let MeshStats { unicast_sent, multicast_sent, unicast_received, multicast_received, .. } = &self.traffic;
         let peers: Vec<String> = self.peers.iter().map(|(site, peer)| peer.to_json(*site)).collect();
         let score = |(entity, _, score): &(EntityId, String, Score)| {
             format!("{{\"avatar\":\"{entity:?}\",\"hits\":{},\"falls\":{}}}", score.hits, score.falls)
@@ -157,10 +151,10 @@ impl MazeReport {
             "{{\"site\":\"{:?}\",\"seconds\":{:.3},\"updates_sent\":{updates_sent},\"updates_skipped\":{updates_skipped},\"updates_received\":{updates_received},\"updates_late\":{updates_late},\"updates_refused\":{updates_refused},\"rate\":{rate},\"malformed\":{malformed},\"sent\":{},\"multicast\":{},\"received\":{},\"heard\":{},\"peers\":[{}],\"scores\":[{}]}}",
             self.site,
             self.seconds,
-            traffic(sent),
-            traffic(multicast),
-            traffic(received),
-            traffic(heard),
+            traffic(unicast_sent),
+            traffic(multicast_sent),
+            traffic(unicast_received),
+            traffic(multicast_received),
             peers.join(","),
             scores.join(",")
         )
@@ -169,21 +163,26 @@ impl MazeReport {
 
 impl PeerReport {
     fn summary_text(&self) -> String {
-        let WorldPeerStats { rtt, clock_offset: offset, loss_share: lost, .. } = self.stats;
+        let WorldPeerStats { rtt, clock_offset, loss_share, .. } = self.stats;
         let ms =
             |span: Option<TimeDelta>| span.map_or("unknown".into(), |span| format!("{:.2} ms", span.as_millis_f64()));
-        let way = if self.hears_multicast { "by multicast" } else { "one by one" };
-        format!("round trip {}, clock ahead {}, loss {:.1} %, {way}", ms(rtt), ms(offset), lost * 100.0)
+        let transport = if self.hears_multicast { "multicast" } else { "unicast" };
+        format!(
+            "round trip {}, clock offset {}, loss {:.1} %, {transport}",
+            ms(rtt),
+            ms(clock_offset),
+            loss_share * 100.0
+        )
     }
 
     fn to_json(&self, site: WorldSiteId) -> String {
-        let WorldPeerStats { rtt, jitter, clock_offset: offset, loss_share: lost, late_share: late, .. } = self.stats;
+        let WorldPeerStats { rtt, jitter, clock_offset, loss_share, late_share, .. } = self.stats;
         let ms = |span: Option<TimeDelta>| span.map_or("null".into(), |span| format!("{:.4}", span.as_millis_f64()));
         format!(
-            "{{\"site\":\"{site:?}\",\"rtt_ms\":{},\"jitter_ms\":{},\"offset_ms\":{},\"loss\":{lost:.4},\"late\":{late:.4},\"multicast\":{}}}",
+            "{{\"site\":\"{site:?}\",\"rtt_ms\":{},\"jitter_ms\":{},\"offset_ms\":{},\"loss\":{loss_share:.4},\"late\":{late_share:.4},\"multicast\":{}}}",
             ms(rtt),
             ms(Some(jitter)),
-            ms(offset),
+            ms(clock_offset),
             self.hears_multicast
         )
     }

@@ -1,4 +1,4 @@
-//! The file in which a site writes down what it sends, hears and sees.
+//! Trace file in which a site records sent and received updates and its view.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,37 +9,37 @@ use coplay_maze::trace::{HEADER, TraceEntry};
 use crate::error::AppError;
 use crate::net::report::write_error;
 
-/// A trace that is being written.
+/// Open trace file.
 pub(super) struct TraceFile {
     file: BufWriter<File>,
     path: PathBuf,
 }
 
 impl TraceFile {
-    /// Begins a trace; what was in that file is gone.
+    /// Creates a trace file with its header, overwriting an existing file.
     pub(super) fn create(path: &Path) -> Result<Self, AppError> {
         let file = File::create(path).map_err(|error| write_error(path, &error))?;
         let mut trace = Self { file: BufWriter::new(file), path: path.to_owned() };
-        let begun = writeln!(trace.file, "{HEADER}");
-        trace.check_io(begun)?;
+        let result = writeln!(trace.file, "{HEADER}");
+        trace.check_io(result)?;
         trace.flush()?;
         Ok(trace)
     }
 
-    pub(super) fn write(&mut self, lines: &[TraceEntry]) -> Result<(), AppError> {
-        for line in lines {
-            let written = writeln!(self.file, "{line}");
-            self.check_io(written)?;
+    pub(super) fn write(&mut self, entries: &[TraceEntry]) -> Result<(), AppError> {
+        for entry in entries {
+            let result = writeln!(self.file, "{entry}");
+            self.check_io(result)?;
         }
         Ok(())
     }
 
     pub(super) fn flush(&mut self) -> Result<(), AppError> {
-        let flushed = self.file.flush();
-        self.check_io(flushed)
+        let result = self.file.flush();
+        self.check_io(result)
     }
 
-    fn check_io(&self, done: std::io::Result<()>) -> Result<(), AppError> {
-        done.map_err(|error| write_error(&self.path, &error))
+    fn check_io(&self, result: std::io::Result<()>) -> Result<(), AppError> {
+        result.map_err(|error| write_error(&self.path, &error))
     }
 }

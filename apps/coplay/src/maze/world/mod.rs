@@ -1,4 +1,4 @@
-//! `coplay maze join --world`: a maze that several servers keep, and a player on the nearest of them.
+//! `coplay maze join --world`: joins a maze that mirrored servers run, as a player on the nearest of them.
 
 mod notices;
 mod play;
@@ -21,70 +21,72 @@ use crate::seat_key::SeatKey;
 use crate::summary::Summary;
 use server_link::ServerLink;
 
-/// Somebody outside who wants us to end does not wait longer than this, in milliseconds.
+/// Interval at which a headless run checks for stop signals, in milliseconds.
 const POLL_INTERVAL_MS: i64 = 20;
 
-/// Joins a world, and plays until it is over.
+/// Joins a world and plays until the game ends.
 pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
-    let part = &args.player;
-    let (front, config) = (frontend_for(&part.display_args())?, load_config(&part.display_args())?);
+    let player = &args.player;
+    let (frontend_kind, config) = (frontend_for(&player.display_args())?, load_config(&player.display_args())?);
     let tickets = parse_tickets(&args.world)?;
     crate::signals::install_handler();
     let seat = SeatKey::choose(None, &tickets[0].seat_group())?;
-    let line = connect::open_for_ticket(&tickets[0], seat.identity.clone(), args.relay.clone())?;
-    let mut link = ServerLink::new(line, &tickets[1..], player_name(part.name.as_deref()), part.impair.as_ref())?;
+    let connection = connect::open_for_ticket(&tickets[0], seat.identity.clone(), args.relay.clone())?;
+    let mut link =
+        ServerLink::new(connection, &tickets[1..], player_name(player.name.as_deref()), player.impair.as_ref())?;
     if !link.wait_until_joined()? {
         return Ok(Summary::default());
     }
-    let played = match front {
-        None => run_ninja(&mut link, part.seconds).map(|()| vec![]),
-        Some(front) => frontend::run_with_frontend(front, &display_options(), &config, |stage| {
-            play::play(stage, &config, &mut link, part.seconds)
+    let played = match frontend_kind {
+        None => run_ninja(&mut link, player.seconds).map(|()| vec![]),
+        Some(frontend_kind) => frontend::run_with_frontend(frontend_kind, &display_options(), &config, |ui| {
+            play::play(ui, &config, &mut link, player.seconds)
         }),
     };
     link.leave();
     match played {
         Ok(notes) => Ok(link.summary().with_notes(notes)),
-        // However it ended, what it came to is said.
-        Err(trouble) => {
+        // After an error the summary is printed, too.
+        Err(error) => {
             crate::print_stdout(&link.summary().to_string());
-            Err(trouble)
+            Err(error)
         }
     }
 }
 
-/// All of them lead to servers of one world.
+/// Parses the tickets and checks that all belong to servers of one world.
 fn parse_tickets(texts: &[String]) -> Result<Vec<Ticket>, AppError> {
     let tickets: Vec<Ticket> = texts.iter().map(|text| connect::parse_ticket(text)).collect::<Result<_, _>>()?;
     if tickets.windows(2).any(|pair| pair[0].seat_group() != pair[1].seat_group()) {
-        return Err(AppError::usage("these are no servers of one world").hint(
-            "give what coplay world serve shows: either all of them as udp://HOST:PORT#SECRET, with one secret, or all as coplay:…",
+        return Err(AppError::usage("these tickets belong to different worlds").hint(
+            "give tickets that `coplay world serve` prints: all udp://HOST:PORT#SECRET with the same secret, \
+             or all coplay:…",
         ));
     }
     Ok(tickets)
 }
 
-/// Nobody looks, so software plays, and what happens is told in lines.
+/// Plays without a front end: a ninja controls the avatar, and notices are printed to stderr.
 fn run_ninja(link: &mut ServerLink, seconds: Option<u32>) -> Result<(), AppError> {
     let end = seconds.map(|seconds| clock::now() + coplay::time::TimeDelta::from_secs(seconds.into()));
     let mut ninja = Ninja::new(u64::from_le_bytes(coplay_net::key::random_bytes()));
     let mut was_silent = false;
-    eprintln!("we are in: {}", link.status());
+    eprintln!("joined the world: {}", link.status());
     while !crate::signals::is_stop_requested() && end.is_none_or(|end| clock::now() < end) {
         let now = clock::now();
         let client = &mut link.client;
-        if let (Some(rules), Some(me), Some(tick)) = (client.rules(), client.avatar(), client.tick(now)) {
+        if let (Some(rules), Some(own_avatar), Some(tick)) = (client.rules(), client.avatar(), client.tick(now)) {
             let others: Vec<(_, Avatar)> = client.others().map(|(entity, avatar)| (entity, avatar.clone())).collect();
-            let controls = ninja.choose_controls(tick, rules, me, &others);
+            let controls = ninja.choose_controls(tick, rules, own_avatar, &others);
             client.set_controls(now, controls);
         }
         link.exchange(now + coplay::time::TimeDelta::from_millis(POLL_INTERVAL_MS))?;
         let is_silent = link.silence().is_some();
         if is_silent && !was_silent {
-            eprintln!("no server is heard");
+            eprintln!("no server responds");
         }
         was_silent = is_silent;
-        link.notices().iter().for_each(|line| eprintln!("{line}"));
+        link.notices().iter().for_each(|notice| eprintln!("{notice}"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The loop of somebody who plays on a world, in front of a window or a terminal.
+//! Main loop of a player on a server world, with a window or terminal front end.
 
 use std::time::Instant;
 
@@ -21,10 +21,10 @@ use crate::maze::renderer::{MazeRenderer, MazeView, VisibleAvatar, dead_since, i
 use crate::scene::{Overlay, UiCommand};
 use crate::ui_link::GamePort;
 
-/// Pictures are this far apart: about 60 in a second.
+/// Interval between redraws: 60 per second.
 const DRAW_INTERVAL: TimeDelta = TimeDelta::from_micros(16_667);
 
-/// Somebody who plays.
+/// Interactive player.
 struct WorldPlayer<'a> {
     ui: GamePort,
     hud: Hud,
@@ -35,28 +35,21 @@ struct WorldPlayer<'a> {
     pressed: InputWord,
 }
 
-/// Plays on a stage until the person has enough or the time is up; what was missing is said at the end.
+/// Plays until the player quits or the time is up. Returns notes about missing devices for the summary.
 pub(super) fn play(
-    stage: GamePort,
+    ui: GamePort,
     config: &Config,
     link: &mut ServerLink,
     seconds: Option<u32>,
 ) -> Result<Vec<String>, AppError> {
     let pads = [maze_pad()];
-    let mut desk =
+    let mut hud =
         Hud::new(config, HudCapabilities { graph: true, no_sound: true, ..HudCapabilities::default() }, &pads);
-    let note = Gamepads::new(config, &pads, stage.input_state().clone()).start();
-    desk.show_toast(Instant::now(), key_help(config));
-    let eyes = MazeRenderer::new(Instant::now());
-    let mut player = WorldPlayer {
-        ui: stage,
-        hud: desk,
-        link,
-        renderer: eyes,
-        history: ServerHistory::default(),
-        is_graph_shown: false,
-        pressed: 0,
-    };
+    let note = Gamepads::new(config, &pads, ui.input_state().clone()).start();
+    hud.show_toast(Instant::now(), key_help(config));
+    let renderer = MazeRenderer::new(Instant::now());
+    let mut player =
+        WorldPlayer { ui, hud, link, renderer, history: ServerHistory::default(), is_graph_shown: false, pressed: 0 };
     let end = seconds.map(|seconds| clock::now() + TimeDelta::from_secs(seconds.into()));
     while !player.process_commands() && end.is_none_or(|end| clock::now() < end) {
         player.run_once(clock::now())?;
@@ -64,19 +57,19 @@ pub(super) fn play(
     Ok(note.into_iter().collect())
 }
 
-/// What is shown while no server is heard.
+/// Overlay shown while no server responds.
 fn waiting_overlay(silence: TimeDelta) -> Overlay {
-    let rows = vec![("no server is heard".into(), format!("for {:.0} s", silence.as_secs_f64()))];
+    let rows = vec![("no server has responded".into(), format!("for {:.0} s", silence.as_secs_f64()))];
     Overlay {
         title: "Waiting for a server".into(),
         rows,
         selected: None,
-        footer: "it goes on when one is back   F10 leave".into(),
+        footer: "the game continues when a server responds   F10 leave".into(),
     }
 }
 
 impl WorldPlayer<'_> {
-    /// Takes what the person wants; whether that is to end.
+    /// Handles the player's commands. Returns whether the player quits.
     fn process_commands(&mut self) -> bool {
         while !self.hud.is_quit_requested()
             && let Some(command) = self.ui.poll_command()
@@ -89,13 +82,13 @@ impl WorldPlayer<'_> {
         self.hud.is_quit_requested()
     }
 
-    /// From one picture to the next.
+    /// Runs from one redraw to the next.
     fn run_once(&mut self, now: Time) -> Result<(), AppError> {
         self.pressed = self.ui.input_state().sample()[0];
         self.link.client.set_controls(now, controls_from_word(self.pressed));
-        let news = self.link.notices();
-        if !news.is_empty() {
-            self.hud.show_toast(Instant::now(), news.join("; "));
+        let notices = self.link.notices();
+        if !notices.is_empty() {
+            self.hud.show_toast(Instant::now(), notices.join("; "));
         }
         self.history.sample_if_due(now, &self.link.client);
         self.draw(now);
@@ -103,34 +96,34 @@ impl WorldPlayer<'_> {
     }
 
     fn draw(&mut self, now: Time) {
-        let Self { ui: stage, hud: desk, link, renderer: eyes, history, is_graph_shown: graph, .. } = self;
+        let Self { ui, hud, link, renderer, history, is_graph_shown, .. } = self;
         let client = &link.client;
         let Some(rules) = client.rules() else { return };
         let status = link.status();
         let name = |entity| display_name(client, entity);
-        let camera = client.last_step().map(|([before, after], part)| {
+        let camera = client.last_step().map(|([before, after], fraction)| {
             let at = |(position, heading)| Camera { position, heading };
-            interpolate_camera(at(before), at(after), part)
+            interpolate_camera(at(before), at(after), fraction)
         });
-        let fall = hit_text(client);
+        let hit_notice = hit_text(client);
         let own = client.own_entity().zip(client.avatar()).zip(camera);
-        let sight = own.zip(client.tick(now)).map(|(((me, own), camera), tick)| {
+        let view = own.zip(client.tick(now)).map(|(((own_entity, own), camera), tick)| {
             let shown = |(entity, avatar): (_, &Avatar)| VisibleAvatar { entity, avatar: avatar.clone(), tick };
             MazeView {
                 rules,
-                own_entity: me,
+                own_entity,
                 camera,
-                avatars: client.others().chain([(me, own)]).map(shown).collect(),
+                avatars: client.others().chain([(own_entity, own)]).map(shown).collect(),
                 name: &name,
-                death: dead_since(own).map(|since| (fall.as_str(), tick.saturating_sub(since))),
+                death: dead_since(own).map(|since| (hit_notice.as_str(), tick.saturating_sub(since))),
             }
         });
-        stage.show(|scene| {
-            desk.draw(Instant::now(), scene);
+        ui.show(|scene| {
+            hud.draw(Instant::now(), scene);
             scene.overlay = scene.overlay.take().or_else(|| link.silence().map(waiting_overlay));
             scene.table = score_table(client);
-            scene.graph = graph.then(|| history.graph());
-            eyes.draw_maze_view(sight.as_ref(), (rules, &status), scene);
+            scene.graph = is_graph_shown.then(|| history.graph());
+            renderer.draw_maze_view(view.as_ref(), (rules, &status), scene);
         });
     }
 }

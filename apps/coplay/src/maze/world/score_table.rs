@@ -1,4 +1,4 @@
-//! Who leads on a world.
+//! Score table of a server world.
 
 use coplay::motion::Consistency;
 use coplay::peer_world::EntityId;
@@ -8,19 +8,19 @@ use coplay_world::Client;
 
 use crate::scene::TableRow;
 
-/// Rows of the table that are seen while one plays.
+/// Maximum rows of the table shown during play.
 const MAX_ROWS: usize = 8;
 
-/// What somebody is called here.
+/// Returns the display name of an avatar.
 pub(super) fn display_name(client: &Client, entity: EntityId) -> String {
     if client.own_entity() == Some(entity) {
         return "you".into();
     }
     let known = client.scoreboard().find(|(other, ..)| *other == entity).map(|(_, name, _)| name);
-    known.filter(|name| !name.is_empty()).unwrap_or("somebody").into()
+    known.filter(|name| !name.is_empty()).unwrap_or("unknown player").into()
 }
 
-/// The best of all, and in any case who looks.
+/// Returns the best rows, with the local player's row always included.
 pub(super) fn score_table(client: &Client) -> Vec<TableRow> {
     let own = |entity: EntityId| client.own_entity() == Some(entity);
     let mut rows: Vec<(EntityId, Score)> = client
@@ -40,10 +40,10 @@ pub(super) fn score_table(client: &Client) -> Vec<TableRow> {
     rows.into_iter().take(MAX_ROWS).map(entry).collect()
 }
 
-/// Hits and falls, and how far who is seen is from where the server has it.
-fn format_score_value(score: Score, seen: Option<Consistency>) -> String {
-    let seen = seen.map_or_else(String::new, |seen| format!(", D {:.0}", seen.discrepancy));
-    format!("{} : {}{seen}", score.hits, score.falls)
+/// Formats hits and falls, and the discrepancy D between the displayed and the server's position of the avatar.
+fn format_score_value(score: Score, consistency: Option<Consistency>) -> String {
+    let consistency = consistency.map_or_else(String::new, |consistency| format!(", D {:.0}", consistency.discrepancy));
+    format!("{} : {}{consistency}", score.hits, score.falls)
 }
 
 #[cfg(test)]
@@ -53,8 +53,9 @@ mod tests {
     #[test]
     fn discrepancy_is_shown_for_visible_avatars() {
         let (score, over) = (Score { hits: 3, falls: 4 }, coplay_world::CONSISTENCY_WINDOW);
-        let seen = Consistency { discrepancy: 12.4, tolerance: coplay_world::CONSISTENCY_TOLERANCE, duration: over };
+        let consistency =
+            Consistency { discrepancy: 12.4, tolerance: coplay_world::CONSISTENCY_TOLERANCE, duration: over };
         assert_eq!(format_score_value(score, None), "3 : 4");
-        assert_eq!(format_score_value(score, Some(seen)), "3 : 4, D 12");
+        assert_eq!(format_score_value(score, Some(consistency)), "3 : 4, D 12");
     }
 }

@@ -1,4 +1,4 @@
-//! How the way to the server does, and how far what is seen is from what is there, over time.
+//! History of the round trip to the server, and of the discrepancy between displayed and authoritative positions.
 
 use coplay::time::Instant as Time;
 use coplay_world::{CONSISTENCY_TOLERANCE, Client};
@@ -6,7 +6,7 @@ use coplay_world::{CONSISTENCY_TOLERANCE, Client};
 use crate::maze::peer_history::{SAMPLE_INTERVAL, graph_line, push_sample};
 use crate::scene::Graph;
 
-/// Numbers over time.
+/// Samples over time.
 #[derive(Debug, Default)]
 pub(super) struct ServerHistory {
     next_sample: Option<Time>,
@@ -17,7 +17,7 @@ pub(super) struct ServerHistory {
 }
 
 impl ServerHistory {
-    /// Takes the next numbers when it is time.
+    /// Takes the next samples when they are due.
     pub(super) fn sample_if_due(&mut self, now: Time, client: &Client) {
         if self.next_sample.is_none_or(|next| now >= next) {
             self.next_sample = Some(now + SAMPLE_INTERVAL);
@@ -30,14 +30,15 @@ impl ServerHistory {
             let of = client.consistencies().filter(|(entity, _)| (client.own_entity() == Some(*entity)) == is_own);
             average(of.map(|(_, consistency)| consistency.discrepancy))
         });
-        let tolerated = client.consistencies().map(|(_, known)| if known.is_tolerated() { 100.0 } else { 0.0 });
+        let tolerated =
+            client.consistencies().map(|(_, consistency)| if consistency.is_tolerated() { 100.0 } else { 0.0 });
         push_sample(&mut self.round_trips, client.rtt().map_or(0.0, |rtt| rtt.as_millis_f64() as f32));
         push_sample(&mut self.own_discrepancy, own.unwrap_or(0.0));
         push_sample(&mut self.others_discrepancy, others.unwrap_or(0.0));
         push_sample(&mut self.tolerated_percent, average(tolerated).unwrap_or(100.0));
     }
 
-    /// All of them. D is what it is called in the table, too.
+    /// Returns the graph of all series. D is the discrepancy, as in the score table.
     pub(super) fn graph(&self) -> Graph {
         let tolerance = CONSISTENCY_TOLERANCE as f32;
         let of = |whose: &str| format!("D of {whose}, up to {tolerance:.0}");
@@ -45,15 +46,15 @@ impl ServerHistory {
             graph_line("round trip".into(), "ms", &self.round_trips, 50.0),
             graph_line(of("you"), "unit·s", &self.own_discrepancy, tolerance),
             graph_line(of("others"), "unit·s", &self.others_discrepancy, tolerance),
-            graph_line("seen where they are".into(), "%", &self.tolerated_percent, 100.0),
+            graph_line("D within limit".into(), "%", &self.tolerated_percent, 100.0),
         ];
         Graph { lines }
     }
 }
 
-/// Of what is known, and of nothing else.
-fn average(known: impl Iterator<Item = f64>) -> Option<f32> {
-    let (sum, count) = known.fold((0.0, 0u32), |(sum, count), one| (sum + one, count + 1));
+/// Returns the mean of the values, or `None` if there are none.
+fn average(values: impl Iterator<Item = f64>) -> Option<f32> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), one| (sum + one, count + 1));
     (count > 0).then(|| (sum / f64::from(count)) as f32)
 }
 
@@ -77,7 +78,7 @@ mod tests {
         }
         let graph = history.graph();
         let names: Vec<&str> = graph.lines.iter().map(|line| line.name.as_str()).collect();
-        assert_eq!(names, ["round trip", "D of you, up to 64", "D of others, up to 64", "seen where they are"]);
+        assert_eq!(names, ["round trip", "D of you, up to 64", "D of others, up to 64", "D within limit"]);
         assert!(graph.lines.iter().all(|line| line.values.len() == 2 && line.axis_max >= 50.0));
         assert_eq!(graph.lines[3].current, "100 %");
     }

@@ -1,4 +1,4 @@
-//! The way to the servers of a world: all of them are called, one of them is played on.
+//! Connections to the servers of a world. The client connects to all of them and plays on one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -20,22 +20,24 @@ use crate::maze::scoreboard_view::format_score;
 use crate::net::{JOIN_TIMEOUT, with_impairment};
 use crate::summary::Summary;
 
-/// Without a word from any server for so long it is said, and for so long it is over.
+/// Silence of all servers after which the player sees a notice.
 const SILENCE_NOTICE_AFTER: TimeDelta = TimeDelta::from_millis(1_500);
+/// Silence of all servers after which the game ends with an error.
 const SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
-/// Who is not known at one server is soon told so: it will hardly be known at another.
+/// Join timeout once every server address has refused the secret, or all servers are full: waiting longer is pointless.
 const REFUSAL_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
-/// Servers that do not answer are called again this often.
+/// Interval at which silent servers are redialed.
 const REDIAL_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
-/// The most places at which servers may be.
+/// Maximum number of server addresses.
 const MAX_SERVER_ADDRS: usize = 64;
-/// Who leaves says so this often, so far apart: each may be lost.
+/// Number of leave messages sent, since each may be lost.
 const LEAVE_REPEATS: u32 = 3;
+/// Interval between leave messages.
 const LEAVE_INTERVAL: TimeDelta = TimeDelta::from_millis(15);
-/// However late we are, so much of what came is taken before the game goes on.
+/// Maximum number of datagrams handled after the deadline of an exchange, so that a backlog cannot stall the game.
 const MAX_OVERDUE_DATAGRAMS: usize = 64;
 
-/// A player, and the servers.
+/// Client of a world and its servers.
 pub(super) struct ServerLink {
     pub(super) client: Client,
     consistency: ConsistencySummary,
@@ -43,94 +45,95 @@ pub(super) struct ServerLink {
     selector: ServerSelector<PeerKey>,
     transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
-    /// Whether a place is one that our transport leads to.
+    /// Returns whether this client's transport can dial an address.
     is_supported_addr: fn(&str) -> bool,
-    /// Where servers are, and who answered there last.
+    /// Addresses of servers, each with the peer that answered there last.
     servers: BTreeMap<String, Option<PeerKey>>,
     next_redial: Instant,
     started: Instant,
-    /// Where somebody answered, but did not take the secret.
+    /// Addresses at which a server refused the secret.
     refused_addrs: BTreeSet<String>,
 }
 
 impl ServerLink {
     pub(super) fn new(
-        line: Connection,
+        connection: Connection,
         others: &[Ticket],
         name: String,
         impairment: Option<&Impairment>,
     ) -> Result<Self, AppError> {
         let now = clock::now();
-        let transport = with_impairment(line.transport, impairment)?;
-        let (client, voyage) = (Client::new(now, &name, u32::from_le_bytes(random_bytes())), ServerSelector::new(now));
-        let (places, incoming) = (BTreeMap::new(), line.incoming);
-        let by_iroh = line.host_addrs.iter().any(|place| is_iroh_addr(&place.0));
-        let leads_to = if by_iroh { is_iroh_addr } else { is_socket_addr };
-        let (next_calls, began, refused) = (now, now, BTreeSet::new());
-        let (consistency, news) = (ConsistencySummary::default(), NoticeTracker::new(&client, 0));
+        let transport = with_impairment(connection.transport, impairment)?;
+        let (client, selector) =
+            (Client::new(now, &name, u32::from_le_bytes(random_bytes())), ServerSelector::new(now));
+        let (servers, incoming) = (BTreeMap::new(), connection.incoming);
+        let uses_iroh = connection.host_addrs.iter().any(|addr| is_iroh_addr(&addr.0));
+        let is_supported_addr = if uses_iroh { is_iroh_addr } else { is_socket_addr };
+        let (next_redial, started, refused_addrs) = (now, now, BTreeSet::new());
+        let (consistency, notices) = (ConsistencySummary::default(), NoticeTracker::new(&client, 0));
         let mut link = Self {
             client,
             consistency,
-            notices: news,
-            selector: voyage,
+            notices,
+            selector,
             transport,
             incoming,
-            is_supported_addr: leads_to,
-            servers: places,
-            next_redial: next_calls,
-            started: began,
-            refused_addrs: refused,
+            is_supported_addr,
+            servers,
+            next_redial,
+            started,
+            refused_addrs,
         };
-        link.add_addrs(line.host_addrs.into_iter().map(|place| place.0));
+        link.add_addrs(connection.host_addrs.into_iter().map(|addr| addr.0));
         for ticket in others {
-            link.add_addrs(connect::ticket_addrs(ticket)?.into_iter().map(|place| place.0));
+            link.add_addrs(connect::ticket_addrs(ticket)?.into_iter().map(|addr| addr.0));
         }
         Ok(link)
     }
 
-    /// There are servers at these places.
-    fn add_addrs(&mut self, places: impl IntoIterator<Item = String>) {
-        let leads_to = self.is_supported_addr;
-        for place in places.into_iter().filter(|place| leads_to(place)) {
-            if !self.servers.contains_key(&place) && self.make_room() {
-                self.transport.dial(&PeerAddr(place.clone()), None);
-                self.servers.insert(place, None);
+    /// Adds and dials server addresses that the transport supports.
+    fn add_addrs(&mut self, addrs: impl IntoIterator<Item = String>) {
+        let is_supported_addr = self.is_supported_addr;
+        for addr in addrs.into_iter().filter(|addr| is_supported_addr(addr)) {
+            if !self.servers.contains_key(&addr) && self.make_room() {
+                self.transport.dial(&PeerAddr(addr.clone()), None);
+                self.servers.insert(addr, None);
             }
         }
     }
 
-    /// Whether another place can be remembered: one where nobody is may have to go for it.
+    /// Returns whether another address can be stored. At the limit an address without a live server is removed first.
     fn make_room(&mut self) -> bool {
         let now = clock::now();
         let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.selector.is_live(now, key));
         if self.servers.len() >= MAX_SERVER_ADDRS
-            && let Some(place) = self.servers.iter().find(|(_, key)| is_silent(key)).map(|(place, _)| place.clone())
+            && let Some(addr) = self.servers.iter().find(|(_, key)| is_silent(key)).map(|(addr, _)| addr.clone())
         {
-            self.servers.remove(&place);
+            self.servers.remove(&addr);
         }
         self.servers.len() < MAX_SERVER_ADDRS
     }
 
-    /// Calls again where nobody answers any more: a server that is started anew is another one.
+    /// Redials addresses without a live server: a restarted server is a new peer.
     fn redial_silent(&mut self, now: Instant) {
         if now < self.next_redial {
             return;
         }
         self.next_redial = now + REDIAL_INTERVAL;
         self.selector.expire_silent(now);
-        for (place, key) in &self.servers {
+        for (addr, key) in &self.servers {
             if key.is_some_and(|key| self.selector.is_live(now, key)) {
                 continue;
             }
-            self.transport.dial(&PeerAddr(place.clone()), None);
-            // Where there still is a way nobody says again that there is one.
+            self.transport.dial(&PeerAddr(addr.clone()), None);
+            // If the connection still exists, the transport does not report it again.
             if let Some(key) = key.filter(|key| self.transport.addr_of(key).is_some()) {
                 self.selector.add_server(key);
             }
         }
     }
 
-    /// Waits until we are in. `false` if somebody changed their mind.
+    /// Waits until the client has joined the world. Returns `false` if a signal asked the program to stop.
     pub(super) fn wait_until_joined(&mut self) -> Result<bool, AppError> {
         while self.client.avatar().is_none() {
             if crate::signals::is_stop_requested() {
@@ -143,31 +146,32 @@ impl ServerLink {
             }
             self.exchange(now + TimeDelta::from_millis(20))?;
         }
-        // What was scored before is no news.
+        // Scores from an earlier visit give no notice.
         self.notices = NoticeTracker::new(&self.client, self.selector.moves());
         Ok(true)
     }
 
-    /// Whether nobody takes us.
+    /// Returns whether every known address has refused the secret.
     fn is_refused_everywhere(&self) -> bool {
-        self.servers.keys().all(|place| self.refused_addrs.contains(place))
+        self.servers.keys().all(|addr| self.refused_addrs.contains(addr))
     }
 
     fn join_error(&self) -> AppError {
         if self.selector.are_all_full(clock::now()) {
             return AppError::failure("this world is full")
-                .hint("who has left makes room after some minutes: the same command joins then");
+                .hint("try the same command again in a few minutes; players that left free their places by then");
         }
         match !self.refused_addrs.is_empty() {
-            true => {
-                AppError::failure("a server answers, but does not know us").hint("is the secret after # the world's?")
-            }
-            false => AppError::failure("no server of this world answers")
-                .hint("does coplay world serve run there, and is the address right? A maze without servers is joined without --world"),
+            true => AppError::failure("a server refused the secret of this ticket")
+                .hint("check the secret after # in the ticket"),
+            false => AppError::failure("no server of this world responds").hint(
+                "check the address, and that `coplay world serve` runs there; \
+                 omit --world to join a maze without servers",
+            ),
         }
     }
 
-    /// Says goodbye: others see at once that we left.
+    /// Sends the leave message, so that the other players see the departure at once.
     pub(super) fn leave(&self) {
         let Some(server) = self.selector.current() else { return };
         for _ in 0..LEAVE_REPEATS {
@@ -176,18 +180,18 @@ impl ServerLink {
         }
     }
 
-    /// Sends what there is to send and takes what comes, until then.
+    /// Sends pending datagrams and handles received ones until `until`.
     pub(super) fn exchange(&mut self, until: Instant) -> Result<(), AppError> {
-        let mut late = 0;
+        let mut overdue = 0;
         loop {
             let now = clock::now();
             self.send_pending(now);
             if now - self.client.last_received() >= SILENCE_TIMEOUT && self.client.avatar().is_some() {
-                return Err(AppError::failure("no server of this world is heard any more")
-                    .hint("the same command joins again; as long as one of them runs, what was scored is kept"));
+                return Err(AppError::failure("all servers of this world have stopped responding")
+                    .hint("join again with the same command; your score is kept while at least one server runs"));
             }
-            late += usize::from(now >= until);
-            if late > MAX_OVERDUE_DATAGRAMS {
+            overdue += usize::from(now >= until);
+            if overdue > MAX_OVERDUE_DATAGRAMS {
                 return Ok(());
             }
             let next = until.min(self.client.poll_timeout()).min(self.selector.poll_timeout());
@@ -209,24 +213,24 @@ impl ServerLink {
         if let Some((servers, ping)) = self.selector.poll_pings(now) {
             servers.iter().for_each(|server| _ = self.transport.send(server, &ping));
         }
-        if let Some((wish, server)) = self.client.poll_input(now).zip(self.selector.current()) {
-            self.transport.send(&server, &wish);
+        if let Some((input, server)) = self.client.poll_input(now).zip(self.selector.current()) {
+            self.transport.send(&server, &input);
         }
     }
 
     fn on_incoming(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Datagram { at, from, bytes } => self.on_datagram(at, from, &bytes),
-            Incoming::Connected { peer, dialed: called } => self.on_up(peer, called),
-            Incoming::Unreachable { addr: place, wrong_secret: true } => _ = self.refused_addrs.insert(place.0),
+            Incoming::Connected { peer, dialed } => self.on_up(peer, dialed),
+            Incoming::Unreachable { addr, wrong_secret: true } => _ = self.refused_addrs.insert(addr.0),
             Incoming::Unreachable { .. } => {}
             Incoming::Multicast { .. } | Incoming::WrongPeer { .. } => {}
         }
     }
 
-    fn on_up(&mut self, peer: PeerKey, called: Option<PeerAddr>) {
+    fn on_up(&mut self, peer: PeerKey, dialed: Option<PeerAddr>) {
         self.selector.add_server(peer);
-        if let Some(key) = called.and_then(|place| self.servers.get_mut(&place.0)) {
+        if let Some(key) = dialed.and_then(|addr| self.servers.get_mut(&addr.0)) {
             *key = Some(peer);
         }
     }
@@ -240,30 +244,30 @@ impl ServerLink {
         }
     }
 
-    /// What happened since the last time that this was asked.
+    /// Returns the notices about events since the last call.
     pub(super) fn notices(&mut self) -> Vec<String> {
         self.notices.poll(clock::now(), &mut self.client, self.selector.moves())
     }
 
-    /// A word for the status line.
+    /// Returns the text for the status line.
     pub(super) fn status(&self) -> String {
         if let Some(silence) = self.silence() {
-            return format!("no server is heard for {:.0} s", silence.as_secs_f64());
+            return format!("no server has responded for {:.0} s", silence.as_secs_f64());
         }
-        let trip = self.client.rtt().map_or_else(String::new, |rtt| format!(", {:.0} ms away", rtt.as_millis_f64()));
+        let rtt = self.client.rtt().map_or_else(String::new, |rtt| format!(", RTT {:.0} ms", rtt.as_millis_f64()));
         match self.client.mirrors().len() {
-            0 => format!("on the only server{trip}"),
-            others => format!("on one of {} servers{trip}", others + 1),
+            0 => format!("on the only server{rtt}"),
+            others => format!("on one of {} servers{rtt}", others + 1),
         }
     }
 
-    /// For how long no server was heard, where that is long.
+    /// Returns how long all servers have been silent, if that is at least 1.5 s.
     pub(super) fn silence(&self) -> Option<TimeDelta> {
         let silence = clock::now() - self.client.last_received();
         (silence >= SILENCE_NOTICE_AFTER).then_some(silence)
     }
 
-    /// What it came to.
+    /// Returns the summary of the game.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         let played = (clock::now() - self.started).as_secs_f64();
@@ -275,7 +279,8 @@ impl ServerLink {
             let value = format!("D {own:.1}, {all:.1}");
             let share = tolerated * 100.0;
             let meaning = format!(
-                "of you and of all you saw, in unit·s over two seconds; {share:.0} % below {CONSISTENCY_TOLERANCE:.0}"
+                "discrepancy of you and of all visible avatars, unit·s over 2 s; \
+                 {share:.0} % below {CONSISTENCY_TOLERANCE:.0}"
             );
             summary.add_row("consistency", value, &meaning);
         }
@@ -284,12 +289,12 @@ impl ServerLink {
     }
 }
 
-/// Whether UDP leads to a place.
-fn is_socket_addr(place: &str) -> bool {
-    place.parse::<SocketAddr>().is_ok()
+/// Returns whether an address is a UDP socket address.
+fn is_socket_addr(addr: &str) -> bool {
+    addr.parse::<SocketAddr>().is_ok()
 }
 
-/// Whether iroh does.
-fn is_iroh_addr(place: &str) -> bool {
-    IrohAddr::from_peer_addr(&PeerAddr(place.into())).is_some()
+/// Returns whether an address is an iroh address.
+fn is_iroh_addr(addr: &str) -> bool {
+    IrohAddr::from_peer_addr(&PeerAddr(addr.into())).is_some()
 }

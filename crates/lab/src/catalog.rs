@@ -1,44 +1,44 @@
-//! All experiments there are.
+//! The list of all experiments and their papers.
 
 use crate::experiment::{Experiment, PaperInfo};
 use crate::{gautier, kim, li, palazzi, zhao};
 
-/// Sharing games that were made for one computer.
+/// Lockstep sharing of single-computer games.
 pub static ZHAO: PaperInfo = PaperInfo {
     letter: "Z",
     authors: "Zhao, Li, Gu, Shao, Gu (2009)",
     title: "An Approach to Sharing Legacy TV/Arcade Games for Real-Time Collaboration",
 };
 
-/// Losses that cost no packets.
+/// Loss recovery by history retransmission, without extra packets.
 pub static KIM: PaperInfo = PaperInfo {
     letter: "K",
     authors: "Kim, Park (2005)",
     title: "A History Retransmission Algorithm for Online Arcade Video Games",
 };
 
-/// Worlds without a server.
+/// Serverless worlds with dead reckoning.
 pub static GAUTIER: PaperInfo = PaperInfo {
     letter: "G",
     authors: "Gautier, Diot, Kurose (1999)",
     title: "End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications on the Internet",
 };
 
-/// Servers that mirror each other.
+/// Mirrored game servers that drop obsolete events.
 pub static PALAZZI: PaperInfo = PaperInfo {
     letter: "P",
     authors: "Palazzi, Ferretti, Cacciaguerra, Roccetti (2005)",
     title: "On Maintaining Interactivity in Event Delivery Synchronization for Mirrored Game Architectures",
 };
 
-/// Worlds with a server.
+/// Server-based worlds with continuous consistency.
 pub static LI: PaperInfo = PaperInfo {
     letter: "L",
     authors: "Li, Li, Lau (2004)",
     title: "Supporting Continuous Consistency in Multiplayer Online Games",
 };
 
-/// All of them, in the order of the report.
+/// All experiments, in report order.
 pub static ALL: [&Experiment; 24] = [
     &zhao::pacing::EXPERIMENT,
     &zhao::players::EXPERIMENT,
@@ -66,7 +66,7 @@ pub static ALL: [&Experiment; 24] = [
     &palazzi::policy_measures::EXPERIMENT,
 ];
 
-/// The experiment of this name.
+/// Returns the experiment named `name`.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     ALL.into_iter().find(|experiment| experiment.name == name)
 }

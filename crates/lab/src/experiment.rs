@@ -1,40 +1,40 @@
-//! What an experiment is.
+//! The types that describe an experiment and its paper.
 
 use crate::bench::ExperimentContext;
 use crate::findings::Findings;
 use crate::real_run::RealRunner;
 
-/// One experiment of a paper, or one that goes on where the paper stops.
+/// An experiment of a paper, or one that extends the paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// What it is called on a command line.
+    /// Name on the command line and in file names.
     pub name: &'static str,
-    /// What people call it.
+    /// Title in the report.
     pub title: &'static str,
-    /// What it shows, in a sentence or two.
+    /// What the experiment shows, in one or two sentences.
     pub summary: &'static str,
-    /// Whose it is.
+    /// Paper that the experiment belongs to.
     pub paper: &'static PaperInfo,
-    /// Which figures of the paper these are, or what it adds to them.
+    /// Figures of the paper that the experiment reproduces, or its relation to them.
     pub paper_figures: &'static str,
-    /// About how long it takes on two processors.
+    /// Approximate run time on two processors, in seconds.
     pub expected_seconds: f64,
-    /// Does it in virtual time.
+    /// Runs the experiment in virtual time.
     pub run: fn(&mut ExperimentContext<'_>) -> Findings,
-    /// Does it in virtual time and in the field, where that can be done; or says what went wrong there.
+    /// Runs the experiment in virtual time and on real sockets, if it supports that.
     pub real_run: Option<RealRunFn>,
 }
 
-/// Does an experiment in virtual time and in the field.
+/// Runs an experiment in virtual time and on real sockets. Fails with the error of the real run.
 pub type RealRunFn = fn(&mut ExperimentContext<'_>, &mut dyn RealRunner) -> Result<Findings, String>;
 
-/// A paper.
+/// Bibliographic data of a paper.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PaperInfo {
-    /// Its letter, for short.
+    /// One-letter abbreviation.
     pub letter: &'static str,
-    /// Who wrote it, and when.
+    /// Authors and year.
     pub authors: &'static str,
-    /// What it is called.
+    /// Title of the paper.
     pub title: &'static str,
 }

@@ -1,60 +1,60 @@
-//! What comes of an experiment.
+//! The results of an experiment.
 
 use crate::plot::Figure;
 use crate::table::DataTable;
 
-/// What comes of an experiment.
+/// The results of an experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// What it was run with, by name.
+    /// Parameters of the run: name and value.
     pub parameters: Vec<(String, String)>,
-    /// What was measured.
+    /// Measured data.
     pub tables: Vec<DataTable>,
-    /// The same, to look at.
+    /// Plots of the data.
     pub figures: Vec<Figure>,
-    /// What follows from it.
+    /// Statements checked against the data.
     pub claims: Vec<Claim>,
-    /// Where the paper is silent, what was chosen and why.
+    /// Choices that the paper leaves open, and our reasons.
     pub notes: Vec<String>,
 }
 
-/// Something that is said of the numbers, and whether it is so.
+/// A statement about the data, and whether the data confirm it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// What is claimed.
+    /// Statement.
     pub statement: String,
-    /// What the paper reached.
+    /// The paper's result.
     pub paper: String,
-    /// What we reached.
+    /// Our result.
     pub ours: String,
-    /// Whether it is so.
+    /// Whether our data confirm the statement.
     pub holds: bool,
 }
 
 impl Findings {
-    /// One more parameter.
+    /// Adds a parameter.
     pub fn add_parameter(&mut self, name: &str, value: impl Into<String>) {
         self.parameters.push((name.into(), value.into()));
     }
 
-    /// One more claim.
-    pub fn add_claim(&mut self, what: &str, paper: &str, ours: impl Into<String>, holds: bool) {
-        self.claims.push(Claim { statement: what.into(), paper: paper.into(), ours: ours.into(), holds });
+    /// Adds a claim.
+    pub fn add_claim(&mut self, statement: &str, paper: &str, ours: impl Into<String>, holds: bool) {
+        self.claims.push(Claim { statement: statement.into(), paper: paper.into(), ours: ours.into(), holds });
     }
 
-    /// One more choice of ours.
-    pub fn add_note(&mut self, words: &str) {
-        self.notes.push(words.into());
+    /// Adds a note on a choice of ours.
+    pub fn add_note(&mut self, note: &str) {
+        self.notes.push(note.into());
     }
 
-    /// Whether all claims hold.
+    /// Returns whether all claims hold.
     pub fn all_claims_hold(&self) -> bool {
         self.claims.iter().all(|claim| claim.holds)
     }
 }
 
 impl Claim {
-    /// As one line.
+    /// Formats the claim as one line.
     pub fn to_line(&self) -> String {
         let verdict = if self.holds { "holds" } else { "DOES NOT HOLD" };
         format!("{verdict}: {}; paper: {}; ours: {}", self.statement, self.paper, self.ours)

@@ -1,12 +1,14 @@
-//! The lab: what the papers measured, measured again with the engine of [`coplay`], ours beside theirs.
+//! The lab reruns the papers' experiments with the [`coplay`] engine and shows our results beside theirs.
 //!
-//! Everything runs on [`coplay_sim`], in virtual time and from one seed. Nothing here reads a clock, opens a file or starts a process: that
-//! is for the program that asks. Runs that have nothing to do with each other are spread over the processors ([`bench`](mod@bench)), and what comes out does
-//! not depend on how many there are.
+//! All experiments run on [`coplay_sim`], in virtual time and from one seed. This crate reads no clock, opens no file
+//! and starts no process; the calling program does. Independent runs are spread over the processors
+//! ([`bench`](mod@bench)). The results do not depend on the number of processors.
 //!
-//! An [experiment](experiment::Experiment) is one small file: a name, what it shows, which figures of which paper it belongs to, and a function
-//! from a [`Bench`](bench::ExperimentContext) to [`Findings`](probe_findings::ProbeFindings): tables, figures, and claims that hold or do not. To add one, write such a
-//! file and name it in [`catalog`]. The rest follows: CSV, [SVG](plot), [PNG](image), and its place in the [run_check].
+//! An [experiment](experiment::Experiment) is one small file: a name, a summary, the figures of the paper that it
+//! reproduces, and a function from an [`ExperimentContext`](bench::ExperimentContext) to
+//! [`Findings`](findings::Findings): tables, figures, and claims that hold or fail. To add an experiment, write such a
+//! file and list it in [`catalog`]. The lab then writes its CSV, [SVG](plot) and [PNG](image) files and adds it to the
+//! [`report`].
 
 pub mod bench;
 pub mod catalog;

@@ -1,46 +1,46 @@
-//! Tables, and how they are written down.
+//! Data tables and their CSV form.
 
 use std::fmt::{self, Write as _};
 
-/// Columns and rows.
+/// A table of named columns.
 #[derive(Clone, Debug)]
 pub struct DataTable {
-    /// What its file is called.
+    /// File name without the extension.
     pub name: String,
-    /// What is in it.
+    /// Title in the report.
     pub title: String,
-    /// The names of the columns, with the unit at the end where there is one.
+    /// Column names, ending in the unit where there is one.
     pub columns: Vec<String>,
-    /// The rows.
+    /// Rows, each with one cell per column.
     pub rows: Vec<Vec<TableCell>>,
 }
 
-/// What is in a row under a column.
+/// A table cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableCell {
-    /// Nothing: it was not measured, or there is no such thing.
+    /// Not measured, or not applicable.
     Empty,
-    /// Words.
+    /// Text.
     Text(String),
-    /// A number and its decimals.
+    /// A number and its count of decimals.
     Number(f64, usize),
 }
 
 impl DataTable {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub fn new(name: &str, title: &str, columns: &[&str]) -> Self {
         let columns = columns.iter().map(|column| (*column).into()).collect();
         Self { name: name.into(), title: title.into(), columns, rows: Vec::new() }
     }
 
-    /// One more row, of as many cells as there are columns.
+    /// Adds a row. Panics unless it has one cell per column.
     pub fn add_row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
         let row: Vec<TableCell> = cells.into_iter().collect();
-        assert_eq!(row.len(), self.columns.len(), "a row of {}", self.name);
+        assert_eq!(row.len(), self.columns.len(), "wrong number of cells in a row of table {}", self.name);
         self.rows.push(row);
     }
 
-    /// As comma-separated values: the same bytes for the same numbers.
+    /// Formats the table as CSV. Equal numbers give equal bytes.
     pub fn to_csv(&self) -> String {
         let mut text = csv_line(self.columns.iter().map(|column| csv_quoted(column)));
         for row in &self.rows {
@@ -66,9 +66,9 @@ impl fmt::Display for TableCell {
             Self::Number(number, decimals) => {
                 let mut text = String::new();
                 write!(text, "{number:.decimals$}")?;
-                // What rounds to nothing has no sign.
-                let is_nothing = text.bytes().all(|byte| matches!(byte, b'-' | b'0' | b'.'));
-                f.write_str(if is_nothing { text.trim_start_matches('-') } else { &text })
+                // A value that rounds to zero gets no minus sign.
+                let is_zero = text.bytes().all(|byte| matches!(byte, b'-' | b'0' | b'.'));
+                f.write_str(if is_zero { text.trim_start_matches('-') } else { &text })
             }
         }
     }
@@ -86,12 +86,12 @@ impl From<String> for TableCell {
     }
 }
 
-/// A number with so many decimals.
+/// A cell with a number, shown with `decimals` decimals.
 pub fn number(value: f64, decimals: usize) -> TableCell {
     TableCell::Number(value, decimals)
 }
 
-/// A whole number.
+/// A cell with a whole number.
 pub fn integer(value: impl Into<i64>) -> TableCell {
     TableCell::Number(value.into() as f64, 0)
 }

@@ -1,4 +1,4 @@
-//! Every claim of every experiment holds, in short versions of them; and a seed always gives the same.
+//! Every claim of every experiment holds in the short versions, and equal seeds give equal tables.
 
 use coplay_lab::bench::{ExperimentContext, ExperimentLength};
 use coplay_lab::catalog;
@@ -6,24 +6,24 @@ use coplay_lab::experiment::Experiment;
 use coplay_lab::report::{self, ReportEntry};
 
 fn run_experiment(experiment: &'static Experiment, seed: u64, threads: usize) -> ReportEntry {
-    let mut bench = ExperimentContext::new(seed, ExperimentLength::Short, threads, &|_| {});
-    let findings = (experiment.run)(&mut bench);
+    let mut context = ExperimentContext::new(seed, ExperimentLength::Short, threads, &|_| {});
+    let findings = (experiment.run)(&mut context);
     ReportEntry { experiment, findings, command: format!("coplay lab run {} --seed {seed}", experiment.name) }
 }
 
 #[track_caller]
 fn assert_holds(name: &str) {
-    let experiment = catalog::find(name).expect("there is such an experiment");
+    let experiment = catalog::find(name).expect("the experiment exists");
     let entry = run_experiment(experiment, 1, 2);
     let broken: Vec<String> =
         entry.findings.claims.iter().filter(|claim| !claim.holds).map(|claim| claim.to_line()).collect();
-    assert!(broken.is_empty(), "{broken:#?}\nall of it: {}", entry.command);
+    assert!(broken.is_empty(), "{broken:#?}\nfull run: {}", entry.command);
     assert!(
         !entry.findings.claims.is_empty() && !entry.findings.tables.is_empty() && !entry.findings.figures.is_empty()
     );
 }
 
-/// A test for each experiment.
+/// Defines one test per experiment.
 macro_rules! claim_tests {
     ($($name:ident)*) => {
         $(
@@ -51,10 +51,10 @@ fn csv_tables(entry: &ReportEntry) -> Vec<(String, String)> {
 #[test]
 fn same_seed_gives_same_tables_for_any_number_of_threads() {
     for name in ["pacing", "loss", "resync", "packets", "bursts", "timers", "choices"] {
-        let experiment = catalog::find(name).expect("there is such an experiment");
+        let experiment = catalog::find(name).expect("the experiment exists");
         let first = csv_tables(&run_experiment(experiment, 7, 1));
-        assert!(first == csv_tables(&run_experiment(experiment, 7, 3)), "{name} is not the same with three threads");
-        assert!(first != csv_tables(&run_experiment(experiment, 8, 3)), "{name} does not depend on its seed");
+        assert!(first == csv_tables(&run_experiment(experiment, 7, 3)), "{name} changes with three threads");
+        assert!(first != csv_tables(&run_experiment(experiment, 8, 3)), "{name} ignores its seed");
     }
 }
 
@@ -78,8 +78,8 @@ fn report_files_have_unique_names_and_page_is_self_contained() {
         "prefers-color-scheme:dark",
         "Parameters",
     ] {
-        assert!(page.contains(part), "{part}");
+        assert!(page.contains(part), "the page lacks {part}");
     }
-    let outside = ["src=", "<link", "@import", "url(", "<script"];
-    assert!(outside.iter().all(|part| !page.contains(part)), "the page fetches something");
+    let external_references = ["src=", "<link", "@import", "url(", "<script"];
+    assert!(external_references.iter().all(|part| !page.contains(part)), "the page fetches external resources");
 }

@@ -1,5 +1,5 @@
-//! Is a machine fit to be shared? With a game: the whole report. Without one: a table of the embedded NES, the installed cores and the
-//! test cores, with small images made for tests.
+//! Checks whether a machine is fit for netplay. With a game it prints the whole report. Without one it prints a table
+//! of the embedded NES, the installed cores and the test cores, with small test images.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -15,15 +15,15 @@ use coplay_testcores::{CoreDefect, build_core, images};
 
 const USAGE: &str = "usage: check [--core CORE] [--json] [--frames N] [--seconds N] [GAME]
 
-Checks whether GAME (an NES image, or whatever CORE takes) is fit to be shared on its machine, and how.
-Without GAME: a table of the machines that are here.
+Checks whether and how GAME (an NES image, or an image for CORE) is fit for netplay on its machine.
+Without GAME: prints a table of the available machines.
 ";
 
 #[derive(Clone, Default)]
 struct ExampleOptions {
     core: Option<String>,
     game: Option<PathBuf>,
-    /// This is the other process.
+    /// Whether this is the child process.
     is_child: bool,
     request: CheckRequest,
 }
@@ -62,13 +62,13 @@ fn main() -> ExitCode {
     if options.is_child {
         return ExitCode::from(check::run_child(|| open_machine(&options, &mut None)));
     }
-    let mut out = check::exclusive_stdout().expect("a standard output");
+    let mut out = check::exclusive_stdout().expect("the standard output is available");
     if options.game.is_none() && options.core.is_none() {
         return print_table(&options.request, &mut out).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    let mut asked = options.request.clone();
-    asked.show_progress = io::stderr().is_terminal();
-    match run_check(&options, &asked, &mut out) {
+    let mut request = options.request.clone();
+    request.show_progress = io::stderr().is_terminal();
+    match run_check(&options, &request, &mut out) {
         Ok(report) => ExitCode::from(u8::from(!report.verdict.is_fit())),
         Err(error) => {
             eprintln!("error: {error}");
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Opens the machine; a core only once, and then its twins.
+/// Opens the machine. A core is opened once; later calls return twins.
 fn open_machine(options: &ExampleOptions, first: &mut Option<LibretroMachine>) -> Result<Box<dyn Machine>, String> {
     if let Some(first) = first {
         return Ok(Box::new(first.twin().map_err(|error| error.to_string())?));
@@ -96,20 +96,20 @@ fn open_machine(options: &ExampleOptions, first: &mut Option<LibretroMachine>) -
 
 fn run_check(
     options: &ExampleOptions,
-    asked: &CheckRequest,
+    request: &CheckRequest,
     out: &mut dyn io::Write,
 ) -> Result<CheckReport, check::CheckError> {
     let mut options = options.clone();
-    // The other process runs elsewhere, and has another home.
-    let failed = |error: &dyn std::fmt::Display| check::CheckError::Open(error.to_string());
-    let game = options.game.as_deref().map(std::path::absolute).transpose().map_err(|error| failed(&error))?;
+    // The child process runs in another folder, with another home.
+    let open_error = |error: &dyn std::fmt::Display| check::CheckError::Open(error.to_string());
+    let game = options.game.as_deref().map(std::path::absolute).transpose().map_err(|error| open_error(&error))?;
     if let Some(core) = &options.core {
-        let core = CoreSource::from_user(core).map_err(|error| failed(&error))?;
-        let file = libretro::find_core(&core, &[]).map_err(|error| failed(&error))?;
-        let file = std::path::absolute(file).map_err(|error| failed(&error))?;
+        let core = CoreSource::from_user(core).map_err(|error| open_error(&error))?;
+        let file = libretro::find_core(&core, &[]).map_err(|error| open_error(&error))?;
+        let file = std::path::absolute(file).map_err(|error| open_error(&error))?;
         options.core = Some(file.display().to_string());
     }
-    let program = std::env::current_exe().map_err(|error| failed(&error))?;
+    let program = std::env::current_exe().map_err(|error| open_error(&error))?;
     let mut child = || {
         let mut command = Command::new(&program);
         command.arg("--child").args(&game);
@@ -119,44 +119,44 @@ fn run_check(
     let mut first = None;
     let name = |path: Option<&Path>| path.and_then(Path::file_stem).map(|name| name.to_string_lossy().into_owned());
     let machine = options.core.as_ref().map_or_else(|| Some("nes".into()), |core| name(Some(Path::new(core))));
-    let (machine, title) = (machine.unwrap_or_default(), name(game.as_deref()).unwrap_or_default());
+    let (machine, game_title) = (machine.unwrap_or_default(), name(game.as_deref()).unwrap_or_default());
     let subject = CheckSubject {
         machine_name: &machine,
-        game_name: &title,
+        game_name: &game_title,
         open: &mut || open_machine(&options, &mut first),
         child_command: &mut child,
     };
-    check::run(asked, subject, out, &mut io::stderr())
+    check::run(request, subject, out, &mut io::stderr())
 }
 
-/// All machines that are here, one in a row.
-fn print_table(asked: &CheckRequest, out: &mut dyn Write) -> io::Result<()> {
+/// Prints a table with one row per available machine.
+fn print_table(request: &CheckRequest, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "| machine (image) | verdict | frames compared | step seen / unseen | state | save / load / hash | window | took |"
+        "| machine (image) | verdict | frames compared | step rendered / not | state | save / load / hash | prediction window | duration |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     let folder = tempfile::tempdir()?;
-    let mut row = |name: &str, core: Option<String>, ending: &str, image: Option<Vec<u8>>| {
-        let path = image.as_ref().map(|_| folder.path().join(format!("test.{ending}")));
+    let mut row = |name: &str, core: Option<String>, extension: &str, image: Option<Vec<u8>>| {
+        let path = image.as_ref().map(|_| folder.path().join(format!("test.{extension}")));
         path.as_ref().zip(image).map_or(Ok(()), |(path, image)| std::fs::write(path, image))?;
         let options = ExampleOptions { core, game: path, ..ExampleOptions::default() };
-        match run_check(&options, asked, &mut io::sink()) {
+        match run_check(&options, request, &mut io::sink()) {
             Ok(report) => writeln!(out, "{}", table_row(name, &report)),
             Err(error) => writeln!(out, "| {name} | {error} |"),
         }
     };
     row("built in (nes)", None, "nes", Some(common::rom::test_image()))?;
-    for (core, ending, image) in [
+    for (core, extension, image) in [
         ("nestopia", "nes", images::nes()),
         ("gambatte", "gb", images::game_boy()),
         ("mgba", "gba", images::game_boy_advance()),
         ("beetle-pce-fast", "pce", images::pc_engine()),
         ("bsnes-mercury-performance", "sfc", images::snes()),
     ] {
-        row(&format!("{core} ({ending})"), Some(core.into()), ending, Some(image))?;
+        row(&format!("{core} ({extension})"), Some(core.into()), extension, Some(image))?;
     }
-    for cheat in [
+    for defect in [
         CoreDefect::Honest,
         CoreDefect::NoSave,
         CoreDefect::Forgets,
@@ -165,18 +165,18 @@ fn print_table(asked: &CheckRequest, out: &mut dyn Write) -> io::Result<()> {
         CoreDefect::Late,
         CoreDefect::Aborts,
     ] {
-        let core = build_core(cheat);
-        row(&format!("test core: {cheat:?}"), Some(core.path_string()), "", None)?;
+        let core = build_core(defect);
+        row(&format!("test core: {defect:?}"), Some(core.path_string()), "", None)?;
     }
     Ok(())
 }
 
 fn table_row(name: &str, report: &CheckReport) -> String {
-    let us = |timing: check::TimingPercentiles| match timing.median_ns {
+    let median_us = |timing: check::TimingPercentiles| match timing.median_ns {
         0 => "–".to_owned(),
         nanos => format!("{:.1}", nanos as f64 / 1e3),
     };
-    let all = &report.measured;
+    let costs = &report.measured;
     let frames: u32 = report.compared.iter().map(|compared| compared.frames).sum();
     let why =
         if report.verdict == check::CheckVerdict::Rollback { String::new() } else { format!(": {}", report.verdict) };
@@ -184,12 +184,12 @@ fn table_row(name: &str, report: &CheckReport) -> String {
         "| {name} | **{}**{why} | {frames}{} | {} / {} µs | {} B | {} / {} / {} µs | {} | {:.1} s |",
         report.verdict.name(),
         if report.cut_short.is_empty() { "" } else { ", cut short" },
-        us(all.step_rendered),
-        us(all.step_headless),
-        all.state_bytes,
-        us(all.save),
-        us(all.load),
-        us(all.hash),
+        median_us(costs.step_rendered),
+        median_us(costs.step_headless),
+        costs.state_bytes,
+        median_us(costs.save),
+        median_us(costs.load),
+        median_us(costs.hash),
         report.prediction_window,
         report.elapsed_ms as f64 / 1e3,
     )

@@ -1,4 +1,4 @@
-//! What a frame, a state and a hash of each installed core cost, and whether it is exact after it was loaded and played again.
+//! Measures the costs of steps, states and hashes of each installed core, and whether its states replay exactly.
 //!
 //!     cargo run --release -p coplay-machines --example costs
 
@@ -18,66 +18,66 @@ fn main() {
         ("bsnes-mercury-performance", "sfc", images::snes()),
     ];
     println!(
-        "| core (image) | open | step | unseen | state | save | load | hash | of | memory | state exact | memory exact | notes |"
+        "| core (image) | open | step | not rendered | state | save | load | hash | hash source | memory | state exact | memory exact | notes |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
-    for (core, kind, image) in cores {
-        let game = Some(GameImage { name: format!("test.{kind}"), image });
-        let began = Instant::now();
+    for (core, extension, image) in cores {
+        let game = Some(GameImage { name: format!("test.{extension}"), image });
+        let started = Instant::now();
         let source = CoreSource::from_user(core);
         match source.and_then(|source| open(CoreConfig { game, ..CoreConfig::new(source) })) {
-            Ok(machine) => print_row(core, kind, machine, began.elapsed()),
-            Err(error) => println!("| {core} ({kind}) | {error} |"),
+            Ok(machine) => print_row(core, extension, machine, started.elapsed()),
+            Err(error) => println!("| {core} ({extension}) | {error} |"),
         }
     }
 }
 
-/// The median time of many calls, in microseconds: others may be at work on this computer.
+/// Returns the median time of many calls in microseconds, which tolerates other load on this computer.
 fn median_us(count: u32, mut call: impl FnMut(u32)) -> f64 {
-    let timed = |i| {
-        let began = Instant::now();
+    let time_call = |i| {
+        let started = Instant::now();
         call(i);
-        began.elapsed()
+        started.elapsed()
     };
-    let mut times: Vec<Duration> = (0..count).map(timed).collect();
+    let mut times: Vec<Duration> = (0..count).map(time_call).collect();
     times.sort_unstable();
     times[times.len() / 2].as_secs_f64() * 1e6
 }
 
-fn print_row(core: &str, kind: &str, mut machine: LibretroMachine, open: Duration) {
+fn print_row(core: &str, extension: &str, mut machine: LibretroMachine, open: Duration) {
     let pads = machine.pads().to_vec();
     let inputs = |frame: u32| {
         pads.iter().map(|Pad { mask, .. }| u128::from(frame / 7).wrapping_mul(77) & mask).collect::<Vec<_>>()
     };
     let step = median_us(600, |frame| machine.step(&inputs(frame), true));
-    let unseen = median_us(600, |frame| machine.step(&inputs(frame), false));
+    let headless = median_us(600, |frame| machine.step(&inputs(frame), false));
     let mut state = Vec::new();
-    let save = median_us(500, |_| machine.save(&mut state).expect("it saves"));
-    let load = median_us(500, |_| machine.load(&state).expect("it loads"));
+    let save = median_us(500, |_| machine.save(&mut state).expect("the core saves"));
+    let load = median_us(500, |_| machine.load(&state).expect("the core loads its state"));
     let hash = median_us(500, |_| _ = black_box(machine.hash()));
-    let found = machine.findings().clone();
-    let yes = |is: bool| if is { "yes" } else { "no" };
+    let findings = machine.findings().clone();
+    let yes_no = |value: bool| if value { "yes" } else { "no" };
     let mut notes = Vec::new();
-    notes.extend((!found.steady).then_some("not steady"));
-    notes.extend(found.settles.then_some("saved every frame"));
-    notes.extend(found.warms_up.then_some("must run before it loads"));
-    notes.extend((!found.saves_unstepped).then_some("not saved before the first frame"));
+    notes.extend((!findings.is_deterministic).then_some("not deterministic"));
+    notes.extend(findings.saves_every_frame.then_some("saved every frame"));
+    notes.extend(findings.needs_warm_up.then_some("must run a frame before it loads"));
+    notes.extend((!findings.saves_initial_state).then_some("cannot save before the first frame"));
     println!(
-        "| {core} ({kind}) | {} ms | {step:.0} µs | {unseen:.0} µs | {} B | {save:.1} µs | {load:.1} µs | {hash:.1} µs | {} | {} B | {} | {} | {} players, {}, {} |",
+        "| {core} ({extension}) | {} ms | {step:.0} µs | {headless:.0} µs | {} B | {save:.1} µs | {load:.1} µs | {hash:.1} µs | {} | {} B | {} | {} | {} players, {}, {} |",
         open.as_millis(),
         state.len(),
-        found.hash_of.name(),
-        found.memory_size,
-        yes(found.state_exact),
-        yes(found.memory_exact),
+        findings.hash_of.name(),
+        findings.memory_size,
+        yes_no(findings.state_exact),
+        yes_no(findings.memory_exact),
         pads.len(),
         machine.frame_rate(),
         notes.join(", "),
     );
     if std::env::args().any(|argument| argument == "-v") {
-        println!("{:?}\n{:#?}\n{found:#?}", machine.machine_id(), machine.pads());
+        println!("{:?}\n{:#?}\n{findings:#?}", machine.machine_id(), machine.pads());
         machine.regions(&mut |name, bytes| println!("region {name}: {}", bytes.len()));
-        machine.log_lines().for_each(|line| println!("said {line}"));
+        machine.log_lines().for_each(|line| println!("log: {line}"));
         println!(
             "picture {} × {}, aspect {}",
             machine.picture().width,

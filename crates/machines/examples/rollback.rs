@@ -1,4 +1,5 @@
-//! Two machines under the session engine, over a bad link in virtual time, with a judge: what a rollback really costs.
+//! Runs two machines under the session engine over a bad link in virtual time, compares every confirmed frame with a
+//! reference machine, and measures the cost of rollback.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -19,11 +20,12 @@ use coplay_sim::host_network::HostNetwork;
 
 const USAGE: &str = "usage: rollback [--frames N] [--seed N] [--window N] [--lag N] [--core CORE] [GAME]
 
-Two sites play GAME (an NES image, or one for a libretro core; without it a small NES game made for tests) with random inputs: 80 ms round trip, jitter, 5 % loss.
-Every confirmed frame of both is compared with a third machine that plays only what is certain.
+Two sites play GAME (an NES image, or an image for a libretro core; by default a small NES test game)
+with random inputs over a link with 80 ms round-trip time, jitter and 5 % loss.
+Every confirmed frame of both sites is compared with a third machine that runs only confirmed inputs.
 ";
 
-/// Frames of each measurement aside the game.
+/// Frames of each measurement outside the session.
 const STANDALONE_FRAMES: u32 = 600;
 
 struct ExampleOptions {
@@ -94,7 +96,7 @@ fn read_image(path: Option<&str>) -> Result<Vec<u8>, String> {
 fn nes_opener(game: Option<&str>) -> Result<OpenFn, String> {
     let image = read_image(game)?;
     Nes::open(&image, "game").map_err(|error| error.to_string())?;
-    Ok(Box::new(move || Box::new(Nes::open(&image, "game").expect("opened before"))))
+    Ok(Box::new(move || Box::new(Nes::open(&image, "game").expect("the image was opened before"))))
 }
 
 fn core_opener(core: &str, game: Option<&str>) -> Result<OpenFn, String> {
@@ -103,15 +105,15 @@ fn core_opener(core: &str, game: Option<&str>) -> Result<OpenFn, String> {
     let core = libretro::CoreSource::from_user(core).map_err(|error| error.to_string())?;
     let config = libretro::CoreConfig { game: Some(game), ..libretro::CoreConfig::new(core) };
     let first = libretro::open(config).map_err(|error| error.to_string())?;
-    Ok(Box::new(move || Box::new(first.twin().expect("opened before"))))
+    Ok(Box::new(move || Box::new(first.twin().expect("the image was opened before"))))
 }
 
 fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) -> ExitCode {
     measure_standalone(&mut *open());
-    let mut terms = test_options(2);
-    (terms.input_delay, terms.prediction_window) = (options.input_delay, options.prediction_window);
-    let settings = session_adapter::settings(&*open(), terms);
-    let seat = |site: SiteId| {
+    let mut session_options = test_options(2);
+    (session_options.input_delay, session_options.prediction_window) = (options.input_delay, options.prediction_window);
+    let settings = session_adapter::settings(&*open(), session_options);
+    let new_site = |site: SiteId| {
         let machine = open();
         TestSite::new(
             coplay::time::Instant::ZERO,
@@ -121,76 +123,79 @@ fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) ->
             monotonic_nanos,
         )
     };
-    let mut stage = HostNetwork::new(options.seed, SiteId::first(2).map(seat).collect(), |_, _| bad_link());
-    let mut judge = ReferenceChecker::new(open());
-    let begun = Instant::now();
-    session_harness::run_until_checked(&mut stage, &mut judge, options.frames, |frames| {
-        eprint!("\r{frames} frames judged");
+    let mut network = HostNetwork::new(options.seed, SiteId::first(2).map(new_site).collect(), |_, _| bad_link());
+    let mut checker = ReferenceChecker::new(open());
+    let started = Instant::now();
+    session_harness::run_until_checked(&mut network, &mut checker, options.frames, |frames| {
+        eprint!("\r{frames} frames checked");
         let _ = std::io::stderr().flush();
     });
     eprintln!();
     println!(
-        "\nlag {}, window {}, {:.0} s of real time",
+        "\ninput delay {}, prediction window {}, {:.0} s of real time",
         options.input_delay,
         options.prediction_window,
-        begun.elapsed().as_secs_f64()
+        started.elapsed().as_secs_f64()
     );
-    for (number, seat) in stage.programs.iter().enumerate() {
-        print_site_costs(number, seat);
+    for (number, site) in network.programs.iter().enumerate() {
+        print_site_costs(number, site);
     }
-    let trouble = stage.programs.iter().find_map(|seat| seat.error.clone());
-    match (judge.first_mismatch, trouble) {
-        (None, None) if judge.next_frame >= options.frames => {
+    let error = network.programs.iter().find_map(|site| site.error.clone());
+    match (checker.first_mismatch, error) {
+        (None, None) if checker.next_frame >= options.frames => {
             println!(
-                "\nstates equal after every one of {} confirmed frames, at both sites and at the judge",
-                judge.next_frame
+                "\nstates equal after each of {} confirmed frames, at both sites and the reference machine",
+                checker.next_frame
             );
             ExitCode::SUCCESS
         }
-        (fault, trouble) => {
-            println!("\nfailed after {} frames: fault {fault:?}, trouble {trouble:?}", judge.next_frame);
+        (mismatch, error) => {
+            println!("\nfailed after {} frames: first mismatch {mismatch:?}, error {error:?}", checker.next_frame);
             println!("reproduce: --seed {} --frames {}", options.seed, options.frames);
             ExitCode::FAILURE
         }
     }
 }
 
-/// What one machine costs by itself.
+/// Measures the costs of one machine outside a session.
 fn measure_standalone(machine: &mut dyn Machine) {
     let (players, mut state) = (machine.pads().len(), Vec::new());
-    let mut time = |what: &str, work: &mut dyn FnMut(&mut dyn Machine, &[InputWord])| {
-        let mut fingers = RandomInputs::new(1, players);
-        work(machine, fingers.next_inputs(InputWord::MAX));
-        let begun = Instant::now();
-        (0..STANDALONE_FRAMES).for_each(|_| work(machine, fingers.next_inputs(InputWord::MAX)));
-        println!("  {what:<16} {:>9.1} µs", begun.elapsed().as_secs_f64() * 1e6 / f64::from(STANDALONE_FRAMES));
+    let mut time = |operation: &str, work: &mut dyn FnMut(&mut dyn Machine, &[InputWord])| {
+        let mut random_inputs = RandomInputs::new(1, players);
+        work(machine, random_inputs.next_inputs(InputWord::MAX));
+        let started = Instant::now();
+        (0..STANDALONE_FRAMES).for_each(|_| work(machine, random_inputs.next_inputs(InputWord::MAX)));
+        println!("  {operation:<16} {:>9.1} µs", started.elapsed().as_secs_f64() * 1e6 / f64::from(STANDALONE_FRAMES));
     };
-    println!("alone, over {STANDALONE_FRAMES} frames");
-    time("step, seen", &mut |machine, words| machine.step(words, true));
-    time("step, not seen", &mut |machine, words| machine.step(words, false));
-    time("save", &mut |machine, _| machine.save(&mut state).expect("it can save"));
-    time("load", &mut |machine, _| machine.load(&state).expect("its own state"));
+    println!("outside a session, over {STANDALONE_FRAMES} frames");
+    time("step, rendered", &mut |machine, words| machine.step(words, true));
+    time("step, headless", &mut |machine, words| machine.step(words, false));
+    time("save", &mut |machine, _| machine.save(&mut state).expect("the machine saves"));
+    time("load", &mut |machine, _| machine.load(&state).expect("the machine loads its own state"));
     time("hash", &mut |machine, _| assert_ne!(machine.hash(), 0));
     println!("  {:<16} {:>9} bytes", "state", state.len());
 }
 
-fn print_site_costs(number: usize, seat: &TestSite) {
-    let (stats, costs) = (seat.stats(), seat.costs);
+fn print_site_costs(number: usize, site: &TestSite) {
+    let (stats, costs) = (site.stats(), site.costs);
     let frames = stats.frame.number().max(1);
     let per_frame = |cost: OperationCost| cost.nanos as f64 / 1e3 / f64::from(frames);
-    println!("\nsite {number}: {frames} frames, {} repairs, {} stalls", stats.rollbacks, stats.stalls);
+    println!("\nsite {number}: {frames} frames, {} rollbacks, {} stalls", stats.rollbacks, stats.stalls);
     let rows = [
-        ("stepped, seen", costs.rendered_step),
-        ("stepped again", costs.resimulated_step),
+        ("rendered", costs.rendered_step),
+        ("resimulated", costs.resimulated_step),
         ("saved", costs.save),
         ("loaded", costs.load),
         ("hashed", costs.hash),
     ];
-    for (what, cost) in rows {
-        let each = cost.nanos as f64 / 1e3 / cost.count.max(1) as f64;
-        let often = cost.count as f64 / f64::from(frames);
-        println!("  {what:<14} {often:>7.3} per frame  {each:>9.1} µs each  {:>9.1} µs per frame", per_frame(cost));
+    for (operation, cost) in rows {
+        let us_each = cost.nanos as f64 / 1e3 / cost.count.max(1) as f64;
+        let per_frame_count = cost.count as f64 / f64::from(frames);
+        println!(
+            "  {operation:<14} {per_frame_count:>7.3} per frame  {us_each:>9.1} µs each  {:>9.1} µs per frame",
+            per_frame(cost)
+        );
     }
-    let repair = [costs.resimulated_step, costs.save, costs.load].map(per_frame).iter().sum::<f64>();
-    println!("  {:<14} {repair:>50.1} µs per frame", "rollback");
+    let rollback = [costs.resimulated_step, costs.save, costs.load].map(per_frame).iter().sum::<f64>();
+    println!("  {:<14} {rollback:>50.1} µs per frame", "rollback");
 }

@@ -1,8 +1,9 @@
-//! Pause, reset, keeping and recalling a state: shared by all, at one frame, because they are input.
+//! Pause, reset, save and load as inputs, so that they take effect at the same frame at all sites.
 //!
-//! [`ControlledMachine`] is a machine with one player more, who presses the buttons of the machine itself. Every site has some bits of that
-//! player's word, so everybody can press them, and everything that holds for inputs holds for them: they are delayed, guessed, repaired,
-//! watched, put on record and played again like a jump or a shot. While the machine is paused frames go by, and it does not step.
+//! [`ControlledMachine`] wraps a machine and adds one player, the control player, whose buttons operate the machine
+//! itself. Every site owns some bits of that player's word, so every site can press them. The session treats these bits
+//! like all inputs: it delays, predicts, rolls back, shows to spectators, records and replays them. While the machine
+//! is paused, frames continue but the machine does not step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,70 +17,71 @@ use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
 use crate::pad::Pad;
 use crate::picture::Picture;
 
-/// Something that people do with the machine, not with the game.
+/// An operation on the machine rather than in the game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MachineControl {
-    /// Stands still, or goes on.
+    /// Pauses or resumes.
     Pause = 0,
-    /// Begins anew.
+    /// Resets the machine.
     Reset,
-    /// Keeps the state of now.
+    /// Saves the current state.
     Save,
-    /// Goes back to the state that was kept; without one, nothing happens.
+    /// Loads the saved state; without one, does nothing.
     Load,
 }
 
-/// Bits of the word that a site has.
+/// Bits of the control word per site.
 const BITS_PER_SITE: u32 = 16;
-/// Sites for which there are bits.
+/// Number of sites that have bits in the control word.
 const MAX_CONTROL_SITES: u8 = (InputWord::BITS / BITS_PER_SITE) as u8;
 const CONTROLS: [MachineControl; 4] =
     [MachineControl::Pause, MachineControl::Reset, MachineControl::Save, MachineControl::Load];
 
 impl MachineControl {
-    /// The bit that a site presses for it.
+    /// Returns the bit with which a site triggers this control.
     pub const fn bit(self, site: usize) -> InputWord {
         1 << (site as u32 * BITS_PER_SITE + self as u32)
     }
 
-    /// All bits that a site has.
+    /// Returns all control bits of a site.
     pub const fn mask(site: usize) -> InputWord {
         ((1 << CONTROLS.len()) - 1) << (site as u32 * BITS_PER_SITE)
     }
 
-    /// The first site that presses it anew.
+    /// Returns the first site that newly presses this control.
     fn pressed_by(self, pressed: InputWord) -> Option<u8> {
         (0..MAX_CONTROL_SITES).find(|site| pressed & self.bit(usize::from(*site)) != 0)
     }
 }
 
-/// Whether a game is shared on a [`ControlledMachine`] machine: every site has its bits of the last player's word, and nothing else of it.
+/// Returns whether the session runs on a [`ControlledMachine`]: every site owns exactly its own bits of the last
+/// player's word.
 pub fn has_control_player(settings: &Settings) -> bool {
     let Some(last) = settings.ownership.players().checked_sub(1) else { return false };
     let mut sites = SiteId::first(usize::from(settings.site_count));
     sites.all(|site| settings.ownership.mask(site, last) == MachineControl::mask(site.index()))
 }
 
-/// A machine with one player more, the last, who presses the buttons of the machine itself.
+/// A machine with an added control player, the last player, whose buttons operate the machine itself.
 pub struct ControlledMachine {
     machine: Box<dyn Machine>,
     pads: Vec<Pad>,
-    /// The site that paused it.
+    /// Site that paused the machine.
     paused_by: Option<u8>,
     pause_indicator: PauseIndicator,
-    /// What was pressed in the frame before: only pressing counts, not holding.
+    /// Control bits of the previous frame. Only a newly pressed bit takes effect, not a held one.
     held_controls: InputWord,
     saved_state: Vec<u8>,
     has_saved_state: bool,
 }
 
-/// Shows to who has no hold of the machine any more whether it stands still.
+/// Shared indicator of the pause state, for code that no longer has access to the machine.
 #[derive(Clone, Debug, Default)]
 pub struct PauseIndicator(Arc<AtomicU8>);
 
 impl PauseIndicator {
-    /// The site that paused the machine, if it stands still.
+    /// Returns the site that paused the machine, if it is paused.
     pub fn paused_by(&self) -> Option<u8> {
         self.0.load(Ordering::Relaxed).checked_sub(1)
     }
@@ -89,18 +91,19 @@ impl PauseIndicator {
     }
 }
 
-/// Nobody, or who, in a byte.
+/// Encodes the pausing site as one byte; 0 means not paused.
 fn encode_paused_by(paused: Option<u8>) -> u8 {
     paused.map_or(0, |site| site + 1)
 }
 
-/// Behind the machine's own state: its length, who paused it, what is held, whether a state is kept.
+/// Bytes after the machine's own state and the saved state: length of the own state, pausing site, held control bits,
+/// whether a state is saved.
 const TRAILER_LEN: usize = 4 + 1 + 16 + 1;
 
 impl ControlledMachine {
-    /// Gives a machine that player. Of a machine with more than eight pads the first eight are played.
+    /// Adds the control player to a machine. Of a machine with more than eight pads, only the first eight are playable.
     pub fn new(machine: Box<dyn Machine>) -> Self {
-        // More players than a game can have would leave none for the buttons of the machine.
+        // One player slot is reserved for the control player.
         let mut pads: Vec<Pad> = machine.pads().iter().take(MAX_PLAYERS - 1).cloned().collect();
         pads.push(Pad { mask: InputWord::MAX, labels: Vec::new() });
         Self {
@@ -114,32 +117,33 @@ impl ControlledMachine {
         }
     }
 
-    /// The player who presses them.
+    /// Returns the index of the control player.
     pub fn control_player(&self) -> usize {
         self.pads.len() - 1
     }
 
-    /// Whether the machine stands still.
+    /// Returns whether the machine is paused.
     pub fn is_paused(&self) -> bool {
         self.paused_by.is_some()
     }
 
-    /// What shows that from outside.
+    /// Returns an indicator of the pause state.
     pub fn pause_indicator(&self) -> PauseIndicator {
         self.pause_indicator.clone()
     }
 
     fn apply_controls(&mut self, word: InputWord) {
         let pressed = word & !std::mem::replace(&mut self.held_controls, word);
-        for (control, by) in CONTROLS.into_iter().filter_map(|control| Some((control, control.pressed_by(pressed)?))) {
+        for (control, site) in CONTROLS.into_iter().filter_map(|control| Some((control, control.pressed_by(pressed)?)))
+        {
             match control {
-                MachineControl::Pause => self.paused_by = if self.is_paused() { None } else { Some(by) },
+                MachineControl::Pause => self.paused_by = if self.is_paused() { None } else { Some(site) },
                 MachineControl::Reset => self.machine.reset(),
                 MachineControl::Save => {
                     self.has_saved_state = self.can_save() && self.machine.save(&mut self.saved_state).is_ok()
                 }
                 MachineControl::Load if self.has_saved_state => {
-                    // It was made by this machine, here or at the site where a snapshot came from.
+                    // The state was saved by this machine, here or at the site that sent a snapshot.
                     let _ = self.machine.load(&self.saved_state);
                 }
                 MachineControl::Load => {}
@@ -193,7 +197,7 @@ impl Machine for ControlledMachine {
         self.machine.sample_rate()
     }
 
-    /// What it saves is for all sites: states that are not exact are of no use to them.
+    /// States are shared with all sites, so inexact states do not count.
     fn can_save(&self) -> bool {
         self.netplay_support() == NetplaySupport::Rollback
     }
@@ -204,9 +208,9 @@ impl Machine for ControlledMachine {
 
     fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
         self.machine.save(into)?;
-        let own = into.len() as u32;
+        let own_len = into.len() as u32;
         into.extend_from_slice(&self.saved_state[..if self.has_saved_state { self.saved_state.len() } else { 0 }]);
-        into.extend_from_slice(&own.to_le_bytes());
+        into.extend_from_slice(&own_len.to_le_bytes());
         into.push(encode_paused_by(self.paused_by));
         into.extend_from_slice(&self.held_controls.to_le_bytes());
         into.push(u8::from(self.has_saved_state));
@@ -214,26 +218,27 @@ impl Machine for ControlledMachine {
     }
 
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
-        let unfit = || LoadError::InvalidState("it breaks off".into());
-        let (states, tail) = state.split_last_chunk::<TRAILER_LEN>().ok_or_else(unfit)?;
-        let own = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]) as usize;
-        let (own, kept) = states.split_at_checked(own).ok_or_else(unfit)?;
-        let flags = (tail[4], tail[TRAILER_LEN - 1]);
+        let truncated = || LoadError::InvalidState("truncated".into());
+        let (states, trailer) = state.split_last_chunk::<TRAILER_LEN>().ok_or_else(truncated)?;
+        let own_len = u32::from_le_bytes([trailer[0], trailer[1], trailer[2], trailer[3]]) as usize;
+        let (own, saved) = states.split_at_checked(own_len).ok_or_else(truncated)?;
+        let flags = (trailer[4], trailer[TRAILER_LEN - 1]);
         if flags.0 > MAX_CONTROL_SITES || flags.1 > 1 {
-            return Err(LoadError::InvalidState("it makes no sense".into()));
+            return Err(LoadError::InvalidState("invalid control flags".into()));
         }
         self.machine.load(own)?;
         self.paused_by = flags.0.checked_sub(1);
         self.pause_indicator.set(self.paused_by);
-        self.held_controls = InputWord::from_le_bytes(tail[5..21].try_into().expect("16 bytes"));
+        self.held_controls = InputWord::from_le_bytes(trailer[5..21].try_into().expect("16 bytes"));
         self.has_saved_state = flags.1 == 1;
         self.saved_state.clear();
-        self.saved_state.extend_from_slice(kept);
+        self.saved_state.extend_from_slice(saved);
         Ok(())
     }
 
     fn hash(&mut self) -> u64 {
-        // What is kept came of hashed states, at a frame that all agree on.
+        // The saved state itself is not hashed: it was saved at an agreed frame, and the states up to that frame were
+        // compared.
         self.machine.hash() ^ u64::from(self.is_paused()) << 1 ^ u64::from(self.has_saved_state) << 2
     }
 
@@ -254,7 +259,9 @@ mod tests {
     use crate::session_adapter::{SessionOptions, settings};
 
     fn controlled_nes() -> ControlledMachine {
-        ControlledMachine::new(Box::new(Nes::open(&coplay_testcores::images::nes(), "test").expect("a sound image")))
+        ControlledMachine::new(Box::new(
+            Nes::open(&coplay_testcores::images::nes(), "test").expect("the test image is valid"),
+        ))
     }
 
     fn step_with_controls(machine: &mut ControlledMachine, word: InputWord) {
@@ -267,30 +274,30 @@ mod tests {
     #[test]
     fn pause_indicator_follows_pause_across_load_and_reset() {
         let mut machine = controlled_nes();
-        let (lamp, mut before, mut during) = (machine.pause_indicator(), Vec::new(), Vec::new());
+        let (indicator, mut before, mut during) = (machine.pause_indicator(), Vec::new(), Vec::new());
         machine.save(&mut before).unwrap();
         step_with_controls(&mut machine, MachineControl::Pause.bit(2) | MachineControl::Pause.bit(3));
-        assert_eq!((lamp.paused_by(), machine.is_paused()), (Some(2), true));
+        assert_eq!((indicator.paused_by(), machine.is_paused()), (Some(2), true));
         step_with_controls(&mut machine, MachineControl::Pause.bit(2));
-        assert_eq!(lamp.paused_by(), Some(2), "it is held, not pressed again");
+        assert_eq!(indicator.paused_by(), Some(2), "held, not newly pressed");
         machine.save(&mut during).unwrap();
         machine.load(&before).unwrap();
-        assert_eq!((lamp.paused_by(), machine.is_paused()), (None, false));
+        assert_eq!((indicator.paused_by(), machine.is_paused()), (None, false));
         machine.load(&during).unwrap();
-        assert_eq!(lamp.paused_by(), Some(2));
+        assert_eq!(indicator.paused_by(), Some(2));
         step_with_controls(&mut machine, 0);
         step_with_controls(&mut machine, MachineControl::Pause.bit(0));
-        assert_eq!(lamp.paused_by(), None, "anybody can go on");
+        assert_eq!(indicator.paused_by(), None, "any site can resume");
         machine.load(&during).unwrap();
         machine.reset();
-        assert_eq!((lamp.paused_by(), machine.is_paused()), (None, false));
+        assert_eq!((indicator.paused_by(), machine.is_paused()), (None, false));
     }
 
     #[test]
     fn settings_with_control_masks_are_recognized() {
         let machine = controlled_nes();
         let mut shared = settings(&machine, SessionOptions::new(2));
-        assert!(!has_control_player(&shared), "nobody has them");
+        assert!(!has_control_player(&shared), "no site owns the control bits");
         for site in SiteId::first(2) {
             shared.ownership.assign(site, machine.control_player(), MachineControl::mask(site.index())).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Who a machine and a game are, so that sites can tell before they start whether they would play the same.
+//! Identities of machines and games, which sites compare before they start.
 
 use coplay::hash::xxh64;
 use coplay::session::{GameId, MAX_TEXT_LEN};
@@ -6,24 +6,25 @@ use sha2::{Digest, Sha256};
 
 use crate::machine::Machine;
 
-/// A game by its image. As much of the name is taken as travels.
+/// Returns the identity of a game by its image. The name is truncated to the length that fits into messages.
 pub fn game_id(name: &str, image: &[u8]) -> GameId {
     GameId { name: truncate_to_max_text(name).into(), hash: Sha256::digest(image).into() }
 }
 
-/// What a machine that has stepped no frame yet shows and computes in so many frames with no input, as one number. They are stepped;
-/// [reset](MachineProfile::reset) the machine afterwards. Sound is left out: another processor may round it differently, and no game can tell.
+/// Steps a new machine for `frames` frames without input and returns a hash of its pictures and states.
+/// [Reset](Machine::reset) the machine afterwards. Sound is excluded: another processor may round it differently, and
+/// it cannot affect the game.
 pub fn first_frames_hash(machine: &mut dyn Machine, frames: u32) -> u64 {
     (0..frames).fold(0, |hash, _| {
         machine.step(&[], true);
         let picture = machine.picture();
         let size = [picture.width as u64, picture.height as u64, machine.hash()];
-        let seen = xxh64(hash, machine.picture().rgba);
-        size.iter().fold(seen, |hash, number| xxh64(hash, &number.to_le_bytes()))
+        let picture_hash = xxh64(hash, machine.picture().rgba);
+        size.iter().fold(picture_hash, |hash, number| xxh64(hash, &number.to_le_bytes()))
     })
 }
 
-/// As much of a text as fits into settings.
+/// Truncates a text to the maximum length in settings.
 pub(crate) fn truncate_to_max_text(text: &str) -> &str {
     let mut end = text.len().min(MAX_TEXT_LEN);
     while !text.is_char_boundary(end) {

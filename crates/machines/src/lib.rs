@@ -1,8 +1,8 @@
-//! What can be shared: game machines, each seen as a black box.
+//! Game machines that can be shared in a session, each seen as a black box.
 //!
-//! A [`MachineProfile`] is a machine with a game in it. Its contract is all that anything outside this crate knows of it: the session engine is
-//! told its identity and its rate, and asks it, through a host program, to step, save, load and hash; a front end shows its
-//! [`Picture`], plays its sound and presses the [buttons](pad) that it has.
+//! A [`Machine`] is an emulator with a game loaded. Code outside this crate knows only its contract. The session engine
+//! uses its identity and frame rate; through a host program it asks the machine to step, save, load and hash. A front
+//! end shows its [`Picture`], plays its sound and maps keys to the [buttons](pad) that it has.
 
 #[cfg(not(target_family = "wasm"))]
 pub mod check;

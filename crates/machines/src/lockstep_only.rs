@@ -1,4 +1,4 @@
-//! A machine that is shared without its states.
+//! Wraps a machine so that sessions do not use its saved states.
 
 use coplay::frame::FrameRate;
 use coplay::input::InputWord;
@@ -8,19 +8,20 @@ use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
 use crate::pad::Pad;
 use crate::picture::Picture;
 
-/// What such a machine says of itself, as an option.
+/// Option that marks such a machine in its identity.
 const STATES_UNUSED_OPTION: (&str, &str) = ("states", "not used");
 
-/// A machine that keeps its states to itself, because somebody found out that they are not exact: its sites wait for all inputs, and whoever
-/// comes late plays everything from the first frame on. That is part of what it is, so that all sites agree on it or none begins.
+/// A machine whose saved states are not used, because a check found that they are not exact. Its sites run in lockstep,
+/// and a late joiner replays the game from the first frame. This is part of its machine id, so that either all sites
+/// agree on it or the session does not start.
 pub struct LockstepOnly {
     machine: Box<dyn Machine>,
     id: MachineId,
 }
 
 impl LockstepOnly {
-    /// Does without the states of a machine; one that has none is left as it is. Where it has all the options that there is room for, it does
-    /// so without a word to the others.
+    /// Wraps a machine. A machine that cannot save is returned unchanged. If the machine already has [`MAX_OPTIONS`]
+    /// options, the wrapper is not announced in its identity.
     pub fn wrap(machine: Box<dyn Machine>) -> Box<dyn Machine> {
         if !machine.can_save() {
             return machine;
@@ -32,12 +33,12 @@ impl LockstepOnly {
         Box::new(Self { machine, id })
     }
 
-    /// Whether a machine of another site is such a one.
+    /// Returns whether the machine id of another site has this mark.
     pub fn is_lockstep_only(id: &MachineId) -> bool {
         id.options.iter().any(|(key, value)| (key.as_str(), value.as_str()) == STATES_UNUSED_OPTION)
     }
 
-    /// The machine that such a one was made of.
+    /// Returns the machine id without this mark.
     pub fn inner_machine_id(mut id: MachineId) -> MachineId {
         id.options.retain(|(key, value)| (key.as_str(), value.as_str()) != STATES_UNUSED_OPTION);
         id

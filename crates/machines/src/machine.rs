@@ -1,4 +1,4 @@
-//! The contract.
+//! The contract between a machine and its users.
 
 use std::fmt;
 
@@ -9,96 +9,100 @@ use coplay::session::{GameId, MachineId};
 use crate::pad::Pad;
 use crate::picture::Picture;
 
-/// A machine with a game in it.
+/// A machine with a game loaded.
 ///
-/// The promise on which everything rests: equal machines (by [`machine_id`](Self::machine_id) and [`game_id`](Self::game_id)) that are
-/// given the same inputs from the first frame on have the same state in every frame, whatever the host's clock, its files and
-/// its memory are like. A machine that was opened has stepped no frame yet, and its save-RAM is empty: what a person has saved
-/// on this computer is none of the others' business, and is never written by a shared game.
+/// Determinism contract: machines that are equal by [`machine_id`](Self::machine_id) and [`game_id`](Self::game_id),
+/// and that receive the same inputs from the first frame on, have the same state in every frame. The state does not
+/// depend on the host's clock, files or memory. A newly opened machine has stepped no frame, and its save RAM is empty:
+/// a player's own saves on this computer must not affect a shared game, and a shared game never writes them.
 pub trait Machine: Send {
-    /// The machine, by name, version, options and a hash of its first frames.
+    /// Returns the identity of the machine: name, version, options and a hash of its first frames.
     fn machine_id(&self) -> &MachineId;
 
-    /// The game, by a hash of its image.
+    /// Returns the identity of the game, by a hash of its image.
     fn game_id(&self) -> &GameId;
 
-    /// Frames per second.
+    /// Returns the frame rate.
     fn frame_rate(&self) -> FrameRate;
 
-    /// What each player can press; as many as there are players. Bits that no pad has are ignored by [`step`](Self::delay_step).
+    /// Returns the pads, one per player. [`step`](Self::step) ignores bits that a pad does not have.
     fn pads(&self) -> &[Pad];
 
-    /// Plays one frame with one word per player (missing ones press nothing). Only a `fresh` one is seen and heard: where it is not, the
-    /// machine may leave out whatever does not change its state, and picture and sound stay those of the last fresh one.
+    /// Steps one frame with one input word per player; missing words count as nothing pressed. Only a `fresh` frame is
+    /// shown and heard. In other frames the machine may skip all work that does not change its state, and picture and
+    /// sound stay those of the last fresh frame.
     fn step(&mut self, inputs: &[InputWord], fresh: bool);
 
-    /// Puts the machine into the state that it had before its first frame.
+    /// Resets the machine to the state before its first frame.
     fn reset(&mut self);
 
-    /// The picture of the last fresh step; black before the first.
+    /// Returns the picture of the last fresh step; black before the first.
     fn picture(&self) -> Picture<'_>;
 
-    /// The sound of the last fresh step: left and right, [`sound_rate`](Self::sample_rate) pairs per second.
+    /// Returns the sound of the last fresh step as left and right samples, [`sample_rate`](Self::sample_rate) pairs per
+    /// second.
     fn sound(&self) -> &[[i16; 2]];
 
-    /// Pairs of samples per second.
+    /// Returns the sample rate, in pairs of samples per second.
     fn sample_rate(&self) -> f64;
 
-    /// Whether the machine can save and load its state at all.
+    /// Returns whether the machine can save and load its state at all.
     fn can_save(&self) -> bool;
 
-    /// How it can be shared, as far as it knows itself. A [check](crate::check) may know better.
+    /// Returns how the machine can be shared, as far as the machine itself knows. A [check](crate::check) may find a
+    /// lower level.
     fn netplay_support(&self) -> NetplaySupport {
         if self.can_save() { NetplaySupport::Rollback } else { NetplaySupport::Lockstep }
     }
 
-    /// Puts the state into `into`, whose former content is of no use. A buffer that is used again is not allocated again.
+    /// Saves the state into `into` and replaces its contents. Reusing the same buffer avoids allocations.
     fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError>;
 
-    /// Takes a saved state. It may come from a stranger: what is too long or cannot be one is refused, and the machine is as it was.
+    /// Loads a saved state. The state may come from an untrusted peer: a state that is too long or invalid is rejected,
+    /// and the machine keeps its state.
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError>;
 
-    /// A hash of everything that decides how the game goes on, the same at all sites.
+    /// Returns a hash of all state that determines the further course of the game. It is the same at all sites.
     fn hash(&mut self) -> u64;
 
-    /// Shows the named parts of the state, each as its name and its bytes, for reports of differences. The order and the names are
+    /// Passes the named regions of the state to `show`, each as name and bytes, for desync reports. Order and names are
     /// always the same.
     fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8]));
 
-    /// Why the machine stands still, if it does: the game has brought it down, here as at every other site, or it could not be reset. Steps
-    /// do nothing then, until another state is loaded or the machine is reset.
+    /// Returns why the machine has halted, if it has: the game crashed the emulator, which then happens at every site,
+    /// or a reset failed. A halted machine ignores steps until a state is loaded or the machine is reset.
     fn failure(&self) -> Option<&str> {
         None
     }
 }
 
-/// How a machine can be shared. The more, the greater.
+/// How a machine can be shared, in ascending order of support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NetplaySupport {
-    /// Not at all: two that should have done the same did not.
+    /// Not at all: two instances with the same inputs diverged.
     Nondeterministic,
-    /// By sites that wait for all inputs. It has no states, or they are not exact: one that is loaded leads elsewhere than it should, so
-    /// nothing can be guessed and repaired, and nobody can be given a state.
+    /// In lockstep only. The machine has no saved states, or they are not exact: a loaded state leads to a different
+    /// game. So the session cannot predict and roll back, and a late joiner cannot start from a snapshot.
     Lockstep,
-    /// In every way.
+    /// With rollback and snapshots.
     Rollback,
 }
 
-/// Why a state could not be saved.
+/// Error of [`Machine::save`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveError {
-    /// The machine cannot save.
+    /// The machine does not support saving.
     Unsupported,
-    /// The machine says that it failed, in its own words where it has any.
+    /// Saving failed, with the machine's own message if it has one.
     Failed(String),
 }
 
-/// Why a state could not be loaded.
+/// Error of [`Machine::load`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// The machine cannot load.
+    /// The machine does not support loading.
     Unsupported,
-    /// This is no state of this machine and game.
+    /// The bytes are not a valid state of this machine and game.
     InvalidState(String),
 }
 
@@ -106,7 +110,7 @@ impl fmt::Display for SaveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported => write!(f, "this machine cannot save its state"),
-            Self::Failed(why) => write!(f, "the machine could not save its state: {why}"),
+            Self::Failed(reason) => write!(f, "cannot save the state: {reason}"),
         }
     }
 }
@@ -115,7 +119,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported => write!(f, "this machine cannot load a state"),
-            Self::InvalidState(why) => write!(f, "this is no state of this game: {why}"),
+            Self::InvalidState(reason) => write!(f, "invalid state: {reason}"),
         }
     }
 }

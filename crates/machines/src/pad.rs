@@ -1,14 +1,14 @@
-//! Pads: how a player's buttons and sticks are laid out in an input word.
+//! Pads: the layout of a player's buttons and sticks in an input word.
 //!
-//! Every machine uses the same layout, that of libretro's joypad, so that a front end can map keys and gamepads without knowing the machine: 16
-//! buttons in the low bits, then four axes of 16 bits each, as two's complement.
+//! All machines use the layout of libretro's joypad, so that a front end can map keys and gamepads without knowing the
+//! machine: 16 buttons in the low bits, then four axes of 16 bits each, as two's complement.
 
 use coplay::input::InputWord;
 
 /// A button of a pad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the names are all there is to say")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum Button {
     B = 0,
     Y,
@@ -31,7 +31,7 @@ pub enum Button {
 /// An axis of a stick. Left and up are negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the names are all there is to say")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum StickAxis {
     LeftX = 0,
     LeftY,
@@ -39,11 +39,11 @@ pub enum StickAxis {
     RightY,
 }
 
-/// Bits of an axis.
+/// Bits per axis.
 const AXIS_BITS: u32 = 16;
 
 impl Button {
-    /// All of them, in the order of their bits.
+    /// All buttons, in bit order.
     pub const ALL: [Self; 16] = [
         Self::B,
         Self::Y,
@@ -63,62 +63,62 @@ impl Button {
         Self::R3,
     ];
 
-    /// The button's bit in a word.
+    /// Returns the button's bit in an input word.
     pub const fn bit(self) -> InputWord {
         1 << self as u8
     }
 
-    /// Whether it is pressed.
+    /// Returns whether the button is pressed in an input word.
     pub const fn is_in(self, word: InputWord) -> bool {
         word & self.bit() != 0
     }
 }
 
 impl StickAxis {
-    /// All of them, in the order of their bits.
+    /// All axes, in bit order.
     pub const ALL: [Self; 4] = [Self::LeftX, Self::LeftY, Self::RightX, Self::RightY];
 
     const fn shift(self) -> u32 {
         16 + self as u32 * AXIS_BITS
     }
 
-    /// The bits of the axis in a word.
+    /// Returns the bits of the axis in an input word.
     pub const fn mask(self) -> InputWord {
         0xffff << self.shift()
     }
 
-    /// Where the stick is.
+    /// Returns the position of the axis in an input word.
     pub const fn position(self, word: InputWord) -> i16 {
         (word >> self.shift()) as i16
     }
 
-    /// A word with the stick there and nothing else pressed.
+    /// Returns an input word with the axis at `position` and nothing else pressed.
     pub const fn word_at(self, position: i16) -> InputWord {
         (position as u16 as InputWord) << self.shift()
     }
 }
 
-/// What one player can press on a machine.
+/// The buttons and axes of one player.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pad {
-    /// The bits that count.
+    /// Bits of the input word that the machine reads.
     pub mask: InputWord,
-    /// What the machine calls its buttons, where that is not their own name: "Jump".
+    /// Labels of buttons that the machine names differently, such as "Jump".
     pub labels: Vec<(Button, String)>,
 }
 
 impl Pad {
-    /// A pad with these buttons.
+    /// Creates a pad with these buttons.
     pub fn with_buttons(buttons: &[Button]) -> Self {
         Self { mask: buttons.iter().fold(0, |mask, button| mask | button.bit()), labels: Vec::new() }
     }
 
-    /// The buttons that it has.
+    /// Returns the buttons of the pad.
     pub fn buttons(&self) -> impl Iterator<Item = Button> {
         Button::ALL.into_iter().filter(|button| button.is_in(self.mask))
     }
 
-    /// The axes that it has.
+    /// Returns the axes of the pad.
     pub fn axes(&self) -> impl Iterator<Item = StickAxis> {
         StickAxis::ALL.into_iter().filter(|axis| self.mask & axis.mask() != 0)
     }

@@ -1,14 +1,14 @@
-//! What a machine shows.
+//! The picture of a machine.
 
-/// A picture, row by row from the top left.
+/// A picture as rows of pixels, from the top left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Picture<'a> {
-    /// Pixels in a row.
+    /// Width in pixels.
     pub width: usize,
-    /// Rows.
+    /// Height in pixels.
     pub height: usize,
-    /// Width divided by height as it is meant to be seen: pixels of old machines are seldom square.
+    /// Display aspect ratio, width divided by height. The pixels of old machines are rarely square.
     pub aspect: f32,
-    /// Red, green, blue and 255 of every pixel.
+    /// Pixels as red, green, blue and 255.
     pub rgba: &'a [u8],
 }

@@ -1,4 +1,4 @@
-//! Whoever cheats is caught, and whoever does not is not.
+//! The check finds every faulty machine and passes the others.
 
 #![cfg(all(unix, not(target_vendor = "apple")))]
 
@@ -19,85 +19,86 @@ use coplay_machines::nes::Nes;
 use coplay_machines::{Machine, session_adapter};
 use coplay_testcores::{CoreDefect, TestCore, build_core, images};
 
-/// Tells the other process, which is this program again, which core to open; with nothing in it, the NES.
+/// Environment variable that tells the child process, which is this program, the core to open; empty for the NES.
 const CORE_VARIABLE: &str = "COPLAY_TEST_CORE";
-/// And with which image of [`image`].
+/// Environment variable with the image extension for [`core_image`].
 const IMAGE_VARIABLE: &str = "COPLAY_TEST_IMAGE";
 
-fn core_image(ending: &str) -> Vec<u8> {
-    match ending {
+fn core_image(extension: &str) -> Vec<u8> {
+    match extension {
         "nes" => images::nes(),
         "gb" => images::game_boy(),
         "gba" => images::game_boy_advance(),
         "pce" => images::pc_engine(),
         "sfc" => images::snes(),
-        _ => panic!("no image for {ending}"),
+        _ => panic!("no image for {extension}"),
     }
 }
 
-fn open_machine(core: &str, ending: &str) -> Result<Box<dyn Machine>, String> {
-    if let Some(oddity) = core.strip_prefix("odd ") {
-        return Ok(Box::new(FaultyMachine::new(oddity)));
+fn open_machine(core: &str, extension: &str) -> Result<Box<dyn Machine>, String> {
+    if let Some(fault) = core.strip_prefix("odd ") {
+        return Ok(Box::new(FaultyMachine::new(fault)));
     }
     if core.is_empty() {
         return Ok(Box::new(Nes::open(&common::rom::test_image(), "test").map_err(|error| error.to_string())?));
     }
-    let game = (!ending.is_empty()).then(|| GameImage { name: format!("test.{ending}"), image: core_image(ending) });
+    let game =
+        (!extension.is_empty()).then(|| GameImage { name: format!("test.{extension}"), image: core_image(extension) });
     let core = CoreSource::from_user(core).map_err(|error| error.to_string())?;
     let machine = libretro::open(CoreConfig { game, ..CoreConfig::new(core) });
     Ok(Box::new(machine.map_err(|error| error.to_string())?))
 }
 
-/// The other process. Around its answers stands what the test harness prints, as it would be with what a core prints.
+/// Runs as the child process. The test harness prints around its answers, like the output of a core.
 #[test]
 fn other_process() {
     if let Ok(core) = std::env::var(CORE_VARIABLE) {
-        let ending = std::env::var(IMAGE_VARIABLE).unwrap_or_default();
-        std::process::exit(check::run_child(|| open_machine(&core, &ending)).into());
+        let extension = std::env::var(IMAGE_VARIABLE).unwrap_or_default();
+        std::process::exit(check::run_child(|| open_machine(&core, &extension)).into());
     }
 }
 
-fn child_command(core: &str, ending: &str) -> Command {
+fn child_command(core: &str, extension: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "other_process", "--nocapture"]).env(CORE_VARIABLE, core).env(IMAGE_VARIABLE, ending);
+    command.args(["--exact", "other_process", "--nocapture"]).env(CORE_VARIABLE, core).env(IMAGE_VARIABLE, extension);
     command
 }
 
 fn short_options() -> CheckOptions {
-    let usual = CheckOptions::default();
+    let default = CheckOptions::default();
     CheckOptions {
         long_run_frames: 600,
         short_run_frames: 300,
         time_budget: Duration::from_secs(600),
         child_delay: Duration::ZERO,
-        ..usual
+        ..default
     }
 }
 
-fn run_check(core: &str, ending: &str, options: &CheckOptions) -> CheckReport {
-    run_check_with(&mut || open_machine(core, ending), core, ending, options)
+fn run_check(core: &str, extension: &str, options: &CheckOptions) -> CheckReport {
+    run_check_with(&mut || open_machine(core, extension), core, extension, options)
 }
 
-/// Opens the machine here as told.
+/// Checks a machine that `open` opens in this process.
 fn run_check_with(
     open: &mut dyn FnMut() -> Result<Box<dyn Machine>, String>,
     core: &str,
-    ending: &str,
+    extension: &str,
     options: &CheckOptions,
 ) -> CheckReport {
     let subject = CheckSubject {
         machine_name: core,
-        game_name: ending,
+        game_name: extension,
         open,
-        child_command: &mut || child_command(core, ending),
+        child_command: &mut || child_command(core, extension),
     };
     let report = check::check(subject, options, &mut |_| ()).unwrap_or_else(|error| panic!("{core}: {error}"));
     eprintln!("{report}");
     report
 }
 
-fn check_test_core(cheat: CoreDefect) -> CheckReport {
-    run_check(&build_core(cheat).path_string(), "", &short_options())
+fn check_test_core(defect: CoreDefect) -> CheckReport {
+    run_check(&build_core(defect).path_string(), "", &short_options())
 }
 
 fn equal_frames(report: &CheckReport, comparison: CheckComparison) -> u32 {
@@ -116,9 +117,12 @@ fn deterministic_core_passes_all_comparisons() {
         (equal_frames(&report, CheckComparison::AfterReset), equal_frames(&report, CheckComparison::ColdLoad)),
         (50, 100)
     );
-    let repaired = [CheckComparison::ReplayFromState, CheckComparison::AfterRollback]
+    let rollback_frames = [CheckComparison::ReplayFromState, CheckComparison::AfterRollback]
         .map(|comparison| equal_frames(&report, comparison));
-    assert!(repaired[0] > 20 && repaired[1] > 20 && repaired[0] + repaired[1] <= 200, "{repaired:?}");
+    assert!(
+        rollback_frames[0] > 20 && rollback_frames[1] > 20 && rollback_frames[0] + rollback_frames[1] <= 200,
+        "{rollback_frames:?}"
+    );
     assert_eq!(equal_frames(&report, CheckComparison::LongRun), 300);
     assert!(report.cut_short.is_empty() && report.notes.is_empty(), "{report:?}");
     assert!(report.prediction_window > 0 && report.measured.state_bytes > 1_024);
@@ -133,10 +137,10 @@ fn deterministic_core_passes_all_comparisons() {
 fn core_reading_the_clock_is_unfit_at_frame_0() {
     let report = check_test_core(CoreDefect::Clock);
     let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
-    let difference = report.verdict.mismatch().unwrap();
-    assert_eq!((difference.comparison, difference.frame), (CheckComparison::SameProcess, Some(0)));
-    assert_eq!((difference.mismatch_kind, difference.regions[0].name.as_str()), (MismatchKind::State, "system ram"));
-    assert_eq!(difference.regions[0].page_offsets, [0], "the seed is on the first page");
+    let mismatch = report.verdict.mismatch().unwrap();
+    assert_eq!((mismatch.comparison, mismatch.frame), (CheckComparison::SameProcess, Some(0)));
+    assert_eq!((mismatch.mismatch_kind, mismatch.regions[0].name.as_str()), (MismatchKind::State, "system ram"));
+    assert_eq!(mismatch.regions[0].page_offsets, [0], "the seed is in the first page");
     assert!(!report.fitness().can_share && report.prediction_window == 0);
 }
 
@@ -144,19 +148,19 @@ fn core_reading_the_clock_is_unfit_at_frame_0() {
 fn core_depending_on_an_address_is_unfit_before_frame_0() {
     let report = check_test_core(CoreDefect::Address);
     let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
-    let difference = report.verdict.mismatch().unwrap();
-    assert_eq!((difference.comparison, difference.frame), (CheckComparison::SameProcess, None));
+    let mismatch = report.verdict.mismatch().unwrap();
+    assert_eq!((mismatch.comparison, mismatch.frame), (CheckComparison::SameProcess, None));
     assert!(report.to_string().contains("before the first frame"), "{report}");
 }
 
-/// Fresh memory is mostly zero, and so it is here and there: only the other process has it filled. That is the GNU C library's.
+/// Fresh memory is mostly zero in this process. Only the child process has it filled, by the GNU C library.
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn core_reading_uninitialized_memory_is_unfit() {
     let report = check_test_core(CoreDefect::Unset);
     assert!(!report.verdict.is_fit(), "{report}");
-    // Where the memory was used before, its first frames tell; else the other process does, before the first frame.
-    assert!(report.verdict.mismatch().is_none_or(|difference| difference.frame.is_none()), "{report}");
+    // Reused memory shows up in the first frames; otherwise the child process differs before the first frame.
+    assert!(report.verdict.mismatch().is_none_or(|mismatch| mismatch.frame.is_none()), "{report}");
 }
 
 #[test]
@@ -164,9 +168,9 @@ fn core_diverging_at_frame_5000_is_found_by_the_long_run() {
     let options = CheckOptions { long_run_frames: CheckOptions::default().long_run_frames, ..short_options() };
     let report = run_check(&build_core(CoreDefect::Late).path_string(), "", &options);
     let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
-    let difference = report.verdict.mismatch().unwrap();
-    assert_eq!((difference.comparison, difference.frame), (CheckComparison::LongRun, Some(5_000)));
-    assert_eq!(difference.regions[0].name, "system ram");
+    let mismatch = report.verdict.mismatch().unwrap();
+    assert_eq!((mismatch.comparison, mismatch.frame), (CheckComparison::LongRun, Some(5_000)));
+    assert_eq!(mismatch.regions[0].name, "system ram");
     assert_eq!(equal_frames(&report, CheckComparison::LongRun), 4_700);
 }
 
@@ -176,14 +180,14 @@ fn core_with_incomplete_state_is_lockstep_only() {
     let CheckVerdict::Lockstep { reason: LockstepReason::InexactStates { .. } } = &report.verdict else {
         panic!("{report}")
     };
-    let difference = report.verdict.mismatch().unwrap();
+    let mismatch = report.verdict.mismatch().unwrap();
     assert!(
-        [CheckComparison::ReplayFromState, CheckComparison::AfterRollback].contains(&difference.comparison),
-        "{difference}"
+        [CheckComparison::ReplayFromState, CheckComparison::AfterRollback].contains(&mismatch.comparison),
+        "{mismatch}"
     );
-    assert_eq!(difference.frame, difference.loaded_frame, "the first frame after the state was loaded");
-    assert_eq!(difference.regions[0].name, "system ram");
-    // All that lockstep needs was found to be right.
+    assert_eq!(mismatch.frame, mismatch.loaded_frame, "the first frame after the load");
+    assert_eq!(mismatch.regions[0].name, "system ram");
+    // The comparisons that lockstep needs all passed.
     assert_eq!(
         (equal_frames(&report, CheckComparison::OtherProcess), equal_frames(&report, CheckComparison::LongRun)),
         (300, 300)
@@ -192,13 +196,13 @@ fn core_with_incomplete_state_is_lockstep_only() {
     assert!(fitness.can_share && !fitness.can_save && fitness.max_prediction_window == 0);
     let machine = common::test_nes();
     let settings = session_adapter::settings(&machine, session_adapter::SessionOptions::new(2));
-    let site = SiteId::first(1).next().expect("one");
+    let site = SiteId::first(1).next().expect("one site");
     let mut config = session_adapter::config(&machine, 1, site, Vec::new(), settings);
     assert!(config.can_save && config.bisect_desyncs);
     fitness.apply(&mut config);
     assert!(!config.can_save && !config.bisect_desyncs && config.machine_costs == report.measured.median_costs());
-    let again = check_test_core(CoreDefect::Forgets);
-    assert_eq!(again.verdict, report.verdict, "a seed does the same again");
+    let repeated = check_test_core(CoreDefect::Forgets);
+    assert_eq!(repeated.verdict, report.verdict, "equal seeds give equal verdicts");
 }
 
 #[test]
@@ -214,16 +218,16 @@ fn core_without_save_is_lockstep_only() {
 
 #[test]
 fn harmless_core_quirks_still_allow_rollback() {
-    for cheat in [CoreDefect::Threads, CoreDefect::MustRun] {
-        assert_eq!(check_test_core(cheat).verdict, CheckVerdict::Rollback, "{cheat:?}");
+    for defect in [CoreDefect::Threads, CoreDefect::MustRun] {
+        assert_eq!(check_test_core(defect).verdict, CheckVerdict::Rollback, "{defect:?}");
     }
-    // A core that saving disturbs is saved in every frame at every site. That must be seen to work.
+    // A core that is changed by saving is saved in every frame at every site. The check must confirm that this works.
     assert_eq!(check_test_core(CoreDefect::Disturbed).verdict, CheckVerdict::Rollback);
 }
 
-/// The first difference of a machine that is odd in one way; whether it is unfit.
-fn check_faulty_machine(oddity: &str) -> (StateMismatch, bool) {
-    let report = run_check(&format!("odd {oddity}"), "", &short_options());
+/// Returns the first mismatch of a machine with one fault, and whether it is unfit.
+fn check_faulty_machine(fault: &str) -> (StateMismatch, bool) {
+    let report = run_check(&format!("odd {fault}"), "", &short_options());
     (report.verdict.mismatch().unwrap_or_else(|| panic!("{report}")).clone(), !report.verdict.is_fit())
 }
 
@@ -234,11 +238,11 @@ fn faultless_machine_passes() {
 
 #[test]
 fn environment_dependency_is_found_by_the_child_process() {
-    for oddity in ["home", "folder", "zone", "language"] {
-        let (difference, unfit) = check_faulty_machine(oddity);
-        assert!(unfit, "{oddity}: {difference}");
-        assert_eq!((difference.comparison, difference.frame), (CheckComparison::OtherProcess, None), "{oddity}");
-        assert_eq!(difference.regions[0].name, "memory", "{oddity}");
+    for fault in ["home", "folder", "zone", "language"] {
+        let (mismatch, unfit) = check_faulty_machine(fault);
+        assert!(unfit, "{fault}: {mismatch}");
+        assert_eq!((mismatch.comparison, mismatch.frame), (CheckComparison::OtherProcess, None), "{fault}");
+        assert_eq!(mismatch.regions[0].name, "memory", "{fault}");
     }
 }
 
@@ -249,81 +253,80 @@ fn wall_clock_dependency_is_found_by_the_delayed_child_process() {
         "",
         &CheckOptions { child_delay: CheckOptions::default().child_delay, ..short_options() },
     );
-    let difference = report.verdict.mismatch().unwrap_or_else(|| panic!("{report}"));
-    // Two that are stepped one after the other hardly ever see the clock go on in between.
-    assert!(!report.verdict.is_fit() && difference.frame.is_some(), "{difference}");
+    let mismatch = report.verdict.mismatch().unwrap_or_else(|| panic!("{report}"));
+    // Two instances stepped one after the other hardly ever see the clock advance in between.
+    assert!(!report.verdict.is_fit() && mismatch.frame.is_some(), "{mismatch}");
 }
 
 #[test]
 fn picture_mismatch_with_equal_state_hash_is_unfit() {
-    let (difference, unfit) = check_faulty_machine("picture");
-    assert_eq!((difference.comparison, difference.frame, unfit), (CheckComparison::OtherProcess, Some(0), true));
-    assert_eq!(difference.mismatch_kind, MismatchKind::Picture);
+    let (mismatch, unfit) = check_faulty_machine("picture");
+    assert_eq!((mismatch.comparison, mismatch.frame, unfit), (CheckComparison::OtherProcess, Some(0), true));
+    assert_eq!(mismatch.mismatch_kind, MismatchKind::Picture);
 }
 
 #[test]
 fn process_bound_states_are_lockstep_only() {
-    let (difference, unfit) = check_faulty_machine("cold");
-    assert!(!unfit && difference.comparison == CheckComparison::ColdLoad, "{difference}");
-    assert_eq!((difference.frame, difference.loaded_frame), (Some(200), Some(200)));
+    let (mismatch, unfit) = check_faulty_machine("cold");
+    assert!(!unfit && mismatch.comparison == CheckComparison::ColdLoad, "{mismatch}");
+    assert_eq!((mismatch.frame, mismatch.loaded_frame), (Some(200), Some(200)));
 }
 
 #[test]
 fn dependence_on_rendering_or_reset_is_found() {
-    let (difference, unfit) = check_faulty_machine("unseen");
-    assert_eq!((difference.comparison, difference.frame, unfit), (CheckComparison::AfterReset, Some(0), false));
-    let (difference, unfit) = check_faulty_machine("reset");
-    assert_eq!((difference.comparison, difference.frame, unfit), (CheckComparison::AfterReset, Some(0), false));
+    let (mismatch, unfit) = check_faulty_machine("unseen");
+    assert_eq!((mismatch.comparison, mismatch.frame, unfit), (CheckComparison::AfterReset, Some(0), false));
+    let (mismatch, unfit) = check_faulty_machine("reset");
+    assert_eq!((mismatch.comparison, mismatch.frame, unfit), (CheckComparison::AfterReset, Some(0), false));
 }
 
 #[test]
 fn machine_changed_by_saving_is_lockstep_only() {
-    let (difference, unfit) = check_faulty_machine("saving");
+    let (mismatch, unfit) = check_faulty_machine("saving");
     assert!(
-        !unfit && [CheckComparison::ReplayFromState, CheckComparison::AfterRollback].contains(&difference.comparison),
-        "{difference}"
+        !unfit && [CheckComparison::ReplayFromState, CheckComparison::AfterRollback].contains(&mismatch.comparison),
+        "{mismatch}"
     );
 }
 
 #[test]
 fn machine_exiting_its_process_is_unfit() {
-    for (oddity, when) in
+    for (fault, expected) in
         [("odd crash", (CheckComparison::SmokeTest, 7)), ("odd late crash", (CheckComparison::OtherProcess, 70))]
     {
-        let report = run_check(oddity, "", &short_options());
-        let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, frame, reason: why } } = &report.verdict
-        else {
+        let report = run_check(fault, "", &short_options());
+        let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, frame, reason } } = &report.verdict else {
             panic!("{report}")
         };
-        assert_eq!((*comparison, *frame), when);
-        assert!(why.contains("ended"), "{why}");
+        assert_eq!((*comparison, *frame), expected);
+        assert!(reason.contains("ended"), "{reason}");
     }
 }
 
-/// A machine that must not be opened in this process.
-fn check_without_opening_here(cheat: CoreDefect, patience: Duration) -> CheckReport {
-    let core = build_core(cheat);
-    let mut open = || panic!("it was opened here");
-    run_check_with(&mut open, &core.path_string(), "", &CheckOptions { response_timeout: patience, ..short_options() })
+/// Checks a core that must not be opened in this process.
+fn check_without_opening_here(defect: CoreDefect, response_timeout: Duration) -> CheckReport {
+    let core = build_core(defect);
+    let mut open = || panic!("the core was opened in this process");
+    run_check_with(&mut open, &core.path_string(), "", &CheckOptions { response_timeout, ..short_options() })
 }
 
 #[test]
 fn crashing_core_is_unfit_and_not_opened_in_process() {
     let report = check_without_opening_here(CoreDefect::Aborts, CheckOptions::default().response_timeout);
-    let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, reason: why, .. } } = &report.verdict else {
+    let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, reason, .. } } = &report.verdict else {
         panic!("{report}")
     };
-    assert!(*comparison == CheckComparison::SmokeTest && why.contains("ended (signal"), "{why}");
-    assert!(!report.is_cacheable() && report.to_string().contains("nobody can rely on it"), "{report}");
+    assert!(*comparison == CheckComparison::SmokeTest && reason.contains("ended (signal"), "{reason}");
+    assert!(!report.is_cacheable() && report.to_string().contains("unreliable"), "{report}");
 }
 
 #[test]
 fn hanging_core_is_unfit_after_response_timeout() {
     let report = check_without_opening_here(CoreDefect::Hangs, Duration::from_secs(3));
-    let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, reason: why, .. } } = &report.verdict else {
+    let CheckVerdict::Unfit { fault: MachineFault::Failed { comparison, reason, .. } } = &report.verdict else {
         panic!("{report}")
     };
-    assert!(*comparison == CheckComparison::SmokeTest && why.contains("did not answer for 3 s"), "{why}");
+    assert!(*comparison == CheckComparison::SmokeTest && reason.contains("did not answer for 3 s"), "{reason}");
 }
 
 #[test]
@@ -355,12 +358,12 @@ fn embedded_nes_supports_rollback() {
     assert_eq!(run_check("", "", &short_options()).verdict, CheckVerdict::Rollback);
 }
 
-/// A core as Debian has it, with an image of ours.
-fn assert_installed_core_is_fit(core: &str, ending: &str) {
+/// Asserts that a core packaged by Debian is fit, with our own image.
+fn assert_installed_core_is_fit(core: &str, extension: &str) {
     let core = CoreSource::from_user(core).unwrap();
     let file = libretro::find_core(&core, &[]).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
     let file = file.display().to_string();
-    let game = Some(GameImage { name: format!("test.{ending}"), image: core_image(ending) });
+    let game = Some(GameImage { name: format!("test.{extension}"), image: core_image(extension) });
     let first = libretro::open(CoreConfig { game, ..CoreConfig::new(core.clone()) }).unwrap();
     let mut twin = || match first.twin() {
         Ok(twin) => Ok(Box::new(twin) as Box<dyn Machine>),
@@ -369,10 +372,10 @@ fn assert_installed_core_is_fit(core: &str, ending: &str) {
     let report = run_check_with(
         &mut twin,
         &file,
-        ending,
+        extension,
         &CheckOptions { long_run_frames: 180, short_run_frames: 120, ..short_options() },
     );
-    // Where computers are busy a repair may take too long, but its states are exact.
+    // On a busy computer a rollback may take too long, but the states are exact.
     assert!(report.verdict.is_fit() && report.fitness().can_save, "{core}: {report}");
     assert!(!report.notes.iter().any(|note| note.contains("pressed")), "{report}");
 }
@@ -420,14 +423,14 @@ fn zero_time_budget_reports_comparisons_cut_short() {
 #[test]
 fn check_command_prints_progress_and_uses_the_cache() {
     let (core, folder) = (build_core(CoreDefect::NoSave), tempfile::tempdir().unwrap());
-    let asked = CheckRequest {
+    let request = CheckRequest {
         json: true,
         show_progress: true,
         cache_folder: Some(folder.path().into()),
         ..CheckRequest::default()
     };
-    let run = |asked: &CheckRequest, core: &TestCore| {
-        let (mut out, mut talk, name) = (Vec::new(), Vec::new(), core.path_string());
+    let run = |request: &CheckRequest, core: &TestCore| {
+        let (mut out, mut progress, name) = (Vec::new(), Vec::new(), core.path_string());
         let mut children = 0;
         let mut child = || {
             children += 1;
@@ -439,24 +442,27 @@ fn check_command_prints_progress_and_uses_the_cache() {
             open: &mut || open_machine(&name, ""),
             child_command: &mut child,
         };
-        let report = check::run(asked, subject, &mut out, &mut talk).unwrap();
-        (report, String::from_utf8(out).unwrap(), String::from_utf8(talk).unwrap(), children)
+        let report = check::run(request, subject, &mut out, &mut progress).unwrap();
+        (report, String::from_utf8(out).unwrap(), String::from_utf8(progress).unwrap(), children)
     };
-    let (report, out, talk, children) = run(&asked, &core);
-    assert!(talk.contains("two in one process") && talk.contains("a long run") && children == 2, "{talk}");
+    let (report, out, progress, children) = run(&request, &core);
+    assert!(
+        progress.contains("two instances, one process") && progress.contains("long run") && children == 2,
+        "{progress}"
+    );
     assert!(out.contains("\"kind\": \"cannot_save\"") && out.contains("\"median_ns\""), "{out}");
-    let (kept, again, talk, children) = run(&asked, &core);
-    assert_eq!((kept, again, children), (report, out, 1));
-    assert_eq!(talk, "checked before; --again checks again\n");
+    let (cached, repeated, progress, children) = run(&request, &core);
+    assert_eq!((cached, repeated, children), (report, out, 1));
+    assert_eq!(progress, "checked before; use --again to repeat the check\n");
     let (_, table, _, children) =
-        run(&CheckRequest { json: false, ignore_cache: true, long_run_frames: Some(60), ..asked }, &core);
+        run(&CheckRequest { json: false, ignore_cache: true, long_run_frames: Some(60), ..request }, &core);
     assert!(table.contains("lockstep only") && children == 2, "{table}");
 }
 
 #[test]
 fn child_process_open_failure_is_reported() {
-    let here = build_core(CoreDefect::Honest);
-    let name = here.path_string();
+    let core_here = build_core(CoreDefect::Honest);
+    let name = core_here.path_string();
     let run = |child: &mut dyn FnMut() -> Command| {
         check::check(
             CheckSubject {
@@ -470,31 +476,29 @@ fn child_process_open_failure_is_reported() {
         )
         .unwrap_err()
     };
-    let CheckError::ChildProcess(why) = run(&mut || child_command("/nowhere/core.so", "")) else {
-        panic!("another error")
+    let CheckError::ChildProcess(reason) = run(&mut || child_command("/nowhere/core.so", "")) else {
+        panic!("unexpected error")
     };
-    assert!(why.contains("/nowhere/core.so"), "{why}");
+    assert!(reason.contains("/nowhere/core.so"), "{reason}");
     assert!(matches!(run(&mut || Command::new("/nowhere/program")), CheckError::ChildProcess(_)));
-    let CheckError::ChildProcess(why) = run(&mut || Command::new("true")) else { panic!("another error") };
-    assert!(why.contains("ended"), "{why}");
+    let CheckError::ChildProcess(reason) = run(&mut || Command::new("true")) else { panic!("unexpected error") };
+    assert!(reason.contains("ended"), "{reason}");
 }
 
-/// A machine of another kind in the other process.
+/// The child process opens another machine.
 #[test]
 fn different_machine_in_child_process_is_a_mismatch() {
-    let (here, there) = (build_core(CoreDefect::Honest), build_core(CoreDefect::Forgets));
-    let (name, others) = (here.path_string(), there.path_string());
+    let (core_here, core_in_child) = (build_core(CoreDefect::Honest), build_core(CoreDefect::Forgets));
+    let (name, child_name) = (core_here.path_string(), core_in_child.path_string());
     let subject = CheckSubject {
         machine_name: "",
         game_name: "",
         open: &mut || open_machine(&name, ""),
-        child_command: &mut || child_command(&others, ""),
+        child_command: &mut || child_command(&child_name, ""),
     };
     let report = check::check(subject, &short_options(), &mut |_| ()).unwrap();
-    let difference = report.verdict.mismatch().unwrap();
-    assert_eq!(difference.comparison, CheckComparison::OtherProcess);
-    assert!(!report.verdict.is_fit() && difference.frame.is_some_and(|frame| frame < 60), "{difference}");
-    assert!(
-        difference.regions.iter().all(|region| region.page_offsets.iter().all(|at| at % u64::from(PAGE_SIZE) == 0))
-    );
+    let mismatch = report.verdict.mismatch().unwrap();
+    assert_eq!(mismatch.comparison, CheckComparison::OtherProcess);
+    assert!(!report.verdict.is_fit() && mismatch.frame.is_some_and(|frame| frame < 60), "{mismatch}");
+    assert!(mismatch.regions.iter().all(|region| region.page_offsets.iter().all(|at| at % u64::from(PAGE_SIZE) == 0)));
 }

@@ -1,4 +1,4 @@
-//! Cores as Debian has them, with images of our own.
+//! Tests the cores that Debian packages, with our own test images.
 
 #![cfg(target_os = "linux")]
 
@@ -17,13 +17,13 @@ struct CoreCase {
 
 impl CoreCase {
     fn config(&self) -> CoreConfig {
-        let core = CoreSource::from_user(self.core).expect("a name");
+        let core = CoreSource::from_user(self.core).expect("the core name is valid");
         CoreConfig { game: Some(self.game.clone()), ..CoreConfig::new(core) }
     }
 }
 
-fn core_case(core: &'static str, ending: &str, image: Vec<u8>, players: usize, hash_of: HashSource) -> CoreCase {
-    CoreCase { core, game: GameImage { name: format!("test.{ending}"), image }, players, hash_source: hash_of }
+fn core_case(core: &'static str, extension: &str, image: Vec<u8>, players: usize, hash_source: HashSource) -> CoreCase {
+    CoreCase { core, game: GameImage { name: format!("test.{extension}"), image }, players, hash_source }
 }
 
 fn nestopia() -> CoreCase {
@@ -46,7 +46,7 @@ fn bsnes() -> CoreCase {
     core_case("bsnes-mercury-performance", "sfc", images::snes(), 5, HashSource::Memory)
 }
 
-/// Noise that changes every few frames, for players who have this many pads.
+/// Pseudo-random inputs that change every four frames, for this number of players.
 fn inputs_at(frame: u64, players: usize) -> Vec<InputWord> {
     let noise = |player: u64| (frame / 4 * 8 + player).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     (0..players as u64).map(|player| InputWord::from(noise(player) & 0xffff)).collect()
@@ -57,28 +57,32 @@ fn step_frames(machine: &mut LibretroMachine, frames: std::ops::Range<u64>, fres
     frames.for_each(|frame| machine.step(&inputs_at(frame, players), fresh));
 }
 
-/// Everything that must hold of a core that is fit to be shared.
+/// Asserts everything that must hold for a core that is fit for netplay.
 fn assert_core_is_fit(case: &CoreCase) {
     let config = case.config();
     let mut machine = open(config.clone()).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
-    let found = machine.findings().clone();
-    assert!(found.steady && found.can_save && (found.memory_exact || found.state_exact), "{found:?}");
-    assert_eq!((machine.pads().len(), found.hash_of), (case.players, case.hash_source));
+    let findings = machine.findings().clone();
+    assert!(
+        findings.is_deterministic && findings.can_save && (findings.memory_exact || findings.state_exact),
+        "{findings:?}"
+    );
+    assert_eq!((machine.pads().len(), findings.hash_of), (case.players, case.hash_source));
 
-    // The picture changes, and so does the state, and what is pressed decides how.
-    let mut idle = machine.twin().unwrap();
+    // Picture and state change, and the inputs affect the state.
+    let mut without_input = machine.twin().unwrap();
     let mut pictures = std::collections::BTreeSet::new();
     for frame in 0..120 {
         machine.step(&inputs_at(frame, case.players), true);
-        idle.step(&[], true);
+        without_input.step(&[], true);
         pictures.insert(machine.picture().rgba.to_vec());
     }
-    assert!(pictures.len() > 2, "it shows {} pictures", pictures.len());
+    assert!(pictures.len() > 2, "only {} different pictures", pictures.len());
     assert!(!machine.sound().is_empty());
     let hash = machine.hash();
-    assert_ne!(hash, idle.hash());
+    assert_ne!(hash, without_input.hash());
 
-    // Another one that was opened on its own, with frames that nobody sees and saves in between, is in the same place.
+    // An independently opened instance, with some frames not rendered and with saves in between, reaches the same
+    // state.
     let mut other = open(config).unwrap();
     assert_eq!(other.machine_id(), machine.machine_id());
     let mut state = Vec::new();
@@ -90,38 +94,38 @@ fn assert_core_is_fit(case: &CoreCase) {
     }
     assert_eq!(other.hash(), hash);
 
-    // Rolled back again and again, and loaded by one that has just come.
+    // Repeated rollbacks, and a load into a new instance.
     machine.save(&mut state).unwrap();
-    let mut repaired = Vec::new();
+    let mut state_after_rollback = Vec::new();
     for _ in 0..3 {
         machine.load(&state).unwrap();
         step_frames(&mut machine, 500..508, false);
     }
     machine.load(&state).unwrap();
-    machine.save(&mut repaired).unwrap();
+    machine.save(&mut state_after_rollback).unwrap();
     assert_eq!(machine.hash(), hash);
-    let mut late = machine.twin().unwrap();
-    late.load(&state).unwrap();
-    for machine in [&mut machine, &mut other, &mut late] {
+    let mut joiner = machine.twin().unwrap();
+    joiner.load(&state).unwrap();
+    for machine in [&mut machine, &mut other, &mut joiner] {
         step_frames(machine, 120..360, true);
     }
     assert_eq!(machine.hash(), other.hash());
-    assert_eq!(machine.hash(), late.hash());
-    assert!(machine.picture() == other.picture() && machine.picture() == late.picture());
+    assert_eq!(machine.hash(), joiner.hash());
+    assert!(machine.picture() == other.picture() && machine.picture() == joiner.picture());
 }
 
-/// Whether each of these buttons, held by a player, makes a difference to the game.
+/// Asserts that each of these buttons, held by a player, affects the state.
 fn assert_every_button_has_effect(case: &CoreCase, player: usize, buttons: &[Button]) {
     let machine = open(case.config()).unwrap();
     let mut hashes = std::collections::BTreeSet::new();
-    for pressed in std::iter::once(0).chain(buttons.iter().map(|button| button.bit())) {
+    for button_bit in std::iter::once(0).chain(buttons.iter().map(|button| button.bit())) {
         let mut one = machine.twin().unwrap();
         let mut words = vec![0; player + 1];
-        words[player] = pressed;
+        words[player] = button_bit;
         (0..30).for_each(|_| one.step(&words, true));
         hashes.insert(one.hash());
     }
-    assert_eq!(hashes.len(), buttons.len() + 1, "of player {player}");
+    assert_eq!(hashes.len(), buttons.len() + 1, "buttons of player {player}");
 }
 
 const STANDARD_BUTTONS: [Button; 8] =

@@ -1,4 +1,4 @@
-//! Cores of our own: what a good one may rely on, and what a bad one cannot do.
+//! Tests our own cores: the guarantees for a correct core, and the containment of a faulty one.
 
 #![cfg(all(unix, not(target_vendor = "apple")))]
 
@@ -18,15 +18,15 @@ fn open_core(core: &TestCore) -> LibretroMachine {
     open(core_config(core.path())).expect("the core opens")
 }
 
-fn open_test_core(cheat: CoreDefect) -> LibretroMachine {
-    open_core(&build_core(cheat))
+fn open_test_core(defect: CoreDefect) -> LibretroMachine {
+    open_core(&build_core(defect))
 }
 
 fn open_error(config: CoreConfig) -> CoreOpenError {
-    open(config).map(|_| ()).expect_err("it does not open")
+    open(config).map(|_| ()).expect_err("the core is rejected")
 }
 
-/// Some input of two players in a frame.
+/// Returns pseudo-random inputs of two players for a frame.
 fn inputs_at(frame: u64) -> [InputWord; 2] {
     [frame / 5 * 37, frame / 3 * 91].map(|noise| InputWord::from(noise % 65_536))
 }
@@ -37,16 +37,25 @@ fn step_frames(machine: &mut LibretroMachine, frames: std::ops::Range<u64>) {
 
 fn saved_state(machine: &mut LibretroMachine) -> Vec<u8> {
     let mut state = Vec::new();
-    machine.save(&mut state).expect("it saves");
+    machine.save(&mut state).expect("the core saves");
     state
 }
 
 #[test]
 fn probe_finds_deterministic_core_exact() {
     let machine = open_test_core(CoreDefect::Honest);
-    let found = machine.findings();
-    assert!(found.steady && found.can_save && found.state_exact && found.memory_exact && found.saves_unstepped);
-    assert_eq!((found.hash_of, found.warms_up, found.state_size), (HashSource::Memory, false, Some(1_024)));
+    let findings = machine.findings();
+    assert!(
+        findings.is_deterministic
+            && findings.can_save
+            && findings.state_exact
+            && findings.memory_exact
+            && findings.saves_initial_state
+    );
+    assert_eq!(
+        (findings.hash_of, findings.needs_warm_up, findings.state_size),
+        (HashSource::Memory, false, Some(1_024))
+    );
     let id = machine.machine_id();
     assert_eq!((id.name.as_str(), &id.options[..]), ("Test core", &[("hash of".to_owned(), "memory".to_owned())][..]));
     assert_eq!(machine.frame_rate().fraction(), (60, 1));
@@ -56,7 +65,7 @@ fn probe_finds_deterministic_core_exact() {
 #[test]
 fn pads_match_descriptors_without_turbo_buttons() {
     let machine = open_test_core(CoreDefect::Honest);
-    let [first, second] = machine.pads() else { panic!("two players") };
+    let [first, second] = machine.pads() else { panic!("the core has two players") };
     let cross = [Button::Up, Button::Down, Button::Left, Button::Right, Button::A];
     assert!(first.buttons().eq(cross) && second.buttons().eq(cross));
     assert!(first.labels.contains(&(Button::A, "Jump".to_owned())));
@@ -76,7 +85,7 @@ fn inputs_reach_the_right_player_and_masked_bits_are_ignored() {
             state = bytes.to_vec();
         }
     });
-    assert_eq!(state[8..12], [1, 60, 0, 1], "x and y of both");
+    assert_eq!(state[8..12], [1, 60, 0, 1], "x and y of both players");
 }
 
 #[test]
@@ -96,16 +105,16 @@ fn picture_and_sound_are_from_the_last_rendered_frame() {
 
 #[test]
 fn core_instances_are_isolated_across_threads() {
-    // The core has a variable that the system merges over libraries, as C++ makes them: it would notice.
+    // The core has a variable that the loader merges over libraries, as C++ has them, and detects if it is shared.
     let first = open_test_core(CoreDefect::Honest);
-    let mut crowd: Vec<_> = (0..8).map(|_| first.twin().unwrap()).collect();
-    for (late, machine) in crowd.iter_mut().enumerate() {
-        step_frames(machine, 0..late as u64);
+    let mut machines: Vec<_> = (0..8).map(|_| first.twin().unwrap()).collect();
+    for (start, machine) in machines.iter_mut().enumerate() {
+        step_frames(machine, 0..start as u64);
     }
     let hashes: Vec<u64> = std::thread::scope(|scope| {
-        let threads = crowd.iter_mut().enumerate().map(|(late, machine)| {
+        let threads = machines.iter_mut().enumerate().map(|(start, machine)| {
             scope.spawn(move || {
-                step_frames(machine, late as u64..300);
+                step_frames(machine, start as u64..300);
                 machine.hash()
             })
         });
@@ -118,30 +127,30 @@ fn core_instances_are_isolated_across_threads() {
 fn state_loads_exactly_into_another_instance() {
     let core = build_core_with(TestCoreConfig { state_size: 1 << 20, ..TestCoreConfig::default() });
     let mut machine = open_core(&core);
-    assert!(!machine.findings().settles);
+    assert!(!machine.findings().saves_every_frame);
     step_frames(&mut machine, 0..100);
     let state = saved_state(&mut machine);
-    let mut late = machine.twin().unwrap();
-    late.load(&state).unwrap();
+    let mut joiner = machine.twin().unwrap();
+    joiner.load(&state).unwrap();
     step_frames(&mut machine, 100..200);
-    step_frames(&mut late, 100..200);
-    assert_eq!(saved_state(&mut machine), saved_state(&mut late));
+    step_frames(&mut joiner, 100..200);
+    assert_eq!(saved_state(&mut machine), saved_state(&mut joiner));
     machine.load(&state).unwrap();
     step_frames(&mut machine, 100..200);
-    assert_eq!(machine.hash(), late.hash());
+    assert_eq!(machine.hash(), joiner.hash());
 }
 
 #[test]
 fn reset_restores_the_initial_state() {
     let mut machine = open_test_core(CoreDefect::Honest);
-    let unstepped = saved_state(&mut machine);
+    let initial_state = saved_state(&mut machine);
     step_frames(&mut machine, 0..50);
     let hash = machine.hash();
     machine.reset();
     assert!(machine.sound().is_empty() && machine.picture().rgba[0] == 0);
     step_frames(&mut machine, 0..50);
     assert_eq!(machine.hash(), hash);
-    machine.load(&unstepped).unwrap();
+    machine.load(&initial_state).unwrap();
     step_frames(&mut machine, 0..50);
     assert_eq!(machine.hash(), hash);
 }
@@ -167,20 +176,20 @@ fn foreign_or_damaged_state_is_rejected_without_effect() {
     machine.load(&state).unwrap();
 }
 
-/// As a malicious peer would do it, whose state passes all checks but the core's own.
+/// A state as from a malicious peer: it passes all checks except the core's own.
 #[test]
 fn state_rejected_midway_by_core_is_undone() {
     let mut machine = open_test_core(CoreDefect::Half);
-    let mut evil = machine.twin().unwrap();
+    let mut forged_source = machine.twin().unwrap();
     step_frames(&mut machine, 0..20);
     let hash = machine.hash();
-    step_frames(&mut evil, 0..5);
-    let mut state = saved_state(&mut evil);
+    step_frames(&mut forged_source, 0..5);
+    let mut state = saved_state(&mut forged_source);
     state[40 + 10] = 200;
     let frames = u64::from_le_bytes(state[16..24].try_into().unwrap());
     let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&state[40..], frames << 1 | 1);
     state[32..40].copy_from_slice(&sum.to_le_bytes());
-    assert_eq!(machine.load(&state), Err(LoadError::InvalidState("the core does not take it".into())));
+    assert_eq!(machine.load(&state), Err(LoadError::InvalidState("rejected by the core".into())));
     assert_eq!(machine.hash(), hash);
 }
 
@@ -235,7 +244,8 @@ fn first_frames_hash_distinguishes_cores() {
     assert_ne!(open_test_core(CoreDefect::Address).first_frames_hash(), honest.first_frames_hash());
     assert!(!forgets.findings().state_exact && !forgets.findings().memory_exact);
     assert!(
-        !open_test_core(CoreDefect::Clock).findings().steady && !open_test_core(CoreDefect::Address).findings().steady
+        !open_test_core(CoreDefect::Clock).findings().is_deterministic
+            && !open_test_core(CoreDefect::Address).findings().is_deterministic
     );
 }
 
@@ -243,7 +253,7 @@ fn first_frames_hash_distinguishes_cores() {
 fn late_divergence_appears_at_frame_5000() {
     let mut one = open_test_core(CoreDefect::Late);
     let mut other = one.twin().unwrap();
-    assert!(one.findings().steady && one.findings().state_exact);
+    assert!(one.findings().is_deterministic && one.findings().state_exact);
     for frame in 0..5_000 {
         one.step(&inputs_at(frame), false);
         other.step(&inputs_at(frame), false);
@@ -299,7 +309,7 @@ fn core_changed_by_saving_stays_equal_across_instances() {
             ..TestCoreConfig::default()
         }));
         let mut other = one.twin().unwrap();
-        assert!(one.findings().settles && one.findings().state_exact);
+        assert!(one.findings().saves_every_frame && one.findings().state_exact);
         for frame in 0..100 {
             step_frames(&mut one, frame..frame + 1);
             step_frames(&mut other, frame..frame + 1);
@@ -319,15 +329,15 @@ fn core_changed_by_saving_stays_equal_across_instances() {
 #[test]
 fn core_needing_warm_up_can_save_initial_state() {
     let mut machine = open_test_core(CoreDefect::MustRun);
-    let found = machine.findings();
-    assert!(found.can_save && found.warms_up && !found.saves_unstepped);
-    let unstepped = saved_state(&mut machine);
+    let findings = machine.findings();
+    assert!(findings.can_save && findings.needs_warm_up && !findings.saves_initial_state);
+    let initial_state = saved_state(&mut machine);
     step_frames(&mut machine, 0..30);
     let (state, hash) = (saved_state(&mut machine), machine.hash());
-    let mut late = machine.twin().unwrap();
-    late.load(&state).unwrap();
-    assert_eq!(late.hash(), hash);
-    machine.load(&unstepped).unwrap();
+    let mut joiner = machine.twin().unwrap();
+    joiner.load(&state).unwrap();
+    assert_eq!(joiner.hash(), hash);
+    machine.load(&initial_state).unwrap();
     step_frames(&mut machine, 0..30);
     assert_eq!(machine.hash(), hash);
 }
@@ -335,13 +345,13 @@ fn core_needing_warm_up_can_save_initial_state() {
 #[test]
 fn untestable_core_renders_headless_frames_fully() {
     let machine = open_test_core(CoreDefect::Asks);
-    let found = machine.findings();
-    assert_eq!((found.can_save, found.hash_of, found.unseen), (false, HashSource::Picture, 3));
-    let (mut seen, mut unseen) = (machine.twin().unwrap(), machine.twin().unwrap());
+    let findings = machine.findings();
+    assert_eq!((findings.can_save, findings.hash_of, findings.headless_outputs), (false, HashSource::Picture, 3));
+    let (mut rendered, mut headless) = (machine.twin().unwrap(), machine.twin().unwrap());
     for frame in 0..50 {
-        seen.step(&inputs_at(frame), true);
-        unseen.step(&inputs_at(frame), false);
-        assert_eq!(seen.hash(), unseen.hash(), "frame {frame}");
+        rendered.step(&inputs_at(frame), true);
+        headless.step(&inputs_at(frame), false);
+        assert_eq!(rendered.hash(), headless.hash(), "frame {frame}");
     }
 }
 
@@ -350,18 +360,18 @@ fn reset_reuses_instance_when_initial_state_is_exact() {
     for state_size in [1_024, 1 << 20] {
         let core = build_core_with(TestCoreConfig { state_size, ..TestCoreConfig::default() });
         let mut machine = open_core(&core);
-        let mut fresh = machine.twin().unwrap();
-        assert!(machine.findings().begins_anew);
-        let unstepped = (machine.hash(), saved_state(&mut machine));
+        let mut new_machine = machine.twin().unwrap();
+        assert!(machine.findings().restarts_from_initial_state);
+        let initial_state = (machine.hash(), saved_state(&mut machine));
         step_frames(&mut machine, 0..70);
         core.set_refusing_games(true);
         machine.reset();
-        assert_eq!((machine.hash(), saved_state(&mut machine)), unstepped);
+        assert_eq!((machine.hash(), saved_state(&mut machine)), initial_state);
         assert_eq!(machine.failure(), None);
         assert!(machine.sound().is_empty() && machine.picture().rgba.chunks(4).all(|pixel| pixel == [0, 0, 0, 255]));
         step_frames(&mut machine, 10..70);
-        step_frames(&mut fresh, 10..70);
-        assert_eq!((machine.hash(), saved_state(&mut machine)), (fresh.hash(), saved_state(&mut fresh)));
+        step_frames(&mut new_machine, 10..70);
+        assert_eq!((machine.hash(), saved_state(&mut machine)), (new_machine.hash(), saved_state(&mut new_machine)));
     }
 }
 
@@ -369,15 +379,15 @@ fn reset_reuses_instance_when_initial_state_is_exact() {
 fn failed_reset_halts_the_machine_with_a_reason() {
     let core = build_core(CoreDefect::MustRun);
     let mut machine = open_core(&core);
-    assert!(!machine.findings().begins_anew);
-    let unstepped = saved_state(&mut machine);
+    assert!(!machine.findings().restarts_from_initial_state);
+    let initial_state = saved_state(&mut machine);
     step_frames(&mut machine, 0..30);
     let (state, hash) = (saved_state(&mut machine), machine.hash());
     core.set_refusing_games(true);
-    assert!(machine.load(&unstepped).is_err());
-    assert!(machine.hash() == hash && machine.failure().is_none(), "it is not as it was");
+    assert!(machine.load(&initial_state).is_err());
+    assert!(machine.hash() == hash && machine.failure().is_none(), "a failed load changed the machine");
     machine.reset();
-    assert!(machine.failure().is_some_and(|why| why.contains("switched off and on")), "{:?}", machine.failure());
+    assert!(machine.failure().is_some_and(|reason| reason.contains("reset failed")), "{:?}", machine.failure());
     assert!(matches!(machine.save(&mut Vec::new()), Err(SaveError::Failed(_))));
     step_frames(&mut machine, 30..40);
     assert_eq!(machine.hash(), hash);
@@ -402,10 +412,10 @@ fn netplay_support_is_known_after_open() {
         (CoreDefect::Clock, NetplaySupport::Nondeterministic),
         (CoreDefect::Address, NetplaySupport::Nondeterministic),
     ];
-    for (cheat, sharing) in cases {
-        assert_eq!(open_test_core(cheat).netplay_support(), sharing, "{cheat:?}");
+    for (defect, support) in cases {
+        assert_eq!(open_test_core(defect).netplay_support(), support, "{defect:?}");
     }
-    // What is of no use to others is good enough for one alone.
+    // Inexact states are still usable in a local game.
     assert!(open_test_core(CoreDefect::Forgets).can_save());
 }
 
@@ -422,12 +432,12 @@ fn invalid_core_file_is_rejected() {
     ));
 }
 
-/// Private folders of this process's machines. Other tests come and go, so only what is in one counts.
+/// Returns the files in the private folders. Other tests run at the same time, so only the contents of folders count.
 fn files_in_scratch_folders() -> Vec<PathBuf> {
-    let place = std::env::temp_dir();
-    let folders = place.read_dir().unwrap().flatten().map(|entry| entry.path());
-    let ours = folders.filter(|path| path.to_string_lossy().contains("coplay-core-"));
-    ours.flat_map(|folder| folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path())).collect()
+    let temp_dir = std::env::temp_dir();
+    let folders = temp_dir.read_dir().unwrap().flatten().map(|entry| entry.path());
+    let own_folders = folders.filter(|path| path.to_string_lossy().contains("coplay-core-"));
+    own_folders.flat_map(|folder| folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path())).collect()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The embedded machine keeps the contract of a shared one.
+//! The embedded machine meets the contract of [`Machine`].
 
 mod common;
 
@@ -11,24 +11,24 @@ use coplay_machines::pad::{Button, Pad};
 use coplay_machines::{LoadError, Machine};
 use coplay_sim::random::Random;
 
-/// The checksum of a state is here, and what it is of begins behind it.
+/// Position of the checksum in a state; the checksummed body follows.
 const CHECKSUM_RANGE: std::ops::Range<usize> = 14..22;
 
-/// What a pad has.
+/// Buttons of a pad.
 const BUTTONS: [Button; 8] =
     [Button::A, Button::B, Button::Select, Button::Start, Button::Up, Button::Down, Button::Left, Button::Right];
 
 fn saved_state(nes: &mut Nes) -> Vec<u8> {
     let mut state = Vec::new();
-    nes.save(&mut state).expect("it can save");
+    nes.save(&mut state).expect("the NES saves");
     state
 }
 
-fn step_frames(nes: &mut Nes, fingers: &mut RandomInputs, frames: usize) -> Vec<u64> {
-    (0..frames).map(|_| hash_after_step(nes, fingers.next_inputs(InputWord::MAX), true)).collect()
+fn step_frames(nes: &mut Nes, random_inputs: &mut RandomInputs, frames: usize) -> Vec<u64> {
+    (0..frames).map(|_| hash_after_step(nes, random_inputs.next_inputs(InputWord::MAX), true)).collect()
 }
 
-/// The hash after one more frame.
+/// Steps a frame and returns the state hash.
 fn hash_after_step(nes: &mut Nes, words: &[InputWord], fresh: bool) -> u64 {
     nes.step(words, fresh);
     nes.hash()
@@ -37,17 +37,17 @@ fn hash_after_step(nes: &mut Nes, words: &[InputWord], fresh: bool) -> u64 {
 #[test]
 fn rendering_does_not_affect_state() {
     let (mut one, mut other) = (test_nes(), test_nes());
-    let (mut fingers, mut luck) = (RandomInputs::new(1, 2), Random::new(2));
+    let (mut random_inputs, mut rng) = (RandomInputs::new(1, 2), Random::new(2));
     let mut seen = 0;
     for frame in 0..900 {
-        let words = fingers.next_inputs(InputWord::MAX);
-        let fresh = luck.chance(0.5);
+        let words = random_inputs.next_inputs(InputWord::MAX);
+        let fresh = rng.chance(0.5);
         one.step(words, true);
         other.step(words, fresh);
         assert_eq!(one.hash(), other.hash(), "frame {frame}");
         if fresh {
             seen += 1;
-            assert!(one.picture() == other.picture(), "frame {frame} looks different");
+            assert!(one.picture() == other.picture(), "the pictures of frame {frame} differ");
         }
     }
     assert!((300..600).contains(&seen));
@@ -56,46 +56,48 @@ fn rendering_does_not_affect_state() {
 
 #[test]
 fn replay_from_state_is_exact_in_same_and_new_instance() {
-    let (mut here, mut luck) = (test_nes(), Random::new(3));
-    let mut fingers = RandomInputs::new(3, 2);
+    let (mut one, mut rng) = (test_nes(), Random::new(3));
+    let mut random_inputs = RandomInputs::new(3, 2);
     for round in 0..40 {
-        let frames = 1 + luck.below(20) as usize;
-        step_frames(&mut here, &mut fingers, frames);
-        let (state, hash) = (saved_state(&mut here), here.hash());
-        let script: Vec<Vec<InputWord>> = (0..9).map(|_| fingers.next_inputs(InputWord::MAX).to_vec()).collect();
+        let frames = 1 + rng.below(20) as usize;
+        step_frames(&mut one, &mut random_inputs, frames);
+        let (state, hash) = (saved_state(&mut one), one.hash());
+        let script: Vec<Vec<InputWord>> = (0..9).map(|_| random_inputs.next_inputs(InputWord::MAX).to_vec()).collect();
         let run = |nes: &mut Nes, fresh: bool| {
             script.iter().map(|words| hash_after_step(nes, words, fresh)).collect::<Vec<_>>()
         };
-        let first = run(&mut here, true);
-        here.load(&state).expect("its own state");
-        assert_eq!(here.hash(), hash);
-        assert_eq!(run(&mut here, false), first);
+        let first = run(&mut one, true);
+        one.load(&state).expect("the machine loads its own state");
+        assert_eq!(one.hash(), hash);
+        assert_eq!(run(&mut one, false), first);
         if round % 4 > 0 {
             continue;
         }
-        let mut elsewhere = test_nes();
-        elsewhere.load(&state).expect("a state of the same game");
-        assert_eq!((elsewhere.hash(), saved_state(&mut elsewhere)), (hash, state));
-        assert_eq!(run(&mut elsewhere, false), first);
+        let mut other = test_nes();
+        other.load(&state).expect("the machine loads a state of the same game");
+        assert_eq!((other.hash(), saved_state(&mut other)), (hash, state));
+        assert_eq!(run(&mut other, false), first);
     }
 }
 
-/// With what circuits the cartridge ever has: they clock interrupts, switch banks and make sounds of their own.
+/// With all kinds of mappers, which clock interrupts, switch banks and produce sound.
 #[test]
 fn replay_from_state_is_exact_for_every_mapper() {
     for mapper in [1, 2, 3, 4, 5, 7, 9, 10, 11, 16, 18, 19, 21, 24, 33, 34, 66, 69, 71, 79] {
-        let open =
-            || Nes::open(&rom::test_image_with_flags([mapper << 4, mapper & 0xf0]), "test").expect("a known mapper");
-        let (mut here, mut there) = (open(), open());
-        let mut fingers = RandomInputs::new(u64::from(mapper), 2);
-        step_frames(&mut here, &mut fingers, 20);
-        let state = saved_state(&mut here);
-        let script: Vec<Vec<InputWord>> = (0..8).map(|_| fingers.next_inputs(InputWord::MAX).to_vec()).collect();
-        let first: Vec<u64> = script.iter().map(|words| hash_after_step(&mut here, words, true)).collect();
-        for nes in [&mut here, &mut there] {
-            nes.load(&state).expect("a state of the same game");
-            let again: Vec<u64> = script.iter().map(|words| hash_after_step(nes, words, false)).collect();
-            assert_eq!(again, first, "mapper {mapper}");
+        let open = || {
+            Nes::open(&rom::test_image_with_flags([mapper << 4, mapper & 0xf0]), "test")
+                .expect("the mapper is supported")
+        };
+        let (mut one, mut other) = (open(), open());
+        let mut random_inputs = RandomInputs::new(u64::from(mapper), 2);
+        step_frames(&mut one, &mut random_inputs, 20);
+        let state = saved_state(&mut one);
+        let script: Vec<Vec<InputWord>> = (0..8).map(|_| random_inputs.next_inputs(InputWord::MAX).to_vec()).collect();
+        let first: Vec<u64> = script.iter().map(|words| hash_after_step(&mut one, words, true)).collect();
+        for nes in [&mut one, &mut other] {
+            nes.load(&state).expect("the machine loads a state of the same game");
+            let replayed: Vec<u64> = script.iter().map(|words| hash_after_step(nes, words, false)).collect();
+            assert_eq!(replayed, first, "mapper {mapper}");
             assert_eq!(nes.failure(), None, "mapper {mapper}");
         }
     }
@@ -104,11 +106,11 @@ fn replay_from_state_is_exact_for_every_mapper() {
 #[test]
 fn load_keeps_picture_and_sound() {
     let mut nes = test_nes();
-    let mut fingers = RandomInputs::new(4, 2);
+    let mut random_inputs = RandomInputs::new(4, 2);
     let state = saved_state(&mut nes);
-    step_frames(&mut nes, &mut fingers, 60);
+    step_frames(&mut nes, &mut random_inputs, 60);
     let (picture, sound) = (nes.picture().rgba.to_vec(), nes.sound().to_vec());
-    nes.load(&state).expect("its own state");
+    nes.load(&state).expect("the machine loads its own state");
     nes.step(&[], false);
     assert!(nes.picture().rgba == picture && nes.sound() == sound);
 }
@@ -120,7 +122,7 @@ fn save_reuses_the_buffer() {
     let (place, room) = (state.as_ptr(), state.capacity());
     for _ in 0..100 {
         nes.step(&[], false);
-        nes.save(&mut state).expect("it can save");
+        nes.save(&mut state).expect("the NES saves");
     }
     assert_eq!((state.as_ptr(), state.capacity()), (place, room));
 }
@@ -134,8 +136,8 @@ fn exactly_the_pad_buttons_affect_state() {
         let mut after = |player: usize, word: InputWord| {
             let mut words = [0; 6];
             words[player] = word;
-            nes.load(&before).expect("its own state");
-            // Pads are read at the end of the picture, and what was read has its effect in the frame after that.
+            nes.load(&before).expect("the machine loads its own state");
+            // The game reads the pads at the end of the picture, and the input takes effect in the next frame.
             nes.step(&words, false);
             nes.step(&[], false);
             nes.hash()
@@ -173,7 +175,7 @@ fn identity_depends_on_game_options_and_first_frames() {
     assert_ne!(one.machine_id().options, four.machine_id().options);
     let mut image = rom::test_image();
     image[16 + 3] ^= 1;
-    let changed = Nes::open(&image, "test").expect("an image that is as good");
+    let changed = Nes::open(&image, "test").expect("the changed image is valid");
     assert_ne!(changed.game_id().hash, one.game_id().hash);
     assert_ne!(changed.machine_id().first_frames_hash, one.machine_id().first_frames_hash);
 }
@@ -181,17 +183,17 @@ fn identity_depends_on_game_options_and_first_frames() {
 #[test]
 fn picture_and_sound_are_produced() {
     let mut nes = test_nes();
-    let mut fingers = RandomInputs::new(7, 2);
+    let mut random_inputs = RandomInputs::new(7, 2);
     let mut samples = 0;
-    // The machine begins in the middle of a frame.
+    // The machine starts in the middle of a frame.
     nes.step(&[], true);
     for _ in 0..600 {
-        nes.step(fingers.next_inputs(InputWord::MAX), true);
+        nes.step(random_inputs.next_inputs(InputWord::MAX), true);
         samples += nes.sound().len();
     }
     let (frames, seconds) = nes.frame_rate().fraction();
-    let wanted = 600.0 * nes.sample_rate() * f64::from(seconds) / f64::from(frames);
-    assert!((samples as f64 - wanted).abs() < 24.0, "{samples} samples instead of {wanted}");
+    let expected = 600.0 * nes.sample_rate() * f64::from(seconds) / f64::from(frames);
+    assert!((samples as f64 - expected).abs() < 24.0, "{samples} samples instead of {expected}");
     assert!(nes.sound().iter().any(|[left, _]| left.unsigned_abs() > 200));
     assert!(nes.sound().iter().all(|[left, right]| left == right));
     let picture = nes.picture();
@@ -217,8 +219,8 @@ fn state_regions_are_named() {
     let after = list(&mut nes);
     assert!(before.len() <= MAX_REGIONS);
     let names: Vec<&str> = before.iter().map(|(name, _)| name.as_str()).collect();
-    for wanted in ["work ram", "video ram", "palette", "oam", "cpu", "ppu", "apu", "cartridge ram"] {
-        assert_eq!(names.iter().filter(|name| **name == wanted).count(), 1, "{wanted}");
+    for expected_name in ["work ram", "video ram", "palette", "oam", "cpu", "ppu", "apu", "cartridge ram"] {
+        assert_eq!(names.iter().filter(|name| **name == expected_name).count(), 1, "{expected_name}");
     }
     let changed: Vec<&str> =
         before.iter().zip(&after).filter(|(one, other)| one != other).map(|((name, _), _)| name.as_str()).collect();
@@ -226,7 +228,7 @@ fn state_regions_are_named() {
 }
 
 fn open_error(image: &[u8]) -> NesOpenError {
-    Nes::open(image, "test").err().expect("no game")
+    Nes::open(image, "test").err().expect("the image is rejected")
 }
 
 #[test]
@@ -235,8 +237,8 @@ fn invalid_image_is_rejected_with_reason() {
     assert_eq!(open_error(b""), NesOpenError::NotNes);
     assert_eq!(open_error(b"GIF89a, a picture"), NesOpenError::NotNes);
     assert_eq!(open_error(&image[..9]), NesOpenError::Truncated { actual: 9, expected: 16 });
-    let (has, needs) = (image.len() - 1, image.len());
-    assert_eq!(open_error(&image[..has]), NesOpenError::Truncated { actual: has, expected: needs });
+    let (len, full_len) = (image.len() - 1, image.len());
+    assert_eq!(open_error(&image[..len]), NesOpenError::Truncated { actual: len, expected: full_len });
     assert_eq!(open_error(&rom::test_image_with_flags([0x00, 0xf0])), NesOpenError::UnsupportedMapper(240));
     assert_eq!(
         open_error(&rom::test_image_with_flags([0xf0, 0xf0])).to_string(),
@@ -246,85 +248,85 @@ fn invalid_image_is_rejected_with_reason() {
         matches!(open_error(&rom::test_image_with_flags([0x04, 0x00])), NesOpenError::InvalidHeader(why) if why.contains("trained"))
     );
     for players in [0, MAX_PLAYERS + 1] {
-        let refused = Nes::open_with(&image, "test", NesOptions { players }).err();
-        assert_eq!(refused, Some(NesOpenError::InvalidPlayerCount(players)));
+        let rejected = Nes::open_with(&image, "test", NesOptions { players }).err();
+        assert_eq!(rejected, Some(NesOpenError::InvalidPlayerCount(players)));
     }
-    // A header that promises more than there is costs no memory.
+    // A header that announces more data than the image has costs no memory.
     let huge = b"NES\x1a\xff\xff\x00\x08\x00\xff\x00\x00\x00\x00\x00\x00";
-    assert!(matches!(open_error(huge), NesOpenError::Truncated { actual: 16, expected } if needs > 90_000_000));
+    assert!(matches!(open_error(huge), NesOpenError::Truncated { actual: 16, expected } if expected > 90_000_000));
 }
 
 #[test]
 fn damaged_truncated_or_foreign_state_is_rejected_without_effect() {
     let mut nes = test_nes();
-    let mut fingers = RandomInputs::new(9, 2);
-    step_frames(&mut nes, &mut fingers, 30);
+    let mut random_inputs = RandomInputs::new(9, 2);
+    step_frames(&mut nes, &mut random_inputs, 30);
     let state = saved_state(&mut nes);
-    step_frames(&mut nes, &mut fingers, 30);
-    let (hash, mut luck) = (nes.hash(), Random::new(9));
+    step_frames(&mut nes, &mut random_inputs, 30);
+    let (hash, mut rng) = (nes.hash(), Random::new(9));
     for _ in 0..500 {
-        let mut bad = state.clone();
-        let at = luck.below(bad.len() as u64) as usize;
-        bad[at] ^= 1 << luck.below(8);
-        assert!(matches!(nes.load(&bad), Err(LoadError::InvalidState(_))), "byte {at}");
-        assert!(nes.load(&state[..at]).is_err(), "the first {at} bytes");
+        let mut damaged = state.clone();
+        let at = rng.below(damaged.len() as u64) as usize;
+        damaged[at] ^= 1 << rng.below(8);
+        assert!(matches!(nes.load(&damaged), Err(LoadError::InvalidState(_))), "byte {at}");
+        assert!(nes.load(&state[..at]).is_err(), "truncated to {at} bytes");
     }
-    assert!(nes.load(&[&state[..], &[0]].concat()).is_err(), "a byte too many");
-    assert!(nes.load(&vec![0; 1 << 20]).is_err(), "a mebibyte of nothing");
+    assert!(nes.load(&[&state[..], &[0]].concat()).is_err(), "one extra byte");
+    assert!(nes.load(&vec![0; 1 << 20]).is_err(), "a mebibyte of zeros");
     let mut image = rom::test_image();
     image[100] ^= 1;
-    let mut other = Nes::open(&image, "test").expect("another game");
+    let mut other = Nes::open(&image, "test").expect("the other image is valid");
     assert!(nes.load(&saved_state(&mut other)).is_err_and(|error| error.to_string().contains("another game")));
     assert_eq!((nes.hash(), nes.failure()), (hash, None));
 }
 
-/// Whoever makes up a state can make up its checksum. It may be refused, it may make the machine stand still, but it does not take the
-/// program along, nor for ever.
+/// A forged state can have a valid checksum. It may be rejected or halt the machine, but it must neither crash nor hang
+/// the program.
 #[test]
 fn forged_state_with_valid_checksum_is_harmless() {
     let mut nes = test_nes();
     step_frames(&mut nes, &mut RandomInputs::new(10, 2), 30);
-    let (state, mut luck) = (saved_state(&mut nes), Random::new(10));
+    let (state, mut rng) = (saved_state(&mut nes), Random::new(10));
     let before_memory = state.len() - memory_len(&mut nes);
-    let (mut refused, mut stopped) = (0, 0);
+    let (mut rejected, mut halted) = (0, 0);
     let mut other = common::test_nes();
     for _ in 0..400 {
-        let mut lie = state.clone();
-        for _ in 0..1 + luck.below(8) {
-            let at = CHECKSUM_RANGE.end + luck.below((before_memory - CHECKSUM_RANGE.end) as u64) as usize;
-            lie[at] = luck.bits() as u8;
+        let mut forged = state.clone();
+        for _ in 0..1 + rng.below(8) {
+            let at = CHECKSUM_RANGE.end + rng.below((before_memory - CHECKSUM_RANGE.end) as u64) as usize;
+            forged[at] = rng.bits() as u8;
         }
-        let checksum = xxh64(0, &lie[CHECKSUM_RANGE.end..]);
-        lie[CHECKSUM_RANGE].copy_from_slice(&checksum.to_le_bytes());
-        match nes.load(&lie) {
-            Err(_) => refused += 1,
+        let checksum = xxh64(0, &forged[CHECKSUM_RANGE.end..]);
+        forged[CHECKSUM_RANGE].copy_from_slice(&checksum.to_le_bytes());
+        match nes.load(&forged) {
+            Err(_) => rejected += 1,
             Ok(()) => (0..3).for_each(|_| nes.step(&[], true)),
         }
         if nes.failure().is_some() {
-            stopped += 1;
+            halted += 1;
             assert_halted(&mut nes, &mut other);
         }
     }
-    assert!((20..380).contains(&refused) && stopped > 0, "{refused} refused, {stopped} stopped");
-    nes.load(&state).expect("a good state");
+    assert!((20..380).contains(&rejected) && halted > 0, "{rejected} rejected, {halted} halted");
+    nes.load(&state).expect("the state is valid");
     assert_eq!(nes.failure(), None);
-    other.load(&state).expect("a good state");
-    let mut fingers = (RandomInputs::new(11, 2), RandomInputs::new(11, 2));
-    assert_eq!(step_frames(&mut nes, &mut fingers.0, 30), step_frames(&mut other, &mut fingers.1, 30));
+    other.load(&state).expect("the state is valid");
+    let mut random_inputs = (RandomInputs::new(11, 2), RandomInputs::new(11, 2));
+    assert_eq!(step_frames(&mut nes, &mut random_inputs.0, 30), step_frames(&mut other, &mut random_inputs.1, 30));
 }
 
-/// A machine that was brought down has a state like any other: it can be saved, and is the same elsewhere.
+/// A halted machine has a state like any other: it can be saved, and loads with the same hash elsewhere.
 fn assert_halted(nes: &mut Nes, other: &mut Nes) {
     let (hash, state) = (nes.hash(), saved_state(nes));
     nes.step(&[0xff, 0xff], true);
     assert_eq!(nes.hash(), hash);
-    other.load(&state).expect("a state of the same game");
+    other.load(&state).expect("the machine loads a state of the same game");
     assert!(other.failure().is_some() && other.hash() == hash);
     other.reset();
     assert!(other.failure().is_none() && other.hash() != hash);
 }
 
-/// Bytes of the two memories at the end of a state.
+/// Returns the length of the two memories at the end of a state.
 fn memory_len(nes: &mut Nes) -> usize {
     let mut bytes = 0;
     nes.regions(&mut |name, part| bytes += if name.ends_with("ram") && name != "pattern ram" { part.len() } else { 0 });
@@ -333,10 +335,10 @@ fn memory_len(nes: &mut Nes) -> usize {
 
 #[test]
 fn random_program_does_not_crash() {
-    let mut luck = Random::new(12);
+    let mut rng = Random::new(12);
     for _ in 0..12 {
-        let mut image = rom::test_image_with_flags([(luck.below(8) as u8) << 4, 0]);
-        image[16..16 + 0x4000].iter_mut().for_each(|byte| *byte = luck.bits() as u8);
+        let mut image = rom::test_image_with_flags([(rng.below(8) as u8) << 4, 0]);
+        image[16..16 + 0x4000].iter_mut().for_each(|byte| *byte = rng.bits() as u8);
         let Ok(mut nes) = Nes::open(&image, "noise") else { continue };
         let hashes = step_frames(&mut nes, &mut RandomInputs::new(12, 2), 60);
         nes.reset();

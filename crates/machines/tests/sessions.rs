@@ -1,4 +1,4 @@
-//! Real machines under the session engine, over a bad link in virtual time.
+//! Runs real machines under the session engine, over a bad link in virtual time.
 
 mod common;
 
@@ -35,43 +35,53 @@ fn test_site(site: SiteId, machine: Box<dyn Machine>, settings: &Settings) -> Te
 #[test]
 fn two_sites_stay_equal_with_rollback() {
     let settings = session_adapter::settings(&test_nes(), test_options(2));
-    let seats = SiteId::first(2).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
-    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
-    let mut judge = ReferenceChecker::new(Box::new(test_nes()));
-    session_harness::run_until_checked(&mut stage, &mut judge, 1_200, |_| {});
-    assert_eq!((judge.first_mismatch, judge.next_frame >= 1_200), (None, true), "{} frames judged", judge.next_frame);
-    for seat in &mut stage.programs {
-        let (counts, stats) = (seat.counts(), seat.stats());
-        assert_eq!(seat.error, None);
-        assert!(seat.adapter.take_new_picture() && !seat.adapter.take_new_picture());
+    let sites = SiteId::first(2).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
+    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    let mut checker = ReferenceChecker::new(Box::new(test_nes()));
+    session_harness::run_until_checked(&mut network, &mut checker, 1_200, |_| {});
+    assert_eq!(
+        (checker.first_mismatch, checker.next_frame >= 1_200),
+        (None, true),
+        "{} frames checked",
+        checker.next_frame
+    );
+    for site in &mut network.programs {
+        let (counts, stats) = (site.counts(), site.stats());
+        assert_eq!(site.error, None);
+        assert!(site.adapter.take_new_picture() && !site.adapter.take_new_picture());
         assert!(counts.resimulated_steps > 100 && counts.loads > 100 && counts.hashes > 10, "{counts:?}");
         assert!(counts.rendered_steps >= 1_200 && counts.saves >= stats.saves && stats.saves > 1_000, "{counts:?}");
-        assert!(!seat.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
-        // Frames that are not seen again leave the sound in one piece.
-        assert!((790..=810).contains(&seat.adapter.machine().sound().len()));
+        assert!(!site.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
+        // Resimulated frames do not disturb the sound.
+        assert!((790..=810).contains(&site.adapter.machine().sound().len()));
     }
 }
 
-/// Two sites that play a core so long over a bad link, with guesses where its states allow that.
+/// Runs two sites with a core over a bad link, with prediction if its states allow it.
 #[cfg(target_os = "linux")]
 fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames: u32) -> HostNetwork<TestSite> {
     let first = libretro::open(libretro::CoreConfig {
         game,
-        ..libretro::CoreConfig::new(libretro::CoreSource::from_user(core).expect("a core"))
+        ..libretro::CoreConfig::new(libretro::CoreSource::from_user(core).expect("the name is valid"))
     })
-    .expect("it opens");
-    let twin = || Box::new(first.twin().expect("another one"));
+    .expect("the core opens");
+    let twin = || Box::new(first.twin().expect("the twin opens"));
     let settings = session_adapter::settings(&first, test_options(2));
-    let seats = SiteId::first(2).map(|site| test_site(site, twin(), &settings)).collect();
-    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
-    let mut judge = ReferenceChecker::new(twin());
-    session_harness::run_until_checked(&mut stage, &mut judge, frames, |_| {});
-    assert_eq!((judge.first_mismatch, judge.next_frame >= frames), (None, true), "{} frames judged", judge.next_frame);
-    for seat in &stage.programs {
-        assert!(!seat.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
-        assert!(seat.error.is_none() && seat.counts().hashes > 0, "{:?}", seat.error);
+    let sites = SiteId::first(2).map(|site| test_site(site, twin(), &settings)).collect();
+    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    let mut checker = ReferenceChecker::new(twin());
+    session_harness::run_until_checked(&mut network, &mut checker, frames, |_| {});
+    assert_eq!(
+        (checker.first_mismatch, checker.next_frame >= frames),
+        (None, true),
+        "{} frames checked",
+        checker.next_frame
+    );
+    for site in &network.programs {
+        assert!(!site.events.iter().any(|event| matches!(event, Event::Diverged { .. } | Event::Ended(_))));
+        assert!(site.error.is_none() && site.counts().hashes > 0, "{:?}", site.error);
     }
-    stage
+    network
 }
 
 #[test]
@@ -79,89 +89,101 @@ fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames
 fn two_sites_on_nestopia_stay_equal_with_rollback() {
     let image = coplay_testcores::images::nes();
     let game = libretro::GameImage { name: "test.nes".into(), image };
-    let stage = run_two_sites_with_core("nestopia", Some(game), 600);
-    for seat in &stage.programs {
-        assert!(seat.counts().resimulated_steps > 50 && seat.counts().loads > 50, "{:?}", seat.counts());
+    let network = run_two_sites_with_core("nestopia", Some(game), 600);
+    for site in &network.programs {
+        assert!(site.counts().resimulated_steps > 50 && site.counts().loads > 50, "{:?}", site.counts());
     }
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn core_with_inexact_states_runs_in_lockstep() {
-    let mut stage = run_two_sites_with_core(&build_core(CoreDefect::Forgets).path_string(), None, 600);
-    for seat in &mut stage.programs {
-        let (counts, window) = (seat.counts(), seat.session().settings().prediction_window);
+    let mut network = run_two_sites_with_core(&build_core(CoreDefect::Forgets).path_string(), None, 600);
+    for site in &mut network.programs {
+        let (counts, window) = (site.counts(), site.session().settings().prediction_window);
         assert_eq!((window, counts.resimulated_steps, counts.saves, counts.loads), (0, 0, 0, 0));
     }
-    // The one that remembers everything guesses.
-    let stage = run_two_sites_with_core(&build_core(CoreDefect::Honest).path_string(), None, 300);
-    assert!(stage.programs.iter().all(|seat| seat.counts().resimulated_steps > 0));
+    // The core with complete states uses prediction.
+    let network = run_two_sites_with_core(&build_core(CoreDefect::Honest).path_string(), None, 300);
+    assert!(network.programs.iter().all(|site| site.counts().resimulated_steps > 0));
 }
 
 #[test]
 fn lockstep_only_is_part_of_machine_id() {
-    let (with, without) = (test_nes(), LockstepOnly::wrap(Box::new(test_nes())));
-    assert!(LockstepOnly::is_lockstep_only(without.machine_id()) && !LockstepOnly::is_lockstep_only(with.machine_id()));
-    assert_eq!(&LockstepOnly::inner_machine_id(without.machine_id().clone()), with.machine_id());
-    let [ours, theirs] =
-        [&with as &dyn Machine, &*without].map(|machine| session_adapter::settings(machine, SessionOptions::new(2)));
+    let (rollback, lockstep) = (test_nes(), LockstepOnly::wrap(Box::new(test_nes())));
+    assert!(
+        LockstepOnly::is_lockstep_only(lockstep.machine_id()) && !LockstepOnly::is_lockstep_only(rollback.machine_id())
+    );
+    assert_eq!(&LockstepOnly::inner_machine_id(lockstep.machine_id().clone()), rollback.machine_id());
+    let [ours, theirs] = [&rollback as &dyn Machine, &*lockstep]
+        .map(|machine| session_adapter::settings(machine, SessionOptions::new(2)));
     assert_eq!((ours.prediction_window, theirs.prediction_window), (8, 0));
     assert!(ours.differences(&theirs).iter().any(|point| point.to_string().contains("states")));
-    let controlled = ControlledMachine::new(without);
+    let controlled = ControlledMachine::new(lockstep);
     assert!(!controlled.can_save() && controlled.netplay_support() == NetplaySupport::Lockstep);
 }
 
 #[test]
 fn failure_reason_passes_through_wrappers() {
-    let told = |machine: Box<dyn Machine>| ControlledMachine::new(machine).failure().map(str::to_owned);
-    assert_eq!(told(Box::new(FaultyMachine::new("down"))).as_deref(), Some("it is down"));
-    assert_eq!(told(LockstepOnly::wrap(Box::new(FaultyMachine::new("down")))).as_deref(), Some("it is down"));
-    assert_eq!(told(Box::new(FaultyMachine::new("not"))), None);
+    let failure_reason = |machine: Box<dyn Machine>| ControlledMachine::new(machine).failure().map(str::to_owned);
+    assert_eq!(failure_reason(Box::new(FaultyMachine::new("down"))).as_deref(), Some("halted for the test"));
+    assert_eq!(
+        failure_reason(LockstepOnly::wrap(Box::new(FaultyMachine::new("down")))).as_deref(),
+        Some("halted for the test")
+    );
+    assert_eq!(failure_reason(Box::new(FaultyMachine::new("not"))), None);
 }
 
 #[test]
 fn four_sites_with_four_pads_stay_equal() {
     let settings = session_adapter::settings(&test_nes_with_four_pads(), test_options(4));
-    let seats = SiteId::first(4).map(|site| test_site(site, Box::new(test_nes_with_four_pads()), &settings)).collect();
-    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
-    let mut judge = ReferenceChecker::new(Box::new(test_nes_with_four_pads()));
-    session_harness::run_until_checked(&mut stage, &mut judge, 200, |_| {});
-    assert_eq!((judge.first_mismatch, judge.next_frame >= 200), (None, true), "{} frames judged", judge.next_frame);
+    let sites = SiteId::first(4).map(|site| test_site(site, Box::new(test_nes_with_four_pads()), &settings)).collect();
+    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    let mut checker = ReferenceChecker::new(Box::new(test_nes_with_four_pads()));
+    session_harness::run_until_checked(&mut network, &mut checker, 200, |_| {});
+    assert_eq!(
+        (checker.first_mismatch, checker.next_frame >= 200),
+        (None, true),
+        "{} frames checked",
+        checker.next_frame
+    );
 }
 
 #[test]
 fn late_joiner_starts_from_a_snapshot() {
-    let all = session_adapter::settings(&test_nes(), test_options(3));
-    let settings = Settings { starting_sites: SiteSet::first(2), ..all };
-    let seats = SiteId::first(3).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
-    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
-    stage.run_until(Instant::ZERO + TimeDelta::from_secs(6));
-    let late = SiteId::new(2).expect("a site");
-    let usual = test_config(&test_nes(), late, &settings);
+    let settings_for_all = session_adapter::settings(&test_nes(), test_options(3));
+    let settings = Settings { starting_sites: SiteSet::first(2), ..settings_for_all };
+    let sites = SiteId::first(3).map(|site| test_site(site, Box::new(test_nes()), &settings)).collect();
+    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    network.run_until(Instant::ZERO + TimeDelta::from_secs(6));
+    let joiner = SiteId::new(2).expect("the site id is valid");
+    let default = test_config(&test_nes(), joiner, &settings);
     let join = Config {
         late_join: Some(LateJoin { start: SpectatorStart::Snapshot, max_state_len: 1 << 20 }),
         incarnation: 2,
-        ..usual
+        ..default
     };
-    stage.programs[2] = TestSite::new(stage.now(), join, Box::new(test_nes()), SEED, zero_clock);
-    stage.wake(2);
-    stage.run_until(Instant::ZERO + TimeDelta::from_secs(12));
-    assert!(matches!(stage.programs[2].session().state(), State::Running), "{:?}", stage.programs[2].events);
-    // He has not played the first frames, but all since.
-    let (first, last) =
-        (stage.programs[2].confirmed[0].frame, stage.programs[2].confirmed.back().expect("frames").frame);
+    network.programs[2] = TestSite::new(network.now(), join, Box::new(test_nes()), SEED, zero_clock);
+    network.wake(2);
+    network.run_until(Instant::ZERO + TimeDelta::from_secs(12));
+    assert!(matches!(network.programs[2].session().state(), State::Running), "{:?}", network.programs[2].events);
+    // The late joiner skipped the first frames and played all later ones.
+    let (first, last) = (
+        network.programs[2].confirmed[0].frame,
+        network.programs[2].confirmed.back().expect("the joiner confirmed frames").frame,
+    );
     assert!(first > 200 && last > first + 200, "{first} to {last}");
-    let (players, latecomers) = stage.programs.split_at_mut(2);
-    for note in &latecomers[0].confirmed {
-        let theirs = players[0].confirmed.iter().find(|theirs| theirs.frame == note.frame);
-        assert!(theirs.is_none_or(|theirs| theirs.state_hash == note.state_hash), "frame {}", note.frame);
+    let (players, joiners) = network.programs.split_at_mut(2);
+    for record in &joiners[0].confirmed {
+        let theirs = players[0].confirmed.iter().find(|theirs| theirs.frame == record.frame);
+        assert!(theirs.is_none_or(|theirs| theirs.state_hash == record.state_hash), "frame {}", record.frame);
     }
-    let mut judge = ReferenceChecker::new(Box::new(test_nes()));
-    judge.check_confirmed(&mut players.iter_mut().collect::<Vec<_>>());
-    assert_eq!((judge.first_mismatch, judge.next_frame > last - 100), (None, true));
+    let mut checker = ReferenceChecker::new(Box::new(test_nes()));
+    checker.check_confirmed(&mut players.iter_mut().collect::<Vec<_>>());
+    assert_eq!((checker.first_mismatch, checker.next_frame > last - 100), (None, true));
 }
 
-/// A machine that presses a button of its own from some time on.
+/// A machine that presses a button by itself after a number of steps.
 struct DivergingMachine {
     nes: Nes,
     steps_left: u32,
@@ -221,20 +243,20 @@ fn desync_report_names_the_diverged_region() {
     let settings = session_adapter::settings(&test_nes(), test_options(2));
     let machines: [Box<dyn Machine>; 2] =
         [Box::new(test_nes()), Box::new(DivergingMachine { nes: test_nes(), steps_left: 300 })];
-    let seats = SiteId::first(2).zip(machines).map(|(site, machine)| test_site(site, machine, &settings)).collect();
-    let mut stage = HostNetwork::new(SEED, seats, |_, _| bad_link());
-    let mut judge = ReferenceChecker::new(Box::new(test_nes()));
-    session_harness::run_until_checked(&mut stage, &mut judge, 1_200, |_| {});
-    let (frame, site) = judge.first_mismatch.expect("the judge sees it");
+    let sites = SiteId::first(2).zip(machines).map(|(site, machine)| test_site(site, machine, &settings)).collect();
+    let mut network = HostNetwork::new(SEED, sites, |_, _| bad_link());
+    let mut checker = ReferenceChecker::new(Box::new(test_nes()));
+    session_harness::run_until_checked(&mut network, &mut checker, 1_200, |_| {});
+    let (frame, site) = checker.first_mismatch.expect("the checker finds the mismatch");
     assert!(site == 1 && (100..300).contains(&frame), "frame {frame}, site {site}");
-    stage.run_until(stage.now() + TimeDelta::from_secs(8));
-    for seat in &stage.programs {
-        assert!(seat.events.iter().any(|event| matches!(event, Event::Diverged { .. })), "{:?}", seat.events);
-        let report = seat.events.iter().find_map(|event| match event {
+    network.run_until(network.now() + TimeDelta::from_secs(8));
+    for site in &network.programs {
+        assert!(site.events.iter().any(|event| matches!(event, Event::Diverged { .. })), "{:?}", site.events);
+        let report = site.events.iter().find_map(|event| match event {
             Event::DesyncReport(report) => Some(report),
             _ => None,
         });
-        let report = report.expect("a report");
+        let report = report.expect("a desync report was sent");
         assert!(report.to_string().contains("work ram"), "{report}");
     }
 }
@@ -247,10 +269,10 @@ fn settings_are_derived_from_the_machine() {
     assert_eq!(settings.ownership.players(), 2);
     for site in SiteId::first(3) {
         for player in 0..2 {
-            let wanted = if site.index() == player { machine.pads()[player].mask } else { 0 };
-            assert_eq!(settings.ownership.mask(site, player), wanted);
+            let expected = if site.index() == player { machine.pads()[player].mask } else { 0 };
+            assert_eq!(settings.ownership.mask(site, player), expected);
         }
     }
-    let config = test_config(&machine, SiteId::new(2).expect("a site"), &settings);
+    let config = test_config(&machine, SiteId::new(2).expect("the site id is valid"), &settings);
     assert!(Session::new(Instant::ZERO, config).is_ok());
 }

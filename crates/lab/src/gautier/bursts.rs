@@ -1,4 +1,4 @@
-//! Figures 6 and 7: how much is lost, and how many in a row.
+//! Figures 6 and 7: drift by loss rate and by number of consecutive losses.
 
 use coplay::peer_world::UpdatePolicy;
 use coplay_sim::link::{LinkConfig, Loss};
@@ -12,11 +12,11 @@ use crate::findings::Findings;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 
-/// What is known of it.
+/// Catalog entry of the `bursts` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "bursts",
-    title: "Losses, one by one and in a row",
-    summary: "Losses that come one by one are reckoned over. Losses in a row are what hurts: a tenth lost five at a time is as bad as far more lost one by one.",
+    title: "Independent and consecutive losses",
+    summary: "Dead reckoning hides independent losses. Consecutive losses cause the drift: 10 % loss in bursts of five is as bad as a much higher independent loss.",
     paper: &GAUTIER,
     paper_figures: "Figures 6 and 7",
     expected_seconds: 8.0,
@@ -24,14 +24,14 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// Part that is lost, mean burst, name, colour, and in which of the two figures.
+/// Loss rate, mean burst, label, style, and panel (0 for Figure 6, 1 for Figure 7).
 const LOSS_CASES: [(f64, f64, &str, SeriesStyle, usize); 6] = [
     (0.0, 1.0, "no loss", SeriesStyle::Second, 0),
     (0.1, 1.0, "10 %", SeriesStyle::First, 0),
     (0.3, 1.0, "30 %", SeriesStyle::Paper, 0),
-    (0.1, 1.0, "10 %, one by one", SeriesStyle::First, 1),
+    (0.1, 1.0, "10 %, independent", SeriesStyle::First, 1),
     (0.1, 5.0, "10 %, bursts of 5", SeriesStyle::Fifth, 1),
-    (0.3, 1.0, "30 %, one by one", SeriesStyle::Paper, 1),
+    (0.3, 1.0, "30 %, independent", SeriesStyle::Paper, 1),
 ];
 
 fn link_with_loss(loss: f64, burst: f64) -> LinkConfig {
@@ -43,31 +43,32 @@ fn link_with_loss(loss: f64, burst: f64) -> LinkConfig {
     LinkConfig { loss, ..LinkConfig::lan() }
 }
 
-/// Which of [`LOSS_CASES`], the rate, the mean drift.
+/// Index into [`LOSS_CASES`], update rate, and mean drift.
 type BurstPoint = (usize, u32, f64);
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
-    let rates: &[u32] = bench.full_or_short(&UPDATE_RATES, &SHORT_UPDATE_RATES);
-    let seconds = bench.full_or_short(300, 100);
-    let seed = bench.seed;
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
+    let rates: &[u32] = context.full_or_short(&UPDATE_RATES, &SHORT_UPDATE_RATES);
+    let seconds = context.full_or_short(300, 100);
+    let seed = context.seed;
     let paths: Vec<AvatarPath> = record_paths(seed, seconds, UpdatePolicy::fixed(28), &LinkConfig::lan());
     let jobs: Vec<(usize, u32)> =
-        (0..LOSS_CASES.len()).flat_map(|which| rates.iter().map(move |rate| (which, *rate))).collect();
-    let points: Vec<BurstPoint> = bench.run_jobs(1.0, &jobs, |(which, rate)| {
-        let (loss, burst, ..) = LOSS_CASES[*which];
-        (*which, *rate, mean_drift_of_all(&paths, seed, UpdatePolicy::fixed(*rate), &link_with_loss(loss, burst)))
+        (0..LOSS_CASES.len()).flat_map(|case| rates.iter().map(move |rate| (case, *rate))).collect();
+    let points: Vec<BurstPoint> = context.run_jobs(1.0, &jobs, |(case, rate)| {
+        let (loss, burst, ..) = LOSS_CASES[*case];
+        (*case, *rate, mean_drift_of_all(&paths, seed, UpdatePolicy::fixed(*rate), &link_with_loss(loss, burst)))
     });
     let mut findings = Findings::default();
     super::add_common_parameters(&mut findings);
-    findings.add_parameter("trace", format!("the walks of five ninjas of {seconds} s on a LAN, thinned"));
+    findings
+        .add_parameter("trace", format!("the paths of five ninjas over {seconds} s on a LAN, thinned to each rate"));
     findings.add_parameter("loss", "0, 10 and 30 % independent; 10 % with a mean burst of 5 (Gilbert)");
     let mut table = DataTable::new(
         "bursts",
         "Mean drift of a thinned trace with losses",
         &["loss_percent", "mean_burst", "updates_per_second", "mean_units"],
     );
-    for (which, rate, mean) in points.iter().filter(|(which, ..)| ![3, 5].contains(which)) {
-        let (loss, burst, ..) = LOSS_CASES[*which];
+    for (case, rate, mean) in points.iter().filter(|(case, ..)| ![3, 5].contains(case)) {
+        let (loss, burst, ..) = LOSS_CASES[*case];
         table.add_row([number(loss * 100.0, 0), number(burst, 0), integer(*rate), number(*mean, 3)]);
     }
     findings.tables.push(table);
@@ -77,36 +78,40 @@ fn run(bench: &mut ExperimentContext<'_>) -> Findings {
 }
 
 fn figure(points: &[BurstPoint]) -> Figure {
-    let panels = ["How much is lost (Figure 6)", "How many in a row (Figure 7)"].into_iter().enumerate().map(
-        |(number, title)| {
-            let x = PlotAxis::new("updates a second").with_min(0.0).with_max(28.0);
+    let panels =
+        ["Loss rate (Figure 6)", "Consecutive losses (Figure 7)"].into_iter().enumerate().map(|(number, title)| {
+            let x = PlotAxis::new("updates per second").with_min(0.0).with_max(28.0);
             let panel = Panel::new(title, x, PlotAxis::new("mean drift, units").with_min(0.0));
             LOSS_CASES.iter().enumerate().filter(|(_, (.., of))| *of == number).fold(
                 panel,
-                |panel, (which, (_, _, name, ink, _))| {
+                |panel, (case, (_, _, name, style, _))| {
                     panel.line(
                         name,
-                        *ink,
-                        points.iter().filter(|(of, ..)| *of == which).map(|(_, rate, mean)| (f64::from(*rate), *mean)),
+                        *style,
+                        points.iter().filter(|(of, ..)| *of == case).map(|(_, rate, mean)| (f64::from(*rate), *mean)),
                     )
                 },
             )
-        },
-    );
-    let caption = "The same walks, told at lower rates over links that lose more (left), and that lose as much in bursts (right).";
-    Figure::new("bursts", "Drift with losses, one by one and in bursts (G, Figures 6 and 7)", caption, panels.collect())
-        .columns(2)
+        });
+    let caption = "The same paths replayed at lower update rates, over links with higher loss (left) and with loss in bursts (right).";
+    Figure::new(
+        "bursts",
+        "Drift with independent losses and with bursts (G, Figures 6 and 7)",
+        caption,
+        panels.collect(),
+    )
+    .columns(2)
 }
 
 fn claims(findings: &mut Findings, points: &[BurstPoint]) {
-    let at = |which: usize, rate: u32| {
-        points.iter().find(|(of, at, _)| *of == which && *at == rate).map_or(f64::NAN, |(_, _, mean)| *mean)
+    let at = |case: usize, rate: u32| {
+        points.iter().find(|(of, at, _)| *of == case && *at == rate).map_or(f64::NAN, |(_, _, mean)| *mean)
     };
     findings.add_claim(
-        "independent loss changes little where updates come often",
+        "at 20 updates per second, 30 % independent loss adds less than 16 units of drift",
         "the curves are not far apart",
         format!(
-            "at 20 a second {:.2} units without, {:.2} with 10 %, {:.2} with 30 %",
+            "at 20 per second {:.2} units without loss, {:.2} with 10 %, {:.2} with 30 %",
             at(0, 20),
             at(1, 20),
             at(2, 20)
@@ -116,16 +121,16 @@ fn claims(findings: &mut Findings, points: &[BurstPoint]) {
     let ratio = |rate: u32| at(4, rate) / at(2, rate);
     let worse = [20, 28].into_iter().all(|rate| at(4, rate) > at(1, rate) * 1.5);
     findings.add_claim(
-        "a tenth lost in bursts of 5 is far worse than a tenth lost one by one",
+        "at 20 and 28 updates per second, 10 % loss in bursts of 5 causes over 1.5 times the drift of 10 % independent loss",
         "significantly higher",
-        format!("at 20 a second {:.2} units against {:.2}", at(4, 20), at(1, 20)),
+        format!("at 20 per second {:.2} units against {:.2}", at(4, 20), at(1, 20)),
         worse,
     );
     findings.add_claim(
-        "10 % lost in bursts of 5 is worse than 30 % lost one by one where updates are quick, and not where they are slow",
+        "10 % loss in bursts of 5 is worse than 30 % independent loss at 20 updates per second, and better at 5",
         "similar",
         format!(
-            "at 20 a second {:.2} and {:.2} units, a factor of {:.2}; at 5 a second {:.2} and {:.2}, a factor of {:.2}",
+            "at 20 per second {:.2} and {:.2} units, a factor of {:.2}; at 5 per second {:.2} and {:.2}, a factor of {:.2}",
             at(4, 20),
             at(2, 20),
             ratio(20),
@@ -135,5 +140,5 @@ fn claims(findings: &mut Findings, points: &[BurstPoint]) {
         ),
         ratio(20) > 1.0 && ratio(5) < 1.0,
     );
-    findings.add_note("One by one means each by itself here, so that now and then two are lost in a row; in the paper the one after a loss always arrives. Which of the two is worse depends on how long an avatar keeps its course. At 20 updates a second one lost update leaves a gap of 100 ms, which is hardly ever a turn, and five in a row leave one of 300 ms, which often is. At 5 a second one lost update leaves 400 ms and is as bad as any; five in a row leave more than a second, after which an avatar is given up on and does not count.");
+    findings.add_note("Independent losses can hit two updates in a row; in the paper the update after a loss always arrives. Which pattern is worse depends on how long an avatar keeps its course. At 20 updates per second a single loss leaves a gap of 100 ms, which rarely contains a turn; five consecutive losses leave 300 ms, which often does. At 5 updates per second a single loss leaves 400 ms, which is as bad as a longer gap; five consecutive losses leave more than a second, after which the avatar is hidden and does not count.");
 }

@@ -1,4 +1,4 @@
-//! Figure 2: drift over time, and what was lost meanwhile.
+//! Figure 2: drift and consecutive losses over time.
 
 use coplay::peer_world::UpdatePolicy;
 use coplay::time::TimeDelta;
@@ -13,11 +13,11 @@ use crate::findings::Findings;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 
-/// What is known of it.
+/// Catalog entry of the `moments` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "moments",
     title: "Drift while updates get lost",
-    summary: "As long as updates come, others see an avatar where its owner sees it. When some in a row are missing they reckon, and are hardly wrong: an avatar walks lines and circles.",
+    summary: "While updates arrive, the other sites see an avatar where its owner sees it. When consecutive updates are missing, the sites dead-reckon with little error, since an avatar moves along lines and circles.",
     paper: &GAUTIER,
     paper_figures: "Figure 2",
     expected_seconds: 3.0,
@@ -25,11 +25,11 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// Seconds that are drawn.
+/// Seconds shown in the plot.
 const PLOTTED_SECONDS: f64 = 40.0;
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
-    let seconds = bench.full_or_short(300, 60);
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
+    let seconds = context.full_or_short(300, 60);
     let link = |loss| LinkConfig {
         delay: Delay::Constant(TimeDelta::from_millis(60)),
         jitter: Jitter::Exponential { mean: TimeDelta::from_millis(3) },
@@ -37,23 +37,23 @@ fn run(bench: &mut ExperimentContext<'_>) -> Findings {
         loss,
         ..LinkConfig::default()
     };
-    let seed = bench.seed;
+    let seed = context.seed;
     let losses = [Loss::None, Loss::bursts(0.08, 4.0)];
-    let games =
-        bench.run_jobs(1.0, &losses, |loss| MazeMatch::new(seed, UpdatePolicy::fixed(25), link(*loss), seconds).run());
-    let (clean, lossy) = (&games[0], &games[1]);
+    let outcomes = context
+        .run_jobs(1.0, &losses, |loss| MazeMatch::new(seed, UpdatePolicy::fixed(25), link(*loss), seconds).run());
+    let (clean, lossy) = (&outcomes[0], &outcomes[1]);
     let mut findings = Findings::default();
     super::add_common_parameters(&mut findings);
-    findings.add_parameter("sites", "5, a ninja each, 25 updates a second");
+    findings.add_parameter("sites", "5, one ninja each, 25 updates per second");
     findings.add_parameter("link", "60 ms, 3 ms mean jitter; no loss, and 8 % in bursts of 4 on average");
-    findings.add_parameter("time", format!("{seconds} s after 5 s of warming up"));
+    findings.add_parameter("time", format!("{seconds} s after 5 s of warm-up"));
     findings.tables.push(table(lossy));
     findings.figures.push(figure(&lossy.pairs[0]));
     claims(&mut findings, clean, lossy);
     findings
 }
 
-/// What was seen where so many updates in a row were missing.
+/// Summarises the drift of the views around which the number of consecutive missing updates is in `missing`.
 fn drift_with_missing(outcome: &MatchOutcome, missing: std::ops::RangeInclusive<u32>) -> DriftSummary {
     let samples = outcome.pairs.iter().flat_map(|pair| &pair.samples);
     DriftSummary::from_distances(
@@ -62,8 +62,8 @@ fn drift_with_missing(outcome: &MatchOutcome, missing: std::ops::RangeInclusive<
 }
 
 fn table(outcome: &MatchOutcome) -> DataTable {
-    let columns = ["missing_in_a_row", "samples", "mean_units", "p90_units", "most_units", "under_50_percent"];
-    let mut table = DataTable::new("moments", "Drift around gaps of so many updates", &columns);
+    let columns = ["consecutive_missing", "samples", "mean_units", "p90_units", "max_units", "under_50_percent"];
+    let mut table = DataTable::new("moments", "Drift by number of consecutive missing updates", &columns);
     for missing in 0..=12 {
         let summary = drift_with_missing(outcome, missing..=missing);
         table.add_row([
@@ -79,36 +79,36 @@ fn table(outcome: &MatchOutcome) -> DataTable {
 }
 
 fn figure(pair: &DriftSeries) -> Figure {
-    let begin = pair.samples.first().map_or(0, |sample| sample.at);
-    let at = |at: i64| (at - begin) as f64 / 1e9;
-    let shown: Vec<_> = pair.samples.iter().take_while(|sample| at(sample.at) < PLOTTED_SECONDS).collect();
+    let start = pair.samples.first().map_or(0, |sample| sample.at);
+    let at = |at: i64| (at - start) as f64 / 1e9;
+    let plotted: Vec<_> = pair.samples.iter().take_while(|sample| at(sample.at) < PLOTTED_SECONDS).collect();
     let axis = || PlotAxis::new("time, s").with_min(0.0).with_max(PLOTTED_SECONDS);
     let panels = vec![
         Panel::new("Distance between the two views", axis(), PlotAxis::new("units").with_min(0.0))
-            .points("", SeriesStyle::First, shown.iter().map(|sample| (at(sample.at), sample.distance)))
+            .points("", SeriesStyle::First, plotted.iter().map(|sample| (at(sample.at), sample.distance)))
             .horizontal_bound(50.0, "50 units"),
-        Panel::new("Updates missing in a row", axis(), PlotAxis::new("updates").with_min(0.0)).steps(
+        Panel::new("Consecutive missing updates", axis(), PlotAxis::new("updates").with_min(0.0)).steps(
             "",
             SeriesStyle::Paper,
-            shown.iter().map(|sample| (at(sample.at), f64::from(sample.missing_updates))),
+            plotted.iter().map(|sample| (at(sample.at), f64::from(sample.missing_updates))),
         ),
     ];
-    let caption = "Another's view of an avatar against its owner's, view by view (above), and how many updates in a row were missing around that moment (below). \
-                   Where nothing is drawn the avatar was dead.";
+    let caption = "Distance between another site's view of an avatar and the owner's view, per view (above), and the number of consecutive missing updates around that instant (below). \
+                   Gaps in the plot are times when the avatar was dead.";
     Figure::new("moments", "Drift and consecutive losses over time (G, Figure 2)", caption, panels)
 }
 
 fn claims(findings: &mut Findings, clean: &MatchOutcome, lossy: &MatchOutcome) {
     let without = DriftSummary::from_distances(clean.drifts());
     findings.add_claim(
-        "without loss an avatar is seen where it is",
+        "without loss the mean drift is below 2 units",
         "no drift in the best case",
         format!("{:.2} units on average", without.mean),
         without.count > 1_000 && without.mean < 2.0,
     );
     let bursts = drift_with_missing(lossy, 3..=5);
     findings.add_claim(
-        "3 to 5 updates missing in a row: under 50 units in 90 % of the cases",
+        "3 to 5 consecutive missing updates: drift under 50 units in 90 % of the views",
         "under 50 units in 90 %",
         format!(
             "{:.1} % of {} views; {:.1} units on average",
@@ -118,11 +118,11 @@ fn claims(findings: &mut Findings, clean: &MatchOutcome, lossy: &MatchOutcome) {
         ),
         bursts.count > 100 && bursts.share_under_50 >= 0.9,
     );
-    let off = clean.clock_error.0.max(lossy.clock_error.0);
+    let clock_error_ms = clean.clock_error.0.max(lossy.clock_error.0);
     findings.add_claim(
-        "clocks are known to 10 ms",
-        "10 ms is what it needs",
-        format!("{off:.2} ms off at worst"),
-        off < 10.0,
+        "clock estimates are accurate to 10 ms",
+        "needs 10 ms",
+        format!("{clock_error_ms:.2} ms error at worst"),
+        clock_error_ms < 10.0,
     );
 }

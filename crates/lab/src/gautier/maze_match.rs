@@ -1,4 +1,4 @@
-//! A maze that is played to the end, and what the traces of its sites say.
+//! Plays a maze match in the simulation and evaluates the sites' traces.
 
 use coplay::peer_world::{EntityId, UpdatePolicy};
 use coplay::time::{Instant, TimeDelta};
@@ -8,10 +8,10 @@ use coplay_sim::clock::NodeClock;
 use coplay_sim::link::LinkConfig;
 use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
-/// What happens before this does not count: clocks get to know each other.
+/// Time before the measurement, in which the sites synchronise their clocks.
 const WARM_UP: TimeDelta = TimeDelta::from_secs(5);
 
-/// A maze to be played.
+/// Settings of a match.
 #[derive(Clone, Debug)]
 pub(super) struct MazeMatch {
     pub(super) seed: u64,
@@ -22,21 +22,21 @@ pub(super) struct MazeMatch {
     pub(super) seconds: i64,
 }
 
-/// What came of it.
+/// Measurements of a match.
 pub(super) struct MatchOutcome {
-    /// Every view of every other's avatar.
+    /// Drift of every avatar as seen by every other site.
     pub(super) pairs: Vec<DriftSeries>,
-    /// Updates of an avatar in a second that were sent.
+    /// Updates sent per avatar and second.
     pub(super) updates_per_second: f64,
-    /// Bytes to one receiver in a second, all told.
+    /// Bytes sent to one receiver per second, all messages included.
     pub(super) bytes_per_second: f64,
-    /// How far clocks were from what they were taken to be, at the end, at worst, in milliseconds; and the part of them that was known at all: who is not
-    /// heard for long is forgotten, clock and all.
+    /// Worst error of the clock estimates at the end, in milliseconds, and the fraction of site pairs with an estimate.
+    /// A site forgets a peer, and the estimate of its clock, when nothing arrives from that peer for too long.
     pub(super) clock_error: (f64, f64),
 }
 
 impl MazeMatch {
-    /// The paper's: five computers, one ninja each.
+    /// Creates the paper's setup: five sites with one ninja each.
     pub(super) fn new(seed: u64, sending: UpdatePolicy, link: LinkConfig, seconds: i64) -> Self {
         Self { seed, sites: 5, ninjas: 1, sending, link, seconds }
     }
@@ -48,70 +48,70 @@ impl MazeMatch {
             ninjas: self.ninjas,
         };
         let plans: Vec<PeerWorldSitePlan> = (0..self.sites).map(plan).collect();
-        let mut arena = PeerWorldNetwork::new(
+        let mut network = PeerWorldNetwork::new(
             self.seed,
             MazeSettings { seed: self.seed, ..super::MAZE_SETTINGS },
             &plans,
             &self.link,
         );
         let mut traces = vec![Trace::default(); self.sites];
-        for (place, trace) in traces.iter_mut().enumerate() {
-            arena.join(place);
-            trace.site = Some(arena.site_of(place));
+        for (node, trace) in traces.iter_mut().enumerate() {
+            network.join(node);
+            trace.site = Some(network.site_of(node));
         }
-        arena.run_until(Instant::ZERO + WARM_UP, |_, _| ());
-        let before = self.updates_and_bytes_sent(&arena);
-        for place in 0..self.sites {
-            let local = arena.local_time(place);
-            arena.game_mut(place).into_iter().for_each(|game| game.start_trace(local));
+        network.run_until(Instant::ZERO + WARM_UP, |_, _| ());
+        let before = self.updates_and_bytes_sent(&network);
+        for node in 0..self.sites {
+            let local = network.local_time(node);
+            network.game_mut(node).into_iter().for_each(|game| game.start_trace(local));
         }
-        arena.run_until(Instant::ZERO + WARM_UP + TimeDelta::from_secs(self.seconds), |arena, place| {
-            let lines = arena.game_mut(place).map(coplay_maze::MazeSite::take_trace);
-            traces[place].entries.extend(lines.into_iter().flatten());
+        network.run_until(Instant::ZERO + WARM_UP + TimeDelta::from_secs(self.seconds), |network, node| {
+            let entries = network.game_mut(node).map(coplay_maze::MazeSite::take_trace);
+            traces[node].entries.extend(entries.into_iter().flatten());
         });
-        let after = self.updates_and_bytes_sent(&arena);
+        let after = self.updates_and_bytes_sent(&network);
         let (avatars, receivers) = ((self.sites * usize::from(self.ninjas)) as f64, self.sites as f64);
         MatchOutcome {
             pairs: measure_drift(&traces, 0),
             updates_per_second: (after.0 - before.0) as f64 / avatars / self.seconds as f64,
             bytes_per_second: (after.1 - before.1) as f64 / receivers / self.seconds as f64,
-            clock_error: clock_error(&arena),
+            clock_error: clock_error(&network),
         }
     }
 
-    /// Updates, and bytes of all copies.
-    fn updates_and_bytes_sent(&self, arena: &PeerWorldNetwork) -> (u64, u64) {
-        let updates = (0..self.sites).filter_map(|place| arena.game(place)).map(|game| game.stats().updates_sent);
-        (updates.sum(), arena.traffic().bytes)
+    /// Returns the number of updates sent, and the bytes of all copies.
+    fn updates_and_bytes_sent(&self, network: &PeerWorldNetwork) -> (u64, u64) {
+        let updates = (0..self.sites).filter_map(|node| network.game(node)).map(|game| game.stats().updates_sent);
+        (updates.sum(), network.traffic().bytes)
     }
 }
 
-fn clock_error(arena: &PeerWorldNetwork) -> (f64, f64) {
-    let (mut worst, mut known, mut all): (f64, f64, f64) = (0.0, 0.0, 0.0);
-    for place in arena.active_nodes() {
-        for other in arena.active_nodes().into_iter().filter(|other| *other != place) {
-            let (local, truth) = (arena.local_time(place), arena.local_time(other) - arena.local_time(place));
-            let stats = arena.game(place).and_then(|game| game.world().peer_stats(local, arena.site_of(other)));
+fn clock_error(network: &PeerWorldNetwork) -> (f64, f64) {
+    let (mut max_error_ms, mut known, mut all): (f64, f64, f64) = (0.0, 0.0, 0.0);
+    for node in network.active_nodes() {
+        for other in network.active_nodes().into_iter().filter(|other| *other != node) {
+            let (local, truth) = (network.local_time(node), network.local_time(other) - network.local_time(node));
+            let stats = network.game(node).and_then(|game| game.world().peer_stats(local, network.site_of(other)));
             all += 1.0;
             let Some(stats) = stats else { continue };
             known += 1.0;
-            let off = stats.clock_offset.map_or(f64::INFINITY, |offset| (offset - truth).as_millis_f64());
-            worst = worst.max(off.abs());
+            let error_ms = stats.clock_offset.map_or(f64::INFINITY, |offset| (offset - truth).as_millis_f64());
+            max_error_ms = max_error_ms.max(error_ms.abs());
         }
     }
-    (worst, known / all)
+    (max_error_ms, known / all)
 }
 
 impl MatchOutcome {
-    /// How far apart views were, all of them.
+    /// Returns the drift of every view.
     pub(super) fn drifts(&self) -> impl Iterator<Item = f64> {
         self.pairs.iter().flat_map(|pair| pair.samples.iter().map(|sample| sample.distance))
     }
 
-    /// Mean drift, and the half width of its 90 % confidence interval, from parts of ten seconds.
+    /// Returns the mean drift and the half width of its 90 % confidence interval, from parts of ten seconds.
     pub(super) fn mean_drift(&self) -> (f64, f64) {
         const PART_TICKS: i64 = 1_000;
-        // All who see an avatar see the same turns, so they count as one.
+        // All sites see the same turns of an avatar, so their samples are not independent: they form one part.
         let mut parts: std::collections::BTreeMap<(EntityId, i64), (f64, f64)> = std::collections::BTreeMap::new();
         for pair in &self.pairs {
             for sample in &pair.samples {

@@ -1,4 +1,4 @@
-//! Figure 4: how many updates could have been reckoned.
+//! Figure 4: the share of updates that dead reckoning predicts.
 
 use coplay::peer_world::UpdatePolicy;
 
@@ -11,11 +11,11 @@ use crate::findings::Findings;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 
-/// What is known of it.
+/// Catalog entry of the `reckonable` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "reckonable",
-    title: "Updates that say nothing new",
-    summary: "The more often an avatar tells where it is, the more of what it tells is on the line or circle of the update before: others could have reckoned it.",
+    title: "Updates without new information",
+    summary: "The higher the update rate, the larger the share of updates that lie on the line or circle of the update before, so that dead reckoning would have predicted them.",
     paper: &GAUTIER,
     paper_figures: "Figure 4",
     expected_seconds: 8.0,
@@ -25,31 +25,32 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 const STYLES: [SeriesStyle; 3] = [SeriesStyle::Second, SeriesStyle::First, SeriesStyle::Paper];
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
-    let rates: &[u32] = bench.full_or_short(&UPDATE_RATES, &SHORT_UPDATE_RATES);
-    let seconds = bench.full_or_short(120, 40);
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
+    let rates: &[u32] = context.full_or_short(&UPDATE_RATES, &SHORT_UPDATE_RATES);
+    let seconds = context.full_or_short(120, 40);
     let jobs: Vec<(usize, u32)> =
-        [0, 2].into_iter().flat_map(|way| rates.iter().map(move |rate| (way, *rate))).collect();
-    let seed = bench.seed;
-    let shares = bench.run_jobs(1.0, &jobs, |(way, rate)| {
-        let paths = record_paths(seed, seconds, UpdatePolicy::fixed(*rate), &LINK_CASES[*way].link());
+        [0, 2].into_iter().flat_map(|link| rates.iter().map(move |rate| (link, *rate))).collect();
+    let seed = context.seed;
+    let shares = context.run_jobs(1.0, &jobs, |(link, rate)| {
+        let paths = record_paths(seed, seconds, UpdatePolicy::fixed(*rate), &LINK_CASES[*link].link());
         let share = paths.iter().map(|path| path.reckonable_share(*rate)).sum::<f64>() / paths.len().max(1) as f64;
-        (*way, *rate, share)
+        (*link, *rate, share)
     });
     let mut findings = Findings::default();
     super::add_common_parameters(&mut findings);
-    findings.add_parameter("sites", "5, a ninja each");
+    findings.add_parameter("sites", "5, one ninja each");
     findings.add_parameter("links", "LAN; 175 ms with 40 % loss in outages");
     findings.add_parameter("time", format!("{seconds} s for each rate and link"));
-    findings
-        .add_note("An update is reckonable if the one before it, reckoned to the same tick, is less than a unit away.");
+    findings.add_note(
+        "An update is reckonable if the update before it, extrapolated to the same tick, is less than one unit away.",
+    );
     let mut table = DataTable::new(
         "reckonable",
-        "Updates that could be reckoned from the one before",
+        "Updates that dead reckoning predicts from the update before",
         &["loss_percent", "updates_per_second", "reckonable_percent"],
     );
-    for (way, rate, share) in &shares {
-        table.add_row([number(LINK_CASES[*way].loss * 100.0, 0), integer(*rate), number(share * 100.0, 2)]);
+    for (link, rate, share) in &shares {
+        table.add_row([number(LINK_CASES[*link].loss * 100.0, 0), integer(*rate), number(share * 100.0, 2)]);
     }
     findings.tables.push(table);
     findings.figures.push(figure(&shares));
@@ -58,32 +59,32 @@ fn run(bench: &mut ExperimentContext<'_>) -> Findings {
 }
 
 fn figure(shares: &[(usize, u32, f64)]) -> Figure {
-    let x = PlotAxis::new("updates a second").with_min(0.0).with_max(28.0);
+    let x = PlotAxis::new("updates per second").with_min(0.0).with_max(28.0);
     let panel = Panel::new(
-        "Updates on the line or circle of the one before",
+        "Updates on the line or circle of the update before",
         x,
-        PlotAxis::new("% of all").with_min(0.0).with_max(100.0),
+        PlotAxis::new("% of updates").with_min(0.0).with_max(100.0),
     );
-    let panel = [0, 2].into_iter().fold(panel, |panel, way| {
+    let panel = [0, 2].into_iter().fold(panel, |panel, link| {
         let line =
-            shares.iter().filter(|(of, ..)| *of == way).map(|(_, rate, share)| (f64::from(*rate), share * 100.0));
-        panel.line(LINK_CASES[way].name, STYLES[way], line)
+            shares.iter().filter(|(of, ..)| *of == link).map(|(_, rate, share)| (f64::from(*rate), share * 100.0));
+        panel.line(LINK_CASES[link].name, STYLES[link], line)
     });
-    let caption = "The rest is where avatars turn. Ninjas decide every 100 to 200 ms, so from about 10 updates a second on most of them add nothing.";
-    Figure::new("reckonable", "Share of updates that can be reckoned (G, Figure 4)", caption, vec![panel])
+    let caption = "The other updates follow a turn. Ninjas decide every 100 to 200 ms, so from about 10 updates per second on, most updates add no information.";
+    Figure::new("reckonable", "Share of reckonable updates (G, Figure 4)", caption, vec![panel])
 }
 
 fn claims(findings: &mut Findings, shares: &[(usize, u32, f64)]) {
-    for way in [0, 2] {
-        let line: Vec<f64> = shares.iter().filter(|(of, ..)| *of == way).map(|(_, _, share)| share * 100.0).collect();
-        let (Some(most), Some(least)) = (line.first(), line.last()) else { continue };
-        // From the highest rate down; a little noise is in every game.
+    for link in [0, 2] {
+        let line: Vec<f64> = shares.iter().filter(|(of, ..)| *of == link).map(|(_, _, share)| share * 100.0).collect();
+        let (Some(max), Some(min)) = (line.first(), line.last()) else { continue };
+        // From the highest rate down; each step may rise by up to 3 points of noise.
         let falls = line.windows(2).all(|pair| pair[1] < pair[0] + 3.0);
         findings.add_claim(
-            &format!("{}: the share of reckonable updates rises with the rate", LINK_CASES[way].name),
+            &format!("{}: the share of reckonable updates rises with the rate", LINK_CASES[link].name),
             "rises with the rate",
-            format!("{least:.0} % at 1 a second, {most:.0} % at 28"),
-            falls && *most > least + 30.0,
+            format!("{min:.0} % at 1 per second, {max:.0} % at 28"),
+            falls && *max > min + 30.0,
         );
     }
 }

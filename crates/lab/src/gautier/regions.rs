@@ -1,4 +1,4 @@
-//! Beyond the paper: what a site pays for in a large world.
+//! Beyond the paper: the traffic of one site in a large world.
 
 use coplay::peer_world::{EntityId, UpdatePolicy, WorldRegion};
 use coplay::time::{Instant, TimeDelta};
@@ -14,40 +14,40 @@ use crate::findings::Findings;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 
-/// What is known of it.
+/// Catalog entry of the `regions` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "regions",
-    title: "A world of a thousand",
-    summary: "Updates go to those who are near. So a site pays for its neighbourhood, however many others there are beyond it, and still sees everybody who comes near.",
+    title: "A world of 1,000 avatars",
+    summary: "A site sends updates only to sites with nearby avatars. So the traffic of a site depends on its neighbourhood and not on the size of the world, and the site still sees every avatar that comes near.",
     paper: &GAUTIER,
-    paper_figures: "beyond the paper: it names groups by region as a next step",
+    paper_figures: "beyond the paper: it lists groups by region as future work",
     expected_seconds: 60.0,
     run,
     real_run: None,
 };
 
-/// Sites of the worlds that are compared, each with [`NINJAS_PER_SITE`] avatars.
+/// Numbers of sites in the compared worlds, each with [`NINJAS_PER_SITE`] avatars.
 const SITE_COUNTS: [usize; 4] = [4, 16, 64, 256];
-/// The same, for tests.
+/// Numbers of sites in the short experiment.
 const SHORT_SITE_COUNTS: [usize; 3] = [4, 16, 64];
 const NINJAS_PER_SITE: u8 = 4;
-/// Updates of an avatar in a second.
+/// Updates per avatar and second.
 const UPDATE_RATE: u32 = 10;
-/// Sites come one after the other, and then all is left to settle.
+/// Period in which the sites join one after the other; after it the world settles for [`SETTLING_TIME`].
 const JOIN_PERIOD: TimeDelta = TimeDelta::from_secs(4);
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(2);
-/// Who came near less than so many ticks ago need not be seen yet: that takes a round trip.
+/// Ticks for which a newly near avatar need not be visible yet, since discovery takes a round trip.
 const NEAR_GRACE_TICKS: u32 = 10;
 
-/// A world, and what it was like for one of its sites.
+/// Measurements of a world, per site.
 struct RegionWorld {
     sites: usize,
-    /// Datagrams and bytes that got to it in a second.
+    /// Datagrams and bytes sent to one site per second.
     datagrams_per_second: f64,
     bytes_per_second: f64,
-    /// Avatars that were near one of its own, for a tenth of a second or more.
+    /// Mean number of avatars near one of the site's own for at least 0.1 s.
     mean_near: f64,
-    /// The part of them that it showed.
+    /// Fraction of those avatars that the site showed.
     shown_share: f64,
 }
 
@@ -56,37 +56,38 @@ impl RegionWorld {
         self.sites * usize::from(NINJAS_PER_SITE)
     }
 
-    /// Datagrams if everybody told everybody, one update in each.
+    /// Returns the datagrams per second without regions, if every site sent every update to every site in its own
+    /// datagram.
     fn datagrams_without_regions(&self) -> f64 {
         ((self.avatars() - usize::from(NINJAS_PER_SITE)) * UPDATE_RATE as usize) as f64
     }
 
     fn run(seed: u64, sites: usize, seconds: i64) -> Self {
-        // One avatar for each region, on average.
+        // One avatar per region, on average.
         let side = (4.0 * ((sites * usize::from(NINJAS_PER_SITE)) as f64).sqrt()).round() as u8;
         let plan = PeerWorldSitePlan {
             clock: NodeClock::TRUE,
             sending: UpdatePolicy::fixed(UPDATE_RATE),
             ninjas: NINJAS_PER_SITE,
         };
-        let terms = MazeSettings { seed, cells_per_side: side, ..super::MAZE_SETTINGS };
-        let mut arena = PeerWorldNetwork::new(seed, terms, &vec![plan; sites], &link_config());
-        for place in 0..sites {
-            arena.run_until(Instant::ZERO + JOIN_PERIOD * place as i64 / sites as i64, |_, _| ());
-            arena.join(place);
+        let settings = MazeSettings { seed, cells_per_side: side, ..super::MAZE_SETTINGS };
+        let mut network = PeerWorldNetwork::new(seed, settings, &vec![plan; sites], &link_config());
+        for node in 0..sites {
+            network.run_until(Instant::ZERO + JOIN_PERIOD * node as i64 / sites as i64, |_, _| ());
+            network.join(node);
         }
         let begin = Instant::ZERO + JOIN_PERIOD + SETTLING_TIME;
-        arena.run_until(begin, |_, _| ());
-        let (before, mut seen) = (arena.traffic(), NearbyCounts::default());
-        arena.run_until(begin + TimeDelta::from_secs(seconds), |arena, place| seen.count_view(arena, place));
-        let after = arena.traffic();
-        let each = |count: u64| count as f64 / sites as f64 / seconds as f64;
+        network.run_until(begin, |_, _| ());
+        let (before, mut counts) = (network.traffic(), NearbyCounts::default());
+        network.run_until(begin + TimeDelta::from_secs(seconds), |network, node| counts.count_view(network, node));
+        let after = network.traffic();
+        let per_site_and_second = |count: u64| count as f64 / sites as f64 / seconds as f64;
         Self {
             sites,
-            datagrams_per_second: each(after.sent - before.sent),
-            bytes_per_second: each(after.bytes - before.bytes),
-            mean_near: seen.near as f64 / seen.views.max(1) as f64,
-            shown_share: seen.shown as f64 / seen.near.max(1) as f64,
+            datagrams_per_second: per_site_and_second(after.sent - before.sent),
+            bytes_per_second: per_site_and_second(after.bytes - before.bytes),
+            mean_near: counts.near as f64 / counts.views.max(1) as f64,
+            shown_share: counts.shown as f64 / counts.near.max(1) as f64,
         }
     }
 }
@@ -101,7 +102,7 @@ fn link_config() -> LinkConfig {
     }
 }
 
-/// What sites show, beside what they should.
+/// Counts of avatars that sites should show and do show.
 #[derive(Default)]
 struct NearbyCounts {
     views: u64,
@@ -110,35 +111,35 @@ struct NearbyCounts {
 }
 
 impl NearbyCounts {
-    /// Looks at one view of each site in a second.
-    fn count_view(&mut self, arena: &PeerWorldNetwork, place: usize) {
-        let Some(game) = arena.game(place) else { return };
+    /// Counts one view of each site per second.
+    fn count_view(&mut self, network: &PeerWorldNetwork, node: usize) {
+        let Some(game) = network.game(node) else { return };
         let (tick, view) = game.view();
         if tick % 100 >= u32::from(super::MAZE_SETTINGS.bucket_ticks) {
             return;
         }
         self.views += 1;
-        let before: Vec<EntityId> = nearby_avatars(arena, place, tick.saturating_sub(NEAR_GRACE_TICKS));
-        for entity in nearby_avatars(arena, place, tick).into_iter().filter(|entity| before.contains(entity)) {
+        let before: Vec<EntityId> = nearby_avatars(network, node, tick.saturating_sub(NEAR_GRACE_TICKS));
+        for entity in nearby_avatars(network, node, tick).into_iter().filter(|entity| before.contains(entity)) {
             self.near += 1;
             self.shown += u64::from(view.iter().any(|shown| shown.entity == entity));
         }
     }
 }
 
-/// Whose avatars really were near those of a place.
-fn nearby_avatars(arena: &PeerWorldNetwork, place: usize, tick: u32) -> Vec<EntityId> {
-    let own = avatar_regions(arena, place, tick);
-    let others = (0..arena.places()).filter(|other| *other != place);
-    let all = others.flat_map(|other| avatar_regions(arena, other, tick));
+/// Returns the other sites' avatars that were near the avatars of `node` at a tick.
+fn nearby_avatars(network: &PeerWorldNetwork, node: usize, tick: u32) -> Vec<EntityId> {
+    let own = avatar_regions(network, node, tick);
+    let others = (0..network.places()).filter(|other| *other != node);
+    let all = others.flat_map(|other| avatar_regions(network, other, tick));
     let is_near = |(_, region): &(EntityId, WorldRegion)| own.iter().any(|(_, own)| own.is_near(*region));
     all.filter(is_near).map(|(entity, _)| entity).collect()
 }
 
-/// Where the avatars of a place really were.
-fn avatar_regions(arena: &PeerWorldNetwork, place: usize, tick: u32) -> Vec<(EntityId, WorldRegion)> {
+/// Returns the regions of the avatars of `node` at a tick.
+fn avatar_regions(network: &PeerWorldNetwork, node: usize, tick: u32) -> Vec<(EntityId, WorldRegion)> {
     use coplay::peer_world::DeadReckoning as _;
-    let Some(game) = arena.game(place) else { return Vec::new() };
+    let Some(game) = network.game(node) else { return Vec::new() };
     let at = |index: u8| {
         let avatar = game.world().own_state_at(index, tick)?;
         Some((EntityId { site: game.site(), index }, game.rules().region(avatar)))
@@ -146,25 +147,28 @@ fn avatar_regions(arena: &PeerWorldNetwork, place: usize, tick: u32) -> Vec<(Ent
     (0..NINJAS_PER_SITE).filter_map(at).collect()
 }
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
-    let sites: &[usize] = bench.full_or_short(&SITE_COUNTS, &SHORT_SITE_COUNTS);
-    let (seed, seconds) = (bench.seed, bench.full_or_short(6, 4));
-    // The largest first: it takes the longest.
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
+    let sites: &[usize] = context.full_or_short(&SITE_COUNTS, &SHORT_SITE_COUNTS);
+    let (seed, seconds) = (context.seed, context.full_or_short(6, 4));
+    // The largest world runs first, since it takes the longest.
     let jobs: Vec<usize> = sites.iter().rev().copied().collect();
-    let mut worlds = bench.run_jobs(1.0, &jobs, |sites| RegionWorld::run(seed, *sites, seconds));
+    let mut worlds = context.run_jobs(1.0, &jobs, |sites| RegionWorld::run(seed, *sites, seconds));
     worlds.reverse();
     let mut findings = Findings::default();
     findings.add_parameter(
         "worlds",
-        format!("{} sites, four ninjas each, one for each region of 2,048 by 2,048 units", join_numbers(sites)),
+        format!(
+            "{} sites with four ninjas each, one ninja per region of 2,048 by 2,048 units on average",
+            join_numbers(sites)
+        ),
     );
     findings.add_parameter(
         "updates",
-        format!("{UPDATE_RATE} a second of each avatar, to those who have one in the same region or beside it"),
+        format!("{UPDATE_RATE} per avatar and second, to the sites with an avatar in the same or an adjacent region"),
     );
     findings.add_parameter("links", "40 ms, 3 ms mean jitter, 2 % loss; no multicast: each datagram goes to one site");
-    findings.add_parameter("time", format!("{seconds} s, after 6 s in which sites come one after the other"));
-    findings.add_note("Sites tell each other where they are before they have come half of the way between them: who is near hears of every step into another region, who is far away seldom. What a site pays for that grows with the width of the world, not with its area.");
+    findings.add_parameter("time", format!("{seconds} s, after 6 s in which the sites join and the world settles"));
+    findings.add_note("A site reports its position to another site before it has moved half of the distance between them: nearby sites receive every change of region, distant sites few. The cost of these reports grows with the width of the world, not with its area.");
     findings.tables.push(table(&worlds));
     findings.figures.push(figure(&worlds));
     claims(&mut findings, &worlds);
@@ -185,7 +189,7 @@ fn table(worlds: &[RegionWorld]) -> DataTable {
         "bytes_per_second",
         "without_regions_per_second",
     ];
-    let mut table = DataTable::new("regions", "What one site pays for, and what it sees", &columns);
+    let mut table = DataTable::new("regions", "Traffic of one site, and avatars it shows", &columns);
     for world in worlds {
         table.add_row([
             integer(world.sites as i64),
@@ -203,40 +207,40 @@ fn table(worlds: &[RegionWorld]) -> DataTable {
 fn figure(worlds: &[RegionWorld]) -> Figure {
     let x = || PlotAxis::logarithmic("avatars in the world");
     let points = |of: fn(&RegionWorld) -> f64| worlds.iter().map(move |world| (world.avatars() as f64, of(world)));
-    let cost = Panel::new("Datagrams to a site", x(), PlotAxis::logarithmic("a second"))
-        .line("everybody tells everybody", SeriesStyle::Paper, points(RegionWorld::datagrams_without_regions))
-        .line("by regions", SeriesStyle::First, points(|world| world.datagrams_per_second));
-    let seen = Panel::new("Avatars near a site's own", x(), PlotAxis::new("").with_min(0.0))
-        .line("there", SeriesStyle::Paper, points(|world| world.mean_near))
+    let cost = Panel::new("Datagrams to one site", x(), PlotAxis::logarithmic("per second"))
+        .line("without regions", SeriesStyle::Paper, points(RegionWorld::datagrams_without_regions))
+        .line("with regions", SeriesStyle::First, points(|world| world.datagrams_per_second));
+    let counts = Panel::new("Avatars near a site's own", x(), PlotAxis::new("").with_min(0.0))
+        .line("present", SeriesStyle::Paper, points(|world| world.mean_near))
         .line("shown", SeriesStyle::First, points(|world| world.mean_near * world.shown_share));
-    let caption = "What gets to one site in a second, and whom it sees, in worlds of any size with as many avatars in the same space.";
-    Figure::new("regions", "A site pays for its neighbourhood", caption, vec![cost, seen]).columns(2)
+    let caption = "Traffic to one site per second, and the avatars it shows, in worlds of different size with the same density of avatars.";
+    Figure::new("regions", "Traffic depends on the neighbourhood", caption, vec![cost, counts]).columns(2)
 }
 
 fn claims(findings: &mut Findings, worlds: &[RegionWorld]) {
     let Some(large) = worlds.last() else { return };
-    let most = worlds
+    let max_per_update = worlds
         .iter()
         .map(|world| world.datagrams_per_second / (world.mean_near * f64::from(UPDATE_RATE)))
         .fold(0.0, f64::max);
     findings.add_claim(
-        "a site pays for its neighbourhood, not for the world",
-        "named as a next step",
+        "the traffic of a site depends on its neighbourhood, not on the size of the world",
+        "listed as future work",
         format!(
-            "{:.0} datagrams and {:.1} kB a second among {} avatars, {:.0} of them near; {:.0} if everybody told everybody; in no world more than {most:.1} for each update from nearby",
+            "{:.0} datagrams and {:.1} kB per second among {} avatars, {:.0} of them near; {:.0} datagrams without regions; at most {max_per_update:.1} datagrams per nearby update in any world",
             large.datagrams_per_second,
             large.bytes_per_second / 1e3,
             large.avatars(),
             large.mean_near,
             large.datagrams_without_regions()
         ),
-        most < 2.2 && large.datagrams_per_second < large.datagrams_without_regions() / 4.0,
+        max_per_update < 2.2 && large.datagrams_per_second < large.datagrams_without_regions() / 4.0,
     );
-    let least = worlds.iter().map(|world| world.shown_share).fold(1.0, f64::min);
+    let min_shown = worlds.iter().map(|world| world.shown_share).fold(1.0, f64::min);
     findings.add_claim(
-        "and sees everybody who comes near",
-        "named as a next step",
-        format!("{:.2} % of those who are near are shown, at the least", least * 100.0),
-        least > 0.99,
+        "a site shows more than 99 % of the nearby avatars",
+        "listed as future work",
+        format!("at least {:.2} % of the nearby avatars are shown", min_shown * 100.0),
+        min_shown > 0.99,
     );
 }

@@ -1,4 +1,4 @@
-//! Figure 10: what is in the buffers while packets get lost.
+//! Figure 10: buffer contents under packet loss.
 
 use super::testbed::{Testbed, TestbedTrace};
 use crate::bench::ExperimentContext;
@@ -8,11 +8,11 @@ use crate::findings::Findings;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 
-/// What is known of it.
+/// Catalog entry of the `buffer` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "buffer",
     title: "Buffer contents over time",
-    summary: "With an initial delay of 0.3 s there is time to ask for what was lost and to get it: the buffer sags with every loss and fills up again, and the game never stops.",
+    summary: "An initial delay of 0.3 s leaves time to request a lost command and to receive it. The buffer level drops with every loss and recovers, and the game never stops.",
     paper: &KIM,
     paper_figures: "Figure 10",
     expected_seconds: 1.0,
@@ -20,28 +20,28 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// 0.3 s at 60 frames per second.
+/// Initial delay: 0.3 s at 60 frames per second.
 pub const INITIAL_DELAY_FRAMES: u32 = 18;
-/// The paper's rates of loss, and none at all beside them.
+/// The paper's loss rates, and a run without loss.
 const LOSSES: [(f64, SeriesStyle); 3] =
     [(0.0, SeriesStyle::Second), (0.01, SeriesStyle::First), (0.05, SeriesStyle::Paper)];
-/// The buffer is shown in slices of so many seconds.
+/// Length of a time slice of the plot and the table, in seconds.
 const SLICE_S: f64 = 0.25;
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
-    let seed = bench.seed;
-    let seconds = bench.full_or_short(60, 20);
-    let time = coplay::time::TimeDelta::from_secs(seconds);
-    let traces = bench.run_jobs(1.0, &LOSSES, |(loss, _)| {
-        (*loss, Testbed { duration: time, ..Testbed::new(seed, INITIAL_DELAY_FRAMES, *loss) }.run())
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
+    let seed = context.seed;
+    let seconds = context.full_or_short(60, 20);
+    let duration = coplay::time::TimeDelta::from_secs(seconds);
+    let traces = context.run_jobs(1.0, &LOSSES, |(loss, _)| {
+        (*loss, Testbed { duration, ..Testbed::new(seed, INITIAL_DELAY_FRAMES, *loss) }.run())
     });
     let mut findings = Findings::default();
     findings.add_parameter("sites", "2");
-    findings.add_parameter("initial delay", "0.3 s: a lag of 18 frames at 60 per second");
+    findings.add_parameter("initial delay", "0.3 s: an input delay of 18 frames at 60 per second");
     findings.add_parameter("link", "65 ms in each direction; 0, 1 and 5 % independent loss");
-    findings.add_parameter("recovery", "history: requests and answers ride in normal packets");
-    findings.add_parameter("time", format!("{seconds} s after 3 s of warming up"));
-    findings.add_note("The paper does not say how long its link is: 65 ms is what its results imply, for a loss costs about three one-way delays and two intervals.");
+    findings.add_parameter("recovery", "history: regular packets carry requests and resends");
+    findings.add_parameter("time", format!("{seconds} s after 3 s of warm-up"));
+    findings.add_note("The paper does not state the delay of its link. Its results imply 65 ms, since recovering a loss takes about three one-way delays and two intervals.");
     findings.tables.push(table(&traces));
     findings.figures.push(figure(&traces));
     claims(&mut findings, &traces);
@@ -49,18 +49,18 @@ fn run(bench: &mut ExperimentContext<'_>) -> Findings {
 }
 
 fn table(traces: &[(f64, TestbedTrace)]) -> DataTable {
-    let columns = ["loss_percent", "site", "at_s", "least_frames", "mean_frames", "most_frames"];
-    let mut table = DataTable::new("buffer", "Frames in each buffer, in slices of a quarter of a second", &columns);
+    let columns = ["loss_percent", "site", "time_s", "min_frames", "mean_frames", "max_frames"];
+    let mut table = DataTable::new("buffer", "Frames in each buffer, in slices of 0.25 s", &columns);
     for (loss, trace) in traces {
         for site in 0..2 {
-            for (at, least, mean, most) in trace.summary(site, SLICE_S) {
+            for (at, min, mean, max) in trace.summary(site, SLICE_S) {
                 table.add_row([
                     number(loss * 100.0, 1),
                     integer(site as i64),
                     number(at, 3),
-                    number(least, 0),
+                    number(min, 0),
                     number(mean, 2),
-                    number(most, 0),
+                    number(max, 0),
                 ]);
             }
         }
@@ -68,35 +68,35 @@ fn table(traces: &[(f64, TestbedTrace)]) -> DataTable {
     table
 }
 
-/// How much is lost, in words.
+/// Formats a loss rate as a label.
 pub(super) fn loss_label(loss: f64) -> String {
     if loss > 0.0 { format!("{} % loss", loss * 100.0) } else { "no loss".into() }
 }
 
 fn figure(traces: &[(f64, TestbedTrace)]) -> Figure {
-    let panels = traces.iter().zip(LOSSES).map(|((loss, trace), (_, ink))| {
+    let panels = traces.iter().zip(LOSSES).map(|((loss, trace), (_, style))| {
         let summary = trace.summary(0, SLICE_S);
         Panel::new(
             &loss_label(*loss),
             PlotAxis::new("time, s").with_min(0.0).with_max(trace.seconds),
             PlotAxis::new("frames in the buffer").with_min(0.0).with_max(20.0),
         )
-        .band(ink, summary.iter().map(|(at, least, _, most)| (*at, *least, *most)))
-        .line("", ink, summary.iter().map(|(at, _, mean, _)| (*at, *mean)))
+        .band(style, summary.iter().map(|(at, min, _, max)| (*at, *min, *max)))
+        .line("", style, summary.iter().map(|(at, _, mean, _)| (*at, *mean)))
         .horizontal_bound(1.0, "starvation")
     });
-    let caption = "Commands of the other site that are here and not played yet: mean (line), least and most (band) in each quarter of a second. \
-                   A loss empties the buffer by the time that it takes to ask and to be answered, not further.";
+    let caption = "Commands received from the other site and not yet played: mean (line), minimum and maximum (band) per 0.25 s. \
+                   A loss lowers the buffer level by the time from request to resend, and no further.";
     Figure::new("buffer", "Buffer contents with 0, 1 and 5 % loss (K, Figure 10)", caption, panels.collect())
 }
 
 fn claims(findings: &mut Findings, traces: &[(f64, TestbedTrace)]) {
     for (loss, trace) in traces.iter().filter(|(loss, _)| *loss > 0.0) {
         findings.add_claim(
-            &format!("at 0.3 s and {:.0} % loss the buffer is stable", loss * 100.0),
+            &format!("at an initial delay of 0.3 s and {:.0} % loss, the buffer never starves", loss * 100.0),
             "stable",
             format!(
-                "never below {:.0} frames, {} pauses, {} frames waited, {:.2} frames per second",
+                "at least {:.0} frames buffered, {} pauses, {} stalled frames, {:.2} frames per second",
                 trace.min_buffer(),
                 trace.pauses.len(),
                 trace.stalled_frames,
@@ -107,7 +107,7 @@ fn claims(findings: &mut Findings, traces: &[(f64, TestbedTrace)]) {
     }
     let sound = traces.iter().all(|(_, trace)| trace.states_equal);
     findings.add_claim(
-        "all sites compute the same",
+        "all sites compute the same states",
         "assumed",
         if sound { "every state equal" } else { "states differ" },
         sound,

@@ -1,7 +1,7 @@
-//! Kim, Park: *A History Retransmission Algorithm for Online Arcade Video Games*.
+//! Experiments of Kim and Park: *A History Retransmission Algorithm for Online Arcade Video Games*.
 //!
-//! The paper does not say how long its link is. A lost command comes back after about three one-way delays and two intervals, and its results
-//! (0.3 s is enough, 0.2 s is not) fit one-way delays of 56 to 88 ms; it is 65 ms here.
+//! The paper does not state the delay of its link. A lost command is recovered after about three one-way delays and two
+//! intervals, and the paper's results (0.3 s is enough, 0.2 s is not) fit one-way delays of 56 to 88 ms. We use 65 ms.
 
 pub mod buffer;
 pub mod delay_step;

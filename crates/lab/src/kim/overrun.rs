@@ -1,7 +1,8 @@
-//! Overrun, with the gate off: what the paper's forward threshold is for.
+//! Buffer overrun without the input gate: the problem that the paper's forward threshold solves.
 //!
-//! While stepping waits for inputs no site can send quicker than the others play, and a buffer cannot overrun. So the paper's buffers are modelled
-//! here without that gate: each site plays a command of the other whenever its own clock says so, and only thresholds hold it back.
+//! As long as a site waits for inputs before each step (the gate), no site can send faster than the others play, and no
+//! buffer can overrun. This experiment therefore models the paper's buffers without that gate: each site plays a
+//! command of the other site at the rate of its own clock, and only thresholds stop it.
 
 use std::collections::VecDeque;
 
@@ -17,11 +18,11 @@ use crate::numbers::{max_or_zero, min_or_infinity};
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, number};
 
-/// What is known of it.
+/// Catalog entry of the `overrun` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "overrun",
-    title: "Overrun and starvation without the gate",
-    summary: "Two sites whose clocks differ by one percent. Where each plays by its own clock, the quick one's buffer runs dry and the slow one's runs over, until a threshold makes all pause. Where stepping waits for inputs, and pace follows one plan, nothing of that can happen.",
+    title: "Overrun and starvation without the input gate",
+    summary: "Two sites whose clocks differ by 1 %. If each site plays at its own clock rate, the fast site's buffer runs empty and the slow site's overruns, until a threshold makes both sites pause. In the engine, where a step waits for inputs and all sites share one pacing plan, neither happens.",
     paper: &KIM,
     paper_figures: "section 3.4: thresholds",
     expected_seconds: 1.0,
@@ -30,27 +31,27 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 const PERIOD_MS: f64 = 1_000.0 / 60.0;
-/// The second site's clock is too fast by so much.
+/// Relative clock error of the second site, which runs fast.
 const CLOCK_SKEW: f64 = 0.01;
-/// Frames that a buffer holds at most (equation 4): initial delay and round trip.
+/// Forward threshold: largest number of frames in a buffer (equation 4), for the initial delay and the round trip.
 const FORWARD_THRESHOLD: f64 = 26.0;
-/// With fewer than these it is about to run out.
+/// Buffer level below which a site is about to starve.
 const STARVATION_THRESHOLD: f64 = 1.0;
 
-/// The model.
+/// The paper's buffers at two sites without the input gate. All times are in milliseconds.
 struct UngatedModel {
-    /// When each site plays its next command.
+    /// Time at which each site plays its next command.
     next_ms: [f64; 2],
     periods_ms: [f64; 2],
-    /// When commands arrive, by the site that they go to.
+    /// Arrival times of commands in flight, by receiving site.
     in_flight: [VecDeque<f64>; 2],
     buffers: [f64; 2],
-    /// Whether the sites pause when a buffer passes a threshold.
+    /// Whether the sites pause when a buffer crosses a threshold.
     has_thresholds: bool,
     trace: UngatedTrace,
 }
 
-/// What was seen of it.
+/// Buffer levels over time and pause times, in seconds.
 #[derive(Clone, Debug, Default)]
 struct UngatedTrace {
     buffers: [Vec<(f64, f64)>; 2],
@@ -63,14 +64,14 @@ impl UngatedModel {
             next_ms: [0.0; 2],
             periods_ms: [PERIOD_MS, PERIOD_MS / (1.0 + CLOCK_SKEW)],
             in_flight: Default::default(),
-            // What was gathered in the initial delay; nothing is under way when they begin.
+            // The commands collected during the initial delay. Nothing is in flight at the start.
             buffers: [f64::from(INITIAL_DELAY_FRAMES); 2],
             has_thresholds: thresholds,
             trace: UngatedTrace::default(),
         }
     }
 
-    /// Runs for so many seconds.
+    /// Runs the model for `seconds` seconds.
     fn run(mut self, seconds: f64) -> UngatedTrace {
         loop {
             let site = if self.next_ms[0] <= self.next_ms[1] { 0 } else { 1 };
@@ -98,14 +99,14 @@ impl UngatedModel {
         }
     }
 
-    /// A site plays a command of the other, if there is one, and sends one of its own.
+    /// Plays a command of the other site, if one is buffered, and sends a command.
     fn play_command(&mut self, site: usize, now: f64) {
         self.buffers[site] = (self.buffers[site] - 1.0).max(0.0);
         self.in_flight[1 - site].push_back(now + ONE_WAY_DELAY_MS);
         self.trace.buffers[site].push((now / 1_000.0, self.buffers[site]));
     }
 
-    /// All stop, and begin again together with the buffers of the beginning.
+    /// Pauses both sites and restarts them together with the initial buffers.
     fn pause_all(&mut self, now: f64) {
         self.trace.pauses.push(now / 1_000.0);
         let fresh = Self::new(true);
@@ -115,33 +116,33 @@ impl UngatedModel {
     }
 }
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
-    let (seed, seconds) = (bench.seed, bench.full_or_short(60, 30));
-    let free = UngatedModel::new(false).run(seconds as f64);
-    let held = UngatedModel::new(true).run(seconds as f64);
-    let mut stand = Testbed {
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
+    let (seed, seconds) = (context.seed, context.full_or_short(60, 30));
+    let unlimited = UngatedModel::new(false).run(seconds as f64);
+    let limited = UngatedModel::new(true).run(seconds as f64);
+    let mut testbed = Testbed {
         duration: TimeDelta::from_secs(seconds),
         skew_ppm: Some(CLOCK_SKEW * 1e6),
         ..Testbed::new(seed, INITIAL_DELAY_FRAMES, 0.0)
     };
-    stand.game.seed = seed;
-    let gated = bench.run_jobs(1.0, &[stand], Testbed::run).remove(0);
+    testbed.game.seed = seed;
+    let gated = context.run_jobs(1.0, &[testbed], Testbed::run).remove(0);
     let mut findings = Findings::default();
-    findings.add_parameter("sites", "2, of which the second's clock is 1 % too fast");
+    findings.add_parameter("sites", "2; the second site's clock runs 1 % fast");
     findings.add_parameter("initial delay", "0.3 s");
     findings.add_parameter("link", "65 ms in each direction, no loss");
-    findings.add_parameter("thresholds", "less than 1 frame, more than 26 (equation 4 in commands)");
+    findings.add_parameter("thresholds", "fewer than 1 frame, more than 26 (equation 4 in commands)");
     findings.add_parameter("time", format!("{seconds} s"));
     findings.add_note(
-        "A model of the paper's buffers with the gate off, beside the engine with it on and the same clocks.",
+        "The model of the paper's buffers without the input gate is compared with the engine, which has the gate, at the same clock rates.",
     );
-    findings.tables.push(table(&free, &held, &gated));
-    findings.figures.push(figure(&free, &held, &gated));
-    claims(&mut findings, &free, &held, &gated);
+    findings.tables.push(table(&unlimited, &limited, &gated));
+    findings.figures.push(figure(&unlimited, &limited, &gated));
+    claims(&mut findings, &unlimited, &limited, &gated);
     findings
 }
 
-fn table(free: &UngatedTrace, held: &UngatedTrace, gated: &TestbedTrace) -> DataTable {
+fn table(unlimited: &UngatedTrace, limited: &UngatedTrace, gated: &TestbedTrace) -> DataTable {
     let mut table =
         DataTable::new("overrun", "Frames in the buffers", &["way", "least_frames", "most_frames", "pauses"]);
     let mut row = |name: &str, buffers: &[Vec<(f64, f64)>; 2], pauses: usize| {
@@ -153,18 +154,18 @@ fn table(free: &UngatedTrace, held: &UngatedTrace, gated: &TestbedTrace) -> Data
             number(pauses as f64, 0),
         ]);
     };
-    row("gate off, no thresholds", &free.buffers, free.pauses.len());
-    row("gate off, thresholds", &held.buffers, held.pauses.len());
+    row("gate off, no thresholds", &unlimited.buffers, unlimited.pauses.len());
+    row("gate off, thresholds", &limited.buffers, limited.pauses.len());
     row("gate on (the engine)", &gated.buffers, gated.pauses.len());
     table
 }
 
-/// Few enough points to be drawn.
+/// Thins a series to at most about 600 points for the plot.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().step_by((points.len() / 600).max(1)).copied().collect()
 }
 
-fn figure(free: &UngatedTrace, held: &UngatedTrace, gated: &TestbedTrace) -> Figure {
+fn figure(unlimited: &UngatedTrace, limited: &UngatedTrace, gated: &TestbedTrace) -> Figure {
     let panel = |title: &str, buffers: &[Vec<(f64, f64)>; 2], pauses: Vec<f64>| {
         Panel::new(
             title,
@@ -172,43 +173,46 @@ fn figure(free: &UngatedTrace, held: &UngatedTrace, gated: &TestbedTrace) -> Fig
             PlotAxis::new("frames in the buffer").with_min(0.0).with_max(60.0),
         )
         .steps("at the slow site", SeriesStyle::First, thinned(&buffers[0]))
-        .steps("at the quick site", SeriesStyle::Paper, thinned(&buffers[1]))
+        .steps("at the fast site", SeriesStyle::Paper, thinned(&buffers[1]))
         .points("all pause", SeriesStyle::PaperText, pauses.into_iter().map(|at| (at, 0.0)))
         .horizontal_bound(FORWARD_THRESHOLD, "forward threshold")
     };
     let panels = vec![
-        panel("Gate off, no thresholds", &free.buffers, vec![]),
-        panel("Gate off, thresholds", &held.buffers, held.pauses.clone()),
+        panel("Gate off, no thresholds", &unlimited.buffers, vec![]),
+        panel("Gate off, thresholds", &limited.buffers, limited.pauses.clone()),
         panel("Gate on: the engine", &gated.buffers, vec![]),
     ];
-    let caption = "By its own clock the quick site plays more than it gets and the slow one gets more than it plays. Thresholds make all pause again and again; the engine's plan and gate make that needless.";
+    let caption = "At its own clock rate the fast site plays more than it receives, and the slow site receives more than it plays. With thresholds both sites pause repeatedly. The engine's pacing plan and input gate avoid both.";
     Figure::new("overrun", "Overrun and starvation (K, section 3.4)", caption, panels)
 }
 
-fn claims(findings: &mut Findings, free: &UngatedTrace, held: &UngatedTrace, gated: &TestbedTrace) {
+fn claims(findings: &mut Findings, unlimited: &UngatedTrace, limited: &UngatedTrace, gated: &TestbedTrace) {
     let all = |buffers: &[Vec<(f64, f64)>; 2]| {
         let frames = || buffers.iter().flatten().map(|(_, frames)| *frames);
         (min_or_infinity(frames()), max_or_zero(frames()))
     };
-    let (dry, over) = all(&free.buffers);
+    let (min_level, max_level) = all(&unlimited.buffers);
     findings.add_claim(
-        "without the gate one buffer runs dry and the other over",
+        "without the gate one buffer runs empty and the other overruns",
         "starvation and overrun",
-        format!("{dry:.0} and {over:.0} frames, where {FORWARD_THRESHOLD:.0} are the most that fit"),
-        dry < STARVATION_THRESHOLD && over > FORWARD_THRESHOLD,
+        format!("{min_level:.0} and {max_level:.0} frames; the forward threshold is {FORWARD_THRESHOLD:.0}"),
+        min_level < STARVATION_THRESHOLD && max_level > FORWARD_THRESHOLD,
     );
-    let (_, kept) = all(&held.buffers);
+    let (_, limited_max) = all(&limited.buffers);
     findings.add_claim(
-        "thresholds prevent that by pausing",
+        "thresholds prevent the overrun by pausing",
         "stop temporarily and resume",
-        format!("{} pauses, never more than {kept:.0} frames", held.pauses.len()),
-        !held.pauses.is_empty() && kept <= FORWARD_THRESHOLD + 1.0,
+        format!("{} pauses, at most {limited_max:.0} frames", limited.pauses.len()),
+        !limited.pauses.is_empty() && limited_max <= FORWARD_THRESHOLD + 1.0,
     );
-    let (low, high) = all(&gated.buffers);
+    let (gated_min, gated_max) = all(&gated.buffers);
     findings.add_claim(
-        "with the gate, on one plan, neither happens",
-        "no such thing in it",
-        format!("{low:.0} to {high:.0} frames, {} pauses", gated.pauses.len()),
-        low >= STARVATION_THRESHOLD && high <= FORWARD_THRESHOLD && gated.pauses.is_empty() && gated.states_equal,
+        "with the gate and one pacing plan, neither happens",
+        "not in the paper",
+        format!("{gated_min:.0} to {gated_max:.0} frames, {} pauses", gated.pauses.len()),
+        gated_min >= STARVATION_THRESHOLD
+            && gated_max <= FORWARD_THRESHOLD
+            && gated.pauses.is_empty()
+            && gated.states_equal,
     );
 }

@@ -1,4 +1,5 @@
-//! Figures 11 to 14: how much longer packets get by history, how often is asked, and how many packets there are, beside classic retransmission.
+//! Figures 11 to 14: the size added by history, the number of requests and the number of packets, compared with classic
+//! retransmission.
 
 use coplay::input::Recovery;
 use coplay::time::TimeDelta;
@@ -12,11 +13,11 @@ use crate::numbers::{max_or_zero, mean};
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 
-/// What is known of it.
+/// Catalog entry of the `packets` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "packets",
-    title: "Packets: history beside classic retransmission",
-    summary: "What was lost rides in packets that would leave anyway: there are as many as without loss, a few bytes longer. Classic retransmission needs a packet for every request and one for every answer.",
+    title: "Packets: history and classic retransmission",
+    summary: "Regular packets carry the requests and resends of history retransmission: their number does not grow with loss, and they are a few bytes longer. Classic retransmission sends an extra packet for every request and for every resend.",
     paper: &KIM,
     paper_figures: "Figures 11, 12, 13 and 14",
     expected_seconds: 2.0,
@@ -24,39 +25,39 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// A second: long enough for nearly everything to come back in time, so that hardly anybody ever pauses.
+/// Initial delay: 1 s, so that nearly every lost input is recovered in time and the sites hardly ever pause.
 const INITIAL_DELAY_FRAMES: u32 = 60;
 const LOSSES: [f64; 4] = [0.0, 0.01, 0.05, 0.1];
 const POLICIES: [(Recovery, &str, SeriesStyle); 2] =
     [(Recovery::History, "history", SeriesStyle::First), (Recovery::Classic, "classic", SeriesStyle::Paper)];
 
-/// A run: which policy, which loss, and what was seen.
+/// Trace of one policy at one loss rate.
 struct PolicyRun {
     policy: usize,
     loss: f64,
     trace: TestbedTrace,
 }
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
-    let seed = bench.seed;
-    let seconds = bench.full_or_short(60, 30);
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
+    let seed = context.seed;
+    let seconds = context.full_or_short(60, 30);
     let jobs: Vec<(usize, f64)> = (0..POLICIES.len()).flat_map(|policy| LOSSES.map(|loss| (policy, loss))).collect();
-    let runs = bench.run_jobs(1.0, &jobs, |(policy, loss)| {
-        let mut stand =
+    let runs = context.run_jobs(1.0, &jobs, |(policy, loss)| {
+        let mut testbed =
             Testbed { duration: TimeDelta::from_secs(seconds), ..Testbed::new(seed, INITIAL_DELAY_FRAMES, *loss) };
-        stand.game.recovery = POLICIES[*policy].0;
-        PolicyRun { policy: *policy, loss: *loss, trace: stand.run() }
+        testbed.game.recovery = POLICIES[*policy].0;
+        PolicyRun { policy: *policy, loss: *loss, trace: testbed.run() }
     });
     let mut findings = Findings::default();
     findings.add_parameter("sites", "2");
     findings.add_parameter(
         "initial delay",
-        "1 s: a lag of 60 frames, so that hardly anybody ever pauses, and both policies are compared alike",
+        "1 s: an input delay of 60 frames, so that the sites hardly ever pause and both policies run under the same conditions",
     );
     findings.add_parameter("link", "65 ms in each direction; 0, 1, 5 and 10 % independent loss");
     findings.add_parameter("inputs", "2 bytes, changing every 8 frames on average");
     findings.add_parameter("time", format!("{seconds} s"));
-    findings.add_note("A gap in which nothing changed is filled without asking: a counter of changes in the next packet proves it. So there are fewer requests than lost packets.");
+    findings.add_note("A site fills a gap without a request if the change counter in the next packet proves that no input changed in the gap. So there are fewer requests than lost packets.");
     findings.tables.push(table(&runs));
     findings.figures.push(sizes_figure(&runs));
     findings.figures.push(counts_figure(&runs));
@@ -69,14 +70,14 @@ fn trace_of(runs: &[PolicyRun], policy: usize, loss: f64) -> &TestbedTrace {
     &found.expect("every policy was run with every loss").trace
 }
 
-/// Packets of both sites for as many frames as are played in a minute.
+/// Returns the packets of both sites, scaled to one minute of frames (3,600 per site).
 fn packets_per_minute(trace: &TestbedTrace) -> f64 {
     let frames = f64::from(trace.frames[0] + trace.frames[1]);
     trace.packets.len() as f64 / frames.max(1.0) * 7_200.0
 }
 
-fn mean_bytes(trace: &TestbedTrace, which: fn(&TracedPacket) -> bool) -> f64 {
-    mean(&trace.packets.iter().filter(|packet| which(packet)).map(|packet| packet.bytes as f64).collect::<Vec<f64>>())
+fn mean_bytes(trace: &TestbedTrace, filter: fn(&TracedPacket) -> bool) -> f64 {
+    mean(&trace.packets.iter().filter(|packet| filter(packet)).map(|packet| packet.bytes as f64).collect::<Vec<f64>>())
 }
 
 fn table(runs: &[PolicyRun]) -> DataTable {
@@ -86,11 +87,11 @@ fn table(runs: &[PolicyRun]) -> DataTable {
         "packets",
         "packets_per_frame_and_link",
         "requests",
-        "answers",
+        "resends",
         "mean_bytes",
         "plain_mean_bytes",
         "history_mean_bytes",
-        "most_bytes",
+        "max_bytes",
         "pauses",
         "frames_per_second",
     ];
@@ -98,7 +99,7 @@ fn table(runs: &[PolicyRun]) -> DataTable {
     for PolicyRun { policy, loss, trace } in runs {
         let frames = f64::from(trace.frames[0] + trace.frames[1]);
         let count =
-            |which: fn(&TracedPacket) -> bool| trace.packets.iter().filter(|packet| which(packet)).count() as i64;
+            |filter: fn(&TracedPacket) -> bool| trace.packets.iter().filter(|packet| filter(packet)).count() as i64;
         table.add_row([
             POLICIES[*policy].1.into(),
             number(loss * 100.0, 0),
@@ -117,9 +118,9 @@ fn table(runs: &[PolicyRun]) -> DataTable {
     table
 }
 
-/// How many packets of one site asked until then, by time.
-fn cumulative_count(trace: &TestbedTrace, which: fn(&TracedPacket) -> bool) -> Vec<(f64, f64)> {
-    let times = trace.packets.iter().filter(|packet| which(packet)).map(|packet| packet.at_s);
+/// Returns the cumulative count of matching packets over time, both sites together.
+fn cumulative_count(trace: &TestbedTrace, filter: fn(&TracedPacket) -> bool) -> Vec<(f64, f64)> {
+    let times = trace.packets.iter().filter(|packet| filter(packet)).map(|packet| packet.at_s);
     let steps = times.enumerate().map(|(count, at)| (at, count as f64 + 1.0));
     let mut steps: Vec<(f64, f64)> = [(0.0, 0.0)].into_iter().chain(steps).collect();
     steps.push((trace.seconds, steps.len() as f64 - 1.0));
@@ -128,37 +129,39 @@ fn cumulative_count(trace: &TestbedTrace, which: fn(&TracedPacket) -> bool) -> V
 
 fn sizes_figure(runs: &[PolicyRun]) -> Figure {
     let time = || PlotAxis::new("time, s").with_min(0.0);
-    let mut size = Panel::new("Packets that ask or answer", time(), PlotAxis::new("bytes of payload").with_min(0.0));
-    let mut asked = Panel::new("Requests so far", time(), PlotAxis::new("packets that ask").with_min(0.0));
-    for (loss, ink) in [(0.01, SeriesStyle::First), (0.05, SeriesStyle::Paper)] {
+    let mut size_panel =
+        Panel::new("Packets with requests or resends", time(), PlotAxis::new("bytes of payload").with_min(0.0));
+    let mut requests_panel =
+        Panel::new("Cumulative requests", time(), PlotAxis::new("packets with requests").with_min(0.0));
+    for (loss, style) in [(0.01, SeriesStyle::First), (0.05, SeriesStyle::Paper)] {
         let trace = trace_of(runs, 0, loss);
         let name = format!("{:.0} % loss", loss * 100.0);
         let history = trace.packets.iter().filter(|packet| packet.has_request || packet.has_answer);
-        size = size.points(&name, ink, history.map(|packet| (packet.at_s, packet.bytes as f64)));
-        asked = asked.steps(&name, ink, cumulative_count(trace, |packet| packet.has_request));
+        size_panel = size_panel.points(&name, style, history.map(|packet| (packet.at_s, packet.bytes as f64)));
+        requests_panel = requests_panel.steps(&name, style, cumulative_count(trace, |packet| packet.has_request));
     }
     let plain = mean_bytes(trace_of(runs, 0, 0.0), |_| true);
-    let size = size.horizontal_bound(plain, "the mean of all packets without loss");
-    let caption = "Left: the size of every packet that asks for something or brings what was asked for, at 1 and 5 % loss, in 60 s of both sites. Right: how many of them asked.";
+    let size_panel = size_panel.horizontal_bound(plain, "mean of all packets without loss");
+    let caption = "Left: size of every packet with a request or a resend, at 1 and 5 % loss, both sites. Right: cumulative number of packets with requests.";
     Figure::new(
         "packets-history",
         "Packets with history, and requests (K, Figures 11 and 12)",
         caption,
-        vec![size, asked],
+        vec![size_panel, requests_panel],
     )
     .columns(2)
 }
 
 fn counts_figure(runs: &[PolicyRun]) -> Figure {
-    let names = || PlotAxis::categorical("packets lost", LOSSES.map(|loss| format!("{:.0} %", loss * 100.0)));
-    let mut all = Panel::new("All packets", names(), PlotAxis::new("in 3,600 frames, both sites").with_min(0.0));
-    let mut extra = Panel::new("More than without loss", names(), PlotAxis::new("packets").with_min(0.0));
-    for (policy, (_, name, ink)) in POLICIES.into_iter().enumerate() {
+    let names = || PlotAxis::categorical("packet loss", LOSSES.map(|loss| format!("{:.0} %", loss * 100.0)));
+    let mut all = Panel::new("All packets", names(), PlotAxis::new("per 3,600 frames, both sites").with_min(0.0));
+    let mut extra = Panel::new("Extra packets caused by loss", names(), PlotAxis::new("packets").with_min(0.0));
+    for (policy, (_, name, style)) in POLICIES.into_iter().enumerate() {
         let count = |loss: f64| packets_per_minute(trace_of(runs, policy, loss));
-        all = all.bars(name, ink, LOSSES.map(count));
-        extra = extra.bars(name, ink, LOSSES.map(|loss| (count(loss) - count(0.0)).max(0.0)));
+        all = all.bars(name, style, LOSSES.map(count));
+        extra = extra.bars(name, style, LOSSES.map(|loss| (count(loss) - count(0.0)).max(0.0)));
     }
-    let caption = "With history there are as many packets as without loss; classic retransmission adds one for each request and one for each answer.";
+    let caption = "With history the number of packets is the same as without loss. Classic retransmission adds a packet for each request and each resend.";
     Figure::new("packets-counts", "Number of packets (K, Figures 13 and 14)", caption, vec![all, extra]).columns(2)
 }
 
@@ -167,14 +170,14 @@ fn claims(findings: &mut Findings, runs: &[PolicyRun]) {
     let clean = count(0, 0.0);
     let history = max_or_zero(LOSSES.map(|loss| (count(0, loss) / clean - 1.0).abs()));
     findings.add_claim(
-        "with history there are as many packets as without loss",
+        "with history, loss does not change the number of packets",
         "uniform",
-        format!("at most {:.2} % more or fewer, up to 10 % loss", history * 100.0),
+        format!("at most {:.2} % difference, up to 10 % loss", history * 100.0),
         history < 0.002,
     );
     let classic = LOSSES.map(|loss| count(1, loss) / clean);
     findings.add_claim(
-        "classic retransmission needs more packets the more are lost",
+        "with classic retransmission the number of packets grows with loss",
         "increase",
         format!(
             "{:+.1} %, {:+.1} % and {:+.1} % at 1, 5 and 10 % loss",
@@ -188,21 +191,21 @@ fn claims(findings: &mut Findings, runs: &[PolicyRun]) {
     let longer = [0.01, 0.05]
         .map(|loss| mean_bytes(trace_of(runs, 0, loss), |packet| packet.has_request || packet.has_answer) - plain);
     findings.add_claim(
-        "a packet with history is only a few bytes longer",
+        "a packet with history is less than 16 bytes longer on average",
         "several bytes",
         format!("{:.1} bytes at 1 % loss, {:.1} bytes at 5 %, on average", longer[0], longer[1]),
         longer.iter().all(|bytes| *bytes < 16.0),
     );
     let requests = [0.01, 0.05, 0.1].map(|loss| trace_of(runs, 0, loss).requests());
     findings.add_claim(
-        "the more is lost the more is asked for",
+        "the number of requests grows with loss",
         "more requests at 5 % than at 1 %",
-        format!("{}, {} and {} packets ask at 1, 5 and 10 % loss", requests[0], requests[1], requests[2]),
+        format!("{}, {} and {} packets with requests at 1, 5 and 10 % loss", requests[0], requests[1], requests[2]),
         requests[0] > 0 && requests.windows(2).all(|pair| pair[1] > pair[0]),
     );
     let sound = runs.iter().all(|run| run.trace.states_equal);
     findings.add_claim(
-        "all sites compute the same",
+        "all sites compute the same states",
         "assumed",
         if sound { "every state equal" } else { "states differ" },
         sound,

@@ -1,4 +1,4 @@
-//! Figure 15: an initial delay that is too short must resynchronise even at little loss.
+//! Figure 15: with an initial delay that is too short, the sites must resynchronise even at low loss.
 
 use coplay::session::StarvationPolicy;
 use coplay::time::TimeDelta;
@@ -13,11 +13,11 @@ use crate::numbers::quantile;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 
-/// What is known of it.
+/// Catalog entry of the `resync` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "resync",
     title: "Resynchronisation at 0.2 s",
-    summary: "With an initial delay of 0.2 s a lost command comes back too late: even at 0.8 % loss buffers run out, and all sites pause together until they are full again. At 0.3 s that never happens.",
+    summary: "With an initial delay of 0.2 s a lost command is recovered too late. Even at 0.8 % loss the buffers run empty, and all sites pause together until the buffers are refilled. At 0.3 s that never happens.",
     paper: &KIM,
     paper_figures: "Figure 15",
     expected_seconds: 2.0,
@@ -26,28 +26,28 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 const LOSS: f64 = 0.008;
-/// 0.2 s at 60 frames per second.
+/// The short initial delay: 0.2 s at 60 frames per second.
 const SHORT_DELAY_FRAMES: u32 = 12;
 const SLICE_S: f64 = 0.1;
 
-/// A delay in frames, what is done when inputs run out, and what to call it.
+/// Initial delay in frames, starvation policy and label.
 const VARIANTS: [(u32, StarvationPolicy, &str); 3] = [
     (SHORT_DELAY_FRAMES, StarvationPolicy::Pause, "0.2 s, all pause"),
     (SHORT_DELAY_FRAMES, StarvationPolicy::Wait, "0.2 s, each waits"),
     (INITIAL_DELAY_FRAMES, StarvationPolicy::Pause, "0.3 s, all pause"),
 ];
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
-    let seed = bench.seed;
-    let seconds = bench.full_or_short(120, 60);
-    let traces = bench.run_jobs(1.0, &VARIANTS, |(delay, starvation, name)| {
-        let mut stand = Testbed { duration: TimeDelta::from_secs(seconds), ..Testbed::new(seed, *delay, LOSS) };
-        stand.game.starvation = *starvation;
-        (*name, stand.run())
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
+    let seed = context.seed;
+    let seconds = context.full_or_short(120, 60);
+    let traces = context.run_jobs(1.0, &VARIANTS, |(delay, starvation, name)| {
+        let mut testbed = Testbed { duration: TimeDelta::from_secs(seconds), ..Testbed::new(seed, *delay, LOSS) };
+        testbed.game.starvation = *starvation;
+        (*name, testbed.run())
     });
     let mut findings = Findings::default();
     findings.add_parameter("sites", "2");
-    findings.add_parameter("initial delay", "0.2 s (a lag of 12 frames), and 0.3 s beside it");
+    findings.add_parameter("initial delay", "0.2 s (an input delay of 12 frames), and 0.3 s for comparison");
     findings.add_parameter("link", "65 ms in each direction, 0.8 % independent loss");
     findings.add_parameter("time", format!("{seconds} s"));
     findings.tables.push(table(&traces));
@@ -58,8 +58,8 @@ fn run(bench: &mut ExperimentContext<'_>) -> Findings {
 }
 
 fn table(traces: &[(&str, TestbedTrace)]) -> DataTable {
-    let columns = ["way", "pauses", "stalled_frames", "stalled_s", "least_buffer_frames", "frames_per_second"];
-    let mut table = DataTable::new("resync", "What a short delay costs", &columns);
+    let columns = ["variant", "pauses", "stalled_frames", "stalled_s", "min_buffer_frames", "frames_per_second"];
+    let mut table = DataTable::new("resync", "Cost of a short initial delay", &columns);
     for (name, trace) in traces {
         table.add_row([
             (*name).into(),
@@ -74,10 +74,11 @@ fn table(traces: &[(&str, TestbedTrace)]) -> DataTable {
 }
 
 fn pauses_table(traces: &[(&str, TestbedTrace)]) -> DataTable {
-    let mut table = DataTable::new("resync-pauses", "Pauses, as the first site told them", &["way", "at_s", "for_s"]);
+    let mut table =
+        DataTable::new("resync-pauses", "Pauses reported by the first site", &["variant", "time_s", "duration_s"]);
     for (name, trace) in traces {
-        for (at, hold) in &trace.pauses {
-            table.add_row([(*name).into(), number(*at, 3), number(*hold, 3)]);
+        for (at, duration) in &trace.pauses {
+            table.add_row([(*name).into(), number(*at, 3), number(*duration, 3)]);
         }
     }
     table
@@ -85,8 +86,8 @@ fn pauses_table(traces: &[(&str, TestbedTrace)]) -> DataTable {
 
 fn figure(traces: &[(&str, TestbedTrace)]) -> Figure {
     let shown = |trace: &TestbedTrace| trace.seconds.min(40.0);
-    let panels =
-        traces.iter().zip([SeriesStyle::Paper, SeriesStyle::First, SeriesStyle::Second]).map(|((name, trace), ink)| {
+    let panels = traces.iter().zip([SeriesStyle::Paper, SeriesStyle::First, SeriesStyle::Second]).map(
+        |((name, trace), style)| {
             let summary: Vec<_> = trace.summary(0, SLICE_S).into_iter().filter(|(at, ..)| *at < shown(trace)).collect();
             let paused = trace.pauses.iter().filter(|(at, _)| *at < shown(trace)).map(|(at, _)| (*at, 0.0));
             Panel::new(
@@ -94,45 +95,46 @@ fn figure(traces: &[(&str, TestbedTrace)]) -> Figure {
                 PlotAxis::new("time, s").with_min(0.0).with_max(shown(trace)),
                 PlotAxis::new("frames in the buffer").with_min(0.0).with_max(20.0),
             )
-            .band(ink, summary.iter().map(|(at, least, _, most)| (*at, least.max(0.0), *most)))
-            .line("", ink, summary.iter().map(|(at, _, mean, _)| (*at, *mean)))
+            .band(style, summary.iter().map(|(at, min, _, max)| (*at, min.max(0.0), *max)))
+            .line("", style, summary.iter().map(|(at, _, mean, _)| (*at, *mean)))
             .points("all pause", SeriesStyle::PaperText, paused)
-        });
-    let caption = "The first 40 s. At 0.2 s a loss that hits a change empties the buffer; all sites pause (crosses) and go on with full buffers. At 0.3 s the same losses are made good in time.";
+        },
+    );
+    let caption = "The first 40 s. At 0.2 s the loss of an input change empties the buffer; all sites pause (crosses) and continue with full buffers. At 0.3 s the same losses are recovered in time.";
     Figure::new("resync", "Resynchronisation at 0.2 s and 0.8 % loss (K, Figure 15)", caption, panels.collect())
 }
 
 fn claims(findings: &mut Findings, traces: &[(&str, TestbedTrace)]) {
     let [short, waiting, long] = traces else { return };
     findings.add_claim(
-        "at 0.2 s and 0.8 % loss the sites must resynchronise",
-        "they do, even though so little is lost",
+        "at an initial delay of 0.2 s and 0.8 % loss, the sites must resynchronise",
+        "they do, even at low loss",
         format!("{} pauses in {:.0} s", short.1.pauses.len(), short.1.seconds),
         !short.1.pauses.is_empty(),
     );
     findings.add_claim(
-        "at 0.3 s they need not",
+        "at an initial delay of 0.3 s, they need not",
         "0.3 s is the most suitable",
-        format!("{} pauses, {} frames waited", long.1.pauses.len(), long.1.stalled_frames),
+        format!("{} pauses, {} stalled frames", long.1.pauses.len(), long.1.stalled_frames),
         long.1.pauses.is_empty() && long.1.stalled_frames == 0,
     );
-    let holds: Vec<f64> = short.1.pauses.iter().map(|(_, hold)| *hold).collect();
+    let durations: Vec<f64> = short.1.pauses.iter().map(|(_, duration)| *duration).collect();
     findings.add_claim(
-        "a pause is short and agreed",
+        "a pause lasts at most 0.5 s",
         "stop temporarily and resume after buffering delay time",
-        format!("{:.2} s, the median", quantile(&holds, 0.5)),
-        holds.iter().all(|hold| *hold <= 0.5),
+        format!("median {:.2} s", quantile(&durations, 0.5)),
+        durations.iter().all(|duration| *duration <= 0.5),
     );
     let (paused, waited) = (short.1.frames_per_second(), waiting.1.frames_per_second());
     findings.add_claim(
-        "where each site only waits for what it misses, less time is lost than by pausing",
+        "if each site only waits for its missing inputs, the frame rate is at least as high as with pauses",
         "not compared",
-        format!("{waited:.2} frames per second, with pauses {paused:.2}"),
+        format!("{waited:.2} frames per second; with pauses {paused:.2}"),
         waited >= paused,
     );
     let sound = traces.iter().all(|(_, trace)| trace.states_equal);
     findings.add_claim(
-        "all sites compute the same",
+        "all sites compute the same states",
         "assumed",
         if sound { "every state equal" } else { "states differ" },
         sound,

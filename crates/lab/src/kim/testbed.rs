@@ -1,4 +1,4 @@
-//! The stand on which all experiments of this paper are made: two sites, watched from outside as time goes by.
+//! The testbed of all experiments of this paper: two sites, sampled over time from outside.
 
 use coplay::id::SiteId;
 use coplay::input::Recovery;
@@ -11,67 +11,68 @@ use coplay_sim::session_network::{SessionNetwork, SiteEvent};
 
 use crate::numbers::lossy_link;
 
-/// The way in one direction.
+/// One-way delay of the link, in milliseconds.
 pub const ONE_WAY_DELAY_MS: f64 = 65.0;
-/// The world is looked at this often.
+/// Interval between two samples.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(4);
-/// More datagrams than leave in a turn.
+/// Capture limit per sample interval, more than the sites send in one.
 const MAX_CAPTURED_PACKETS: usize = 1_000;
-/// What happens in the first seconds does not count.
+/// Start of the game that is excluded from the measurement.
 const WARM_UP: TimeDelta = TimeDelta::from_secs(3);
 
-/// A game of two with the buffers of the paper.
+/// A game of two sites with the buffers of the paper.
 #[derive(Clone, Debug)]
 pub struct Testbed {
-    /// The game.
+    /// Settings of the session.
     pub game: Game,
-    /// For how long it is watched.
+    /// Measurement time after the warm-up.
     pub duration: TimeDelta,
-    /// What changes about the links meanwhile: when, from which site, and the new conditions of its way out.
+    /// Changes of the links during the run: time, sending site, and the new configuration of its outgoing link.
     pub link_changes: Vec<(TimeDelta, usize, LinkConfig)>,
-    /// By how much the second site's clock is too fast, in millionths.
+    /// Clock error of the second site in ppm; positive means fast.
     pub skew_ppm: Option<f64>,
 }
 
-/// What was seen.
+/// Measurements of a run. Times are in seconds after the warm-up.
 #[derive(Clone, Debug, Default)]
 pub struct TestbedTrace {
-    /// Frames of the other's inputs in each buffer: when, and how many.
+    /// Buffer level of each site over time: time, and buffered frames of the other site's inputs.
     pub buffers: [Vec<(f64, f64)>; 2],
-    /// All packets.
+    /// All packets of both sites.
     pub packets: Vec<TracedPacket>,
-    /// When all paused, and for how long, as the first site told it.
+    /// Time and duration of each pause, as reported by the first site.
     pub pauses: Vec<(f64, f64)>,
-    /// Frames that each site stepped.
+    /// Frames stepped by each site.
     pub frames: [u32; 2],
-    /// Frames that waited for inputs, at both sites.
+    /// Frames that stalled for inputs, both sites together.
     pub stalled_frames: u64,
-    /// For how long.
+    /// Total stall time of both sites, in seconds.
     pub stalled_s: f64,
-    /// For how long it was watched.
+    /// Duration of the measurement, in seconds.
     pub seconds: f64,
-    /// Whether both sites had the same states.
+    /// Whether both sites had equal states.
     pub states_equal: bool,
 }
 
-/// A packet.
+/// A captured packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TracedPacket {
-    /// When it left.
+    /// Send time, in seconds.
     pub at_s: f64,
-    /// Who sent it.
+    /// Sending site.
     pub from: usize,
-    /// Bytes of payload.
+    /// Payload size in bytes.
     pub bytes: usize,
-    /// It asks for something.
+    /// Whether the packet requests lost inputs.
     pub has_request: bool,
-    /// It has something that was asked for.
+    /// Whether the packet resends requested inputs.
     pub has_answer: bool,
 }
 
 impl Testbed {
-    /// Two sites with an initial delay, 65 ms apart, that lose this part of all packets; history, and agreed pauses. The way is always the same,
-    /// so the paper's interval (equation 3) is a frame, and that is how often packets leave.
+    /// Creates a testbed of two sites with an initial delay, 65 ms apart, that lose the fraction `loss` of all packets,
+    /// with history recovery and agreed pauses. The delay is constant, so the paper's send interval (equation 3) is one
+    /// frame.
     pub fn new(seed: u64, delay_frames: u32, loss: f64) -> Self {
         let game = Game {
             seed,
@@ -83,81 +84,81 @@ impl Testbed {
         Self { game, duration: TimeDelta::from_secs(60), link_changes: Vec::new(), skew_ppm: None }
     }
 
-    /// Watches it.
+    /// Runs the session and records the trace.
     pub fn run(&self) -> TestbedTrace {
-        let mut world = self.game.build_network();
+        let mut network = self.game.build_network();
         if let Some(skew_ppm) = self.skew_ppm {
-            world.sites[1].clock.skew_ppm = skew_ppm;
+            network.sites[1].clock.skew_ppm = skew_ppm;
         }
-        let mut watch = TraceRecorder {
+        let mut recorder = TraceRecorder {
             started_at: None,
             hashes: Default::default(),
             trace: TestbedTrace::default(),
             stalled_before: TimeDelta::ZERO,
         };
         let mut changes = self.link_changes.clone();
-        while !watch.is_over(world.now(), self.duration) {
-            watch.advance(&mut world);
+        while !recorder.is_over(network.now(), self.duration) {
+            recorder.advance(&mut network);
             changes.retain(|(at, from, link)| {
-                let due = watch.started_at.is_some_and(|began| world.now() - began >= *at);
+                let due = recorder.started_at.is_some_and(|started| network.now() - started >= *at);
                 if due {
-                    world.link(*from, 1 - *from).set_config(link.clone());
+                    network.link(*from, 1 - *from).set_config(link.clone());
                 }
                 !due
             });
         }
-        watch.finish(&world)
+        recorder.finish(&network)
     }
 }
 
 struct TraceRecorder {
-    /// When the first frame began, and warming up was over.
+    /// End of the warm-up; `None` until both sites have confirmed a frame.
     started_at: Option<Instant>,
     hashes: [Vec<u64>; 2],
     trace: TestbedTrace,
-    /// The time that was waited before.
+    /// Stall time up to the end of the warm-up.
     stalled_before: TimeDelta,
 }
 
-/// Nobody waits longer than this for a game to begin.
+/// Time limit for the session to start.
 const START_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
 
 impl TraceRecorder {
     fn is_over(&self, now: Instant, time: TimeDelta) -> bool {
-        self.started_at.map_or(now - Instant::ZERO > START_TIMEOUT, |began| now - began >= time)
+        self.started_at.map_or(now - Instant::ZERO > START_TIMEOUT, |started| now - started >= time)
     }
 
     fn seconds(&self, at: Instant) -> f64 {
-        self.started_at.map_or(0.0, |began| (at - began).as_secs_f64())
+        self.started_at.map_or(0.0, |started| (at - started).as_secs_f64())
     }
 
-    fn advance(&mut self, world: &mut SessionNetwork) {
-        world.start_capture(MAX_CAPTURED_PACKETS);
-        let until = world.now() + POLL_INTERVAL;
-        world.run_until(until, &mut |happened| self.on_event(&happened));
+    fn advance(&mut self, network: &mut SessionNetwork) {
+        network.start_capture(MAX_CAPTURED_PACKETS);
+        let until = network.now() + POLL_INTERVAL;
+        network.run_until(until, &mut |event| self.on_event(&event));
         if self.started_at.is_none() && self.hashes.iter().all(|hashes| !hashes.is_empty()) {
-            self.warm_up(world);
+            self.warm_up(network);
         }
         if self.started_at.is_some() {
-            self.sample(world);
+            self.sample(network);
         }
     }
 
-    /// Lets the first seconds pass.
-    fn warm_up(&mut self, world: &mut SessionNetwork) {
-        let until = world.now() + WARM_UP;
-        world.run_until(until, &mut |happened| self.on_event(&happened));
-        world.start_capture(MAX_CAPTURED_PACKETS);
-        self.started_at = Some(world.now());
+    /// Runs the warm-up and resets the trace.
+    fn warm_up(&mut self, network: &mut SessionNetwork) {
+        let until = network.now() + WARM_UP;
+        network.run_until(until, &mut |event| self.on_event(&event));
+        network.start_capture(MAX_CAPTURED_PACKETS);
+        self.started_at = Some(network.now());
         self.trace = TestbedTrace::default();
-        let stats = [0, 1].map(|site| world.sites[site].session.stats());
+        let stats = [0, 1].map(|site| network.sites[site].session.stats());
         self.trace.frames = stats.map(|stats| stats.frame.number());
         self.trace.stalled_frames = stats.iter().map(|stats| stats.stalls).sum();
         self.stalled_before = stats.iter().fold(TimeDelta::ZERO, |sum, stats| sum + stats.stall_time);
     }
 
-    fn on_event(&mut self, happened: &SiteEvent<'_>) {
-        match happened {
+    fn on_event(&mut self, event: &SiteEvent<'_>) {
+        match event {
             SiteEvent::Confirmed { site, hash, .. } => self.hashes[*site].push(*hash),
             SiteEvent::SessionEvent { site: 0, at, event: Event::Paused { duration: hold, .. } } => {
                 self.trace.pauses.push((self.seconds(*at), hold.as_secs_f64()));
@@ -166,30 +167,30 @@ impl TraceRecorder {
         }
     }
 
-    fn sample(&mut self, world: &SessionNetwork) {
-        let at_s = self.seconds(world.now());
+    fn sample(&mut self, network: &SessionNetwork) {
+        let at_s = self.seconds(network.now());
         for number in 0..2 {
-            let site = &world.sites[number];
+            let site = &network.sites[number];
             let other = SiteId::first(2).nth(1 - number).expect("there are two sites");
-            let stats = site.session.peer_stats(site.clock.local(world.now()), other);
+            let stats = site.session.peer_stats(site.clock.local(network.now()), other);
             self.trace.buffers[number].extend(stats.map(|stats| (at_s, stats.buffered_frames as f64)));
         }
-        for heard in world.captured() {
-            let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&heard.bytes) else { continue };
+        for packet in network.captured() {
+            let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&packet.bytes) else { continue };
             self.trace.packets.push(TracedPacket {
-                at_s: self.seconds(heard.at),
-                from: heard.from,
-                bytes: heard.bytes.len(),
+                at_s: self.seconds(packet.at),
+                from: packet.from,
+                bytes: packet.bytes.len(),
                 has_request: !tick.missing.is_empty(),
                 has_answer: !tick.resends.is_empty(),
             });
         }
     }
 
-    fn finish(mut self, world: &SessionNetwork) -> TestbedTrace {
-        let stats = [0, 1].map(|site| world.sites[site].session.stats());
+    fn finish(mut self, network: &SessionNetwork) -> TestbedTrace {
+        let stats = [0, 1].map(|site| network.sites[site].session.stats());
         let trace = &mut self.trace;
-        trace.seconds = self.started_at.map_or(0.0, |began| (world.now() - began).as_secs_f64());
+        trace.seconds = self.started_at.map_or(0.0, |started| (network.now() - started).as_secs_f64());
         trace.frames = [0, 1].map(|site| stats[site].frame.number() - trace.frames[site]);
         trace.stalled_frames = stats.iter().map(|stats| stats.stalls).sum::<u64>() - trace.stalled_frames;
         let stalled = stats.iter().fold(TimeDelta::ZERO, |sum, stats| sum + stats.stall_time) - self.stalled_before;
@@ -202,35 +203,36 @@ impl TraceRecorder {
 }
 
 impl TestbedTrace {
-    /// Frames per second at the first site.
+    /// Returns the frame rate of the first site.
     pub fn frames_per_second(&self) -> f64 {
         f64::from(self.frames[0]) / self.seconds.max(1e-9)
     }
 
-    /// The emptiest that a buffer was.
+    /// Returns the lowest buffer level of both sites.
     pub fn min_buffer(&self) -> f64 {
         crate::numbers::min_or_infinity(self.buffers.iter().flatten().map(|(_, frames)| *frames))
     }
 
-    /// Packets that ask.
+    /// Returns the number of packets with requests.
     pub fn requests(&self) -> usize {
         self.packets.iter().filter(|packet| packet.has_request).count()
     }
 
-    /// A buffer's least, mean and most in every so many seconds, as bands and lines are drawn.
-    pub fn summary(&self, site: usize, every_s: f64) -> Vec<(f64, f64, f64, f64)> {
+    /// Returns the minimum, mean and maximum buffer level in slices of `slice_s` seconds: middle of the slice, minimum,
+    /// mean, maximum.
+    pub fn summary(&self, site: usize, slice_s: f64) -> Vec<(f64, f64, f64, f64)> {
         let mut summary = Vec::new();
         let mut rest = self.buffers[site].as_slice();
         while let Some((first, _)) = rest.first() {
-            let end = ((first / every_s).floor() + 1.0) * every_s;
+            let end = ((first / slice_s).floor() + 1.0) * slice_s;
             let count = rest.partition_point(|(at, _)| *at < end).max(1);
             let values: Vec<f64> = rest[..count].iter().map(|(_, frames)| *frames).collect();
-            let middle = end - every_s / 2.0;
-            let (least, most) = (
+            let middle = end - slice_s / 2.0;
+            let (min, max) = (
                 crate::numbers::min_or_infinity(values.iter().copied()),
                 crate::numbers::max_or_zero(values.iter().copied()),
             );
-            summary.push((middle, least, crate::numbers::mean(&values), most));
+            summary.push((middle, min, crate::numbers::mean(&values), max));
             rest = &rest[count..];
         }
         summary

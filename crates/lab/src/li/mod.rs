@@ -1,4 +1,5 @@
-//! The experiments of Li, Li and Lau: how far apart the timers of a moving object are at the player's, the server's, and another's.
+//! Experiments of Li, Li and Lau: differences between the motion timers of a moving object at its player, at the server
+//! and at another player.
 
 mod motion_walk;
 pub mod server_share;

@@ -1,4 +1,4 @@
-//! Servers that mirror each other until all is said, and what the first of them saw.
+//! Runs mirrored servers until all events are delivered, and measures the first server.
 
 use coplay::mirror::{DeliveryOrder, DropPolicy, GtdMeasure, MirrorConfig, SourceId};
 use coplay::time::{Instant, TimeDelta};
@@ -8,58 +8,58 @@ use coplay_sim::mirror::{EventScript, MirrorNetwork, MirrorObservation, MirrorSe
 
 use crate::numbers::ms;
 
-/// Clocks get to know each other before anything is said.
+/// Time before the first event, in which the clocks synchronise.
 const WARM_UP: TimeDelta = TimeDelta::from_secs(5);
-/// After the last event all must have arrived by then.
+/// Time after the last event within which all events must have arrived.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(4);
 
-/// What the paper does not say, or leaves open.
+/// Parameters that the paper leaves open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NetworkModel {
-    /// Mean delays from the senders to the receiver, in milliseconds.
+    /// Mean delay from each sender to the receiver, in milliseconds.
     pub(super) delays_ms: [f64; 7],
-    /// Their standard deviation, as a part of the mean.
+    /// Standard deviation of the delays, relative to the mean.
     pub(super) relative_deviation: f64,
-    /// The part of all packets that is lost.
+    /// Fraction of all packets lost.
     pub(super) loss: f64,
-    /// How long the receiver works on an event, in milliseconds.
+    /// Processing time per event, in milliseconds.
     pub(super) processing_ms: f64,
-    /// What policies go by.
+    /// Delay that the policies measure.
     pub(super) measure: GtdMeasure,
 }
 
-/// A run.
+/// Settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MirrorTrial {
     pub(super) seed: u64,
     pub(super) senders: usize,
-    /// Events of each.
+    /// Events per sender.
     pub(super) events: u32,
     pub(super) policy: DropPolicy,
     pub(super) model: NetworkModel,
 }
 
-/// What came of it.
+/// Measurements of one or several runs.
 #[derive(Clone, Debug)]
 pub(super) struct TrialOutcome {
-    /// How long each event took that was delivered, in milliseconds.
+    /// Game time difference of each delivered event, in milliseconds.
     pub(super) gtds_ms: Vec<f64>,
-    /// Events that were issued.
+    /// Events issued.
     pub(super) issued: u64,
-    /// Obsolete events that were here and dropped.
+    /// Obsolete events that had arrived and were dropped.
     pub(super) dropped: u64,
-    /// Obsolete events that were missing and not waited for.
+    /// Obsolete events that were missing and skipped.
     pub(super) skipped: u64,
     pub(super) retransmit_requests: u64,
-    /// The game as it is in the end at each server, run after run.
+    /// Hash of the final state of each server, run after run.
     pub(super) states: Vec<u64>,
-    /// Everything that was issued was delivered or dropped everywhere, and all states of a run are equal.
+    /// Whether every server delivered or dropped every issued event, and all final states of a run are equal.
     pub(super) is_settled: bool,
 }
 
 impl MirrorTrial {
-    fn server_plan(&self, seat: usize) -> MirrorServerPlan {
-        // One object for each server, as the paper has it: nine of ten events make those before useless.
+    fn server_plan(&self, node: usize) -> MirrorServerPlan {
+        // One object per server, as in the paper: nine of ten events make the earlier ones obsolete.
         let script = EventScript {
             every: ms(30.0),
             spread: ms(10.0),
@@ -76,13 +76,14 @@ impl MirrorTrial {
             ..MirrorConfig::new(SourceId(0))
         };
         let clock =
-            NodeClock { offset: TimeDelta::from_secs(1_000 * seat as i64), skew_ppm: 15.0 * seat as f64 - 45.0 };
+            NodeClock { offset: TimeDelta::from_secs(1_000 * node as i64), skew_ppm: 15.0 * node as f64 - 45.0 };
         MirrorServerPlan { clock, config, work: ms(self.model.processing_ms), script, bulk: 0 }
     }
 
-    /// The way between the receiver and a sender is that sender's; between two senders it is as long as theirs are on average.
+    /// Returns the link between two servers. The delay between the receiver and a sender is that sender's; the delay
+    /// between two senders is the mean of theirs.
     fn link(&self, from: usize, to: usize) -> LinkConfig {
-        let delay = |seat: usize| seat.checked_sub(1).map(|sender| self.model.delays_ms[sender]);
+        let delay = |node: usize| node.checked_sub(1).map(|sender| self.model.delays_ms[sender]);
         let mean = match (delay(from), delay(to)) {
             (Some(one), Some(other)) => (one + other) / 2.0,
             (one, other) => one.or(other).unwrap_or(0.0),
@@ -96,40 +97,42 @@ impl MirrorTrial {
     }
 
     pub(super) fn run(&self) -> TrialOutcome {
-        let plans: Vec<MirrorServerPlan> = (0..=self.senders).map(|seat| self.server_plan(seat)).collect();
-        let mut senate = MirrorNetwork::new(self.seed, &plans, |from, to| self.link(from, to));
-        (0..=self.senders).for_each(|seat| senate.start_server(seat));
-        senate.run_until(Instant::ZERO + WARM_UP, |_, _| ());
-        (1..=self.senders).for_each(|seat| senate.start_issuing(seat));
+        let plans: Vec<MirrorServerPlan> = (0..=self.senders).map(|node| self.server_plan(node)).collect();
+        let mut network = MirrorNetwork::new(self.seed, &plans, |from, to| self.link(from, to));
+        (0..=self.senders).for_each(|node| network.start_server(node));
+        network.run_until(Instant::ZERO + WARM_UP, |_, _| ());
+        (1..=self.senders).for_each(|node| network.start_issuing(node));
         let mut gtds_ms = Vec::new();
-        let mut watch = |seat, seen| {
-            if let (0, MirrorObservation::Delivered { gtd, is_own: false, .. }) = (seat, seen) {
+        let mut on_observation = |node, observation| {
+            if let (0, MirrorObservation::Delivered { gtd, is_own: false, .. }) = (node, observation) {
                 gtds_ms.push(gtd.as_millis_f64());
             }
         };
-        while (1..=self.senders).any(|seat| !senate.has_stopped_issuing(seat)) {
-            senate.run_until(senate.now() + TimeDelta::from_secs(1), &mut watch);
+        while (1..=self.senders).any(|node| !network.has_stopped_issuing(node)) {
+            network.run_until(network.now() + TimeDelta::from_secs(1), &mut on_observation);
         }
-        senate.run_until(senate.now() + SETTLING_TIME, &mut watch);
-        self.outcome(&senate, gtds_ms)
+        network.run_until(network.now() + SETTLING_TIME, &mut on_observation);
+        self.outcome(&network, gtds_ms)
     }
 
-    fn outcome(&self, senate: &MirrorNetwork, gtds_ms: Vec<f64>) -> TrialOutcome {
-        let servers: Vec<_> = (0..=self.senders).filter_map(|seat| senate.server(seat)).collect();
-        // The parts of a state in the order of seats: who is which source is chosen anew in every run.
+    fn outcome(&self, network: &MirrorNetwork, gtds_ms: Vec<f64>) -> TrialOutcome {
+        let servers: Vec<_> = (0..=self.senders).filter_map(|node| network.server(node)).collect();
+        // The parts of a state are ordered by node, since source ids differ between runs.
         let state = |server: &&coplay_sim::mirror::MirrorServer| {
             let mut parts: Vec<(usize, u64)> = server
                 .source_states
                 .iter()
-                .map(|(source, part)| (senate.node_of(*source).unwrap_or(usize::MAX), part.hash()))
+                .map(|(source, part)| (network.node_of(*source).unwrap_or(usize::MAX), part.hash()))
                 .collect();
             parts.sort_unstable();
-            parts.into_iter().fold(0, |hash, (seat, part)| {
-                coplay_sim::toy_machine::mix_hash(coplay_sim::toy_machine::mix_hash(hash, seat as u64), part)
+            parts.into_iter().fold(0, |hash, (node, part)| {
+                coplay_sim::toy_machine::mix_hash(coplay_sim::toy_machine::mix_hash(hash, node as u64), part)
             })
         };
         let is_settled = |server: &&coplay_sim::mirror::MirrorServer| {
-            senate.sources().all(|source| server.mirror.settled(source) as usize == senate.issued_events(source).len())
+            network
+                .sources()
+                .all(|source| server.mirror.settled(source) as usize == network.issued_events(source).len())
         };
         let states: Vec<u64> = servers.iter().map(state).collect();
         let stats = servers[0].mirror.stats();
@@ -144,9 +147,9 @@ impl MirrorTrial {
         }
     }
 
-    /// Several runs, put together.
+    /// Merges `count` runs with different seeds.
     pub(super) fn run_with_seeds(&self, count: u64) -> TrialOutcome {
-        let runs = (1..count).map(|more| Self { seed: self.seed.wrapping_add(more << 32), ..*self }.run());
+        let runs = (1..count).map(|run| Self { seed: self.seed.wrapping_add(run << 32), ..*self }.run());
         runs.fold(self.run(), TrialOutcome::merge)
     }
 }
@@ -163,13 +166,13 @@ impl TrialOutcome {
         self
     }
 
-    /// The part of all delivered events that took longer than this.
+    /// Returns the fraction of delivered events that took longer than the threshold.
     pub(super) fn share_over(&self, threshold_ms: f64) -> f64 {
         let over = self.gtds_ms.iter().filter(|gtd| **gtd > threshold_ms).count();
         over as f64 / self.gtds_ms.len().max(1) as f64
     }
 
-    /// The part of all events that was not delivered.
+    /// Returns the fraction of issued events that were not delivered.
     pub(super) fn drop_share(&self) -> f64 {
         (self.dropped + self.skipped) as f64 / self.issued.max(1) as f64
     }
@@ -199,6 +202,6 @@ mod tests {
         let ours = trial(DropPolicy::Adaptive { threshold: coplay::mirror::DEFAULT_GIT });
         assert!(off.is_settled && ours.is_settled && off.states == ours.states);
         assert!(ours.drop_share() > 0.0 && ours.share_over(150.0) < off.share_over(150.0));
-        assert!(off.gtds_ms.iter().all(|gtd| *gtd > 40.0), "nothing is quicker than the network");
+        assert!(off.gtds_ms.iter().all(|gtd| *gtd > 40.0), "no event is faster than the network");
     }
 }

@@ -1,4 +1,5 @@
-//! The experiments of Palazzi, Ferretti, Cacciaguerra and Roccetti: servers that mirror each other, and what they drop to stay quick.
+//! Experiments of Palazzi, Ferretti, Cacciaguerra and Roccetti: mirrored servers that drop obsolete events to stay
+//! responsive.
 
 pub mod delays;
 pub mod drops;
@@ -12,12 +13,12 @@ use crate::bench::ExperimentContext;
 use crate::findings::Findings;
 use mirror_trial::{MirrorTrial, NetworkModel, TrialOutcome};
 
-/// The paper's interaction threshold.
+/// The paper's interaction threshold (GIT), in milliseconds.
 const GIT_MS: f64 = 150.0;
-/// Servers that send, as in the paper.
+/// Numbers of sending servers, as in the paper.
 const SENDER_COUNTS: [usize; 4] = [4, 5, 6, 7];
 
-/// Chosen once so that OFF comes out as in Table II, and fixed for everything else.
+/// Network model, calibrated once so that OFF matches Table II, and unchanged in all other runs.
 const CALIBRATED_MODEL: NetworkModel = NetworkModel {
     delays_ms: [55.0, 60.0, 50.0, 95.0, 65.0, 30.0, 105.0],
     relative_deviation: 0.04,
@@ -26,7 +27,7 @@ const CALIBRATED_MODEL: NetworkModel = NetworkModel {
     measure: GtdMeasure::Waiting,
 };
 
-/// What is compared.
+/// Compared drop policies.
 const POLICIES: [(&str, DropPolicy); 4] = [
     ("OFF", DropPolicy::Off),
     ("ON-OFF", DropPolicy::OnOff { threshold: DEFAULT_GIT }),
@@ -34,7 +35,7 @@ const POLICIES: [(&str, DropPolicy); 4] = [
     ("ours", DropPolicy::Adaptive { threshold: DEFAULT_GIT }),
 ];
 
-/// What the paper reached with a policy.
+/// The paper's results of a policy.
 struct PaperResult {
     /// Table II: maximum, minimum, average and standard deviation in milliseconds, for 4 to 7 servers.
     delays_ms: [[f64; 4]; 4],
@@ -42,7 +43,7 @@ struct PaperResult {
     percent_over_with_7: f64,
 }
 
-/// In the order of [`POLICIES`]; ours is not theirs.
+/// The paper's results in the order of [`POLICIES`], without our own policy.
 const PAPER_RESULTS: [PaperResult; 3] = [
     PaperResult {
         delays_ms: [
@@ -73,26 +74,27 @@ const PAPER_RESULTS: [PaperResult; 3] = [
     },
 ];
 
-/// What came of all policies with so many servers.
+/// Outcomes of all policies for one number of senders.
 struct PolicyOutcomes {
     senders: usize,
     outcomes: Vec<TrialOutcome>,
 }
 
-/// Runs of which the results are put together.
-fn run_count(bench: &ExperimentContext<'_>) -> u64 {
-    bench.full_or_short(10, 3)
+/// Number of merged runs per outcome.
+fn run_count(context: &ExperimentContext<'_>) -> u64 {
+    context.full_or_short(10, 3)
 }
 
-/// All policies with these numbers of servers, each with the same events and the same losses of first transmissions.
-fn run_all_policies(bench: &mut ExperimentContext<'_>, senders: &[usize]) -> Vec<PolicyOutcomes> {
-    let (seed, count, events) = (bench.seed, run_count(bench), bench.full_or_short(1_000, 600));
+/// Runs all policies for these numbers of senders, each with the same events and the same losses of first
+/// transmissions.
+fn run_all_policies(context: &mut ExperimentContext<'_>, senders: &[usize]) -> Vec<PolicyOutcomes> {
+    let (seed, count, events) = (context.seed, run_count(context), context.full_or_short(1_000, 600));
     let jobs: Vec<MirrorTrial> = senders
         .iter()
         .flat_map(|senders| POLICIES.iter().map(move |(_, policy)| (*senders, *policy)))
         .map(|(senders, policy)| MirrorTrial { seed, senders, events, policy, model: CALIBRATED_MODEL })
         .collect();
-    let mut outcomes = bench.run_jobs(1.0, &jobs, |trial| trial.run_with_seeds(count)).into_iter();
+    let mut outcomes = context.run_jobs(1.0, &jobs, |trial| trial.run_with_seeds(count)).into_iter();
     let of = |senders: &usize| PolicyOutcomes {
         senders: *senders,
         outcomes: outcomes.by_ref().take(POLICIES.len()).collect(),
@@ -100,45 +102,45 @@ fn run_all_policies(bench: &mut ExperimentContext<'_>, senders: &[usize]) -> Vec
     senders.iter().map(of).collect()
 }
 
-/// What all of them have in common.
-fn add_common_parameters(findings: &mut Findings, bench: &ExperimentContext<'_>) {
-    findings.add_parameter("servers", "4 to 7 that send, and one that receives and is looked at");
+/// Adds the parameters and notes that all experiments of this paper share.
+fn add_common_parameters(findings: &mut Findings, context: &ExperimentContext<'_>) {
+    findings.add_parameter("servers", "4 to 7 senders, and one receiver that is measured");
     findings.add_parameter(
         "events",
         format!(
-            "{} of 200 bytes from each, 30 ± 10 ms apart (lognormal), {} runs",
-            bench.full_or_short(1_000, 600),
-            run_count(bench)
+            "{} of 200 bytes per sender, 30 ± 10 ms apart (lognormal), {} runs",
+            context.full_or_short(1_000, 600),
+            run_count(context)
         ),
     );
     findings.add_parameter(
         "obsolescence",
-        "each server has one object; 90 % of its events make those before useless, 10 % must be seen",
+        "each server has one object; 90 % of its events make the earlier ones obsolete, 10 % must be delivered",
     );
-    findings.add_parameter("order", "total, by the time of issue; what is missing is asked for again");
-    findings.add_parameter("links", "mean delays 55, 60, 50, 95, 65, 30, 105 ms, standard deviation 4 %; 1.8 % of all packets are lost, requests and answers, too");
-    findings.add_parameter("work", "1 ms for each event");
-    findings.add_parameter("clocks", "of their own, up to 60 ppm apart; the engine's estimate counts");
+    findings.add_parameter("order", "total, by time of issue; missing events are requested again");
+    findings.add_parameter("links", "mean delays 55, 60, 50, 95, 65, 30, 105 ms, standard deviation 4 %; 1.8 % of all packets are lost, requests and resends included");
+    findings.add_parameter("processing", "1 ms per event");
+    findings.add_parameter("clocks", "unsynchronised, up to 60 ppm apart; the engine's clock estimates are used");
     findings.add_parameter("policies", "threshold 150 ms; ILA 50 to 150 ms, Pmax 0.2, w 1/8");
-    findings.add_note("The paper names neither loss nor processing times, and its figure with the delays is missing; of those the mean over the first five (65 ms) and the sixth (30 ms) are in the text. The rest was chosen once so that OFF alone comes out as in Table II, and then kept for everything.");
-    findings.add_note("What a policy goes by is how long the oldest event has waited, whenever one arrives. The paper says that the time of the event that arrives is taken; how the results depend on that is shown in the experiment on modelling choices. It was settled on after all of them had been tried.");
-    findings.add_note("The deviation of OFF is larger than the paper's because requests and answers get lost here as well: its longest times show that there none did.");
+    findings.add_note("The paper states neither loss nor processing times, and its figure of the delays is missing; the text gives the mean of the first five delays (65 ms) and the sixth (30 ms). The other values were chosen once so that OFF alone matches Table II, and then used in all runs.");
+    findings.add_note("Whenever an event arrives, a policy measures how long the oldest waiting event has waited. The paper says that it measures the arriving event. The experiment on modelling choices shows the effect of that choice. We chose our measure after trying all of them.");
+    findings.add_note("The deviation of OFF is larger than the paper's, because requests and resends are also lost here. The paper's maximum times show that none were lost there.");
     findings.add_note(
-        "An obsolete event that is missing and not waited for counts as dropped, though nobody here ever had it.",
+        "An obsolete event that is missing and skipped counts as dropped, although the receiver never had it.",
     );
 }
 
-/// What must hold whatever the policy.
+/// Adds the claim that holds for every policy: equal final states.
 fn states_equal_claim(findings: &mut Findings, all: &[PolicyOutcomes]) {
-    let is_sound = |all: &PolicyOutcomes| {
+    let is_consistent = |all: &PolicyOutcomes| {
         let off = &all.outcomes[0];
         all.outcomes.iter().all(|one| one.is_settled && one.states == off.states)
     };
-    let holds = all.iter().all(is_sound);
+    let holds = all.iter().all(is_consistent);
     findings.add_claim(
-        "every policy's final state equals OFF's, on every server",
+        "with every policy, the final state of every server equals that with OFF",
         "assumed",
-        if holds { "all states equal, and nothing is missing" } else { "states differ" },
+        if holds { "all states equal, no event missing" } else { "states differ" },
         holds,
     );
 }

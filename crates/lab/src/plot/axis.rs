@@ -1,6 +1,6 @@
-//! Axes: what they are called, from where to where they go, and at which numbers they have ticks.
+//! Axes: label, range, scale and ticks.
 
-/// One axis.
+/// An axis of a panel.
 #[derive(Clone, Debug)]
 pub struct PlotAxis {
     pub(super) label: String,
@@ -16,7 +16,7 @@ enum AxisScale {
     Logarithmic,
 }
 
-/// An axis with both of its ends, laid out between two places.
+/// An axis with a fixed range, laid out between two positions.
 #[derive(Clone, Debug)]
 pub(super) struct AxisLayout {
     scale: AxisScale,
@@ -25,41 +25,42 @@ pub(super) struct AxisLayout {
     pub(super) ticks: Vec<(f64, String)>,
 }
 
-/// A linear axis has about so many ticks.
+/// Approximate number of ticks of a linear axis.
 const TARGET_TICKS: f64 = 6.0;
 
 impl PlotAxis {
-    /// An axis from the least to the most that there is, and from nothing if that is near.
+    /// Creates a linear axis over the range of the data. It starts at 0 if the smallest value is positive and below 70
+    /// % of the largest.
     pub fn new(label: &str) -> Self {
         Self { label: label.into(), scale: AxisScale::Linear, min: None, max: None, categories: Vec::new() }
     }
 
-    /// An axis on which every step is a multiple.
+    /// Creates a logarithmic axis.
     pub fn logarithmic(label: &str) -> Self {
         Self { scale: AxisScale::Logarithmic, ..Self::new(label) }
     }
 
-    /// An axis of names instead of numbers.
+    /// Creates an axis of category names.
     pub fn categorical(label: &str, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let last = names.len() as f64 - 0.5;
         Self { categories: names, ..Self::new(label).with_min(-0.5).with_max(last) }
     }
 
-    /// From this number on.
+    /// Fixes the lower end of the range.
     pub fn with_min(mut self, low: f64) -> Self {
         self.min = Some(low);
         self
     }
 
-    /// Up to this number.
+    /// Fixes the upper end of the range.
     pub fn with_max(mut self, high: f64) -> Self {
         self.max = Some(high);
         self
     }
 
-    /// Lays it out between two places, for these values.
-    pub(super) fn layout(&self, values: impl Iterator<Item = f64>, places: (f64, f64)) -> AxisLayout {
+    /// Lays the axis out between two positions for these values.
+    pub(super) fn layout(&self, values: impl Iterator<Item = f64>, positions: (f64, f64)) -> AxisLayout {
         let usable = |value: &f64| value.is_finite() && (self.scale == AxisScale::Linear || *value > 0.0);
         let (least, most) = values
             .filter(usable)
@@ -67,14 +68,14 @@ impl PlotAxis {
         let (least, most) = if least <= most { (least, most) } else { (1.0, 10.0) };
         let (low, high) = (self.min.unwrap_or(least), self.max.unwrap_or(most));
         match self.scale {
-            AxisScale::Linear => self.layout_linear(low, high, places),
-            AxisScale::Logarithmic => self.layout_logarithmic(low, high, places),
+            AxisScale::Linear => self.layout_linear(low, high, positions),
+            AxisScale::Logarithmic => self.layout_logarithmic(low, high, positions),
         }
     }
 
-    fn layout_linear(&self, low: f64, high: f64, places: (f64, f64)) -> AxisLayout {
-        let near_nothing = self.min.is_none() && low > 0.0 && low < 0.7 * high;
-        let low = if near_nothing { 0.0 } else { low };
+    fn layout_linear(&self, low: f64, high: f64, positions: (f64, f64)) -> AxisLayout {
+        let starts_near_zero = self.min.is_none() && low > 0.0 && low < 0.7 * high;
+        let low = if starts_near_zero { 0.0 } else { low };
         let span = if high > low { high - low } else { low.abs().max(1.0) };
         let step = nice_step(span / TARGET_TICKS);
         let low = if self.min.is_some() { low } else { (low / step).floor() * step };
@@ -86,28 +87,29 @@ impl PlotAxis {
         } else {
             self.categories.iter().enumerate().map(|(at, name)| (at as f64, name.clone())).collect()
         };
-        AxisLayout { scale: self.scale, value_range: (low, high), position_range: places, ticks }
+        AxisLayout { scale: self.scale, value_range: (low, high), position_range: positions, ticks }
     }
 
-    fn layout_logarithmic(&self, low: f64, high: f64, places: (f64, f64)) -> AxisLayout {
+    fn layout_logarithmic(&self, low: f64, high: f64, positions: (f64, f64)) -> AxisLayout {
         let high = high.max(low * 1.01);
         let decades = (high / low).log10();
-        let heads: &[f64] = if decades < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let multiples: &[f64] = if decades < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let (first, last) = (low.log10().floor() as i32 - 1, high.log10().ceil() as i32 + 1);
-        let all: Vec<f64> =
-            (first..=last).flat_map(|power| heads.iter().map(move |head| head * 10f64.powi(power))).collect();
+        let all: Vec<f64> = (first..=last)
+            .flat_map(|power| multiples.iter().map(move |multiple| multiple * 10f64.powi(power)))
+            .collect();
         let below = all.iter().rev().find(|tick| **tick <= low * 1.001).copied();
         let above = all.iter().find(|tick| **tick >= high * 0.999).copied();
         let low = self.min.or(below).unwrap_or(low);
         let high = self.max.or(above).unwrap_or(high);
         let ticks = all.into_iter().filter(|tick| *tick >= low * 0.999 && *tick <= high * 1.001);
         let ticks = ticks.map(|tick| (tick, logarithmic_label(tick))).collect();
-        AxisLayout { scale: self.scale, value_range: (low, high), position_range: places, ticks }
+        AxisLayout { scale: self.scale, value_range: (low, high), position_range: positions, ticks }
     }
 }
 
 impl AxisLayout {
-    /// The place of a value; what lies outside is at the end.
+    /// Returns the position of a value, clamped to the axis.
     pub(super) fn position(&self, value: f64) -> f64 {
         let (low, high) = self.value_range;
         let part = match self.scale {
@@ -118,23 +120,23 @@ impl AxisLayout {
         from + part.clamp(0.0, 1.0) * (to - from)
     }
 
-    /// Whether a value is on it.
+    /// Returns whether a value is inside the range.
     pub(super) fn contains(&self, value: f64) -> bool {
         let slack = (self.value_range.1 - self.value_range.0) * 1e-9;
         (self.value_range.0 - slack..=self.value_range.1 + slack).contains(&value)
     }
 
-    /// Where bars stand.
+    /// Returns the position of the foot of bars.
     pub(super) fn baseline(&self) -> f64 {
         self.position(if self.scale == AxisScale::Linear { 0.0 } else { self.value_range.0 })
     }
 }
 
-/// The next of 1, 2, 2.5 and 5 times a power of ten.
+/// Rounds a step up to 1, 2, 2.5, 5 or 10 times a power of ten.
 fn nice_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
-    let head = step / power;
-    let nice = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|nice| head <= nice * 1.000_001).unwrap_or(10.0);
+    let multiple = step / power;
+    let nice = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|nice| multiple <= nice * 1.000_001).unwrap_or(10.0);
     nice * power
 }
 
@@ -153,7 +155,7 @@ fn is_whole(number: f64) -> bool {
     (number - number.round()).abs() < 1e-6
 }
 
-/// 12345 is 12,345.
+/// Inserts thousands separators: 12345 becomes 12,345.
 fn with_thousands(text: &str) -> String {
     let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("−", rest));
     let (whole, part) = rest.split_once('.').map_or((rest, None), |(whole, part)| (whole, Some(part)));
@@ -173,7 +175,7 @@ mod tests {
     use super::*;
 
     fn tick_labels(axis: &PlotAxis, values: &[f64]) -> Vec<String> {
-        axis.layout(values.iter().copied(), (0.0, 100.0)).ticks.into_iter().map(|(_, words)| words).collect()
+        axis.layout(values.iter().copied(), (0.0, 100.0)).ticks.into_iter().map(|(_, label)| label).collect()
     }
 
     #[test]
@@ -201,18 +203,18 @@ mod tests {
         for values in [&[][..], &[0.0], &[5.0, 5.0], &[f64::NAN, f64::INFINITY], &[-1.0]] {
             for axis in [PlotAxis::new("x"), PlotAxis::logarithmic("x"), PlotAxis::new("x").with_min(3.0).with_max(3.0)]
             {
-                let laid = axis.layout(values.iter().copied(), (10.0, 90.0));
+                let layout = axis.layout(values.iter().copied(), (10.0, 90.0));
                 for value in [-1e9, 0.0, 1.0, 1e9] {
-                    assert!((10.0..=90.0).contains(&laid.position(value)), "{axis:?} {values:?}");
+                    assert!((10.0..=90.0).contains(&layout.position(value)), "{axis:?} {values:?}");
                 }
-                assert!(laid.ticks.len() < 20, "{laid:?}");
+                assert!(layout.ticks.len() < 20, "{layout:?}");
             }
         }
     }
 
     #[test]
     fn logarithmic_axis_spaces_equal_ratios_equally() {
-        let laid = PlotAxis::logarithmic("x").layout([1.0, 100.0].into_iter(), (0.0, 100.0));
-        assert_eq!((laid.position(1.0), laid.position(10.0), laid.position(100.0)), (0.0, 50.0, 100.0));
+        let layout = PlotAxis::logarithmic("x").layout([1.0, 100.0].into_iter(), (0.0, 100.0));
+        assert_eq!((layout.position(1.0), layout.position(10.0), layout.position(100.0)), (0.0, 50.0, 100.0));
     }
 }

@@ -1,21 +1,21 @@
-//! Writes SVG.
+//! Writes SVG elements.
 
 use std::fmt::Write as _;
 
-/// A drawing so far.
+/// SVG elements written so far.
 #[derive(Debug, Default)]
 pub(super) struct SvgCanvas(String);
 
 impl SvgCanvas {
     fn write_element(&mut self, arguments: std::fmt::Arguments<'_>) {
-        self.0.write_fmt(arguments).expect("a string takes everything");
+        self.0.write_fmt(arguments).expect("writing to a string cannot fail");
         self.0.push('\n');
     }
 
-    pub(super) fn text(&mut self, (x, y): (f64, f64), class: &str, words: &str) {
+    pub(super) fn text(&mut self, (x, y): (f64, f64), class: &str, text: &str) {
         self.write_element(format_args!(
             "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>",
-            escape_xml(words)
+            escape_xml(text)
         ));
     }
 
@@ -23,14 +23,14 @@ impl SvgCanvas {
         self.path(class, &[from, to]);
     }
 
-    /// A line through these places.
-    pub(super) fn path(&mut self, class: &str, places: &[(f64, f64)]) {
-        self.write_element(format_args!("<path class=\"{class}\" d=\"{}\"/>", path_data(places)));
+    /// Draws a line through the points.
+    pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)]) {
+        self.write_element(format_args!("<path class=\"{class}\" d=\"{}\"/>", path_data(points)));
     }
 
-    /// What these places enclose.
-    pub(super) fn area(&mut self, class: &str, places: &[(f64, f64)]) {
-        self.write_element(format_args!("<path class=\"{class}\" d=\"{}Z\"/>", path_data(places)));
+    /// Fills the polygon with these corners.
+    pub(super) fn area(&mut self, class: &str, points: &[(f64, f64)]) {
+        self.write_element(format_args!("<path class=\"{class}\" d=\"{}Z\"/>", path_data(points)));
     }
 
     pub(super) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
@@ -43,12 +43,12 @@ impl SvgCanvas {
         self.write_element(format_args!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius:.1}\"/>"));
     }
 
-    /// Another drawing on top of this one.
+    /// Appends the elements of another canvas on top.
     pub(super) fn append(&mut self, other: Self) {
         self.0 += &other.0;
     }
 
-    /// All of it, as a picture of this size.
+    /// Returns the SVG document of this size.
     pub(super) fn finish(self, (width, height): (f64, f64), title: &str, style: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
@@ -59,15 +59,15 @@ impl SvgCanvas {
     }
 }
 
-fn path_data(places: &[(f64, f64)]) -> String {
-    let mut way = String::with_capacity(places.len() * 12);
-    for (at, (x, y)) in places.iter().enumerate() {
-        write!(way, "{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' }).expect("a string takes everything");
+fn path_data(points: &[(f64, f64)]) -> String {
+    let mut data = String::with_capacity(points.len() * 12);
+    for (index, (x, y)) in points.iter().enumerate() {
+        write!(data, "{}{x:.1} {y:.1}", if index == 0 { 'M' } else { 'L' }).expect("writing to a string cannot fail");
     }
-    way
+    data
 }
 
-/// A text as it stands in XML and HTML.
+/// Escapes text for XML and HTML.
 pub(crate) fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

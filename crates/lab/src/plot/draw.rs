@@ -1,58 +1,58 @@
-//! Draws figures.
+//! Draws figures as SVG. All lengths are in SVG units.
 
 use super::axis::AxisLayout;
 use super::canvas::SvgCanvas;
 use super::text::{spread_labels, text_width};
 use super::{BoundLine, Figure, Panel, Series, SeriesShape, SeriesStyle};
 
-/// How wide a figure is.
+/// Width of a figure.
 const FIGURE_WIDTH: f64 = 880.0;
-/// How high the inner part of a panel is, alone in its row and beside others.
+/// Height of the plot area of a panel, alone in its row and beside others.
 const PANEL_HEIGHT: f64 = 300.0;
 const SMALL_PANEL_HEIGHT: f64 = 220.0;
-/// The size of most words, and how far lines of them are apart.
+/// Font size of most text, and distance between text lines.
 const FONT_SIZE: f64 = 13.0;
 const LINE_HEIGHT: f64 = 18.0;
-/// The room of a title.
+/// Height of a panel title.
 const TITLE_HEIGHT: f64 = 22.0;
-/// Around everything.
+/// Margin around the figure.
 const FIGURE_MARGIN: f64 = 12.0;
-/// Between panels side by side.
+/// Gap between panels side by side.
 const PANEL_GAP: f64 = 20.0;
-/// To the right of an axis, for half of its last number.
+/// Space to the right of the x axis, for half of its last tick label.
 const RIGHT_MARGIN: f64 = 18.0;
-/// More points than these are not marked one by one.
+/// Largest number of points of a line that get markers.
 const MAX_MARKERS: usize = 45;
-/// Marks that are closer together than this hide each other.
+/// Distance below which two markers overlap.
 const MARKER_OVERLAP: f64 = 4.0;
 
-/// A figure as SVG, with a style in it.
+/// Draws a figure as SVG, with `style` embedded.
 pub(super) fn draw_figure(figure: &Figure, style: &str) -> String {
     let mut canvas = SvgCanvas::default();
-    let mut ink = SvgCanvas::default();
+    let mut contents = SvgCanvas::default();
     let mut y = FIGURE_MARGIN;
     if figure.panels.len() > 1 {
-        y += draw_legend(&mut ink, &figure.panels, y);
+        y += draw_legend(&mut contents, &figure.panels, y);
     }
     let columns = figure.columns.min(figure.panels.len()).max(1);
-    let wide = (FIGURE_WIDTH - 2.0 * FIGURE_MARGIN - PANEL_GAP * (columns as f64 - 1.0)) / columns as f64;
-    let high = if columns > 1 || figure.panels.len() > 2 { SMALL_PANEL_HEIGHT } else { PANEL_HEIGHT };
+    let width = (FIGURE_WIDTH - 2.0 * FIGURE_MARGIN - PANEL_GAP * (columns as f64 - 1.0)) / columns as f64;
+    let height = if columns > 1 || figure.panels.len() > 2 { SMALL_PANEL_HEIGHT } else { PANEL_HEIGHT };
     for row in figure.panels.chunks(columns) {
         let above = row.iter().map(header_height).fold(0.0, f64::max);
-        for (at, panel) in row.iter().enumerate() {
-            let x = FIGURE_MARGIN + at as f64 * (wide + PANEL_GAP);
-            let room = PanelRect { left: x, right: x + wide, top: y + above, bottom: y + above + high };
-            draw_panel(&mut ink, panel, room, figure.panels.len() == 1);
-            draw_panel_header(&mut ink, panel, (x, y));
+        for (index, panel) in row.iter().enumerate() {
+            let x = FIGURE_MARGIN + index as f64 * (width + PANEL_GAP);
+            let rect = PanelRect { left: x, right: x + width, top: y + above, bottom: y + above + height };
+            draw_panel(&mut contents, panel, rect, figure.panels.len() == 1);
+            draw_panel_header(&mut contents, panel, (x, y));
         }
-        y += above + high + 50.0;
+        y += above + height + 50.0;
     }
     canvas.rect("ground", (0.0, 0.0), (FIGURE_WIDTH, y));
-    canvas.append(ink);
+    canvas.append(contents);
     canvas.finish((FIGURE_WIDTH, y), &figure.title, style)
 }
 
-/// The place of a panel: of its words, too, to the left and right; of what is between its axes alone, from top to bottom.
+/// Rectangle of a panel: horizontally with its labels, vertically the plot area only.
 #[derive(Clone, Copy)]
 struct PanelRect {
     left: f64,
@@ -61,7 +61,7 @@ struct PanelRect {
     bottom: f64,
 }
 
-/// What all panels have in common, above them; how high that is.
+/// Draws the common legend of all panels above them and returns its height.
 fn draw_legend(canvas: &mut SvgCanvas, panels: &[Panel], top: f64) -> f64 {
     let mut known: Vec<&Series> = Vec::new();
     for series in panels.iter().flat_map(|panel| &panel.series) {
@@ -74,18 +74,18 @@ fn draw_legend(canvas: &mut SvgCanvas, panels: &[Panel], top: f64) -> f64 {
     }
     let (mut x, mut y) = (FIGURE_MARGIN, top + FONT_SIZE);
     for series in known {
-        let wide = 30.0 + text_width(&series.name, FONT_SIZE) + 22.0;
-        if x > FIGURE_MARGIN && x + wide > FIGURE_WIDTH - FIGURE_MARGIN {
+        let width = 30.0 + text_width(&series.name, FONT_SIZE) + 22.0;
+        if x > FIGURE_MARGIN && x + width > FIGURE_WIDTH - FIGURE_MARGIN {
             (x, y) = (FIGURE_MARGIN, y + LINE_HEIGHT);
         }
         draw_legend_sample(canvas, series, (x, y - 4.5));
         canvas.text((x + 30.0, y), series.style.css_class(), &series.name);
-        x += wide;
+        x += width;
     }
     y - top + LINE_HEIGHT
 }
 
-/// A piece of a line, as in the panels.
+/// Draws a sample of a series for a legend.
 fn draw_legend_sample(canvas: &mut SvgCanvas, series: &Series, (x, y): (f64, f64)) {
     let class = series.style.css_class();
     match series.shape {
@@ -100,37 +100,37 @@ fn draw_legend_sample(canvas: &mut SvgCanvas, series: &Series, (x, y): (f64, f64
     }
 }
 
-/// The room above a panel for its title, for the label of its upright axis, and for what its vertical bounds are called.
+/// Returns the height above a panel for its title, the label of its y axis and the labels of its vertical bounds.
 fn header_height(panel: &Panel) -> f64 {
     let title = if panel.title.is_empty() { 0.0 } else { TITLE_HEIGHT };
     let label = if panel.y.label.is_empty() { 0.0 } else { LINE_HEIGHT };
-    let bounds = panel.bounds.iter().filter(|mark| matches!(mark, BoundLine::Vertical { .. })).count();
+    let bounds = panel.bounds.iter().filter(|bound| matches!(bound, BoundLine::Vertical { .. })).count();
     title + label + LINE_HEIGHT * bounds as f64 + 14.0
 }
 
-fn draw_panel(canvas: &mut SvgCanvas, panel: &Panel, room: PanelRect, alone: bool) {
+fn draw_panel(canvas: &mut SvgCanvas, panel: &Panel, rect: PanelRect, alone: bool) {
     let values = |coordinate: usize| {
         panel.series.iter().flat_map(move |series| series.points.iter().map(move |point| point[coordinate]))
     };
     let bounds = panel
         .bounds
         .iter()
-        .filter_map(|mark| if let BoundLine::Horizontal { at, .. } = mark { Some(*at) } else { None });
-    let y = panel.y.layout(values(1).chain(values(2)).chain(bounds), (room.bottom, room.top));
-    let words = y.ticks.iter().map(|(_, words)| text_width(words, FONT_SIZE)).fold(0.0, f64::max);
-    let labels = if alone { label_column_width(panel) } else { RIGHT_MARGIN };
-    let inner = PanelRect { left: room.left + words + 10.0, right: room.right - labels, ..room };
+        .filter_map(|bound| if let BoundLine::Horizontal { at, .. } = bound { Some(*at) } else { None });
+    let y = panel.y.layout(values(1).chain(values(2)).chain(bounds), (rect.bottom, rect.top));
+    let tick_width = y.ticks.iter().map(|(_, label)| text_width(label, FONT_SIZE)).fold(0.0, f64::max);
+    let right = if alone { label_column_width(panel) } else { RIGHT_MARGIN };
+    let inner = PanelRect { left: rect.left + tick_width + 10.0, right: rect.right - right, ..rect };
     let x = panel.x.layout(values(0), (inner.left, inner.right));
     draw_axes(canvas, panel, inner, &x, &y);
     for series in &panel.series {
         draw_series(canvas, panel, series, (&x, &y));
     }
-    for at in 0..panel.series.len() {
-        draw_markers(canvas, panel, at, (&x, &y));
+    for index in 0..panel.series.len() {
+        draw_markers(canvas, panel, index, (&x, &y));
     }
     draw_bound_labels(canvas, panel, inner, &x);
-    for mark in &panel.bounds {
-        draw_bound(canvas, (panel, mark), inner, (&x, &y));
+    for bound in &panel.bounds {
+        draw_bound(canvas, (panel, bound), inner, (&x, &y));
     }
     if alone {
         draw_series_labels(canvas, panel, inner, &x, &y);
@@ -142,21 +142,21 @@ fn has_labels(panel: &Panel) -> bool {
 }
 
 fn label_column_width(panel: &Panel) -> f64 {
-    let wide = |series: &Series| label_gap(series) + text_width(&series.name, FONT_SIZE) + 6.0;
-    if has_labels(panel) { panel.series.iter().map(wide).fold(0.0, f64::max) } else { RIGHT_MARGIN }
+    let width = |series: &Series| label_gap(series) + text_width(&series.name, FONT_SIZE) + 6.0;
+    if has_labels(panel) { panel.series.iter().map(width).fold(0.0, f64::max) } else { RIGHT_MARGIN }
 }
 
-/// From the end of the axis to the name of what was drawn.
+/// Returns the gap between the end of the x axis and the label of a series.
 fn label_gap(series: &Series) -> f64 {
     if has_leader(series) { 20.0 } else { 36.0 }
 }
 
-/// Whether it has an end from which a line leads to its name.
+/// Returns whether a leader line connects the last point of a series with its label.
 fn has_leader(series: &Series) -> bool {
     !matches!(series.shape, SeriesShape::Bars | SeriesShape::Points)
 }
 
-/// The title of a panel and the label of its upright axis, from a place on downwards.
+/// Draws the title of a panel and the label of its y axis downwards from a position.
 fn draw_panel_header(canvas: &mut SvgCanvas, panel: &Panel, (x, mut y): (f64, f64)) {
     if !panel.title.is_empty() {
         canvas.text((x, y + 14.0), "title", &panel.title);
@@ -165,33 +165,33 @@ fn draw_panel_header(canvas: &mut SvgCanvas, panel: &Panel, (x, mut y): (f64, f6
     canvas.text((x, y + FONT_SIZE), "faint", &panel.y.label);
 }
 
-/// What vertical bounds are called, above them.
+/// Draws the labels of the vertical bounds above them.
 fn draw_bound_labels(canvas: &mut SvgCanvas, panel: &Panel, inner: PanelRect, x: &AxisLayout) {
     let bounds = panel
         .bounds
         .iter()
-        .filter_map(|mark| if let BoundLine::Vertical { at, label } = mark { Some((*at, label)) } else { None });
+        .filter_map(|bound| if let BoundLine::Vertical { at, label } = bound { Some((*at, label)) } else { None });
     for (number, (at, label)) in bounds.enumerate() {
         let half = text_width(label, FONT_SIZE) / 2.0;
-        let place = x.position(at).min(inner.right - half).max(inner.left + half);
-        canvas.text((place, inner.top - 6.0 - LINE_HEIGHT * number as f64), "middle", label);
+        let position = x.position(at).min(inner.right - half).max(inner.left + half);
+        canvas.text((position, inner.top - 6.0 - LINE_HEIGHT * number as f64), "middle", label);
     }
 }
 
 fn draw_axes(canvas: &mut SvgCanvas, panel: &Panel, inner: PanelRect, x: &AxisLayout, y: &AxisLayout) {
-    for (at, words) in &y.ticks {
-        let place = y.position(*at);
-        canvas.line((inner.left, place), (inner.right, place), "grid");
-        canvas.text((inner.left - 6.0, place + 4.5), "faint end", words);
+    for (at, label) in &y.ticks {
+        let position = y.position(*at);
+        canvas.line((inner.left, position), (inner.right, position), "grid");
+        canvas.text((inner.left - 6.0, position + 4.5), "faint end", label);
     }
     canvas.line((inner.left, inner.bottom), (inner.right, inner.bottom), "base");
-    let widest = x.ticks.iter().map(|(_, words)| text_width(words, FONT_SIZE)).fold(0.0, f64::max) + 10.0;
+    let widest = x.ticks.iter().map(|(_, label)| text_width(label, FONT_SIZE)).fold(0.0, f64::max) + 10.0;
     let apart = (inner.right - inner.left) / (x.ticks.len().max(2) - 1) as f64;
     let every = (widest / apart).ceil().max(1.0) as usize;
-    for (at, words) in x.ticks.iter().step_by(every) {
-        let place = x.position(*at);
-        canvas.line((place, inner.bottom), (place, inner.bottom + 4.0), "base");
-        canvas.text((place, inner.bottom + 18.0), "faint middle", words);
+    for (at, label) in x.ticks.iter().step_by(every) {
+        let position = x.position(*at);
+        canvas.line((position, inner.bottom), (position, inner.bottom + 4.0), "base");
+        canvas.text((position, inner.bottom + 18.0), "faint middle", label);
     }
     let middle = (inner.left + inner.right) / 2.0;
     canvas.text((middle, inner.bottom + 36.0), "faint middle", &panel.x.label);
@@ -199,29 +199,29 @@ fn draw_axes(canvas: &mut SvgCanvas, panel: &Panel, inner: PanelRect, x: &AxisLa
 
 fn draw_bound(
     canvas: &mut SvgCanvas,
-    (panel, mark): (&Panel, &BoundLine),
+    (panel, bound): (&Panel, &BoundLine),
     inner: PanelRect,
     (x, y): (&AxisLayout, &AxisLayout),
 ) {
-    match mark {
+    match bound {
         BoundLine::Vertical { at, .. } if x.contains(*at) => {
             canvas.line((x.position(*at), inner.top - 2.0), (x.position(*at), inner.bottom), "bound");
         }
         BoundLine::Horizontal { at, label } if y.contains(*at) => {
-            let place = y.position(*at);
-            canvas.line((inner.left, place), (inner.right, place), "bound");
+            let position = y.position(*at);
+            canvas.line((inner.left, position), (inner.right, position), "bound");
             let left = inner.left + 6.0;
             let reach = (left, left + text_width(label, FONT_SIZE));
-            let [above, below] = [(place - LINE_HEIGHT, place), (place, place + LINE_HEIGHT)]
+            let [above, below] = [(position - LINE_HEIGHT, position), (position, position + LINE_HEIGHT)]
                 .map(|rows| count_points_in(panel, reach, rows, (x, y)));
-            let is_below = below < above && place + LINE_HEIGHT < inner.bottom;
-            canvas.text((left, if is_below { place + 15.0 } else { place - 6.0 }), "halo", label);
+            let is_below = below < above && position + LINE_HEIGHT < inner.bottom;
+            canvas.text((left, if is_below { position + 15.0 } else { position - 6.0 }), "halo", label);
         }
         _ => {}
     }
 }
 
-/// How many points are in a box.
+/// Returns the number of data points inside a box.
 fn count_points_in(
     panel: &Panel,
     (left, right): (f64, f64),
@@ -245,47 +245,48 @@ fn has_markers(series: &Series) -> bool {
 }
 
 fn draw_series(canvas: &mut SvgCanvas, panel: &Panel, series: &Series, (x, y): (&AxisLayout, &AxisLayout)) {
-    let places: Vec<(f64, f64)> =
+    let positions: Vec<(f64, f64)> =
         series.points.iter().map(|point| (x.position(point[0]), y.position(point[1]))).collect();
     match series.shape {
-        SeriesShape::Line | SeriesShape::Dashed => canvas.path(&line_class(series), &places),
-        SeriesShape::Steps => canvas.path(&line_class(series), &step_points(&places)),
+        SeriesShape::Line | SeriesShape::Dashed => canvas.path(&line_class(series), &positions),
+        SeriesShape::Steps => canvas.path(&line_class(series), &step_points(&positions)),
         SeriesShape::Points => {}
         SeriesShape::Band => {
             let back = series.points.iter().rev().map(|point| (x.position(point[0]), y.position(point[2])));
-            let around: Vec<(f64, f64)> = places.iter().copied().chain(back).collect();
+            let around: Vec<(f64, f64)> = positions.iter().copied().chain(back).collect();
             canvas.area(&format!("band {}", series.style.css_class()), &around);
         }
         SeriesShape::Bars => draw_bars(canvas, panel, series, (x, y)),
     }
 }
 
-/// Marks the points of a series. Where lines lie on each other they take turns, so that all of them can be seen.
-fn draw_markers(canvas: &mut SvgCanvas, panel: &Panel, at: usize, (x, y): (&AxisLayout, &AxisLayout)) {
-    let series = &panel.series[at];
+/// Draws the markers of a series. Where lines coincide their markers alternate, so that each line stays visible.
+fn draw_markers(canvas: &mut SvgCanvas, panel: &Panel, index: usize, (x, y): (&AxisLayout, &AxisLayout)) {
+    let series = &panel.series[index];
     let is_marked = |series: &Series| series.shape == SeriesShape::Points || has_markers(series);
     if !is_marked(series) {
         return;
     }
     for (number, point) in series.points.iter().enumerate() {
-        let place = (x.position(point[0]), y.position(point[1]));
-        let is_here =
-            |other: &[f64; 3]| (x.position(other[0]) - place.0).hypot(y.position(other[1]) - place.1) < MARKER_OVERLAP;
-        let meets = |other: &Series| has_markers(other) && other.points.iter().any(is_here);
-        let before = panel.series[..at].iter().filter(|other| meets(other)).count();
-        let after = panel.series[at + 1..].iter().filter(|other| meets(other)).count();
+        let position = (x.position(point[0]), y.position(point[1]));
+        let overlaps = |other: &[f64; 3]| {
+            (x.position(other[0]) - position.0).hypot(y.position(other[1]) - position.1) < MARKER_OVERLAP
+        };
+        let overlaps_series = |other: &Series| has_markers(other) && other.points.iter().any(overlaps);
+        let before = panel.series[..index].iter().filter(|other| overlaps_series(other)).count();
+        let after = panel.series[index + 1..].iter().filter(|other| overlaps_series(other)).count();
         if series.points.len() > MAX_MARKERS {
-            canvas.circle(&format!("speck {}", series.style.css_class()), place, 2.0);
+            canvas.circle(&format!("speck {}", series.style.css_class()), position, 2.0);
         } else if series.shape == SeriesShape::Points || number % (before + 1 + after) == before {
-            draw_marker(canvas, series.style, place);
+            draw_marker(canvas, series.style, position);
         }
     }
 }
 
-/// From each place straight on, then up or down to the next.
-fn step_points(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let corners = places.windows(2).flat_map(|pair| [(pair[1].0, pair[0].1), pair[1]]);
-    places.first().copied().into_iter().chain(corners).collect()
+/// Returns the corners of a step line: horizontally to the next point, then vertically.
+fn step_points(positions: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let corners = positions.windows(2).flat_map(|pair| [(pair[1].0, pair[0].1), pair[1]]);
+    positions.first().copied().into_iter().chain(corners).collect()
 }
 
 fn draw_bars(canvas: &mut SvgCanvas, panel: &Panel, series: &Series, (x, y): (&AxisLayout, &AxisLayout)) {
@@ -294,22 +295,23 @@ fn draw_bars(canvas: &mut SvgCanvas, panel: &Panel, series: &Series, (x, y): (&A
     let bars = beside.len();
     let all = (x.position(1.0) - x.position(0.0)).abs();
     let all = if all > 0.0 { all * 0.76 } else { 120.0 };
-    let wide = all / bars as f64;
+    let width = all / bars as f64;
     for [at, height, _] in &series.points {
-        let left = x.position(*at) - all / 2.0 + bar as f64 * wide;
+        let left = x.position(*at) - all / 2.0 + bar as f64 * width;
         let (top, bottom) = (y.position(*height), y.baseline());
         let class = format!("bar {}", series.style.css_class());
         if top < bottom {
-            canvas.rect(&class, (left + 1.0, top), ((wide - 2.0).max(1.0), bottom - top));
+            canvas.rect(&class, (left + 1.0, top), ((width - 2.0).max(1.0), bottom - top));
         }
     }
 }
 
-/// A mark at a place: every ink has a shape of its own.
-fn draw_marker(canvas: &mut SvgCanvas, ink: SeriesStyle, (x, y): (f64, f64)) {
-    let class = format!("dot {}", ink.css_class());
+/// Draws a marker. Every style has its own shape, except that [`SeriesStyle::Fifth`] shares the circle of
+/// [`SeriesStyle::First`].
+fn draw_marker(canvas: &mut SvgCanvas, style: SeriesStyle, (x, y): (f64, f64)) {
+    let class = format!("dot {}", style.css_class());
     let around = |turns: &[(f64, f64)]| turns.iter().map(|(dx, dy)| (x + dx, y + dy)).collect::<Vec<_>>();
-    match ink {
+    match style {
         SeriesStyle::First | SeriesStyle::Fifth => canvas.circle(&class, (x, y), 3.6),
         SeriesStyle::Paper => canvas.rect(&class, (x - 3.4, y - 3.4), (6.8, 6.8)),
         SeriesStyle::Second => canvas.area(&class, &around(&[(0.0, -4.6), (4.2, 3.2), (-4.2, 3.2)])),
@@ -336,7 +338,7 @@ fn draw_marker(canvas: &mut SvgCanvas, ink: SeriesStyle, (x, y): (f64, f64)) {
     }
 }
 
-/// What each line means, at its end.
+/// Draws the label of each series at its end.
 fn draw_series_labels(canvas: &mut SvgCanvas, panel: &Panel, inner: PanelRect, x: &AxisLayout, y: &AxisLayout) {
     if !has_labels(panel) {
         return;
@@ -345,14 +347,15 @@ fn draw_series_labels(canvas: &mut SvgCanvas, panel: &Panel, inner: PanelRect, x
         panel.series.iter().filter(|series| !series.name.is_empty() && !series.points.is_empty()).collect();
     let ends: Vec<(f64, f64)> = named.iter().map(|series| last_point(series, x, y)).collect();
     let wanted: Vec<f64> = ends.iter().map(|(_, y)| *y).collect();
-    let places = spread_labels(&wanted, LINE_HEIGHT - 1.0, (inner.top, inner.bottom));
-    for ((series, (end_x, end_y)), place) in named.iter().zip(&ends).zip(places) {
+    let positions = spread_labels(&wanted, LINE_HEIGHT - 1.0, (inner.top, inner.bottom));
+    for ((series, (end_x, end_y)), position) in named.iter().zip(&ends).zip(positions) {
         if has_leader(series) {
-            canvas.path("leader", &[(end_x + 4.0, *end_y), (inner.right + 8.0, *end_y), (inner.right + 16.0, place)]);
+            canvas
+                .path("leader", &[(end_x + 4.0, *end_y), (inner.right + 8.0, *end_y), (inner.right + 16.0, position)]);
         } else {
-            draw_legend_sample(canvas, series, (inner.right + 8.0, place));
+            draw_legend_sample(canvas, series, (inner.right + 8.0, position));
         }
-        canvas.text((inner.right + label_gap(series), place + 4.5), series.style.css_class(), &series.name);
+        canvas.text((inner.right + label_gap(series), position + 4.5), series.style.css_class(), &series.name);
     }
 }
 

@@ -1,9 +1,11 @@
 //! Figures as SVG: lines, steps, points, bands and bars on linear or logarithmic axes.
 //!
-//! A figure has one panel or several. What a line means stands at its end where there is room for it, and otherwise above all panels; what a bound
-//! means stands above its line. So words never cover what was measured. Colours can be told apart by everybody, and shapes go with them.
+//! A figure has one or several panels. In a single panel the label of a series stands at the end of its line; several
+//! panels share a legend above them. The label of a bound stands beside its line. So labels do not cover data. The
+//! colours are distinguishable with colour blindness, and marker shapes accompany them.
 //!
-//! The drawing names classes, not colours: a page gives them colours for light and for dark ([`style`]), a file brings its own.
+//! The drawing uses CSS classes, not colours: a page defines them for light and dark backgrounds ([`style`]); an SVG
+//! file embeds its own style.
 
 mod axis;
 mod canvas;
@@ -15,22 +17,22 @@ pub use axis::PlotAxis;
 pub(crate) use canvas::escape_xml;
 pub use style::SeriesStyle;
 
-/// What is shown together.
+/// One or several panels with a caption.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What its files are called.
+    /// File name without the extension.
     pub name: String,
-    /// What it is.
+    /// Title.
     pub title: String,
-    /// What there is to see in it.
+    /// Caption in the report.
     pub caption: String,
-    /// Its panels.
+    /// Panels, in reading order.
     pub panels: Vec<Panel>,
-    /// How many of them are side by side.
+    /// Number of panels side by side.
     pub columns: usize,
 }
 
-/// Two axes and what is between them.
+/// Two axes and the series between them.
 #[derive(Clone, Debug)]
 pub struct Panel {
     pub(crate) title: String,
@@ -40,13 +42,13 @@ pub struct Panel {
     pub(crate) bounds: Vec<BoundLine>,
 }
 
-/// What was measured of one thing.
+/// A data series.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) style: SeriesStyle,
     pub(crate) shape: SeriesShape,
-    /// Where it is: x, y, and the other end of a band.
+    /// Points: x, y, and the other edge of a band.
     pub(crate) points: Vec<[f64; 3]>,
 }
 
@@ -60,7 +62,7 @@ pub(crate) enum SeriesShape {
     Bars,
 }
 
-/// Something that was not measured.
+/// A line that marks a limit, not data.
 #[derive(Clone, Debug)]
 pub(crate) enum BoundLine {
     Vertical { at: f64, label: String },
@@ -68,77 +70,77 @@ pub(crate) enum BoundLine {
 }
 
 impl Figure {
-    /// A figure of these panels, one below the other.
+    /// Creates a figure of panels stacked in one column.
     pub fn new(name: &str, title: &str, caption: &str, panels: Vec<Panel>) -> Self {
         Self { name: name.into(), title: title.into(), caption: caption.into(), panels, columns: 1 }
     }
 
-    /// With so many panels side by side.
+    /// Sets the number of panels side by side.
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = columns.max(1);
         self
     }
 
-    /// To be put into a page that has the [style](style::page_css).
+    /// Returns the SVG without a style, for a page that includes [`style::page_css`].
     pub fn to_inline_svg(&self) -> String {
         draw::draw_figure(self, "")
     }
 
-    /// A file of its own, with colours for a light background.
+    /// Returns a stand-alone SVG with colours for a light background.
     pub fn to_svg(&self) -> String {
         draw::draw_figure(self, &style::file_css())
     }
 }
 
 impl Panel {
-    /// A panel with nothing in it.
+    /// Creates an empty panel.
     pub fn new(title: &str, x: PlotAxis, y: PlotAxis) -> Self {
         Self { title: title.into(), x, y, series: Vec::new(), bounds: Vec::new() }
     }
 
-    fn add_series(mut self, name: &str, ink: SeriesStyle, shape: SeriesShape, points: Vec<[f64; 3]>) -> Self {
-        self.series.push(Series { name: name.into(), style: ink, shape, points });
+    fn add_series(mut self, name: &str, style: SeriesStyle, shape: SeriesShape, points: Vec<[f64; 3]>) -> Self {
+        self.series.push(Series { name: name.into(), style, shape, points });
         self
     }
 
-    /// A line through these points.
-    pub fn line(self, name: &str, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.add_series(name, ink, SeriesShape::Line, finite_points(points))
+    /// Adds a line through the points.
+    pub fn line(self, name: &str, style: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.add_series(name, style, SeriesShape::Line, finite_points(points))
     }
 
-    /// A line of dashes: what was not measured in the same way as the others.
-    pub fn dashed(self, name: &str, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.add_series(name, ink, SeriesShape::Dashed, finite_points(points))
+    /// Adds a dashed line, for data obtained in another way than the rest.
+    pub fn dashed(self, name: &str, style: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.add_series(name, style, SeriesShape::Dashed, finite_points(points))
     }
 
-    /// A line that stays where it is until the next point.
-    pub fn steps(self, name: &str, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.add_series(name, ink, SeriesShape::Steps, finite_points(points))
+    /// Adds a step line that keeps each value until the next point.
+    pub fn steps(self, name: &str, style: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.add_series(name, style, SeriesShape::Steps, finite_points(points))
     }
 
-    /// These points alone.
-    pub fn points(self, name: &str, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.add_series(name, ink, SeriesShape::Points, finite_points(points))
+    /// Adds points without a line.
+    pub fn points(self, name: &str, style: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        self.add_series(name, style, SeriesShape::Points, finite_points(points))
     }
 
-    /// All between two lines, as x, one end and the other. It has no name: it belongs to a line of the same colour.
-    pub fn band(self, ink: SeriesStyle, points: impl IntoIterator<Item = (f64, f64, f64)>) -> Self {
-        self.add_series("", ink, SeriesShape::Band, points.into_iter().map(|(x, low, high)| [x, low, high]).collect())
+    /// Adds a band, given as x, lower and upper edge. It has no label: it belongs to the line of the same style.
+    pub fn band(self, style: SeriesStyle, points: impl IntoIterator<Item = (f64, f64, f64)>) -> Self {
+        self.add_series("", style, SeriesShape::Band, points.into_iter().map(|(x, low, high)| [x, low, high]).collect())
     }
 
-    /// A bar for each of the names along the x axis.
-    pub fn bars(self, name: &str, ink: SeriesStyle, heights: impl IntoIterator<Item = f64>) -> Self {
+    /// Adds a bar for each category of the x axis.
+    pub fn bars(self, name: &str, style: SeriesStyle, heights: impl IntoIterator<Item = f64>) -> Self {
         let points = heights.into_iter().enumerate().map(|(at, height)| (at as f64, height));
-        self.add_series(name, ink, SeriesShape::Bars, finite_points(points))
+        self.add_series(name, style, SeriesShape::Bars, finite_points(points))
     }
 
-    /// A bound from bottom to top.
+    /// Adds a vertical bound line.
     pub fn vertical_bound(mut self, at: f64, label: &str) -> Self {
         self.bounds.push(BoundLine::Vertical { at, label: label.into() });
         self
     }
 
-    /// A bound from left to right.
+    /// Adds a horizontal bound line.
     pub fn horizontal_bound(mut self, at: f64, label: &str) -> Self {
         self.bounds.push(BoundLine::Horizontal { at, label: label.into() });
         self

@@ -1,26 +1,27 @@
-//! How figures look: colours that can be told apart by everybody (Okabe and Ito), for light and for dark.
+//! Styles of figures: colours that are distinguishable with colour blindness (Okabe and Ito), for light and dark
+//! backgrounds.
 
-/// A colour by what it stands for.
+/// Colour and marker of a series, by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeriesStyle {
-    /// What a paper did, or the older way.
+    /// The paper's method, or a baseline.
     Paper,
-    /// Ours.
+    /// Our first variant.
     First,
-    /// Ours, otherwise.
+    /// Our second variant.
     Second,
-    /// Ours, otherwise again.
+    /// Our third variant.
     Third,
-    /// One more.
+    /// Our fourth variant.
     Fourth,
-    /// One more.
+    /// Our fifth variant.
     Fifth,
-    /// What is not measured by us: words of a paper.
+    /// Values quoted from a paper's text, not measured by us.
     PaperText,
 }
 
 impl SeriesStyle {
-    /// Those for things that are alike but for one number.
+    /// Styles for series that differ in one parameter.
     pub const SEQUENCE: [Self; 6] = [Self::First, Self::Second, Self::Third, Self::Fourth, Self::Fifth, Self::Paper];
 
     pub(super) fn css_class(self) -> &'static str {
@@ -36,7 +37,7 @@ impl SeriesStyle {
     }
 }
 
-/// Class, colour on light, colour on dark.
+/// CSS class, colour on a light background, colour on a dark background.
 const COLOURS: [(&str, &str, &str); 7] = [
     ("paper", "#c8500a", "#f08a4b"),
     ("first", "#0067a5", "#5ab4f0"),
@@ -47,7 +48,7 @@ const COLOURS: [(&str, &str, &str); 7] = [
     ("words", "#3c3c46", "#d2d2dc"),
 ];
 
-/// Everything but colours.
+/// Style rules without colours.
 const BASE_CSS: &str = "
 .plot text{font-family:Ubuntu-Light,Ubuntu,'Segoe UI','Helvetica Neue',Arial,sans-serif;font-size:13px}
 .plot .title{font-size:15px}
@@ -67,9 +68,13 @@ const BASE_CSS: &str = "
 .plot .halo{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}
 ";
 
-/// The colours of one background.
-fn color_css(scope: &str, pick: fn(&(&str, &'static str, &'static str)) -> &'static str, ground: [&str; 4]) -> String {
-    let [paper, text, faint, grid] = ground;
+/// Returns the colour rules of one background.
+fn color_css(
+    scope: &str,
+    pick: fn(&(&str, &'static str, &'static str)) -> &'static str,
+    background: [&str; 4],
+) -> String {
+    let [paper, text, faint, grid] = background;
     let mut css = format!(
         "{scope} .ground{{fill:{paper}}}{scope} text{{fill:{text}}}{scope} .faint{{fill:{faint}}}\
          {scope} .grid{{stroke:{grid}}}{scope} .base{{stroke:{faint}}}{scope} .bound{{stroke:{text}}}{scope} .leader{{stroke:{faint}}}\
@@ -92,12 +97,12 @@ fn dark_css(scope: &str) -> String {
     color_css(scope, |colour| colour.2, ["#16181d", "#e6e6ee", "#9a9aa8", "#2c2f38"])
 }
 
-/// For a page with figures in it, in light and in dark.
+/// Returns the style of a page with inline figures, for light and dark backgrounds.
 pub fn page_css() -> String {
     format!("{BASE_CSS}{}@media(prefers-color-scheme:dark){{{}}}", light_css(".plot"), dark_css(".plot"))
 }
 
-/// For a figure in a file of its own.
+/// Returns the style element of a stand-alone figure.
 pub(super) fn file_css() -> String {
     format!("<style>{BASE_CSS}{}</style>", light_css(".plot"))
 }

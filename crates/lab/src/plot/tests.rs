@@ -61,6 +61,6 @@ fn bars_of_several_series_are_drawn_side_by_side() {
     assert_eq!(
         test_figure(vec![panel]).to_svg().matches("class=\"bar ").count(),
         5,
-        "three that are something, and two samples"
+        "three bars above zero, and two legend samples"
     );
 }

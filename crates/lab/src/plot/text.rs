@@ -1,12 +1,12 @@
-//! How much room words take, and how they keep out of each other's way.
+//! Estimates text widths and spreads labels so that they do not overlap.
 
-/// About how wide a text is: a little more than in most fonts, so that it never runs out of its place.
+/// Estimates the width of a text, slightly more than in most fonts, so that the text never exceeds its space.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     let units: f64 = text.chars().map(char_width).sum();
     units * size
 }
 
-/// The width of a letter, as a part of its size.
+/// Returns the width of a character relative to the font size.
 fn char_width(letter: char) -> f64 {
     match letter {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' => 0.29,
@@ -17,11 +17,12 @@ fn char_width(letter: char) -> f64 {
     }
 }
 
-/// Moves places apart until they are at least `gap` from each other and between two ends, as little as that takes. They stay in their order.
+/// Moves positions apart, as little as possible, until they are at least `gap` from each other and between two ends.
+/// Keeps their order.
 pub(super) fn spread_labels(wanted: &[f64], gap: f64, (low, high): (f64, f64)) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|one, other| wanted[*one].total_cmp(&wanted[*other]));
-    // Groups of places that touch, each around the mean of what its members want.
+    // Groups of touching positions, each centred on the mean of its members' wanted positions.
     let mut groups: Vec<(f64, usize)> = Vec::new();
     for at in &order {
         groups.push((wanted[*at], 1));
@@ -35,16 +36,16 @@ pub(super) fn spread_labels(wanted: &[f64], gap: f64, (low, high): (f64, f64)) -
             groups.push((clamp_group_center(mean, count, gap, (low, high)), count));
         }
     }
-    let places = groups.iter().flat_map(|(mean, count)| {
+    let positions = groups.iter().flat_map(|(mean, count)| {
         let first = clamp_group_center(*mean, *count, gap, (low, high)) - gap * (*count as f64 - 1.0) / 2.0;
         (0..*count).map(move |number| first + gap * number as f64)
     });
     let mut spread = vec![0.0; wanted.len()];
-    order.iter().zip(places).for_each(|(at, place)| spread[*at] = place);
+    order.iter().zip(positions).for_each(|(at, position)| spread[*at] = position);
     spread
 }
 
-/// The middle of so many places where all of them are between two ends.
+/// Returns the centre of a group of `count` positions, shifted so that all of them are between two ends.
 fn clamp_group_center(mean: f64, count: usize, gap: f64, (low, high): (f64, f64)) -> f64 {
     let half = gap * (count as f64 - 1.0) / 2.0;
     mean.min(high - half).max(low + half)
@@ -64,6 +65,6 @@ mod tests {
 
     #[test]
     fn longer_text_is_wider() {
-        assert!(text_width("window 16", 13.0) > text_width("window 8", 13.0) && text_width("", 13.0) == 0.0);
+        assert!(text_width("delay 16", 13.0) > text_width("delay 8", 13.0) && text_width("", 13.0) == 0.0);
     }
 }

@@ -1,25 +1,25 @@
-//! Findings as files.
+//! Converts findings to files.
 
 use super::ReportEntry;
 use crate::image;
 use crate::table::DataTable;
 
-/// A file to be written.
+/// File name and contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportFile {
-    /// What it is called.
+    /// File name.
     pub name: String,
-    /// What is in it.
+    /// Contents.
     pub bytes: Vec<u8>,
 }
 
 impl ReportFile {
-    fn new(name: &str, ending: &str, bytes: impl Into<Vec<u8>>) -> Self {
-        Self { name: format!("{name}.{ending}"), bytes: bytes.into() }
+    fn new(name: &str, extension: &str, bytes: impl Into<Vec<u8>>) -> Self {
+        Self { name: format!("{name}.{extension}"), bytes: bytes.into() }
     }
 }
 
-/// The tables and claims as CSV, the figures as SVG and PNG.
+/// Returns the tables and claims as CSV and the figures as SVG and PNG.
 pub fn files(entry: &ReportEntry) -> Vec<ReportFile> {
     let claims = claims_table(entry);
     let tables =

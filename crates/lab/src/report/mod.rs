@@ -1,6 +1,6 @@
-//! What is made of findings: files, and one page with everything.
+//! Converts findings to files and to one HTML page.
 //!
-//! The page opens from disk and fetches nothing. It says nothing of when it was made, so the same seed gives the same bytes.
+//! The page opens from disk and fetches nothing. It contains no date, so equal seeds give equal bytes.
 
 mod files;
 mod page;
@@ -11,13 +11,13 @@ pub use page::page;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
 
-/// An experiment and what came of it.
+/// An experiment with its findings.
 #[derive(Clone, Debug)]
 pub struct ReportEntry {
     /// The experiment.
     pub experiment: &'static Experiment,
-    /// What came of it.
+    /// Results of the experiment.
     pub findings: Findings,
-    /// What to type to do it again.
+    /// Command line that reproduces the findings.
     pub command: String,
 }

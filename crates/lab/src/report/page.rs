@@ -1,4 +1,4 @@
-//! The page.
+//! The HTML report page.
 
 use super::ReportEntry;
 use crate::experiment::PaperInfo;
@@ -6,10 +6,11 @@ use crate::findings::Claim;
 use crate::plot::{escape_xml, style};
 use crate::table::{DataTable, TableCell};
 
-/// One page with everything, that opens from disk. `command` makes it again.
+/// Returns one self-contained page with all experiments. `command` is the command line that reproduces it.
 pub fn page(entries: &[ReportEntry], seed: u64, command: &str) -> String {
     let style = format!("{}{}", include_str!("page.css"), style::page_css());
-    let sections: String = entries.iter().enumerate().map(|(at, entry)| experiment_section(at + 1, entry)).collect();
+    let sections: String =
+        entries.iter().enumerate().map(|(index, entry)| experiment_section(index + 1, entry)).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>Coplay lab report</title>\n<style>\n{style}</style>\n</head>\n<body>\n\
@@ -24,13 +25,13 @@ fn page_header(entries: &[ReportEntry], seed: u64, command: &str) -> String {
     let claims: Vec<&Claim> = entries.iter().flat_map(|entry| &entry.findings.claims).collect();
     let hold = claims.iter().filter(|claim| claim.holds).count();
     let figures: usize = entries.iter().map(|entry| entry.findings.figures.len()).sum();
-    let number = |number: usize, what: &str| format!("<div><b>{number}</b><span>{what}</span></div>\n");
+    let number = |number: usize, label: &str| format!("<div><b>{number}</b><span>{label}</span></div>\n");
     format!(
-        "<header>\n<p class=\"kicker\">Coplay · the lab</p>\n<h1>The papers’ experiments, ours beside theirs</h1>\n\
-         <p class=\"lead\">What was measured about keeping replicas of a game in step, measured again with the engine of Coplay: \
-         in virtual time, exactly repeatable, from one seed.</p>\n<div class=\"sums\">\n{}{}{}\
+        "<header>\n<p class=\"kicker\">Coplay lab</p>\n<h1>The papers’ experiments: our results beside theirs</h1>\n\
+         <p class=\"lead\">Published experiments on keeping replicas of a game in step, repeated with the Coplay engine \
+         in virtual time, exactly reproducible from one seed.</p>\n<div class=\"sums\">\n{}{}{}\
          <div class=\"{}\"><b>{hold} of {}</b><span>claims hold</span></div>\n</div>\n\
-         <p class=\"again\">Seed {seed}. Make it again: <code>{}</code></p>\n</header>\n",
+         <p class=\"command\">Seed {seed}. Command: <code>{}</code></p>\n</header>\n",
         number(papers(entries).len(), if papers(entries).len() == 1 { "paper" } else { "papers" }),
         number(entries.len(), if entries.len() == 1 { "experiment" } else { "experiments" }),
         number(figures, if figures == 1 { "figure" } else { "figures" }),
@@ -40,7 +41,7 @@ fn page_header(entries: &[ReportEntry], seed: u64, command: &str) -> String {
     )
 }
 
-/// The papers, in their order.
+/// Returns the papers of the entries, in order.
 fn papers(entries: &[ReportEntry]) -> Vec<&'static PaperInfo> {
     let mut papers: Vec<&'static PaperInfo> = entries.iter().map(|entry| entry.experiment.paper).collect();
     papers.dedup();
@@ -48,13 +49,13 @@ fn papers(entries: &[ReportEntry]) -> Vec<&'static PaperInfo> {
 }
 
 fn contents_table(entries: &[ReportEntry]) -> String {
-    let row = |(at, entry): (usize, &ReportEntry)| {
+    let row = |(index, entry): (usize, &ReportEntry)| {
         let claims = &entry.findings.claims;
         let hold = claims.iter().filter(|claim| claim.holds).count();
         let class = if hold == claims.len() { "good" } else { "bad" };
         format!(
             "<tr><td class=\"index\">{}</td><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}</td><td class=\"{class}\">{hold} of {}</td></tr>\n",
-            at + 1,
+            index + 1,
             entry.experiment.name,
             escape_xml(entry.experiment.title),
             entry.experiment.paper.letter,
@@ -64,7 +65,7 @@ fn contents_table(entries: &[ReportEntry]) -> String {
     };
     let rows: String = entries.iter().enumerate().map(row).collect();
     format!(
-        "<nav>\n<table class=\"contents\">\n<thead><tr><th></th><th>experiment</th><th>paper</th><th>there</th><th>claims that hold</th></tr></thead>\n\
+        "<nav>\n<table class=\"contents\">\n<thead><tr><th></th><th>experiment</th><th>paper</th><th>figures</th><th>claims that hold</th></tr></thead>\n\
          <tbody>\n{rows}</tbody></table>\n</nav>\n"
     )
 }
@@ -111,7 +112,7 @@ fn claims_table(claims: &[Claim]) -> String {
     };
     let rows: String = claims.iter().map(row).collect();
     format!(
-        "<table class=\"claims\">\n<thead><tr><th></th><th>claim</th><th>the paper</th><th>ours</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>"
+        "<table class=\"claims\">\n<thead><tr><th></th><th>claim</th><th>paper</th><th>ours</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>"
     )
 }
 
@@ -120,12 +121,12 @@ fn parameters_list(entry: &ReportEntry) -> String {
         |(name, value): &(String, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape_xml(name), escape_xml(value));
     let rows: String = entry.findings.parameters.iter().map(row).collect();
     format!(
-        "<h3>Parameters</h3>\n<dl>\n{rows}</dl>\n<h3>Again</h3>\n<p><code>{}</code></p>\n",
+        "<h3>Parameters</h3>\n<dl>\n{rows}</dl>\n<h3>Command</h3>\n<p><code>{}</code></p>\n",
         escape_xml(&entry.command)
     )
 }
 
-/// More rows than these are folded away.
+/// Largest number of rows of a table that is shown unfolded.
 const MAX_OPEN_ROWS: usize = 12;
 
 fn data_table(table: &DataTable) -> String {
@@ -146,10 +147,10 @@ fn data_table(table: &DataTable) -> String {
     )
 }
 
-/// What stands between backticks is code.
+/// Formats the text between backticks as code and escapes the rest.
 fn backticks_to_code(text: &str) -> String {
-    let part = |(at, part): (usize, &str)| {
-        if at % 2 == 1 { format!("<code>{}</code>", escape_xml(part)) } else { escape_xml(part) }
+    let part = |(index, part): (usize, &str)| {
+        if index % 2 == 1 { format!("<code>{}</code>", escape_xml(part)) } else { escape_xml(part) }
     };
     text.split('`').enumerate().map(part).collect()
 }

@@ -1,4 +1,4 @@
-//! Those who come late: named by the paper for its journal version.
+//! Late join. The paper leaves it to its journal version.
 
 use coplay::time::TimeDelta;
 use coplay_sim::late_join::{LateJoinExperiment, LateJoinResult, PlayerImpact};
@@ -10,29 +10,29 @@ use crate::findings::Findings;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, TableCell, integer, number};
 
-/// What is known of it.
+/// Catalog entry of the `latecomers` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "latecomers",
-    title: "Those who come late",
-    summary: "Somebody joins a game that runs: how long until he plays, and that those who play notice nothing before he does. Every game is played twice with the same luck, with him and without.",
+    title: "Late join",
+    summary: "A site joins a running game. The experiment measures how long it takes until the joiner plays, and checks that the other players are undisturbed until then. Every game runs twice with the same random numbers, once with the joiner and once without.",
     paper: &ZHAO,
-    paper_figures: "beyond the paper: its journal version names latecomers",
+    paper_figures: "beyond the paper: late joiners are left to its journal version",
     expected_seconds: 8.0,
     run,
     real_run: None,
 };
 
-/// The name of a way to come late, and the game.
+/// Label and settings of one way to join.
 type JoinMethod = (&'static str, LateJoinExperiment);
 
 fn join_methods(length: ExperimentLength) -> Vec<JoinMethod> {
     let short = vec![
-        ("to one who plays alone", LateJoinExperiment::join_single_player()),
-        ("back after a crash", LateJoinExperiment::rejoin_after_crash()),
+        ("join a single player", LateJoinExperiment::join_single_player()),
+        ("rejoin after a crash", LateJoinExperiment::rejoin_after_crash()),
     ];
     let full = [
-        ("a state of 1 MiB over 1 Mbit/s", LateJoinExperiment::by_snapshot()),
-        ("10 minutes played again", LateJoinExperiment::by_replay()),
+        ("1 MiB snapshot over 1 Mbit/s", LateJoinExperiment::by_snapshot()),
+        ("replay of 10 min of inputs", LateJoinExperiment::by_replay()),
     ];
     match length {
         ExperimentLength::Full => full.into_iter().chain(short).collect(),
@@ -40,18 +40,22 @@ fn join_methods(length: ExperimentLength) -> Vec<JoinMethod> {
     }
 }
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
-    let (seed, length) = (bench.seed, bench.length);
-    let ways = join_methods(length);
-    let then = bench.full_or_short(TimeDelta::from_secs(75), TimeDelta::from_secs(30));
-    let outcomes = bench.run_jobs(1.0, &ways, |(name, latecomer)| {
-        (*name, LateJoinExperiment { seed, time_after_join: then, ..latecomer.clone() }.run())
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
+    let (seed, length) = (context.seed, context.length);
+    let methods = join_methods(length);
+    let time_after_join = context.full_or_short(TimeDelta::from_secs(75), TimeDelta::from_secs(30));
+    let outcomes = context.run_jobs(1.0, &methods, |(name, late_join)| {
+        (*name, LateJoinExperiment { seed, time_after_join, ..late_join.clone() }.run())
     });
     let mut findings = Findings::default();
-    findings.add_parameter("players", "1 or 2 before the latecomer, 100 ms apart, 1 % loss; lag 4, window 8");
-    findings.add_parameter("his line", "RTT 300 ms (100 ms where all is played again), 2 % loss, 1 Mbit/s");
-    findings.add_parameter("he comes", "after 20 s, where all is played again after 10 min; the crashed one is dropped after 1 s and is back after 3 s from another address");
-    findings.add_parameter("states", "1 MiB, none at all (lag 6, window 0, 1 ms a step), and 64 KiB");
+    findings
+        .add_parameter("players", "1 or 2 before the joiner, RTT 100 ms, 1 % loss; input delay 4, prediction window 8");
+    findings.add_parameter("joiner's link", "RTT 300 ms (100 ms for the replay), 2 % loss, 1 Mbit/s");
+    findings.add_parameter("join time", "after 20 s, for the replay after 10 min; the crashed site is dropped after 1 s and rejoins after 3 s from another address");
+    findings.add_parameter(
+        "machine state",
+        "1 MiB; none for the replay (input delay 6, prediction window 0, 1 ms per step); 64 KiB otherwise",
+    );
     findings.tables.push(table(&outcomes));
     findings.figures.push(figure(&outcomes));
     claims(&mut findings, &outcomes);
@@ -64,17 +68,18 @@ fn seconds_cell(time: Option<TimeDelta>) -> TableCell {
 
 fn table(outcomes: &[(&str, LateJoinResult)]) -> DataTable {
     let columns = [
-        "how",
-        "begins_s",
-        "ordered_s",
-        "seated_s",
-        "plays_s",
-        "players_packets",
-        "packets_same",
-        "acts_same",
+        "method",
+        "loaded_s",
+        "scheduled_s",
+        "joined_s",
+        "first_input_s",
+        "player_datagrams",
+        "datagrams_equal",
+        "actions_equal",
         "behind_ms",
     ];
-    let mut table = DataTable::new("latecomers", "When a latecomer gets how far, and what the others notice", &columns);
+    let mut table =
+        DataTable::new("latecomers", "Time to each step of a late join, and its effect on the other players", &columns);
     for (name, outcome) in outcomes {
         let yes = |yes: bool| TableCell::from(if yes { "yes" } else { "no" });
         table.add_row([
@@ -97,38 +102,47 @@ fn figure(outcomes: &[(&str, LateJoinResult)]) -> Figure {
     let bars = |part: fn(&LateJoinResult) -> Option<TimeDelta>| {
         outcomes.iter().map(move |(_, outcome)| part(outcome).map_or(0.0, TimeDelta::as_secs_f64)).collect::<Vec<f64>>()
     };
-    let panel = Panel::new("From his start until he …", names, PlotAxis::new("seconds").with_min(0.0))
-        .bars("has a state", SeriesStyle::Fifth, bars(|outcome| outcome.loaded_after))
-        .bars("is seated", SeriesStyle::First, bars(|outcome| outcome.joined_after))
-        .bars("plays", SeriesStyle::Second, bars(|outcome| outcome.first_input_after));
-    let caption = "A state of 1 MiB needs 8.4 s on a line of 1 Mbit/s; where the machine cannot save, ten minutes of inputs are played again at full speed.";
-    Figure::new("latecomers", "How long it takes to come late", caption, vec![panel])
+    let panel = Panel::new("Time from the join request", names, PlotAxis::new("seconds").with_min(0.0))
+        .bars("state loaded", SeriesStyle::Fifth, bars(|outcome| outcome.loaded_after))
+        .bars("joined", SeriesStyle::First, bars(|outcome| outcome.joined_after))
+        .bars("first input", SeriesStyle::Second, bars(|outcome| outcome.first_input_after));
+    let caption = "A state of 1 MiB needs 8.4 s on a link of 1 Mbit/s. If the machine cannot save its state, the joiner replays ten minutes of inputs at full speed.";
+    Figure::new("latecomers", "Duration of a late join", caption, vec![panel])
 }
 
 fn claims(findings: &mut Findings, outcomes: &[(&str, LateJoinResult)]) {
-    let late = |outcome: &LateJoinResult| outcome.first_input_after.map_or(f64::INFINITY, TimeDelta::as_secs_f64);
-    let with_states: Vec<f64> =
-        outcomes.iter().filter(|(name, _)| !name.contains("again")).map(|(_, outcome)| late(outcome)).collect();
-    let longest = with_states.iter().copied().fold(0.0, f64::max);
+    let time_to_play =
+        |outcome: &LateJoinResult| outcome.first_input_after.map_or(f64::INFINITY, TimeDelta::as_secs_f64);
+    let snapshot_times: Vec<f64> = outcomes
+        .iter()
+        .filter(|(name, _)| !name.contains("replay"))
+        .map(|(_, outcome)| time_to_play(outcome))
+        .collect();
+    let longest_time = snapshot_times.iter().copied().fold(0.0, f64::max);
     findings.add_claim(
-        "who comes late with a state plays within 15 s",
+        "a joiner that loads a snapshot plays within 15 s",
         "left to its journal version",
-        format!("after {longest:.1} s at most"),
-        longest <= 15.0,
+        format!("after {longest_time:.1} s at most"),
+        longest_time <= 15.0,
     );
     let unnoticed = |player: &PlayerImpact| player.same_actions && player.before[0] == player.before[1];
-    let quiet = outcomes.iter().all(|(_, outcome)| outcome.same_datagrams && outcome.players.iter().all(unnoticed));
+    let undisturbed =
+        outcomes.iter().all(|(_, outcome)| outcome.same_datagrams && outcome.players.iter().all(unnoticed));
     findings.add_claim(
-        "until he sits down the players notice nothing",
+        "the players are undisturbed until the joiner is in the game",
         "left to its journal version",
-        if quiet { "the same bytes and steps at the same instants as without him" } else { "they differ" },
-        quiet,
+        if undisturbed {
+            "same bytes and steps at the same instants as without the joiner"
+        } else {
+            "bytes or steps differ"
+        },
+        undisturbed,
     );
     let sound = outcomes.iter().all(|(_, outcome)| outcome.all_running && outcome.states_equal);
     findings.add_claim(
-        "all play on, with equal states",
+        "all sites keep playing, with equal states",
         "left to its journal version",
-        if sound { "they do" } else { "they do not" },
+        if sound { "all sites run, every state equal" } else { "a site stopped, or states differ" },
         sound,
     );
 }

@@ -1,7 +1,7 @@
-//! Packets that get lost, one by one and in bursts: named by the paper for its journal version.
+//! Packet loss, independent and in bursts. The paper leaves it to its journal version.
 
 use coplay_sim::link::{LinkConfig, Loss};
-use coplay_sim::session_experiment::SessionExperiment as Game;
+use coplay_sim::session_experiment::SessionExperiment;
 
 use crate::bench::ExperimentContext;
 use crate::catalog::ZHAO;
@@ -11,29 +11,29 @@ use crate::numbers::{constant_rtt_link, max_or_zero};
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 
-/// What is known of it.
+/// Catalog entry of the `loss` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "loss",
-    title: "Packet loss, one by one and in bursts",
-    summary: "What 0 to 20 % of lost packets do to a game over 100 ms: every packet repeats what is not acknowledged, so a loss costs no round trip, and guessing hides what is left.",
+    title: "Packet loss, independent and in bursts",
+    summary: "A game at RTT 100 ms with 0 to 20 % packet loss. Every packet repeats all unacknowledged inputs, so a loss costs no round trip. Prediction hides the remaining delay.",
     paper: &ZHAO,
-    paper_figures: "beyond the paper: its journal version names packet losses",
+    paper_figures: "beyond the paper: packet loss is left to its journal version",
     expected_seconds: 8.0,
     run,
     real_run: None,
 };
 
 const RTT_MS: f64 = 100.0;
-/// Packets lost in a row, on average.
+/// Mean number of consecutive packets lost in a burst.
 const MEAN_BURST_PACKETS: f64 = 4.0;
 const PERIOD_MS: f64 = 1_000.0 / 60.0;
 
-/// Window, mean burst, name and colour.
+/// Prediction window, mean burst, label and style.
 const VARIANTS: [(u32, f64, &str, SeriesStyle); 4] = [
-    (0, 1.0, "window 0, one by one", SeriesStyle::First),
-    (0, MEAN_BURST_PACKETS, "window 0, bursts of 4", SeriesStyle::Fifth),
-    (8, 1.0, "window 8, one by one", SeriesStyle::Second),
-    (8, MEAN_BURST_PACKETS, "window 8, bursts of 4", SeriesStyle::Fourth),
+    (0, 1.0, "prediction window 0, independent", SeriesStyle::First),
+    (0, MEAN_BURST_PACKETS, "prediction window 0, bursts of 4", SeriesStyle::Fifth),
+    (8, 1.0, "prediction window 8, independent", SeriesStyle::Second),
+    (8, MEAN_BURST_PACKETS, "prediction window 8, bursts of 4", SeriesStyle::Fourth),
 ];
 
 #[derive(Clone, Copy, Debug)]
@@ -49,17 +49,17 @@ struct LossPoint {
     is_consistent: bool,
 }
 
-fn measure(seed: u64, frames: u32, (way, loss): (usize, f64)) -> LossPoint {
-    let (window, burst, ..) = VARIANTS[way];
+fn measure(seed: u64, frames: u32, (variant, loss): (usize, f64)) -> LossPoint {
+    let (prediction_window, burst, ..) = VARIANTS[variant];
     let loss_kind = match burst {
         _ if loss == 0.0 => Loss::None,
         1.0 => Loss::Independent(loss),
         _ => Loss::bursts(loss, burst),
     };
     let link = LinkConfig { loss: loss_kind, ..constant_rtt_link(RTT_MS) };
-    let outcome = Game { seed, prediction_window: window, frames, ..Game::new(link) }.run();
+    let outcome = SessionExperiment { seed, prediction_window, frames, ..SessionExperiment::new(link) }.run();
     LossPoint {
-        variant: way,
+        variant,
         loss,
         stalled_fraction: outcome.stall_ratio,
         frame_ms: outcome.mean_frame_ms[0],
@@ -71,20 +71,20 @@ fn measure(seed: u64, frames: u32, (way, loss): (usize, f64)) -> LossPoint {
     }
 }
 
-fn run(bench: &mut ExperimentContext<'_>) -> Findings {
+fn run(context: &mut ExperimentContext<'_>) -> Findings {
     let losses: &[f64] =
-        bench.full_or_short(&[0.0, 0.01, 0.02, 0.05, 0.08, 0.1, 0.12, 0.15, 0.18, 0.2], &[0.0, 0.05, 0.2]);
-    let frames = bench.full_or_short(3_600, 1_200);
+        context.full_or_short(&[0.0, 0.01, 0.02, 0.05, 0.08, 0.1, 0.12, 0.15, 0.18, 0.2], &[0.0, 0.05, 0.2]);
+    let frames = context.full_or_short(3_600, 1_200);
     let jobs: Vec<(usize, f64)> =
-        (0..VARIANTS.len()).flat_map(|way| losses.iter().map(move |loss| (way, *loss))).collect();
-    let seed = bench.seed;
-    let points = bench.run_jobs(1.0, &jobs, |job| measure(seed, frames, *job));
+        (0..VARIANTS.len()).flat_map(|variant| losses.iter().map(move |loss| (variant, *loss))).collect();
+    let seed = context.seed;
+    let points = context.run_jobs(1.0, &jobs, |job| measure(seed, frames, *job));
     let mut findings = Findings::default();
     findings.add_parameter("sites", "2");
-    findings.add_parameter("local lag", "6 frames at 60 per second");
+    findings.add_parameter("input delay", "6 frames at 60 per second");
     findings.add_parameter("link", "RTT 100 ms, constant");
     findings.add_parameter("loss", "0 to 20 %, independent, and in bursts of 4 packets on average (Gilbert)");
-    findings.add_parameter("frames a run", frames.to_string());
+    findings.add_parameter("frames per run", frames.to_string());
     findings.tables.push(table(&points));
     findings.figures.push(figure(&points));
     claims(&mut findings, &points);
@@ -93,21 +93,21 @@ fn run(bench: &mut ExperimentContext<'_>) -> Findings {
 
 fn table(points: &[LossPoint]) -> DataTable {
     let columns = [
-        "window",
+        "prediction_window",
         "mean_burst_packets",
         "loss_percent",
         "stalled_percent",
         "frame_ms",
         "deviation_ms",
-        "again_per_100_frames",
+        "resimulated_per_100_frames",
         "bytes_per_packet",
         "packets_per_frame",
     ];
-    let mut table = DataTable::new("loss", "What loss costs", &columns);
+    let mut table = DataTable::new("loss", "Cost of packet loss", &columns);
     for point in points {
-        let (window, burst, ..) = VARIANTS[point.variant];
+        let (prediction_window, burst, ..) = VARIANTS[point.variant];
         table.add_row([
-            integer(window),
+            integer(prediction_window),
             number(burst, 0),
             number(point.loss * 100.0, 0),
             number(point.stalled_fraction * 100.0, 2),
@@ -123,56 +123,55 @@ fn table(points: &[LossPoint]) -> DataTable {
 
 fn figure(points: &[LossPoint]) -> Figure {
     let panel = |title: &str, y: PlotAxis, part: fn(&LossPoint) -> f64| {
-        let x = PlotAxis::new("packets lost, %").with_min(0.0).with_max(20.0);
-        VARIANTS.iter().enumerate().fold(Panel::new(title, x, y), |panel, (way, (_, _, name, ink))| {
-            let line = points.iter().filter(|point| point.variant == way);
-            panel.line(name, *ink, line.map(|point| (point.loss * 100.0, part(point))))
+        let x = PlotAxis::new("packet loss, %").with_min(0.0).with_max(20.0);
+        VARIANTS.iter().enumerate().fold(Panel::new(title, x, y), |panel, (variant, (_, _, name, style))| {
+            let line = points.iter().filter(|point| point.variant == variant);
+            panel.line(name, *style, line.map(|point| (point.loss * 100.0, part(point))))
         })
     };
     let panels = vec![
-        panel("Frames that wait", PlotAxis::new("% of all").with_min(0.0), |point| point.stalled_fraction * 100.0),
-        panel("Deviation of the frame time", PlotAxis::new("ms, the worse site").with_min(0.0), |point| {
-            point.deviation_ms
-        }),
-        panel("Payload of a packet", PlotAxis::new("bytes").with_min(0.0), |point| point.bytes_per_packet),
-        panel("Frames stepped once more", PlotAxis::new("for 100 frames, the worse site").with_min(0.0), |point| {
+        panel("Stalled frames", PlotAxis::new("% of frames").with_min(0.0), |point| point.stalled_fraction * 100.0),
+        panel("Deviation of the frame time", PlotAxis::new("ms, worse site").with_min(0.0), |point| point.deviation_ms),
+        panel("Payload per packet", PlotAxis::new("bytes").with_min(0.0), |point| point.bytes_per_packet),
+        panel("Resimulated frames", PlotAxis::new("per 100 frames, worse site").with_min(0.0), |point| {
             point.resimulated_per_100_frames
         }),
     ];
-    let caption = "A lag of 6 frames has three to spare over the 50 ms of the way: it takes three packets lost in a row to make a frame wait. \
-                   With a window of 8 frames hardly anything waits; what arrives late is repaired. Packets stay as small as without loss.";
-    Figure::new("loss", "Loss, one by one and in bursts", caption, panels).columns(2)
+    let caption = "An input delay of 6 frames exceeds the one-way delay of 50 ms by three frames, so only three consecutive losses stall a frame. \
+                   With a prediction window of 8 frames, hardly any frame stalls; late inputs are corrected by rollback. Packets stay as small as without loss.";
+    Figure::new("loss", "Packet loss, independent and in bursts", caption, panels).columns(2)
 }
 
 fn claims(findings: &mut Findings, points: &[LossPoint]) {
-    let of = |way: usize, loss: f64| points.iter().find(move |point| point.variant == way && point.loss == loss);
-    let value = |way: usize, loss: f64, part: fn(&LossPoint) -> f64| of(way, loss).map_or(f64::INFINITY, part);
-    let waits = value(0, 0.05, |point| point.stalled_fraction * 100.0);
+    let of =
+        |variant: usize, loss: f64| points.iter().find(move |point| point.variant == variant && point.loss == loss);
+    let value = |variant: usize, loss: f64, part: fn(&LossPoint) -> f64| of(variant, loss).map_or(f64::INFINITY, part);
+    let stalled = value(0, 0.05, |point| point.stalled_fraction * 100.0);
     findings.add_claim(
-        "5 % independent loss at RTT 100 costs hardly a frame, without guessing",
+        "without prediction, 5 % independent loss at RTT 100 ms stalls under 1 % of the frames",
         "left to its journal version",
-        format!("{waits:.2} % of the frames wait"),
-        waits < 1.0,
+        format!("{stalled:.2} % of the frames stall"),
+        stalled < 1.0,
     );
-    let (slow, rough) = (value(2, 0.2, |point| point.frame_ms), value(2, 0.2, |point| point.deviation_ms));
+    let (frame_ms, deviation_ms) = (value(2, 0.2, |point| point.frame_ms), value(2, 0.2, |point| point.deviation_ms));
     findings.add_claim(
-        "with a window of 8 frames 20 % independent loss is neither slow nor uneven",
+        "with a prediction window of 8 frames and 20 % independent loss, the game is at full speed and even",
         "left to its journal version",
-        format!("{slow:.2} ms a frame, deviation {rough:.3} ms"),
-        (slow - PERIOD_MS).abs() < 0.05 && rough < 0.5,
+        format!("{frame_ms:.2} ms per frame, deviation {deviation_ms:.3} ms"),
+        (frame_ms - PERIOD_MS).abs() < 0.05 && deviation_ms < 0.5,
     );
     let smooth =
         max_or_zero(points.iter().filter(|point| point.stalled_fraction < 0.001).map(|point| point.packets_per_frame));
     let packets = max_or_zero(points.iter().map(|point| point.packets_per_frame));
     findings.add_claim(
-        "no packet is sent because another was lost; only who waits for somebody says so now and then",
-        "sends what is new, by a timer",
-        format!("{smooth:.3} packets for each frame and link where hardly a frame waits, {packets:.3} at worst"),
+        "a lost packet triggers no extra packet; only a stalled site sends a few more",
+        "sends new inputs, by a timer",
+        format!("{smooth:.3} packets per frame and link where under 0.1 % of the frames stall, {packets:.3} at worst"),
         smooth < 1.005 && packets < 1.1,
     );
     let sound = points.iter().all(|point| point.is_consistent);
     findings.add_claim(
-        "all sites compute the same",
+        "all sites compute the same states",
         "assumed",
         if sound { "every state equal" } else { "states differ" },
         sound,

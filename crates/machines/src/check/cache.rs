@@ -1,4 +1,4 @@
-//! Reports that are kept, because a check takes its time and its outcome does not change.
+//! Cache of reports, because a check takes long and its result does not change.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -7,26 +7,26 @@ use coplay::hash::xxh64;
 
 use super::report::{CheckReport, SubjectIdentity};
 
-/// So many reports are kept; the oldest go first.
+/// Maximum number of cached reports; the oldest are removed first.
 const MAX_REPORTS: usize = 256;
-/// A longer file is no report.
+/// Maximum length of a report file.
 const MAX_REPORT_LEN: u64 = 256 << 10;
-/// How their names end.
+/// Extension of report files.
 const REPORT_EXTENSION: &str = "check";
 
-/// A folder of reports. Whatever is wrong with it is as if nothing had been kept: the check is made again.
+/// A folder of cached reports. A missing or invalid file counts as not cached, and the check runs again.
 #[derive(Clone, Debug)]
 pub struct ReportCache {
     folder: PathBuf,
 }
 
 impl ReportCache {
-    /// Keeps reports in a folder, which is made when there is something to keep.
+    /// Uses a folder, which is created with the first report.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// What was found out about this machine and game, by this version of the check on this kind of computer.
+    /// Returns the cached report on this machine and game, by this version of the check on this kind of computer.
     pub fn get(&self, identity: &SubjectIdentity) -> Option<CheckReport> {
         let path = self.report_path(identity);
         if std::fs::metadata(&path).ok()?.len() > MAX_REPORT_LEN {
@@ -35,20 +35,20 @@ impl ReportCache {
         let text = std::fs::read_to_string(&path).ok()?;
         let (sum, json) = text.split_once('\n')?;
         let mut report: CheckReport = (sum == checksum(json)).then(|| serde_json::from_str(json).ok())??;
-        // The name of a file is a hash: this one may be of another. What a game is called does not matter.
-        let whose =
+        // The file name is a hash, so the file may be of another subject. The display name of the game does not matter.
+        let subject_of =
             |identity: &SubjectIdentity| (identity.key.clone(), identity.check_version, identity.platform.clone());
-        let ours = whose(&report.identity) == whose(identity);
+        let is_same_subject = subject_of(&report.identity) == subject_of(identity);
         if !identity.game.is_empty() {
             report.identity.game.clone_from(&identity.game);
         }
-        ours.then_some(report)
+        is_same_subject.then_some(report)
     }
 
-    /// Keeps a report, if that is possible. One that may say something else next time is not worth it.
+    /// Caches a report, if possible. A report that could differ next time is not cached.
     pub fn put(&self, report: &CheckReport) {
         if report.is_cacheable() {
-            // No harm is done: it will be found out again.
+            // A failure is harmless: the check runs again.
             let _ = self.try_put(report);
         }
     }
@@ -62,23 +62,23 @@ impl ReportCache {
         self.remove_oldest()
     }
 
-    /// Lets go of the oldest.
+    /// Removes the oldest reports beyond the limit.
     fn remove_oldest(&self) -> std::io::Result<()> {
-        let is_ours = |path: &Path| path.extension().is_some_and(|ending| ending == REPORT_EXTENSION);
+        let is_ours = |path: &Path| path.extension().is_some_and(|extension| extension == REPORT_EXTENSION);
         let files = self.folder.read_dir()?.flatten().map(|entry| entry.path()).filter(|path| is_ours(path));
-        let age = |path: &Path| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-        let mut files: Vec<_> = files.map(|path| (age(&path), path)).collect();
+        let modified = |path: &Path| path.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let mut files: Vec<_> = files.map(|path| (modified(&path), path)).collect();
         files.sort_unstable();
-        let many = files.len().saturating_sub(MAX_REPORTS);
-        files.iter().take(many).try_for_each(|(_, path)| std::fs::remove_file(path))
+        let excess = files.len().saturating_sub(MAX_REPORTS);
+        files.iter().take(excess).try_for_each(|(_, path)| std::fs::remove_file(path))
     }
 
     fn report_path(&self, identity: &SubjectIdentity) -> PathBuf {
-        let whole = format!("{}\n{}\n{}", identity.key, identity.check_version, identity.platform);
+        let text = format!("{}\n{}\n{}", identity.key, identity.check_version, identity.platform);
         self.folder.join(format!(
             "{}{:016x}.{REPORT_EXTENSION}",
             &identity.key[..16.min(identity.key.len())],
-            xxh64(0, whole.as_bytes())
+            xxh64(0, text.as_bytes())
         ))
     }
 }
@@ -143,14 +143,14 @@ mod tests {
         let (cache, one) = (ReportCache::new(folder.path()), test_report("ab"));
         cache.put(&one);
         let path = cache.report_path(&one.identity);
-        let whole = std::fs::read(&path).unwrap();
-        for at in (0..whole.len()).step_by(7) {
-            let mut damaged = whole.clone();
+        let text = std::fs::read(&path).unwrap();
+        for at in (0..text.len()).step_by(7) {
+            let mut damaged = text.clone();
             damaged[at] ^= 4;
             std::fs::write(&path, &damaged).unwrap();
             assert_eq!(cache.get(&one.identity), None, "byte {at}");
-            std::fs::write(&path, &whole[..at]).unwrap();
-            assert_eq!(cache.get(&one.identity), None, "cut at {at}");
+            std::fs::write(&path, &text[..at]).unwrap();
+            assert_eq!(cache.get(&one.identity), None, "truncated at {at}");
         }
         std::fs::write(&path, vec![b' '; MAX_REPORT_LEN as usize + 1]).unwrap();
         assert_eq!(cache.get(&one.identity), None);
@@ -162,7 +162,7 @@ mod tests {
     fn cache_is_bounded_and_excludes_reports_cut_short() {
         let folder = tempfile::tempdir().unwrap();
         let cache = ReportCache::new(folder.path());
-        std::fs::write(folder.path().join("somebody's"), "").unwrap();
+        std::fs::write(folder.path().join("foreign"), "").unwrap();
         let reports: Vec<CheckReport> =
             (0..MAX_REPORTS + 5).map(|number| test_report(&format!("{number:04}"))).collect();
         reports.iter().for_each(|one| cache.put(one));

@@ -1,16 +1,16 @@
-//! The other process: does what it is told by lines on its input, and answers by lines on its output.
+//! The child process: executes requests read as lines from its input, and answers with lines on its output.
 //!
-//! A core may print whatever it likes to that output, at any time. So an answer begins with a new line and a [`ANSWER_PREFIX`], and the rest
-//! is nobody's business.
+//! A core may print anything to that output at any time. So an answer begins with a new line and an [`ANSWER_PREFIX`],
+//! and the parent ignores all other output.
 //!
-//! | asked | answered |
+//! | request | answer |
 //! |---|---|
-//! | (to begin with) | `ready VERSION IDENTITY HASH`, or `failed WHY` |
+//! | (at start) | `ready VERSION IDENTITY HASH`, or `failed REASON` |
 //! | `step FRESH WORD…` | `look HASH PICTURE` |
-//! | `load BYTES`, then the state | `loaded`, or `refused WHY` |
-//! | `regions` | `region BYTES PAGES NAME` each, then `end` |
+//! | `load BYTES`, then the state | `loaded`, or `refused REASON` |
+//! | `regions` | `region BYTES PAGES NAME` for each region, then `end` |
 //!
-//! Numbers are hexadecimal, but for lengths. It ends when its input does.
+//! Numbers are hexadecimal, except lengths. The process ends when its input ends.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -21,18 +21,18 @@ use super::digest::{FrameDigest, RegionDigest, region_digests};
 use super::report::identity_key;
 use crate::machine::Machine;
 
-/// What an answer begins with.
+/// Prefix of an answer.
 pub(super) const ANSWER_PREFIX: &str = "coplay-check: ";
-/// The longest state that is taken.
+/// Maximum length of a state.
 const MAX_STATE_BYTES: u64 = 256 << 20;
 
-/// Serves a check that runs in the process which has started this one, and gives an exit code: what a program does that was started by the
-/// command of a [`Subject`](super::CheckSubject).
+/// Serves a check that runs in the parent process and returns the exit code. A program calls this if it was started by
+/// the [`child_command`](super::CheckSubject::child_command) of a subject.
 pub fn run_child(open: impl FnOnce() -> Result<Box<dyn Machine>, String>) -> u8 {
     let (input, output) = (io::stdin().lock(), io::stdout());
     match serve_requests(open, input, output) {
         Ok(()) => 0,
-        // Who asked has gone.
+        // The parent process is gone.
         Err(_) => 1,
     }
 }
@@ -44,7 +44,7 @@ fn serve_requests(
 ) -> io::Result<()> {
     let mut machine = match open() {
         Ok(machine) => machine,
-        Err(why) => return write_answer(&mut output, &format!("failed {}", to_one_line(&why))),
+        Err(reason) => return write_answer(&mut output, &format!("failed {}", to_one_line(&reason))),
     };
     let key = identity_key(&*machine);
     write_answer(&mut output, &format!("ready {CHECK_VERSION} {key} {:x}", machine.hash()))?;
@@ -98,7 +98,7 @@ fn encode_region(region: &RegionDigest) -> String {
     format!("region {} {} {}", region.len, if pages.is_empty() { "-" } else { &pages }, to_one_line(&region.name))
 }
 
-/// What [`encode_region`] made.
+/// Decodes the text of [`encode_region`].
 pub(super) fn decode_region(rest: &str) -> Option<RegionDigest> {
     let mut parts = rest.splitn(3, ' ');
     let len = parts.next()?.parse().ok()?;

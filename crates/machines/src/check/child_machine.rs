@@ -1,4 +1,4 @@
-//! The machine in another process, as seen from here.
+//! The parent's handle to the machine in a child process.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -12,47 +12,47 @@ use super::child::{ANSWER_PREFIX, decode_region};
 use super::digest::{FrameDigest, RegionDigest};
 use super::{CHECK_VERSION, CheckError};
 
-/// How long it may take to end when nobody asks any more.
+/// Time limit for the child process to exit after its input is closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
-/// The longest line that is read in one piece.
+/// Maximum length of a line that is read in one piece.
 const MAX_LINE_LEN: u64 = 64 << 20;
-/// Answers that wait to be read.
+/// Maximum number of queued answers.
 const ANSWER_QUEUE_LEN: usize = 64;
 
-/// A machine in another process. Both end together.
+/// A machine in a child process, which ends with this handle.
 pub(super) struct ChildMachine {
     child: Child,
     input: Option<ChildStdin>,
     answers: Receiver<String>,
-    /// To open the machine takes no longer than this, nor does any one thing that it is asked for.
+    /// Time limit for opening the machine and for every answer.
     response_timeout: Duration,
-    /// It went down, or does not answer.
+    /// Whether the process crashed or stopped answering.
     has_crashed: bool,
-    /// Of machine and game.
+    /// Identity key of machine and game.
     pub(super) identity_key: String,
-    /// The machine's hash before its first frame.
+    /// State hash before the first frame.
     pub(super) initial_hash: u64,
-    /// Its home and its working folder.
+    /// Home and working folder of the process.
     _folder: TempDir,
 }
 
-/// Why there is no machine in another process.
+/// Error of starting a machine in a child process.
 pub(super) enum ChildStartError {
-    /// The process could not be started, or says why it has no machine.
+    /// The process could not be started, or reported why it has no machine.
     Failed(String),
-    /// The machine took it down, or keeps it from answering.
+    /// The machine crashed the process or keeps it from answering.
     Crashed(String),
 }
 
 impl From<ChildStartError> for CheckError {
     fn from(error: ChildStartError) -> Self {
         match error {
-            ChildStartError::Failed(why) | ChildStartError::Crashed(why) => Self::ChildProcess(why),
+            ChildStartError::Failed(reason) | ChildStartError::Crashed(reason) => Self::ChildProcess(reason),
         }
     }
 }
 
-/// Variables that say where a user's files are.
+/// Environment variables that locate a user's files.
 const USER_FOLDER_VARIABLES: [&str; 8] = [
     "HOME",
     "XDG_CONFIG_HOME",
@@ -64,74 +64,74 @@ const USER_FOLDER_VARIABLES: [&str; 8] = [
     "USERPROFILE",
 ];
 
-/// Puts the process where nothing is as it is here.
+/// Gives the process an environment that differs from ours in every respect.
 fn vary_environment(command: &mut Command, folder: &TempDir) {
-    let differs = |name: &str, one: &'static str, other: &'static str| {
-        if std::env::var(name).is_ok_and(|value| value == one) { other } else { one }
+    let different = |name: &str, value: &'static str, alternative: &'static str| {
+        if std::env::var(name).is_ok_and(|current| current == value) { alternative } else { value }
     };
-    USER_FOLDER_VARIABLES.iter().for_each(|place| _ = command.env(place, folder.path()));
-    command.env("TZ", differs("TZ", "Pacific/Kiritimati", "Pacific/Niue"));
-    let language = differs("LC_ALL", "tr_TR.UTF-8", "de_DE.UTF-8");
+    USER_FOLDER_VARIABLES.iter().for_each(|variable| _ = command.env(variable, folder.path()));
+    command.env("TZ", different("TZ", "Pacific/Kiritimati", "Pacific/Niue"));
+    let language = different("LC_ALL", "tr_TR.UTF-8", "de_DE.UTF-8");
     command.env("LANG", language).env("LC_ALL", language);
-    // Variables lie above the stack: what is on it moves.
+    // Environment variables lie above the stack, so this moves the stack.
     command.env("COPLAY_CHECK_SHIFT", "x".repeat(5_003));
-    // The GNU C library fills what is allocated, and what is given back, with such bytes.
+    // The GNU C library fills allocated and freed memory with such bytes.
     command.env("MALLOC_PERTURB_", "165");
     command.current_dir(folder.path());
 }
 
 impl ChildMachine {
-    /// Starts it and waits until the machine is open.
-    pub(super) fn start(mut command: Command, patience: Duration) -> Result<Self, ChildStartError> {
-        let failed = |error: std::io::Error| ChildStartError::Failed(error.to_string());
-        let folder = tempfile::tempdir().map_err(failed)?;
+    /// Starts the process and waits until the machine is open.
+    pub(super) fn start(mut command: Command, response_timeout: Duration) -> Result<Self, ChildStartError> {
+        let start_error = |error: std::io::Error| ChildStartError::Failed(error.to_string());
+        let folder = tempfile::tempdir().map_err(start_error)?;
         vary_environment(&mut command, &folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(failed)?;
+        let mut child = command.spawn().map_err(start_error)?;
         let (send, answers) = sync_channel(ANSWER_QUEUE_LEN);
-        let output = child.stdout.take().expect("a pipe");
+        let output = child.stdout.take().expect("the output is piped");
         std::thread::spawn(move || forward_answers(output, &send));
         let input = child.stdin.take();
-        let (key, unstepped) = (String::new(), 0);
+        let (identity_key, initial_hash) = (String::new(), 0);
         let mut new = Self {
             child,
             input,
             answers,
-            response_timeout: patience,
+            response_timeout,
             has_crashed: false,
-            identity_key: key,
-            initial_hash: unstepped,
+            identity_key,
+            initial_hash,
             _folder: folder,
         };
         match new.read_ready() {
             Ok(()) => Ok(new),
-            Err(why) if new.has_crashed => Err(ChildStartError::Crashed(why)),
-            Err(why) => Err(ChildStartError::Failed(why)),
+            Err(reason) if new.has_crashed => Err(ChildStartError::Crashed(reason)),
+            Err(reason) => Err(ChildStartError::Failed(reason)),
         }
     }
 
     fn read_ready(&mut self) -> Result<(), String> {
         let answer = self.read_answer()?;
-        if let Some(why) = answer.strip_prefix("failed ") {
-            return Err(why.to_owned());
+        if let Some(reason) = answer.strip_prefix("failed ") {
+            return Err(reason.to_owned());
         }
         let parts: Vec<&str> = answer.split(' ').collect();
         let &["ready", version, key, hash] = &parts[..] else { return Err(unexpected_answer(&answer)) };
         if version.parse() != Ok(CHECK_VERSION) {
-            return Err(format!("it is version {version} of the check, and this is {CHECK_VERSION}"));
+            return Err(format!("version {version} of the check in the child process, {CHECK_VERSION} here"));
         }
         self.identity_key = key.to_owned();
         self.initial_hash = u64::from_str_radix(hash, 16).map_err(|_| unexpected_answer(&answer))?;
         Ok(())
     }
 
-    /// Lets it begin to step a frame.
+    /// Requests a step; [`read_digest`](Self::read_digest) reads the answer.
     pub(super) fn request_step(&mut self, inputs: &[InputWord], fresh: bool) -> Result<(), String> {
         let words: String = inputs.iter().map(|word| format!(" {word:x}")).collect();
         self.send_request(format!("step {}{words}\n", u8::from(fresh)).as_bytes())
     }
 
-    /// What came of it.
+    /// Reads the digest after a requested step.
     pub(super) fn read_digest(&mut self) -> Result<FrameDigest, String> {
         let answer = self.read_answer()?;
         let mut parts = answer.strip_prefix("look ").unwrap_or("").split(' ').map(|part| u64::from_str_radix(part, 16));
@@ -141,19 +141,19 @@ impl ChildMachine {
         }
     }
 
-    /// Gives it a state.
+    /// Loads a state in the child process.
     pub(super) fn load(&mut self, state: &[u8]) -> Result<(), String> {
         self.send_request(format!("load {}\n", state.len()).as_bytes())?;
         self.send_request(state)?;
         let answer = self.read_answer()?;
         match answer.strip_prefix("refused ") {
-            Some(why) => Err(why.to_owned()),
+            Some(reason) => Err(reason.to_owned()),
             None if answer == "loaded" => Ok(()),
             None => Err(unexpected_answer(&answer)),
         }
     }
 
-    /// The named parts of its state.
+    /// Returns the digests of the state's regions.
     pub(super) fn regions(&mut self) -> Result<Vec<RegionDigest>, String> {
         self.send_request(b"regions\n")?;
         let mut regions = Vec::new();
@@ -168,9 +168,9 @@ impl ChildMachine {
     }
 
     fn send_request(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let input = self.input.as_mut().expect("open until the end");
-        let asked = input.write_all(bytes).and_then(|()| input.flush());
-        asked.map_err(|_| self.describe_exit())
+        let input = self.input.as_mut().expect("the input is open until the drop");
+        let sent = input.write_all(bytes).and_then(|()| input.flush());
+        sent.map_err(|_| self.describe_exit())
     }
 
     fn read_answer(&mut self) -> Result<String, String> {
@@ -178,7 +178,7 @@ impl ChildMachine {
             Ok(answer) => Ok(answer),
             Err(RecvTimeoutError::Timeout) => {
                 self.has_crashed = true;
-                Err(format!("it did not answer for {} s", self.response_timeout.as_secs()))
+                Err(format!("the child process did not answer for {} s", self.response_timeout.as_secs()))
             }
             Err(RecvTimeoutError::Disconnected) => Err(self.describe_exit()),
         }
@@ -188,16 +188,16 @@ impl ChildMachine {
         match self.wait_for_exit() {
             Some(status) => {
                 self.has_crashed = !status.success();
-                format!("its process ended ({status})")
+                format!("the child process ended ({status})")
             }
-            None => "its process closed its output".to_owned(),
+            None => "the child process closed its output".to_owned(),
         }
     }
 
-    /// Waits a moment for its end.
+    /// Waits up to [`EXIT_TIMEOUT`] for the process to exit.
     fn wait_for_exit(&mut self) -> Option<std::process::ExitStatus> {
-        let begun = Instant::now();
-        while begun.elapsed() < EXIT_TIMEOUT {
+        let started = Instant::now();
+        while started.elapsed() < EXIT_TIMEOUT {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(status);
             }
@@ -209,7 +209,7 @@ impl ChildMachine {
 
 impl Drop for ChildMachine {
     fn drop(&mut self) {
-        // It ends by itself, and tidies up, when there is no more input.
+        // The process exits by itself, and cleans up, when its input is closed.
         self.input = None;
         if self.wait_for_exit().is_none() {
             let _ = self.child.kill();
@@ -219,10 +219,10 @@ impl Drop for ChildMachine {
 }
 
 fn unexpected_answer(answer: &str) -> String {
-    format!("its process says {:?}", answer.chars().take(80).collect::<String>())
+    format!("unexpected answer {:?} from the child process", answer.chars().take(80).collect::<String>())
 }
 
-/// Passes on what is an answer, until the process ends or nobody wants to know.
+/// Forwards the answers until the process ends or the receiver is gone.
 fn forward_answers(output: ChildStdout, send: &SyncSender<String>) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! What is seen of a machine, small enough to be compared with that of another, here or in another process.
+//! Digests of a machine's state and picture, small enough to compare between processes.
 
 use coplay::hash::xxh64;
 use coplay::session::PAGE_SIZE;
@@ -7,10 +7,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::machine::Machine;
 
-/// Pages and regions that are named in a report.
+/// Maximum number of pages and regions listed in a report.
 const MAX_REPORTED: usize = 8;
 
-/// A machine after a frame.
+/// Digest of a machine after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameDigest {
     pub(super) state_hash: u64,
@@ -23,22 +23,22 @@ impl FrameDigest {
         Self::with_state_hash(hash, machine)
     }
 
-    /// Of a machine that has been hashed already.
+    /// Creates the digest of a machine whose state hash is already known.
     pub(super) fn with_state_hash(hash: u64, machine: &dyn Machine) -> Self {
         Self { state_hash: hash, picture_hash: xxh3_64(machine.picture().rgba) }
     }
 }
 
-/// A named part of a state.
+/// Digest of a named region of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RegionDigest {
     pub(super) name: String,
     pub(super) len: u64,
-    /// A hash of each page.
+    /// Hash of each page.
     pub(super) page_hashes: Vec<u32>,
 }
 
-/// All named parts of a machine's state.
+/// Returns the digests of all regions of a machine's state.
 pub(super) fn region_digests(machine: &mut dyn Machine) -> Vec<RegionDigest> {
     let mut regions = Vec::new();
     machine.regions(&mut |name, bytes| {
@@ -48,36 +48,40 @@ pub(super) fn region_digests(machine: &mut dyn Machine) -> Vec<RegionDigest> {
     regions
 }
 
-/// A part of the state that differs.
+/// A region of the state that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionMismatch {
-    /// Its name.
+    /// Name of the region.
     pub name: String,
-    /// The addresses at which the first few pages begin that differ; a page has 256 bytes.
+    /// Offsets of the first differing pages; a page has 256 bytes.
+    #[serde(rename = "pages_at")]
     pub page_offsets: Vec<u64>,
-    /// How many pages differ.
+    /// Number of differing pages.
+    #[serde(rename = "pages")]
     pub mismatched_pages: usize,
-    /// Bytes of the part.
+    /// Length of the region in bytes.
+    #[serde(rename = "bytes")]
     pub region_bytes: u64,
 }
 
-/// The parts that differ, the first few. A part that one machine does not have differs as a whole.
+/// Returns the first differing regions. A region that one machine lacks differs as a whole.
 pub(super) fn region_mismatches(ours: &[RegionDigest], theirs: &[RegionDigest]) -> Vec<RegionMismatch> {
-    let none = RegionDigest { name: String::new(), len: 0, page_hashes: Vec::new() };
-    let longer =
-        (0..ours.len().max(theirs.len())).map(|at| (ours.get(at).unwrap_or(&none), theirs.get(at).unwrap_or(&none)));
-    let differing = longer.filter_map(|(our, their)| {
-        let count = our.page_hashes.len().max(their.page_hashes.len());
-        let pages: Vec<usize> =
-            (0..count).filter(|page| our.page_hashes.get(*page) != their.page_hashes.get(*page)).collect();
+    let empty = RegionDigest { name: String::new(), len: 0, page_hashes: Vec::new() };
+    let pairs =
+        (0..ours.len().max(theirs.len())).map(|at| (ours.get(at).unwrap_or(&empty), theirs.get(at).unwrap_or(&empty)));
+    let mismatches = pairs.filter_map(|(ours_region, theirs_region)| {
+        let count = ours_region.page_hashes.len().max(theirs_region.page_hashes.len());
+        let pages: Vec<usize> = (0..count)
+            .filter(|page| ours_region.page_hashes.get(*page) != theirs_region.page_hashes.get(*page))
+            .collect();
         (!pages.is_empty()).then(|| RegionMismatch {
-            name: if our.name.is_empty() { their.name.clone() } else { our.name.clone() },
+            name: if ours_region.name.is_empty() { theirs_region.name.clone() } else { ours_region.name.clone() },
             page_offsets: pages.iter().take(MAX_REPORTED).map(|page| *page as u64 * u64::from(PAGE_SIZE)).collect(),
             mismatched_pages: pages.len(),
-            region_bytes: our.len.max(their.len),
+            region_bytes: ours_region.len.max(theirs_region.len),
         })
     });
-    differing.take(MAX_REPORTED).collect()
+    mismatches.take(MAX_REPORTED).collect()
 }
 
 #[cfg(test)]

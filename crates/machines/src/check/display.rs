@@ -1,4 +1,4 @@
-//! A report as people read it.
+//! Formats a report as text.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::measure::TimingPercentiles;
 use super::report::{COMFORTABLE_INPUT_DELAY, CheckReport, SubjectIdentity};
 use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchKind, StateMismatch};
 
-/// Round trips for which a lag is told, in milliseconds: a town, a country, an ocean.
+/// Round trips for which the report shows an input delay, in milliseconds: a town, a country, an ocean.
 const EXAMPLE_ROUND_TRIPS_MS: [i64; 3] = [30, 80, 150];
 
 impl fmt::Display for CheckReport {
@@ -21,7 +21,7 @@ impl fmt::Display for CheckReport {
         self.fmt_delay_settings(f)?;
         if !self.cut_short.is_empty() {
             let names: Vec<&str> = self.cut_short.iter().map(|comparison| comparison.name()).collect();
-            writeln!(f, "\n  cut short for want of time: {}", names.join(", "))?;
+            writeln!(f, "\n  cut short for lack of time: {}", names.join(", "))?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "\n  note: {note}"))
     }
@@ -34,28 +34,28 @@ impl fmt::Display for SubjectIdentity {
             return write!(f, "{game} on {machine} ({platform})");
         }
         let rate = 1e9 / self.period_ns as f64;
-        let many = if *players == 1 { "player" } else { "players" };
-        write!(f, "{game} on {machine} {version} ({rate:.2} fps, {players} {many}, {platform})")
+        let noun = if *players == 1 { "player" } else { "players" };
+        write!(f, "{game} on {machine} {version} ({rate:.2} fps, {players} {noun}, {platform})")
     }
 }
 
 impl CheckReport {
     fn fmt_comparisons(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at_fault = self.verdict.fault().and_then(MachineFault::comparison);
-        if at_fault == Some(CheckComparison::SmokeTest) {
+        let faulty_comparison = self.verdict.fault().and_then(MachineFault::comparison);
+        if faulty_comparison == Some(CheckComparison::SmokeTest) {
             return Ok(());
         }
         writeln!(f)?;
         let failed = matches!(self.verdict.fault(), Some(MachineFault::Failed { .. }));
-        // Nothing is compared with one that is alone.
+        // The smoke test compares nothing.
         for comparison in
             CheckComparison::ALL.into_iter().filter(|comparison| *comparison != CheckComparison::SmokeTest)
         {
             let frames =
                 self.compared.iter().find(|compared| compared.comparison == comparison).map_or(0, |it| it.frames);
             let outcome = match frames {
-                _ if at_fault == Some(comparison) && failed => "failed",
-                _ if at_fault == Some(comparison) => "differs",
+                _ if faulty_comparison == Some(comparison) && failed => "failed",
+                _ if faulty_comparison == Some(comparison) => "differs",
                 0 => "not compared",
                 _ => "equal",
             };
@@ -66,8 +66,8 @@ impl CheckReport {
 
     fn fmt_costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = [
-            ("step, seen", self.measured.step_rendered),
-            ("step, unseen", self.measured.step_headless),
+            ("step, rendered", self.measured.step_rendered),
+            ("step, not rendered", self.measured.step_headless),
             ("save", self.measured.save),
             ("load", self.measured.load),
             ("hash", self.measured.hash),
@@ -77,10 +77,10 @@ impl CheckReport {
             return Ok(());
         }
         writeln!(f, "\n  {:<30}{:>11} {:>11} {:>11}", "", "10 %", "median", "95 %")?;
-        for (what, timing) in rows {
+        for (operation, timing) in rows {
             let TimingPercentiles { p10_ns, median_ns, p95_ns } = timing;
-            let [best, median, most] = [p10_ns, median_ns, p95_ns].map(|ns| DisplayNanos(ns).to_string());
-            writeln!(f, "  {what:<30}{best:>11} {median:>11} {most:>11}")?;
+            let [p10, median, p95] = [p10_ns, median_ns, p95_ns].map(|ns| DisplayNanos(ns).to_string());
+            writeln!(f, "  {operation:<30}{p10:>11} {median:>11} {p95:>11}")?;
         }
         if self.measured.state_bytes > 0 {
             writeln!(f, "  {:<30}{:>11}", "state", format!("{} bytes", self.measured.state_bytes))?;
@@ -88,33 +88,33 @@ impl CheckReport {
         Ok(())
     }
 
-    /// What lag and window it allows.
+    /// Formats the possible delay settings.
     fn fmt_delay_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.verdict.is_fit() {
             return Ok(());
         }
         writeln!(f)?;
         if self.prediction_window > 0 {
-            let reach = self.max_round_trip().as_millis_f64();
-            let window = format!("window {}", self.prediction_window);
+            let max_rtt_ms = self.max_round_trip().as_millis_f64();
+            let window = format!("prediction window {}", self.prediction_window);
             writeln!(
                 f,
-                "  {window:<30}frames can be repaired within one; with lag {COMFORTABLE_INPUT_DELAY} for a round trip of {reach:.0} ms"
+                "  {window:<30}frames can be rolled back within one; enough for RTT {max_rtt_ms:.0} ms with input delay {COMFORTABLE_INPUT_DELAY}"
             )?;
         }
-        let lags = EXAMPLE_ROUND_TRIPS_MS
+        let delays = EXAMPLE_ROUND_TRIPS_MS
             .map(|ms| format!("{} for {ms} ms", self.lockstep_input_delay(TimeDelta::from_millis(ms))));
-        writeln!(f, "  {:<30}{} of round trip", "lag in lockstep", lags.join(", "))
+        writeln!(f, "  {:<30}{} RTT", "input delay in lockstep", delays.join(", "))
     }
 }
 
 impl fmt::Display for CheckVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rollback => write!(f, "it is deterministic, and its states are exact"),
-            Self::Lockstep { reason } => write!(f, "it is deterministic, but {reason}"),
-            Self::Unfit { fault: fault @ MachineFault::Failed { .. } } => write!(f, "nobody can rely on it: {fault}"),
-            Self::Unfit { fault } => write!(f, "sites would play different games: {fault}"),
+            Self::Rollback => write!(f, "deterministic, with exact states"),
+            Self::Lockstep { reason } => write!(f, "deterministic, but {reason}"),
+            Self::Unfit { fault: fault @ MachineFault::Failed { .. } } => write!(f, "unreliable: {fault}"),
+            Self::Unfit { fault } => write!(f, "sites could desync: {fault}"),
         }
     }
 }
@@ -122,21 +122,24 @@ impl fmt::Display for CheckVerdict {
 impl fmt::Display for LockstepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CannotSave => write!(f, "it cannot save its state"),
-            Self::InexactStates { fault } => write!(f, "its states are not exact: {fault}"),
-            Self::TooSlow { rollback_ns: repair_ns, period_ns } => {
-                let (repair, period) = (DisplayNanos(*repair_ns), DisplayNanos(*period_ns));
-                write!(f, "to repair one frame takes {repair} here, too much of the {period} that a frame has")
+            Self::CannotSave => write!(f, "the machine cannot save its state"),
+            Self::InexactStates { fault } => write!(f, "states are not exact: {fault}"),
+            Self::TooSlow { rollback_ns, period_ns } => {
+                let (rollback, period) = (DisplayNanos(*rollback_ns), DisplayNanos(*period_ns));
+                write!(
+                    f,
+                    "rolling back one frame takes {rollback} on this computer, too much of the frame period of {period}"
+                )
             }
         }
     }
 }
 
 impl MachineFault {
-    /// In which comparison it was found.
+    /// Returns the comparison in which the fault was found.
     pub fn comparison(&self) -> Option<CheckComparison> {
         match self {
-            Self::Mismatch(difference) => Some(difference.comparison),
+            Self::Mismatch(mismatch) => Some(mismatch.comparison),
             Self::Failed { comparison, .. } | Self::UnstableIdentity { comparison } => Some(*comparison),
             Self::ConstantHash => None,
         }
@@ -146,31 +149,31 @@ impl MachineFault {
 impl fmt::Display for MachineFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mismatch(difference) => difference.fmt(f),
-            Self::Failed { comparison, frame, reason: why } => {
-                write!(f, "{}, it failed at frame {frame}: {why}", comparison.name())
+            Self::Mismatch(mismatch) => mismatch.fmt(f),
+            Self::Failed { comparison, frame, reason } => {
+                write!(f, "{}: failed at frame {frame}: {reason}", comparison.name())
             }
             Self::UnstableIdentity { comparison } => {
-                write!(f, "{}, its first frames are not the same each time that it is opened", comparison.name())
+                write!(f, "{}: the first frames change each time that the machine is opened", comparison.name())
             }
-            Self::ConstantHash => write!(f, "the hash of its state never changes, so that nothing can be compared"),
+            Self::ConstantHash => write!(f, "the state hash never changes, so nothing can be compared"),
         }
     }
 }
 
 impl fmt::Display for StateMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, ", self.comparison.name())?;
+        write!(f, "{}: ", self.comparison.name())?;
         match self.mismatch_kind {
-            MismatchKind::State => write!(f, "it differs ")?,
-            MismatchKind::Picture => write!(f, "its picture differs ")?,
+            MismatchKind::State => write!(f, "the state differs ")?,
+            MismatchKind::Picture => write!(f, "the picture differs ")?,
         }
         match self.frame {
             Some(frame) => write!(f, "from frame {frame} on")?,
             None => write!(f, "before the first frame")?,
         }
         if let Some(loaded) = self.loaded_frame {
-            write!(f, ", with a state from before frame {loaded}")?;
+            write!(f, ", after loading the state before frame {loaded}")?;
         }
         for (at, region) in self.regions.iter().enumerate() {
             write!(f, "{} {region}", if at == 0 { ", in" } else { " and" })?;
@@ -183,7 +186,7 @@ impl fmt::Display for RegionMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pages: Vec<String> = self.page_offsets.iter().map(|at| format!("{at:#x}")).collect();
         let more = if self.mismatched_pages > pages.len() {
-            format!(" and {} pages more", self.mismatched_pages - pages.len())
+            format!(" and {} more pages", self.mismatched_pages - pages.len())
         } else {
             String::new()
         };
@@ -191,7 +194,7 @@ impl fmt::Display for RegionMismatch {
     }
 }
 
-/// A time in the unit that suits it.
+/// Formats a time in a suitable unit.
 struct DisplayNanos(u64);
 
 impl fmt::Display for DisplayNanos {

@@ -1,4 +1,4 @@
-//! What things cost.
+//! Measures the cost of steps, saves, loads and hashes.
 
 use std::time::{Duration, Instant};
 
@@ -6,41 +6,43 @@ use coplay::session::MachineCosts;
 use coplay::time::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-/// What one thing takes.
+/// Percentiles of the time of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimingPercentiles {
-    /// One in ten takes less, in nanoseconds: what the machine itself takes, however busy the computer is with other things.
+    /// 10th percentile, in nanoseconds: the machine's own cost, even on a busy computer.
     pub p10_ns: u64,
-    /// Half of them take less, in nanoseconds.
+    /// Median, in nanoseconds.
     pub median_ns: u64,
-    /// Nineteen out of twenty take less, in nanoseconds. More than the machine's own fault where the computer is busy.
+    /// 95th percentile, in nanoseconds. On a busy computer it exceeds the machine's own cost.
     pub p95_ns: u64,
 }
 
-/// What a machine costs on this computer. What it never did is zero.
+/// Costs of a machine on this computer. An operation that was never measured costs 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredCosts {
-    /// To step a frame that is seen and heard.
+    /// Step of a rendered frame.
+    #[serde(rename = "fresh")]
     pub step_rendered: TimingPercentiles,
-    /// To step one that is not.
+    /// Step of a frame that is not rendered.
+    #[serde(rename = "unseen")]
     pub step_headless: TimingPercentiles,
-    /// To save.
+    /// Save of a state.
     pub save: TimingPercentiles,
-    /// To load.
+    /// Load of a state.
     pub load: TimingPercentiles,
-    /// To hash.
+    /// Hash of a state.
     pub hash: TimingPercentiles,
-    /// Bytes of the longest state.
+    /// Length of the longest state in bytes.
     pub state_bytes: u64,
 }
 
 impl MeasuredCosts {
-    /// As a session wants to know it. Both kinds of steps are one there, and the dearer counts.
+    /// Returns the median costs for a session, which has one cost for both kinds of steps: the higher one.
     pub fn median_costs(&self) -> MachineCosts {
         self.costs_from(|timing| timing.median_ns)
     }
 
-    /// Likewise, when nobody else wants the computer.
+    /// Returns the costs on an idle computer, from the 10th percentiles.
     pub fn best_case_costs(&self) -> MachineCosts {
         self.costs_from(|timing| timing.p10_ns)
     }
@@ -55,7 +57,7 @@ impl MeasuredCosts {
     }
 }
 
-/// What was measured so far.
+/// Times measured so far.
 #[derive(Debug, Default)]
 pub(super) struct TimingSamples {
     pub(super) step_rendered: Vec<Duration>,
@@ -66,12 +68,12 @@ pub(super) struct TimingSamples {
     pub(super) state_bytes: u64,
 }
 
-/// Does it, and notes how long it took.
+/// Runs `work` and records its duration.
 pub(super) fn time_call<T>(samples: &mut Vec<Duration>, work: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
-    let done = work();
-    samples.push(begun.elapsed());
-    done
+    let started = Instant::now();
+    let result = work();
+    samples.push(started.elapsed());
+    result
 }
 
 impl TimingSamples {
@@ -89,8 +91,9 @@ impl TimingSamples {
 
 fn percentiles(samples: &mut [Duration]) -> TimingPercentiles {
     samples.sort_unstable();
-    let at = |percent: usize| samples.get(samples.len() * percent / 100).map_or(0, |time| time.as_nanos() as u64);
-    TimingPercentiles { p10_ns: at(10), median_ns: at(50), p95_ns: at(95) }
+    let percentile =
+        |percent: usize| samples.get(samples.len() * percent / 100).map_or(0, |time| time.as_nanos() as u64);
+    TimingPercentiles { p10_ns: percentile(10), median_ns: percentile(50), p95_ns: percentile(95) }
 }
 
 #[cfg(test)]

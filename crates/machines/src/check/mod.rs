@@ -1,24 +1,27 @@
-//! Is this machine fit to be shared, and how?
+//! Checks whether and how a machine is fit for netplay.
 //!
-//! Sites that are given the same inputs must come to the same states, and a site that repairs a wrong guess must come to where it would
-//! have been without. Neither can be told from outside, but both can be tried: [`check`] plays a machine with random inputs and compares
-//! the [hash](MachineProfile::hash) of its state after every frame in every situation that a shared game brings it into:
+//! Sites with equal inputs must reach equal states, and a site that rolls back a misprediction must reach the state
+//! that it would have had without. Neither can be proved from outside, but both can be tested: [`check`] runs a machine
+//! with random inputs and compares the [hash](Machine::hash) of its state after every frame, in every situation that
+//! occurs in a shared game:
 //!
-//! | comparison | what it finds |
+//! | comparison | faults it finds |
 //! |---|---|
-//! | [alone in a process](CheckComparison::SmokeTest) | crashes and endless loops, before it is opened here |
-//! | [two in one process](CheckComparison::SameProcess) | chance, addresses, variables that instances share |
-//! | [begun anew, unseen](CheckComparison::AfterReset) | a reset that leaves something behind, frames that depend on being seen |
-//! | [played again](CheckComparison::Again), [repaired](CheckComparison::AfterRollback) | what is missing in saved states, saving that disturbs |
-//! | [in another process](CheckComparison::OtherProcess) | the clock, the environment, the user's files, memory that was never set |
-//! | [a state in a new process](CheckComparison::ColdLoad) | what a state owes to the process that saved it: late joiners need this |
-//! | [a long run](CheckComparison::LongRun) | what shows only late |
+//! | [smoke test](CheckComparison::SmokeTest) | crashes and endless loops, before the machine is opened here |
+//! | [same process](CheckComparison::SameProcess) | randomness, addresses, variables shared between instances |
+//! | [after a reset](CheckComparison::AfterReset) | an incomplete reset, state that depends on rendering |
+//! | [replay](CheckComparison::ReplayFromState) | incomplete saved states, saving that changes the state |
+//! | [rollback](CheckComparison::AfterRollback) | the same, and states that wrong inputs leave behind |
+//! | [other process](CheckComparison::OtherProcess) | clock, environment, the user's files, uninitialized memory |
+//! | [cold load](CheckComparison::ColdLoad) | saved states that depend on their process; late joiners need this |
+//! | [long run](CheckComparison::LongRun) | faults that appear late |
 //!
-//! The other process is this program again, started with a command of the caller's that ends up in [`child`]. It starts more than a second
-//! later, in another folder, time zone, language and home, and its stack and heap lie elsewhere and are filled otherwise.
+//! The other process is this program, started with a command of the caller that calls [`run_child`]. It starts more
+//! than a second later, in another folder, time zone, language and home, with another stack position and other heap
+//! contents.
 //!
-//! What comes out is a [`CheckReport`] with a [`CheckVerdict`]. A machine that passes was not caught; no test can prove more. While a game runs,
-//! sites go on comparing.
+//! The result is a [`CheckReport`] with a [`CheckVerdict`]. A passed check found no fault; no test can prove more.
+//! During a game the sites continue to compare hashes.
 //!
 //! ```no_run
 //! use std::process::Command;
@@ -29,14 +32,16 @@
 //!     Ok(machine) => Ok(Box::new(machine) as Box<dyn Machine>),
 //!     Err(error) => Err(error.to_string()),
 //! };
-//! // A program that calls `check::child` when it is started like this. Its paths are absolute: it runs in another folder.
+//! // A program that calls `check::run_child` when it is started like this. Its paths are absolute, since it runs in
+//! // another folder.
 //! let mut child = || {
 //!     let mut command = Command::new(std::env::current_exe().unwrap());
 //!     command.args(["check-child", "/home/ada/game.nes"]);
 //!     command
 //! };
-//! let subject = check::Subject { machine: "nes", game: "game", open: &mut open, child: &mut child };
-//! let report = check::check(subject, &check::Options::default(), &mut |_| ()).unwrap();
+//! let subject =
+//!     check::CheckSubject { machine_name: "nes", game_name: "game", open: &mut open, child_command: &mut child };
+//! let report = check::check(subject, &check::CheckOptions::default(), &mut |_| ()).unwrap();
 //! println!("{report}");
 //! ```
 
@@ -72,60 +77,62 @@ pub use self::progress::CheckProgress;
 pub use self::report::{CheckReport, ComparedFrames, Fitness, SubjectIdentity};
 pub use self::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchKind, StateMismatch};
 
-/// The version of this check. Another one may find what this one does not.
+/// Version of the check. Another version may find other faults.
 pub const CHECK_VERSION: u32 = 1;
 
-/// What is checked: how to open the machine here, and how to open it in another process.
+/// The machine to check: how to open it here and in a child process.
 pub struct CheckSubject<'a> {
-    /// What the machine is called, for a report on one that cannot be opened and asked.
+    /// Name of the machine, for the report on a machine that cannot be opened.
     pub machine_name: &'a str,
-    /// Likewise the game.
+    /// Name of the game, for the same report.
     pub game_name: &'a str,
-    /// Opens the machine, which has stepped no frame then; in words why not. It is called several times. A
-    /// [twin](crate::libretro::LibretroMachine::simulated_counterpart) of a core is as good as one opened anew, and costs less.
+    /// Opens a new machine that has stepped no frame, or returns an error message. It is called several times. A
+    /// [twin](crate::libretro::LibretroMachine::twin) of a core is as good as a newly opened one, and cheaper.
     pub open: &'a mut dyn FnMut() -> Result<Box<dyn Machine>, String>,
-    /// A command that opens the same machine in another process and hands it to [`child`]. Folder, environment, input and output of that
-    /// process are set here: name files by absolute paths, and cores by their files, because they are found through the home folder.
+    /// Command that opens the same machine in a child process and passes it to [`run_child`]. The check sets folder,
+    /// environment, input and output of that process. Use absolute paths for files, and file paths for cores, because
+    /// the search for core names depends on the home folder.
     pub child_command: &'a mut dyn FnMut() -> Command,
 }
 
-/// How thoroughly to look.
+/// Thoroughness of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
     /// Frames of the long run.
     pub long_run_frames: u32,
-    /// Frames of the other comparisons; no more than the long run has.
+    /// Frames of the other comparisons, at most those of the long run.
     pub short_run_frames: u32,
-    /// No more time than about this. What is cut short is told.
+    /// Approximate time limit. The report lists comparisons that ended early.
     pub time_budget: Duration,
-    /// The other process plays each frame at least so much later. More than a second, so that a clock that counts seconds has gone on.
+    /// Minimum delay of the child process at each frame. More than a second, so that a clock that counts seconds has
+    /// advanced.
     pub child_delay: Duration,
-    /// What the other process does not answer for so long hangs.
+    /// Time without an answer after which the child process counts as hanging.
     pub response_timeout: Duration,
-    /// Where inputs, and the points to save at, come from. The same seed does the same.
+    /// Seed of the inputs and of the points of saving. Equal seeds give equal runs.
     pub seed: u64,
 }
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        let (budget, later) = (Duration::from_secs(90), Duration::from_millis(1_100));
+        let (time_budget, child_delay) = (Duration::from_secs(90), Duration::from_millis(1_100));
         Self {
             long_run_frames: 7_200,
             short_run_frames: 900,
-            time_budget: budget,
-            child_delay: later,
+            time_budget,
+            child_delay,
             response_timeout: Duration::from_secs(60),
             seed: 1,
         }
     }
 }
 
-/// Why nothing can be said about a machine.
+/// Error that prevents a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckError {
-    /// It could not be opened, or not a second time; in its own words.
+    /// The machine could not be opened, or not repeatedly, with its message.
     Open(String),
-    /// The other process could not be started, or did not come so far as to open the machine.
+    /// The child process could not be started, or ended before it opened the machine.
     ChildProcess(String),
     /// The report could not be written.
     Write(String),
@@ -134,35 +141,35 @@ pub enum CheckError {
 impl fmt::Display for CheckError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Open(why) => write!(f, "the machine cannot be opened: {why}"),
-            Self::ChildProcess(why) => write!(f, "the machine cannot be opened in another process: {why}"),
-            Self::Write(why) => write!(f, "the report cannot be written: {why}"),
+            Self::Open(reason) => write!(f, "cannot open the machine: {reason}"),
+            Self::ChildProcess(reason) => write!(f, "cannot open the machine in a child process: {reason}"),
+            Self::Write(reason) => write!(f, "cannot write the report: {reason}"),
         }
     }
 }
 
 impl std::error::Error for CheckError {}
 
-/// Finds out whether a machine is fit to be shared, and how.
+/// Checks whether and how a machine is fit for netplay.
 pub fn check(
     subject: CheckSubject<'_>,
     options: &CheckOptions,
-    progress: &mut dyn FnMut(CheckProgress),
+    on_progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport, CheckError> {
     match smoke_test::run_smoke_test((subject.child_command)(), options) {
         SmokeTestOutcome::Crashed(fault) => Ok(CheckReport::unopened(subject.machine_name, subject.game_name, fault)),
         SmokeTestOutcome::Passed(_) | SmokeTestOutcome::NotStarted => {
-            check_after_smoke_test(subject, options, progress)
+            check_after_smoke_test(subject, options, on_progress)
         }
     }
 }
 
-/// The same for a machine that can be opened here without harm.
+/// Checks a machine that passed the smoke test.
 fn check_after_smoke_test(
     subject: CheckSubject<'_>,
     options: &CheckOptions,
-    tell: &mut dyn FnMut(CheckProgress),
+    on_progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport, CheckError> {
     let subject = CheckSubject { open: &mut *subject.open, child_command: &mut *subject.child_command, ..subject };
-    run::CheckRun::new(subject, options, tell)?.run()
+    run::CheckRun::new(subject, options, on_progress)?.run()
 }

@@ -1,38 +1,38 @@
-//! How far the check is, and when it has to come to an end.
+//! Progress and time budget of the check.
 
 use std::time::{Duration, Instant};
 
 use super::verdict::CheckComparison;
 
-/// How far the check is.
+/// Progress of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckProgress {
-    /// What is compared just now.
+    /// Current comparison.
     pub comparison: CheckComparison,
-    /// How much of that is done, in percent.
+    /// Completed part of the current comparison, in percent.
     pub percent: u8,
-    /// How much longer all of it will take, at most.
+    /// Upper bound of the remaining time of the whole check.
     pub time_left: Duration,
 }
 
-/// It is told this often.
+/// Interval of progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Frames of every comparison that are played whatever time it takes: fewer say nothing.
+/// Minimum number of frames of a comparison, run even beyond the time budget; fewer would be meaningless.
 const MIN_FRAMES: u32 = 30;
 
-/// One comparison's part in the whole.
+/// Share of one comparison in the check.
 #[derive(Clone, Copy, Debug)]
 struct ComparisonBudget {
     comparison: CheckComparison,
-    /// Its frames.
+    /// Number of frames.
     frames: u32,
-    /// Steps that a frame takes, in tenths.
+    /// Steps per frame, in tenths.
     tenth_steps_per_frame: u32,
-    /// Until this much of the time is over it may go on, in percent.
+    /// Part of the time budget, in percent, at which the comparison must end.
     end_percent: u32,
 }
 
-/// Keeps the time.
+/// Measures time and progress of the check.
 pub(super) struct CheckTimer<'a> {
     report_progress: &'a mut dyn FnMut(CheckProgress),
     started_at: Instant,
@@ -44,40 +44,45 @@ pub(super) struct CheckTimer<'a> {
 }
 
 impl<'a> CheckTimer<'a> {
-    pub(super) fn new(short: u32, long: u32, budget: Duration, tell: &'a mut dyn FnMut(CheckProgress)) -> Self {
-        let part = |comparison, frames, weight, until| ComparisonBudget {
+    pub(super) fn new(
+        short: u32,
+        long: u32,
+        time_budget: Duration,
+        on_progress: &'a mut dyn FnMut(CheckProgress),
+    ) -> Self {
+        let budget = |comparison, frames, weight, end_percent| ComparisonBudget {
             comparison,
             frames,
             tenth_steps_per_frame: weight,
-            end_percent: until,
+            end_percent,
         };
-        let parts = [
-            part(CheckComparison::SameProcess, short, 20, 20),
-            part(CheckComparison::AfterReset, short / 6, 10, 25),
-            part(CheckComparison::AfterRollback, short * 2 / 3, 25, 45),
-            part(CheckComparison::OtherProcess, short, 10, 60),
-            part(CheckComparison::ColdLoad, short / 3, 10, 65),
-            part(CheckComparison::LongRun, long.saturating_sub(short), 10, 100),
+        let budgets = [
+            budget(CheckComparison::SameProcess, short, 20, 20),
+            budget(CheckComparison::AfterReset, short / 6, 10, 25),
+            budget(CheckComparison::AfterRollback, short * 2 / 3, 25, 45),
+            budget(CheckComparison::OtherProcess, short, 10, 60),
+            budget(CheckComparison::ColdLoad, short / 3, 10, 65),
+            budget(CheckComparison::LongRun, long.saturating_sub(short), 10, 100),
         ];
         Self {
-            report_progress: tell,
+            report_progress: on_progress,
             started_at: Instant::now(),
             last_progress: None,
-            time_budget: budget,
-            comparison_budgets: parts,
+            time_budget,
+            comparison_budgets: budgets,
             current: CheckComparison::SameProcess,
             cut_short: Vec::new(),
         }
     }
 
-    /// How long it has been.
+    /// Returns the time since the start of the check.
     pub(super) fn elapsed(&self) -> Duration {
         self.started_at.elapsed()
     }
 
-    /// Frames that a comparison should have.
+    /// Returns the planned number of frames of a comparison.
     pub(super) fn frames(&self, comparison: CheckComparison) -> u32 {
-        self.comparison_budget(comparison).map_or(0, |part| part.frames)
+        self.comparison_budget(comparison).map_or(0, |budget| budget.frames)
     }
 
     /// Begins a comparison.
@@ -86,47 +91,52 @@ impl<'a> CheckTimer<'a> {
         self.report_progress(0);
     }
 
-    /// So many frames of the comparison are done.
+    /// Reports progress after `done` frames of the current comparison, at most once per [`PROGRESS_INTERVAL`].
     pub(super) fn update_progress(&mut self, done: u32) {
-        if self.last_progress.is_none_or(|told| told.elapsed() >= PROGRESS_INTERVAL) {
+        if self.last_progress.is_none_or(|reported| reported.elapsed() >= PROGRESS_INTERVAL) {
             self.report_progress(done);
         }
     }
 
-    /// Likewise: whether there is time for another.
+    /// Reports progress after `done` frames and returns whether there is time for another frame.
     pub(super) fn has_time_for_next(&mut self, done: u32) -> bool {
         self.update_progress(done);
-        let until = self.comparison_budget(self.current).map_or(100, |part| part.end_percent);
-        let in_time = done < MIN_FRAMES || self.elapsed() < self.time_budget * until / 100;
-        if !in_time && !self.cut_short.contains(&self.current) {
+        let end_percent = self.comparison_budget(self.current).map_or(100, |budget| budget.end_percent);
+        let has_time = done < MIN_FRAMES || self.elapsed() < self.time_budget * end_percent / 100;
+        if !has_time && !self.cut_short.contains(&self.current) {
             self.cut_short.push(self.current);
         }
-        in_time
+        has_time
     }
 
-    /// The comparisons for which there was not enough time.
+    /// Returns the comparisons that ended early for lack of time.
     pub(super) fn cut_short(&self) -> &[CheckComparison] {
         &self.cut_short
     }
 
     fn comparison_budget(&self, comparison: CheckComparison) -> Option<&ComparisonBudget> {
-        self.comparison_budgets.iter().find(|part| part.comparison == comparison)
+        self.comparison_budgets.iter().find(|budget| budget.comparison == comparison)
     }
 
     fn report_progress(&mut self, done: u32) {
         self.last_progress = Some(Instant::now());
-        let steps = |part: &ComparisonBudget| u64::from(part.frames) * u64::from(part.tenth_steps_per_frame);
-        let Some(part) = self.comparison_budget(self.current).copied() else { return };
-        let before: u64 =
-            self.comparison_budgets.iter().take_while(|part| part.comparison != self.current).map(steps).sum();
-        let past = before + u64::from(done) * u64::from(part.tenth_steps_per_frame);
-        let all: u64 = self.comparison_budgets.iter().map(steps).sum();
+        let steps = |budget: &ComparisonBudget| u64::from(budget.frames) * u64::from(budget.tenth_steps_per_frame);
+        let Some(budget) = self.comparison_budget(self.current).copied() else { return };
+        let steps_before: u64 =
+            self.comparison_budgets.iter().take_while(|budget| budget.comparison != self.current).map(steps).sum();
+        let done_steps = steps_before + u64::from(done) * u64::from(budget.tenth_steps_per_frame);
+        let total_steps: u64 = self.comparison_budgets.iter().map(steps).sum();
         let elapsed = self.elapsed();
-        let rest = self.time_budget.saturating_sub(elapsed);
-        let guessed = elapsed.as_secs_f64() * all.saturating_sub(past) as f64 / past.max(1) as f64;
-        let left = if past == 0 { rest } else { rest.min(Duration::try_from_secs_f64(guessed).unwrap_or(rest)) };
-        let percent = (u64::from(done) * 100 / u64::from(part.frames.max(1))).min(100) as u8;
-        (self.report_progress)(CheckProgress { comparison: self.current, percent, time_left: left });
+        let budget_left = self.time_budget.saturating_sub(elapsed);
+        let estimated =
+            elapsed.as_secs_f64() * total_steps.saturating_sub(done_steps) as f64 / done_steps.max(1) as f64;
+        let time_left = if done_steps == 0 {
+            budget_left
+        } else {
+            budget_left.min(Duration::try_from_secs_f64(estimated).unwrap_or(budget_left))
+        };
+        let percent = (u64::from(done) * 100 / u64::from(budget.frames.max(1))).min(100) as u8;
+        (self.report_progress)(CheckProgress { comparison: self.current, percent, time_left });
     }
 }
 
@@ -136,28 +146,28 @@ mod tests {
 
     #[test]
     fn zero_budget_runs_minimum_frames_and_is_reported_as_cut_short() {
-        let mut told = Vec::new();
-        let mut tell = |progress| told.push(progress);
-        let mut clock = CheckTimer::new(900, 7_200, Duration::ZERO, &mut tell);
-        clock.begin(CheckComparison::SameProcess);
-        assert!(clock.has_time_for_next(0) && clock.has_time_for_next(MIN_FRAMES - 1));
-        assert!(clock.cut_short().is_empty());
-        assert!(!clock.has_time_for_next(MIN_FRAMES));
-        assert_eq!(clock.cut_short(), [CheckComparison::SameProcess]);
+        let mut reports = Vec::new();
+        let mut on_progress = |progress| reports.push(progress);
+        let mut timer = CheckTimer::new(900, 7_200, Duration::ZERO, &mut on_progress);
+        timer.begin(CheckComparison::SameProcess);
+        assert!(timer.has_time_for_next(0) && timer.has_time_for_next(MIN_FRAMES - 1));
+        assert!(timer.cut_short().is_empty());
+        assert!(!timer.has_time_for_next(MIN_FRAMES));
+        assert_eq!(timer.cut_short(), [CheckComparison::SameProcess]);
         assert_eq!(
-            told[0],
+            reports[0],
             CheckProgress { comparison: CheckComparison::SameProcess, percent: 0, time_left: Duration::ZERO }
         );
     }
 
     #[test]
     fn time_left_reaches_zero_when_all_frames_are_done() {
-        let mut told = Vec::new();
-        let mut tell = |progress: CheckProgress| told.push((progress.percent, progress.time_left));
-        let mut clock = CheckTimer::new(900, 7_200, Duration::from_secs(1_000), &mut tell);
-        clock.begin(CheckComparison::LongRun);
-        assert!(clock.has_time_for_next(6_000) && clock.cut_short().is_empty());
-        clock.report_progress(6_300);
-        assert_eq!(told.last(), Some(&(100, Duration::ZERO)));
+        let mut reports = Vec::new();
+        let mut on_progress = |progress: CheckProgress| reports.push((progress.percent, progress.time_left));
+        let mut timer = CheckTimer::new(900, 7_200, Duration::from_secs(1_000), &mut on_progress);
+        timer.begin(CheckComparison::LongRun);
+        assert!(timer.has_time_for_next(6_000) && timer.cut_short().is_empty());
+        timer.report_progress(6_300);
+        assert_eq!(reports.last(), Some(&(100, Duration::ZERO)));
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that was found out, and what a session makes of it.
+//! The report of a check, and its meaning for a session.
 
 use std::time::Duration;
 
@@ -12,65 +12,69 @@ use super::measure::MeasuredCosts;
 use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault};
 use crate::machine::Machine;
 
-/// With this lag nobody feels that a button is late.
+/// Input delay in frames that players do not notice.
 pub(super) const COMFORTABLE_INPUT_DELAY: u32 = 2;
 
-/// Everything that was found out about a machine.
+/// The report on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckReport {
-    /// Whether it is fit to be shared, and how.
+    /// Whether and how the machine is fit for netplay.
     pub verdict: CheckVerdict,
-    /// Who was checked.
+    /// Identity of the checked machine and game.
     pub identity: SubjectIdentity,
-    /// How many frames were found to be equal, by comparison.
+    /// Number of equal frames per comparison.
     pub compared: Vec<ComparedFrames>,
-    /// Comparisons for which there was less time than they should have had.
+    /// Comparisons that ended early for lack of time.
     pub cut_short: Vec<CheckComparison>,
-    /// What it costs on this computer.
+    /// Costs on this computer.
     pub measured: MeasuredCosts,
-    /// How many frames can be repaired within one, as busy as this computer was; none if nothing can be guessed.
+    /// Number of frames that can be rolled back within one frame period, at this computer's load during the check; 0
+    /// without rollback.
+    #[serde(rename = "window")]
     pub prediction_window: u32,
-    /// What else a person should know.
+    /// Further notes for the user.
     pub notes: Vec<String>,
-    /// How long it took to find out, in milliseconds.
+    /// Duration of the check in milliseconds.
+    #[serde(rename = "took_ms")]
     pub elapsed_ms: u64,
 }
 
-/// Who was checked, by what, and where.
+/// Identity of the checked machine and game, the check version and the platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubjectIdentity {
-    /// A hash of all that tells machine and game from others; nothing, here and below, if it could not be opened.
+    /// Hash that identifies machine and game. It and the fields below are empty if the machine could not be opened.
     pub key: String,
-    /// The machine's name.
+    /// Name of the machine.
     pub machine: String,
-    /// Its version.
+    /// Version of the machine.
     pub version: String,
-    /// Its options that are not the usual ones.
+    /// Options that differ from their default.
     pub options: Vec<(String, String)>,
-    /// The game's name.
+    /// Name of the game.
     pub game: String,
-    /// The SHA-256 of the game's image.
+    /// SHA-256 of the game's image.
     pub game_sha256: String,
-    /// How many can play.
+    /// Number of players.
     pub players: usize,
-    /// The time of a frame, in nanoseconds.
+    /// Frame period in nanoseconds.
     pub period_ns: u64,
-    /// The system and the kind of processor.
+    /// Operating system and processor architecture.
     pub platform: String,
-    /// The version of the check.
+    /// Version of the check.
+    #[serde(rename = "check")]
     pub check_version: u32,
 }
 
-/// What was compared, and was equal.
+/// Number of equal frames of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComparedFrames {
-    /// In which way.
+    /// Comparison.
     pub comparison: CheckComparison,
-    /// For how many frames.
+    /// Number of equal frames.
     pub frames: u32,
 }
 
-/// What a check found.
+/// Results of a check.
 pub(super) struct CheckResults {
     pub(super) verdict: CheckVerdict,
     pub(super) compared: Vec<ComparedFrames>,
@@ -79,21 +83,21 @@ pub(super) struct CheckResults {
     pub(super) notes: Vec<String>,
 }
 
-/// How a machine may be used by a session.
+/// Netplay features that a session may use with a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fitness {
-    /// Whether it may be shared at all.
+    /// Whether the machine may be shared at all.
     pub can_share: bool,
-    /// Whether its states may be saved, loaded and given to others.
+    /// Whether its states may be saved, loaded and sent to other sites.
     pub can_save: bool,
-    /// The most frames that may be guessed.
+    /// Maximum prediction window in frames.
     pub max_prediction_window: u32,
-    /// What it costs.
+    /// Costs of the machine.
     pub costs: MachineCosts,
 }
 
 impl SubjectIdentity {
-    /// Of a machine, on this computer.
+    /// Returns the identity of a machine on this computer.
     pub fn of_machine(machine: &dyn Machine) -> Self {
         let (id, game) = (machine.machine_id(), machine.game_id());
         Self {
@@ -110,7 +114,7 @@ impl SubjectIdentity {
         }
     }
 
-    /// Of one that could not be opened, as far as it is known.
+    /// Returns the identity of a machine that could not be opened, as far as it is known.
     pub(super) fn unopened(key: &str, machine: &str, game: &str) -> Self {
         Self {
             key: key.into(),
@@ -132,18 +136,18 @@ impl SubjectIdentity {
 }
 
 impl CheckReport {
-    pub(super) fn new(machine: &dyn Machine, found: CheckResults, took: Duration) -> Self {
-        let CheckResults { mut verdict, compared, cut_short, measured, mut notes } = found;
+    pub(super) fn new(machine: &dyn Machine, results: CheckResults, elapsed: Duration) -> Self {
+        let CheckResults { mut verdict, compared, cut_short, measured, mut notes } = results;
         let identity = SubjectIdentity::of_machine(machine);
-        // Whether it is fit must not depend on what else this computer does just now.
+        // The verdict must not depend on the current load of this computer.
         if verdict == CheckVerdict::Rollback && measured.best_case_costs().max_prediction_window(identity.period()) == 0
         {
             verdict = too_slow_verdict(&measured, &identity);
         }
-        let exact = verdict == CheckVerdict::Rollback;
-        let window = if exact { measured.median_costs().max_prediction_window(identity.period()) } else { 0 };
-        if exact && window == 0 {
-            notes.push("this computer was too busy to repair a frame within another".into());
+        let is_exact = verdict == CheckVerdict::Rollback;
+        let window = if is_exact { measured.median_costs().max_prediction_window(identity.period()) } else { 0 };
+        if is_exact && window == 0 {
+            notes.push("this computer was too busy to roll back a frame within a frame period".into());
         }
         Self {
             verdict,
@@ -153,11 +157,11 @@ impl CheckReport {
             measured,
             prediction_window: window,
             notes,
-            elapsed_ms: took.as_millis().min(u128::from(u64::MAX)) as u64,
+            elapsed_ms: elapsed.as_millis().min(u128::from(u64::MAX)) as u64,
         }
     }
 
-    /// Of a machine that could not be opened.
+    /// Creates the report on a machine that could not be opened.
     pub(super) fn unopened(machine: &str, game: &str, fault: MachineFault) -> Self {
         Self {
             verdict: CheckVerdict::Unfit { fault },
@@ -171,53 +175,56 @@ impl CheckReport {
         }
     }
 
-    /// Whether it says the same on another day: nothing was left out, and nothing in it is owed to what else this computer did.
+    /// Returns whether a repeated check would give the same report: no comparison ended early, and no result depends on
+    /// the load of this computer.
     pub fn is_cacheable(&self) -> bool {
-        let busy = match &self.verdict {
+        let depends_on_load = match &self.verdict {
             CheckVerdict::Rollback => self.prediction_window == 0,
             CheckVerdict::Lockstep { reason } => matches!(reason, LockstepReason::TooSlow { .. }),
             CheckVerdict::Unfit { .. } => false,
         };
-        !busy && self.cut_short.is_empty() && !self.identity.key.is_empty()
+        !depends_on_load && self.cut_short.is_empty() && !self.identity.key.is_empty()
     }
 
-    /// How the machine may be used by a session.
+    /// Returns the netplay features that a session may use with the machine.
     pub fn fitness(&self) -> Fitness {
-        let exact = match &self.verdict {
+        let is_exact = match &self.verdict {
             CheckVerdict::Rollback | CheckVerdict::Lockstep { reason: LockstepReason::TooSlow { .. } } => true,
             CheckVerdict::Lockstep { .. } | CheckVerdict::Unfit { .. } => false,
         };
         Fitness {
             can_share: self.verdict.is_fit(),
-            can_save: exact,
+            can_save: is_exact,
             max_prediction_window: self.prediction_window,
             costs: self.measured.median_costs(),
         }
     }
 
-    /// The lag that a game without guesses wants on a link with this round trip: as many frames as an input is on its way, and one
-    /// to spare.
+    /// Returns the input delay that lockstep needs on a link with this round trip: the one-way delay in frames, plus
+    /// one frame.
     pub fn lockstep_input_delay(&self, round_trip: TimeDelta) -> u32 {
         let period = self.identity.period_ns.max(1);
         let one_way = round_trip.as_nanos().max(0).unsigned_abs() / 2;
         (one_way.div_ceil(period) + 1).min(u64::from(u32::MAX)) as u32
     }
 
-    /// The longest round trip at which no frame has to wait with this window and a lag that nobody feels.
+    /// Returns the longest round trip at which no frame stalls, with this prediction window and an input delay that
+    /// players do not notice.
     pub fn max_round_trip(&self) -> TimeDelta {
         self.identity.period() * i64::from(2 * (COMFORTABLE_INPUT_DELAY + self.prediction_window))
     }
 
-    /// As JSON.
+    /// Formats the report as JSON.
     pub fn to_json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("plain data")
+        serde_json::to_string_pretty(self).expect("the report contains only plain data")
     }
 }
 
 impl Fitness {
-    /// Lets one site take part with what is known of its machine: `auto` turns its dials by that, and nobody is offered a state that is
-    /// not exact. What all sites agree on is left as it is; who opens a game sets [`Settings::window`](coplay::session::Settings::window)
-    /// to no more than [`window`](Self::window).
+    /// Applies the fitness to the config of one site: `auto_tune` uses the measured costs, and the site offers no
+    /// states that are not exact. The settings, which all sites share, are unchanged; the host sets
+    /// [`Settings::prediction_window`](coplay::session::Settings::prediction_window) to at most
+    /// [`max_prediction_window`](Self::max_prediction_window).
     pub fn apply(&self, config: &mut Config) {
         config.can_save &= self.can_save;
         config.bisect_desyncs &= self.can_save;
@@ -227,18 +234,18 @@ impl Fitness {
 
 fn too_slow_verdict(measured: &MeasuredCosts, identity: &SubjectIdentity) -> CheckVerdict {
     let costs = measured.best_case_costs();
-    let repair = costs.load + (costs.step + costs.save) * 2;
+    let rollback = costs.load + (costs.step + costs.save) * 2;
     let reason =
-        LockstepReason::TooSlow { rollback_ns: repair.as_nanos().unsigned_abs(), period_ns: identity.period_ns };
+        LockstepReason::TooSlow { rollback_ns: rollback.as_nanos().unsigned_abs(), period_ns: identity.period_ns };
     CheckVerdict::Lockstep { reason }
 }
 
-/// The system and the kind of processor.
+/// Returns the operating system and the processor architecture.
 fn platform() -> String {
     format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
-/// A hash of everything that tells a machine and its game from others, as text.
+/// Returns a hash of everything that identifies a machine and its game, as text.
 pub(super) fn identity_key(machine: &dyn Machine) -> String {
     let (id, game, mut hash) = (machine.machine_id(), machine.game_id(), Sha256::new());
     let options = id.options.iter().flat_map(|(key, value)| [key, value]);

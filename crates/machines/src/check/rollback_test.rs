@@ -1,4 +1,4 @@
-//! Saving, loading and playing again, as a session does that repairs its guesses.
+//! Saves, loads and replays, as a session does when it rolls back mispredictions.
 
 use super::digest::region_digests;
 use super::measure::time_call;
@@ -7,52 +7,53 @@ use super::script::{InputScript, SplitMix64};
 use super::verdict::{CheckComparison, MachineFault};
 use crate::machine::Machine;
 
-/// Usual repairs are of up to so many frames.
+/// Maximum length of a short rollback, in frames.
 const MAX_SHORT_ROLLBACK: u64 = 16;
-/// One in so many is of this many.
+/// One rollback in this many is a long one, of [`LONG_ROLLBACK_FRAMES`] frames.
 const LONG_ROLLBACK_ONE_IN: u64 = 12;
 const LONG_ROLLBACK_FRAMES: u32 = 60;
-/// And up to so many frames pass until the next.
+/// Upper bound of the frames between two rollbacks.
 const MAX_FRAMES_BETWEEN_ROLLBACKS: u64 = 8;
 
-/// The frame that is next when all repairs are done: what is left of the record is for whoever gets a state of then.
+/// Returns the next frame after all rollbacks. The rest of the reference run is for the cold load of a state from
+/// there.
 pub(super) fn end_frame(run: &CheckRun<'_>) -> u32 {
     (run.reference_digests.len() as u32 * 2 / 3).max(1)
 }
 
-/// A machine on its way along the record.
+/// A machine that follows the reference run with rollbacks.
 struct RollbackTest<'r, 'a> {
     run: &'r mut CheckRun<'a>,
     machine: &'r mut dyn Machine,
     rng: SplitMix64,
-    /// What is guessed, if not that the last inputs go on.
+    /// Mispredicted inputs, for predictions other than repeating the last inputs.
     mispredicted_inputs: InputScript,
     state: Vec<u8>,
     unused_state: Vec<u8>,
-    /// The frame that was next in the state loaded last.
+    /// Next frame of the last loaded state.
     loaded_frame: Option<u32>,
-    /// Whether anything that was pressed made a difference.
+    /// Whether wrong inputs ever changed the state.
     inputs_have_effect: bool,
 }
 
-/// Repairs a machine, which has stepped no frame, again and again along the record. It stands at [`end`] then.
+/// Rolls a new machine back repeatedly along the reference run. Afterwards the machine is at [`end_frame`].
 pub(super) fn test_rollbacks(run: &mut CheckRun<'_>, machine: &mut dyn Machine) -> Result<(), ComparisonAbort> {
     run.timer.begin(CheckComparison::AfterRollback);
-    let (luck, wrong) = (SplitMix64::new(run.seed ^ 0x5a5e), InputScript::new(!run.seed, machine.pads()));
-    let (state, spare) = (Vec::new(), Vec::new());
-    let mut walk = RollbackTest {
+    let (rng, mispredicted_inputs) = (SplitMix64::new(run.seed ^ 0x5a5e), InputScript::new(!run.seed, machine.pads()));
+    let (state, unused_state) = (Vec::new(), Vec::new());
+    let mut test = RollbackTest {
         run,
         machine,
-        rng: luck,
-        mispredicted_inputs: wrong,
+        rng,
+        mispredicted_inputs,
         state,
-        unused_state: spare,
+        unused_state,
         loaded_frame: None,
         inputs_have_effect: false,
     };
-    walk.run_all()?;
-    if !walk.inputs_have_effect {
-        run.notes.push("what was pressed made no difference: the game may have waited for something".into());
+    test.run_all()?;
+    if !test.inputs_have_effect {
+        run.notes.push("pressed buttons had no effect: the game may have been waiting for something".into());
     }
     Ok(())
 }
@@ -64,33 +65,34 @@ impl RollbackTest<'_, '_> {
             if !self.run.timer.has_time_for_next(frame) {
                 return self.replay_and_compare(frame, end, CheckComparison::ReplayFromState, false);
             }
-            let usual = 1 + self.rng.below(MAX_SHORT_ROLLBACK) as u32;
-            let frames = if self.rng.one_in(LONG_ROLLBACK_ONE_IN) { LONG_ROLLBACK_FRAMES } else { usual };
-            let back = (frame + frames).min(end);
+            let short_rollback = 1 + self.rng.below(MAX_SHORT_ROLLBACK) as u32;
+            let frames = if self.rng.one_in(LONG_ROLLBACK_ONE_IN) { LONG_ROLLBACK_FRAMES } else { short_rollback };
+            let rollback_end = (frame + frames).min(end);
             let comparison =
                 if self.rng.one_in(2) { CheckComparison::AfterRollback } else { CheckComparison::ReplayFromState };
             self.save(frame, comparison)?;
-            self.simulate_before_rollback(frame, back, comparison)?;
-            // What was repaired may have to be repaired again.
+            self.simulate_before_rollback(frame, rollback_end, comparison)?;
+            // A resimulated stretch may be rolled back a second time.
             for _ in 0..1 + u32::from(self.rng.one_in(4)) {
                 self.load(frame, comparison)?;
-                self.replay_and_compare(frame, back, comparison, true)?;
+                self.replay_and_compare(frame, rollback_end, comparison, true)?;
             }
-            self.run.add_equal_frames(comparison, back - frame);
-            frame = (back + self.rng.below(MAX_FRAMES_BETWEEN_ROLLBACKS) as u32).min(end);
-            self.replay_and_compare(back, frame, comparison, false)?;
+            self.run.add_equal_frames(comparison, rollback_end - frame);
+            frame = (rollback_end + self.rng.below(MAX_FRAMES_BETWEEN_ROLLBACKS) as u32).min(end);
+            self.replay_and_compare(rollback_end, frame, comparison, false)?;
         }
         Ok(())
     }
 
-    /// What is to be gone back on: the right thing, or what was guessed. States are kept in between, and are of no use.
+    /// Runs the frames that will be rolled back, with the right or with mispredicted inputs. States saved in between
+    /// are not used.
     fn simulate_before_rollback(
         &mut self,
         from: u32,
         to: u32,
         comparison: CheckComparison,
     ) -> Result<(), ComparisonAbort> {
-        let holds = self.rng.one_in(2);
+        let repeats_last_input = self.rng.one_in(2);
         for frame in from..to {
             if frame > from && self.rng.one_in(2) {
                 self.save_unused(frame, comparison)?;
@@ -99,27 +101,28 @@ impl RollbackTest<'_, '_> {
                 self.replay_and_compare(frame, frame + 1, comparison, false)?;
                 continue;
             }
-            let guess = if holds {
+            let predicted = if repeats_last_input {
                 self.run.input_script.inputs_at(from.saturating_sub(1))
             } else {
                 self.mispredicted_inputs.inputs_at(frame)
             };
-            self.machine.step(guess, true);
+            self.machine.step(predicted, true);
             self.inputs_have_effect |= self.machine.hash() != self.run.reference_digests[frame as usize].state_hash;
         }
         Ok(())
     }
 
-    /// The right thing, compared with the record; only the last frame is seen, if they are `repaired`.
+    /// Runs frames with the right inputs and compares them with the reference run. If `resimulated`, only the last
+    /// frame is rendered.
     fn replay_and_compare(
         &mut self,
         from: u32,
         to: u32,
         comparison: CheckComparison,
-        repaired: bool,
+        resimulated: bool,
     ) -> Result<(), ComparisonAbort> {
         for frame in from..to {
-            let fresh = !repaired || frame + 1 == to;
+            let fresh = !resimulated || frame + 1 == to;
             let inputs = self.run.input_script.inputs_at(frame);
             let samples = &mut self.run.samples;
             time_call(if fresh { &mut samples.step_rendered } else { &mut samples.step_headless }, || {
@@ -127,8 +130,8 @@ impl RollbackTest<'_, '_> {
             });
             let hash = time_call(&mut samples.hash, || self.machine.hash());
             if hash != self.run.reference_digests[frame as usize].state_hash {
-                let there = region_digests(self.machine);
-                return Err(self.run.reference_mismatch(comparison, frame, self.loaded_frame, &there)?);
+                let regions = region_digests(self.machine);
+                return Err(self.run.reference_mismatch(comparison, frame, self.loaded_frame, &regions)?);
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! One comparison after the other.
+//! Runs the comparisons one after the other.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault
 use super::{CheckError, CheckOptions, CheckSubject, rollback_test};
 use crate::machine::Machine;
 
-/// Why a comparison ends before it is through: nothing can be said, or something was found.
+/// Why a comparison ended early: an error that prevents a verdict, or a fault.
 pub(super) enum ComparisonAbort {
     Error(CheckError),
     Fault(MachineFault),
@@ -30,21 +30,21 @@ impl From<MachineFault> for ComparisonAbort {
     }
 }
 
-/// A check that is going on.
+/// A running check.
 pub(super) struct CheckRun<'a> {
     subject: CheckSubject<'a>,
     pub(super) seed: u64,
     pub(super) timer: CheckTimer<'a>,
     pub(super) input_script: InputScript,
-    /// What an instance looked like after each frame that never saved, loaded or was reset, and its hash before the first.
+    /// Digests of the reference machine, which never saves, loads or resets, after each frame.
     pub(super) reference_digests: Vec<FrameDigest>,
     initial_hash: u64,
     pub(super) samples: TimingSamples,
     pub(super) compared: Vec<ComparedFrames>,
     pub(super) notes: Vec<String>,
-    /// That instance, which still stands at the end of the record.
+    /// The reference machine, which is at the end of the recorded digests.
     reference_machine: Box<dyn Machine>,
-    /// Frames of everything together, at most.
+    /// Maximum number of frames of the reference run.
     max_frames: u32,
     child_delay: Duration,
     response_timeout: Duration,
@@ -54,30 +54,35 @@ impl<'a> CheckRun<'a> {
     pub(super) fn new(
         subject: CheckSubject<'a>,
         options: &CheckOptions,
-        tell: &'a mut dyn FnMut(CheckProgress),
+        on_progress: &'a mut dyn FnMut(CheckProgress),
     ) -> Result<Self, CheckError> {
-        let long = options.long_run_frames.max(1);
-        let clock = CheckTimer::new(options.short_run_frames.clamp(1, long), long, options.time_budget, tell);
-        let mut straight = (subject.open)().map_err(CheckError::Open)?;
-        let script = InputScript::new(options.seed, straight.pads());
+        let max_frames = options.long_run_frames.max(1);
+        let timer = CheckTimer::new(
+            options.short_run_frames.clamp(1, max_frames),
+            max_frames,
+            options.time_budget,
+            on_progress,
+        );
+        let mut reference_machine = (subject.open)().map_err(CheckError::Open)?;
+        let input_script = InputScript::new(options.seed, reference_machine.pads());
         Ok(Self {
-            initial_hash: straight.hash(),
+            initial_hash: reference_machine.hash(),
             seed: options.seed,
-            timer: clock,
-            input_script: script,
+            timer,
+            input_script,
             reference_digests: Vec::new(),
             samples: TimingSamples::default(),
             compared: Vec::new(),
             notes: Vec::new(),
-            reference_machine: straight,
-            max_frames: long,
+            reference_machine,
+            max_frames,
             child_delay: options.child_delay,
             response_timeout: options.response_timeout,
             subject,
         })
     }
 
-    /// Everything.
+    /// Runs all comparisons and returns the report.
     pub(super) fn run(mut self) -> Result<CheckReport, CheckError> {
         let verdict = match self.run_comparisons() {
             Ok(None) => CheckVerdict::Rollback,
@@ -85,38 +90,38 @@ impl<'a> CheckRun<'a> {
             Err(ComparisonAbort::Fault(fault)) => CheckVerdict::Unfit { fault },
             Err(ComparisonAbort::Error(error)) => return Err(error),
         };
-        if let Some(why) = self.reference_machine.failure() {
-            self.notes.push(format!("the game stopped the machine: {why}"));
+        if let Some(reason) = self.reference_machine.failure() {
+            self.notes.push(format!("the game halted the machine: {reason}"));
         }
-        let Self { timer: clock, reference_machine: straight, samples, compared, notes, .. } = self;
-        let found = CheckResults {
+        let Self { timer, reference_machine, samples, compared, notes, .. } = self;
+        let results = CheckResults {
             verdict,
             compared,
-            cut_short: clock.cut_short().to_vec(),
+            cut_short: timer.cut_short().to_vec(),
             measured: samples.summarize(),
             notes,
         };
-        Ok(CheckReport::new(&*straight, found, clock.elapsed()))
+        Ok(CheckReport::new(&*reference_machine, results, timer.elapsed()))
     }
 
-    /// Whether something stands against guesses. A fault is something that stands against everything.
+    /// Runs all comparisons. Returns a reason against rollback, if there is one. A fault rules out netplay altogether.
     fn run_comparisons(&mut self) -> Result<Option<LockstepReason>, ComparisonAbort> {
         let mut other = self.open_machine()?;
         self.compare_same_process(&mut *other)?;
-        let recorded = Instant::now();
+        let recorded_at = Instant::now();
         let mut reason = self.compare_states(&mut *other)?;
-        let mut process = self.compare_other_process(recorded)?;
+        let mut child = self.compare_other_process(recorded_at)?;
         if reason.is_none() {
             reason = fault_to_lockstep_reason(self.compare_cold_load(&mut *other))?;
         }
-        self.compare_long_run(&mut process)?;
-        if self.reference_digests.iter().all(|look| look.state_hash == self.initial_hash) {
+        self.compare_long_run(&mut child)?;
+        if self.reference_digests.iter().all(|digest| digest.state_hash == self.initial_hash) {
             return Err(MachineFault::ConstantHash.into());
         }
         Ok(reason)
     }
 
-    /// Whether something is wrong with states and with what is not seen.
+    /// Compares saved states and steps without rendering. Returns a reason against rollback, if there is one.
     fn compare_states(&mut self, other: &mut dyn Machine) -> Result<Option<LockstepReason>, ComparisonAbort> {
         if let Some(reason) = fault_to_lockstep_reason(self.compare_after_reset(other))? {
             return Ok(Some(reason));
@@ -132,37 +137,37 @@ impl<'a> CheckRun<'a> {
         (self.subject.open)().map_err(CheckError::Open)
     }
 
-    /// Another process, for a comparison that begins with this frame.
+    /// Starts a child process for a comparison that begins with `frame`.
     fn start_child(&mut self, comparison: CheckComparison, frame: u32) -> Result<ChildMachine, ComparisonAbort> {
         ChildMachine::start((self.subject.child_command)(), self.response_timeout).map_err(|error| match error {
-            ChildStartError::Crashed(why) => MachineFault::Failed { comparison, frame, reason: why }.into(),
+            ChildStartError::Crashed(reason) => MachineFault::Failed { comparison, frame, reason }.into(),
             error => CheckError::from(error).into(),
         })
     }
 
-    /// Two in one process, and the record for all that follows.
+    /// Compares two instances in one process and records the reference digests.
     fn compare_same_process(&mut self, other: &mut dyn Machine) -> Result<(), ComparisonAbort> {
         let comparison = CheckComparison::SameProcess;
         self.timer.begin(comparison);
-        let unstepped = other.hash();
+        let other_initial_hash = other.hash();
         while self.next_frame() < self.timer.frames(comparison) && self.timer.has_time_for_next(self.next_frame()) {
             let frame = self.next_frame();
             let inputs = self.input_script.inputs_at(frame);
             time_call(&mut self.samples.step_rendered, || self.reference_machine.step(inputs, true));
             other.step(inputs, true);
             let hash = time_call(&mut self.samples.hash, || self.reference_machine.hash());
-            let (here, there) =
+            let (ours, theirs) =
                 (FrameDigest::with_state_hash(hash, &*self.reference_machine), FrameDigest::of_machine(other));
-            self.reference_digests.push(here);
-            if let Some(seen) = mismatch_kind(here, there) {
-                let named = region_mismatches(&region_digests(&mut *self.reference_machine), &region_digests(other));
-                let frame = (frame > 0 || unstepped == self.initial_hash).then_some(frame);
+            self.reference_digests.push(ours);
+            if let Some(kind) = mismatch_kind(ours, theirs) {
+                let regions = region_mismatches(&region_digests(&mut *self.reference_machine), &region_digests(other));
+                let frame = (frame > 0 || other_initial_hash == self.initial_hash).then_some(frame);
                 return Err(MachineFault::Mismatch(StateMismatch {
                     comparison,
                     frame,
                     loaded_frame: None,
-                    mismatch_kind: seen,
-                    regions: named,
+                    mismatch_kind: kind,
+                    regions,
                 })
                 .into());
             }
@@ -171,7 +176,8 @@ impl<'a> CheckRun<'a> {
         self.require_same_identity(comparison, &identity_key(other))
     }
 
-    /// One that is reset and plays with nobody looking, as it does for someone who comes late where nothing can be saved.
+    /// Compares an instance that is reset and stepped without rendering, as at a late joiner that replays because the
+    /// machine cannot save.
     fn compare_after_reset(&mut self, other: &mut dyn Machine) -> Result<(), ComparisonAbort> {
         let comparison = CheckComparison::AfterReset;
         self.timer.begin(comparison);
@@ -183,70 +189,70 @@ impl<'a> CheckRun<'a> {
             }
             time_call(&mut self.samples.step_headless, || other.step(self.input_script.inputs_at(frame), false));
             if other.hash() != self.reference_digests[frame as usize].state_hash {
-                let there = region_digests(other);
-                return Err(self.reference_mismatch(comparison, frame, None, &there)?);
+                let theirs = region_digests(other);
+                return Err(self.reference_mismatch(comparison, frame, None, &theirs)?);
             }
             self.add_equal_frames(comparison, 1);
         }
         Ok(())
     }
 
-    /// One in another process, later.
-    fn compare_other_process(&mut self, recorded: Instant) -> Result<ChildMachine, ComparisonAbort> {
+    /// Compares with an instance in a child process that starts later.
+    fn compare_other_process(&mut self, recorded_at: Instant) -> Result<ChildMachine, ComparisonAbort> {
         let comparison = CheckComparison::OtherProcess;
         self.timer.begin(comparison);
-        std::thread::sleep(self.child_delay.saturating_sub(recorded.elapsed()));
-        let mut process = self.start_child(comparison, 0)?;
+        std::thread::sleep(self.child_delay.saturating_sub(recorded_at.elapsed()));
+        let mut child = self.start_child(comparison, 0)?;
         for frame in 0..self.next_frame() {
-            // The long run begins where the record ends, so this one cannot be cut short.
+            // The long run begins at the end of the recorded digests, so this comparison cannot end early.
             self.timer.update_progress(frame);
-            let failed = |why| MachineFault::Failed { comparison, frame, reason: why };
-            process.request_step(self.input_script.inputs_at(frame), true).map_err(failed)?;
-            let there = process.read_digest().map_err(failed)?;
-            if let Some(seen) = mismatch_kind(self.reference_digests[frame as usize], there) {
-                let from_the_start = frame == 0 && process.initial_hash != self.initial_hash;
-                let there = process.regions().unwrap_or_default();
-                let mut stop = self.reference_mismatch(comparison, frame, None, &there)?;
-                if let ComparisonAbort::Fault(MachineFault::Mismatch(difference)) = &mut stop {
-                    difference.mismatch_kind = seen;
-                    difference.frame = difference.frame.filter(|_| !from_the_start);
+            let failed = |reason| MachineFault::Failed { comparison, frame, reason };
+            child.request_step(self.input_script.inputs_at(frame), true).map_err(failed)?;
+            let theirs = child.read_digest().map_err(failed)?;
+            if let Some(kind) = mismatch_kind(self.reference_digests[frame as usize], theirs) {
+                let before_first_frame = frame == 0 && child.initial_hash != self.initial_hash;
+                let theirs = child.regions().unwrap_or_default();
+                let mut abort = self.reference_mismatch(comparison, frame, None, &theirs)?;
+                if let ComparisonAbort::Fault(MachineFault::Mismatch(mismatch)) = &mut abort {
+                    mismatch.mismatch_kind = kind;
+                    mismatch.frame = mismatch.frame.filter(|_| !before_first_frame);
                 }
-                return Err(stop);
+                return Err(abort);
             }
             self.add_equal_frames(comparison, 1);
         }
-        let key = process.identity_key.clone();
+        let key = child.identity_key.clone();
         self.require_same_identity(comparison, &key)?;
-        Ok(process)
+        Ok(child)
     }
 
-    /// A state in a new process, which has stepped no frame.
+    /// Loads a state in a new process that has stepped no frame, and compares.
     fn compare_cold_load(&mut self, other: &mut dyn Machine) -> Result<(), ComparisonAbort> {
         let comparison = CheckComparison::ColdLoad;
         self.timer.begin(comparison);
         let (mut state, from) = (Vec::new(), rollback_test::end_frame(self));
-        let failed = |frame| move |why| MachineFault::Failed { comparison, frame, reason: why };
+        let failed = |frame| move |reason| MachineFault::Failed { comparison, frame, reason };
         other.save(&mut state).map_err(|error| failed(from)(error.to_string()))?;
-        let mut process = self.start_child(comparison, from)?;
-        process.load(&state).map_err(failed(from))?;
+        let mut child = self.start_child(comparison, from)?;
+        child.load(&state).map_err(failed(from))?;
         for frame in from..self.next_frame() {
             if !self.timer.has_time_for_next(frame - from) {
                 break;
             }
-            process.request_step(self.input_script.inputs_at(frame), true).map_err(failed(frame))?;
-            if process.read_digest().map_err(failed(frame))?.state_hash
+            child.request_step(self.input_script.inputs_at(frame), true).map_err(failed(frame))?;
+            if child.read_digest().map_err(failed(frame))?.state_hash
                 != self.reference_digests[frame as usize].state_hash
             {
-                let there = process.regions().unwrap_or_default();
-                return Err(self.reference_mismatch(comparison, frame, Some(from), &there)?);
+                let theirs = child.regions().unwrap_or_default();
+                return Err(self.reference_mismatch(comparison, frame, Some(from), &theirs)?);
             }
             self.add_equal_frames(comparison, 1);
         }
         Ok(())
     }
 
-    /// The first instance and the one in the other process go on, at the same time.
-    fn compare_long_run(&mut self, process: &mut ChildMachine) -> Result<(), ComparisonAbort> {
+    /// Continues the reference machine and the child process in parallel, and compares.
+    fn compare_long_run(&mut self, child: &mut ChildMachine) -> Result<(), ComparisonAbort> {
         let comparison = CheckComparison::LongRun;
         self.timer.begin(comparison);
         let from = self.next_frame();
@@ -254,20 +260,20 @@ impl<'a> CheckRun<'a> {
             if !self.timer.has_time_for_next(frame - from) {
                 break;
             }
-            let failed = |why| MachineFault::Failed { comparison, frame, reason: why };
+            let failed = |reason| MachineFault::Failed { comparison, frame, reason };
             let inputs = self.input_script.inputs_at(frame);
-            process.request_step(inputs, true).map_err(failed)?;
+            child.request_step(inputs, true).map_err(failed)?;
             self.reference_machine.step(inputs, true);
-            let here = FrameDigest::of_machine(&mut *self.reference_machine);
-            let there = process.read_digest().map_err(failed)?;
-            if let Some(seen) = mismatch_kind(here, there) {
-                let there = process.regions().unwrap_or_default();
-                let regions = region_mismatches(&region_digests(&mut *self.reference_machine), &there);
+            let ours = FrameDigest::of_machine(&mut *self.reference_machine);
+            let theirs = child.read_digest().map_err(failed)?;
+            if let Some(kind) = mismatch_kind(ours, theirs) {
+                let theirs = child.regions().unwrap_or_default();
+                let regions = region_mismatches(&region_digests(&mut *self.reference_machine), &theirs);
                 return Err(MachineFault::Mismatch(StateMismatch {
                     comparison,
                     frame: Some(frame),
                     loaded_frame: None,
-                    mismatch_kind: seen,
+                    mismatch_kind: kind,
                     regions,
                 })
                 .into());
@@ -277,7 +283,7 @@ impl<'a> CheckRun<'a> {
         Ok(())
     }
 
-    /// Sites would not even begin with machines that are not known by the same name.
+    /// Fails unless the identity keys are equal; sites with different machine ids do not start.
     fn require_same_identity(&self, comparison: CheckComparison, key: &str) -> Result<(), ComparisonAbort> {
         if identity_key(&*self.reference_machine) == key {
             Ok(())
@@ -286,33 +292,29 @@ impl<'a> CheckRun<'a> {
         }
     }
 
-    /// Names what differs. The record has only hashes, so the same is played once more as it should have been.
+    /// Builds the mismatch with the differing regions. The recorded digests have only hashes, so the reference run is
+    /// repeated up to this frame.
     pub(super) fn reference_mismatch(
         &mut self,
         comparison: CheckComparison,
         frame: u32,
-        loaded: Option<u32>,
-        there: &[RegionDigest],
+        loaded_frame: Option<u32>,
+        theirs: &[RegionDigest],
     ) -> Result<ComparisonAbort, CheckError> {
-        let mut once_more = self.open_machine()?;
-        (0..=frame).for_each(|frame| once_more.step(self.input_script.inputs_at(frame), true));
-        let regions = region_mismatches(&region_digests(&mut *once_more), there);
-        let difference = StateMismatch {
-            comparison,
-            frame: Some(frame),
-            loaded_frame: loaded,
-            mismatch_kind: MismatchKind::State,
-            regions,
-        };
-        Ok(ComparisonAbort::Fault(MachineFault::Mismatch(difference)))
+        let mut reference = self.open_machine()?;
+        (0..=frame).for_each(|frame| reference.step(self.input_script.inputs_at(frame), true));
+        let regions = region_mismatches(&region_digests(&mut *reference), theirs);
+        let mismatch =
+            StateMismatch { comparison, frame: Some(frame), loaded_frame, mismatch_kind: MismatchKind::State, regions };
+        Ok(ComparisonAbort::Fault(MachineFault::Mismatch(mismatch)))
     }
 
-    /// The frame after the record.
+    /// Returns the frame after the recorded digests.
     fn next_frame(&self) -> u32 {
         self.reference_digests.len() as u32
     }
 
-    /// So many frames more were equal.
+    /// Adds to the number of equal frames of a comparison.
     pub(super) fn add_equal_frames(&mut self, comparison: CheckComparison, frames: u32) {
         match self.compared.iter_mut().find(|compared| compared.comparison == comparison) {
             Some(compared) => compared.frames += frames,
@@ -321,15 +323,15 @@ impl<'a> CheckRun<'a> {
     }
 }
 
-fn mismatch_kind(here: FrameDigest, there: FrameDigest) -> Option<MismatchKind> {
-    match here {
-        _ if here.state_hash != there.state_hash => Some(MismatchKind::State),
-        _ if here.picture_hash != there.picture_hash => Some(MismatchKind::Picture),
+fn mismatch_kind(ours: FrameDigest, theirs: FrameDigest) -> Option<MismatchKind> {
+    match ours {
+        _ if ours.state_hash != theirs.state_hash => Some(MismatchKind::State),
+        _ if ours.picture_hash != theirs.picture_hash => Some(MismatchKind::Picture),
         _ => None,
     }
 }
 
-/// What stands only against guesses.
+/// Turns a fault into a reason against rollback.
 fn fault_to_lockstep_reason(outcome: Result<(), ComparisonAbort>) -> Result<Option<LockstepReason>, ComparisonAbort> {
     match outcome {
         Ok(()) => Ok(None),

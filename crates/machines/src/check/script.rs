@@ -1,13 +1,13 @@
-//! What is pressed: random, but always the same for a seed.
+//! Random inputs, always the same for a seed.
 
 use coplay::input::InputWord;
 
 use crate::pad::{Pad, StickAxis};
 
-/// A word changes in one frame out of so many.
+/// A word changes in one frame out of this many, on average.
 const CHANGE_ONE_IN: u64 = 8;
 
-/// Random numbers (splitmix64).
+/// Random number generator (splitmix64).
 #[derive(Clone, Debug)]
 pub(super) struct SplitMix64(u64);
 
@@ -23,13 +23,13 @@ impl SplitMix64 {
         mixed ^ mixed >> 31
     }
 
-    /// Less than `end`. So small numbers need no care for evenness.
+    /// Returns a number below `end`. The bias of the modulo is negligible for such small numbers.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         (self.next_u64() >> 16) % end
     }
 
-    pub(super) fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
+    pub(super) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
     }
 
     fn next_word(&mut self) -> InputWord {
@@ -37,12 +37,12 @@ impl SplitMix64 {
     }
 }
 
-/// The inputs of all frames, made as far as they are wanted.
+/// The inputs of all frames, generated on demand.
 #[derive(Debug)]
 pub(super) struct InputScript {
     rng: SplitMix64,
     masks: Vec<InputWord>,
-    /// Frame after frame, one word per player.
+    /// Input words, frame after frame, one word per player.
     words: Vec<InputWord>,
 }
 
@@ -51,34 +51,34 @@ impl InputScript {
         Self { rng: SplitMix64::new(seed), masks: pads.iter().map(|pad| pad.mask).collect(), words: Vec::new() }
     }
 
-    /// What is pressed in a frame.
+    /// Returns the inputs of a frame.
     pub(super) fn inputs_at(&mut self, frame: u32) -> &[InputWord] {
         let players = self.masks.len();
         let from = frame as usize * players;
         while self.words.len() < from + players {
             let player = self.words.len() % players;
-            let before = self.words.len().checked_sub(players).map_or(0, |at| self.words[at]);
+            let previous = self.words.len().checked_sub(players).map_or(0, |at| self.words[at]);
             let changes = self.rng.one_in(CHANGE_ONE_IN);
-            let word = if changes { random_input(&mut self.rng) & self.masks[player] } else { before };
+            let word = if changes { random_input(&mut self.rng) & self.masks[player] } else { previous };
             self.words.push(word);
         }
         &self.words[from..from + players]
     }
 }
 
-/// Nothing, a button or two as people press them, or whatever no person would press. Sticks are anywhere, at rest or at an end.
-fn random_input(luck: &mut SplitMix64) -> InputWord {
-    let buttons = match luck.below(4) {
+/// Returns a random input: nothing, a few buttons, or any combination. Sticks are centred, at an end or anywhere.
+fn random_input(rng: &mut SplitMix64) -> InputWord {
+    let buttons = match rng.below(4) {
         0 => 0,
-        1 | 2 => luck.next_word() & luck.next_word() & luck.next_word(),
-        _ => luck.next_word(),
+        1 | 2 => rng.next_word() & rng.next_word() & rng.next_word(),
+        _ => rng.next_word(),
     };
     StickAxis::ALL.into_iter().fold(buttons, |word, axis| {
-        let position = match luck.below(4) {
+        let position = match rng.below(4) {
             0 => 0,
             1 => i16::MIN,
             2 => i16::MAX,
-            _ => luck.next_u64() as i16,
+            _ => rng.next_u64() as i16,
         };
         word & !axis.mask() | axis.word_at(position)
     })

@@ -1,4 +1,4 @@
-//! Before a machine is let into this process: whether it lives in another.
+//! Tests in a child process that a machine does not crash, before it is opened in this process.
 
 use std::process::Command;
 
@@ -6,33 +6,33 @@ use super::CheckOptions;
 use super::child_machine::{ChildMachine, ChildStartError};
 use super::verdict::{CheckComparison, MachineFault};
 
-/// So many frames it has to live.
+/// Frames that the machine must survive.
 const SMOKE_TEST_FRAMES: u32 = 60;
 
-/// What came of it.
+/// Result of the smoke test.
 pub(super) enum SmokeTestOutcome {
-    /// It lives, and is known by this key.
+    /// The machine survived; contains its identity key.
     Passed(String),
-    /// There was no machine to be tried, for a reason that will show when it is opened here.
+    /// The machine could not be opened. Opening it in this process will show the reason.
     NotStarted,
-    /// It took its process down, or kept it from answering. It must not be opened here.
+    /// The machine crashed its process or kept it from answering. It must not be opened in this process.
     Crashed(MachineFault),
 }
 
-/// Tries a machine in a process of its own.
+/// Runs a machine in its own process.
 pub(super) fn run_smoke_test(command: Command, options: &CheckOptions) -> SmokeTestOutcome {
-    let died = |frame, why| {
-        SmokeTestOutcome::Crashed(MachineFault::Failed { comparison: CheckComparison::SmokeTest, frame, reason: why })
+    let crashed = |frame, reason| {
+        SmokeTestOutcome::Crashed(MachineFault::Failed { comparison: CheckComparison::SmokeTest, frame, reason })
     };
-    let mut process = match ChildMachine::start(command, options.response_timeout) {
-        Ok(process) => process,
-        Err(ChildStartError::Crashed(why)) => return died(0, why),
+    let mut child = match ChildMachine::start(command, options.response_timeout) {
+        Ok(child) => child,
+        Err(ChildStartError::Crashed(reason)) => return crashed(0, reason),
         Err(ChildStartError::Failed(_)) => return SmokeTestOutcome::NotStarted,
     };
     for frame in 0..SMOKE_TEST_FRAMES.min(options.long_run_frames) {
-        if let Err(why) = process.request_step(&[], true).and_then(|()| process.read_digest()) {
-            return died(frame, why);
+        if let Err(reason) = child.request_step(&[], true).and_then(|()| child.read_digest()) {
+            return crashed(frame, reason);
         }
     }
-    SmokeTestOutcome::Passed(process.identity_key.clone())
+    SmokeTestOutcome::Passed(child.identity_key.clone())
 }

@@ -1,34 +1,34 @@
-//! What was found.
+//! The verdict of the check.
 
 use serde::{Deserialize, Serialize};
 
 use super::digest::RegionMismatch;
 
-/// Whether a machine is fit to be shared, and how.
+/// Whether and how a machine is fit for netplay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CheckVerdict {
-    /// It is deterministic, and its states are exact: everything goes.
+    /// Deterministic with exact states: all netplay features work.
     Rollback,
-    /// It is deterministic, but nothing can be guessed and repaired.
+    /// Deterministic, but without rollback.
     Lockstep {
-        /// Why.
+        /// Reason against rollback.
         reason: LockstepReason,
     },
-    /// It is not deterministic, or nobody can tell: sites would play different games.
+    /// Not deterministic, or not verifiable: sites could desync.
     Unfit {
-        /// Why.
+        /// Fault found.
         fault: MachineFault,
     },
 }
 
 impl CheckVerdict {
-    /// Whether it can be shared at all.
+    /// Returns whether the machine can be shared at all.
     pub fn is_fit(&self) -> bool {
         !matches!(self, Self::Unfit { .. })
     }
 
-    /// In a word or two.
+    /// Returns a short name of the verdict.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Rollback => "rollback",
@@ -37,7 +37,7 @@ impl CheckVerdict {
         }
     }
 
-    /// What was found, where something was.
+    /// Returns the fault, if one was found.
     pub fn fault(&self) -> Option<&MachineFault> {
         match self {
             Self::Unfit { fault } | Self::Lockstep { reason: LockstepReason::InexactStates { fault } } => Some(fault),
@@ -45,108 +45,126 @@ impl CheckVerdict {
         }
     }
 
-    /// The first difference, where there is one.
+    /// Returns the first mismatch, if there is one.
     pub fn mismatch(&self) -> Option<&StateMismatch> {
         match self.fault()? {
-            MachineFault::Mismatch(difference) => Some(difference),
+            MachineFault::Mismatch(mismatch) => Some(mismatch),
             _ => None,
         }
     }
 }
 
-/// Why nothing can be guessed.
+/// Reason why a machine cannot use rollback.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum LockstepReason {
     /// The machine cannot save its state.
     CannotSave,
-    /// Its states are not exact: a game that was repaired goes on otherwise.
+    /// The saved states are not exact: a game diverges after a rollback.
+    #[serde(rename = "states")]
     InexactStates {
-        /// What was found.
+        /// Fault found.
         fault: MachineFault,
     },
-    /// Its states are exact, but not even one frame can be repaired within another on this computer.
+    /// The states are exact, but this computer cannot roll back even one frame within a frame period.
     TooSlow {
-        /// What it takes to load, to step twice and to save, in nanoseconds.
+        /// Time to load, to step twice and to save twice, in nanoseconds.
+        #[serde(rename = "repair_ns")]
         rollback_ns: u64,
-        /// The time of a frame, in nanoseconds.
+        /// Frame period in nanoseconds.
         period_ns: u64,
     },
 }
 
-/// What is wrong with a machine.
+/// A fault of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MachineFault {
-    /// Two that should be equal are not.
+    /// Two instances that should be equal differ.
+    #[serde(rename = "differs")]
     Mismatch(StateMismatch),
-    /// It could not do what it was asked for: it refused, or took its process down.
+    /// The machine failed: it rejected a request or crashed its process.
     Failed {
-        /// In which comparison.
+        /// Comparison in which it failed.
         comparison: CheckComparison,
-        /// In or before which frame.
+        /// Frame in or before which it failed.
         frame: u32,
-        /// In its own words.
+        /// Message of the machine or process.
+        #[serde(rename = "why")]
         reason: String,
     },
-    /// Its name, version, options or first frames are not the same each time that it is opened, although no other difference was seen.
+    /// Name, version, options or first frames change each time that the machine is opened, although no other difference
+    /// was seen.
+    #[serde(rename = "identity")]
     UnstableIdentity {
-        /// In which comparison.
+        /// Comparison in which it was found.
         comparison: CheckComparison,
     },
-    /// The hash of its state never changed, so that nothing could be compared.
+    /// The state hash never changed, so nothing could be compared.
+    #[serde(rename = "blind")]
     ConstantHash,
 }
 
-/// The first difference.
+/// The first mismatch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateMismatch {
-    /// In which comparison.
+    /// Comparison in which it was found.
     pub comparison: CheckComparison,
-    /// The first frame after which they differ; `None` if they did before the first.
+    /// First frame after which the instances differ; `None` if they differed before the first frame.
     pub frame: Option<u32>,
-    /// The frame that was next in the state loaded last, if one was.
+    /// Next frame of the last loaded state, if one was loaded.
+    #[serde(rename = "loaded")]
     pub loaded_frame: Option<u32>,
-    /// What differs.
+    /// Kind of mismatch.
+    #[serde(rename = "seen")]
     pub mismatch_kind: MismatchKind,
-    /// The parts of the state that differ; none if the machine names none, or if it was not seen again.
+    /// Differing regions of the state; empty if the machine names none, or if the difference did not recur.
     pub regions: Vec<RegionMismatch>,
 }
 
-/// What can differ.
+/// Kind of mismatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MismatchKind {
-    /// The state.
+    /// The state hash differs.
     State,
-    /// Only the picture, while the hash of the state is the same.
+    /// Only the picture differs; the state hashes are equal.
     Picture,
 }
 
-/// Which two were compared.
+/// A comparison of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckComparison {
-    /// One in a process of its own, with nothing to compare it with: whether it lives.
+    /// One instance in its own process, without a comparison: it must not crash.
+    #[serde(rename = "alone")]
     SmokeTest,
     /// Two instances in one process.
+    #[serde(rename = "together")]
     SameProcess,
-    /// One that was reset and stepped unseen, and one that ran straight.
+    /// An instance that was reset and stepped without rendering, against a straight run.
+    #[serde(rename = "anew")]
     AfterReset,
-    /// One that went back to a saved state and did the same again, and one that ran straight.
+    /// An instance that loaded a saved state and replayed the same inputs, against a straight run.
+    #[serde(rename = "again")]
     ReplayFromState,
-    /// One that did something else, went back and did the right thing, as a session repairs guesses, and one that ran straight.
+    /// An instance that was rolled back after wrong inputs, as a session does after a misprediction, against a straight
+    /// run.
+    #[serde(rename = "repaired")]
     AfterRollback,
-    /// One in another process, started later in another environment, and one here.
+    /// An instance in a child process, started later in another environment, against one here.
+    #[serde(rename = "apart")]
     OtherProcess,
-    /// One in a new process that was given a state, and one that ran straight.
+    /// An instance in a new process that loaded a state, against a straight run.
+    #[serde(rename = "cold")]
     ColdLoad,
-    /// One in another process and one here, for long.
+    /// An instance in a child process against one here, for many frames.
+    #[serde(rename = "long")]
     LongRun,
 }
 
 impl CheckComparison {
-    /// All of them, in the order in which they are made.
+    /// All comparisons, in execution order.
     pub const ALL: [Self; 8] = [
         Self::SmokeTest,
         Self::SameProcess,
@@ -158,17 +176,17 @@ impl CheckComparison {
         Self::LongRun,
     ];
 
-    /// For people.
+    /// Returns the display name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::SmokeTest => "alone in a process",
-            Self::SameProcess => "two in one process",
-            Self::AfterReset => "begun anew, unseen",
-            Self::ReplayFromState => "played again from a state",
-            Self::AfterRollback => "repaired after wrong guesses",
-            Self::OtherProcess => "in another process, later",
-            Self::ColdLoad => "a state in a new process",
-            Self::LongRun => "a long run",
+            Self::SmokeTest => "smoke test",
+            Self::SameProcess => "two instances, one process",
+            Self::AfterReset => "after a reset, not rendered",
+            Self::ReplayFromState => "replay from a saved state",
+            Self::AfterRollback => "rollback of wrong inputs",
+            Self::OtherProcess => "another process, later",
+            Self::ColdLoad => "saved state in a new process",
+            Self::LongRun => "long run",
         }
     }
 }

@@ -1,33 +1,36 @@
-//! Making copies of a library truly separate.
+//! Separates the variables of several copies of one library.
 //!
-//! The linker of C++ marks some variables (those of templates and inline functions) as *unique*: the loader then merges them over all
-//! libraries of a process, whatever their files, and never unloads them. Two instances of such a core would share them, and a game
-//! would reach into the other. In our copy the mark is replaced by the ordinary one.
+//! The C++ toolchain marks some variables (of templates and inline functions) as *unique*: the loader then merges them
+//! over all libraries of a process, whatever their files, and never unloads them. Two instances of such a core would
+//! share these variables, and one game would affect the other. In our copy the unique binding is replaced by the global
+//! one.
 
 const STB_GLOBAL: u8 = 1;
 const STB_GNU_UNIQUE: u8 = 10;
 
-/// Types of sections.
+/// Section type of the dynamic symbol table.
 const SHT_DYNSYM: u32 = 11;
 
-/// Replaces the marks. What is no ELF file of this byte order, or not one with sections, stays as it is. Gives how many there were.
+/// Makes unique symbols global and returns their number. A file that is not an ELF file of the host's byte order, or
+/// has no sections, is left unchanged.
 pub(super) fn make_unique_symbols_global(library: &mut [u8]) -> usize {
     patch_dynamic_symbols(library).unwrap_or(0)
 }
 
 fn patch_dynamic_symbols(library: &mut [u8]) -> Option<usize> {
-    let same_order = if cfg!(target_endian = "little") { 1 } else { 2 };
-    if library.get(..4)? != b"\x7fELF" || *library.get(5)? != same_order {
+    let host_order = if cfg!(target_endian = "little") { 1 } else { 2 };
+    if library.get(..4)? != b"\x7fELF" || *library.get(5)? != host_order {
         return None;
     }
-    // Where things are in the two widths: the header's fields, a section's fields, and in a symbol the byte with the mark.
+    // Offsets in the 32-bit and 64-bit formats: fields of the header, fields of a section, and the info byte of a
+    // symbol.
     let wide = *library.get(4)? == 2;
     let [table, entry_size, entries] = if wide { [0x28, 0x3a, 0x3c] } else { [0x20, 0x2e, 0x30] };
     let [offset, size, symbol_size] = if wide { [0x18, 0x20, 0x38] } else { [0x10, 0x14, 0x24] };
     let info = if wide { 4 } else { 12 };
     let word = |bytes: &[u8], at: usize| if wide { read_uint::<8>(bytes, at) } else { read_uint::<4>(bytes, at) };
 
-    let mut marks = 0;
+    let mut patched = 0;
     let first = word(library, table)?;
     for i in 0..read_uint::<2>(library, entries)? {
         let section = first.checked_add(i.checked_mul(read_uint::<2>(library, entry_size)?)?)?;
@@ -40,14 +43,14 @@ fn patch_dynamic_symbols(library: &mut [u8]) -> Option<usize> {
         for symbol in symbols.chunks_exact_mut(step.max(info + 1)) {
             if symbol[info] >> 4 == STB_GNU_UNIQUE {
                 symbol[info] = STB_GLOBAL << 4 | symbol[info] & 0xf;
-                marks += 1;
+                patched += 1;
             }
         }
     }
-    Some(marks)
+    Some(patched)
 }
 
-/// A number of so many bytes, in the host's order.
+/// Reads an integer of `BYTES` bytes in the host's byte order.
 fn read_uint<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<usize> {
     let bytes = bytes.get(at..at.checked_add(BYTES)?)?;
     let mut wide = [0; 8];

@@ -1,38 +1,38 @@
-//! How a core's state is wrapped before it leaves this crate.
+//! Header around a core's state before it leaves this crate.
 //!
-//! A core trusts what it loads, and what is loaded may come from a stranger. The wrapping lets nothing through that is not a
-//! state of this machine with this game and this length, undamaged.
+//! A core trusts the states that it loads, and a state may come from an untrusted peer. The header check rejects every
+//! state that is not of this machine, this game and this length, or that is damaged.
 
 use crate::machine::LoadError;
 
-/// Bytes before the core's own.
+/// Length of the header.
 pub(super) const HEADER_LEN: usize = 40;
 
-/// The longest state of a core.
+/// Maximum length of a core's state.
 pub(super) const MAX_STATE_LEN: usize = 64 << 20;
 
-/// The most frames that a state can be after: some hundred thousand years.
+/// Maximum frame count of a state: some hundred thousand years.
 const MAX_FRAMES: u64 = 1 << 48;
 
 const MAGIC: [u8; 4] = *b"CPLR";
 const VERSION: u8 = 1;
 
-/// What is in a wrapped state.
+/// Contents of a wrapped state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StateKind {
-    /// Nothing: the machine has stepped no frame, and is opened anew.
+    /// No contents: the machine has stepped no frame and is restarted.
     Initial = 0,
-    /// What the core saved.
+    /// State saved by the core.
     Saved = 1,
 }
 
-/// What is said of a state.
+/// Header of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StateHeader {
     pub(super) kind: StateKind,
-    /// Of machine and game.
+    /// Identity of machine and game.
     pub(super) identity: u64,
-    /// Frames stepped.
+    /// Frames stepped before the state was saved.
     pub(super) frames: u64,
 }
 
@@ -40,7 +40,7 @@ fn checksum(kind: StateKind, frames: u64, body: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(body, frames << 1 | kind as u64)
 }
 
-/// Writes the header over the first bytes of `state`, which the body follows. Gives the checksum.
+/// Writes the header over the first bytes of `state`, which the body follows. Returns the checksum.
 pub(super) fn seal(state: &mut [u8], header: StateHeader) -> u64 {
     let (head, body) = state.split_at_mut(HEADER_LEN);
     let sum = checksum(header.kind, header.frames, body);
@@ -53,28 +53,28 @@ pub(super) fn seal(state: &mut [u8], header: StateHeader) -> u64 {
     sum
 }
 
-/// Takes a state apart: header, body and checksum.
+/// Splits a state into header, body and checksum.
 pub(super) fn unseal(state: &[u8], identity: u64) -> Result<(StateHeader, &[u8], u64), LoadError> {
-    let unfit = |why: &str| Err(LoadError::InvalidState(why.to_owned()));
-    let Some((head, body)) = state.split_at_checked(HEADER_LEN) else { return unfit("it is too short") };
+    let invalid = |reason: &str| Err(LoadError::InvalidState(reason.to_owned()));
+    let Some((head, body)) = state.split_at_checked(HEADER_LEN) else { return invalid("too short") };
     if body.len() > MAX_STATE_LEN {
-        return unfit("it is too long");
+        return invalid("too long");
     }
     let kind = match head[..8] {
         [b'C', b'P', b'L', b'R', VERSION, 0, 0, 0] => StateKind::Initial,
         [b'C', b'P', b'L', b'R', VERSION, 1, 0, 0] => StateKind::Saved,
-        _ => return unfit("it does not begin like one"),
+        _ => return invalid("unknown header"),
     };
     let mut numbers = head[8..].chunks_exact(8).map(|field| u64::from_le_bytes(field.try_into().unwrap_or_default()));
-    let [whose, frames, len, sum] = [(); 4].map(|()| numbers.next().unwrap_or_default());
-    if whose != identity {
-        return unfit("it is of another machine or game");
+    let [state_identity, frames, len, sum] = [(); 4].map(|()| numbers.next().unwrap_or_default());
+    if state_identity != identity {
+        return invalid("from another machine or game");
     }
     if len != body.len() as u64 || sum != checksum(kind, frames, body) {
-        return unfit("it is damaged");
+        return invalid("checksum mismatch");
     }
     if frames > MAX_FRAMES {
-        return unfit("nobody has played for so long");
+        return invalid("frame count out of range");
     }
     Ok((StateHeader { kind, identity, frames }, body, sum))
 }
@@ -94,7 +94,7 @@ mod tests {
         for at in 0..state.len() {
             state[at] ^= 1;
             assert!(unseal(&state, 7).is_err(), "byte {at}");
-            assert!(unseal(&state[..at], 7).is_err(), "cut at {at}");
+            assert!(unseal(&state[..at], 7).is_err(), "truncated at {at}");
             state[at] ^= 1;
         }
     }

@@ -1,100 +1,106 @@
-//! Why a core or a game could not be opened.
+//! Errors of opening a core or a game.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::source::MAX_CORE_NAME;
 
-/// Why there is no machine.
+/// Error of opening a core or a game.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CoreOpenError {
-    /// No core of that name is anywhere where cores usually are.
+    /// No core of that name is in the searched folders.
     NotFound {
-        /// What was looked for.
+        /// Requested name.
         name: String,
-        /// The folders that were looked into.
+        /// Searched folders.
         searched_folders: Vec<PathBuf>,
-        /// Cores that are there and have a similar name.
+        /// Installed cores with a similar name.
         similar_names: Vec<String>,
-        /// How to get it on this system, if that is known.
+        /// Command to install the core on this system, if known.
         install_hint: Option<String>,
     },
-    /// No core can have this name.
+    /// The text is not a valid core name.
     InvalidName(String),
-    /// A file could not be read.
+    /// A file cannot be read.
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why, in the system's words.
+        /// Error message of the system.
         reason: String,
     },
-    /// No private place for the core could be made.
+    /// Creating the private folder of the core failed.
     ScratchDir(String),
-    /// The system cannot load the library; in its words.
+    /// The system cannot load the library, with its message.
     Load(String),
-    /// The library is no libretro core: this function is missing.
+    /// The library is not a libretro core: this function is missing.
     MissingFunction(&'static str),
-    /// The core speaks another version of libretro.
+    /// The core uses another version of the libretro API.
     UnsupportedVersion(u32),
     /// The core has no such option.
     UnknownOption {
-        /// The option.
+        /// Key of the option.
         key: String,
-        /// Those that it has.
+        /// Keys of the core's options.
         known_options: Vec<String>,
     },
     /// The option has no such value.
     InvalidOptionValue {
-        /// The option.
+        /// Key of the option.
         key: String,
-        /// The value.
+        /// Rejected value.
         value: String,
-        /// Those that it has.
+        /// Valid values.
         valid_values: Vec<String>,
     },
-    /// So many options are not at their default, which is more than sites can agree on.
+    /// This number of options differ from their default, which is more than fit into a machine id.
     TooManyOptions(usize),
-    /// The core runs only with a game.
+    /// The core needs a game.
     NeedsGame,
-    /// The core does not take files with this ending.
+    /// The core does not support files with this extension.
     UnsupportedExtension {
-        /// The ending.
+        /// Extension of the file.
         extension: String,
-        /// Those that it takes.
+        /// Supported extensions.
         supported: Vec<String>,
     },
-    /// A game with this ending is a list of further files, which is not supported: its identity would be that of the list.
+    /// A file with this extension only lists other files. This is not supported: the game id would cover only the list.
     MultiFileGame(String),
-    /// The core draws with the graphics card, which is not supported.
+    /// The core requires GPU rendering, which is not supported.
     NeedsGpu,
-    /// The core does not want the game; its last words, if it said any.
+    /// The core rejected the game; contains the last log lines of the core.
     GameRejected(Vec<String>),
-    /// The core says that it runs at so many frames per second, which cannot be.
+    /// The core announced an invalid frame rate.
     InvalidFrameRate(f64),
 }
 
 impl CoreOpenError {
-    /// What to do about it, in one sentence.
+    /// Returns the hint for the user, in one sentence.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NotFound { similar_names: close, install_hint: install, .. } => {
-                let close = (!close.is_empty()).then(|| format!("did you mean {}?", close.join(" or ")));
-                let both: Vec<String> = close.into_iter().chain(install.clone()).collect();
-                (!both.is_empty()).then(|| both.join(" "))
+            Self::NotFound { similar_names: similar, install_hint: install, .. } => {
+                let similar = (!similar.is_empty()).then(|| format!("did you mean {}?", similar.join(" or ")));
+                let hints: Vec<String> = similar.into_iter().chain(install.clone()).collect();
+                (!hints.is_empty()).then(|| hints.join(" "))
             }
             Self::InvalidName(_) => {
                 Some("use the name of an installed core, such as nestopia, or the path of its file".into())
             }
-            Self::UnknownOption { known_options: known, .. } if known.is_empty() => {
+            Self::UnknownOption { known_options: options, .. } if options.is_empty() => {
                 Some("this core has no options".into())
             }
-            Self::UnknownOption { known_options: known, .. } => Some(format!("it has {}", known.join(", "))),
-            Self::InvalidOptionValue { valid_values: values, .. } => Some(format!("it can be {}", values.join(", "))),
-            Self::UnsupportedExtension { supported: taken, .. } => Some(format!("it takes {}", taken.join(", "))),
-            Self::MultiFileGame(_) => Some("use one file that has all, such as a .chd".into()),
-            Self::NeedsGpu => Some("look for an option of the core that switches to a software renderer".into()),
-            Self::GameRejected(_) => Some("if the core needs a BIOS, say in which folder it is".into()),
+            Self::UnknownOption { known_options: options, .. } => {
+                Some(format!("the core's options are {}", options.join(", ")))
+            }
+            Self::InvalidOptionValue { valid_values: values, .. } => {
+                Some(format!("valid values are {}", values.join(", ")))
+            }
+            Self::UnsupportedExtension { supported: extensions, .. } => {
+                Some(format!("supported extensions are {}", extensions.join(", ")))
+            }
+            Self::MultiFileGame(_) => Some("use a single-file image, such as a .chd".into()),
+            Self::NeedsGpu => Some("look for a core option that selects a software renderer".into()),
+            Self::GameRejected(_) => Some("if the core needs a BIOS, name the folder with the BIOS image".into()),
             _ => None,
         }
     }
@@ -103,35 +109,37 @@ impl CoreOpenError {
 impl fmt::Display for CoreOpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound { name, searched_folders: looked, .. } => {
-                write!(f, "there is no libretro core named {name:?}; looked in")?;
-                looked.iter().try_for_each(|folder| write!(f, "\n  {}", folder.display()))
+            Self::NotFound { name, searched_folders: searched, .. } => {
+                write!(f, "no libretro core named {name:?}; searched in")?;
+                searched.iter().try_for_each(|folder| write!(f, "\n  {}", folder.display()))
             }
             Self::InvalidName(name) => {
                 write!(f, "invalid core name {name:?}: use 1 to {MAX_CORE_NAME} letters, digits, `-` and `_`")
             }
-            Self::Read { path, reason: why } => write!(f, "cannot read {}: {why}", path.display()),
-            Self::ScratchDir(why) => write!(f, "cannot make a private folder for the core: {why}"),
-            Self::Load(why) => write!(f, "cannot load the core: {why}"),
-            Self::MissingFunction(lacks) => write!(f, "this is no libretro core: it has no {lacks}"),
+            Self::Read { path, reason } => write!(f, "cannot read {}: {reason}", path.display()),
+            Self::ScratchDir(reason) => write!(f, "cannot create a private folder for the core: {reason}"),
+            Self::Load(reason) => write!(f, "cannot load the core: {reason}"),
+            Self::MissingFunction(function) => write!(f, "not a libretro core: the function {function} is missing"),
             Self::UnsupportedVersion(version) => {
-                write!(f, "the core speaks version {version} of libretro, which is unknown here")
+                write!(f, "the core uses version {version} of the libretro API, which is not supported")
             }
             Self::UnknownOption { key, .. } => write!(f, "the core has no option {key:?}"),
             Self::InvalidOptionValue { key, value, .. } => {
-                write!(f, "the option {key:?} of the core cannot be {value:?}")
+                write!(f, "invalid value {value:?} for the core option {key:?}")
             }
-            Self::TooManyOptions(count) => write!(f, "{count} options are not at their default, which is too many"),
+            Self::TooManyOptions(count) => write!(f, "too many core options differ from their default: {count}"),
             Self::NeedsGame => write!(f, "the core runs only with a game"),
             Self::UnsupportedExtension { extension, .. } => {
-                write!(f, "the core does not take files that end with {extension:?}")
+                write!(f, "the core does not support files with the extension {extension:?}")
             }
-            Self::MultiFileGame(extension) => write!(f, "games of several files (.{extension}) cannot be shared"),
-            Self::NeedsGpu => write!(f, "the core draws with the graphics card, which cannot be shared"),
-            Self::GameRejected(said) if said.is_empty() => write!(f, "the core does not take the game"),
-            Self::GameRejected(said) => write!(f, "the core does not take the game; it said: {}", said.join(" / ")),
+            Self::MultiFileGame(extension) => write!(f, "games of several files (.{extension}) are not supported"),
+            Self::NeedsGpu => write!(f, "the core requires GPU rendering, which is not supported"),
+            Self::GameRejected(log_lines) if log_lines.is_empty() => write!(f, "the core rejected the game"),
+            Self::GameRejected(log_lines) => {
+                write!(f, "the core rejected the game; its log says: {}", log_lines.join(" / "))
+            }
             Self::InvalidFrameRate(fps) => {
-                write!(f, "the core says that it runs at {fps} frames per second, which cannot be")
+                write!(f, "the core announced an invalid frame rate of {fps} frames per second")
             }
         }
     }

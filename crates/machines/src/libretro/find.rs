@@ -1,4 +1,4 @@
-//! Finding cores where front ends and distributions put them.
+//! Finds cores in the folders of front ends and distributions.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::CoreOpenError;
 use super::source::{CoreName, CoreSource};
 
-/// How a core's file ends on this system.
+/// File name suffix of a core on this system.
 const CORE_FILE_SUFFIX: &str = if cfg!(windows) {
     "_libretro.dll"
 } else if cfg!(target_vendor = "apple") {
@@ -17,7 +17,8 @@ const CORE_FILE_SUFFIX: &str = if cfg!(windows) {
     "_libretro.so"
 };
 
-/// Where cores are looked for: `first`, then `$LIBRETRO_DIRECTORY`, then the folders of distributions and front ends.
+/// Returns the folders that are searched for cores: `first`, then `$LIBRETRO_DIRECTORY`, then the folders of
+/// distributions and front ends.
 pub fn search_folders(first: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders = first.to_vec();
     folders.extend(env::var_os("LIBRETRO_DIRECTORY").iter().flat_map(env::split_paths));
@@ -28,24 +29,24 @@ pub fn search_folders(first: &[PathBuf]) -> Vec<PathBuf> {
             .extend(env::var_os("ProgramFiles").map(|programs| Path::new(&programs).join("RetroArch").join("cores")));
         return folders;
     }
-    // One folder per architecture: /usr/lib/x86_64-linux-gnu/libretro.
-    let mut of_debian: Vec<PathBuf> = folder_entries(Path::new("/usr/lib"))
+    // Debian has one folder per architecture, such as /usr/lib/x86_64-linux-gnu/libretro.
+    let mut debian_folders: Vec<PathBuf> = folder_entries(Path::new("/usr/lib"))
         .map(|folder| folder.join("libretro"))
         .filter(|folder| folder.is_dir())
         .collect();
-    of_debian.sort();
-    folders.extend(of_debian);
+    debian_folders.sort();
+    folders.extend(debian_folders);
     folders.extend(["/usr/lib/libretro", "/usr/lib64/libretro", "/usr/local/lib/libretro"].map(PathBuf::from));
     if let Some(home) = env::home_dir() {
-        let own = [
+        let user_folders = [
             ".config/retroarch/cores",
             ".local/share/libretro/cores",
             ".var/app/org.libretro.RetroArch/config/retroarch/cores",
             "snap/retroarch/current/.config/retroarch/cores",
             "Library/Application Support/RetroArch/cores",
         ];
-        let of_apple = |folder: &&str| folder.starts_with("Library") == cfg!(target_vendor = "apple");
-        folders.extend(own.into_iter().filter(of_apple).map(|folder| home.join(folder)));
+        let fits_system = |folder: &&str| folder.starts_with("Library") == cfg!(target_vendor = "apple");
+        folders.extend(user_folders.into_iter().filter(fits_system).map(|folder| home.join(folder)));
     }
     folders
 }
@@ -54,7 +55,7 @@ fn folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// All cores in these folders, by name. Of two with the same name the first counts.
+/// Returns all cores in these folders by name. Of two cores with the same name, the first wins.
 pub fn installed_cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
     let mut cores = BTreeMap::new();
     for path in folders.iter().flat_map(|folder| folder_entries(folder)) {
@@ -66,36 +67,34 @@ pub fn installed_cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
     cores
 }
 
-/// The file of a core; `first` are folders to look into before the usual ones.
+/// Returns the file of a core. The folders in `first` are searched before the usual ones.
 pub fn find_core(core: &CoreSource, first: &[PathBuf]) -> Result<PathBuf, CoreOpenError> {
     match core {
         CoreSource::Path(path) if path.is_file() => Ok(path.clone()),
-        CoreSource::Path(path) => {
-            Err(CoreOpenError::Read { path: path.clone(), reason: "there is no such file".to_owned() })
-        }
+        CoreSource::Path(path) => Err(CoreOpenError::Read { path: path.clone(), reason: "no such file".to_owned() }),
         CoreSource::Name(name) => find_installed(name, first),
     }
 }
 
 fn find_installed(name: &CoreName, first: &[PathBuf]) -> Result<PathBuf, CoreOpenError> {
-    let looked = search_folders(first);
-    let cores = installed_cores(&looked);
-    let wanted = normalized_name(name.as_str());
-    match cores.iter().find(|(name, _)| normalized_name(name) == wanted) {
+    let searched = search_folders(first);
+    let cores = installed_cores(&searched);
+    let normalized = normalized_name(name.as_str());
+    match cores.iter().find(|(name, _)| normalized_name(name) == normalized) {
         Some((_, path)) => Ok(path.clone()),
         None => {
-            let close = cores.into_keys().filter(|name| is_similar(&normalized_name(name), &wanted)).collect();
+            let similar = cores.into_keys().filter(|name| is_similar(&normalized_name(name), &normalized)).collect();
             Err(CoreOpenError::NotFound {
                 name: name.to_string(),
-                searched_folders: looked,
-                similar_names: close,
+                searched_folders: searched,
+                similar_names: similar,
                 install_hint: install_hint(name),
             })
         }
     }
 }
 
-/// A name without what people write differently. Beetle is how Mednafen's machines are called as cores, but not in the names of files.
+/// Normalizes spelling variants of a core name. Mednafen cores are named Beetle, but not in their file names.
 fn normalized_name(name: &str) -> String {
     let name = name.to_lowercase().replace('-', "_");
     let name = name.strip_suffix("_libretro").unwrap_or(&name);
@@ -103,18 +102,20 @@ fn normalized_name(name: &str) -> String {
     name.strip_prefix("mednafen_").map_or(name.to_owned(), |rest| format!("beetle_{rest}"))
 }
 
-fn is_similar(name: &str, wanted: &str) -> bool {
-    name.contains(wanted) || wanted.contains(name) || edit_distance(name, wanted) <= 1 + wanted.len() / 4
+fn is_similar(name: &str, normalized: &str) -> bool {
+    name.contains(normalized)
+        || normalized.contains(name)
+        || edit_distance(name, normalized) <= 1 + normalized.len() / 4
 }
 
-/// How many letters to change, put in or take out to get from one name to the other.
+/// Returns the edit distance: the number of characters to change, insert or delete.
 fn edit_distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (i, letter) in from.chars().enumerate() {
+    for (i, char) in from.chars().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], i + 1);
         for j in 0..to.len() {
-            let changed = diagonal + usize::from(letter != to[j]);
+            let changed = diagonal + usize::from(char != to[j]);
             diagonal = row[j + 1];
             row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
         }
@@ -122,8 +123,8 @@ fn edit_distance(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// What to type to install a core, if this system has packages of cores. Nothing is opened, and the name has no character that means
-/// something to a shell.
+/// Returns the command to install a core, if this system has packages of cores. It only checks for the package system.
+/// The name has no character with a meaning in a shell.
 pub fn install_hint(name: &CoreName) -> Option<String> {
     let package = normalized_name(name.as_str()).replace('_', "-");
     Path::new("/etc/debian_version").exists().then(|| format!("try: apt install libretro-{package}"))
@@ -159,11 +160,11 @@ mod tests {
         let find = |core: &str, first: &[PathBuf]| find_core(&CoreSource::from_user(core)?, first);
         assert_eq!(find("SquareBox", &first), Ok(file.clone()));
         assert_eq!(find(file.to_str().unwrap(), &[]), Ok(file));
-        let Err(error) = find("sqarebox", &first) else { panic!("found") };
-        let CoreOpenError::NotFound { searched_folders: looked, similar_names: close, .. } = &error else {
+        let Err(error) = find("sqarebox", &first) else { panic!("the core was found") };
+        let CoreOpenError::NotFound { searched_folders: searched, similar_names: similar, .. } = &error else {
             panic!("{error:?}")
         };
-        assert_eq!((looked.first(), &close[..]), (first.first(), &["squarebox".to_owned()][..]));
+        assert_eq!((searched.first(), &similar[..]), (first.first(), &["squarebox".to_owned()][..]));
         assert!(error.to_string().contains(&first[0].display().to_string()));
         assert!(error.hint().unwrap().starts_with("did you mean squarebox?"));
         assert!(matches!(find("./nowhere.so", &[]), Err(CoreOpenError::Read { .. })));

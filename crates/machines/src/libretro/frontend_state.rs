@@ -1,4 +1,4 @@
-//! What an instance and its core have told each other. Everything that a core's callbacks touch is here.
+//! The frontend's side of an instance: all data that a core's callbacks read and write.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -9,24 +9,24 @@ use super::options::CoreOptions;
 use super::truncate_at_char;
 use super::video::VideoFrame;
 
-/// The most players of one machine.
+/// Maximum number of players of a machine.
 pub(super) const MAX_PLAYERS: usize = 8;
 
-/// Pairs of samples taken per frame: a second's worth at the highest usual rate.
+/// Maximum number of sample pairs per frame: one second at the highest usual rate.
 const MAX_SAMPLES_PER_FRAME: usize = 1 << 16;
 
-/// Lines of a core's talk that are kept, and bytes of a line.
+/// Number of kept log lines, and maximum length of a line in bytes.
 const MAX_LOG_LINES: usize = 32;
 const MAX_LOG_LINE_LEN: usize = 240;
 
-/// Flags of what a core should produce in a frame.
+/// Flags of the outputs that a core should produce in a frame.
 pub(super) mod produce {
     pub(in super::super) const VIDEO: u32 = 1;
     pub(in super::super) const SOUND: u32 = 2;
     pub(in super::super) const ALL: u32 = VIDEO | SOUND;
 }
 
-/// What a core says of its saved states.
+/// Flags with which a core describes its saved states.
 pub(super) mod quirk {
     pub(in super::super) const INCOMPLETE: u64 = 1;
     pub(in super::super) const VARIABLE_SIZE: u64 = 1 << 2;
@@ -36,7 +36,7 @@ pub(super) mod quirk {
     pub(in super::super) const PLATFORM: u64 = 1 << 6;
 }
 
-/// Size and speed of what a core shows and plays, as it says.
+/// Picture size, frame rate and sample rate that a core announces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AvInfo {
     pub(super) width: u32,
@@ -46,7 +46,7 @@ pub(super) struct AvInfo {
     pub(super) sample_rate: f64,
 }
 
-/// Something that can be pressed on some port.
+/// An input of a port, as described by the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) port: u32,
@@ -56,22 +56,22 @@ pub(super) struct Descriptor {
     pub(super) label: String,
 }
 
-/// A kind of controller that a port takes.
+/// A device that a port takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What the core calls it.
+    /// Name given by the core.
     pub name: String,
-    /// Its number, for [`Config::devices`](super::CoreConfig::devices).
+    /// Device id, for [`CoreConfig::devices`](super::CoreConfig::devices).
     pub id: u32,
 }
 
-/// What a core has said in words, the last lines of it.
+/// The last log lines of a core.
 #[derive(Default)]
 pub(super) struct CoreLog(VecDeque<String>);
 
 impl CoreLog {
     pub(super) fn push(&mut self, line: &str) {
-        // What is left when placeholders are not filled in is sometimes nothing.
+        // A line without any word besides placeholders is dropped.
         if !line.split_whitespace().any(|word| !word.contains('%') && word.contains(char::is_alphanumeric)) {
             return;
         }
@@ -81,7 +81,7 @@ impl CoreLog {
         self.0.push_back(truncate_at_char(line, MAX_LOG_LINE_LEN).to_owned());
     }
 
-    /// Likewise, where it is a format for values that are not known.
+    /// Adds a printf format whose values are not known.
     pub(super) fn push_format(&mut self, format: &str) {
         self.push(&strip_placeholders(format));
     }
@@ -91,7 +91,7 @@ impl CoreLog {
     }
 }
 
-/// A format of C without the values that belong into it.
+/// Replaces the placeholders of a printf format by `…`.
 fn strip_placeholders(format: &str) -> String {
     let (mut text, mut rest) = (String::with_capacity(format.len()), format);
     while let Some((before, after)) = rest.split_once('%') {
@@ -101,7 +101,7 @@ fn strip_placeholders(format: &str) -> String {
             rest = after;
             continue;
         }
-        // Flags, width, precision and length; then one letter for the kind.
+        // Skips flags, width, precision and length, then one letter for the conversion.
         let mut kind = after.trim_start_matches(|sign: char| "+-# 0123456789.*hljztLq".contains(sign)).chars();
         kind.next();
         text.push('…');
@@ -110,7 +110,7 @@ fn strip_placeholders(format: &str) -> String {
     text + rest
 }
 
-/// The host's side of one instance.
+/// The frontend's side of an instance.
 #[derive(Default)]
 pub(super) struct FrontendState {
     // Set by the caller.
@@ -121,16 +121,16 @@ pub(super) struct FrontendState {
 
     // Set for each frame.
     pub(super) inputs: [InputWord; MAX_PLAYERS],
-    /// Whether the frame is seen and heard.
+    /// Whether the frame is shown and heard.
     pub(super) is_rendered: bool,
-    /// What the core should [`requested_outputs`].
+    /// Flags of [`produce`] that the core is asked for.
     pub(super) requested_outputs: u32,
-    /// Whether pictures are hashed, also unseen ones.
+    /// Whether pictures are hashed, including those of frames that are not rendered.
     pub(super) hash_pictures: bool,
-    /// The time that the core is told, in microseconds: it depends on the number of frames and on nothing else.
+    /// Time that the core sees, in microseconds. It depends only on the number of frames.
     pub(super) time_us: u64,
 
-    // Told by the core.
+    // Set by the core.
     pub(super) video: VideoFrame,
     pub(super) sound: Vec<[i16; 2]>,
     pub(super) av_info: AvInfo,
@@ -144,7 +144,7 @@ pub(super) struct FrontendState {
 }
 
 impl FrontendState {
-    /// Takes sound, as much of it as fits.
+    /// Appends sound, up to the limit per frame.
     pub(super) fn push_samples(&mut self, samples: &[[i16; 2]]) {
         if self.is_rendered {
             let room = MAX_SAMPLES_PER_FRAME.saturating_sub(self.sound.len());
@@ -164,6 +164,6 @@ mod tests {
         assert_eq!(strip_placeholders("cut off: %"), "cut off: …");
         let mut log = CoreLog::default();
         log.push_format("%s: %d");
-        assert_eq!(log.lines().count(), 0, "nothing is left");
+        assert_eq!(log.lines().count(), 0, "the line has no text");
     }
 }

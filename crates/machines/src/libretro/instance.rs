@@ -1,4 +1,4 @@
-//! A core with a game in it.
+//! An instance of a core with a game loaded.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use super::scratch::ScratchDir;
 use crate::machine::SaveError;
 use crate::pad::Pad;
 
-/// Files that only list other files.
+/// Extensions of files that only list other files.
 const MULTI_FILE_EXTENSIONS: [&str; 5] = ["cue", "m3u", "ccd", "toc", "gdi"];
 
-/// A core with a game in it.
+/// An instance of a core with a game loaded.
 pub(super) struct CoreInstance {
-    // First: it goes before what it points at.
+    // Declared first, so that it is dropped before the data that it points at.
     core: Core,
     frame_count: u64,
-    /// Whether every frame ends with saving, because saving changes how this core goes on.
+    /// Whether every frame ends with a save, because saving changes the behaviour of this core.
     saves_every_frame: bool,
     frame_end_state: Vec<u8>,
-    /// Bytes of a state, if it is known that they are always so many. To ask is as dear as to save, with some cores.
+    /// Length of a state in bytes, if it is known to be constant. With some cores, querying it costs as much as a save.
     pub(super) state_size: Option<usize>,
     game_path: CString,
     scratch: ScratchDir,
@@ -37,44 +37,44 @@ pub(super) struct CoreInstance {
 }
 
 impl CoreInstance {
-    /// Puts the game of the plan into a core.
-    pub(super) fn new(plan: Arc<InstanceFactory>, core: Core, scratch: ScratchDir) -> Result<Self, CoreOpenError> {
-        let (settled, path) = (Vec::new(), CString::default());
+    /// Loads the factory's game into a core.
+    pub(super) fn new(factory: Arc<InstanceFactory>, core: Core, scratch: ScratchDir) -> Result<Self, CoreOpenError> {
+        let (frame_end_state, game_path) = (Vec::new(), CString::default());
         let mut new = Self {
             core,
             frame_count: 0,
             saves_every_frame: false,
-            frame_end_state: settled,
+            frame_end_state,
             state_size: None,
-            game_path: path,
+            game_path,
             scratch,
-            factory: plan,
+            factory,
         };
         new.load_content()?;
         Ok(new)
     }
 
-    /// Puts the game in.
+    /// Loads the game, validates options and rate, and sets the port devices.
     fn load_content(&mut self) -> Result<(), CoreOpenError> {
-        let plan = self.factory.clone();
-        let loaded = match plan.game() {
+        let factory = self.factory.clone();
+        let loaded = match factory.game() {
             Some(game) => self.load_game(game)?,
             None if self.core.frontend().runs_without_game => self.core.load_game(None),
             None => return Err(CoreOpenError::NeedsGame),
         };
-        let host = self.core.frontend();
-        host.options.validate()?;
+        let frontend = self.core.frontend();
+        frontend.options.validate()?;
         if !loaded {
-            let said = host.log.lines().rev().take(3).map(str::to_owned).collect::<Vec<_>>();
-            return Err(if host.requested_gpu {
+            let log_lines = frontend.log.lines().rev().take(3).map(str::to_owned).collect::<Vec<_>>();
+            return Err(if frontend.requested_gpu {
                 CoreOpenError::NeedsGpu
             } else {
-                CoreOpenError::GameRejected(said.into_iter().rev().collect())
+                CoreOpenError::GameRejected(log_lines.into_iter().rev().collect())
             });
         }
         self.frame_rate()?;
         for port in 0..MAX_PLAYERS {
-            let other = plan.devices().iter().find(|(at, _)| *at == port).map(|(_, device)| *device);
+            let other = factory.devices().iter().find(|(at, _)| *at == port).map(|(_, device)| *device);
             if port < self.pads().len() || other.is_some() {
                 self.core.set_port_device(port, Some(other.unwrap_or(JOYPAD)));
             }
@@ -84,23 +84,24 @@ impl CoreInstance {
 
     fn load_game(&mut self, game: &GameImage) -> Result<bool, CoreOpenError> {
         let info = self.core.info();
-        let (extension, wants_file) = (game.extension(), info.needs_file);
+        let (extension, needs_file) = (game.extension(), info.needs_file);
         if !info.extensions.is_empty() && !info.extensions.contains(&extension) {
             return Err(CoreOpenError::UnsupportedExtension { extension, supported: info.extensions.clone() });
         }
         if MULTI_FILE_EXTENSIONS.contains(&extension.as_str()) {
             return Err(CoreOpenError::MultiFileGame(extension));
         }
-        let failed = |error: std::io::Error| CoreOpenError::ScratchDir(error.to_string());
-        let folder = self.scratch.folder("game").map_err(failed)?;
-        // A core that reads a file may know games by its name, as those of arcades do. For others only the ending counts.
-        let name = if wants_file { game.file_name() } else { format!("game.{extension}") };
+        let scratch_error = |error: std::io::Error| CoreOpenError::ScratchDir(error.to_string());
+        let folder = self.scratch.folder("game").map_err(scratch_error)?;
+        // A core that reads a file may identify games by the file name, as arcade cores do. Others use only the
+        // extension.
+        let name = if needs_file { game.file_name() } else { format!("game.{extension}") };
         let path = folder.join(name);
-        if wants_file {
-            self.scratch.write(&path, &game.image).map_err(failed)?;
+        if needs_file {
+            self.scratch.write(&path, &game.image).map_err(scratch_error)?;
         }
         self.game_path = to_c_path(&path)?;
-        let image = (!wants_file).then_some(&game.image[..]);
+        let image = (!needs_file).then_some(&game.image[..]);
         Ok(self.core.load_game(Some(GameContent { path: &self.game_path, image })))
     }
 
@@ -112,37 +113,38 @@ impl CoreInstance {
         self.core.frontend()
     }
 
-    /// What players can press.
+    /// Returns the pads of the players.
     pub(super) fn pads(&mut self) -> Vec<Pad> {
         let players = self.factory.players();
-        let host = self.core.frontend();
-        pads::pads(&host.descriptors, &host.ports, players)
+        let frontend = self.core.frontend();
+        pads::pads(&frontend.descriptors, &frontend.ports, players)
     }
 
-    /// The rate as the core says it now, to a millionth of a frame per second.
+    /// Returns the frame rate that the core announces now, rounded to a millionth of a frame per second.
     pub(super) fn frame_rate(&mut self) -> Result<FrameRate, CoreOpenError> {
-        const PART: u32 = 1_000_000;
+        const DENOMINATOR: u32 = 1_000_000;
         let fps = self.core.frontend().av_info.fps;
-        let frames = (fps * f64::from(PART)).round();
+        let frames = (fps * f64::from(DENOMINATOR)).round();
         let frames = if frames.is_finite() && (0.0..f64::from(u32::MAX)).contains(&frames) { frames as u32 } else { 0 };
-        let common = gcd(frames, PART);
-        FrameRate::new(frames / common, PART / common).ok_or(CoreOpenError::InvalidFrameRate(fps))
+        let divisor = gcd(frames, DENOMINATOR);
+        FrameRate::new(frames / divisor, DENOMINATOR / divisor).ok_or(CoreOpenError::InvalidFrameRate(fps))
     }
 
-    /// Frames stepped.
+    /// Returns the number of frames stepped.
     pub(super) fn frame_count(&self) -> u64 {
         self.frame_count
     }
 
-    /// Plays a frame. If it is not `fresh`, the core is asked to produce only what `unseen` says.
-    pub(super) fn step(&mut self, inputs: impl Iterator<Item = InputWord>, fresh: bool, unseen: u32) {
-        let host = self.core.frontend();
-        host.inputs = [0; MAX_PLAYERS];
-        host.inputs.iter_mut().zip(inputs).for_each(|(word, input)| *word = input);
-        (host.is_rendered, host.requested_outputs) = (fresh, if fresh { produce::ALL } else { unseen });
+    /// Steps a frame. If it is not `fresh`, the core is asked to produce only the outputs in `headless_outputs`.
+    pub(super) fn step(&mut self, inputs: impl Iterator<Item = InputWord>, fresh: bool, headless_outputs: u32) {
+        let frontend = self.core.frontend();
+        frontend.inputs = [0; MAX_PLAYERS];
+        frontend.inputs.iter_mut().zip(inputs).for_each(|(word, input)| *word = input);
+        (frontend.is_rendered, frontend.requested_outputs) =
+            (fresh, if fresh { produce::ALL } else { headless_outputs });
         if fresh {
-            host.sound.clear();
-            host.video.has_new_picture = false;
+            frontend.sound.clear();
+            frontend.video.has_new_picture = false;
         }
         self.core.run();
         self.set_frame_count(self.frame_count + 1);
@@ -151,27 +153,27 @@ impl CoreInstance {
         }
     }
 
-    /// Saves now and after every frame from now on.
+    /// Saves now and after every further frame.
     pub(super) fn save_every_frame(&mut self) {
         self.saves_every_frame = true;
-        let mut settled = std::mem::take(&mut self.frame_end_state);
-        // What cannot be saved has not settled, which is seen when somebody wants it.
-        let _ = self.serialize_core(&mut settled);
-        self.frame_end_state = settled;
+        let mut state = std::mem::take(&mut self.frame_end_state);
+        // A failure shows up at the next save.
+        let _ = self.serialize_core(&mut state);
+        self.frame_end_state = state;
     }
 
-    /// Saves after every frame from now on; the last one has just been saved.
-    pub(super) fn set_saves_every_frame(&mut self, settles: bool) {
-        self.saves_every_frame = settles;
+    /// Sets whether to save after every frame, without saving now.
+    pub(super) fn set_saves_every_frame(&mut self, saves_every_frame: bool) {
+        self.saves_every_frame = saves_every_frame;
     }
 
     fn set_frame_count(&mut self, frames: u64) {
         self.frame_count = frames;
-        // A sixtieth of a second each, whatever the rate: a core must only see that time goes on.
+        // One sixtieth of a second per frame, whatever the rate: a core only needs to see that time advances.
         self.core.frontend().time_us = frames.wrapping_mul(16_667);
     }
 
-    /// The core's state, behind room for a header.
+    /// Saves the core's state into `into`, after space for a header.
     pub(super) fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
         if self.saves_every_frame && !self.frame_end_state.is_empty() {
             into.clone_from(&self.frame_end_state);
@@ -181,16 +183,16 @@ impl CoreInstance {
     }
 
     fn serialize_core(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
-        // A size may be out of date by the time it is used: some cores grow while they save.
-        for known in [self.state_size, None] {
-            let size = known.unwrap_or_else(|| self.core.state_size());
+        // A known size may be out of date: some cores grow while they save.
+        for size in [self.state_size, None] {
+            let size = size.unwrap_or_else(|| self.core.state_size());
             if size == 0 {
                 return Err(SaveError::Unsupported);
             }
             if size > MAX_STATE_LEN {
-                return Err(SaveError::Failed(format!("{size} bytes are too many")));
+                return Err(SaveError::Failed(format!("state of {size} bytes exceeds the limit")));
             }
-            // Zeros: not every core writes all that it asks for, and what is left must be the same everywhere.
+            // Zeros, because not every core writes all requested bytes, and the rest must be the same at all sites.
             into.clear();
             into.resize(HEADER_LEN + size, 0);
             if self.core.save(&mut into[HEADER_LEN..]) {
@@ -198,10 +200,12 @@ impl CoreInstance {
             }
         }
         into.clear();
-        Err(SaveError::Failed(self.core.frontend().log.lines().next_back().unwrap_or("it does not say why").to_owned()))
+        Err(SaveError::Failed(
+            self.core.frontend().log.lines().next_back().unwrap_or("no message from the core").to_owned(),
+        ))
     }
 
-    /// Loads a core's state, without header, of this many frames.
+    /// Loads a core's state without header, saved after `frames` frames. Returns whether the core accepted it.
     pub(super) fn load(&mut self, body: &[u8], frames: u64) -> bool {
         let loaded = self.core.load(body);
         if loaded {
@@ -215,18 +219,18 @@ impl CoreInstance {
         loaded
     }
 
-    /// A hash of the RAM that the core shows; `None` if it shows none. Registers and the like are left out: what is seen of them often depends on
-    /// when the core last looked.
+    /// Returns a hash of the RAM that the core exposes; `None` if it exposes none. Registers and similar regions are
+    /// excluded: their visible values often depend on when the core last updated them.
     pub(super) fn memory_hash(&mut self) -> Option<u64> {
-        let (mut hash, mut any) = (Xxh3::new(), false);
+        let (mut hash, mut has_ram) = (Xxh3::new(), false);
         self.core.visit_memory(&mut |_, is_ram, bytes| {
             if is_ram {
                 hash.update(&(bytes.len() as u64).to_le_bytes());
                 hash.update(bytes);
-                any = true;
+                has_ram = true;
             }
         });
-        any.then(|| hash.digest())
+        has_ram.then(|| hash.digest())
     }
 }
 

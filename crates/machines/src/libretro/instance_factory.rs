@@ -1,4 +1,4 @@
-//! Opening a core with a game, as often as need be.
+//! Opens any number of instances of a core with a game.
 
 use std::ffi::{CString, OsStr};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::options::CoreOptions;
 use super::scratch::{self, ScratchDir};
 use super::{CoreConfig, GameImage, elf, find};
 
-/// Everything that it takes to open an instance, and another one like it.
+/// The data needed to open equal instances of a core.
 pub(super) struct InstanceFactory {
     library: Vec<u8>,
     file_name: String,
@@ -42,63 +42,63 @@ impl InstanceFactory {
         self.game.as_ref()
     }
 
-    /// Number of players, if the caller has said it.
+    /// Returns the number of players, if the caller chose it.
     pub(super) fn players(&self) -> Option<usize> {
         self.players
     }
 
-    /// Devices that are not the usual ones.
+    /// Returns the devices that replace joypads, as port and device id.
     pub(super) fn devices(&self) -> &[(usize, u32)] {
         &self.devices
     }
 
-    /// Opens an instance. It has stepped no frame.
+    /// Opens an instance, which has stepped no frame.
     pub(super) fn create_instance(self: &Arc<Self>) -> Result<CoreInstance, CoreOpenError> {
         let (core, scratch) = self.load_core()?;
         CoreInstance::new(self.clone(), core, scratch)
     }
 
-    /// Loads a copy of the library that nobody else has.
+    /// Loads a private copy of the library.
     fn load_core(&self) -> Result<(Core, ScratchDir), CoreOpenError> {
         let mut first_error = None;
-        for place in scratch::candidate_folders() {
-            match self.load_core_from(&place) {
-                Err(CoreOpenError::Load(why)) => first_error = first_error.or(Some(CoreOpenError::Load(why))),
+        for parent in scratch::candidate_folders() {
+            match self.load_core_from(&parent) {
+                Err(CoreOpenError::Load(reason)) => first_error = first_error.or(Some(CoreOpenError::Load(reason))),
                 loaded => return loaded,
             }
         }
-        Err(first_error.unwrap_or_else(|| CoreOpenError::ScratchDir("there is no folder for temporary files".into())))
+        Err(first_error.unwrap_or_else(|| CoreOpenError::ScratchDir("no folder for temporary files".into())))
     }
 
-    fn load_core_from(&self, place: &Path) -> Result<(Core, ScratchDir), CoreOpenError> {
-        let failed = |error: std::io::Error| CoreOpenError::ScratchDir(error.to_string());
-        let scratch = ScratchDir::new(place).map_err(failed)?;
-        let save = scratch.folder("save").map_err(failed)?;
-        let system = self.system_folder.clone().map_or_else(|| scratch.folder("system"), Ok).map_err(failed)?;
-        let host = FrontendState {
+    fn load_core_from(&self, parent: &Path) -> Result<(Core, ScratchDir), CoreOpenError> {
+        let scratch_error = |error: std::io::Error| CoreOpenError::ScratchDir(error.to_string());
+        let scratch = ScratchDir::new(parent).map_err(scratch_error)?;
+        let save = scratch.folder("save").map_err(scratch_error)?;
+        let system = self.system_folder.clone().map_or_else(|| scratch.folder("system"), Ok).map_err(scratch_error)?;
+        let frontend = FrontendState {
             options: CoreOptions::new(&self.options),
             save_directory: to_c_path(&save)?,
             system_directory: to_c_path(&system)?,
             players: self.players.unwrap_or(MAX_PLAYERS) as u32,
             ..FrontendState::default()
         };
-        let copy = scratch.write(&self.file_name, &self.library).map_err(failed)?;
-        let core = Core::open(&copy, host);
-        // Loaded is loaded: nothing is left behind, whatever becomes of this process.
+        let copy = scratch.write(&self.file_name, &self.library).map_err(scratch_error)?;
+        let core = Core::open(&copy, frontend);
+        // The loaded library no longer needs its file, so nothing is left behind even if this process is killed.
         if cfg!(unix) {
-            std::fs::remove_file(&copy).map_err(failed)?;
+            std::fs::remove_file(&copy).map_err(scratch_error)?;
         }
         let core = core.map_err(|error| match error {
-            CoreLoadError::Load(why) => CoreOpenError::Load(why),
-            CoreLoadError::MissingFunction(what) => CoreOpenError::MissingFunction(what),
+            CoreLoadError::Load(reason) => CoreOpenError::Load(reason),
+            CoreLoadError::MissingFunction(function) => CoreOpenError::MissingFunction(function),
             CoreLoadError::UnsupportedVersion(version) => CoreOpenError::UnsupportedVersion(version),
         })?;
         Ok((core, scratch))
     }
 }
 
-/// A path as C has it.
+/// Converts a path to a C string.
 pub(super) fn to_c_path(path: &Path) -> Result<CString, CoreOpenError> {
     let text = path.to_str().and_then(|path| CString::new(path).ok());
-    text.ok_or_else(|| CoreOpenError::ScratchDir(format!("{} is no path that a core can take", path.display())))
+    text.ok_or_else(|| CoreOpenError::ScratchDir(format!("the path {} cannot be passed to a core", path.display())))
 }

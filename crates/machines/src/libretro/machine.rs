@@ -1,4 +1,4 @@
-//! The machine.
+//! The [`Machine`] implementation for libretro cores.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
 use crate::pad::Pad;
 use crate::picture::Picture;
 
-/// States of our own that are remembered: more than are ever kept to repair guesses.
+/// Number of remembered checksums of our own states: more than a session ever keeps for rollback.
 const REMEMBERED_CHECKSUMS: usize = 64;
 
-/// What is the same for all machines of a plan.
+/// Data shared by all machines of one factory.
 #[derive(Clone)]
 pub(super) struct MachineInfo {
     pub(super) findings: ProbeFindings,
     pub(super) machine_id: MachineId,
     pub(super) game_id: GameId,
-    /// Of machine and game, in every state.
+    /// Identity of machine and game in the header of every state.
     pub(super) state_identity: u64,
     pub(super) frame_rate: FrameRate,
     pub(super) pads: Vec<Pad>,
 }
 
-/// A libretro core with a game in it.
+/// A libretro core with a game loaded.
 pub struct LibretroMachine {
     factory: Arc<InstanceFactory>,
     instance: CoreInstance,
@@ -44,25 +44,25 @@ pub struct LibretroMachine {
     aspect: f32,
     sound: Vec<[i16; 2]>,
     sample_rate: f64,
-    /// The core's state before the first frame, where it begins anew with that.
+    /// The core's state before the first frame, if loading it restarts the core exactly; otherwise empty.
     initial_state: Vec<u8>,
-    /// Why there is nothing to step.
+    /// Why the machine has halted.
     failure: Option<String>,
-    /// Room for a state that is only hashed or shown.
+    /// Buffer for a state that is only hashed or shown.
     scratch_state: Vec<u8>,
-    /// Room for what the machine was before it took a stranger's state.
+    /// Buffer for the machine's own state while it loads a foreign one.
     fallback_state: Vec<u8>,
-    /// Checksums of the last states that were saved here.
+    /// Checksums of the last states saved here.
     own_checksums: [u64; REMEMBERED_CHECKSUMS],
     next_checksum: usize,
 }
 
 impl LibretroMachine {
-    pub(super) fn new(plan: Arc<InstanceFactory>, instance: CoreInstance, known: MachineInfo) -> Self {
+    pub(super) fn new(factory: Arc<InstanceFactory>, instance: CoreInstance, info: MachineInfo) -> Self {
         let mut new = Self {
-            factory: plan,
+            factory,
             instance,
-            info: known,
+            info,
             width: 0,
             height: 0,
             rgba: Vec::new(),
@@ -81,14 +81,15 @@ impl LibretroMachine {
         new
     }
 
-    /// Keeps the state before the first frame, to begin anew without opening the core again: that takes long, and may fail at one site only.
+    /// Saves the state before the first frame, so that a reset does not reopen the core, which is slow and could fail
+    /// at one site only.
     fn save_initial_state(&mut self) {
-        if self.info.findings.begins_anew && self.instance.save(&mut self.initial_state).is_err() {
+        if self.info.findings.restarts_from_initial_state && self.instance.save(&mut self.initial_state).is_err() {
             self.initial_state.clear();
         }
     }
 
-    /// Puts it back to before its first frame, or leaves it as it is.
+    /// Restarts the core, or leaves it unchanged.
     fn restart(&mut self) -> Result<(), CoreOpenError> {
         if !self.initial_state.is_empty() && self.instance.load(&self.initial_state[HEADER_LEN..], 0) {
             self.clear_outputs();
@@ -99,89 +100,90 @@ impl LibretroMachine {
         Ok(())
     }
 
-    /// What is the same in every new instance.
+    /// Configures a new instance.
     fn init_instance(&mut self) {
         self.instance.state_size = self.info.findings.state_size;
-        if self.info.findings.settles {
+        if self.info.findings.saves_every_frame {
             self.instance.save_every_frame();
         }
         self.clear_outputs();
     }
 
-    /// Nothing was seen or heard yet.
+    /// Clears picture and sound.
     fn clear_outputs(&mut self) {
         self.failure = None;
-        let host = self.instance.frontend();
-        host.hash_pictures = self.info.findings.hash_of == HashSource::Picture;
-        (self.width, self.height) = video::clamp_size(host.av_info.width, host.av_info.height);
+        let frontend = self.instance.frontend();
+        frontend.hash_pictures = self.info.findings.hash_of == HashSource::Picture;
+        (self.width, self.height) = video::clamp_size(frontend.av_info.width, frontend.av_info.height);
         self.rgba = video::black_rgba(self.width, self.height);
         self.sound.clear();
         self.update_av_info();
     }
 
-    /// What a core can change at any time without any effect on the game.
+    /// Updates aspect ratio and sample rate, which a core may change at any time without effect on the game.
     fn update_av_info(&mut self) {
-        let host = self.instance.frontend();
-        let (av, turned) = (host.av_info, host.video.quarter_turns % 2 == 1);
-        let usual = self.width as f32 / self.height as f32;
-        let aspect = if turned { 1.0 / av.aspect } else { av.aspect };
-        self.aspect = if (0.1..=10.0).contains(&aspect) { aspect } else { usual };
+        let frontend = self.instance.frontend();
+        let (av, is_rotated) = (frontend.av_info, frontend.video.quarter_turns % 2 == 1);
+        let pixel_aspect = self.width as f32 / self.height as f32;
+        let aspect = if is_rotated { 1.0 / av.aspect } else { av.aspect };
+        self.aspect = if (0.1..=10.0).contains(&aspect) { aspect } else { pixel_aspect };
         self.sample_rate = if (1_000.0..=1_000_000.0).contains(&av.sample_rate) { av.sample_rate } else { 48_000.0 };
     }
 
-    /// What was found out about the core when it was opened.
+    /// Returns the results of probing the core.
     pub fn findings(&self) -> &ProbeFindings {
         &self.info.findings
     }
 
-    /// A hash of the first frames without input, the same for equal machines.
+    /// Returns the hash of the first frames without input, which is the same for equal machines.
     pub fn first_frames_hash(&self) -> u64 {
         self.info.findings.first_frames
     }
 
-    /// Another machine that is equal to this one before its first frame, with nothing to find out.
+    /// Returns another machine equal to this one before its first frame, without probing again.
     pub fn twin(&self) -> Result<Self, CoreOpenError> {
         Ok(Self::new(self.factory.clone(), self.factory.create_instance()?, self.info.clone()))
     }
 
-    /// What each port takes, as far as the core says.
+    /// Returns the devices that each port takes, as announced by the core.
     pub fn devices(&mut self) -> &[Vec<Device>] {
         &self.instance.frontend().ports
     }
 
-    /// The options of the core: key, value in force, and possible values.
+    /// Returns the options of the core: key, current value, and valid values.
     pub fn options(&mut self) -> impl Iterator<Item = (&str, &str, &[String])> {
         self.instance.frontend().options.all()
     }
 
-    /// The last lines that the core has said, without the values in them.
+    /// Returns the last log lines of the core, without the values in them.
     pub fn log_lines(&mut self) -> impl Iterator<Item = &str> {
         self.instance.frontend().log.lines()
     }
 
-    /// Whether a core's state can have so many bytes.
+    /// Returns whether a core's state can have this length.
     fn is_valid_state_len(&self, len: usize) -> bool {
         self.info.findings.state_size.map_or(len > 0 && len <= MAX_STATE_LEN, |size| size == len)
     }
 
     fn load_saved(&mut self, body: &[u8], frames: u64, is_own: bool) -> Result<(), LoadError> {
         if !self.is_valid_state_len(body.len()) {
-            return Err(LoadError::InvalidState(format!("{} bytes are not as many as it has", body.len())));
+            return Err(LoadError::InvalidState(format!("invalid length of {} bytes", body.len())));
         }
-        if self.info.findings.warms_up && self.instance.frame_count() == 0 {
+        if self.info.findings.needs_warm_up && self.instance.frame_count() == 0 {
             self.instance.step(std::iter::empty(), false, produce::ALL);
         }
-        // A core that refuses a state may have taken half of it. With our own that does not happen, and they must load fast.
-        let before = self.instance.frame_count();
-        let mut refuge = std::mem::take(&mut self.fallback_state);
-        let kept = !is_own && self.instance.save(&mut refuge).is_ok();
+        // A core that rejects a state may already have loaded half of it. Our own states are not rejected and must load
+        // fast, so they need no fallback.
+        let frames_before = self.instance.frame_count();
+        let mut fallback = std::mem::take(&mut self.fallback_state);
+        let has_fallback = !is_own && self.instance.save(&mut fallback).is_ok();
         let loaded = self.instance.load(body, frames);
-        if !loaded && kept {
-            self.instance.load(&refuge[HEADER_LEN..], before);
+        if !loaded && has_fallback {
+            self.instance.load(&fallback[HEADER_LEN..], frames_before);
         }
-        self.fallback_state = refuge;
+        self.fallback_state = fallback;
         if !loaded {
-            return Err(LoadError::InvalidState("the core does not take it".to_owned()));
+            return Err(LoadError::InvalidState("rejected by the core".to_owned()));
         }
         self.failure = None;
         Ok(())
@@ -210,23 +212,24 @@ impl Machine for LibretroMachine {
             return;
         }
         let pressed = inputs.iter().zip(&self.info.pads).map(|(word, pad)| word & pad.mask);
-        self.instance.step(pressed, fresh, self.info.findings.unseen);
+        self.instance.step(pressed, fresh, self.info.findings.headless_outputs);
         if !fresh {
             return;
         }
-        let host = self.instance.frontend();
-        std::mem::swap(&mut self.sound, &mut host.sound);
-        if host.video.has_new_picture {
-            std::mem::swap(&mut self.rgba, &mut host.video.rgba);
-            (self.width, self.height) = (host.video.width, host.video.height);
+        let frontend = self.instance.frontend();
+        std::mem::swap(&mut self.sound, &mut frontend.sound);
+        if frontend.video.has_new_picture {
+            std::mem::swap(&mut self.rgba, &mut frontend.video.rgba);
+            (self.width, self.height) = (frontend.video.width, frontend.video.height);
         }
         self.update_av_info();
     }
 
     fn reset(&mut self) {
         if let Err(error) = self.restart() {
-            // The system has no room for another instance. The core's own button does not lead to the same place.
-            self.failure = Some(format!("it could not be switched off and on: {error}"));
+            // No new instance could be created. The core's own reset button leads to a different state, so it is no
+            // substitute.
+            self.failure = Some(format!("reset failed: {error}"));
         }
     }
 
@@ -247,9 +250,9 @@ impl Machine for LibretroMachine {
     }
 
     fn netplay_support(&self) -> NetplaySupport {
-        let found = &self.info.findings;
-        match found.is_exact() {
-            _ if !found.steady => NetplaySupport::Nondeterministic,
+        let findings = &self.info.findings;
+        match findings.is_exact() {
+            _ if !findings.is_deterministic => NetplaySupport::Nondeterministic,
             true => NetplaySupport::Rollback,
             false => NetplaySupport::Lockstep,
         }
@@ -259,12 +262,12 @@ impl Machine for LibretroMachine {
         if !self.info.findings.can_save {
             return Err(SaveError::Unsupported);
         }
-        if let Some(why) = &self.failure {
-            return Err(SaveError::Failed(why.clone()));
+        if let Some(reason) = &self.failure {
+            return Err(SaveError::Failed(reason.clone()));
         }
         let frames = self.instance.frame_count();
         let kind =
-            if frames == 0 && !self.info.findings.saves_unstepped { StateKind::Initial } else { StateKind::Saved };
+            if frames == 0 && !self.info.findings.saves_initial_state { StateKind::Initial } else { StateKind::Saved };
         if kind == StateKind::Saved {
             self.instance.save(into)?;
         } else {
@@ -287,7 +290,7 @@ impl Machine for LibretroMachine {
             StateKind::Initial if header.frames == 0 && body.is_empty() => {
                 self.restart().map_err(|error| LoadError::InvalidState(error.to_string()))
             }
-            StateKind::Initial => Err(LoadError::InvalidState("it says that nothing was played".to_owned())),
+            StateKind::Initial => Err(LoadError::InvalidState("initial state with frames or contents".to_owned())),
         }
     }
 
@@ -297,7 +300,7 @@ impl Machine for LibretroMachine {
             HashSource::Picture => self.instance.frontend().video.digest,
             HashSource::State => match self.instance.save(&mut self.scratch_state) {
                 Ok(()) => xxh3_64(&self.scratch_state[HEADER_LEN..]),
-                // As many bytes as can be saved: none.
+                // A state that cannot be saved hashes to 0.
                 Err(_) => 0,
             },
         }
@@ -309,6 +312,7 @@ impl Machine for LibretroMachine {
             show("state", &self.scratch_state[HEADER_LEN..]);
         }
     }
+
     fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }

@@ -1,22 +1,27 @@
-//! Any libretro core as a [`MachineProfile`].
+//! Runs any libretro core as a [`Machine`].
 //!
-//! A core is an emulator as a shared library. [`open`] finds one, gives it a game and looks at its first frames, to find out how it is
-//! best saved and hashed ([`ProbeFindings`]). What it sees of the outside is the same everywhere: fixed time, English, no files of the
-//! user's but a folder with BIOS images, no network, no random numbers of ours. What it writes goes to a folder that is thrown away.
+//! A core is an emulator in a shared library. [`open`] finds a core, loads a game and probes its first frames to
+//! determine how to save and hash it ([`ProbeFindings`]). The environment of the core is the same on all computers:
+//! fixed time, English, no user files except a folder with BIOS images, no network, no random numbers. Files that the
+//! core writes go to a temporary folder that is deleted.
 //!
-//! Every machine has its own copy of the library with its own variables, so one process can have many.
+//! Every machine loads its own copy of the library with its own variables, so one process can run many machines.
 //!
-//! # What can and what cannot be promised
-//! - **Lies are harmless, crimes are not.** Absurd sizes, rates and missing pointers are refused. But a core is native code in this
-//!   process: one that crashes takes the process with it, and one that is malicious can do what this user can do. Open only cores that you trust.
-//! - **States of strangers.** What is not a state of this core, game and configuration, undamaged and of a possible length, is refused before
-//!   the core sees it. The checks are against accidents. Somebody who makes a state with intent passes them, and few cores are written to
-//!   take hostile bytes: accept states only from those with whom you would share a program.
-//! - **A core that looks at the clock, at addresses or at the host's files by itself** is not fit to be shared. That cannot be prevented here.
-//!   It is often seen in the first frames, and otherwise by comparing hashes while a game runs.
-//! - **A core's own threads** get refusals for an answer: pictures and sound from them are not taken.
-//! - **What a core prints by itself** goes to the terminal, some of it to the standard output.
-//! - **The frame rate** is the one of the beginning. A core that changes it goes on at the agreed one.
+//! # Guarantees and limits
+//!
+//! - **Invalid data are rejected; malicious code is not contained.** Absurd sizes, rates and null pointers are
+//!   rejected. But a core is native code in this process: a crash of the core ends the process, and a malicious core
+//!   can do everything that this user can do. Open only trusted cores.
+//! - **States from untrusted peers.** A state of another core, game or configuration, a damaged state, and a state of
+//!   impossible length are rejected before the core reads them. The checks protect against accidents, not against
+//!   forgery: a deliberately forged state passes, and few cores are written to handle hostile bytes. Accept states only
+//!   from peers that you would also accept a program from.
+//! - **Nondeterministic cores.** A core that reads the clock, addresses or files of the host by itself is unfit for
+//!   netplay. This module cannot prevent it. The probe of the first frames often detects it; otherwise the comparison
+//!   of state hashes during the game does.
+//! - **Threads of a core.** Callbacks from a core's own threads are refused: their pictures and sound are ignored.
+//! - **Output of a core.** Text that a core prints by itself goes to the terminal, some of it to the standard output.
+//! - **Frame rate.** The frame rate is fixed at the start. A core that changes it continues at the agreed rate.
 
 mod elf;
 mod envelope;
@@ -58,39 +63,39 @@ use self::machine::MachineInfo;
 #[cfg(doc)]
 use crate::Machine;
 
-/// What to open.
+/// Which core and game to open, and how.
 #[derive(Clone, Debug)]
 pub struct CoreConfig {
-    /// The core.
+    /// Core to open.
     pub core: CoreSource,
-    /// The game; some cores run without.
+    /// Game image; some cores run without one.
     pub game: Option<GameImage>,
-    /// Options of the core that are not to be at their default, as key and value.
+    /// Core options that differ from their default, as key and value.
     pub options: Vec<(String, String)>,
-    /// The number of players, if it is not to be as the core says.
+    /// Number of players; `None` for the number that the core announces.
     pub players: Option<usize>,
-    /// Devices in ports that are not to have a joypad, as port and number. See [`LibretroMachine::devices`].
+    /// Devices in ports that should not have a joypad, as port and device id. See [`LibretroMachine::devices`].
     pub devices: Vec<(usize, u32)>,
-    /// The folder with BIOS images. They must be the same at all sites.
+    /// Folder with BIOS images, which must be the same at all sites.
     pub system_folder: Option<PathBuf>,
-    /// Folders to look for cores in, before the usual ones.
+    /// Folders to search for cores before the usual ones.
     pub core_folders: Vec<PathBuf>,
 }
 
 impl CoreConfig {
-    /// This core without a game, as it comes.
+    /// Returns the default configuration of a core without a game.
     pub fn new(core: CoreSource) -> Self {
         let (options, devices, folders) = (Vec::new(), Vec::new(), Vec::new());
         Self { core, game: None, options, players: None, devices, system_folder: None, core_folders: folders }
     }
 }
 
-/// An image of a game.
+/// A game image.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GameImage {
-    /// The name of its file. The ending tells the core what it is.
+    /// File name. The extension tells the core the file type.
     pub name: String,
-    /// What is in it.
+    /// Contents.
     pub image: Vec<u8>,
 }
 
@@ -101,7 +106,7 @@ impl std::fmt::Debug for GameImage {
 }
 
 impl GameImage {
-    /// Reads it.
+    /// Reads an image from a file.
     pub fn read(path: &Path) -> Result<Self, CoreOpenError> {
         let image = std::fs::read(path)
             .map_err(|error| CoreOpenError::Read { path: path.into(), reason: error.to_string() })?;
@@ -124,34 +129,37 @@ impl GameImage {
 
 /// Opens a core with a game.
 pub fn open(config: CoreConfig) -> Result<LibretroMachine, CoreOpenError> {
-    let plan = Arc::new(InstanceFactory::new(config)?);
-    let mut instance = plan.create_instance()?;
+    let factory = Arc::new(InstanceFactory::new(config)?);
+    let mut instance = factory.create_instance()?;
     let (pads, rate) = (instance.pads(), instance.frame_rate()?);
-    let findings = probe::probe(&plan, &pads)?;
-    let machine = machine_id(&plan, &mut instance, &findings)?;
-    let game = game_id(&plan, &machine.name);
+    let findings = probe::probe(&factory, &pads)?;
+    let machine = machine_id(&factory, &mut instance, &findings)?;
+    let game = game_id(&factory, &machine.name);
     let identity = state_identity(&machine, &game, rate);
     Ok(LibretroMachine::new(
-        plan,
+        factory,
         instance,
         MachineInfo { findings, machine_id: machine, game_id: game, state_identity: identity, frame_rate: rate, pads },
     ))
 }
 
 fn machine_id(
-    plan: &InstanceFactory,
+    factory: &InstanceFactory,
     instance: &mut CoreInstance,
     findings: &ProbeFindings,
 ) -> Result<MachineId, CoreOpenError> {
     let info = instance.core().info().clone();
-    let host = instance.frontend();
-    let mut options: Vec<_> =
-        host.options.non_default().map(|(key, value)| (truncate_with_hash(key), truncate_with_hash(value))).collect();
+    let frontend = instance.frontend();
+    let mut options: Vec<_> = frontend
+        .options
+        .non_default()
+        .map(|(key, value)| (truncate_with_hash(key), truncate_with_hash(value)))
+        .collect();
     options.push(("hash of".to_owned(), findings.hash_of.name().to_owned()));
-    options.extend(plan.players().map(|players| ("players".to_owned(), players.to_string())));
-    options.extend(plan.devices().iter().map(|(port, device)| (format!("device {port}"), device.to_string())));
-    // A core that says so has states that are good only for the same kind of computer.
-    if host.quirks & (quirk::ENDIAN | quirk::PLATFORM) != 0 {
+    options.extend(factory.players().map(|players| ("players".to_owned(), players.to_string())));
+    options.extend(factory.devices().iter().map(|(port, device)| (format!("device {port}"), device.to_string())));
+    // The states of a core with these quirks are valid only on the same kind of computer.
+    if frontend.quirks & (quirk::ENDIAN | quirk::PLATFORM) != 0 {
         options.push(("platform".to_owned(), format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)));
     }
     if options.len() > MAX_OPTIONS {
@@ -165,14 +173,14 @@ fn machine_id(
     })
 }
 
-/// The game by its image; where there is none, the core is the game.
-fn game_id(plan: &InstanceFactory, machine: &str) -> GameId {
-    let name = plan.game().and_then(|game| game.path_part(Path::file_stem)).unwrap_or(machine);
-    let image = plan.game().map_or(&[][..], |game| &game.image);
+/// Returns the identity of the game by its image. Without an image, the core is the game.
+fn game_id(factory: &InstanceFactory, machine: &str) -> GameId {
+    let name = factory.game().and_then(|game| game.path_part(Path::file_stem)).unwrap_or(machine);
+    let image = factory.game().map_or(&[][..], |game| &game.image);
     GameId { name: truncate_with_hash(name), hash: Sha256::digest(image).into() }
 }
 
-/// What states of this machine and game are known by.
+/// Returns a hash of machine, game and rate that identifies saved states.
 fn state_identity(machine: &MachineId, game: &GameId, rate: FrameRate) -> u64 {
     let mut hash = Xxh3::new();
     let options = machine.options.iter().flat_map(|(key, value)| [key, value]);
@@ -188,19 +196,21 @@ fn state_identity(machine: &MachineId, game: &GameId, rate: FrameRate) -> u64 {
     hash.digest()
 }
 
-/// The name of the core's machine. Sites refuse names with other characters than [`MachineId::is_name`] allows, so where a core has such a
-/// name every site replaces them in the same way, and adds a hash of the whole so that different names stay different.
+/// Returns the machine name of a core. Sites reject names with characters that [`MachineId::is_valid_name`] does not
+/// allow. So these characters are replaced in the same way at every site, and a hash of the original name is appended
+/// to keep different names different.
 fn machine_name(name: &str) -> String {
     if MachineId::is_valid_name(name) {
         return name.to_owned();
     }
-    let allowed = |letter: char| if MachineId::is_valid_name_char(letter) { letter } else { '_' };
+    let allowed = |char: char| if MachineId::is_valid_name_char(char) { char } else { '_' };
     let tail = format!("~{:016x}", xxh3_64(name.as_bytes()));
     let head: String = name.chars().map(allowed).take(MAX_TEXT_LEN - tail.len()).collect();
     if name.is_empty() { "unnamed core".into() } else { head + &tail }
 }
 
-/// A text that sites can exchange: what is too long is cut, and ends with a hash of the whole, so that different ones stay different.
+/// Truncates a text to the maximum length in messages. A truncated text ends with a hash of the original, so that
+/// different texts stay different.
 fn truncate_with_hash(text: &str) -> String {
     if text.len() <= MAX_TEXT_LEN {
         return text.to_owned();
@@ -209,9 +219,9 @@ fn truncate_with_hash(text: &str) -> String {
     format!("{}{tail}", truncate_at_char(text, MAX_TEXT_LEN - tail.len()))
 }
 
-/// As much of a text as fits into so many bytes, cut between characters.
-fn truncate_at_char(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+/// Truncates a text to `max_len` bytes at a character boundary.
+fn truncate_at_char(text: &str, max_len: usize) -> &str {
+    let end = (0..=max_len.min(text.len())).rev().find(|index| text.is_char_boundary(*index));
     &text[..end.unwrap_or(0)]
 }
 
@@ -230,15 +240,15 @@ mod tests {
 
     #[test]
     fn machine_names_are_sanitized_and_stay_distinct() {
-        for usual in ["Nestopia", "Beetle PCE Fast", "nSide (Super Famicom Accuracy)", "Game & Watch", "Mr.Boom", "81"]
+        for valid in ["Nestopia", "Beetle PCE Fast", "nSide (Super Famicom Accuracy)", "Game & Watch", "Mr.Boom", "81"]
         {
-            assert_eq!(machine_name(usual), usual);
+            assert_eq!(machine_name(valid), valid);
         }
-        let odd =
+        let invalid =
             ["", "/tmp/trap.so", "X68000/X1", "X68000\\X1", "\u{1b}[2J", "()", &"a".repeat(65), &"\u{fc}".repeat(40)];
-        for (at, name) in odd.iter().enumerate() {
+        for (index, name) in invalid.iter().enumerate() {
             assert!(MachineId::is_valid_name(&machine_name(name)), "{name:?}");
-            assert!(odd[..at].iter().all(|other| machine_name(other) != machine_name(name)), "{name:?}");
+            assert!(invalid[..index].iter().all(|other| machine_name(other) != machine_name(name)), "{name:?}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! A core's options: what it declares, what the caller wants, and what it is told.
+//! Options of a core: declared by the core, requested by the caller, and answered to the core.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 
 use super::error::CoreOpenError;
 
-/// The most options of a core that are looked at.
+/// Maximum number of declared options.
 const MAX_DECLARED_OPTIONS: usize = 4_096;
 
-/// One option as the core declared it.
+/// An option declared by the core.
 struct DeclaredOption {
     values: Vec<String>,
     default: String,
@@ -20,16 +20,16 @@ struct DeclaredOption {
 pub(super) struct CoreOptions {
     requested: BTreeMap<String, String>,
     declared: BTreeMap<String, DeclaredOption>,
-    /// Values that were in force and no longer are. A core may still hold a pointer to one.
+    /// Former values, to which the core may still hold a pointer.
     retired_values: Vec<CString>,
 }
 
 impl CoreOptions {
-    pub(super) fn new(wanted: &[(String, String)]) -> Self {
-        Self { requested: wanted.iter().cloned().collect(), ..Self::default() }
+    pub(super) fn new(requested: &[(String, String)]) -> Self {
+        Self { requested: requested.iter().cloned().collect(), ..Self::default() }
     }
 
-    /// The core has such an option. Its default is the first value unless it names one.
+    /// Adds or updates an option declared by the core. Without an explicit default, the first value is the default.
     pub(super) fn declare(&mut self, key: String, values: Vec<String>, default: Option<String>) {
         let default = default.or_else(|| values.first().cloned()).unwrap_or_default();
         let value = self.requested.get(&key).filter(|value| values.contains(value)).unwrap_or(&default);
@@ -48,12 +48,12 @@ impl CoreOptions {
         }
     }
 
-    /// What the core is told. The text stays where it is for as long as the instance lives.
+    /// Returns the value for the core. The text stays valid for the lifetime of the instance.
     pub(super) fn value(&self, key: &str) -> Option<&CStr> {
         self.declared.get(key).map(|option| option.value.as_c_str())
     }
 
-    /// Whether everything that was wanted exists.
+    /// Checks that every requested option and value exists.
     pub(super) fn validate(&self) -> Result<(), CoreOpenError> {
         for (key, value) in &self.requested {
             let Some(option) = self.declared.get(key) else {
@@ -70,7 +70,7 @@ impl CoreOptions {
         Ok(())
     }
 
-    /// Options that are not at their default, by key.
+    /// Returns the options that differ from their default, by key.
     pub(super) fn non_default(&self) -> impl Iterator<Item = (&str, &str)> {
         self.declared.iter().filter_map(|(key, option)| {
             let value = option.value.to_str().ok()?;
@@ -78,7 +78,7 @@ impl CoreOptions {
         })
     }
 
-    /// All options: key, value in force, and possible values.
+    /// Returns all options: key, current value, and valid values.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &str, &[String])> {
         self.declared
             .iter()
@@ -86,7 +86,7 @@ impl CoreOptions {
     }
 }
 
-/// Takes apart the oldest form, "Description; first|second|third".
+/// Parses the oldest form of declaration, "Description; first|second|third".
 pub(super) fn parse_legacy_values(declaration: &str) -> Vec<String> {
     let values = declaration.split_once(';').map_or(declaration, |(_, values)| values);
     values.trim_start().split('|').map(str::to_owned).collect()

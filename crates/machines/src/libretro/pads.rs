@@ -1,33 +1,34 @@
-//! Pads: from what a core says of its buttons to what each player can press.
+//! Derives the pads of the players from a core's input descriptors.
 
 use crate::pad::{Button, Pad, StickAxis};
 
 use super::frontend_state::{Descriptor, Device, MAX_PLAYERS};
 
-/// Players where a core says nothing.
+/// Number of players of a core without descriptors.
 const DEFAULT_PLAYERS: usize = 2;
 
-/// Classes of devices.
+/// Device classes of libretro.
 pub(super) const JOYPAD: u32 = 1;
 pub(super) const ANALOG: u32 = 5;
 const DEVICE_CLASS_MASK: u32 = 0xff;
 
-/// Buttons of the emulator and not of the machine: such that press others again and again, or switch something. How far they
-/// are in doing so is in no saved state, and a game that was repaired would go on otherwise than the original.
+/// Labels of emulator buttons that press other buttons repeatedly or switch modes. Their progress is not in the saved
+/// state, so a game would diverge after a rollback. They are excluded.
 const EMULATOR_ONLY_LABELS: [&str; 6] = ["turbo", "rapid", "autofire", "auto-fire", "mode switch", "solar sensor"];
 
-/// One pad per player.
+/// Returns one pad per player.
 pub(super) fn pads(descriptors: &[Descriptor], ports: &[Vec<Device>], players: Option<usize>) -> Vec<Pad> {
     let count = players.unwrap_or_else(|| count_players(descriptors, ports)).clamp(1, MAX_PLAYERS);
     (0..count as u32).map(|port| pad(descriptors, port)).collect()
 }
 
-/// Ports from the first one on that have buttons; if none has any, those that take controllers.
+/// Returns the number of leading ports with buttons; if none has any, the number of leading ports that take
+/// controllers.
 fn count_players(descriptors: &[Descriptor], ports: &[Vec<Device>]) -> usize {
     let described =
         (0..MAX_PLAYERS as u32).take_while(|port| port_descriptors(descriptors, *port).next().is_some()).count();
-    let taken = ports.iter().take_while(|kinds| kinds.iter().any(|kind| is_pad(kind.id))).count();
-    [described, taken].into_iter().find(|count| *count > 0).unwrap_or(DEFAULT_PLAYERS)
+    let connectable = ports.iter().take_while(|devices| devices.iter().any(|device| is_pad(device.id))).count();
+    [described, connectable].into_iter().find(|count| *count > 0).unwrap_or(DEFAULT_PLAYERS)
 }
 
 fn is_pad(device: u32) -> bool {
@@ -88,10 +89,10 @@ mod tests {
         let descriptors = [
             descriptor(0, JOYPAD, 0, 0, "Jump"),
             descriptor(0, JOYPAD, 0, 9, "Turbo Jump"),
-            descriptor(0, JOYPAD, 0, 99, "Nonsense"),
+            descriptor(0, JOYPAD, 0, 99, "Unknown id"),
             descriptor(0, ANALOG, 1, 1, "Look"),
             descriptor(1, JOYPAD | 0x100, 0, 3, "Start"),
-            descriptor(3, JOYPAD, 0, 0, "Far away"),
+            descriptor(3, JOYPAD, 0, 0, "After a gap"),
         ];
         let pads = pads(&descriptors, &[], None);
         assert_eq!(pads.len(), 2);

@@ -1,8 +1,8 @@
-//! Finding out, before a game begins, how a core and this game behave.
+//! Probes a core with a game before the session begins.
 //!
-//! What is found decides how the machine is hashed and saved, and all sites must decide alike. So everything here depends on core and game
-//! only: fixed frames, fixed inputs, no clock. A core that behaves differently at two sites has different
-//! [first frames](ProbeFindings::first_frames_hash) there, and is found out before the game begins.
+//! The results decide how the machine is hashed and saved, and all sites must decide alike. So the probe depends only
+//! on core and game: fixed frames, fixed inputs, no clock. A core that behaves differently at two sites has different
+//! [first frames](ProbeFindings::first_frames) there, and the sites detect it before the game begins.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use super::instance_factory::InstanceFactory;
 use super::probe_findings::{HashSource, ProbeFindings};
 use crate::pad::Pad;
 
-/// Frames without input that are looked at, and the one before which a state is kept.
+/// Number of probed frames without input, and the frame after which the middle state is saved.
 const PROBE_FRAMES: usize = 60;
 const MIDDLE_FRAME: usize = 30;
 
-/// Cores with states of up to so many bytes are saved after every frame, at every site. Saving can change how a core goes on: bsnes, for
-/// one, first runs to a point where all its processors meet. Sites save at different times, so that would drive them apart. It does not
-/// always show, and where a state is small it costs less to save than to be wrong.
+/// Maximum state length of cores that every site saves after every frame. Saving can change the behaviour of a core:
+/// bsnes, for example, first runs to a point where all its processors meet. Sites save at different times, so they
+/// would diverge. The effect is not always visible, and saving a small state every frame is cheaper than a desync.
 const MAX_ALWAYS_SAVED_LEN: usize = 512 << 10;
 
-/// How often, and how many frames each, are played again from a state, with input.
+/// Number of replays from a state with input, and frames per replay.
 const REPLAY_ROUNDS: usize = 4;
 const ROUND_FRAMES: usize = 12;
 
-/// What is seen of a core after a frame.
+/// Observation of a core after a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FrameObservation {
     state: Option<u64>,
@@ -40,33 +40,34 @@ struct FrameObservation {
 }
 
 impl FrameObservation {
-    /// Whether two games are in the same place: by picture and by memory, or by the state where the memory does not live.
-    fn is_equivalent(&self, other: &Self, lives: bool) -> bool {
-        let same_inside = if lives { self.memory == other.memory } else { self.state == other.state };
+    /// Returns whether two observations are of the same game state: by picture and memory, or by picture and saved
+    /// state if the memory does not change.
+    fn is_equivalent(&self, other: &Self, has_live_memory: bool) -> bool {
+        let same_inside = if has_live_memory { self.memory == other.memory } else { self.state == other.state };
         same_inside && self.picture == other.picture
     }
 }
 
-/// An instance that was saved after every frame.
+/// A run with a save after every frame.
 struct SavedRun {
     instance: CoreInstance,
     observations: Vec<FrameObservation>,
-    /// Its state before the first frame, and in the middle.
+    /// States before the first frame and in the middle.
     initial_state: Option<Vec<u8>>,
     middle_state: Option<Vec<u8>>,
 }
 
-/// How some frames are played.
+/// How a round of frames is run.
 #[derive(Clone, Copy)]
 struct RoundOptions {
     frames: usize,
-    /// Each is saved, and not only the last.
+    /// Whether every frame is saved, and not only the last.
     save_each_frame: bool,
-    /// Only the last is seen, and this is produced in the others.
+    /// If set, only the last frame is rendered, and the others produce these outputs.
     headless_outputs: Option<u32>,
 }
 
-/// What is the same after a state was loaded. The more, the greater.
+/// What was equal after a state was loaded, in ascending order of exactness.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct LoadExactness {
     is_equivalent: bool,
@@ -74,7 +75,7 @@ struct LoadExactness {
     state_equal: bool,
 }
 
-/// How states load in other instances.
+/// Results of loading states into other instances.
 #[derive(Default)]
 struct CrossInstanceLoad {
     can_load: bool,
@@ -87,52 +88,64 @@ impl RoundOptions {
     const DEFAULT: Self = Self { frames: ROUND_FRAMES, save_each_frame: false, headless_outputs: None };
 }
 
-/// Looks at one instance after the other.
+/// Probes one instance after the other.
 struct CoreProbe<'a> {
     factory: &'a Arc<InstanceFactory>,
     pads: &'a [Pad],
     buffer: Vec<u8>,
     state_sizes: Vec<usize>,
-    /// Whether the core shows memory that changes.
+    /// Whether the core exposes memory that changes.
     has_live_memory: bool,
 }
 
-/// Finds out everything. Takes some 400 frames.
-pub(super) fn probe(plan: &Arc<InstanceFactory>, pads: &[Pad]) -> Result<ProbeFindings, CoreOpenError> {
-    CoreProbe { factory: plan, pads, buffer: Vec::new(), state_sizes: Vec::new(), has_live_memory: false }.run()
+/// Runs the whole probe, about 400 frames.
+pub(super) fn probe(factory: &Arc<InstanceFactory>, pads: &[Pad]) -> Result<ProbeFindings, CoreOpenError> {
+    CoreProbe { factory, pads, buffer: Vec::new(), state_sizes: Vec::new(), has_live_memory: false }.run()
 }
 
 impl CoreProbe<'_> {
     fn run(mut self) -> Result<ProbeFindings, CoreOpenError> {
-        let mut busy = self.run_saving_every_frame()?;
-        let lives = busy.observations.iter().any(|one| one.memory != busy.observations[0].memory);
-        self.has_live_memory = lives;
+        let mut reference = self.run_saving_every_frame()?;
+        let has_live_memory = reference.observations.iter().any(|one| one.memory != reference.observations[0].memory);
+        self.has_live_memory = has_live_memory;
         let other = self.run_saving_every_frame()?;
-        let steady =
-            other.observations.iter().zip(&busy.observations).all(|(one, other)| one.is_equivalent(other, lives));
+        let is_deterministic = other
+            .observations
+            .iter()
+            .zip(&reference.observations)
+            .all(|(one, other)| one.is_equivalent(other, has_live_memory));
         drop(other);
         let small = self.state_sizes.iter().all(|size| *size <= MAX_ALWAYS_SAVED_LEN);
-        let settles = busy.middle_state.is_some() && (small || self.is_changed_by_saving(&mut busy.instance));
-        busy.instance.set_saves_every_frame(settles);
-        let quirks = busy.instance.frontend().quirks;
-        let saved = busy.middle_state.is_some() && quirks & (quirk::INCOMPLETE | quirk::SINGLE_SESSION) == 0;
+        let saves_every_frame =
+            reference.middle_state.is_some() && (small || self.is_changed_by_saving(&mut reference.instance));
+        reference.instance.set_saves_every_frame(saves_every_frame);
+        let quirks = reference.instance.frontend().quirks;
+        let saved = reference.middle_state.is_some() && quirks & (quirk::INCOMPLETE | quirk::SINGLE_SESSION) == 0;
         let mut memory_size = 0;
-        busy.instance.core().visit_memory(&mut |_, is_ram, bytes| memory_size += if is_ram { bytes.len() } else { 0 });
-        let again = self.test_replay(&mut busy.instance, saved);
-        let SavedRun { mut instance, observations: seen, initial_state: unstepped, middle_state: middle } = busy;
-        let mut anew =
-            |state: &Vec<u8>| self.restarts_from_initial_state(&mut instance, state, &seen, again.state_equal);
-        let begins_anew = saved && unstepped.as_ref().is_some_and(&mut anew);
+        reference
+            .instance
+            .core()
+            .visit_memory(&mut |_, is_ram, bytes| memory_size += if is_ram { bytes.len() } else { 0 });
+        let replay = self.test_replay(&mut reference.instance, saved);
+        let SavedRun { mut instance, observations, initial_state, middle_state } = reference;
+        let mut restarts =
+            |state: &Vec<u8>| self.restarts_from_initial_state(&mut instance, state, &observations, replay.state_equal);
+        let restarts_from_initial_state = saved && initial_state.as_ref().is_some_and(&mut restarts);
         drop(instance);
 
-        let elsewhere = match middle.filter(|_| saved) {
-            Some(middle) => self.test_cross_instance_load(&middle, unstepped.as_deref(), settles, &seen)?,
+        let cross_load = match middle_state.filter(|_| saved) {
+            Some(middle_state) => self.test_cross_instance_load(
+                &middle_state,
+                initial_state.as_deref(),
+                saves_every_frame,
+                &observations,
+            )?,
             None => CrossInstanceLoad::default(),
         };
-        let can_save = elsewhere.can_load;
-        let state_exact = can_save && again.state_equal && elsewhere.exactness.state_equal;
-        let memory_exact = lives && again.memory_equal && (elsewhere.exactness.memory_equal || !can_save);
-        let hash_of = match (lives, can_save) {
+        let can_save = cross_load.can_load;
+        let state_exact = can_save && replay.state_equal && cross_load.exactness.state_equal;
+        let memory_exact = has_live_memory && replay.memory_equal && (cross_load.exactness.memory_equal || !can_save);
+        let hash_of = match (has_live_memory, can_save) {
             (true, _) if memory_exact || !state_exact => HashSource::Memory,
             (_, true) => HashSource::State,
             (true, false) => HashSource::Memory,
@@ -143,39 +156,39 @@ impl CoreProbe<'_> {
         let mut findings = ProbeFindings {
             hash_of,
             first_frames: 0,
-            steady,
+            is_deterministic,
             can_save,
             state_exact,
             memory_exact: can_save && memory_exact,
-            settles,
-            saves_unstepped: elsewhere.can_load_initial_state,
-            begins_anew: begins_anew && elsewhere.can_load_initial_state,
-            warms_up: elsewhere.needs_warm_up,
-            unseen: again.headless_outputs,
+            saves_every_frame,
+            saves_initial_state: cross_load.can_load_initial_state,
+            restarts_from_initial_state: restarts_from_initial_state && cross_load.can_load_initial_state,
+            needs_warm_up: cross_load.needs_warm_up,
+            headless_outputs: replay.headless_outputs,
             state_size: self.state_sizes.first().copied().filter(|_| same_size),
             memory_size,
         };
-        findings.first_frames = first_frames_hash(&findings, &seen);
+        findings.first_frames = first_frames_hash(&findings, &observations);
         Ok(findings)
     }
 
-    /// Plays the first frames, and saves after each.
+    /// Runs the first frames with a save after each.
     fn run_saving_every_frame(&mut self) -> Result<SavedRun, CoreOpenError> {
         let mut instance = self.open_instance()?;
-        let unstepped = self.save_state(&mut instance);
-        let (mut middle, mut seen) = (None, Vec::with_capacity(PROBE_FRAMES));
+        let initial_state = self.save_state(&mut instance);
+        let (mut middle_state, mut observations) = (None, Vec::with_capacity(PROBE_FRAMES));
         for frame in 1..=PROBE_FRAMES {
             let now = self.step_without_input(&mut instance, true);
             if frame == MIDDLE_FRAME {
-                middle = now.state.map(|_| self.buffer[HEADER_LEN..].to_vec());
+                middle_state = now.state.map(|_| self.buffer[HEADER_LEN..].to_vec());
             }
-            seen.push(now);
+            observations.push(now);
         }
-        Ok(SavedRun { instance, observations: seen, initial_state: unstepped, middle_state: middle })
+        Ok(SavedRun { instance, observations, initial_state, middle_state })
     }
 
-    /// Whether it makes a difference if some frames from a state on are saved or not. Both are played by one instance, because states of
-    /// different ones may differ without any meaning: in addresses, in bytes that were never set.
+    /// Returns whether saving some frames changes the result. One instance plays both runs, because states of different
+    /// instances may differ without meaning, in addresses or uninitialized bytes.
     fn is_changed_by_saving(&mut self, instance: &mut CoreInstance) -> bool {
         let Some(state) = self.save_state(instance) else { return false };
         let before = instance.frame_count();
@@ -193,67 +206,71 @@ impl CoreProbe<'_> {
                 )
             })
         };
-        let inside = |seen: Option<FrameObservation>| seen.map(|seen| (seen.state, seen.memory, seen.picture));
-        inside(play(false)) != inside(play(true))
+        let comparable = |observation: Option<FrameObservation>| {
+            observation.map(|observation| (observation.state, observation.memory, observation.picture))
+        };
+        comparable(play(false)) != comparable(play(true))
     }
 
-    /// Whether an instance that was played begins anew with its state from before the first frame, as a new one does; bit for bit, where
-    /// its states are `exact`.
+    /// Returns whether loading the state from before the first frame restarts a played instance like a new one; bit for
+    /// bit if its states are `exact`.
     fn restarts_from_initial_state(
         &mut self,
         instance: &mut CoreInstance,
-        unstepped: &[u8],
-        seen: &[FrameObservation],
+        initial_state: &[u8],
+        observations: &[FrameObservation],
         exact: bool,
     ) -> bool {
-        instance.load(unstepped, 0)
-            && seen[..MIDDLE_FRAME].iter().all(|wanted| {
+        instance.load(initial_state, 0)
+            && observations[..MIDDLE_FRAME].iter().all(|expected| {
                 let found = self.step_without_input(instance, true);
-                found.is_equivalent(wanted, self.has_live_memory) && (found.state == wanted.state || !exact)
+                found.is_equivalent(expected, self.has_live_memory) && (found.state == expected.state || !exact)
             })
     }
 
-    /// Loads states into new instances, as one who comes late does.
+    /// Loads states into new instances, as a late joiner does.
     fn test_cross_instance_load(
         &mut self,
-        middle: &[u8],
-        unstepped: Option<&[u8]>,
-        settles: bool,
-        seen: &[FrameObservation],
+        middle_state: &[u8],
+        initial_state: Option<&[u8]>,
+        saves_every_frame: bool,
+        observations: &[FrameObservation],
     ) -> Result<CrossInstanceLoad, CoreOpenError> {
-        let cold = self.load_into_new_instance(middle, MIDDLE_FRAME, settles, false, seen)?;
-        let mut best = cold;
-        if !cold.is_some_and(|exact| exact.is_equivalent) {
-            best = best.max(self.load_into_new_instance(middle, MIDDLE_FRAME, settles, true, seen)?);
+        let cold_result =
+            self.load_into_new_instance(middle_state, MIDDLE_FRAME, saves_every_frame, false, observations)?;
+        let mut best = cold_result;
+        if !cold_result.is_some_and(|exact| exact.is_equivalent) {
+            best = best.max(self.load_into_new_instance(
+                middle_state,
+                MIDDLE_FRAME,
+                saves_every_frame,
+                true,
+                observations,
+            )?);
         }
-        let warms_up = best > cold;
+        let needs_warm_up = best > cold_result;
         let Some(exact) = best else { return Ok(CrossInstanceLoad::default()) };
-        let loads_unstepped = match unstepped {
-            Some(state) => {
-                self.load_into_new_instance(state, 0, settles, warms_up, seen)?.is_some_and(|exact| exact.is_equivalent)
-            }
+        let can_load_initial_state = match initial_state {
+            Some(state) => self
+                .load_into_new_instance(state, 0, saves_every_frame, needs_warm_up, observations)?
+                .is_some_and(|exact| exact.is_equivalent),
             None => false,
         };
-        Ok(CrossInstanceLoad {
-            can_load: true,
-            exactness: exact,
-            needs_warm_up: warms_up,
-            can_load_initial_state: loads_unstepped,
-        })
+        Ok(CrossInstanceLoad { can_load: true, exactness: exact, needs_warm_up, can_load_initial_state })
     }
 
-    /// Loads a state into a new instance, which has run before if it is to be `warm`, and plays on without input: `None` if it cannot
-    /// be loaded, or else what was then the same as `seen`.
+    /// Loads a state into a new instance, which has already run a frame if `warm`, and continues without input. Returns
+    /// `None` if the state does not load, otherwise which data were equal to `observations`.
     fn load_into_new_instance(
         &mut self,
         state: &[u8],
         frames: usize,
-        settles: bool,
+        saves_every_frame: bool,
         warm: bool,
-        seen: &[FrameObservation],
+        observations: &[FrameObservation],
     ) -> Result<Option<LoadExactness>, CoreOpenError> {
         let mut instance = self.open_instance()?;
-        instance.set_saves_every_frame(settles);
+        instance.set_saves_every_frame(saves_every_frame);
         if warm {
             instance.step(std::iter::empty(), false, produce::ALL);
         }
@@ -261,11 +278,11 @@ impl CoreProbe<'_> {
             return Ok(None);
         }
         let mut exact = LoadExactness { is_equivalent: true, memory_equal: true, state_equal: true };
-        for wanted in &seen[frames..] {
+        for expected in &observations[frames..] {
             let found = self.step_without_input(&mut instance, true);
-            exact.is_equivalent &= found.is_equivalent(wanted, self.has_live_memory);
-            exact.memory_equal &= found.memory == wanted.memory;
-            exact.state_equal &= found.state == wanted.state;
+            exact.is_equivalent &= found.is_equivalent(expected, self.has_live_memory);
+            exact.memory_equal &= found.memory == expected.memory;
+            exact.state_equal &= found.state == expected.state;
         }
         Ok(Some(exact))
     }
@@ -276,7 +293,7 @@ impl CoreProbe<'_> {
         Ok(instance)
     }
 
-    /// A frame without input.
+    /// Steps a frame without input and observes the core.
     fn step_without_input(&mut self, instance: &mut CoreInstance, save: bool) -> FrameObservation {
         instance.step(std::iter::empty(), true, produce::ALL);
         self.observe(instance, save)
@@ -285,10 +302,10 @@ impl CoreProbe<'_> {
     fn observe(&mut self, instance: &mut CoreInstance, save: bool) -> FrameObservation {
         let state = if save { self.state_hash(instance) } else { None };
         let memory = instance.memory_hash();
-        let host = instance.frontend();
+        let frontend = instance.frontend();
         let mut sound = Xxh3::new();
-        host.sound.iter().flatten().for_each(|sample| sound.update(&sample.to_le_bytes()));
-        FrameObservation { state, memory, picture: host.video.digest, sound: sound.digest() }
+        frontend.sound.iter().flatten().for_each(|sample| sound.update(&sample.to_le_bytes()));
+        FrameObservation { state, memory, picture: frontend.video.digest, sound: sound.digest() }
     }
 
     fn state_hash(&mut self, instance: &mut CoreInstance) -> Option<u64> {
@@ -301,47 +318,53 @@ impl CoreProbe<'_> {
         self.state_hash(instance).map(|_| self.buffer[HEADER_LEN..].to_vec())
     }
 
-    /// Plays some frames with input, and again from a state, and yet again as if nobody saw them.
+    /// Runs some frames with input, replays them from a state, and replays them once more without rendering.
     fn test_replay(&mut self, instance: &mut CoreInstance, saved: bool) -> ReplayOutcome {
-        let mut again = ReplayOutcome { state_equal: true, memory_equal: true, headless_outputs: produce::ALL };
-        // What the core may leave out, the most first. What cannot be tried, because there is no way back, is not left out.
-        let asks = instance.frontend().has_queried_outputs;
-        let mut candidates = if asks && saved { vec![0, produce::SOUND] } else { Vec::new() };
+        let mut replay = ReplayOutcome { state_equal: true, memory_equal: true, headless_outputs: produce::ALL };
+        // Sets of outputs to try, the smallest first. Without a working load nothing can be tried, so nothing is left
+        // out.
+        let queries_outputs = instance.frontend().has_queried_outputs;
+        let mut candidates = if queries_outputs && saved { vec![0, produce::SOUND] } else { Vec::new() };
         for round in 0..if saved { REPLAY_ROUNDS } else { 0 } {
             let before = instance.frame_count();
             let state = self.save_state(instance);
-            let once = self.run_round(instance, round, RoundOptions::DEFAULT);
+            let first = self.run_round(instance, round, RoundOptions::DEFAULT);
             let Some(state) = state.filter(|state| instance.load(state, before)) else {
                 candidates.clear();
                 break;
             };
-            let twice = self.run_round(instance, round, RoundOptions::DEFAULT);
-            again.state_equal &= once.state == twice.state;
-            again.memory_equal &= once.memory == twice.memory;
-            candidates.retain(|unseen| {
-                let unseen = instance.load(&state, before).then(|| {
+            let second = self.run_round(instance, round, RoundOptions::DEFAULT);
+            replay.state_equal &= first.state == second.state;
+            replay.memory_equal &= first.memory == second.memory;
+            candidates.retain(|headless_outputs| {
+                let headless_outputs = instance.load(&state, before).then(|| {
                     self.run_round(
                         instance,
                         round,
-                        RoundOptions { headless_outputs: Some(*unseen), ..RoundOptions::DEFAULT },
+                        RoundOptions { headless_outputs: Some(*headless_outputs), ..RoundOptions::DEFAULT },
                     )
                 });
-                unseen.is_some_and(|unseen| {
-                    unseen.is_equivalent(&twice, self.has_live_memory) && unseen.sound == twice.sound
+                headless_outputs.is_some_and(|headless_outputs| {
+                    headless_outputs.is_equivalent(&second, self.has_live_memory)
+                        && headless_outputs.sound == second.sound
                 })
             });
         }
-        again.headless_outputs = candidates.first().copied().unwrap_or(produce::ALL);
-        again
+        replay.headless_outputs = candidates.first().copied().unwrap_or(produce::ALL);
+        replay
     }
 
-    /// Plays some frames with input.
-    fn run_round(&mut self, instance: &mut CoreInstance, round: usize, how: RoundOptions) -> FrameObservation {
-        for frame in 0..how.frames {
-            let last = frame + 1 == how.frames;
+    /// Runs some frames with input.
+    fn run_round(&mut self, instance: &mut CoreInstance, round: usize, options: RoundOptions) -> FrameObservation {
+        for frame in 0..options.frames {
+            let last = frame + 1 == options.frames;
             let inputs = self.pads.iter().enumerate().map(|(player, pad)| probe_input(pad, player, round, frame));
-            instance.step(inputs, last || how.headless_outputs.is_none(), how.headless_outputs.unwrap_or(produce::ALL));
-            if how.save_each_frame && !last {
+            instance.step(
+                inputs,
+                last || options.headless_outputs.is_none(),
+                options.headless_outputs.unwrap_or(produce::ALL),
+            );
+            if options.save_each_frame && !last {
                 self.state_hash(instance);
             }
         }
@@ -355,27 +378,27 @@ struct ReplayOutcome {
     headless_outputs: u32,
 }
 
-/// Some input, always the same.
+/// Returns a fixed pseudo-random input.
 fn probe_input(pad: &Pad, player: usize, round: usize, frame: usize) -> InputWord {
-    let place = [player, round, frame / 3].map(|it| it as u8);
-    let noise = [0u64, 1].map(|half| InputWord::from(xxhash_rust::xxh3::xxh3_64_with_seed(&place, half)));
+    let position = [player, round, frame / 3].map(|it| it as u8);
+    let noise = [0u64, 1].map(|half| InputWord::from(xxhash_rust::xxh3::xxh3_64_with_seed(&position, half)));
     (noise[0] << 64 | noise[1]) & pad.mask
 }
 
-/// All that can be compared of the first frames, and everything that sites must decide alike.
-fn first_frames_hash(findings: &ProbeFindings, seen: &[FrameObservation]) -> u64 {
+/// Hashes all comparable data of the first frames and all decisions that sites must make alike.
+fn first_frames_hash(findings: &ProbeFindings, observations: &[FrameObservation]) -> u64 {
     let mut hash = Xxh3::new();
-    let decided = [findings.can_save, findings.settles, findings.is_exact()].map(u8::from);
+    let decisions = [findings.can_save, findings.saves_every_frame, findings.is_exact()].map(u8::from);
     hash.update(&[findings.hash_of as u8]);
-    hash.update(&decided);
-    for seen in seen {
+    hash.update(&decisions);
+    for observation in observations {
         let part = match findings.hash_of {
-            HashSource::State => seen.state,
-            HashSource::Memory => seen.memory,
+            HashSource::State => observation.state,
+            HashSource::Memory => observation.memory,
             HashSource::Picture => None,
         };
         hash.update(&part.unwrap_or_default().to_le_bytes());
-        hash.update(&seen.picture.to_le_bytes());
+        hash.update(&observation.picture.to_le_bytes());
     }
     hash.digest()
 }

@@ -1,19 +1,21 @@
-//! What is found out about a core before a game begins.
+//! Results of probing a core before a game begins.
 
-/// What a machine's hash is made of.
+/// Data from which a machine's state hash is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashSource {
-    /// The RAM that the core shows. What differs comes to light there in no time, and it is cheap. Saved states do not compare as well: some
-    /// cores put the time of day into them, or bytes that they never set, which do no harm to the game.
+    /// The RAM that the core exposes. Divergence appears there quickly, and hashing it is cheap. Saved states are less
+    /// suited for comparison: some cores put the time of day or uninitialized bytes into them, which do not affect the
+    /// game.
     Memory,
-    /// Its saved state, because it shows no RAM that lives, or RAM that is not the same after a state was loaded and played again.
+    /// The saved state, because the core exposes no RAM that changes, or RAM that is not the same after a load and a
+    /// replay.
     State,
-    /// What it shows, because there is nothing else to see.
+    /// The picture, because nothing else can be observed.
     Picture,
 }
 
 impl HashSource {
-    /// In a word.
+    /// Returns the name of the source, which is part of the machine id.
     pub fn name(self) -> &'static str {
         match self {
             Self::State => "state",
@@ -23,40 +25,41 @@ impl HashSource {
     }
 }
 
-/// What was found out about a core with this game, in its first frames.
+/// Results of probing a core with a game in its first frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeFindings {
-    /// What the hash is made of.
+    /// Source of the state hash.
     pub hash_of: HashSource,
-    /// A hash of the first frames without input, of all that can be compared. Equal machines have equal ones.
+    /// Hash of the first frames without input, over all comparable data. Equal machines have equal hashes.
     pub first_frames: u64,
-    /// Two instances did the same. If not, the core depends on something that is not its own, such as time or addresses. A difference that
-    /// is only in saved states, and not in RAM or picture, does not count.
-    pub steady: bool,
-    /// It can save and load.
+    /// Whether two instances behaved the same. If not, the core depends on external data such as time or addresses. A
+    /// difference only in saved states, and not in RAM or picture, does not count.
+    pub is_deterministic: bool,
+    /// Whether the core can save and load.
     pub can_save: bool,
-    /// After it was loaded and played again, also in another instance, the state was the same bit for bit.
+    /// Whether the state was equal bit for bit after a load and a replay, also in another instance.
     pub state_exact: bool,
-    /// Likewise the memory.
+    /// Whether the memory was equal under the same test.
     pub memory_exact: bool,
-    /// It is saved after every frame at every site, because saving changes how it goes on, or may do so.
-    pub settles: bool,
-    /// It can be saved before its first frame.
-    pub saves_unstepped: bool,
-    /// With that state one that was played begins anew, exactly as a new one does.
-    pub begins_anew: bool,
-    /// It must have run before it takes a state.
-    pub warms_up: bool,
-    /// What it must produce in frames that nobody sees, as flags of libretro (1: picture, 2: sound).
-    pub unseen: u32,
-    /// Bytes of a state, if it is always so many.
+    /// Whether every site saves the core after every frame, because saving changes its behaviour or may do so.
+    pub saves_every_frame: bool,
+    /// Whether the core can be saved before its first frame.
+    pub saves_initial_state: bool,
+    /// Whether loading that state restarts a played instance exactly like a new one.
+    pub restarts_from_initial_state: bool,
+    /// Whether the core must run a frame before it can load a state.
+    pub needs_warm_up: bool,
+    /// Outputs that the core must produce in frames that are not rendered, as libretro flags (1: picture, 2: sound).
+    pub headless_outputs: u32,
+    /// Length of a state in bytes, if it is constant.
     pub state_size: Option<usize>,
-    /// Bytes of RAM that it shows.
+    /// Bytes of RAM that the core exposes.
     pub memory_size: usize,
 }
 
 impl ProbeFindings {
-    /// Whether its states lead to where they should: by its memory or by the states themselves, whichever can be compared.
+    /// Returns whether loaded states replay exactly, judged by memory or by the states themselves, whichever is
+    /// comparable.
     pub fn is_exact(&self) -> bool {
         self.can_save && (self.state_exact || self.memory_exact)
     }

@@ -1,7 +1,8 @@
-//! Private folders: where a core's copy is loaded from and where it may write.
+//! Private folders, from which a core's copy is loaded and into which the core may write.
 //!
-//! A folder goes when its owner goes. An owner that was killed cannot remove it, so each folder holds a file that its owner has locked: the
-//! system gives up the lock with the process, and the next program that makes a folder removes those that nobody holds.
+//! A folder is deleted with its owner. A killed owner cannot delete it, so each folder contains a file that its owner
+//! has locked. The system releases the lock with the process, and the next program that creates a folder removes the
+//! unlocked ones.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -15,34 +16,35 @@ use tempfile::{Builder, TempDir};
 const FOLDER_PREFIX: &str = "coplay-core-";
 const LOCK_FILE: &str = "lock";
 
-/// How long a folder can be without a lock.
+/// Age after which a folder without a lock file counts as abandoned.
 const MAX_UNLOCKED_AGE: Duration = Duration::from_secs(60);
 
-/// A private folder.
+/// A private folder, deleted on drop.
 pub(super) struct ScratchDir {
-    // In this order: some systems remove no file that is open.
+    // Declared first: some systems do not delete open files.
     _lock: File,
     folder: TempDir,
 }
 
-/// Where private folders can be, the best place first. Not every system lets programs be loaded from its folder for temporary files.
+/// Returns the candidate parents of private folders, best first. Not every system lets programs load libraries from its
+/// folder for temporary files.
 pub(super) fn candidate_folders() -> Vec<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cache")));
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    [Some(env::temp_dir()), runtime, cache].into_iter().flatten().filter(|place| place.is_dir()).collect()
+    [Some(env::temp_dir()), runtime, cache].into_iter().flatten().filter(|parent| parent.is_dir()).collect()
 }
 
 impl ScratchDir {
-    /// Makes one in a place. Nobody else on this computer can look into it.
-    pub(super) fn new(place: &Path) -> io::Result<Self> {
+    /// Creates a private folder in `parent`, readable only by this user.
+    pub(super) fn new(parent: &Path) -> io::Result<Self> {
         static SWEPT: Once = Once::new();
-        SWEPT.call_once(|| candidate_folders().iter().for_each(|place| remove_stale_folders(place)));
+        SWEPT.call_once(|| candidate_folders().iter().for_each(|parent| remove_stale_folders(parent)));
         let mut builder = Builder::new();
         builder.prefix(FOLDER_PREFIX);
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-        let folder = builder.tempdir_in(place)?;
-        // Under its name the file is locked from the first moment on.
+        let folder = builder.tempdir_in(parent)?;
+        // The file gets its final name only after it is locked.
         let unnamed = folder.path().join("unlocked");
         let lock = File::create_new(&unnamed)?;
         lock.lock()?;
@@ -50,14 +52,14 @@ impl ScratchDir {
         Ok(Self { _lock: lock, folder })
     }
 
-    /// A folder in it.
+    /// Creates and returns a subfolder.
     pub(super) fn folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.folder.path().join(name);
         fs::create_dir_all(&folder)?;
         Ok(folder)
     }
 
-    /// Writes a file into it, for the owner's eyes only.
+    /// Writes a file readable only by this user.
     pub(super) fn write(&self, name: impl AsRef<Path>, bytes: &[u8]) -> io::Result<PathBuf> {
         let path = self.folder.path().join(name);
         fs::write(&path, bytes)?;
@@ -67,18 +69,19 @@ impl ScratchDir {
     }
 }
 
-/// Removes what the dead have left.
-fn remove_stale_folders(place: &Path) {
-    let ours =
+/// Removes the folders of dead processes.
+fn remove_stale_folders(parent: &Path) {
+    let is_ours =
         |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(FOLDER_PREFIX));
-    let folders = place.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()).filter(ours);
+    let folders = parent.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()).filter(is_ours);
     for folder in folders.filter(|folder| is_abandoned(folder)) {
-        // Best effort: it may be another user's.
+        // Best effort: the folder may belong to another user.
         let _ = fs::remove_dir_all(folder);
     }
 }
 
-/// Whether nobody holds a folder. One without a lock is being made or removed, which takes no time unless its owner died over it.
+/// Returns whether the owner of a folder is gone. A folder without a lock file is being created or removed, which is
+/// quick unless its owner died meanwhile.
 fn is_abandoned(folder: &Path) -> bool {
     match File::open(folder.join(LOCK_FILE)) {
         Ok(lock) => !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)),
@@ -95,21 +98,21 @@ mod tests {
 
     #[test]
     fn only_abandoned_scratch_folders_are_removed() {
-        let place = tempfile::tempdir().unwrap();
-        let alive = ScratchDir::new(place.path()).unwrap();
+        let parent = tempfile::tempdir().unwrap();
+        let alive = ScratchDir::new(parent.path()).unwrap();
         alive.write("core.so", b"code").unwrap();
-        let dead = place.path().join(format!("{FOLDER_PREFIX}dead"));
+        let dead = parent.path().join(format!("{FOLDER_PREFIX}dead"));
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join(LOCK_FILE), "").unwrap();
-        let unfinished = place.path().join(format!("{FOLDER_PREFIX}unfinished"));
-        let foreign = place.path().join("foreign");
+        let unfinished = parent.path().join(format!("{FOLDER_PREFIX}unfinished"));
+        let foreign = parent.path().join("foreign");
         fs::create_dir(&unfinished).unwrap();
-        let torn = place.path().join(format!("{FOLDER_PREFIX}torn"));
+        let torn = parent.path().join(format!("{FOLDER_PREFIX}torn"));
         fs::create_dir(&torn).unwrap();
         let long_ago = std::time::SystemTime::now() - 2 * MAX_UNLOCKED_AGE;
         File::open(&torn).unwrap().set_modified(long_ago).unwrap();
         fs::create_dir(&foreign).unwrap();
-        remove_stale_folders(place.path());
+        remove_stale_folders(parent.path());
         assert!(alive.folder.path().join("core.so").exists() && unfinished.exists() && foreign.exists());
         assert!(!dead.exists() && !torn.exists());
         let path = alive.folder.path().to_owned();

@@ -1,40 +1,41 @@
-//! Which core to open: by a name, which anybody may say, or by a path, which only the user of this computer may say.
+//! Names the core to open: by a core name, which may come from anyone, or by a path, which only the user of this
+//! computer may give.
 //!
-//! Opening a core runs native code, so text from another computer must never choose the file. A [`CoreName`] is made of
-//! letters, digits, `-` and `_`, and is only ever compared with the names of installed cores. A path is a type of its own.
+//! Opening a core runs native code, so text from another computer must never choose the file. A [`CoreName`] consists
+//! of letters, digits, `-` and `_`, and is only compared with the names of installed cores. A path is a separate type.
 
 use std::fmt;
 use std::path::{MAIN_SEPARATOR, PathBuf};
 
 use super::error::CoreOpenError;
 
-/// The longest name of a core, in bytes.
+/// Maximum length of a core name, in bytes.
 pub const MAX_CORE_NAME: usize = 64;
 
-/// How a file ends that a person means as a path, whether or not it has a folder.
+/// Extensions that mark the user's text as a path, even without a folder.
 const LIBRARY_EXTENSIONS: [&str; 3] = [".so", ".dll", ".dylib"];
 
-/// The name of a core, as its file has it: `nestopia`, `mednafen_pce_fast`. It is never a path.
+/// The name of a core, as in its file name: `nestopia`, `mednafen_pce_fast`. It is never a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreName(String);
 
 impl CoreName {
-    /// A name of 1 to [`MAX_CORE_NAME`] ASCII letters, digits, `-` and `_`, of which one is a letter or digit.
+    /// Returns a name of 1 to [`MAX_CORE_NAME`] ASCII letters, digits, `-` and `_`, with at least one letter or digit.
     pub fn new(text: &str) -> Option<Self> {
-        let fits = text.len() <= MAX_CORE_NAME && text.contains(|letter: char| letter.is_ascii_alphanumeric());
-        let allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+        let fits = text.len() <= MAX_CORE_NAME && text.contains(|char: char| char.is_ascii_alphanumeric());
+        let allowed = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
         (fits && text.chars().all(allowed)).then(|| Self(text.to_owned()))
     }
 
-    /// The name that the file of a machine called `machine` is likely to have: `beetle_pce_fast` for "Beetle PCE Fast". The text may
-    /// come from anybody; `None` if no core has such a name.
+    /// Returns the likely core name of a machine: `beetle_pce_fast` for "Beetle PCE Fast". The text may be untrusted;
+    /// returns `None` if no core has such a name.
     pub fn from_machine_name(machine: &str) -> Option<Self> {
         let mut name = machine.to_lowercase().replace([' ', '-'], "_");
-        name.retain(|letter| !"()[].,'!&+#~".contains(letter));
+        name.retain(|char| !"()[].,'!&+#~".contains(char));
         Self::new(&name)
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -46,7 +47,7 @@ impl fmt::Display for CoreName {
     }
 }
 
-/// Where a core comes from.
+/// The source of a core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreSource {
     /// The installed core of this name.
@@ -56,11 +57,12 @@ pub enum CoreSource {
 }
 
 impl CoreSource {
-    /// A core as the user of this computer types it: a path if it has a folder or the ending of a library, otherwise a name. Text from
-    /// anybody else must not come here, because a path runs whatever is in that file: make a [`CoreName`] of it.
+    /// Parses text typed by the user of this computer: a path if it has a folder or the extension of a library,
+    /// otherwise a name. Never pass untrusted text, because a path runs the code in that file; make a [`CoreName`] of
+    /// it instead.
     pub fn from_user(text: &str) -> Result<Self, CoreOpenError> {
-        let library = LIBRARY_EXTENSIONS.iter().any(|ending| text.ends_with(ending));
-        if library || text.contains([MAIN_SEPARATOR, '/']) {
+        let has_extension = LIBRARY_EXTENSIONS.iter().any(|extension| text.ends_with(extension));
+        if has_extension || text.contains([MAIN_SEPARATOR, '/']) {
             return Ok(Self::Path(text.into()));
         }
         CoreName::new(text).map(Self::Name).ok_or_else(|| CoreOpenError::InvalidName(text.to_owned()))
@@ -116,7 +118,7 @@ mod tests {
         {
             assert_eq!(of(hostile), None, "{hostile:?}");
         }
-        // Any other text is a name, which is compared with the names of installed cores only.
+        // Any other text is a name, which is only compared with the names of installed cores.
         assert_eq!(of("trap.so").as_deref(), Some("trapso"));
     }
 

@@ -1,14 +1,14 @@
-//! Pictures: from a core's three pixel formats to RGBA.
+//! Converts pictures from the three pixel formats of libretro to RGBA.
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// The longest side that is taken.
+/// Maximum width and height.
 const MAX_SIDE: usize = 4_096;
 
-/// How a core lays out its pixels, each a number of the host's byte order.
+/// Pixel format of a core. A pixel is an integer in the host's byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PixelFormat {
-    /// 16 bits, the top one unused. What a core has that does not say.
+    /// 16 bits, the top bit unused. The default of libretro.
     #[default]
     Rgb1555,
     /// 32 bits, the top eight unused.
@@ -18,35 +18,35 @@ pub(super) enum PixelFormat {
 }
 
 impl PixelFormat {
-    /// By libretro's number.
+    /// Returns the format with this libretro number.
     pub(super) fn from_libretro(number: u32) -> Option<Self> {
         [Self::Rgb1555, Self::Xrgb8888, Self::Rgb565].get(number as usize).copied()
     }
 
-    /// Bytes of a pixel.
+    /// Returns the number of bytes per pixel.
     pub(super) fn bytes_per_pixel(self) -> usize {
         if self == Self::Xrgb8888 { 4 } else { 2 }
     }
 }
 
-/// A picture on its way from a core.
+/// The last picture of a core, converted to RGBA.
 #[derive(Default)]
 pub(super) struct VideoFrame {
     pub(super) format: PixelFormat,
-    /// Quarter turns, against the clock.
+    /// Rotation in counterclockwise quarter turns.
     pub(super) quarter_turns: u32,
     pub(super) width: usize,
     pub(super) height: usize,
     pub(super) rgba: Vec<u8>,
-    /// Whether a new one has come since this was last set to false.
+    /// Whether a new picture arrived since this flag was last cleared.
     pub(super) has_new_picture: bool,
-    /// A hash of the last one that was asked to be hashed.
+    /// Hash of the last picture that was hashed.
     pub(super) digest: u64,
     rotation_buffer: Vec<u8>,
 }
 
 impl VideoFrame {
-    /// Whether a picture of this size can be, and its rows do not overlap.
+    /// Returns whether a picture of this size is valid and its rows do not overlap.
     pub(super) fn is_valid_size(&self, width: usize, height: usize, pitch: usize) -> bool {
         let sides = 1..=MAX_SIDE;
         sides.contains(&width)
@@ -55,7 +55,7 @@ impl VideoFrame {
             && pitch <= 64 * MAX_SIDE
     }
 
-    /// Takes a picture of which [`is_sane`](Self::is_valid_size) is true; `row` gives the bytes of one.
+    /// Converts a picture whose size passed [`is_valid_size`](Self::is_valid_size); `row` returns the bytes of one row.
     pub(super) fn convert_picture<'a>(&mut self, width: usize, height: usize, row: impl Fn(usize) -> &'a [u8]) {
         self.rgba.resize(width * height * 4, 0);
         for (y, out) in self.rgba.chunks_exact_mut(width * 4).enumerate() {
@@ -67,7 +67,7 @@ impl VideoFrame {
         }
     }
 
-    /// Hashes a picture instead of taking it.
+    /// Hashes a picture without converting it.
     pub(super) fn hash_picture<'a>(&mut self, width: usize, height: usize, row: impl Fn(usize) -> &'a [u8]) {
         let mut hash = Xxh3::new();
         hash.update(&(width as u64).to_le_bytes());
@@ -77,7 +77,7 @@ impl VideoFrame {
         self.digest = hash.digest();
     }
 
-    /// Turns the picture by a quarter, against the clock.
+    /// Rotates the picture by a quarter turn counterclockwise.
     fn rotate_quarter(&mut self) {
         let (width, height) = (self.height, self.width);
         self.rotation_buffer.clear();
@@ -120,18 +120,18 @@ fn convert_row(format: PixelFormat, row: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The low five bits, spread over eight.
+/// Expands the low five bits to eight.
 fn expand_5_to_8_bits(bits: u16) -> u8 {
     let bits = (bits & 0x1f) as u8;
     bits << 3 | bits >> 2
 }
 
-/// A black picture.
+/// Returns a black picture.
 pub(super) fn black_rgba(width: usize, height: usize) -> Vec<u8> {
     [0, 0, 0, 255].repeat(width * height)
 }
 
-/// A size that a core announced, made possible.
+/// Clamps a size announced by a core to the valid range.
 pub(super) fn clamp_size(width: u32, height: u32) -> (usize, usize) {
     ((width as usize).clamp(1, MAX_SIDE), (height as usize).clamp(1, MAX_SIDE))
 }

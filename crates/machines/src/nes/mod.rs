@@ -1,8 +1,8 @@
-//! The embedded machine: an NES, by the emulator TetaNES, in pure Rust.
+//! The embedded machine: an NES, emulated by TetaNES, in pure Rust.
 //!
-//! Nothing of it depends on the computer that it runs on: memory begins as zeros, save-RAM is empty and never written to a file,
-//! and the region follows from the image. Opposite directions can be pressed together, as the words say. A game that makes the emulator
-//! panic does not take the program along: the machine stands still, says [why](MachineProfile::failure), and can be loaded or reset.
+//! Nothing depends on the host computer: memory starts as zeros, save RAM is empty and never written to a file, and the
+//! region follows from the image. Opposite directions can be pressed together. If a game makes the emulator panic, the
+//! program survives: the machine halts, reports [why](Machine::failure), and can be loaded or reset.
 
 mod envelope;
 mod open;
@@ -30,33 +30,33 @@ use state::StagedState;
 
 pub use open::{MAX_PLAYERS, NesOpenError};
 
-/// What a pad has.
+/// Buttons of a pad.
 const BUTTONS: [Button; 8] =
     [Button::A, Button::B, Button::Select, Button::Start, Button::Up, Button::Down, Button::Left, Button::Right];
-/// The emulator, by whose version builds are told apart.
+/// Emulator name and version in the machine id.
 const VERSION: &str = "TetaNES 0.17.0";
-/// Frames by which builds are told apart that have the same version: half a second.
+/// Frames in the first-frames hash, which distinguishes builds of the same version: half a second.
 const FIRST_FRAMES: u32 = 30;
-/// Samples per second.
+/// Sample rate.
 const SAMPLE_RATE: f32 = 48_000.0;
-/// A machine of North America and Japan: 60.0988 frames per second.
-const NTSC_FRAME_RATE: FrameRate = FrameRate::new(39_375_000, 655_171).expect("a frame rate");
-/// A machine of Europe: 50.007 frames per second.
-const PAL_FRAME_RATE: FrameRate = FrameRate::new(3_325_214, 66_495).expect("a frame rate");
-/// Width of a pixel by its height on the televisions of each.
+/// Frame rate of North American and Japanese machines: 60.0988 frames per second.
+const NTSC_FRAME_RATE: FrameRate = FrameRate::new(39_375_000, 655_171).expect("a valid frame rate");
+/// Frame rate of European machines: 50.007 frames per second.
+const PAL_FRAME_RATE: FrameRate = FrameRate::new(3_325_214, 66_495).expect("a valid frame rate");
+/// Pixel aspect ratio, width by height, on the televisions of each region.
 const NTSC_PIXEL_ASPECT: f32 = 8.0 / 7.0;
 const PAL_PIXEL_ASPECT: f32 = 7_375_000.0 / 5_320_342.5;
 
-/// By so much a state can be longer than the first: a few parts are there or not.
+/// Bytes by which a state may exceed the initial state: a few parts are optional.
 const STATE_LEN_SLACK: usize = 64;
-/// What a machine says that was told to stand still by a state.
-const HALTED_BEFORE_SAVE: &str = "the game had stopped the machine already when this state was saved";
+/// Failure message of a machine that loaded a halted state.
+const HALTED_BEFORE_SAVE: &str = "the machine had already halted when this state was saved";
 
-/// How the machine is to be.
+/// Options of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NesOptions {
-    /// How many players there are: up to 2, or up to [`MAX_PLAYERS`] with a Four Score plugged in. Many games take a Four Score for a
-    /// pad that is broken, so it is there only if asked for.
+    /// Number of players: up to 2, or up to [`MAX_PLAYERS`] with a Four Score adapter. Many games mistake a Four Score
+    /// for a broken pad, so it is plugged in only if requested.
     pub players: usize,
 }
 
@@ -66,7 +66,7 @@ impl Default for NesOptions {
     }
 }
 
-/// An NES with a game in it.
+/// An NES with a game loaded.
 pub struct Nes {
     deck: ControlDeck,
     image: Box<[u8]>,
@@ -74,9 +74,9 @@ pub struct Nes {
     machine_id: MachineId,
     game_id: GameId,
     pads: Vec<Pad>,
-    /// The state before the first frame.
+    /// State before the first frame.
     initial_state: Vec<u8>,
-    /// The most bytes that a state can have.
+    /// Maximum length of a state in bytes.
     max_state_len: usize,
     staged_state: StagedState,
     scratch: Vec<u8>,
@@ -86,12 +86,12 @@ pub struct Nes {
 }
 
 impl Nes {
-    /// Puts a game into a machine with two pads. The name is for people.
+    /// Opens a game on a machine with two pads. The name is for display.
     pub fn open(image: &[u8], name: &str) -> Result<Self, NesOpenError> {
         Self::open_with(image, name, NesOptions::default())
     }
 
-    /// Puts a game into a machine.
+    /// Opens a game on a machine with these options.
     pub fn open_with(image: &[u8], name: &str, options: NesOptions) -> Result<Self, NesOpenError> {
         let deck = open::open_deck(image, &options)?;
         let region = match deck.region() {
@@ -122,17 +122,17 @@ impl Nes {
             options,
         };
         let mut start = Vec::new();
-        nes.save(&mut start).expect("it can save");
+        nes.save(&mut start).expect("the NES can save");
         nes.max_state_len = start.len() + STATE_LEN_SLACK;
         nes.initial_state = start;
         nes.with_first_frames_hash()
     }
 
-    /// Plays the first frames and forgets them.
+    /// Computes the first-frames hash and resets the machine.
     fn with_first_frames_hash(mut self) -> Result<Self, NesOpenError> {
         self.machine_id.first_frames_hash = identity::first_frames_hash(&mut self, FIRST_FRAMES);
-        if let Some(why) = self.halt_reason.take() {
-            return Err(NesOpenError::HaltsAtStart(why));
+        if let Some(reason) = self.halt_reason.take() {
+            return Err(NesOpenError::HaltsAtStart(reason));
         }
         self.reset();
         Ok(self)
@@ -145,7 +145,7 @@ impl Nes {
         }
     }
 
-    /// Runs until the end of the frame; picture and sound are made only if they are wanted.
+    /// Runs one frame. Picture and sound are produced only if `fresh`.
     fn run_frame(&mut self, fresh: bool) -> Result<(), control_deck::Error> {
         self.deck.set_headless_mode(if fresh { HeadlessMode::empty() } else { HeadlessMode::all() });
         let _ = self.deck.clock_frame()?;
@@ -155,30 +155,30 @@ impl Nes {
         Ok(())
     }
 
-    /// Takes picture and sound out of the machine.
+    /// Copies picture and sound out of the emulator.
     fn capture_outputs(&mut self) {
         self.deck.frame_buffer_into(&mut self.rgba);
-        let loud = |sample: &f32| (sample * f32::from(i16::MAX)) as i16;
+        let to_i16 = |sample: &f32| (sample * f32::from(i16::MAX)) as i16;
         self.sound.clear();
-        self.sound.extend(self.deck.audio_samples().iter().map(|sample| [loud(sample); 2]));
+        self.sound.extend(self.deck.audio_samples().iter().map(|sample| [to_i16(sample); 2]));
     }
 
-    /// The emulator has panicked, and nobody knows what it has left behind.
-    fn halt(&mut self, why: String) {
-        self.deck = open::open_deck(&self.image, &self.options).expect("an image that was opened before");
-        self.halt_reason = Some(why);
+    /// Halts the machine after a panic and replaces the emulator, whose state may be inconsistent.
+    fn halt(&mut self, reason: String) {
+        self.deck = open::open_deck(&self.image, &self.options).expect("the image was opened before");
+        self.halt_reason = Some(reason);
         self.sound.clear();
     }
 
-    /// Takes the state, or leaves everything as it is.
+    /// Loads the state, or leaves the machine unchanged.
     fn apply_state(&mut self, body: &[u8]) -> Result<(), &'static str> {
-        let (spare, bus) = (&mut self.staged_state, self.deck.bus_mut());
-        spare.decode(body, bus).ok_or("it makes no sense")?;
-        spare.swap(bus);
+        let (staged, bus) = (&mut self.staged_state, self.deck.bus_mut());
+        staged.decode(body, bus).ok_or("invalid contents")?;
+        staged.swap(bus);
         if catch_unwind(AssertUnwindSafe(|| bus.rebuild_mapper_state())).is_err() {
-            spare.swap(bus);
+            staged.swap(bus);
             bus.rebuild_mapper_state();
-            return Err("it makes no sense to the cartridge");
+            return Err("invalid cartridge state");
         }
         Ok(())
     }
@@ -215,11 +215,11 @@ impl Machine for Nes {
 
     fn reset(&mut self) {
         let start = std::mem::take(&mut self.initial_state);
-        self.load(&start).expect("our own state");
+        self.load(&start).expect("the initial state loads");
         self.initial_state = start;
         self.rgba = black_rgba();
         self.sound.clear();
-        // The sound begins anew as well.
+        // The sound output also restarts.
         self.deck.set_sample_rate(SAMPLE_RATE);
         let apu = &mut self.deck.bus_mut().apu;
         (apu.mixed_level, apu.mapper_level) = (0.0, 0.0);
@@ -251,10 +251,10 @@ impl Machine for Nes {
     }
 
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
-        let unfit = |why: &str| LoadError::InvalidState(why.into());
-        let (body, stopped) = envelope::unseal(state, &self.game_id.hash, self.max_state_len).map_err(unfit)?;
-        self.apply_state(body).map_err(unfit)?;
-        self.halt_reason = stopped.then(|| HALTED_BEFORE_SAVE.into());
+        let invalid = |reason: &str| LoadError::InvalidState(reason.into());
+        let (body, halted) = envelope::unseal(state, &self.game_id.hash, self.max_state_len).map_err(invalid)?;
+        self.apply_state(body).map_err(invalid)?;
+        self.halt_reason = halted.then(|| HALTED_BEFORE_SAVE.into());
         Ok(())
     }
 
@@ -296,7 +296,7 @@ impl Machine for Nes {
     }
 }
 
-/// The buttons of a pad in the order of the console's own shift register.
+/// Returns the buttons of a pad in the order of the console's shift register.
 fn joypad_buttons(word: InputWord) -> JoypadBtnState {
     let same = Button::Select.bit()
         | Button::Start.bit()
@@ -313,14 +313,14 @@ fn is_pal(deck: &ControlDeck) -> bool {
     matches!(deck.region(), NesRegion::Pal | NesRegion::Dendy)
 }
 
-/// No colour, and nothing shines through.
+/// Returns an opaque black picture.
 fn black_rgba() -> Box<[u8; Frame::SIZE]> {
     let rgba: Vec<u8> = [0, 0, 0, u8::MAX].repeat(Frame::SIZE / 4);
-    rgba.into_boxed_slice().try_into().expect("as many bytes")
+    rgba.into_boxed_slice().try_into().expect("the vector has the size of a frame")
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("the emulator gave up").into()
+    text.unwrap_or("the emulator panicked").into()
 }

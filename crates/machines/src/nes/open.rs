@@ -1,4 +1,4 @@
-//! Putting a game into the machine, and saying why one does not fit.
+//! Opens a game on the emulator, with errors that explain why a game cannot be opened.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,59 +11,59 @@ use tetanes_core::video::VideoFilter;
 
 use super::{NesOptions, SAMPLE_RATE};
 
-/// The most players: four pads by a Four Score.
+/// Maximum number of players: four pads with a Four Score adapter.
 pub const MAX_PLAYERS: usize = 4;
-/// Players without one.
+/// Maximum number of players without the adapter.
 const PLAYERS_WITHOUT_ADAPTER: usize = 2;
-/// Bytes of an image before its ROMs.
+/// Length of the header before the ROMs of an image.
 const INES_HEADER_LEN: usize = 16;
-/// Every image begins with this.
+/// Signature at the start of every image.
 const INES_SIGNATURE: &[u8; 4] = b"NES\x1a";
 
-/// Why a game cannot be played.
+/// Error of opening a game.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NesOpenError {
-    /// It is not the image of an NES game.
+    /// The image is not an NES game.
     NotNes,
-    /// The image is shorter than it says itself.
+    /// The image is shorter than its header says.
     Truncated {
-        /// The bytes that are there.
+        /// Actual length in bytes.
         actual: usize,
-        /// The bytes that it should have.
+        /// Expected length in bytes.
         expected: usize,
     },
-    /// The cartridge has a circuit that this machine does not know.
+    /// The cartridge uses a mapper that the emulator does not support.
     UnsupportedMapper(u16),
-    /// The header of the image says something that cannot be, or that this machine does not know, in the machine's own words.
+    /// The header of the image is invalid or unsupported, with the emulator's message.
     InvalidHeader(String),
-    /// There cannot be so many players: 1 to [`MAX_PLAYERS`].
+    /// The number of players is not in 1 to [`MAX_PLAYERS`].
     InvalidPlayerCount(usize),
-    /// The game stops the machine in its first frames, for this reason.
+    /// The game halts the machine in its first frames, for this reason.
     HaltsAtStart(String),
 }
 
 impl fmt::Display for NesOpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotNes => write!(f, "this is not an NES game: it does not begin as an iNES image does"),
-            Self::Truncated { actual: has, expected: needs } => {
-                write!(f, "the image is cut off: it has {has} bytes and says that it should have {needs}")
+            Self::NotNes => write!(f, "not an NES game: the iNES signature is missing"),
+            Self::Truncated { actual, expected } => {
+                write!(f, "the image is cut off: it has {actual} of {expected} bytes")
             }
             Self::UnsupportedMapper(number) => {
                 write!(f, "the cartridge needs mapper {number}, which this machine does not have")
             }
-            Self::InvalidHeader(why) => write!(f, "the header of the image makes no sense here: {why}"),
+            Self::InvalidHeader(reason) => write!(f, "invalid image header: {reason}"),
             Self::InvalidPlayerCount(players) => {
                 write!(f, "an NES has pads for 1 to {MAX_PLAYERS} players, not for {players}")
             }
-            Self::HaltsAtStart(why) => write!(f, "the game stops the machine as soon as it is switched on: {why}"),
+            Self::HaltsAtStart(reason) => write!(f, "the game halts the machine at start: {reason}"),
         }
     }
 }
 
 impl std::error::Error for NesOpenError {}
 
-/// A machine with the game in it, switched on, that knows neither chance nor files.
+/// Opens and powers on the emulator with the game, without random initial memory and without files.
 pub(super) fn open_deck(image: &[u8], options: &NesOptions) -> Result<ControlDeck, NesOpenError> {
     validate_image(image, options)?;
     let four_player =
@@ -85,7 +85,7 @@ pub(super) fn open_deck(image: &[u8], options: &NesOptions) -> Result<ControlDec
         .map_err(|error| open_error(&error))
 }
 
-/// What can be said of an image without trying it, so that a header cannot ask for more memory than the image has.
+/// Checks the image before the emulator reads it, so that a header cannot request more memory than the image has.
 fn validate_image(image: &[u8], options: &NesOptions) -> Result<(), NesOpenError> {
     if !(1..=MAX_PLAYERS).contains(&options.players) {
         return Err(NesOpenError::InvalidPlayerCount(options.players));
@@ -97,12 +97,13 @@ fn validate_image(image: &[u8], options: &NesOptions) -> Result<(), NesOpenError
         return Err(NesOpenError::Truncated { actual: image.len(), expected: INES_HEADER_LEN });
     }
     let header = NesHeader::load(&mut &image[..]).map_err(|error| header_error(&error))?;
-    let needs = INES_HEADER_LEN + (usize::from(header.prg_rom_banks) << 14) + (usize::from(header.chr_rom_banks) << 13);
-    if image.len() < needs {
-        return Err(NesOpenError::Truncated { actual: image.len(), expected: needs });
+    let expected =
+        INES_HEADER_LEN + (usize::from(header.prg_rom_banks) << 14) + (usize::from(header.chr_rom_banks) << 13);
+    if image.len() < expected {
+        return Err(NesOpenError::Truncated { actual: image.len(), expected });
     }
     if header.prg_rom_banks == 0 {
-        return Err(NesOpenError::InvalidHeader("there is no program in it".into()));
+        return Err(NesOpenError::InvalidHeader("no program ROM".into()));
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! The state of the machine as bytes: everything that decides how the game goes on, and nothing else.
+//! The state of the machine as bytes: all data that determine the further course of the game, and nothing else.
 //!
-//! What only shapes the sound (filters, the resampler), what is pressed (it is set anew in every frame) and what is fixed by the
-//! cartridge and the region is left out. So the same bytes mean the same future, before and after a load, and whether frames were
-//! seen or not. The parts are listed field by field, all of them, so that a new field of the emulator does not compile until
-//! somebody has decided whether it belongs to the state.
+//! The state excludes data that only affect the sound output (filters, the resampler), the pressed buttons (set before
+//! every frame) and data fixed by the cartridge and the region. So equal bytes mean an equal future, before and after a
+//! load, and whether frames were rendered or not. All fields of the emulator's structures are listed, so that a new
+//! field in the emulator is a compile error until it is assigned to the state or excluded.
 
 use bincode::config::{Configuration, Fixint, LittleEndian};
 use bincode::enc::write::Writer;
@@ -17,20 +17,21 @@ use tetanes_core::input::{Input, Joypad};
 use tetanes_core::mapper::Mapper;
 use tetanes_core::ppu::{self, Ppu};
 
-/// Numbers have a fixed size, and their low bytes come first.
+/// Encoding: fixed-size integers, little endian.
 const BINCODE_CONFIG: Configuration<LittleEndian, Fixint> = bincode::config::legacy();
-/// The last dot of a line.
+/// Last dot of a scanline.
 const LAST_DOT: u16 = 340;
-/// Master clocks by which processor and picture unit can be apart between two frames; in truth it is a few.
+/// Bound on the master clocks by which CPU and PPU can differ between two frames; the actual difference is a few
+/// clocks.
 const MAX_CLOCK_LEAD: u32 = 4_096;
-/// The bits of a pixel that stand for colours that are stressed.
+/// Colour emphasis bits of a pixel.
 const EMPHASIS_BITS: u16 = 0x1c0;
-/// The steps of the sound unit's frame counter, and more cycles than it ever counts.
+/// Number of steps of the APU frame counter, and a bound on its cycle count.
 const FRAME_COUNTER_LIMITS: (usize, u32) = (6, 50_000);
-/// The fastest that samples are played, in cycles per bit, but one. Faster ones would keep the processor from ever running.
+/// Smallest plausible DMC period in cycles per bit. Shorter periods would keep the CPU from ever running.
 const MIN_DMC_PERIOD: u16 = 49;
 
-/// Fields that are part of the state, in order, and those that are not.
+/// Defines encode, decode and swap functions for a structure: the state fields in order, then the excluded fields.
 macro_rules! state_fields {
     ($put:ident, $get:ident, $swap:ident, $type:ident { $($kept:ident),* $(,)? } but { $($left:ident),* $(,)? }) => {
         fn $put(out: &mut Vec<u8>, part: &$type) {
@@ -59,26 +60,26 @@ state_fields!(put_ppu, get_ppu, swap_ppu, Ppu {
     oamaddr_lo, oamaddr_hi, oam_fetch, oamaddr, spr_zero_visible, spr_count, overflow_count,
     secondary_oamdata, sprites, spr_cover, nmi_pending, vram_buffer, prevent_vbl,
 } but {
-    // They are put apart, of the frame only its number.
+    // Encoded separately; of the frame only its number.
     palette, oamdata, frame,
-    // The picture on its way out.
+    // Picture output.
     color_bits_applied, skip_rendering,
-    // They follow from what is kept.
+    // Derived from state fields.
     mask_min_draw_bg_cycle, mask_min_draw_spr_cycle,
-    // They never change.
+    // Constant.
     vblank_scanline, prerender_scanline, clock_divider, region, emulate_warmup,
 });
 
 state_fields!(put_apu, get_apu, swap_apu, Apu {
     master_clock, cpu_cycle, clock, mix_clock, frame_counter, pulse1, pulse2, triangle, noise, dmc, should_clock,
 } but {
-    // The sound on its way out.
+    // Sound output.
     mixed_level, mapper_level, audio_samples, filter_chain, synth, rate_dirty, skip_mixing,
-    // They never change.
+    // Constant.
     sample_rate, speed, sample_ratio, clock_rate, region, mapper_enabled,
 });
 
-/// Where the parts of an encoded state end.
+/// End offsets of the sections of an encoded state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SectionEnds {
     pub(super) cpu: usize,
@@ -90,7 +91,7 @@ pub(super) struct SectionEnds {
     pub(super) pads: usize,
 }
 
-/// Appends the state.
+/// Appends the encoded state to `out`.
 pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> SectionEnds {
     let Bus {
         cpu,
@@ -101,13 +102,13 @@ pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> SectionEnds {
         input,
         wram,
         open_bus,
-        // They follow from what is kept.
+        // Derived from state fields.
         mapper_ops: _,
-        // They never change.
+        // Constant.
         ram_state: _,
         region: _,
         patches: _,
-        // Nobody looks for errors in the game here.
+        // Debugger state.
         debugger_active: _,
         debugger: _,
         pc_history: _,
@@ -141,7 +142,7 @@ pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> SectionEnds {
     ends
 }
 
-/// A state that was read and not put into the machine yet; afterwards the one that the machine had. It is used again and again.
+/// A decoded state that is not in the machine yet; after a swap, the machine's previous state. The buffers are reused.
 pub(super) struct StagedState {
     cpu: Cpu,
     open_bus: u8,
@@ -169,7 +170,7 @@ impl StagedState {
         }
     }
 
-    /// Reads a state; `None` if the bytes cannot be one of this cartridge.
+    /// Decodes a state. Returns `None` if the bytes cannot be a state of this cartridge.
     pub(super) fn decode(&mut self, mut bytes: &[u8], bus: &Bus) -> Option<()> {
         let bytes = &mut bytes;
         self.cpu = get(bytes)?;
@@ -179,7 +180,7 @@ impl StagedState {
         self.ppu.palette = get(bytes)?;
         self.ppu.oamdata = get(bytes)?;
         get_apu(bytes, &mut self.apu)?;
-        // Its table follows from the region.
+        // The table of the frame counter follows from the region.
         self.apu.frame_counter.set_region(bus.region);
         self.mapper = get(bytes)?;
         for shift in &mut self.shift_registers {
@@ -194,8 +195,8 @@ impl StagedState {
         self.is_plausible(bus).then_some(())
     }
 
-    /// Whether the machine could have come to this state at the end of a frame. Not every lie is found, but none of those that
-    /// would let it run for ever.
+    /// Returns whether the machine could be in this state at the end of a frame. The check does not find every forged
+    /// state, but it finds those that would make the emulator run forever.
     fn is_plausible(&self, bus: &Bus) -> bool {
         let Self { cpu, ppu, apu, .. } = self;
         let processor = (cpu.start_cycles, cpu.end_cycles) == (bus.cpu.start_cycles, bus.cpu.end_cycles)
@@ -216,7 +217,7 @@ impl StagedState {
         processor && picture && sound && cartridge
     }
 
-    /// Exchanges the machine's state for this one.
+    /// Swaps this state with the machine's state.
     pub(super) fn swap(&mut self, bus: &mut Bus) {
         std::mem::swap(&mut self.cpu, &mut bus.cpu);
         std::mem::swap(&mut self.open_bus, &mut bus.open_bus);
@@ -233,12 +234,13 @@ impl StagedState {
         self.wram.swap_with_slice(bus.wram_mut());
         self.ram.swap_with_slice(bus.memory.ram_mut());
         bus.ppu.update_draw_thresholds();
-        // Between two frames all of the picture has its colours.
+        // Between two frames the whole picture has its final colours.
         bus.ppu.color_bits_applied = if bus.ppu.scanline < ppu::size::HEIGHT { 0 } else { ppu::size::FRAME };
     }
 }
 
-/// Of the pads only how far they were read: buttons are set before every frame, and what is plugged in never changes.
+/// Encodes only the read position of the pads: buttons are set before every frame, and the plugged-in devices never
+/// change.
 fn put_shift_registers(out: &mut Vec<u8>, input: &Input) {
     let Input { joypads, signatures, zapper: _, turbo_timer: _, four_player: _ } = input;
     for pad in joypads.iter().chain(signatures) {
@@ -261,7 +263,7 @@ impl Writer for VecWriter<'_> {
 }
 
 pub(super) fn put<T: Serialize>(out: &mut Vec<u8>, value: &T) {
-    bincode::serde::encode_into_writer(value, VecWriter(out), BINCODE_CONFIG).expect("a vector takes everything");
+    bincode::serde::encode_into_writer(value, VecWriter(out), BINCODE_CONFIG).expect("writing to a vector cannot fail");
 }
 
 fn get<T: DeserializeOwned>(bytes: &mut &[u8]) -> Option<T> {

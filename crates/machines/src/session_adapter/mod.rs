@@ -1,29 +1,30 @@
-//! A machine in the hands of a session: does everything that a [`Session`] asks for, but for the input of the person in front of it.
+//! Connects a machine to a session: serves every request of a [`Session`] except local input.
 //!
 //! ```
-//! use coplay::input::Word;
+//! use coplay::input::InputWord;
 //! use coplay::session::Session;
 //! use coplay::time::Instant;
-//! use coplay_machines::hosted::{Hosted, Turn};
+//! use coplay_machines::session_adapter::{RequestOutcome, SessionAdapter};
 //!
-//! fn play(now: fn() -> Instant, session: &mut Session, hosted: &mut Hosted, pads: &[Word]) {
-//!     while let Some(turn) = hosted.serve(now(), session) {
-//!         match turn {
-//!             Turn::Sample { .. } => session.handle_input(now(), pads),
-//!             Turn::Stepped { fresh: true, .. } => { /* show hosted.machine().picture(), play its sound */ }
-//!             Turn::Trouble(trouble) => {
-//!                 eprintln!("{trouble}");
+//! fn run(now: fn() -> Instant, session: &mut Session, adapter: &mut SessionAdapter, pads: &[InputWord]) {
+//!     while let Some(outcome) = adapter.handle_next_request(now(), session) {
+//!         match outcome {
+//!             RequestOutcome::InputNeeded { .. } => session.handle_input(now(), pads),
+//!             // Show the picture and play the sound of adapter.machine().
+//!             RequestOutcome::Stepped { rendered: true, .. } => {}
+//!             RequestOutcome::Failed(error) => {
+//!                 eprintln!("{error}");
 //!                 session.leave(now());
 //!             }
 //!             _ => {}
 //!         }
-//!         // Send all that session.poll_transmit() has, at once.
+//!         // Send everything that session.poll_transmit() returns, at once.
 //!     }
 //! }
 //! ```
 //!
-//! It reads no clock: whoever wants to know what steps, saves and loads cost measures around [`serve`](SessionAdapter::serve), whose answer
-//! tells what was done.
+//! The adapter reads no clock. To measure the cost of steps, saves and loads, time the calls of
+//! [`handle_next_request`](SessionAdapter::handle_next_request), whose result names the work done.
 
 mod options;
 
@@ -39,14 +40,14 @@ use crate::machine::{LoadError, Machine, SaveError};
 
 pub use options::{SessionOptions, config, settings};
 
-/// The most hashes that a session asks for at once.
+/// Maximum number of page hashes that a session requests at once.
 const MAX_PAGES_PER_REQUEST: usize = 256;
 
-/// A machine and the states that a session keeps of it.
+/// A machine and its saved states of a session.
 pub struct SessionAdapter {
     machine: Box<dyn Machine>,
     slots: Vec<StateSlot>,
-    /// The machine's state of now, while another is looked at; or one on its way to somebody who comes late.
+    /// The machine's current state while another state is loaded, or a snapshot for a late joiner.
     scratch_state: Vec<u8>,
     page_hashes: Vec<u32>,
     inputs: Vec<InputWord>,
@@ -54,59 +55,59 @@ pub struct SessionAdapter {
     counts: RequestCounts,
 }
 
-/// A place for a state.
+/// A slot for a saved state.
 #[derive(Default)]
 struct StateSlot {
-    /// The frame that comes next in it; `None` if nothing of use is in it.
+    /// Next frame of the saved state; `None` if the slot is empty.
     frame: Option<Frame>,
     state: Vec<u8>,
 }
 
-/// What was done for the session.
+/// The work done for a request of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestOutcome {
-    /// Nothing yet: the local input is wanted. Hand it to [`Session::handle_input`]; it takes effect in this frame.
+    /// The session needs local input. Pass it to [`Session::handle_input`]; it takes effect in this frame.
     InputNeeded {
-        /// The frame.
+        /// Frame of the input.
         frame: Frame,
     },
-    /// A frame was stepped.
+    /// The machine stepped a frame.
     Stepped {
-        /// Which.
+        /// Stepped frame.
         frame: Frame,
-        /// Whether it is to be seen and heard.
+        /// Whether the frame is to be shown and heard.
         rendered: bool,
     },
-    /// The state before a frame was kept.
+    /// The machine saved the state before a frame.
     Saved {
-        /// Which.
+        /// Next frame of the saved state.
         frame: Frame,
     },
-    /// The machine was put back to where a frame comes next.
+    /// The machine loaded the state before a frame.
     Loaded {
-        /// Which.
+        /// Next frame of the loaded state.
         frame: Frame,
     },
-    /// The state after a frame was hashed.
+    /// The machine hashed the state after a frame.
     Hashed {
-        /// Which.
+        /// Hashed frame.
         frame: Frame,
     },
-    /// Something for those who come late, or who look for a difference.
+    /// Work for a late joiner or for a desync search.
     SideWork,
-    /// The machine could not do what the session takes for done, so that this site would play something else than the others. Say so, and
-    /// leave.
+    /// The machine failed to do work that the session relies on, so this site would diverge. Report the error and leave
+    /// the session.
     Failed(AdapterError),
 }
 
-/// Why a machine cannot be shared any further.
+/// Error after which the machine cannot stay in the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdapterError {
-    /// A state could not be kept.
+    /// Saving a state failed.
     Save(SaveError),
-    /// A state that was kept, or that came from another site, could not be taken.
+    /// Loading a saved state, or a snapshot of another site, failed.
     Load(LoadError),
-    /// The state that a repair needs was never kept.
+    /// The state that a rollback needs was never saved.
     MissingState(Frame),
 }
 
@@ -115,30 +116,30 @@ impl fmt::Display for AdapterError {
         match self {
             Self::Save(error) => error.fmt(f),
             Self::Load(error) => error.fmt(f),
-            Self::MissingState(frame) => write!(f, "the state before frame {frame} was not kept"),
+            Self::MissingState(frame) => write!(f, "the state before frame {frame} was not saved"),
         }
     }
 }
 
 impl std::error::Error for AdapterError {}
 
-/// What was done since the beginning, by kind.
+/// Numbers of requests served since the start, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// Frames stepped to be seen.
+    /// Rendered frames.
     pub rendered_steps: u64,
-    /// Frames stepped to repair the past, or to make up for it.
+    /// Frames that were not rendered: resimulated after a rollback, or stepped to catch up.
     pub resimulated_steps: u64,
-    /// States kept.
+    /// States saved.
     pub saves: u64,
-    /// States put back.
+    /// States loaded.
     pub loads: u64,
     /// States hashed.
     pub hashes: u64,
 }
 
 impl SessionAdapter {
-    /// A machine that has stepped no frame yet.
+    /// Wraps a machine that has stepped no frame yet.
     pub fn new(machine: Box<dyn Machine>) -> Self {
         Self {
             machine,
@@ -151,34 +152,34 @@ impl SessionAdapter {
         }
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &dyn Machine {
         &*self.machine
     }
 
-    /// The machine, to look closer. Whoever changes its state during a session plays another game than the rest.
+    /// Returns the machine for inspection. Changing its state during a session makes this site diverge.
     pub fn machine_mut(&mut self) -> &mut dyn Machine {
         &mut *self.machine
     }
 
-    /// The inputs of the frame stepped last, one word per player.
+    /// Returns the inputs of the last stepped frame, one word per player.
     pub fn inputs(&self) -> &[InputWord] {
         &self.inputs
     }
 
-    /// What was done so far.
+    /// Returns the numbers of requests served.
     pub fn counts(&self) -> RequestCounts {
         self.counts
     }
 
-    /// Whether there is a picture that was not there when this was asked last.
+    /// Returns whether a new picture was rendered since the last call.
     pub fn take_new_picture(&mut self) -> bool {
         std::mem::take(&mut self.has_new_picture)
     }
 
-    /// Does the next thing that the session asks for, and says what it was; `None` when there is nothing to do at present.
+    /// Serves the next request of the session and returns the work done; `None` if no request is pending.
     pub fn handle_next_request(&mut self, now: Instant, session: &mut Session) -> Option<RequestOutcome> {
-        let done = match session.poll_request(now)? {
+        let outcome = match session.poll_request(now)? {
             Request::Sample { frame } => Ok(RequestOutcome::InputNeeded { frame }),
             Request::Advance { frame, inputs, fresh } => Ok(self.advance(frame, inputs, fresh)),
             Request::Save { frame, slot } => self.save(frame, slot),
@@ -193,7 +194,7 @@ impl SessionAdapter {
                 Ok(RequestOutcome::Hashed { frame })
             }
         };
-        Some(done.unwrap_or_else(RequestOutcome::Failed))
+        Some(outcome.unwrap_or_else(RequestOutcome::Failed))
     }
 
     fn advance(&mut self, frame: Frame, inputs: &[InputWord], fresh: bool) -> RequestOutcome {
@@ -231,7 +232,8 @@ impl SessionAdapter {
         Ok(RequestOutcome::Loaded { frame })
     }
 
-    /// Hands out a state with its hash. What cannot be handed out is asked for again, of us or of another site.
+    /// Passes a snapshot and its hash to the session. If saving fails, the session requests it again, from this or
+    /// another site.
     fn snapshot(
         &mut self,
         frame: Frame,
@@ -245,8 +247,8 @@ impl SessionAdapter {
             session.handle_snapshot(&self.scratch_state, self.machine.hash());
             return Ok(RequestOutcome::SideWork);
         };
-        let kept = self.slots.get(slot).filter(|slot| slot.frame == Some(frame));
-        if let Some(slot) = kept
+        let saved_slot = self.slots.get(slot).filter(|slot| slot.frame == Some(frame));
+        if let Some(slot) = saved_slot
             && self.machine.load(&slot.state).is_ok()
         {
             session.handle_snapshot(&slot.state, self.machine.hash());
@@ -267,14 +269,14 @@ impl SessionAdapter {
     }
 
     fn answer_pages(&mut self, region: u8, from: u32, session: &mut Session) -> RequestOutcome {
-        let (pages, mut at) = (&mut self.page_hashes, 0);
+        let (pages, mut index) = (&mut self.page_hashes, 0);
         pages.clear();
         self.machine.regions(&mut |_, bytes| {
-            if at == usize::from(region) {
-                let wanted = bytes.chunks(PAGE_SIZE as usize).skip(from as usize).take(MAX_PAGES_PER_REQUEST);
-                pages.extend(wanted.map(short_hash));
+            if index == usize::from(region) {
+                let requested = bytes.chunks(PAGE_SIZE as usize).skip(from as usize).take(MAX_PAGES_PER_REQUEST);
+                pages.extend(requested.map(short_hash));
             }
-            at += 1;
+            index += 1;
         });
         session.handle_pages(pages);
         RequestOutcome::SideWork

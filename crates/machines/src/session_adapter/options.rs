@@ -1,4 +1,4 @@
-//! What sites agree on, made of a machine and a few choices.
+//! Builds session settings and a site's config from a machine and a few options.
 
 use coplay::id::{Addr, SiteId, SiteSet};
 use coplay::input::{MAX_PLAYERS, Ownership};
@@ -6,60 +6,61 @@ use coplay::session::{AbsentInput, Config, Settings, StarvationPolicy};
 
 use crate::machine::{Machine, NetplaySupport};
 
-/// States are compared this often unless asked otherwise: about once a second.
+/// Default interval of state comparison in frames: about one second.
 const DEFAULT_HASH_INTERVAL: u32 = 60;
 
-/// What can be chosen about a shared game.
+/// Options of a shared game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// How many sites there can be.
+    /// Maximum number of sites.
     pub sites: u8,
-    /// By how many frames local input is delayed.
+    /// Input delay in frames.
     pub input_delay: u32,
-    /// How many frames may be guessed. A machine whose states cannot be shared gets none.
+    /// Prediction window in frames. It is 0 for a machine whose states are not exact.
     pub prediction_window: u32,
-    /// Whether lag and window follow what links and machines need.
+    /// Whether input delay and prediction window adapt to the links and machines.
     pub auto_delay: bool,
-    /// State hashes are compared every so many frames.
+    /// Interval of state comparison in frames.
     pub hash_interval: u32,
 }
 
 impl SessionOptions {
-    /// So many sites, with dials that turn by themselves.
+    /// Returns options for `sites` sites with automatic delay settings.
     pub fn new(sites: u8) -> Self {
         Self { sites, input_delay: 2, prediction_window: 8, auto_delay: true, hash_interval: DEFAULT_HASH_INTERVAL }
     }
 }
 
-/// The settings of a game on this machine that all sites start together. Site k has the pad of player k; where there are more sites than
-/// pads the last ones have none, and pads that are left over lie untouched. Change the fields for another order.
-pub fn settings(machine: &dyn Machine, terms: SessionOptions) -> Settings {
+/// Returns the settings of a game on this machine that all sites start together. Site k owns the pad of player k. If
+/// there are more sites than pads, the last sites own none; surplus pads stay unowned. Change the fields for another
+/// assignment.
+pub fn settings(machine: &dyn Machine, options: SessionOptions) -> Settings {
     let pads = machine.pads();
     let mut ownership = Ownership::new(pads.len().min(MAX_PLAYERS));
-    for (player, site) in SiteId::first(usize::from(terms.sites)).enumerate().take(ownership.players()) {
-        ownership.assign(site, player, pads[player].mask).expect("bits that nobody owns");
+    for (player, site) in SiteId::first(usize::from(options.sites)).enumerate().take(ownership.players()) {
+        ownership.assign(site, player, pads[player].mask).expect("no site owns these bits yet");
     }
     Settings {
         game: machine.game_id().clone(),
         machine: machine.machine_id().clone(),
         rate: machine.frame_rate(),
-        input_delay: terms.input_delay,
+        input_delay: options.input_delay,
         prediction_window: if machine.netplay_support() == NetplaySupport::Rollback {
-            terms.prediction_window
+            options.prediction_window
         } else {
             0
         },
-        auto_tune: terms.auto_delay,
+        auto_tune: options.auto_delay,
         absent_input: AbsentInput::Nothing,
         starvation_policy: StarvationPolicy::Wait,
-        compare_interval: terms.hash_interval,
-        site_count: terms.sites,
-        starting_sites: SiteSet::first(usize::from(terms.sites)),
+        compare_interval: options.hash_interval,
+        site_count: options.sites,
+        starting_sites: SiteSet::first(usize::from(options.sites)),
         ownership,
     }
 }
 
-/// The usual way for one site to take part with this machine.
+/// Returns the default config of one site with this machine.
 pub fn config(
     machine: &dyn Machine,
     session: u64,
@@ -67,7 +68,7 @@ pub fn config(
     peers: Vec<(SiteId, Addr)>,
     settings: Settings,
 ) -> Config {
-    let usual = Config::new(session, site, peers, settings);
-    let exact = machine.netplay_support() == NetplaySupport::Rollback;
-    Config { can_save: exact, bisect_desyncs: usual.bisect_desyncs && exact, ..usual }
+    let default = Config::new(session, site, peers, settings);
+    let has_exact_states = machine.netplay_support() == NetplaySupport::Rollback;
+    Config { can_save: has_exact_states, bisect_desyncs: default.bisect_desyncs && has_exact_states, ..default }
 }

@@ -1,4 +1,4 @@
-//! A machine that breaks one rule, of those that a core cannot be made to break as easily.
+//! A machine with one fault, for faults that are hard to build into a test core.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,20 +14,20 @@ pub struct FaultyMachine {
     machine_id: MachineId,
     game_id: GameId,
     pads: Vec<Pad>,
-    /// All that decides how the game goes on: eight bytes of noise, the frame, and room.
+    /// The whole state: eight bytes of hash, the frame number, and padding.
     memory: [u8; 600],
     rgba: Vec<u8>,
     reset_count: u8,
 }
 
 impl FaultyMachine {
-    pub fn new(oddity: &str) -> Self {
+    pub fn new(fault: &str) -> Self {
         let stick = Pad { mask: StickAxis::LeftX.mask() | Button::B.bit(), labels: Vec::new() };
         let machine = MachineId { name: "odd".into(), version: "1".into(), options: Vec::new(), first_frames_hash: 0 };
         let mut new = Self {
-            fault: oddity.into(),
+            fault: fault.into(),
             machine_id: machine,
-            game_id: GameId { name: oddity.into(), hash: [0; 32] },
+            game_id: GameId { name: fault.into(), hash: [0; 32] },
             pads: vec![Pad::with_buttons(&Button::ALL), stick],
             memory: [0; 600],
             rgba: vec![0; 16],
@@ -37,24 +37,24 @@ impl FaultyMachine {
         new
     }
 
-    fn has_fault(&self, oddity: &str) -> bool {
-        self.fault == oddity
+    fn has_fault(&self, fault: &str) -> bool {
+        self.fault == fault
     }
 
     fn init(&mut self) {
         self.memory = [0; 600];
         let variable = |name: &str| std::env::var(name).unwrap_or_default();
-        let seen = match self.fault.as_str() {
+        let environment = match self.fault.as_str() {
             "home" => variable("HOME"),
             "folder" => std::env::current_dir().unwrap().display().to_string(),
             "zone" => variable("TZ"),
             "language" => variable("LANG"),
             _ => String::new(),
         };
-        self.mix(xxh64(0, seen.as_bytes()));
+        self.mix(xxh64(0, environment.as_bytes()));
     }
 
-    /// Whether this is the process that the check has started.
+    /// Returns whether this is the child process of a check.
     fn is_child_process(&self) -> bool {
         std::env::var_os("COPLAY_CHECK_SHIFT").is_some()
     }
@@ -90,14 +90,14 @@ impl Machine for FaultyMachine {
         let pressed = inputs.iter().zip(&self.pads).fold(0, |all, (word, pad)| all * 3 + (word & pad.mask));
         self.mix(pressed as u64 ^ (pressed >> 64) as u64);
         if self.has_fault("seconds") {
-            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-            self.mix(since.as_secs());
+            let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            self.mix(since_epoch.as_secs());
         }
         if self.has_fault("unseen") && !fresh || self.has_fault("reset") && self.reset_count > 0 {
             self.mix(1);
         }
-        let last = [("crash", 7), ("late crash", 70)].iter().find(|(oddity, _)| self.has_fault(oddity));
-        if last.is_some_and(|(_, last)| self.is_child_process() && self.frame_number() == *last) {
+        let last_frame = [("crash", 7), ("late crash", 70)].iter().find(|(fault, _)| self.has_fault(fault));
+        if last_frame.is_some_and(|(_, last_frame)| self.is_child_process() && self.frame_number() == *last_frame) {
             std::process::exit(3);
         }
         if self.has_fault("slow") {
@@ -142,7 +142,7 @@ impl Machine for FaultyMachine {
     }
 
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
-        self.memory = state.try_into().map_err(|_| LoadError::InvalidState("another length".into()))?;
+        self.memory = state.try_into().map_err(|_| LoadError::InvalidState("wrong length".into()))?;
         if self.has_fault("cold") && self.is_child_process() {
             self.mix(1);
         }
@@ -158,6 +158,6 @@ impl Machine for FaultyMachine {
     }
 
     fn failure(&self) -> Option<&str> {
-        self.has_fault("down").then_some("it is down")
+        self.has_fault("down").then_some("halted for the test")
     }
 }

@@ -1,13 +1,13 @@
-//! A game made for tests: it depends on everything that a state must hold.
+//! A test game that depends on everything that a saved state must contain.
 //!
-//! It mixes the pads, the time that the processor really had, and whether the first sprite was seen over the background into both of its
-//! memories, the picture, the scroll registers, all voices of the sound and, where the cartridge has any, its registers.
+//! It mixes the pads, the CPU time actually available, and sprite-zero hits into both of its memories, the picture, the
+//! scroll registers, all sound channels and, where the cartridge has any, its registers.
 
-/// Where the cartridge begins, and where its interrupt is handled.
+/// Address of the program's start and of its interrupt handler.
 const RESET_ADDRESS: u16 = 0xc000;
 const NMI_ADDRESS: u16 = 0xc05a;
 
-/// The program, one instruction in a row.
+/// The program, one instruction per line.
 #[rustfmt::skip]
 const PROGRAM: &[&[u8]] = &[
     &[0x78], // reset: sei
@@ -119,8 +119,8 @@ const PROGRAM: &[&[u8]] = &[
     &[0x40], // rti
 ];
 
-/// The image of a cartridge without any circuits in it, with `flags` in its header: the low half of the mapper's number is in the
-/// upper bits of the first.
+/// Returns the image of a cartridge with `flags` in its header: the low half of the mapper number is in the upper bits
+/// of the first flag byte.
 pub fn test_image_with_flags(flags: [u8; 2]) -> Vec<u8> {
     let mut image = b"NES\x1a\x01\x01".to_vec();
     image.extend_from_slice(&flags);
@@ -132,7 +132,7 @@ pub fn test_image_with_flags(flags: [u8; 2]) -> Vec<u8> {
     image
 }
 
-/// The game.
+/// Returns the image of the test game.
 pub fn test_image() -> Vec<u8> {
     test_image_with_flags([0, 0])
 }

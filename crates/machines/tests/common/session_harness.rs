@@ -1,7 +1,7 @@
-//! Machines under the session engine in virtual time, and a judge who believes nobody.
+//! Runs machines under the session engine in virtual time, with an independent reference machine.
 //!
-//! Every site notes the state after every step. When a frame is certain, the note goes to the judge, who plays the confirmed inputs on a
-//! machine of his own that never goes back, and compares all three.
+//! Every site records the state after every step. When a frame is confirmed, the record goes to the checker, which runs
+//! the confirmed inputs on its own machine, which never rolls back, and compares all states.
 
 use std::collections::VecDeque;
 
@@ -18,12 +18,12 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use super::RandomInputs;
 
-/// The number of every session here.
+/// Session id of all test sessions.
 const SESSION_ID: u64 = 0x5eed;
-/// Frames that may be open at once; more than the engine allows.
+/// Maximum number of unconfirmed frames, more than the engine allows.
 const MAX_UNCONFIRMED: usize = 256;
 
-/// A frame that was stepped.
+/// Record of a stepped frame.
 #[derive(Clone, Debug)]
 pub struct SteppedFrame {
     pub frame: u32,
@@ -31,14 +31,14 @@ pub struct SteppedFrame {
     pub state_hash: u64,
 }
 
-/// What one kind of work has cost.
+/// Cost of one kind of operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperationCost {
     pub count: u64,
     pub nanos: u64,
 }
 
-/// The kinds of work that are timed.
+/// Costs of all timed operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperationCosts {
     pub rendered_step: OperationCost,
@@ -48,20 +48,20 @@ pub struct OperationCosts {
     pub hash: OperationCost,
 }
 
-/// A site: session, machine and player.
+/// A site with session, machine and random player.
 pub struct TestSite {
     session: Session,
     pub adapter: SessionAdapter,
     random_inputs: RandomInputs,
     unconfirmed: VecDeque<SteppedFrame>,
-    /// Frames before this one are certain.
+    /// End of the confirmed frames.
     confirmed_end: u32,
-    /// Frames that are certain and not judged yet.
+    /// Confirmed frames that are not checked yet.
     pub confirmed: VecDeque<SteppedFrame>,
     pub events: Vec<Event>,
     pub error: Option<String>,
     pub costs: OperationCosts,
-    /// Nanoseconds of a real clock, where work is timed.
+    /// Clock for timing operations, in nanoseconds.
     clock: fn() -> u64,
 }
 
@@ -70,7 +70,7 @@ impl TestSite {
         let players = config.settings.ownership.players();
         Self {
             random_inputs: RandomInputs::new(seed + u64::from(config.site.number()), players),
-            session: Session::new(now, config).expect("sound settings"),
+            session: Session::new(now, config).expect("the settings are valid"),
             adapter: SessionAdapter::new(machine),
             unconfirmed: VecDeque::new(),
             confirmed_end: 0,
@@ -92,24 +92,24 @@ impl TestSite {
 
     fn record_step(&mut self, frame: Frame) {
         let number = frame.number();
-        // The past is sometimes played again to look into a difference.
+        // A desync search may replay confirmed frames.
         if number < self.confirmed_end {
             return;
         }
-        let note = SteppedFrame {
+        let record = SteppedFrame {
             frame: number,
             inputs: self.adapter.inputs().to_vec(),
             state_hash: self.adapter.machine_mut().hash(),
         };
-        match self.unconfirmed.iter_mut().find(|open| open.frame == number) {
-            Some(open) => *open = note,
-            None => self.unconfirmed.push_back(note),
+        match self.unconfirmed.iter_mut().find(|recorded| recorded.frame == number) {
+            Some(recorded) => *recorded = record,
+            None => self.unconfirmed.push_back(record),
         }
-        assert!(self.unconfirmed.len() <= MAX_UNCONFIRMED, "frames never become certain");
+        assert!(self.unconfirmed.len() <= MAX_UNCONFIRMED, "frames are never confirmed");
     }
 
-    fn add_cost(&mut self, turn: &RequestOutcome, nanos: u64) {
-        let cost = match turn {
+    fn add_cost(&mut self, outcome: &RequestOutcome, nanos: u64) {
+        let cost = match outcome {
             RequestOutcome::Stepped { rendered: true, .. } => &mut self.costs.rendered_step,
             RequestOutcome::Stepped { rendered: false, .. } => &mut self.costs.resimulated_step,
             RequestOutcome::Saved { .. } => &mut self.costs.save,
@@ -128,15 +128,15 @@ impl HostProgram for TestSite {
     }
 
     fn serve_request(&mut self, now: Instant) -> bool {
-        let begun = (self.clock)();
-        let Some(turn) = self.adapter.handle_next_request(now, &mut self.session) else { return false };
-        self.add_cost(&turn, (self.clock)() - begun);
-        match turn {
+        let started = (self.clock)();
+        let Some(outcome) = self.adapter.handle_next_request(now, &mut self.session) else { return false };
+        self.add_cost(&outcome, (self.clock)() - started);
+        match outcome {
             RequestOutcome::InputNeeded { .. } => {
                 self.session.handle_input(now, self.random_inputs.next_inputs(InputWord::MAX))
             }
             RequestOutcome::Stepped { frame, .. } => self.record_step(frame),
-            RequestOutcome::Failed(trouble) => self.error = Some(trouble.to_string()),
+            RequestOutcome::Failed(error) => self.error = Some(error.to_string()),
             _ => {}
         }
         true
@@ -144,7 +144,7 @@ impl HostProgram for TestSite {
 
     fn on_idle(&mut self, _now: Instant) {
         let confirmed = self.stats().confirmed.number();
-        while self.unconfirmed.front().is_some_and(|note| note.frame < confirmed) {
+        while self.unconfirmed.front().is_some_and(|record| record.frame < confirmed) {
             self.confirmed.extend(self.unconfirmed.pop_front());
         }
         self.confirmed_end = confirmed;
@@ -164,24 +164,24 @@ pub fn bad_link() -> LinkConfig {
     }
 }
 
-/// Lag 2, window 8, states compared every second.
+/// Input delay 2, prediction window 8, states compared every second.
 pub fn test_options(sites: u8) -> SessionOptions {
     SessionOptions { sites, input_delay: 2, prediction_window: 8, auto_delay: false, hash_interval: 60 }
 }
 
-/// How a site takes part, with a feed for those who come late.
+/// Returns the config of a site, with a spectator feed for late joiners.
 pub fn test_config(machine: &dyn Machine, site: SiteId, settings: &Settings) -> Config {
     let peers = HostNetwork::<TestSite>::peers(site, usize::from(settings.site_count));
-    let usual = session_adapter::config(machine, SESSION_ID, site, peers, settings.clone());
-    Config { feed: Some(FeedConfig::new(SESSION_ID, u64::from(site.number()) + 1, settings.clone())), ..usual }
+    let default = session_adapter::config(machine, SESSION_ID, site, peers, settings.clone());
+    Config { feed: Some(FeedConfig::new(SESSION_ID, u64::from(site.number()) + 1, settings.clone())), ..default }
 }
 
-/// Compares what the sites played with a machine that plays only what is certain.
+/// Compares the sites with a machine that runs only confirmed inputs.
 pub struct ReferenceChecker {
     machine: Box<dyn Machine>,
-    /// The frame that is judged next.
+    /// Next frame to check.
     pub next_frame: u32,
-    /// The first frame after which a site's state, or its inputs, were not those of the judge.
+    /// First frame after which a site's state or inputs differ from the reference, and the site.
     pub first_mismatch: Option<(u32, usize)>,
 }
 
@@ -190,15 +190,16 @@ impl ReferenceChecker {
         Self { machine, next_frame: 0, first_mismatch: None }
     }
 
-    /// Judges every frame that is certain at all of these sites.
+    /// Checks every frame that is confirmed at all of these sites.
     pub fn check_confirmed(&mut self, sites: &mut [&mut TestSite]) {
         while sites.iter().all(|site| !site.confirmed.is_empty()) {
-            let notes: Vec<SteppedFrame> = sites.iter_mut().filter_map(|site| site.confirmed.pop_front()).collect();
-            self.machine.step(&notes[0].inputs, true);
+            let records: Vec<SteppedFrame> = sites.iter_mut().filter_map(|site| site.confirmed.pop_front()).collect();
+            self.machine.step(&records[0].inputs, true);
             let hash = self.machine.hash();
-            for (site, note) in notes.iter().enumerate() {
-                let same = (note.frame, note.state_hash, &note.inputs) == (self.next_frame, hash, &notes[0].inputs);
-                if !same {
+            for (site, record) in records.iter().enumerate() {
+                let is_equal =
+                    (record.frame, record.state_hash, &record.inputs) == (self.next_frame, hash, &records[0].inputs);
+                if !is_equal {
                     self.first_mismatch.get_or_insert((self.next_frame, site));
                 }
             }
@@ -207,18 +208,18 @@ impl ReferenceChecker {
     }
 }
 
-/// Runs the stage until the judge has seen so many frames, or a fault, or it takes too long.
+/// Runs the network until `frames` frames are checked, a mismatch is found, or the time limit is over.
 pub fn run_until_checked(
-    stage: &mut HostNetwork<TestSite>,
-    judge: &mut ReferenceChecker,
+    network: &mut HostNetwork<TestSite>,
+    checker: &mut ReferenceChecker,
     frames: u32,
-    mut tell: impl FnMut(u32),
+    mut on_progress: impl FnMut(u32),
 ) {
-    let patience = Instant::ZERO + TimeDelta::from_millis(i64::from(frames) * 40) + TimeDelta::from_secs(30);
-    while judge.next_frame < frames && judge.first_mismatch.is_none() && stage.now() < patience {
-        let until = stage.now() + TimeDelta::from_secs(1);
-        stage.run_until(until);
-        judge.check_confirmed(&mut stage.programs.iter_mut().collect::<Vec<_>>());
-        tell(judge.next_frame);
+    let deadline = Instant::ZERO + TimeDelta::from_millis(i64::from(frames) * 40) + TimeDelta::from_secs(30);
+    while checker.next_frame < frames && checker.first_mismatch.is_none() && network.now() < deadline {
+        let until = network.now() + TimeDelta::from_secs(1);
+        network.run_until(until);
+        checker.check_confirmed(&mut network.programs.iter_mut().collect::<Vec<_>>());
+        on_progress(checker.next_frame);
     }
 }

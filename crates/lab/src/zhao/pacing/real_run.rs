@@ -1,4 +1,4 @@
-//! The same with the program's own processes, beside virtual time, and how far apart the two are.
+//! The pacing experiment with real processes of the program, compared with virtual time.
 
 use super::{
     INPUT_DELAY, PacingPoint, ROUGH_DEVIATION_MS, Scheme, claims, findings, points_of_scheme, simulated_points,
@@ -10,51 +10,51 @@ use crate::numbers::{max_or_zero, mean};
 use crate::real_run::{PacingStats, RealRunner, RealSession};
 use crate::table::{DataTable, integer, number};
 
-/// Round trips in the field.
+/// Round-trip times of the real runs.
 const REAL_RTTS_MS: [f64; 12] = [0.0, 40.0, 80.0, 100.0, 120.0, 140.0, 160.0, 180.0, 190.0, 240.0, 300.0, 400.0];
-/// Frames of one game in the field.
+/// Frames per real run.
 const REAL_FRAMES: u32 = 900;
-/// Up to here the lag covers the way.
+/// Largest round-trip time at which the input delay covers the one-way delay.
 const MAX_SMOOTH_RTT_MS: f64 = 190.0;
-/// The windows that are played with.
+/// Prediction windows of the real runs.
 const REAL_PREDICTION_WINDOWS: [u32; 2] = [0, 16];
 
-pub(super) fn run(bench: &mut ExperimentContext<'_>, field: &mut dyn RealRunner) -> Result<Findings, String> {
-    let points = simulated_points(bench, 0.02);
+pub(super) fn run(context: &mut ExperimentContext<'_>, runner: &mut dyn RealRunner) -> Result<Findings, String> {
+    let points = simulated_points(context, 0.02);
     let mut measured = Vec::new();
     let each = 0.98 / (REAL_PREDICTION_WINDOWS.len() * REAL_RTTS_MS.len()) as f64;
-    for window in REAL_PREDICTION_WINDOWS {
+    for prediction_window in REAL_PREDICTION_WINDOWS {
         for rtt_ms in REAL_RTTS_MS {
-            let starts = field.run_session(&RealSession {
+            let starts = runner.run_session(&RealSession {
                 rtt_ms,
                 input_delay: INPUT_DELAY,
-                prediction_window: window,
+                prediction_window,
                 frames: REAL_FRAMES,
             })?;
-            // Both have ended well, which they do only if their states were equal.
+            // Both processes ended without an error, so their states were equal.
             measured.push(PacingPoint {
-                scheme: Scheme::Ours(window),
+                scheme: Scheme::Ours(prediction_window),
                 rtt_ms,
                 stats: starts.pacing_stats(),
                 is_consistent: true,
             });
-            bench.add_progress(each);
+            context.add_progress(each);
         }
     }
-    let mut findings = findings(bench, &points);
+    let mut findings = findings(context, &points);
     claims(&mut findings, &points);
     findings.figures = vec![smoothness_figure(&points, &measured), synchrony_figure(&points, &measured)];
     findings.tables.push(comparison_table(&points, &measured));
     real_run_claims(&mut findings, &points, &measured);
     add_comparison_notes(&mut findings, &points, &measured);
-    findings.add_parameter("in the field", format!("two processes of this program over UDP on this computer, the NES's own rate (60.10 per second), {REAL_FRAMES} frames a run, the first 60 left out"));
+    findings.add_parameter("real runs", format!("two processes of this program over UDP on this computer, the NES frame rate (60.10 per second), {REAL_FRAMES} frames per run, the first 60 left out"));
     findings.add_note(
-        "In the field everything else that the computer does counts, too: these numbers are worth what its idleness is.",
+        "Other load on the computer disturbs the real runs. Their numbers are reliable only on an idle computer.",
     );
     Ok(findings)
 }
 
-/// The virtual point that a real one belongs to.
+/// Returns the simulated point that corresponds to a real one.
 fn simulated_counterpart<'a>(points: &'a [PacingPoint], real: &PacingPoint) -> Option<&'a PacingPoint> {
     points_of_scheme(points, real.scheme).find(|point| point.rtt_ms == real.rtt_ms)
 }
@@ -87,7 +87,7 @@ fn comparison_table(points: &[PacingPoint], measured: &[PacingPoint]) -> DataTab
     table
 }
 
-/// How far apart the two are in one number: on average, and at most.
+/// Returns the mean and maximum difference of one statistic between real and simulated runs.
 fn mean_and_max_difference(
     points: &[PacingPoint],
     measured: &[PacingPoint],
@@ -101,40 +101,40 @@ fn mean_and_max_difference(
 }
 
 fn add_comparison_notes(findings: &mut Findings, points: &[PacingPoint], measured: &[PacingPoint]) {
-    let mut tell = |name: &str, part: fn(&PacingStats) -> f64| {
-        let (usual, worst) = mean_and_max_difference(points, measured, part);
-        let words = format!(
-            "{name} on real sockets and in virtual time: {usual:.2} ms apart on average, {worst:.2} ms at most."
+    let mut add_note = |name: &str, part: fn(&PacingStats) -> f64| {
+        let (mean_difference, max_difference) = mean_and_max_difference(points, measured, part);
+        let note = format!(
+            "{name} on real sockets and in virtual time: {mean_difference:.2} ms apart on average, {max_difference:.2} ms at most."
         );
-        findings.add_note(&words);
+        findings.add_note(&note);
     };
-    tell("Frame time", |pace| pace.frame_ms);
-    tell("Deviation", |pace| pace.deviation_ms);
-    tell("Synchrony", |pace| pace.synchrony_ms);
+    add_note("Frame time", |stats| stats.frame_ms);
+    add_note("Deviation", |stats| stats.deviation_ms);
+    add_note("Synchrony", |stats| stats.synchrony_ms);
 }
 
 fn real_run_claims(findings: &mut Findings, points: &[PacingPoint], measured: &[PacingPoint]) {
-    let (_, worst) = mean_and_max_difference(points, measured, |pace| pace.frame_ms);
+    let (_, max_difference) = mean_and_max_difference(points, measured, |stats| stats.frame_ms);
     findings.add_claim(
-        "on real sockets the frame time is that of virtual time",
+        "on real sockets the frame time is within 1 ms of that in virtual time",
         "not compared",
-        format!("{worst:.2} ms apart at most"),
-        worst < 1.0,
+        format!("{max_difference:.2} ms apart at most"),
+        max_difference < 1.0,
     );
     let below: Vec<&PacingPoint> =
         points_of_scheme(measured, Scheme::Ours(0)).filter(|point| point.rtt_ms <= MAX_SMOOTH_RTT_MS).collect();
-    let rough = max_or_zero(below.iter().map(|point| point.stats.deviation_ms));
+    let deviation_ms = max_or_zero(below.iter().map(|point| point.stats.deviation_ms));
     findings.add_claim(
-        "on real sockets window 0 is smooth, as the paper has it, to RTT 190",
+        "on real sockets prediction window 0 stays below the paper's limit of 5 ms deviation, to RTT 190",
         "deviation under 5 ms to RTT 130",
-        format!("{rough:.2} ms at most"),
-        rough < ROUGH_DEVIATION_MS,
+        format!("{deviation_ms:.2} ms at most"),
+        deviation_ms < ROUGH_DEVIATION_MS,
     );
-    let apart = max_or_zero(below.iter().map(|point| point.stats.synchrony_ms));
+    let synchrony_ms = max_or_zero(below.iter().map(|point| point.stats.synchrony_ms));
     findings.add_claim(
-        "and both sites begin a frame close together",
+        "on real sockets both sites begin a frame within 10 ms of each other",
         "under 10 ms to RTT 130",
-        format!("{apart:.2} ms at most"),
-        apart < 10.0,
+        format!("{synchrony_ms:.2} ms at most"),
+        synchrony_ms < 10.0,
     );
 }

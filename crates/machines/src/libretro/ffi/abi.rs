@@ -1,11 +1,11 @@
-//! The part of `libretro.h` that is used here, as C lays it out.
+//! The used part of `libretro.h`, in C layout.
 //!
-//! What C calls `bool` is a byte here: a core may put anything into it, and a Rust `bool` may not be anything. Numbers of commands keep
-//! their names of the header, without `RETRO_ENVIRONMENT_`.
+//! A C `bool` is a byte here: a core may store any value in it, and a Rust `bool` allows only two. Commands keep their
+//! names from the header, without `RETRO_ENVIRONMENT_`.
 
 use std::ffi::{c_char, c_double, c_float, c_int, c_uint, c_void};
 
-/// The only version of the interface that there is.
+/// The only existing version of the API.
 pub(super) const API_VERSION: c_uint = 1;
 
 pub(super) type Environment = unsafe extern "C" fn(c_uint, *mut c_void) -> bool;
@@ -64,7 +64,7 @@ pub(super) struct Variable {
     pub(super) value: *const c_char,
 }
 
-/// How many values an option can have.
+/// Maximum number of values of an option.
 pub(super) const MAX_OPTION_VALUES: usize = 128;
 
 #[repr(C)]
@@ -188,7 +188,7 @@ pub(super) struct FrameTimeCallback {
     pub(super) reference: i64,
 }
 
-/// The real one takes more arguments, which cannot be said here. See [`log`](super::callbacks).
+/// The real function is variadic, which cannot be declared here. See [`log`](super::callbacks).
 #[repr(C)]
 pub(super) struct LogCallback {
     pub(super) log: unsafe extern "C" fn(c_uint, *const c_char),
@@ -246,7 +246,7 @@ pub(super) mod command {
     pub(in super::super) const SET_GEOMETRY: c_uint = 37;
     pub(in super::super) const GET_LANGUAGE: c_uint = 39;
     pub(in super::super) const SET_SUPPORT_ACHIEVEMENTS: c_uint = 42 | EXPERIMENTAL;
-    /// Not to be taken for `SET_HW_SHARED_CONTEXT`, which has the same number but is experimental. Later headers moved it to 87.
+    /// Not `SET_HW_SHARED_CONTEXT`, which has the same number but is experimental. Later headers moved it to 87.
     pub(in super::super) const SET_SERIALIZATION_QUIRKS: c_uint = 44;
     pub(in super::super) const SET_SERIALIZATION_QUIRKS_LATER: c_uint = 87;
     pub(in super::super) const GET_AUDIO_VIDEO_ENABLE: c_uint = 47 | EXPERIMENTAL;
@@ -265,7 +265,7 @@ pub(super) mod command {
     pub(in super::super) const GET_SAVESTATE_CONTEXT: c_uint = 72 | EXPERIMENTAL;
 }
 
-/// Devices, without what makes a subclass.
+/// Device classes, without subclasses.
 pub(super) mod device {
     use std::ffi::c_uint;
 
@@ -273,22 +273,22 @@ pub(super) mod device {
     pub(in super::super) const NONE: c_uint = 0;
     pub(in super::super) const JOYPAD: c_uint = 1;
     pub(in super::super) const ANALOG: c_uint = 5;
-    /// Asks for all buttons of a joypad at once.
+    /// Queries all buttons of a joypad at once.
     pub(in super::super) const ALL_BUTTONS: c_uint = 256;
-    /// Asks an analogue pad how far a button is pressed.
+    /// Queries how far a button of an analog pad is pressed.
     pub(in super::super) const ANALOG_BUTTON: c_uint = 2;
 }
 
-/// Parts of the memory.
+/// Memory regions and their flags.
 pub(super) mod memory {
     use std::ffi::c_uint;
 
     pub(in super::super) const SAVE_RAM: c_uint = 0;
     pub(in super::super) const SYSTEM_RAM: c_uint = 2;
     pub(in super::super) const VIDEO_RAM: c_uint = 3;
-    /// Flag of a descriptor: never written, such as the game's image.
+    /// Descriptor flag: never written, such as the game's image.
     pub(in super::super) const CONST: u64 = 1;
-    /// Flags of a descriptor: RAM of the system, for saving, for video.
+    /// Descriptor flags: system RAM, save RAM, video RAM.
     pub(in super::super) const RAM: u64 = 0b11100;
 }
 
@@ -296,7 +296,7 @@ pub(super) mod memory {
 mod tests {
     use super::*;
 
-    /// Sizes as the C compiler of a 64-bit system has them.
+    /// Sizes as in C on a 64-bit system.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn structures_are_laid_out_as_in_c() {

@@ -1,10 +1,11 @@
-//! What a core calls.
+//! The callbacks that a core calls.
 //!
-//! Callbacks of libretro carry no pointer to say whose they are. So each call into a core says, for its thread and for as long as it
-//! lasts, which [`FrontendState`] is meant. Any number of instances can then live in one thread or in many. A thread that a core started
-//! itself has no host, and neither has code that a core runs when it is not called: such calls are answered with a refusal.
+//! Libretro callbacks carry no pointer that identifies the instance. So each call into a core sets the
+//! [`FrontendState`] of its thread for the duration of the call. Any number of instances can then live in one thread or
+//! in several. A thread started by a core has no frontend state, and neither has code that a core runs outside a call;
+//! such callbacks are refused.
 //!
-//! Nothing here panics; if something does nevertheless, it ends here and the core gets the refusal.
+//! These functions do not panic. Should one panic nevertheless, the panic is caught here and the core gets the refusal.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_uint, c_void};
@@ -24,7 +25,7 @@ thread_local! {
     static CURRENT_STATE: Cell<*const RefCell<CallbackState>> = const { Cell::new(ptr::null()) };
 }
 
-/// What callbacks of an instance reach.
+/// The data that the callbacks of an instance access.
 #[derive(Default)]
 pub(super) struct CallbackState {
     pub(super) frontend: FrontendState,
@@ -32,15 +33,15 @@ pub(super) struct CallbackState {
     pub(super) frame_time: Option<(super::abi::FrameTime, i64)>,
 }
 
-/// Makes a host the current one of this thread until it is dropped.
+/// Sets the callback state of this thread until it is dropped.
 pub(super) struct CurrentStateGuard<'a> {
     previous: *const RefCell<CallbackState>,
-    _host: &'a RefCell<CallbackState>,
+    _state: &'a RefCell<CallbackState>,
 }
 
 impl<'a> CurrentStateGuard<'a> {
-    pub(super) fn new(host: &'a RefCell<CallbackState>) -> Self {
-        Self { previous: CURRENT_STATE.replace(host), _host: host }
+    pub(super) fn new(state: &'a RefCell<CallbackState>) -> Self {
+        Self { previous: CURRENT_STATE.replace(state), _state: state }
     }
 }
 
@@ -50,38 +51,44 @@ impl Drop for CurrentStateGuard<'_> {
     }
 }
 
-/// Runs `f` with the current host; `refusal` if there is none, or if it is in use further up this very stack.
+/// Runs `f` with the callback state of this thread. Returns `refusal` if there is none, or if it is borrowed further up
+/// the stack.
 fn with_current_state<R>(refusal: R, f: impl FnOnce(&mut CallbackState) -> R) -> R {
     let current = CURRENT_STATE.try_with(Cell::get).unwrap_or(ptr::null());
-    // SAFETY: it is null or was set by an `Entered` that is still alive, which borrows the host; in this thread only, so nobody else looks
-    // at it meanwhile.
+    // SAFETY: the pointer is null or was set by a `CurrentStateGuard` that is still alive and borrows the state; it is
+    // thread-local, so no other thread accesses it meanwhile.
     let Some(shared) = (unsafe { current.as_ref() }) else { return refusal };
     let run = || shared.try_borrow_mut().ok().map(|mut shared| f(&mut shared));
     catch_unwind(AssertUnwindSafe(run)).ok().flatten().unwrap_or(refusal)
 }
 
 pub(super) unsafe extern "C" fn environment(command: c_uint, data: *mut c_void) -> bool {
-    // SAFETY: a core passes with a command what the header says belongs to it.
+    // SAFETY: a core passes the data that the header specifies for the command.
     with_current_state(false, |shared| unsafe { environment::handle_command(shared, command, data) })
 }
 
 pub(super) unsafe extern "C" fn video(data: *const c_void, width: c_uint, height: c_uint, pitch: usize) {
     with_current_state((), |shared| {
-        let host = &mut shared.frontend;
+        let frontend = &mut shared.frontend;
         let (width, height) = (width as usize, height as usize);
-        // No data: the picture is the one before. All ones: it is on a graphics card, which no core was ever given.
-        let none = data.is_null() || data.addr() == usize::MAX;
-        if none || !(host.is_rendered || host.hash_pictures) || !host.video.is_valid_size(width, height, pitch) {
+        // A null pointer repeats the previous picture. All ones means a picture on the GPU, which no core was ever
+        // given.
+        let has_no_picture = data.is_null() || data.addr() == usize::MAX;
+        if has_no_picture
+            || !(frontend.is_rendered || frontend.hash_pictures)
+            || !frontend.video.is_valid_size(width, height, pitch)
+        {
             return;
         }
-        let len = width * host.video.format.bytes_per_pixel();
-        // SAFETY: a core passes `height` rows, `pitch` bytes apart, each with `width` pixels, which stay as they are during the call.
+        let len = width * frontend.video.format.bytes_per_pixel();
+        // SAFETY: a core passes `height` rows, `pitch` bytes apart, each with `width` pixels, which do not change
+        // during the call.
         let row = |y: usize| unsafe { slice::from_raw_parts(data.cast::<u8>().add(y * pitch), len) };
-        if host.hash_pictures {
-            host.video.hash_picture(width, height, row);
+        if frontend.hash_pictures {
+            frontend.video.hash_picture(width, height, row);
         }
-        if host.is_rendered {
-            host.video.convert_picture(width, height, row);
+        if frontend.is_rendered {
+            frontend.video.convert_picture(width, height, row);
         }
     });
 }
@@ -93,7 +100,8 @@ pub(super) unsafe extern "C" fn sample(left: i16, right: i16) {
 pub(super) unsafe extern "C" fn samples(data: *const i16, frames: usize) -> usize {
     with_current_state((), |shared| {
         if !data.is_null() && data.is_aligned() && frames <= isize::MAX as usize / 4 {
-            // SAFETY: a core passes so many pairs, which stay as they are during the call; pairs are as aligned as their parts.
+            // SAFETY: a core passes `frames` pairs, which do not change during the call; pairs are aligned like their
+            // elements.
             shared.frontend.push_samples(unsafe { slice::from_raw_parts(data.cast::<[i16; 2]>(), frames) });
         }
     });
@@ -122,19 +130,20 @@ pub(super) unsafe extern "C" fn state(port: c_uint, device: c_uint, index: c_uin
     })
 }
 
-/// What a core says. The real signature goes on with `...`, which stable Rust cannot define. On every platform that is supported the fixed
-/// arguments of such a function travel like those of any other and the caller cleans up, so the two can be read; what follows is left
-/// alone, and missing in the line. The alternative is worse: cores that are refused this interface write to the terminal.
+/// Adds a log line of the core. The real signature ends with `...`, which stable Rust cannot define. On every supported
+/// platform the fixed arguments of a variadic function are passed like those of any other function and the caller
+/// cleans up, so the first two can be read. The variadic arguments are not read and are missing in the line. The
+/// alternative is worse: cores that do not get this interface write to the terminal.
 pub(super) unsafe extern "C" fn log(_level: c_uint, format: *const c_char) {
     with_current_state((), |shared| {
-        // SAFETY: a format is a text.
+        // SAFETY: a format is a zero-terminated text.
         if let Some(line) = unsafe { read::read_text(format) } {
             shared.frontend.log.push_format(line.trim_end());
         }
     });
 }
 
-/// The time: that of the frame, never that of this computer.
+/// Returns the time of the frame, never that of this computer.
 pub(super) unsafe extern "C" fn time_usec() -> i64 {
     with_current_state(0, |shared| shared.frontend.time_us as i64)
 }
@@ -143,13 +152,13 @@ pub(super) unsafe extern "C" fn perf_counter() -> u64 {
     with_current_state(0, |shared| shared.frontend.time_us)
 }
 
-/// No features: what a core computes must not depend on the processor.
+/// Reports no features: the results of a core must not depend on the processor.
 pub(super) unsafe extern "C" fn cpu_features() -> u64 {
     0
 }
 
 pub(super) unsafe extern "C" fn perf_register(counter: *mut PerfCounter) {
-    // SAFETY: it is null or a counter of the core's, which nobody else touches now.
+    // SAFETY: the pointer is null or a counter of the core, which nothing else accesses now.
     if let Some(counter) = unsafe { counter.as_mut() } {
         counter.registered = 1;
     }

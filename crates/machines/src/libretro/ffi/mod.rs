@@ -1,9 +1,9 @@
-//! The door to C, and the only unsafe code of this crate.
+//! The C interface, and the only unsafe code of this crate.
 //!
-//! [`Core`] is a safe face of a loaded core, as far as there can be one: a core is native code and can do to the process what it likes.
-//! What is kept up here is everything on our side of the door. No pointer of a core is used after the call it came with, but for those that libretro
-//! says stay good as long as the game is loaded (memory and its map). Whatever is read through one has a bound, and answers are
-//! written only where there is a pointer. Nothing unwinds into C.
+//! [`Core`] wraps a loaded core in an interface that is as safe as possible: a core is native code and can do anything
+//! to the process. This module keeps the rules on our side. It uses no pointer of a core after the call that passed it,
+//! except those that libretro declares valid while the game is loaded (memory and its map). Every read through a
+//! pointer is bounded, and answers are written only to non-null pointers. No panic unwinds into C.
 #![allow(unsafe_code)]
 
 mod abi;

@@ -1,42 +1,45 @@
-//! Reading what a core points at, with a bound on everything.
+//! Reads data that a core points at, with a bound on every length.
 
 use std::ffi::{c_char, c_void};
 
-/// Bytes of a text that are read at most.
+/// Maximum number of bytes read of a text.
 const MAX_TEXT_LEN: usize = 4_096;
 
-/// Entries of a list that are read at most.
+/// Maximum number of entries read of a list.
 const MAX_LIST_LEN: usize = 4_096;
 
-/// The text at a pointer, or `None` if there is none. What is no UTF-8 is replaced.
+/// Reads the text at a pointer; `None` for a null pointer. Invalid UTF-8 is replaced.
 ///
 /// # Safety
-/// The pointer is null or points at bytes that end with a zero or reach further than [`MAX_TEXT_LEN`].
+///
+/// The pointer is null or points at bytes that end with a zero or extend beyond [`MAX_TEXT_LEN`].
 pub(super) unsafe fn read_text(at: *const c_char) -> Option<String> {
     if at.is_null() {
         return None;
     }
     let at = at.cast::<u8>();
-    // SAFETY: no byte behind the first zero is read.
+    // SAFETY: no byte after the first zero is read.
     let len = (0..MAX_TEXT_LEN).find(|&i| unsafe { at.add(i).read() } == 0).unwrap_or(MAX_TEXT_LEN);
     // SAFETY: these bytes were just read.
     let bytes = unsafe { std::slice::from_raw_parts(at, len) };
     Some(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// The structure at a pointer, or `None` if there is none.
+/// Reads the structure at a pointer; `None` for a null pointer.
 ///
 /// # Safety
+///
 /// The pointer is null or points at a `T`, aligned or not.
 pub(super) unsafe fn read_value<T: Copy>(at: *const c_void) -> Option<T> {
     // SAFETY: as promised, for a pointer that is not null.
     (!at.is_null()).then(|| unsafe { at.cast::<T>().read_unaligned() })
 }
 
-/// Writes an answer; `false` if there is nowhere to write it to.
+/// Writes an answer; returns `false` for a null pointer.
 ///
 /// # Safety
-/// The pointer is null or points at room for a `T`, aligned or not.
+///
+/// The pointer is null or points at space for a `T`, aligned or not.
 pub(super) unsafe fn write_value<T>(at: *mut c_void, value: T) -> bool {
     if at.is_null() {
         return false;
@@ -46,14 +49,15 @@ pub(super) unsafe fn write_value<T>(at: *mut c_void, value: T) -> bool {
     true
 }
 
-/// The entries of a list up to the first of which `is_end` is true.
+/// Reads the entries of a list up to the first for which `is_end` is true.
 ///
 /// # Safety
+///
 /// The pointer is null or points at a list of `T` with such an end.
 pub(super) unsafe fn read_list<T: Copy>(at: *const T, is_end: impl Fn(&T) -> bool) -> Vec<T> {
     if at.is_null() {
         return Vec::new();
     }
-    // SAFETY: `take_while` reads nothing behind the end.
+    // SAFETY: `take_while` reads nothing after the end.
     (0..MAX_LIST_LEN).map(|i| unsafe { at.add(i).read_unaligned() }).take_while(|entry| !is_end(entry)).collect()
 }

@@ -1,6 +1,8 @@
-//! Three servers and a crowd of players in virtual time, for profilers: nothing in it depends on the machine, so instructions can be compared.
+//! Three servers and many players in virtual time, for profilers: nothing depends on the machine, so instruction counts
+//! can be compared.
 //!
-//! `valgrind --tool=callgrind target/release/examples/crowd 300 5` has 300 players press other buttons 25 times a second, for 5 seconds.
+//! `valgrind --tool=callgrind target/release/examples/simulated_load 300 5` lets 300 players change their buttons 25
+//! times a second for 5 seconds.
 
 use coplay::mirror::{MirrorConfig, MirrorDestination, SourceId};
 use coplay::peer_world::{EntityId, WorldSiteId};
@@ -11,9 +13,9 @@ use coplay_world::{Client, Server};
 
 const SERVERS: usize = 3;
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(10);
-/// The steps between two commands of a player.
+/// Steps between two commands of a player.
 const COMMAND_INTERVAL_STEPS: usize = 4;
-/// One command in so many is a shot.
+/// Number of commands per shot.
 const COMMANDS_PER_SHOT: usize = 50;
 
 struct Player {
@@ -22,14 +24,14 @@ struct Player {
 }
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>().expect("numbers are to be given"));
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>().expect("the arguments are numbers"));
     let (players, seconds) = (numbers.next().unwrap_or(300), numbers.next().unwrap_or(5));
     let mut now = Instant::from_nanos(1_000_000_000);
-    let terms = MazeSettings { cells_per_side: 64, seed: 7, ..MazeSettings::default() };
+    let settings = MazeSettings { cells_per_side: 64, seed: 7, ..MazeSettings::default() };
     let mut servers: Vec<Server> = (1..=SERVERS as u32)
         .map(|source| {
             let config = MirrorConfig { is_founder: source == 1, ..MirrorConfig::new(SourceId(source)) };
-            Server::new(now, config, terms, 0).expect("a server can be like that")
+            Server::new(now, config, settings, 0).expect("the settings are valid")
         })
         .collect();
     for server in &mut servers {
@@ -39,20 +41,20 @@ fn main() {
         entity: EntityId { site: WorldSiteId(number as u32), index: 0 },
         client: Client::new(now, &format!("player {number}"), 1),
     };
-    let mut crowd: Vec<Player> = (0..players).map(player).collect();
-    // They come after the servers have met.
+    let mut player_list: Vec<Player> = (0..players).map(player).collect();
+    // The players join after the servers have met.
     for step in 0..200 + seconds * 100 {
         now += STEP_INTERVAL;
         exchange_mirror_datagrams(now, &mut servers);
         if step >= 200 {
-            crowd.iter_mut().enumerate().for_each(|(number, player)| {
+            player_list.iter_mut().enumerate().for_each(|(number, player)| {
                 run_player(now, step + number, player, &mut servers[number % SERVERS]);
             });
         }
         for (at, server) in servers.iter_mut().enumerate() {
             server.advance(now);
             for (entity, bytes) in server.poll_players(now, |_| &[]) {
-                let player = &mut crowd[entity.site.0 as usize];
+                let player = &mut player_list[entity.site.0 as usize];
                 assert_eq!(player.entity.site.0 as usize % SERVERS, at);
                 player.client.handle_datagram(now, &bytes);
             }
@@ -63,8 +65,8 @@ fn main() {
 
 fn print_stats(servers: &[Server]) {
     for server in servers {
-        let (stats, realm) = (server.stats(), server.world());
-        println!("{} players, {} events issued, {} delivered", realm.players().count(), stats.issued, stats.delivered);
+        let (stats, world) = (server.stats(), server.world());
+        println!("{} players, {} events issued, {} delivered", world.players().count(), stats.issued, stats.delivered);
     }
 }
 
@@ -97,7 +99,7 @@ fn run_player(now: Instant, step: usize, player: &mut Player, server: &mut Serve
         fire: number.is_multiple_of(COMMANDS_PER_SHOT),
     };
     player.client.set_controls(now, controls);
-    if let Some(wish) = player.client.poll_input(now) {
-        server.handle_player(now, player.entity, &wish);
+    if let Some(input) = player.client.poll_input(now) {
+        server.handle_player(now, player.entity, &input);
     }
 }

@@ -1,16 +1,19 @@
 //! `bench`: how many players three servers carry on this computer.
 //!
-//! For each number of players and each policy three servers are started in processes of their own, and software players in this one press
-//! other buttons 25 times a second: each time such that the servers have to tell each other. Once everybody is in, and a little later, it is
-//! measured for a while: what servers and players count is taken before and after, so the rush at the beginning decides nothing. A number is
-//! *carried* if everybody is in, 95 % of the commands were heard, and 99 % of the events that servers told each other were delivered within
-//! 150 ms of being issued. If the players did not press as often as they should it says so: that is not the servers' limit.
+//! For each number of players and each policy, three servers run in processes of their own, and bots in this process
+//! change their buttons 25 times a second, each time such that the servers must exchange an update. Once all bots have
+//! joined and the load has settled, a measurement takes the counters of servers and bots before and after, so the rush
+//! of the joins does not count. A number is *carried* if all bots are in the world, 95 % of their commands arrived, and
+//! 99 % of the events between servers were delivered within 150 ms of being issued. If the bots did not send as many
+//! commands as they should, the table marks the row: that is not the limit of the servers.
 //!
-//! All processes read the same clock here, where the system has one; how far the servers disagree on the time that they share, which delays are measured by, is told at the end.
+//! All processes read the same clock, where the system has one. Delays are measured in the group time of the servers;
+//! the summary shows how far the servers disagree on it.
 //!
-//! Players and servers share the processors, as there is no other computer to put them on. So that it is the servers that are short of time
-//! first, and not those who measure, the servers run with `nice`: players get what they need, and servers the rest. What the players took is in the
-//! table; on a computer of their own the servers would have that, too.
+//! Bots and servers share the processors, as there is no other computer to run the bots on. The servers run with
+//! `nice`, so that they are short of processor time first, not the bots that measure: the bots get what they need, and
+//! the servers the rest. The table shows the processor time of the bots; on computers of their own the servers would
+//! have that, too.
 
 mod row;
 mod search;
@@ -26,7 +29,7 @@ use crate::signals;
 use row::{Row, TABLE_HEADER, Verdict, measure};
 use search::CapacitySearch;
 
-/// What was found out so far.
+/// State of a benchmark.
 struct BenchRun<'a> {
     args: &'a BenchArgs,
     searches: Vec<(PolicyName, CapacitySearch)>,
@@ -34,10 +37,10 @@ struct BenchRun<'a> {
     deadline: Instant,
 }
 
-/// Measures, and prints a table as it grows.
+/// Runs the measurements, and prints the table row by row.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, CliError> {
     signals::install_handler();
-    let mut findings = BenchRun {
+    let mut bench = BenchRun {
         args,
         searches: args.policy.iter().map(|policy| (*policy, CapacitySearch::default())).collect(),
         rows: Vec::new(),
@@ -48,16 +51,16 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, CliError> {
     }
     println!("{TABLE_HEADER}");
     let done = match &args.players[..] {
-        [] => findings.find_limits(),
-        players => findings.try_counts(players),
+        [] => bench.find_limits(),
+        players => bench.try_counts(players),
     };
-    // Also where it had to end sooner, what was found so far counts.
-    findings.print_summary();
+    // Also after an error, the results so far count.
+    bench.print_summary();
     done.map(|()| ExitCode::SUCCESS)
 }
 
 impl BenchRun<'_> {
-    /// Looks for the limit of each policy: all in turn, so that what else the computer does is the same for all.
+    /// Searches the limit of each policy, all in turn, so that other load on the computer affects all alike.
     fn find_limits(&mut self) -> Result<(), CliError> {
         while !self.is_over() && self.searches.iter().any(|(_, search)| search.next_count().is_some()) {
             for at in 0..self.searches.len() {
@@ -69,7 +72,7 @@ impl BenchRun<'_> {
         Ok(())
     }
 
-    /// Tries these numbers, until one is too many for all.
+    /// Measures these numbers of players, until no policy carries one.
     fn try_counts(&mut self, numbers: &[u32]) -> Result<(), CliError> {
         for players in numbers {
             let before = self.rows.len();
@@ -83,7 +86,7 @@ impl BenchRun<'_> {
         Ok(())
     }
 
-    /// Tries a number. What is not carried is tried once more: something else may have been in the way.
+    /// Measures a number of players. If it is not carried, measures once more: other load may have interfered.
     fn try_count(&mut self, at: usize, players: u32) -> Result<(), CliError> {
         let mut is_carried = self.measure_row(self.searches[at].0, players)?;
         if is_carried == Some(false) {
@@ -95,13 +98,13 @@ impl BenchRun<'_> {
         Ok(())
     }
 
-    /// Adds a row to the table. Whether it is carried; nothing if it is over before.
+    /// Measures a row, and prints it. Returns whether it is carried; `None` if the run ends before.
     fn measure_row(&mut self, policy: PolicyName, players: u32) -> Result<Option<bool>, CliError> {
         if self.is_over() {
             return Ok(None);
         }
-        let tell = |what: &str| show_progress(&format!("{players} players, {}: {what}", policy.name()));
-        let Some(row) = measure(players, policy, self.args.seconds, tell)? else { return Ok(None) };
+        let on_progress = |step: &str| show_progress(&format!("{players} players, {}: {step}", policy.name()));
+        let Some(row) = measure(players, policy, self.args.seconds, on_progress)? else { return Ok(None) };
         show_progress("");
         println!("{row}");
         let is_carried = row.is_carried();
@@ -116,36 +119,36 @@ impl BenchRun<'_> {
     fn print_summary(&self) {
         show_progress("");
         for (policy, search) in &self.searches {
-            let is_it = |row: &&Row| row.policy == *policy && Some(row.players) == search.min_overloaded;
-            let beyond = match self.rows.iter().rfind(is_it) {
+            let is_limit = |row: &&Row| row.policy == *policy && Some(row.players) == search.min_overloaded;
+            let beyond = match self.rows.iter().rfind(is_limit) {
                 Some(Row { verdict: Verdict::LoadNotOffered, players, .. }) => {
-                    format!("; with {players} the players cannot keep up on this computer as it is now")
+                    format!("; with {players} players the bots cannot keep up on this computer")
                 }
                 Some(row) => format!("; not {}: {}, p99 {} ms", row.players, row.verdict, row.p99_ms),
-                None => "; more were not tried".into(),
+                None => "; larger numbers were not tried".into(),
             };
             println!("{} carries {} players{beyond}", policy.name(), search.max_carried);
         }
-        let apart = self.rows.iter().map(|row| row.clock_spread_ms).fold(0.0, f64::max);
-        println!("the servers disagreed on the time by {apart:.2} ms at most; delays are in steps of 1 ms");
+        let spread = self.rows.iter().map(|row| row.clock_spread_ms).fold(0.0, f64::max);
+        println!("server clocks differed by {spread:.2} ms at most; delays have a resolution of 1 ms");
         if let Some(load) = load_average() {
             println!("load average after: {load}");
         }
     }
 }
 
-/// How busy the computer was, in all, for one, five and fifteen minutes, where the system tells.
+/// Returns the load average over 1, 5 and 15 minutes, where the system reports it.
 fn load_average() -> Option<String> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     let numbers: Vec<&str> = text.split_whitespace().take(3).collect();
     Some(numbers.join(" "))
 }
 
-/// Tells whoever looks what is being done, in a line that the next one replaces.
-fn show_progress(what: &str) {
+/// Shows progress on the terminal, in a line that the next one replaces.
+fn show_progress(text: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
-        let _ = write!(terminal, "\r\x1b[2K{what}");
+        let _ = write!(terminal, "\r\x1b[2K{text}");
         let _ = terminal.flush();
     }
 }

@@ -1,161 +1,185 @@
 //! The command line.
 
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use coplay::mirror::{DEFAULT_GIT, DropCurve, DropPolicy};
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::RelayConfig;
 use coplay_net::ticket::Ticket;
 
-/// Servers of a shared world
+use crate::error::CliError;
+use crate::usage_error::usage_error;
+
+/// Run and test servers of a shared world
 #[derive(Debug, Parser)]
-#[command(name = "coplay world", version, about)]
+#[command(name = "coplay world", bin_name = "coplay world", version)]
 pub struct Cli {
-    /// What to do
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What can be done.
+impl Cli {
+    /// Parses a command line, whose first element is the program. Prints the help or the version and exits where the
+    /// command line asks for it.
+    pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, CliError> {
+        let args: Vec<OsString> = args.into_iter().collect();
+        Self::try_parse_from(&args).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
+            _ => usage_error(&Self::command(), &args, &error),
+        })
+    }
+}
+
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a server: one of several that hold the same world
+    /// Run one of the servers of a world
     Serve(ServeArgs),
-    /// Send software players to a world, and print what it was like for them
+    /// Connect bots to a world, and report their experience
     Load(LoadArgs),
-    /// Find out how many players three servers carry on this computer
+    /// Measure how many players three servers carry on this computer
     ///
-    /// Players press other buttons 25 times a second. A number of them is carried if everybody is in, 95 % of what they press is heard,
-    /// and 99 % of the events that servers tell each other are delivered within 150 ms. Players and servers share this computer; players
-    /// come first, so that it is the servers' limit that is found, and where it is not the table says so. What is not carried is tried twice.
+    /// Every bot changes its buttons 25 times a second. The servers carry a number of players if all of them join, 95 %
+    /// of their commands arrive, and 99 % of the events between servers are delivered within 150 ms. Bots and servers
+    /// share this computer. The bots have priority, so that the servers reach their limit first; the table marks
+    /// measurements in which the bots were too slow. A number that is not carried is tried twice.
     Bench(BenchArgs),
 }
 
-/// `serve`.
+/// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Where to listen: for players by UDP, and at the same port for other servers by TCP
+    /// Listen on this port, or address and port: UDP for players, and TCP for other servers
     #[arg(long, value_name = "ADDR", default_value = "7700", value_parser = parse_listen_addr)]
     pub listen: SocketAddr,
-    /// Another server of this world; may be given several times
+    /// Connect to this server of the world; repeat the flag for more servers
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_peer)]
     pub peer: Vec<String>,
-    /// What all servers and players must know [default: a random one]
+    /// Admit only players and servers with this secret [default: a random one]
     #[arg(long, value_name = "WORD")]
     pub secret: Option<String>,
-    /// What servers must know beside that, and players must not: without it whoever plays could pose as a server
+    /// Admit only servers with this secret, which players must not know; without it a player could act as a server
     #[arg(long, value_name = "WORD")]
     pub server_secret: Option<String>,
-    /// Where players reach this server, if that is not where it listens
+    /// Announce this address to players, if it differs from --listen
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_public_addr)]
     pub public: Option<SocketAddr>,
-    /// Let players come by iroh, too: through most routers, with a ticket that is shown and is good until this server ends
+    /// Also let players connect with iroh, through most routers, with a ticket that is printed and valid until the
+    /// server stops
     #[arg(long)]
     pub iroh: bool,
-    /// What helps those who find no way by iroh: `none`, the `default`, or the address of a relay
-    #[arg(long, value_name = "WHICH", requires = "iroh")]
+    /// Use this relay for iroh players without a direct path: none, default, or the URL of a relay
+    #[arg(long, value_name = "RELAY", requires = "iroh")]
     pub relay: Option<RelayConfig>,
-    /// The maze; the same on all servers [default: follows from the secret]
+    /// Generate the maze from this seed, a whole number; equal on all servers [default: derived from the secret]
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub seed: Option<u64>,
-    /// Cells on each side of the maze, from 4 to 128; the same on all servers
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(4..=128))]
+    /// Set the number of cells on each side of the maze, 4 to 128; equal on all servers
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole_number(4..=128u8))]
     pub side: u8,
-    /// Ninjas in the world, from 0 to 100; the same on all servers
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=100))]
+    /// Set the number of ninjas in the world, 0 to 100; equal on all servers
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole_number(0..=100u8))]
     pub ninjas: u8,
-    /// Which obsolete events of other servers are given up on
-    #[arg(long, value_name = "WHICH", value_enum, default_value_t = PolicyName::Adaptive)]
+    /// Drop obsolete events of other servers by this policy
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = PolicyName::Adaptive)]
     pub policy: PolicyName,
-    /// Tell how the server does by HTTP: /health, /metrics (Prometheus) and /state
+    /// Serve /health, /metrics (Prometheus) and /state over HTTP on this port, or address and port
     #[arg(long, value_name = "ADDR", value_parser = parse_http_addr)]
     pub http: Option<SocketAddr>,
-    /// A configuration of zenoh, for routers and TLS; --peer is added to it, and so is --listen unless it says where to listen
+    /// Read the zenoh configuration from this file, for routers and TLS; --peer is added to it, and so is --listen
+    /// unless the file sets a listening endpoint
     #[arg(long, value_name = "FILE")]
     pub zenoh: Option<PathBuf>,
-    /// As if the ways out to players were worse: see `coplay host --help`
-    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
+    /// Simulate bad links to the players: see `coplay host --help` for the format
+    #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
-    /// How to log to standard error
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = LogStyle::Text)]
+    /// Write the log to standard error in this format
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
     pub log: LogStyle,
-    /// End after so many seconds
-    #[arg(long, value_name = "N")]
+    /// Stop after this many seconds
+    #[arg(long, value_name = "N", value_parser = whole_number(0..=u32::MAX))]
     pub seconds: Option<u32>,
 }
 
-/// `load`.
+/// Arguments of `load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// The world: udp://HOST:PORT#SECRET of one of its servers, or of several
+    /// Address of a server of the world, as udp://HOST:PORT#SECRET; give several to connect to several servers
     #[arg(required = true, num_args = 1.., value_name = "URL", value_parser = parse_world_ticket)]
     pub world: Vec<Ticket>,
-    /// How many play
-    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    /// Connect this many bots, 1 to 20000
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = whole_number(1..=20_000u32))]
     pub players: u32,
-    /// For how long, once all have been sent there
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    /// Play for this many seconds after the last bot has connected, 1 to 86400
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole_number(1..=86_400u32))]
     pub seconds: u32,
-    /// So many are sent in a second: from 1 to 10000
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Connect this many bots per second, 1 to 10000
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_number(1..=10_000u32))]
     pub rate: u32,
-    /// Change buttons so often in a second, whatever a player would do; 0 plays as ninjas do
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=25))]
+    /// Change the buttons of each bot this many times per second, 0 to 25; with 0 the bots play as ninjas do
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole_number(0..=25u32))]
     pub commands: u32,
-    /// As if their ways out were worse: see `coplay host --help`
-    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
+    /// Simulate bad uplinks of the bots: see `coplay host --help` for the format
+    #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
-    /// Ask servers how they did, by HTTP, at the end; may be given several times
+    /// Print the state of the server with this --http address at the end; repeat the flag for more servers
     #[arg(long, value_name = "ADDR", value_parser = parse_http_addr)]
     pub http: Vec<SocketAddr>,
-    /// The luck of the players
+    /// Derive the decisions of the bots from this seed
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
 }
 
-/// `bench`.
+/// Arguments of `bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// How many play: these numbers, until one is too many [default: twice as many each time, and when it is too many, halfway]
-    #[arg(value_name = "PLAYERS", value_parser = clap::value_parser!(u32).range(1..=4_000))]
+    /// Measure with these numbers of players, 1 to 4000 each, until one is not carried [default: double the number
+    /// until it is not carried, then bisect]
+    #[arg(value_name = "PLAYERS", value_parser = whole_number(1..=4_000u32))]
     pub players: Vec<u32>,
-    /// For how long it is measured, each time, once everybody is in
-    #[arg(long, value_name = "SECONDS", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=3_600))]
+    /// Measure for this many seconds each time, 2 to 3600, once all bots have joined
+    #[arg(long, value_name = "SECONDS", default_value_t = 6, value_parser = whole_number(2..=3_600u32))]
     pub seconds: u32,
-    /// After so many minutes nothing more is begun
-    #[arg(long, value_name = "MINUTES", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    /// Start no further measurement after this many minutes, 1 to 1000
+    #[arg(long, value_name = "MINUTES", default_value_t = 9, value_parser = whole_number(1..=1_000u32))]
     pub minutes: u32,
-    /// Policies to compare, in turn; may be given several times
-    #[arg(long, value_name = "WHICH", value_enum, default_values_t = [PolicyName::Ila, PolicyName::Off, PolicyName::Adaptive])]
+    /// Compare this policy; repeat the flag for more policies
+    #[arg(long, value_name = "POLICY", value_enum, default_values_t = [PolicyName::Ila, PolicyName::Off, PolicyName::Adaptive])]
     pub policy: Vec<PolicyName>,
 }
 
-/// How to log.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogStyle {
-    /// For people
+    /// Text for people
     Text,
-    /// For programs: a line of JSON for each thing
+    /// One JSON object per line, for programs
     Json,
 }
 
-/// Policies by name.
+/// Names of the drop policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyName {
-    /// None: wait for everything
+    /// Drop no events
     Off,
-    /// All of them while events take longer than 150 ms
+    /// Drop all obsolete events while events take longer than 150 ms
     OnOff,
-    /// The more of them the longer events take (Palazzi et al.)
+    /// Drop more obsolete events the longer events take (Palazzi et al.)
     Ila,
-    /// Those that would make others late
+    /// Drop the obsolete events that would delay others beyond 150 ms
     Adaptive,
 }
 
 impl PolicyName {
-    /// As it is said on a command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -165,7 +189,7 @@ impl PolicyName {
         }
     }
 
-    /// What it stands for.
+    /// Returns the policy.
     pub fn policy(self) -> DropPolicy {
         match self {
             Self::Off => DropPolicy::Off,
@@ -176,50 +200,65 @@ impl PolicyName {
     }
 }
 
-/// What a maze follows from, or the luck of players.
-fn parse_seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}, such as 42", u64::MAX))
+/// Returns a parser of whole numbers in `range`.
+fn whole_number<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
+    }
 }
 
-/// An address to listen at: a port alone stands for all addresses of this computer.
+/// Parses the seed of a maze or of bots.
+fn parse_seed(text: &str) -> Result<u64, String> {
+    whole_number(0..=u64::MAX)(text).map_err(|error| format!("{error}, such as 42"))
+}
+
+/// Parses an address to listen on. A port alone stands for all addresses of this computer.
 fn parse_listen_addr(text: &str) -> Result<SocketAddr, String> {
     parse_addr(text, Ipv4Addr::UNSPECIFIED)
 }
 
-/// Another server: a name or an address and a port, or as zenoh says it.
+/// Parses the address of another server: a name or an address and a port, or a zenoh endpoint.
 fn parse_peer(text: &str) -> Result<String, String> {
-    let is_sound = text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    match is_sound || text.contains('/') {
+    let is_host_and_port =
+        text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    match is_host_and_port || text.contains('/') {
         true => Ok(text.into()),
-        false => Err("say a name or an address, and a port, such as play.example.org:7700".into()),
+        false => Err(HOST_AND_PORT.into()),
     }
 }
 
-/// An address that others use: names are looked up once, here.
+/// Requirement for a host and a port.
+const HOST_AND_PORT: &str = "must be a name or an address, and a port, such as play.example.org:7700";
+
+/// Parses an address that others use. A name is resolved once, here.
 fn parse_public_addr(text: &str) -> Result<SocketAddr, String> {
-    let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
-    found.ok_or_else(|| "say a name or an address, and a port, such as play.example.org:7700".into())
+    let resolved = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+    resolved.ok_or_else(|| HOST_AND_PORT.into())
 }
 
-/// The same for what nobody else should see unless told so: a port alone is for this computer.
+/// Parses an address for HTTP. A port alone stands for this computer only, because the state is not for everyone.
 fn parse_http_addr(text: &str) -> Result<SocketAddr, String> {
     parse_addr(text, Ipv4Addr::LOCALHOST)
 }
 
-fn parse_addr(text: &str, usual: Ipv4Addr) -> Result<SocketAddr, String> {
+fn parse_addr(text: &str, default_ip: Ipv4Addr) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix(':').unwrap_or(text);
     match bare.parse::<u16>() {
-        Ok(port) => Ok(SocketAddr::from((usual, port))),
+        Ok(port) => Ok(SocketAddr::from((default_ip, port))),
         Err(_) => text
             .parse()
-            .map_err(|_| "say a port, such as 7700, or an address and a port, such as 192.168.1.5:7700".into()),
+            .map_err(|_| "must be a port, such as 7700, or an address and a port, such as 192.168.1.5:7700".into()),
     }
 }
 
 fn parse_world_ticket(text: &str) -> Result<Ticket, String> {
     match text.parse() {
         Ok(ticket @ Ticket::Udp { .. }) => Ok(ticket),
-        Ok(_) => Err("a world is udp://HOST:PORT#SECRET".into()),
-        Err(error) => Err(format!("{error}; a world is udp://HOST:PORT#SECRET")),
+        Ok(_) => Err("must be udp://HOST:PORT#SECRET".into()),
+        Err(error) => Err(format!("{error}; must be udp://HOST:PORT#SECRET")),
     }
 }

@@ -1,8 +1,8 @@
-//! What went wrong, as a person is told: one sentence, and a hint where something can be done about it.
+//! Errors for the user: one sentence, and a hint with the next thing to try.
 
 use std::fmt;
 
-/// A sentence about what went wrong, a hint, and the exit code of a program that ends with it.
+/// Error message, hint and exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CliError {
     message: String,
@@ -11,17 +11,17 @@ pub struct CliError {
 }
 
 impl CliError {
-    /// The command cannot be carried out as it was given.
-    pub fn usage_error(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: what.into(), hint: hint.into(), code: 2 }
+    /// Creates an error for an invalid command line: exit code 2.
+    pub fn usage_error(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into(), code: 2 }
     }
 
-    /// The command could not be carried out.
-    pub fn failure(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { message: what.into(), hint: hint.into(), code: 1 }
+    /// Creates an error for a valid command that failed: exit code 1.
+    pub fn failure(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into(), code: 1 }
     }
 
-    /// The exit code of a program that ends with this.
+    /// Returns the exit code of a program that ends with this error.
     pub fn exit_code(&self) -> u8 {
         self.code
     }
@@ -35,12 +35,12 @@ impl fmt::Display for CliError {
 
 impl std::error::Error for CliError {}
 
-/// What the system says about an address to listen at.
+/// Describes why a listening socket could not be opened.
 pub fn bind_error_message(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::AddrInUse => "the port is taken by another program".into(),
-        std::io::ErrorKind::AddrNotAvailable => "it is no address of this computer".into(),
-        std::io::ErrorKind::PermissionDenied => "that is not permitted".into(),
+        std::io::ErrorKind::AddrInUse => "the port is used by another program".into(),
+        std::io::ErrorKind::AddrNotAvailable => "it is not an address of this computer".into(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".into(),
         _ => error.to_string(),
     }
 }

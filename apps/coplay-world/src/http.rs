@@ -1,4 +1,4 @@
-//! A door for those who look after servers: how it does, by HTTP.
+//! HTTP endpoints for operators: health, metrics and state.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,30 +11,30 @@ use coplay_net::clock;
 use crate::error::{CliError, bind_error_message};
 use crate::metrics::ServerMetrics;
 
-/// Who says nothing for so long is not listened to.
+/// Time for a complete request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// The longest question.
+/// Maximum length of a request, in bytes.
 const MAX_REQUEST_LEN: usize = 4_096;
 
-/// Who asks for all of the state waits for so long; then it is told what was known last.
+/// Longest wait of `/state` for a fresh digest; then it serves the last known state.
 const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is told at the door.
+/// Latest metrics, published by the world's thread and read by the HTTP thread.
 #[derive(Default)]
 pub struct MetricsBoard {
     latest: Mutex<LatestMetrics>,
     changed: Condvar,
 }
 
-/// The newest numbers.
+/// Latest metrics.
 #[derive(Default)]
 struct LatestMetrics {
     metrics: ServerMetrics,
-    /// Somebody waits for numbers with a digest, as of now.
+    /// Whether a request waits for metrics with a digest.
     is_digest_requested: bool,
 }
 
-/// What is told at the door, for who tells it and for who asks.
+/// Metrics board shared by the world's thread and the HTTP thread.
 pub type SharedMetrics = Arc<MetricsBoard>;
 
 impl MetricsBoard {
@@ -42,16 +42,16 @@ impl MetricsBoard {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody waits for numbers with a digest.
+    /// Whether a request waits for metrics with a digest.
     pub fn is_digest_requested(&self) -> bool {
         self.latest().is_digest_requested
     }
 
-    /// There are newer numbers.
-    pub fn publish(&self, numbers: ServerMetrics) {
-        let mut newest = self.latest();
-        newest.is_digest_requested &= numbers.digest.is_none();
-        newest.metrics = numbers;
+    /// Publishes newer metrics.
+    pub fn publish(&self, metrics: ServerMetrics) {
+        let mut latest = self.latest();
+        latest.is_digest_requested &= metrics.digest.is_none();
+        latest.metrics = metrics;
         self.changed.notify_all();
     }
 
@@ -59,38 +59,38 @@ impl MetricsBoard {
         self.latest().metrics.clone()
     }
 
-    /// All of the state as it is now, unless the world does not answer.
+    /// Returns the present metrics with a digest, or the last known ones if the world does not respond.
     fn metrics_with_digest(&self) -> ServerMetrics {
-        let mut newest = self.latest();
-        newest.is_digest_requested = true;
-        let waited = self.changed.wait_timeout_while(newest, STATE_TIMEOUT, |newest| newest.is_digest_requested);
+        let mut latest = self.latest();
+        latest.is_digest_requested = true;
+        let waited = self.changed.wait_timeout_while(latest, STATE_TIMEOUT, |latest| latest.is_digest_requested);
         waited.unwrap_or_else(PoisonError::into_inner).0.metrics.clone()
     }
 }
 
-/// Opens the door. One at a time is answered: whoever asks gets a short answer, or is shut out soon.
-pub fn listen(addr: SocketAddr, notice: SharedMetrics) -> Result<SocketAddr, CliError> {
+/// Starts the HTTP thread. It serves one connection at a time: each gets a short answer, or times out soon.
+pub fn listen(addr: SocketAddr, metrics: SharedMetrics) -> Result<SocketAddr, CliError> {
     let listener = TcpListener::bind(addr).map_err(|error| {
-        let what = format!("nobody can be told by HTTP at {addr}: {}", bind_error_message(&error));
-        CliError::failure(what, "choose another address with --http")
+        let message = format!("cannot serve HTTP on {addr}: {}", bind_error_message(&error));
+        CliError::failure(message, "choose another address with --http")
     })?;
-    let here = listener.local_addr().unwrap_or(addr);
-    let answer = move || {
+    let local_addr = listener.local_addr().unwrap_or(addr);
+    let serve = move || {
         for stream in listener.incoming() {
             match stream {
-                // Who does not listen to the end has its reasons.
-                Ok(stream) => _ = handle_connection(stream, &notice),
-                // Too many files are open, perhaps: that passes, or it does not.
+                // A client that hangs up early is not an error.
+                Ok(stream) => _ = handle_connection(stream, &metrics),
+                // Perhaps too many files are open, which may pass.
                 Err(_) => std::thread::sleep(Duration::from_millis(50)),
             }
         }
     };
-    let started = std::thread::Builder::new().name("http".into()).spawn(answer);
-    started.map_err(|error| CliError::failure(format!("nobody can be told by HTTP: {error}"), "leave --http out"))?;
-    Ok(here)
+    let started = std::thread::Builder::new().name("http".into()).spawn(serve);
+    started.map_err(|error| CliError::failure(format!("cannot start the HTTP thread: {error}"), "leave out --http"))?;
+    Ok(local_addr)
 }
 
-fn handle_connection(mut stream: TcpStream, notice: &SharedMetrics) -> std::io::Result<()> {
+fn handle_connection(mut stream: TcpStream, metrics: &SharedMetrics) -> std::io::Result<()> {
     let until = Instant::now() + REQUEST_TIMEOUT;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let mut request = Vec::new();
@@ -106,7 +106,7 @@ fn handle_connection(mut stream: TcpStream, notice: &SharedMetrics) -> std::io::
             len => request.extend_from_slice(&part[..len]),
         }
     }
-    let (status, kind, body) = respond(&request, clock::now(), notice);
+    let (status, kind, body) = respond(&request, clock::now(), metrics);
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
@@ -122,21 +122,21 @@ fn respond(request: &[u8], now: Time, board: &MetricsBoard) -> (&'static str, &'
         Some(b"/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", board.metrics().to_prometheus(now)),
         Some(b"/state") => ("200 OK", "application/json", board.metrics_with_digest().to_json()),
         Some(b"/health") => match health(&board.metrics(), now) {
-            Ok(words) => ("200 OK", TEXT, format!("{words}\n")),
-            Err(words) => ("503 Service Unavailable", TEXT, format!("{words}\n")),
+            Ok(status) => ("200 OK", TEXT, format!("{status}\n")),
+            Err(status) => ("503 Service Unavailable", TEXT, format!("{status}\n")),
         },
-        Some(_) => ("404 Not Found", TEXT, "there are /health, /metrics and /state\n".into()),
-        None => ("400 Bad Request", TEXT, "only GET is understood\n".into()),
+        Some(_) => ("404 Not Found", TEXT, "not found; try /health, /metrics or /state\n".into()),
+        None => ("400 Bad Request", TEXT, "only GET is supported\n".into()),
     }
 }
 
-/// Whether players are well off here, in words.
-fn health(numbers: &ServerMetrics, now: Time) -> Result<&'static str, &'static str> {
-    match numbers {
-        _ if numbers.is_stalled(now) => Err("the world stands still"),
+/// Returns a word for the state of the server: `Ok` if players can play here.
+fn health(metrics: &ServerMetrics, now: Time) -> Result<&'static str, &'static str> {
+    match metrics {
+        _ if metrics.is_stalled(now) => Err("stalled"),
         ServerMetrics { is_draining: true, .. } => Err("draining"),
         ServerMetrics { is_open: false, .. } => Err("starting"),
-        // Who plays goes on playing.
+        // Present players go on playing.
         ServerMetrics { is_full: true, .. } => Ok("full"),
         _ => Ok("ok"),
     }
@@ -149,14 +149,14 @@ mod tests {
 
     const NOW: Time = Time::from_nanos(100_000_000_000);
 
-    /// A server that is as it should be.
+    /// Returns the metrics of a healthy server.
     fn healthy_metrics() -> ServerMetrics {
         ServerMetrics { is_open: true, tick: 7, tick_time: Some(NOW), ..ServerMetrics::default() }
     }
 
-    fn respond_with(request: &[u8], now: Time, numbers: ServerMetrics) -> (&'static str, String) {
+    fn respond_with(request: &[u8], now: Time, metrics: ServerMetrics) -> (&'static str, String) {
         let board = MetricsBoard::default();
-        board.publish(numbers);
+        board.publish(metrics);
         let (status, _, body) = respond(request, now, &board);
         (status, body)
     }
@@ -174,12 +174,12 @@ mod tests {
 
     #[test]
     fn stalled_world_is_unhealthy() {
-        let health = |after: i64, numbers: ServerMetrics| {
-            respond_with(b"GET /health HTTP/1.1\r\n\r\n", NOW + TimeDelta::from_millis(after), numbers)
+        let health = |after: i64, metrics: ServerMetrics| {
+            respond_with(b"GET /health HTTP/1.1\r\n\r\n", NOW + TimeDelta::from_millis(after), metrics)
         };
         assert_eq!(health(0, ServerMetrics::default()), ("503 Service Unavailable", "starting\n".into()));
         assert_eq!(health(2_900, healthy_metrics()), ("200 OK", "ok\n".into()));
-        assert_eq!(health(3_000, healthy_metrics()), ("503 Service Unavailable", "the world stands still\n".into()));
+        assert_eq!(health(3_000, healthy_metrics()), ("503 Service Unavailable", "stalled\n".into()));
         assert_eq!(
             health(0, ServerMetrics { is_draining: true, ..healthy_metrics() }),
             ("503 Service Unavailable", "draining\n".into())
@@ -199,19 +199,19 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 board.publish(healthy_metrics());
-                assert!(board.is_digest_requested(), "that was without a digest");
+                assert!(board.is_digest_requested(), "metrics without a digest end the request");
                 board.publish(ServerMetrics { digest: Some(5), ..healthy_metrics() });
                 board.is_digest_requested()
             })
         };
         assert!(respond(b"GET /state HTTP/1.1\r\n\r\n", NOW, &board).2.contains("\"digest\":\"0000000000000005\""));
-        assert!(!world.join().expect("it ends"));
+        assert!(!world.join().expect("the thread ends"));
     }
 
     #[test]
     fn state_is_served_even_if_the_server_loop_is_stalled() {
-        let here = listen(([127, 0, 0, 1], 0).into(), SharedMetrics::default()).unwrap();
-        let mut stream = TcpStream::connect(here).unwrap();
+        let local_addr = listen(([127, 0, 0, 1], 0).into(), SharedMetrics::default()).unwrap();
+        let mut stream = TcpStream::connect(local_addr).unwrap();
         stream.write_all(b"GET /state HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();

@@ -1,8 +1,8 @@
-//! Servers of a shared world, and software players to try them with.
+//! Servers of a shared world, and bots to test them with.
 //!
 //! - [`serve`]: one server: players over UDP and iroh, the other servers over zenoh.
-//! - [`load`]: many software players, and a table of what it was like for them.
-//! - [`mod@bench`]: how many of them three servers carry.
+//! - [`load`]: many bots, and a report of their experience.
+//! - [`mod@bench`]: how many players three servers carry.
 
 pub mod bench;
 pub mod cli;
@@ -16,24 +16,25 @@ pub mod replay_guard;
 pub mod seal;
 pub mod serve;
 mod signals;
+mod usage_error;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use cli::{Cli, Command};
+use error::CliError;
 
-/// Does what the command line says.
+/// Runs the command of the command line.
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    run().unwrap_or_else(|error| {
+        eprintln!("{error}");
+        ExitCode::from(error.exit_code())
+    })
+}
+
+fn run() -> Result<ExitCode, CliError> {
+    match Cli::from_args(std::env::args_os())?.command {
         Command::Serve(args) => serve::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Bench(args) => bench::run(&args),
-    };
-    match done {
-        Ok(code) => code,
-        Err(trouble) => {
-            eprintln!("{trouble}");
-            ExitCode::from(trouble.exit_code())
-        }
     }
 }

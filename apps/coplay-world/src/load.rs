@@ -1,8 +1,9 @@
-//! `load`: many software players on a world, each with a key and a socket of its own, and a table of what it was like for them.
+//! `load`: many bots on a world, each with a key and a socket of its own, and a report of their experience.
 //!
-//! A player does all that one at a screen does to play: it proves who it is, seals, keeps its server's clock, moves its avatar at once, is put
-//! right, and goes elsewhere when its server is silent. Who thinks as a ninja looks at everybody whom it sees; who presses a given number of
-//! commands a second looks at nobody, which is cheaper, so that it is the servers that are tried and not the players.
+//! A bot does all that a client of a person does: it authenticates, seals its datagrams, keeps the server's clock,
+//! moves its avatar at once, reconciles it, and moves to another server when its own is silent. A bot that plays as a
+//! ninja looks at all avatars in view. A bot with a given number of commands per second looks at none, which is
+//! cheaper, so that the servers are tested and not the bots.
 
 mod bot;
 mod bot_fleet;
@@ -22,14 +23,15 @@ use crate::signals;
 pub(crate) use bot_fleet::{BotFleet, FleetConfig, FleetTotals};
 pub use report::fetch_state;
 
-/// How it goes is told this often.
+/// Interval of progress lines.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Plays, and prints a table. Exits with 1 if somebody lost what was acknowledged, or was nowhere in the end.
+/// Runs the bots, and prints a report. The exit code is 1 if acknowledged state was lost, or a bot was not in the world
+/// at the end.
 pub fn run(args: &LoadArgs) -> Result<ExitCode, CliError> {
     signals::install_handler();
     let (servers, secret) = resolve_servers(&args.world)?;
-    let orders = FleetConfig {
+    let config = FleetConfig {
         servers,
         secret,
         player_count: args.players,
@@ -38,16 +40,17 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode, CliError> {
         impairment: args.impair.clone(),
         seed: args.seed,
     };
-    let crowd = BotFleet::start(&orders)?;
-    let all_sent = Duration::from_secs_f64(f64::from(args.players) / f64::from(args.rate));
-    wait_with_progress(&crowd, all_sent + Duration::from_secs(args.seconds.into()));
-    let report = crowd.report();
-    crowd.check_sockets()?;
-    drop(crowd);
+    let fleet = BotFleet::start(&config)?;
+    let join_time = Duration::from_secs_f64(f64::from(args.players) / f64::from(args.rate));
+    wait_with_progress(&fleet, join_time + Duration::from_secs(args.seconds.into()));
+    let report = fleet.report();
+    fleet.check_sockets()?;
+    drop(fleet);
     if !report.has_anybody_joined() {
         return Err(CliError::failure(
-            "no server of this world let anybody in",
-            "does coplay world serve run there, is the address right, and is the secret after # the world's?",
+            "no server of this world admitted a player",
+            "check that `coplay world serve` runs there, that the address is right, and that the secret after # is that \
+             of the world",
         ));
     }
     print!("{report}");
@@ -60,28 +63,28 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode, CliError> {
     Ok(if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Waits until all have played for long enough, and says how it goes.
-fn wait_with_progress(crowd: &BotFleet, time: Duration) {
+/// Waits until all bots have played for long enough, and prints progress.
+fn wait_with_progress(fleet: &BotFleet, time: Duration) {
     let end = Instant::now() + time;
     let mut next = Instant::now() + PROGRESS_INTERVAL;
     while Instant::now() < end && !signals::is_stop_requested() {
         std::thread::sleep(Duration::from_millis(100));
         if Instant::now() >= next {
             next += PROGRESS_INTERVAL;
-            eprintln!("{}", crowd.report().progress_line());
+            eprintln!("{}", fleet.report().progress_line());
         }
     }
 }
 
-/// Where the servers are, and the secret that they share.
+/// Resolves the addresses of the servers, and returns the secret that they share.
 fn resolve_servers(world: &[Ticket]) -> Result<(Vec<SocketAddr>, Secret), CliError> {
     let mut servers = Vec::new();
     let mut secrets = Vec::new();
     for ticket in world {
         let Ticket::Udp { host, port, secret } = ticket else { continue };
-        let found = (host.as_str(), *port).to_socket_addrs().ok().and_then(|mut all| all.next());
-        servers.push(found.ok_or_else(|| {
-            CliError::failure(format!("there is no computer called {host}"), "is the world's address right?")
+        let resolved = (host.as_str(), *port).to_socket_addrs().ok().and_then(|mut all| all.next());
+        servers.push(resolved.ok_or_else(|| {
+            CliError::failure(format!("cannot resolve host {host}"), "check the address of the world")
         })?);
         secrets.push(secret.clone());
     }
@@ -89,8 +92,8 @@ fn resolve_servers(world: &[Ticket]) -> Result<(Vec<SocketAddr>, Secret), CliErr
     match &secrets[..] {
         [secret] => Ok((servers, Secret::from_text(secret))),
         _ => Err(CliError::usage_error(
-            "the servers of one world have one secret",
-            "give addresses with the same secret",
+            "the given servers have different secrets",
+            "all servers of a world have one secret: give addresses with the same secret",
         )),
     }
 }

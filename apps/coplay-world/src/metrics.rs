@@ -1,4 +1,4 @@
-//! How a server does, in the form that Prometheus reads, and as JSON for people and scripts.
+//! Metrics of a server: as text for Prometheus, and as JSON for people and scripts.
 
 use std::fmt::Write as _;
 
@@ -6,116 +6,113 @@ use coplay::mirror::{GTD_BUCKET_WIDTH, MirrorStats};
 use coplay::time::{Instant, TimeDelta};
 use coplay_world::TICK_DURATION;
 
-/// A world that has not made a tick for so long stands still.
+/// Time without a tick after which a world counts as stalled.
 const STALL_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 
-/// What is told of a server.
+/// Metrics of a server.
 #[derive(Clone, Debug, Default)]
 pub struct ServerMetrics {
-    /// Who it is.
+    /// Id of the server run.
     pub source: String,
-    /// Whether players are let in.
+    /// Whether the server admits players.
     pub is_open: bool,
-    /// Whether it is about to go.
+    /// Whether the server is about to stop.
     pub is_draining: bool,
-    /// Whether there is no room for players who were never here.
+    /// Whether the world has no room for new players.
     pub is_full: bool,
-    /// The tick that it is in the world.
+    /// Present tick of the world.
     pub tick: u32,
-    /// When that tick was made, on the clock of this computer.
+    /// Time at which that tick was simulated, on the clock of this computer.
     pub tick_time: Option<Instant>,
-    /// Players who are here.
+    /// Number of players on this server.
     pub player_count: usize,
-    /// Objects that are simulated here.
+    /// Number of entities that this server simulates.
     pub owned_entities: usize,
-    /// Objects in the world.
+    /// Number of entities in the world.
     pub entities: usize,
-    /// Objects of which anything is known: also those that have left, for their scores.
+    /// Number of known entities, including departed ones with a score.
     pub known_entities: usize,
-    /// Other servers that are here.
+    /// Number of other servers that are present.
     pub mirror_count: usize,
-    /// A number that is the same where the same is known; worked out only for who asks.
+    /// Hash of the known state, computed only on request.
     pub digest: Option<u64>,
-    /// Times that players pressed other buttons.
+    /// Number of input changes received from players.
     pub commands: u64,
-    /// By how much the time that all servers share is ahead of the clock of this computer, in milliseconds. Where all processes read the same clock, those of one computer say the same.
+    /// Time by which the group time is ahead of the clock of this computer, in milliseconds. Where all processes read
+    /// the same clock, the servers of one computer report the same.
     pub group_time_offset_ms: f64,
-    /// What passed between the servers.
+    /// Statistics of the mirror.
     pub mirror_stats: MirrorStats,
-    /// Datagrams and bytes to and from players.
+    /// Datagrams and bytes sent to players.
     pub players_sent: (u64, u64),
-    /// The same, the other way.
+    /// Datagrams and bytes received from players.
     pub players_received: (u64, u64),
-    /// Datagrams that were not for us.
+    /// Number of rejected datagrams.
     pub refused_datagrams: u64,
-    /// Processor time that was used, in seconds.
+    /// Processor time used, in seconds.
     pub cpu_seconds: f64,
-    /// Memory that is used, in bytes.
+    /// Resident memory, in bytes.
     pub memory_bytes: u64,
 }
 
-/// For how long the ticks of a world last, which are counted in 32 bits: 497 days in all.
+/// Returns the time until the 32-bit tick counter of a world runs out: 497 days in all.
 pub fn remaining_tick_time(tick: u32) -> TimeDelta {
     TICK_DURATION * i64::from(u32::MAX - tick)
 }
 
 impl ServerMetrics {
-    /// How long ago the last tick was made; nothing before the first.
+    /// Returns the age of the last tick; `None` before the first.
     fn tick_age(&self, now: Instant) -> Option<TimeDelta> {
         self.tick_time.map(|ticked| (now - ticked).max(TimeDelta::ZERO))
     }
 
-    /// Whether the world does not go on, as who tells these numbers may not even notice.
+    /// Whether the world has not advanced for 3 s. The HTTP thread checks this, because a stalled world cannot.
     pub fn is_stalled(&self, now: Instant) -> bool {
         self.tick_age(now).is_some_and(|age| age >= STALL_TIMEOUT)
     }
 
-    /// For Prometheus.
+    /// Formats the metrics for Prometheus.
     pub fn to_prometheus(&self, now: Instant) -> String {
         let stats = &self.mirror_stats;
         let mut text = String::new();
         let mut gauge = |name: &str, help: &str, value: f64| write_metric(&mut text, name, "gauge", help, value);
-        gauge("players", "Players who are here", self.player_count as f64);
-        gauge("owned_objects", "Objects that are simulated here", self.owned_entities as f64);
-        gauge("objects", "Objects in the world", self.entities as f64);
-        gauge(
-            "known_objects",
-            "Objects of which anything is known, those that have left included",
-            self.known_entities as f64,
-        );
-        gauge("mirrors", "Other servers that are here", self.mirror_count as f64);
-        gauge("open", "Whether players are let in", f64::from(u8::from(self.is_open)));
-        gauge("full", "Whether there is no room for players who were never here", f64::from(u8::from(self.is_full)));
-        gauge("tick", "The tick that it is in the world", f64::from(self.tick));
+        gauge("players", "Players on this server", self.player_count as f64);
+        gauge("owned_objects", "Entities simulated by this server", self.owned_entities as f64);
+        gauge("objects", "Entities in the world", self.entities as f64);
+        gauge("known_objects", "Known entities, including departed ones with a score", self.known_entities as f64);
+        gauge("mirrors", "Other servers present", self.mirror_count as f64);
+        gauge("open", "Whether the server admits players", f64::from(u8::from(self.is_open)));
+        gauge("full", "Whether the world has no room for new players", f64::from(u8::from(self.is_full)));
+        gauge("tick", "Present tick of the world", f64::from(self.tick));
         let age = self.tick_age(now).map_or(f64::NAN, TimeDelta::as_secs_f64);
-        gauge("tick_age_seconds", "How long ago that tick was made", age);
-        gauge("seconds_left", "For how long the ticks of the world last", remaining_tick_time(self.tick).as_secs_f64());
-        gauge("memory_bytes", "Memory that is used", self.memory_bytes as f64);
+        gauge("tick_age_seconds", "Time since that tick was simulated", age);
+        gauge("seconds_left", "Time until the tick counter runs out", remaining_tick_time(self.tick).as_secs_f64());
+        gauge("memory_bytes", "Resident memory", self.memory_bytes as f64);
         let mut counter = |name: &str, help: &str, value: f64| write_metric(&mut text, name, "counter", help, value);
-        counter("commands_total", "Times that players pressed other buttons", self.commands as f64);
-        counter("cpu_seconds_total", "Processor time that was used", self.cpu_seconds);
-        counter("events_issued_total", "Events that were issued here", stats.issued as f64);
+        counter("commands_total", "Input changes received from players", self.commands as f64);
+        counter("cpu_seconds_total", "Processor time used", self.cpu_seconds);
+        counter("events_issued_total", "Events issued by this server", stats.issued as f64);
         let (delivered, late) = (stats.remote_delivered() as f64, stats.over_threshold as f64);
-        counter("events_delivered_total", "Events of other servers that were delivered", delivered);
-        counter("events_late_total", "Those of them that took longer than the threshold", late);
-        counter("events_dropped_total", "Obsolete events that were here and not delivered", stats.dropped as f64);
-        counter("events_skipped_total", "Obsolete events that were missing and not waited for", stats.skipped as f64);
-        counter("events_asked_total", "Events that were asked for again", stats.requested as f64);
-        counter("mirror_sent_bytes_total", "Bytes to other servers", stats.sent.1 as f64);
-        counter("mirror_received_bytes_total", "Bytes from other servers", stats.received.1 as f64);
-        counter("player_sent_datagrams_total", "Datagrams to players", self.players_sent.0 as f64);
-        counter("player_sent_bytes_total", "Bytes to players", self.players_sent.1 as f64);
-        counter("player_received_datagrams_total", "Datagrams from players", self.players_received.0 as f64);
-        counter("player_received_bytes_total", "Bytes from players", self.players_received.1 as f64);
-        counter("refused_datagrams_total", "Datagrams that were not for us", self.refused_datagrams as f64);
+        counter("events_delivered_total", "Events of other servers delivered", delivered);
+        counter("events_late_total", "Events of other servers delivered later than the threshold", late);
+        counter("events_dropped_total", "Obsolete events received and not delivered", stats.dropped as f64);
+        counter("events_skipped_total", "Obsolete events missing and not awaited", stats.skipped as f64);
+        counter("events_asked_total", "Events requested again", stats.requested as f64);
+        counter("mirror_sent_bytes_total", "Bytes sent to other servers", stats.sent.1 as f64);
+        counter("mirror_received_bytes_total", "Bytes received from other servers", stats.received.1 as f64);
+        counter("player_sent_datagrams_total", "Datagrams sent to players", self.players_sent.0 as f64);
+        counter("player_sent_bytes_total", "Bytes sent to players", self.players_sent.1 as f64);
+        counter("player_received_datagrams_total", "Datagrams received from players", self.players_received.0 as f64);
+        counter("player_received_bytes_total", "Bytes received from players", self.players_received.1 as f64);
+        counter("refused_datagrams_total", "Datagrams rejected", self.refused_datagrams as f64);
         self.write_delay_histogram(&mut text);
         text
     }
 
-    /// How long events of other servers took.
+    /// Writes the histogram of the delays of events of other servers.
     fn write_delay_histogram(&self, text: &mut String) {
         let name = "coplay_world_event_delay_seconds";
-        let _ = writeln!(text, "# HELP {name} How long events of other servers took\n# TYPE {name} histogram");
+        let _ = writeln!(text, "# HELP {name} Delay of events of other servers\n# TYPE {name} histogram");
         let mut sum = 0;
         for (step, count) in self.mirror_stats.gtd_histogram.iter().enumerate() {
             sum += *count;
@@ -128,7 +125,7 @@ impl ServerMetrics {
         let _ = writeln!(text, "{name}_sum {}\n{name}_count {sum}", self.mirror_stats.gtd_sum_s());
     }
 
-    /// How many events of other servers took how many milliseconds: less than one, less than two, and so on.
+    /// Formats the delay histogram: number of events of other servers per millisecond of delay.
     fn delay_counts_json(&self) -> String {
         let counts = &self.mirror_stats.gtd_histogram;
         let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
@@ -136,7 +133,7 @@ impl ServerMetrics {
         format!("[{}]", counts.join(","))
     }
 
-    /// For people and scripts.
+    /// Formats the metrics as JSON for people and scripts.
     pub fn to_json(&self) -> String {
         let stats = &self.mirror_stats;
         let quantile = |part: u32| {
@@ -182,18 +179,19 @@ fn write_metric(text: &mut String, name: &str, kind: &str, help: &str, value: f6
     );
 }
 
-/// Processor time and memory of this program, where the system tells.
+/// Returns the processor time in seconds and the resident memory in bytes of this process, where the system reports
+/// them.
 pub fn process_usage() -> (f64, u64) {
     let ticks_per_second = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // What comes after the name, which may hold anything.
+    // Fields after the name of the program, which may contain anything.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ((field(11) + field(12)) as f64 / ticks_per_second, resident_bytes(&status))
 }
 
-/// Memory in bytes, as the system puts it: in kilobytes, whatever a page is.
+/// Parses the resident memory from `/proc/self/status`, where it is in kilobytes whatever the page size.
 fn resident_bytes(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
@@ -209,21 +207,21 @@ mod tests {
 
     fn sample_metrics() -> ServerMetrics {
         let ticked = Some(NOW - TimeDelta::from_millis(20));
-        let mut numbers = ServerMetrics {
+        let mut metrics = ServerMetrics {
             player_count: 3,
             entities: 5,
             known_entities: 9,
             tick_time: ticked,
             ..ServerMetrics::default()
         };
-        numbers.mirror_stats.gtd_histogram[2] = 7;
-        numbers.mirror_stats.gtd_histogram[160] = 2;
-        numbers.mirror_stats.gtd_histogram[499] = 1;
-        (numbers.mirror_stats.delivered, numbers.mirror_stats.over_threshold) = (5_000, 3);
-        numbers
+        metrics.mirror_stats.gtd_histogram[2] = 7;
+        metrics.mirror_stats.gtd_histogram[160] = 2;
+        metrics.mirror_stats.gtd_histogram[499] = 1;
+        (metrics.mirror_stats.delivered, metrics.mirror_stats.over_threshold) = (5_000, 3);
+        metrics
     }
 
-    /// The text format, version 0.0.4: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+    /// Text format, version 0.0.4: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
     #[test]
     fn prometheus_text_format_is_valid() {
         let text = sample_metrics().to_prometheus(NOW);
@@ -232,13 +230,13 @@ mod tests {
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
             if let Some(help) = line.strip_prefix("# HELP ") {
-                let (name, _) = help.split_once(' ').expect("a name and some words");
+                let (name, _) = help.split_once(' ').expect("HELP has a name and a text");
                 let kind = lines.next().and_then(|line| line.strip_prefix("# TYPE "));
-                let (of, kind) = kind.and_then(|line| line.split_once(' ')).expect("a type follows");
-                assert!(of == name && kinds.insert(name, kind).is_none(), "{name} is told of once");
+                let (of, kind) = kind.and_then(|line| line.split_once(' ')).expect("TYPE follows HELP");
+                assert!(of == name && kinds.insert(name, kind).is_none(), "{name} is described twice");
                 continue;
             }
-            let (sample, value) = line.rsplit_once(' ').expect("a name and a value");
+            let (sample, value) = line.rsplit_once(' ').expect("a sample has a name and a value");
             assert!(value.parse::<f64>().is_ok(), "{line}");
             let name = sample.split('{').next().unwrap_or_default();
             assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{line}");
@@ -247,12 +245,12 @@ mod tests {
         for (name, kind) in &kinds {
             assert_eq!(*kind == "counter", name.ends_with("_total"), "{name}");
         }
-        let is_told = |(sample, _): &&(&str, &str)| {
+        let is_described = |(sample, _): &&(&str, &str)| {
             let name = sample.split('{').next().unwrap_or_default();
             let of = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
             kinds.contains_key(name) || of.is_some_and(|of| kinds.get(of) == Some(&"histogram"))
         };
-        assert_eq!(samples.iter().filter(is_told).count(), samples.len());
+        assert_eq!(samples.iter().filter(is_described).count(), samples.len());
     }
 
     #[test]
@@ -275,7 +273,7 @@ mod tests {
     #[test]
     fn metrics_have_the_expected_values() {
         let (text, json) = (sample_metrics().to_prometheus(NOW), sample_metrics().to_json());
-        // Of events that took long it is known which part of all they are.
+        // Delivered and late events count the same events, those of other servers, so that the share of late ones is known.
         for line in ["events_delivered_total 10", "events_late_total 3", "objects 5", "known_objects 9", "players 3"] {
             assert!(text.contains(&format!("\ncoplay_world_{line}\n")), "{line}: {text}");
         }

@@ -1,7 +1,7 @@
-//! The way to the other servers: zenoh, peer to peer, with everything sealed.
+//! Network between servers: zenoh, peer to peer, with all messages sealed.
 //!
-//! Of a world whose secret comes to `W`, a server that is `S` says `coplay/W/hello/S` so that others know of it, `coplay/W/all/S` what is for
-//! all, and `coplay/W/one/T/S` what is for server `T`.
+//! In a world whose secret derives the name `W`, server `S` publishes its hellos as `coplay/W/hello/S`, messages for
+//! all servers as `coplay/W/all/S`, and messages for server `T` as `coplay/W/one/T/S`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,39 +21,40 @@ use crate::error::CliError;
 use crate::replay_guard::{HelloStatus, ReplayGuard};
 use crate::seal::{OpenedMessage, Opener, Sealer, Topic};
 
-/// Greetings are said this often, and this soon when somebody waits for one; whoever said none for so long is not sent players any more.
+/// Hello interval, the shorter one while a nonce waits to be echoed, and the silence after which no players are sent to
+/// a server.
 const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 const PENDING_HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 const SERVER_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
-/// Where zenoh listens, in its configuration.
+/// Key of the listening endpoints in a zenoh configuration.
 const LISTEN_KEY: &str = "listen/endpoints";
-/// Servers that are sent something to alone, at the most.
+/// Largest number of publishers to single servers.
 const MAX_UNICAST_PUBLISHERS: usize = 256;
 
-/// Something that another server says. But for [`MirrorMessage::Stranger`] it is no recording.
+/// Message of another server. All but [`MirrorMessage::UnverifiedHello`] are protected against replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorMessage {
-    /// A datagram for the mirror.
+    /// Datagram for the mirror.
     Datagram {
-        /// When it came.
+        /// Arrival time.
         at: Instant,
-        /// From whom.
+        /// Sender.
         from: SourceId,
-        /// What it says.
+        /// Contents.
         bytes: Vec<u8>,
     },
-    /// It is there.
+    /// Hello of a verified server.
     Hello {
-        /// Who.
+        /// Sender.
         from: SourceId,
-        /// What it says of itself.
+        /// Description of the sender.
         info: ServerInfo,
     },
-    /// Somebody says that it is there, and is to be greeted before more is said of it.
+    /// Hello of a server that has not echoed our nonce yet. Our next hello answers it.
     UnverifiedHello,
 }
 
-/// The way to the other servers.
+/// Network between servers.
 pub struct MirrorNetwork {
     session: zenoh::Session,
     key_prefix: String,
@@ -67,69 +68,70 @@ pub struct MirrorNetwork {
     known_servers: BTreeMap<SourceId, (Instant, ServerInfo)>,
 }
 
-/// Where to find others.
+/// Endpoints of the network.
 #[derive(Clone, Debug, Default)]
 pub struct MirrorNetworkConfig<'a> {
-    /// Where to listen, as zenoh says it.
+    /// Endpoint to listen on, in zenoh's notation.
     pub listen: String,
-    /// Other servers: `HOST:PORT`, or as zenoh says it.
+    /// Other servers: `HOST:PORT`, or endpoints in zenoh's notation.
     pub peers: &'a [String],
-    /// A configuration of zenoh to begin with.
+    /// Zenoh configuration to start from.
     pub config_file: Option<&'a Path>,
 }
 
 impl MirrorNetwork {
-    /// Opens the way. What others say is handed to `hear`, from another thread.
+    /// Opens the network. Calls `on_message` from another thread for every message.
     pub fn open(
         network: &MirrorNetworkConfig<'_>,
         secret: &Secret,
         source: SourceId,
-        hear: impl Fn(MirrorMessage) + Send + Sync + 'static,
+        on_message: impl Fn(MirrorMessage) + Send + Sync + 'static,
     ) -> Result<Self, CliError> {
         let session = zenoh::open(zenoh_config(network)?).wait().map_err(|error| {
-            let hint =
-                "is the port free, and are the other servers' names right? A port of its own is chosen with --listen";
-            CliError::failure(format!("there is no way to other servers: {}", short_message(&*error)), hint)
+            let hint = "check that the port is free and that the addresses at --peer are right; choose another port \
+                        with --listen";
+            CliError::failure(format!("cannot open the network between servers: {}", short_message(&*error)), hint)
         })?;
-        let prefix = world_key_prefix(secret);
-        let acquaintances = Arc::new(Mutex::new(ReplayGuard::default()));
-        let (opener, hear) = (Arc::new(Opener::new(secret)), Arc::new(hear));
+        let key_prefix = world_key_prefix(secret);
+        let replay_guard = Arc::new(Mutex::new(ReplayGuard::default()));
+        let (opener, on_message) = (Arc::new(Opener::new(secret)), Arc::new(on_message));
         let parts = [
             ("hello/*".into(), Topic::Hello),
             ("all/*".into(), Topic::All),
             (format!("one/{source}/*"), Topic::One(source)),
         ];
         for (part, topic) in parts {
-            let (opener, hear, acquaintances) = (Arc::clone(&opener), Arc::clone(&hear), Arc::clone(&acquaintances));
+            let (opener, on_message, replay_guard) =
+                (Arc::clone(&opener), Arc::clone(&on_message), Arc::clone(&replay_guard));
             let listen = move |sample: zenoh::sample::Sample| {
                 let at = clock::now();
                 let opened = opener.open(topic, &sample.payload().to_bytes());
                 let Some(opened) = opened.filter(|opened| opened.from.source != source) else { return };
-                to_mirror_message(at, topic, opened, &mut lock(&acquaintances)).into_iter().for_each(&*hear);
+                to_mirror_message(at, topic, opened, &mut lock(&replay_guard)).into_iter().for_each(&*on_message);
             };
             let subscribed =
-                session.declare_subscriber(format!("{prefix}/{part}")).callback(listen).background().wait();
+                session.declare_subscriber(format!("{key_prefix}/{part}")).callback(listen).background().wait();
             subscribed.map_err(|error| zenoh_error(&*error))?;
         }
-        let publisher = |part: String| declare_publisher(&session, format!("{prefix}/{part}"));
-        let (to_all, hello) = (publisher(format!("all/{source}"))?, publisher(format!("hello/{source}"))?);
+        let publisher = |part: String| declare_publisher(&session, format!("{key_prefix}/{part}"));
+        let broadcast_publisher = publisher(format!("all/{source}"))?;
+        let hello_publisher = publisher(format!("hello/{source}"))?;
         let sealer = Sealer::new(secret, source);
-        let (to_one, known) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self {
             session,
-            key_prefix: prefix,
+            key_prefix,
             source,
             sealer,
-            broadcast_publisher: to_all,
-            hello_publisher: hello,
-            unicast_publishers: to_one,
-            replay_guard: acquaintances,
+            broadcast_publisher,
+            hello_publisher,
+            unicast_publishers: BTreeMap::new(),
+            replay_guard,
             last_hello: None,
-            known_servers: known,
+            known_servers: BTreeMap::new(),
         })
     }
 
-    /// Sends a datagram. What cannot be sent now is lost, and will be asked for.
+    /// Sends a datagram. If it cannot be sent now it is lost, and the receiver requests it again.
     pub fn send(&mut self, to: MirrorDestination, bytes: &[u8]) {
         let topic = match to {
             MirrorDestination::All => Topic::All,
@@ -155,72 +157,72 @@ impl MirrorNetwork {
         let _ = publisher.put(ZBytes::from(sealed)).wait();
     }
 
-    /// Says that we are there, if it is time to.
-    pub fn send_hello(&mut self, now: Instant, greeting: &ServerInfo) {
-        let mut acquaintances = lock(&self.replay_guard);
-        let every = if acquaintances.is_echo_pending() { PENDING_HELLO_INTERVAL } else { HELLO_INTERVAL };
-        if self.last_hello.is_some_and(|greeted| now - greeted < every) {
+    /// Sends a hello, if it is due.
+    pub fn send_hello(&mut self, now: Instant, info: &ServerInfo) {
+        let mut replay_guard = lock(&self.replay_guard);
+        let interval = if replay_guard.is_echo_pending() { PENDING_HELLO_INTERVAL } else { HELLO_INTERVAL };
+        if self.last_hello.is_some_and(|sent| now - sent < interval) {
             return;
         }
         self.last_hello = Some(now);
-        let (nonce, heard) = acquaintances.nonces_to_send();
-        drop(acquaintances);
-        let hello = ServerHello { nonce, echoed_nonces: heard, info: greeting.clone() };
+        let (nonce, echoed_nonces) = replay_guard.nonces_to_send();
+        drop(replay_guard);
+        let hello = ServerHello { nonce, echoed_nonces, info: info.clone() };
         let sealed = self.sealer.seal(Topic::Hello, &hello.to_bytes());
         let _ = self.hello_publisher.put(ZBytes::from(sealed)).wait();
     }
 
-    /// Another server says that it is there. Whether it is new.
-    pub fn on_server_info(&mut self, now: Instant, from: SourceId, greeting: ServerInfo) -> bool {
-        self.known_servers.retain(|_, (heard, _)| now - *heard < SERVER_TIMEOUT);
-        self.known_servers.insert(from, (now, greeting)).is_none()
+    /// Processes the description of another server. Returns whether the server is new.
+    pub fn on_server_info(&mut self, now: Instant, from: SourceId, info: ServerInfo) -> bool {
+        self.known_servers.retain(|_, (received, _)| now - *received < SERVER_TIMEOUT);
+        self.known_servers.insert(from, (now, info)).is_none()
     }
 
-    /// Whether a server said of late that it has the same world.
+    /// Whether a server has announced the same world recently.
     pub fn is_known(&self, source: SourceId) -> bool {
         self.known_servers.contains_key(&source)
     }
 
-    /// Where players find the others that take any, on all ways.
+    /// Returns the addresses for players of all other servers that admit players, on all transports.
     pub fn player_addrs(&self, now: Instant) -> impl Iterator<Item = &String> {
-        let takes =
-            move |(heard, greeting): &&(Instant, ServerInfo)| now - *heard < SERVER_TIMEOUT && !greeting.is_draining;
-        self.known_servers.values().filter(takes).flat_map(|(_, greeting)| &greeting.player_addrs)
+        let admits =
+            move |(received, info): &&(Instant, ServerInfo)| now - *received < SERVER_TIMEOUT && !info.is_draining;
+        self.known_servers.values().filter(admits).flat_map(|(_, info)| &info.player_addrs)
     }
 
-    /// Lets the last words get out, and closes.
+    /// Lets pending messages get out, and closes the session.
     pub fn close(self) {
         let _ = self.session.close().wait();
     }
 }
 
-fn lock(acquaintances: &Mutex<ReplayGuard>) -> MutexGuard<'_, ReplayGuard> {
-    acquaintances.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(replay_guard: &Mutex<ReplayGuard>) -> MutexGuard<'_, ReplayGuard> {
+    replay_guard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a message is to us: nothing if it may be a recording.
+/// Converts an opened message; `None` if it may be a replay.
 fn to_mirror_message(
     at: Instant,
     topic: Topic,
     opened: OpenedMessage,
-    acquaintances: &mut ReplayGuard,
+    replay_guard: &mut ReplayGuard,
 ) -> Option<MirrorMessage> {
-    let OpenedMessage { from, sequence: number, payload: content } = opened;
+    let OpenedMessage { from, sequence, payload } = opened;
     if topic != Topic::Hello {
-        return acquaintances.accept(from, number).then_some(MirrorMessage::Datagram {
+        return replay_guard.accept(from, sequence).then_some(MirrorMessage::Datagram {
             at,
             from: from.source,
-            bytes: content,
+            bytes: payload,
         });
     }
-    let hello = ServerHello::from_bytes(&content)?;
-    Some(match acquaintances.on_hello(from, number, &hello)? {
+    let hello = ServerHello::from_bytes(&payload)?;
+    Some(match replay_guard.on_hello(from, sequence, &hello)? {
         HelloStatus::Verified => MirrorMessage::Hello { from: from.source, info: hello.info },
         HelloStatus::Unverified => MirrorMessage::UnverifiedHello,
     })
 }
 
-/// What tells this world's messages from others'.
+/// Returns the prefix that separates this world's messages from those of other worlds.
 fn world_key_prefix(secret: &Secret) -> String {
     let name = secret.derive("world name");
     let hex: String = name[..8].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -228,16 +230,16 @@ fn world_key_prefix(secret: &Secret) -> String {
 }
 
 fn declare_publisher(session: &zenoh::Session, key: String) -> Result<Publisher<'static>, CliError> {
-    // What is late is worth nothing: the game must not wait for a line that is full.
+    // Late messages are worthless: the game must not wait for a congested link.
     let publisher = session.declare_publisher(key).congestion_control(CongestionControl::Drop).express(true).wait();
     publisher.map_err(|error| zenoh_error(&*error))
 }
 
 fn zenoh_error(error: &(dyn std::error::Error + Send + Sync)) -> CliError {
-    CliError::failure(format!("zenoh does not work: {}", short_message(error)), "is its configuration sound?")
+    CliError::failure(format!("zenoh failed: {}", short_message(error)), "check the zenoh configuration")
 }
 
-/// What zenoh says, without where in its own code it says so.
+/// Returns zenoh's message, without the location in its source code.
 fn short_message(error: &(dyn std::error::Error + Send + Sync)) -> String {
     let text = error.to_string();
     text.split(" at /").next().unwrap_or(&text).to_owned()
@@ -247,29 +249,29 @@ fn zenoh_config(network: &MirrorNetworkConfig<'_>) -> Result<zenoh::Config, CliE
     let mut config = match network.config_file {
         None => zenoh::Config::default(),
         Some(path) => zenoh::Config::from_file(path).map_err(|error| {
-            let hint = "zenoh's own documentation says what can be in it";
+            let hint = "see the documentation of zenoh for the format";
             CliError::usage_error(
-                format!("{} is no configuration of zenoh: {}", path.display(), short_message(&*error)),
+                format!("{} is not a valid zenoh configuration: {}", path.display(), short_message(&*error)),
                 hint,
             )
         })?,
     };
-    let listens = config.get_json(LISTEN_KEY).ok() != zenoh::Config::default().get_json(LISTEN_KEY).ok();
+    let has_listen_endpoint = config.get_json(LISTEN_KEY).ok() != zenoh::Config::default().get_json(LISTEN_KEY).ok();
     let mut set = |key: &str, value: String| {
         config.insert_json5(key, &value).map_err(|error| {
             CliError::usage_error(
-                format!("zenoh does not take {value} for {key}: {}", short_message(&*error)),
-                "an address is HOST:PORT",
+                format!("zenoh rejects {value} for {key}: {}", short_message(&*error)),
+                "write addresses as HOST:PORT",
             )
         })
     };
     if network.config_file.is_none() {
         set("mode", "\"peer\"".into())?;
-        // Others are found by name: what is meant for one network must not turn up in another.
+        // Servers find each other by address only: a world must not show up in another network.
         set("scouting/multicast/enabled", "false".into())?;
     }
-    // Who says where to listen in its configuration wants it so, for TLS perhaps, and not in the clear besides.
-    if !listens {
+    // A configured listening endpoint, perhaps with TLS, must not be complemented by one in the clear.
+    if !has_listen_endpoint {
         set(LISTEN_KEY, format!("[{}]", json_quoted(&network.listen)))?;
     }
     if !network.peers.is_empty() {
@@ -279,7 +281,7 @@ fn zenoh_config(network: &MirrorNetworkConfig<'_>) -> Result<zenoh::Config, CliE
     Ok(config)
 }
 
-/// An address as zenoh says it: by TCP unless something else is said.
+/// Returns an address as a zenoh endpoint: TCP unless it names a protocol.
 fn zenoh_endpoint(peer: &str) -> String {
     if peer.contains('/') { peer.into() } else { format!("tcp/{peer}") }
 }
@@ -294,20 +296,20 @@ mod tests {
 
     fn listen_endpoints(file: Option<&str>) -> String {
         let path = std::env::temp_dir().join(format!("coplay-zenoh-{}.json5", std::process::id()));
-        file.iter().for_each(|text| std::fs::write(&path, text).expect("there is room"));
+        file.iter().for_each(|text| std::fs::write(&path, text).expect("the file can be written"));
         let peers = ["a.example:1".into(), "tls/b.example:2".into()];
         let network = MirrorNetworkConfig {
             listen: "tcp/127.0.0.1:7700".into(),
             peers: &peers,
             config_file: file.map(|_| path.as_path()),
         };
-        let config = zenoh_config(&network).expect("it is sound");
-        let connects = config.get_json("connect/endpoints").expect("it can be asked");
+        let config = zenoh_config(&network).expect("the configuration is valid");
+        let connects = config.get_json("connect/endpoints").expect("the key exists");
         assert!(connects.contains("tcp/a.example:1") && connects.contains("tls/b.example:2"), "{connects}");
-        config.get_json(LISTEN_KEY).expect("it can be asked")
+        config.get_json(LISTEN_KEY).expect("the key exists")
     }
 
-    /// Whoever configures TLS must not find the same port open in the clear.
+    /// With TLS configured, the server must not also listen in the clear.
     #[test]
     fn listen_endpoints_of_the_config_file_take_precedence() {
         assert_eq!(listen_endpoints(None), r#"["tcp/127.0.0.1:7700"]"#);

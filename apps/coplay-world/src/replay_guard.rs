@@ -1,8 +1,8 @@
-//! Who is there, and not a recording.
+//! Replay protection: distinguishes live servers from recordings.
 //!
-//! Whoever can reach servers can write down what they say, sealed as it is, and say it again later. So everybody draws a number and
-//! tells it with its greetings, and says those of others back. Whose run has said our number back lives, or lived when we did; only that is
-//! listened to, and of its messages each is taken once, in order.
+//! An attacker who can reach servers can record their sealed messages and replay them later. So every server run draws
+//! a nonce, sends it with its hellos, and echoes the nonces of others. A run that has echoed our nonce is live, or was
+//! live when we were; only its messages are accepted, each once and in order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,26 +11,27 @@ use coplay_world::{MAX_ECHOED_NONCES, Nonce, ServerHello};
 
 use crate::seal::ServerRun;
 
-/// Runs that are remembered. If there were more we are another one to all of them, and they must find out: what was recorded says nothing then.
+/// Largest number of verified runs. Beyond it this server forgets all runs and draws a new nonce, so that they must
+/// verify again and recordings prove nothing.
 const MAX_VERIFIED_RUNS: usize = 1_024;
 
-/// Who is there.
+/// Replay protection of one server.
 pub struct ReplayGuard {
     nonce: Nonce,
-    /// What others drew, the newest first.
+    /// Nonces of others, newest first.
     received_nonces: VecDeque<Nonce>,
-    /// Runs that said our number back, and the last message of each.
+    /// Runs that echoed our nonce, with the number of the last accepted message of each.
     verified_runs: BTreeMap<ServerRun, u64>,
-    /// Somebody waits for its number to be said back.
+    /// Whether a nonce of another server waits to be echoed.
     is_echo_pending: bool,
 }
 
-/// How somebody stands to us who says that it is there.
+/// Result of a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelloStatus {
-    /// It said our number back.
+    /// The run has echoed our nonce.
     Verified,
-    /// It is to hear its number first.
+    /// The run has not echoed our nonce yet. Our next hello echoes its nonce and carries ours.
     Unverified,
 }
 
@@ -46,7 +47,7 @@ impl Default for ReplayGuard {
 }
 
 impl ReplayGuard {
-    /// Somebody says that it is there; `None` if that is nothing new of somebody of whom we cannot know.
+    /// Processes a hello; `None` if it is a replay, or has no new nonce and is not verified.
     pub fn on_hello(&mut self, from: ServerRun, number: u64, hello: &ServerHello) -> Option<HelloStatus> {
         let is_new = self.record_nonce(hello.nonce);
         if !self.verified_runs.contains_key(&from) && hello.echoed_nonces.contains(&self.nonce) {
@@ -58,25 +59,25 @@ impl ReplayGuard {
         is_new.then_some(HelloStatus::Unverified)
     }
 
-    /// Whether a message is to be listened to: it is of somebody who is there, and was not taken before.
+    /// Whether to accept a message: its run is verified, and its number is higher than the last.
     pub fn accept(&mut self, from: ServerRun, number: u64) -> bool {
         let Some(last) = self.verified_runs.get_mut(&from).filter(|last| **last < number) else { return false };
         *last = number;
         true
     }
 
-    /// What is to be said of numbers: ours, and those of others.
+    /// Returns our nonce and the nonces to echo.
     pub fn nonces_to_send(&mut self) -> (Nonce, Vec<Nonce>) {
         self.is_echo_pending = false;
         (self.nonce, self.received_nonces.iter().copied().collect())
     }
 
-    /// Whether somebody waits for its number to be said back.
+    /// Whether a nonce of another server waits to be echoed.
     pub fn is_echo_pending(&self) -> bool {
         self.is_echo_pending
     }
 
-    /// Whether a number was not heard before.
+    /// Stores a nonce. Returns whether it is new.
     fn record_nonce(&mut self, nonce: Nonce) -> bool {
         let is_new = !self.received_nonces.contains(&nonce);
         if is_new {
@@ -108,7 +109,7 @@ mod tests {
     use coplay_world::ServerInfo;
     use std::sync::LazyLock;
 
-    /// A server without a network.
+    /// Server without a network.
     struct TestServer {
         sealer: Sealer,
         opener: Opener,
@@ -117,7 +118,7 @@ mod tests {
 
     impl TestServer {
         fn new(source: u32) -> Self {
-            // What it comes to takes long on purpose.
+            // Deriving the key is slow on purpose.
             static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::from_text("one"));
             let secret = SECRET.clone();
             let sealer = Sealer::new(&secret, SourceId(source));
@@ -125,78 +126,85 @@ mod tests {
         }
 
         fn sealed_hello(&mut self) -> Vec<u8> {
-            let (nonce, heard) = self.guard.nonces_to_send();
-            let greeting = ServerInfo {
+            let (nonce, echoed_nonces) = self.guard.nonces_to_send();
+            let info = ServerInfo {
                 settings: MazeSettings::default(),
                 ninja_count: 0,
                 is_draining: false,
                 player_addrs: vec![],
             };
-            self.sealer.seal(Topic::Hello, &ServerHello { nonce, echoed_nonces: heard, info: greeting }.to_bytes())
+            self.sealer.seal(Topic::Hello, &ServerHello { nonce, echoed_nonces, info }.to_bytes())
         }
 
-        fn on_hello(&mut self, said: &[u8]) -> Option<HelloStatus> {
-            let opened = self.opener.open(Topic::Hello, said)?;
+        fn on_hello(&mut self, sealed: &[u8]) -> Option<HelloStatus> {
+            let opened = self.opener.open(Topic::Hello, sealed)?;
             self.guard.on_hello(opened.from, opened.sequence, &ServerHello::from_bytes(&opened.payload)?)
         }
 
         fn sealed_message(&mut self) -> Vec<u8> {
-            self.sealer.seal(Topic::All, b"a ghost walks")
+            self.sealer.seal(Topic::All, b"a message")
         }
 
-        fn accepts(&mut self, said: &[u8]) -> bool {
-            self.opener.open(Topic::All, said).is_some_and(|opened| self.guard.accept(opened.from, opened.sequence))
+        fn accepts(&mut self, sealed: &[u8]) -> bool {
+            self.opener.open(Topic::All, sealed).is_some_and(|opened| self.guard.accept(opened.from, opened.sequence))
         }
     }
 
     #[test]
     fn servers_verify_each_other_in_three_hellos_and_accept_each_message_once() {
         let (mut one, mut other) = (TestServer::new(1), TestServer::new(2));
-        assert!(!other.accepts(&one.sealed_message()), "it was not introduced");
+        assert!(!other.accepts(&one.sealed_message()), "a message of an unverified run is accepted");
         assert_eq!(other.on_hello(&one.sealed_hello()), Some(HelloStatus::Unverified));
         assert!(other.guard.is_echo_pending());
         assert_eq!(one.on_hello(&other.sealed_hello()), Some(HelloStatus::Verified));
         assert_eq!(other.on_hello(&one.sealed_hello()), Some(HelloStatus::Verified));
-        let said = [one.sealed_message(), one.sealed_message()];
-        assert_eq!([1, 1, 0].map(|at: usize| other.accepts(&said[at])), [true, false, false]);
-        assert_eq!(one.on_hello(&other.sealed_hello()), Some(HelloStatus::Verified), "also when there is nothing new");
+        let sealed = [one.sealed_message(), one.sealed_message()];
+        assert_eq!([1, 1, 0].map(|at: usize| other.accepts(&sealed[at])), [true, false, false]);
+        assert_eq!(
+            one.on_hello(&other.sealed_hello()),
+            Some(HelloStatus::Verified),
+            "a hello without a new nonce is rejected"
+        );
     }
 
     #[test]
     fn replayed_messages_are_rejected() {
         let (mut one, mut other) = (TestServer::new(1), TestServer::new(2));
-        let mut record = vec![one.sealed_hello(), other.sealed_hello()];
-        one.on_hello(&record[1]);
-        other.on_hello(&record[0]);
+        let mut recording = vec![one.sealed_hello(), other.sealed_hello()];
+        one.on_hello(&recording[1]);
+        other.on_hello(&recording[0]);
         for _ in 0..3 {
-            record.extend([one.sealed_hello(), other.sealed_hello(), one.sealed_message()]);
-            let [.., first, second, _] = &record[..] else { unreachable!("there are as many") };
+            recording.extend([one.sealed_hello(), other.sealed_hello(), one.sealed_message()]);
+            let [.., first, second, _] = &recording[..] else {
+                unreachable!("the recording has three messages or more")
+            };
             assert_eq!(
                 (other.on_hello(first), one.on_hello(second)),
                 (Some(HelloStatus::Verified), Some(HelloStatus::Verified))
             );
         }
-        let mut late = TestServer::new(3);
-        for said in &record {
-            assert!(late.on_hello(said) != Some(HelloStatus::Verified) && !late.accepts(said));
+        let mut late_joiner = TestServer::new(3);
+        for sealed in &recording {
+            assert!(late_joiner.on_hello(sealed) != Some(HelloStatus::Verified) && !late_joiner.accepts(sealed));
         }
-        assert!(record.iter().all(|said| late.on_hello(said).is_none()), "nobody is greeted for an old story");
+        assert!(recording.iter().all(|sealed| late_joiner.on_hello(sealed).is_none()), "an old nonce counts as new");
     }
 
     #[test]
     fn evicted_run_must_be_verified_again() {
-        let (mut here, mut one) = (TestServer::new(0), TestServer::new(1));
-        one.on_hello(&here.sealed_hello());
+        let (mut guarded, mut one) = (TestServer::new(0), TestServer::new(1));
+        one.on_hello(&guarded.sealed_hello());
         let old = [one.sealed_hello(), one.sealed_message()];
-        assert_eq!(here.on_hello(&old[0]), Some(HelloStatus::Verified));
+        assert_eq!(guarded.on_hello(&old[0]), Some(HelloStatus::Verified));
         for run in 1..=MAX_VERIFIED_RUNS as u32 {
             let mut other = TestServer::new(1 + run);
-            other.on_hello(&here.sealed_hello());
-            here.on_hello(&other.sealed_hello());
+            other.on_hello(&guarded.sealed_hello());
+            guarded.on_hello(&other.sealed_hello());
         }
-        assert!(here.guard.verified_runs.len() <= MAX_VERIFIED_RUNS && here.guard.is_echo_pending());
-        assert!(here.on_hello(&old[0]) != Some(HelloStatus::Verified) && !here.accepts(&old[1]), "it was recorded");
-        one.on_hello(&here.sealed_hello());
-        assert_eq!(here.on_hello(&one.sealed_hello()), Some(HelloStatus::Verified));
+        assert!(guarded.guard.verified_runs.len() <= MAX_VERIFIED_RUNS && guarded.guard.is_echo_pending());
+        let is_verified = guarded.on_hello(&old[0]) == Some(HelloStatus::Verified);
+        assert!(!is_verified && !guarded.accepts(&old[1]), "a recording is accepted");
+        one.on_hello(&guarded.sealed_hello());
+        assert_eq!(guarded.on_hello(&one.sealed_hello()), Some(HelloStatus::Verified));
     }
 }

@@ -1,13 +1,14 @@
-//! What goes between servers is sealed: whoever can reach them, or runs a router between them, is none of them.
+//! Sealing of messages between servers: an attacker who can reach them, or runs a router between them, cannot act as
+//! one of them.
 //!
 //! ```text
-//! source   4    who it is from
-//! run     16    a number that this run of the server drew
-//! number   8    of this message in the run
-//! content       sealed by XChaCha20-Poly1305; all before it, and what it is for, is authenticated with it
+//! source     4    sender
+//! run       16    random number of the sender's run
+//! sequence   8    number of the message in the run
+//! payload         sealed with XChaCha20-Poly1305; the header and the topic are authenticated with it
 //! ```
 //!
-//! Whether a message is no recording is for [`Acquaintances`](crate::replay_guard::ReplayGuard) to say.
+//! [`ReplayGuard`](crate::replay_guard::ReplayGuard) rejects replayed messages.
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
@@ -16,27 +17,27 @@ use coplay_net::key::{Secret, random_bytes};
 
 const HEADER_LEN: usize = 4 + 16 + 8;
 
-/// A run of a server.
+/// Run of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServerRun {
-    /// Who it is.
+    /// Id of the server.
     pub source: SourceId,
     run: [u8; 16],
 }
 
-/// What a message is for. It cannot be taken for another.
+/// Topic of a message. A message cannot be used for another topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// So that others know of us.
+    /// Hello message.
     Hello,
-    /// For the mirrors of all.
+    /// Message for the mirrors of all servers.
     All,
-    /// For the mirror of one.
+    /// Message for the mirror of one server.
     One(SourceId),
 }
 
 impl Topic {
-    /// What is authenticated with a message.
+    /// Returns the data that is authenticated with a message.
     fn associated_data(self, source: [u8; 4]) -> [u8; 9] {
         let (kind, target) = match self {
             Self::Hello => (0, 0),
@@ -50,18 +51,18 @@ impl Topic {
     }
 }
 
-/// A message that only a server of this world can have sealed, now or at any time before.
+/// Message that a server of this world has sealed, now or at any time before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedMessage {
-    /// Who said it.
+    /// Sender.
     pub from: ServerRun,
-    /// The how manieth of that run it is.
+    /// Number of the message in the sender's run, from 1.
     pub sequence: u64,
-    /// What it says.
+    /// Contents.
     pub payload: Vec<u8>,
 }
 
-/// Seals what we say.
+/// Seals our messages.
 pub struct Sealer {
     cipher: XChaCha20Poly1305,
     source: SourceId,
@@ -69,7 +70,7 @@ pub struct Sealer {
     sequence: u64,
 }
 
-/// Opens what others say.
+/// Opens messages of others.
 pub struct Opener {
     cipher: XChaCha20Poly1305,
 }
@@ -79,47 +80,44 @@ fn cipher(secret: &Secret) -> XChaCha20Poly1305 {
 }
 
 impl Sealer {
-    /// For a server of the world with this secret.
+    /// Creates the sealer of a server of the world with this secret.
     pub fn new(secret: &Secret, source: SourceId) -> Self {
         Self { cipher: cipher(secret), source, run: random_bytes(), sequence: 0 }
     }
 
-    /// Seals something.
+    /// Seals a message.
     ///
     /// # Panics
-    /// Never: nothing is too long to be sealed.
-    pub fn seal(&mut self, topic: Topic, content: &[u8]) -> Vec<u8> {
+    /// Never: no message exceeds the limit of the cipher.
+    pub fn seal(&mut self, topic: Topic, payload: &[u8]) -> Vec<u8> {
         self.sequence += 1;
         let source = self.source.0.to_le_bytes();
-        let mut message = Vec::with_capacity(HEADER_LEN + content.len() + 16);
+        let mut message = Vec::with_capacity(HEADER_LEN + payload.len() + 16);
         message.extend_from_slice(&source);
         message.extend_from_slice(&self.run);
         message.extend_from_slice(&self.sequence.to_le_bytes());
-        let payload = Payload { msg: content, aad: &topic.associated_data(source) };
-        let sealed = self.cipher.encrypt(XNonce::from_slice(&message[4..HEADER_LEN]), payload).expect("it is short");
+        let message_and_aad = Payload { msg: payload, aad: &topic.associated_data(source) };
+        let nonce = XNonce::from_slice(&message[4..HEADER_LEN]);
+        let sealed = self.cipher.encrypt(nonce, message_and_aad).expect("the message is short enough");
         message.extend_from_slice(&sealed);
         message
     }
 }
 
 impl Opener {
-    /// For a server of the world with this secret.
+    /// Creates the opener of a server of the world with this secret.
     pub fn new(secret: &Secret) -> Self {
         Self { cipher: cipher(secret) }
     }
 
-    /// Who said what; `None` if it is not from a server of this world, or for something else.
+    /// Opens a message; `None` if it is not from a server of this world, or for another topic.
     pub fn open(&self, topic: Topic, message: &[u8]) -> Option<OpenedMessage> {
-        let (head, sealed) = message.split_at_checked(HEADER_LEN)?;
-        let source = *head.first_chunk()?;
-        let (run, number) = (*head[4..].first_chunk()?, u64::from_le_bytes(*head[20..].first_chunk()?));
-        let payload = Payload { msg: sealed, aad: &topic.associated_data(source) };
-        let content = self.cipher.decrypt(XNonce::from_slice(&head[4..]), payload).ok()?;
-        Some(OpenedMessage {
-            from: ServerRun { source: SourceId(u32::from_le_bytes(source)), run },
-            sequence: number,
-            payload: content,
-        })
+        let (header, sealed) = message.split_at_checked(HEADER_LEN)?;
+        let source = *header.first_chunk()?;
+        let (run, sequence) = (*header[4..].first_chunk()?, u64::from_le_bytes(*header[20..].first_chunk()?));
+        let sealed = Payload { msg: sealed, aad: &topic.associated_data(source) };
+        let payload = self.cipher.decrypt(XNonce::from_slice(&header[4..]), sealed).ok()?;
+        Some(OpenedMessage { from: ServerRun { source: SourceId(u32::from_le_bytes(source)), run }, sequence, payload })
     }
 }
 
@@ -132,19 +130,20 @@ mod tests {
         let (secret, other) = (Secret::from_text("one"), Secret::from_text("other"));
         let mut sealer = Sealer::new(&secret, SourceId(7));
         let opener = Opener::new(&secret);
-        let [first, second] = [b"first", b"secnd"].map(|content| sealer.seal(Topic::One(SourceId(3)), content));
+        let [first, second] = [b"first", b"secnd"].map(|payload| sealer.seal(Topic::One(SourceId(3)), payload));
         let open = |message: &[u8]| opener.open(Topic::One(SourceId(3)), message);
-        let opened = open(&first).expect("it is ours");
+        let opened = open(&first).expect("the message opens");
         assert_eq!((opened.from.source, opened.sequence, &opened.payload[..]), (SourceId(7), 1, &b"first"[..]));
         assert_eq!(open(&second).map(|second| (second.from, second.sequence)), Some((opened.from, 2)));
-        for elsewhere in [Topic::Hello, Topic::All, Topic::One(SourceId(4))] {
-            assert_eq!(opener.open(elsewhere, &second), None, "{elsewhere:?}");
+        for other_topic in [Topic::Hello, Topic::All, Topic::One(SourceId(4))] {
+            assert_eq!(opener.open(other_topic, &second), None, "{other_topic:?}");
         }
-        assert_eq!(Opener::new(&other).open(Topic::One(SourceId(3)), &second), None, "a stranger");
+        let other_opener = Opener::new(&other);
+        assert_eq!(other_opener.open(Topic::One(SourceId(3)), &second), None, "opened with another secret");
         for at in 0..second.len() {
             let mut forged = second.clone();
             forged[at] ^= 1;
-            assert_eq!(open(&forged), None, "byte {at}");
+            assert_eq!(open(&forged), None, "byte {at} is not authenticated");
         }
         assert_eq!(open(&second[..20]), None);
     }

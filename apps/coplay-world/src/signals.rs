@@ -1,17 +1,17 @@
-//! Ends a run cleanly when somebody outside asks for it. Who asks twice does not want to wait.
+//! Clean end of a run on a signal. A second signal ends it at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether it is time to end.
+/// Whether a signal has asked the program to stop.
 pub(crate) fn is_stop_requested() -> bool {
     STOP_REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Listens to signals from now on.
+/// Installs the signal handler.
 pub(crate) fn install_handler() {
-    // Without a handler the system's own does the job.
+    // If no handler can be installed, the default action of the system applies.
     _ = ctrlc::set_handler(|| {
         if STOP_REQUESTED.swap(true, Ordering::Relaxed) {
             std::process::exit(1);

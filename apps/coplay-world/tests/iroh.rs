@@ -1,4 +1,5 @@
-//! A player who comes by iroh: it plays, learns where the other servers are, and goes there when its own dies.
+//! A player that connects by iroh: it plays, learns the addresses of the other servers, and moves there when its server
+//! dies.
 
 mod common;
 
@@ -13,16 +14,16 @@ use coplay_net::key::Identity;
 use coplay_net::{Incoming, PeerAddr, PeerKey, Ticket, Transport as _, clock};
 use coplay_world::{Client, ServerMessage, ServerSelector};
 
-/// By iroh, without help from outside.
+/// iroh without relays.
 const IROH_ARGS: &[&str] = &["--iroh", "--relay", "none"];
 
-/// The ticket that a server shows.
+/// Returns the ticket that a server prints.
 fn printed_ticket(server: &mut RunningServer) -> Ticket {
-    let shown = server.stdout_lines.by_ref().map_while(Result::ok).find_map(|line| {
+    let ticket = server.stdout_lines.by_ref().map_while(Result::ok).find_map(|line| {
         let (_, ticket) = line.strip_prefix("through most routers:")?.split_once('\'')?;
         ticket.strip_suffix('\'')?.parse().ok()
     });
-    shown.expect("a server with iroh shows a ticket")
+    ticket.expect("a server with iroh prints a ticket")
 }
 
 struct IrohPlayer {
@@ -36,11 +37,11 @@ struct IrohPlayer {
 
 impl IrohPlayer {
     fn new(ticket: &Ticket) -> Self {
-        let Ticket::Iroh { addr: home, token } = ticket else { panic!("another way was shown") };
+        let Ticket::Iroh { addr: home, token } = ticket else { panic!("the ticket is not for iroh") };
         let (queue, incoming) = sync_channel(1_024);
-        let anywhere = "127.0.0.1:0".parse().unwrap();
-        let iroh = IrohTransport::listen(anywhere, &Identity::random(), token.clone(), RelayConfig::None, queue)
-            .expect("it listens");
+        let any_port = "127.0.0.1:0".parse().unwrap();
+        let iroh = IrohTransport::listen(any_port, &Identity::random(), token.clone(), RelayConfig::None, queue)
+            .expect("iroh listens");
         let now = clock::now();
         let mut player = Self {
             iroh,
@@ -54,17 +55,17 @@ impl IrohPlayer {
         player
     }
 
-    fn call(&mut self, place: PeerAddr) {
-        if !self.called_addrs.contains(&place.0) {
-            self.iroh.dial(&place, None);
-            self.called_addrs.push(place.0);
+    fn call(&mut self, addr: PeerAddr) {
+        if !self.called_addrs.contains(&addr.0) {
+            self.iroh.dial(&addr, None);
+            self.called_addrs.push(addr.0);
         }
     }
 
     fn run_until(&mut self, mut is_over: impl FnMut(&Self) -> bool) {
         let until = Instant::now() + Duration::from_secs(60);
         while !is_over(self) {
-            assert!(Instant::now() < until, "it takes too long");
+            assert!(Instant::now() < until, "timed out");
             self.run_once();
         }
     }
@@ -78,8 +79,8 @@ impl IrohPlayer {
         if let Some((servers, ping)) = self.selector.poll_pings(now) {
             servers.iter().for_each(|server| _ = self.iroh.send(server, &ping));
         }
-        if let Some((wish, server)) = self.client.poll_input(now).zip(self.selector.current()) {
-            self.iroh.send(&server, &wish);
+        if let Some((input, server)) = self.client.poll_input(now).zip(self.selector.current()) {
+            self.iroh.send(&server, &input);
         }
         match self.incoming.recv_timeout(Duration::from_millis(10)) {
             Ok(Incoming::Connected { peer, .. }) => {
@@ -94,10 +95,10 @@ impl IrohPlayer {
         }
         let mirrors: Vec<PeerAddr> = self.client.mirrors().iter().cloned().map(PeerAddr).collect();
         assert!(
-            mirrors.iter().all(|place| IrohAddr::from_peer_addr(place).is_some()),
-            "told of other ways: {mirrors:?}"
+            mirrors.iter().all(|addr| IrohAddr::from_peer_addr(addr).is_some()),
+            "the server sent addresses of other transports: {mirrors:?}"
         );
-        mirrors.into_iter().for_each(|place| self.call(place));
+        mirrors.into_iter().for_each(|addr| self.call(addr));
     }
 }
 
@@ -118,9 +119,9 @@ fn iroh_player_moves_to_another_server_when_its_server_dies() {
     let server = player.selector.current();
     drop(dying);
     player.run_until(|player| {
-        let heard = clock::now() - player.client.last_received() < TimeDelta::from_millis(500);
-        heard && player.selector.current() != server && player.client.avatar().is_some()
+        let has_received = clock::now() - player.client.last_received() < TimeDelta::from_millis(500);
+        has_received && player.selector.current() != server && player.client.avatar().is_some()
     });
-    assert_eq!(player.client.own_entity(), me, "it is somebody else now");
-    wait_for("that the other server has the player", || has_player(&left));
+    assert_eq!(player.client.own_entity(), me, "the player has another entity");
+    wait_for("the player on the other server", || has_player(&left));
 }

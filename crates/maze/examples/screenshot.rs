@@ -1,4 +1,5 @@
-//! Lets ninjas play for a while, and writes what one of them sees as a PPM image: `look [SEED [TICKS [WIDTH HEIGHT]]] > look.ppm`.
+//! Lets ninjas play for a while, and writes the view of one of them as a PPM image:
+//! `screenshot [SEED [TICKS [WIDTH HEIGHT]]] > screenshot.ppm`.
 
 use std::io::{self, Write};
 
@@ -18,11 +19,11 @@ fn main() -> io::Result<()> {
     let avatars = simulate(&rules, seed, ticks);
     let me = &avatars[0].1;
     let camera = Camera { position: me.position, heading: me.heading };
-    let things = sprites(&rules, ticks, &avatars);
+    let sprites = sprites(&rules, ticks, &avatars);
     let mut view = Canvas::new(width, height);
-    draw_view(&rules, camera, &things, &mut view);
+    draw_view(&rules, camera, &sprites, &mut view);
     let mut map = Canvas::new(height * 2 / 5, height * 2 / 5);
-    draw_map(&rules, camera, &things, &mut map);
+    draw_map(&rules, camera, &sprites, &mut map);
     view.paste(&map, width.saturating_sub(map.width() + 4), 4);
     write_ppm(&view)
 }
@@ -55,9 +56,9 @@ fn resolve_hits(rules: &Rules, tick: u32, avatars: &mut [(EntityId, Avatar)]) {
     }
 }
 
-/// Everything but the one who looks.
+/// Returns all sprites but the avatar of the camera.
 fn sprites(rules: &Rules, tick: u32, avatars: &[(EntityId, Avatar)]) -> Vec<Sprite> {
-    let people = avatars.iter().skip(1).map(|(id, avatar)| {
+    let others = avatars.iter().skip(1).map(|(id, avatar)| {
         let shape = match avatar.life {
             Life::Alive => Shape::Avatar { heading: avatar.heading },
             Life::Dead { since } => Shape::Dead { ticks_dead: tick.saturating_sub(since) },
@@ -65,10 +66,10 @@ fn sprites(rules: &Rules, tick: u32, avatars: &[(EntityId, Avatar)]) -> Vec<Spri
         Sprite { position: avatar.position, colour: player_colour(*id), shape }
     });
     let shots = avatars.iter().flat_map(|(id, avatar)| {
-        let places = avatar.shots.iter().filter_map(|shot| rules.shot_position(shot, tick));
-        places.map(|position| Sprite { position, colour: player_colour(*id), shape: Shape::Shot })
+        let positions = avatar.shots.iter().filter_map(|shot| rules.shot_position(shot, tick));
+        positions.map(|position| Sprite { position, colour: player_colour(*id), shape: Shape::Shot })
     });
-    people.chain(shots).collect()
+    others.chain(shots).collect()
 }
 
 fn write_ppm(canvas: &Canvas) -> io::Result<()> {

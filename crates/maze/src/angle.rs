@@ -1,22 +1,22 @@
-//! Headings in whole numbers: 65,536 are a full turn, 0 is east, and they grow clockwise on a map with south at the bottom.
+//! Headings in integers: 65,536 are a full turn, 0 is east, and they grow clockwise on a map with south at the bottom.
 
-/// A quarter of a turn to the right.
+/// Quarter turn to the right.
 pub const QUARTER_TURN: u16 = 1 << 14;
 
-/// Half a turn.
+/// Half turn.
 pub const HALF_TURN: u16 = 1 << 15;
 
-/// What [`sine`] gives for 1.
+/// Fixed-point representation of 1 in the results of [`sine`] and [`cosine`].
 pub const TRIG_ONE: i32 = 1 << 14;
 
-/// Parts of a quarter turn of which the sines are kept. Between them they are joined by straight lines, which is off by less than a
-/// tenth of what [`TRIG_ONE`] can tell.
+/// Number of table steps in a quarter turn. Linear interpolation between them is off by less than a tenth of the
+/// resolution 1/[`TRIG_ONE`].
 const SINE_TABLE_STEPS: u16 = 256;
 
-/// Headings in each of the parts.
+/// Headings per table step.
 const SINE_TABLE_STEP: u16 = QUARTER_TURN / SINE_TABLE_STEPS;
 
-/// The sines of the parts of a quarter turn, with 30 bits after the point.
+/// Sines of the first quarter turn, in fixed point with 30 fractional bits.
 static SINE_TABLE: [i32; SINE_TABLE_STEPS as usize + 1] = build_sine_table();
 
 const fn build_sine_table() -> [i32; SINE_TABLE_STEPS as usize + 1] {
@@ -29,10 +29,10 @@ const fn build_sine_table() -> [i32; SINE_TABLE_STEPS as usize + 1] {
     sines
 }
 
-/// Half of π, with 60 bits after the point.
+/// π/2, in fixed point with 60 fractional bits.
 const HALF_PI: i128 = 1_811_004_864_519_280_711;
 
-/// The sine of an angle with 60 bits after the point, with 30 of them, by its power series.
+/// Computes the sine of an angle by its power series. The angle has 60 fractional bits, the result 30.
 const fn sine_series(angle: i128) -> i32 {
     let square = (angle * angle) >> 60;
     let (mut sum, mut term, mut power) = (angle, angle, 1);
@@ -44,7 +44,7 @@ const fn sine_series(angle: i128) -> i32 {
     ((sum + (1 << 29)) >> 30) as i32
 }
 
-/// The sine of a heading: how far south it leads, times [`TRIG_ONE`].
+/// Returns the sine of a heading times [`TRIG_ONE`]: the southward component.
 pub fn sine(heading: u16) -> i32 {
     let within = heading % QUARTER_TURN;
     match heading / QUARTER_TURN {
@@ -55,12 +55,12 @@ pub fn sine(heading: u16) -> i32 {
     }
 }
 
-/// The cosine of a heading: how far east it leads, times [`TRIG_ONE`].
+/// Returns the cosine of a heading times [`TRIG_ONE`]: the eastward component.
 pub fn cosine(heading: u16) -> i32 {
     sine(heading.wrapping_add(QUARTER_TURN))
 }
 
-/// The sine within the first quarter.
+/// Returns the sine of a heading within the first quarter turn.
 fn first_quarter_sine(heading: u16) -> i32 {
     let (part, rest) = (usize::from(heading / SINE_TABLE_STEP), i64::from(heading % SINE_TABLE_STEP));
     let before = i64::from(SINE_TABLE[part]);
@@ -69,7 +69,7 @@ fn first_quarter_sine(heading: u16) -> i32 {
     ((before + between + (1 << 15)) >> 16) as i32
 }
 
-/// The heading that leads so far east and south. Nowhere is east.
+/// Returns the heading of the vector (east, south). The zero vector has heading 0, east.
 pub fn bearing(east: i32, south: i32) -> u16 {
     let (east, south) = (i64::from(east), i64::from(south));
     if east > 0 && south >= 0 {
@@ -85,13 +85,13 @@ pub fn bearing(east: i32, south: i32) -> u16 {
     }
 }
 
-/// The last heading before a quarter that is not past the way there, by halving.
-fn first_quarter_bearing(along: i64, aside: i64) -> u16 {
+/// Finds, by bisection, the largest heading of the first quarter turn that is not past the vector.
+fn first_quarter_bearing(along: i64, across: i64) -> u16 {
     let mut found = 0;
     let mut step = QUARTER_TURN / 2;
     while step > 0 {
         let tried = found + step;
-        if i64::from(sine(tried)) * along <= i64::from(cosine(tried)) * aside {
+        if i64::from(sine(tried)) * along <= i64::from(cosine(tried)) * across {
             found = tried;
         }
         step /= 2;
@@ -99,12 +99,12 @@ fn first_quarter_bearing(along: i64, aside: i64) -> u16 {
     found
 }
 
-/// How far to turn from one heading to another, the short way; negative is to the left.
+/// Returns the shortest turn from one heading to another; negative is to the left.
 pub fn shortest_turn(from: u16, to: u16) -> i16 {
     to.wrapping_sub(from).cast_signed()
 }
 
-/// So many degrees.
+/// Converts degrees to a heading.
 pub const fn degrees(degrees: u16) -> u16 {
     (degrees as u32 * 65_536 / 360) as u16
 }
@@ -128,7 +128,7 @@ mod tests {
     fn bearing_inverts_sine_and_cosine() {
         for heading in (0..=u16::MAX).step_by(7) {
             let found = bearing(cosine(heading) * 500, sine(heading) * 500);
-            assert!(shortest_turn(heading, found).abs() <= 8, "{heading} leads to {found}");
+            assert!(shortest_turn(heading, found).abs() <= 8, "the bearing of heading {heading} is {found}");
         }
         let straight = [bearing(1, 0), bearing(0, 1), bearing(-1, 0), bearing(0, -1), bearing(0, 0)];
         assert_eq!(straight, [0, QUARTER_TURN, HALF_TURN, HALF_TURN + QUARTER_TURN, 0]);

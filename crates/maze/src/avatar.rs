@@ -1,58 +1,59 @@
-//! Avatars: all that others are told of a player at one moment.
+//! Avatars: the state of a player at one instant, as sites send it to each other.
 
 use crate::position::Position;
 use crate::shot::RecentShots;
 
-/// A player in the maze.
+/// Avatar of a player.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Avatar {
-    /// Where its middle is.
+    /// Centre of the avatar.
     pub position: Position,
-    /// Where it looks and walks: see [`angle`](crate::angle).
+    /// Heading in which it looks and walks: see [`angle`](crate::angle).
     pub heading: u16,
-    /// How fast it walks, in parts of a unit per tick; negative is backwards. A wall may still stop it.
+    /// Walking speed, in 1/[`UNIT`](crate::UNIT) units per tick; negative is backwards. A wall may still stop the
+    /// avatar.
     pub speed: i16,
-    /// How fast it turns, per tick; negative is to the left.
+    /// Turn rate, in headings per tick; negative is to the left.
     pub turn_rate: i16,
-    /// Whether it lives.
+    /// Whether the avatar is alive.
     pub life: Life,
-    /// How often it came to life; wraps.
+    /// Number of times the avatar spawned; wraps.
     pub spawn_count: u16,
-    /// What it fired lately.
+    /// Shots fired within the last [`SHOT_RETENTION`](crate::SHOT_RETENTION) ticks.
     pub shots: RecentShots,
-    /// A fall that is seen coming. It is decided when it happens; until then this is what others show.
+    /// Predicted fall. The owner decides the fall when it happens; until then other sites display the prediction.
     pub predicted_fall: Option<PredictedFall>,
 }
 
-/// When an avatar will fall, if its player and whoever shot at it change nothing before.
+/// Tick in which an avatar will fall, if neither its player nor the shooter changes anything before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedFall {
-    /// The tick in which it falls.
+    /// Tick in which the avatar falls.
     pub tick: u32,
-    /// How many ticks that is from the tick that the state is of; none if the fall was reckoned and not told.
+    /// Ticks from the tick of the state to the fall; 0 if the fall was extrapolated and not received.
     pub ticks_left: u8,
 }
 
-/// Whether an avatar lives.
+/// Whether an avatar is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// It walks and shoots.
+    /// The avatar walks and shoots.
     Alive,
-    /// It lies where it fell, until it comes back.
+    /// The avatar lies where it fell, until it respawns.
     Dead {
-        /// The tick in which it was killed.
+        /// Tick in which the avatar was killed.
         since: u32,
     },
 }
 
 impl Avatar {
-    /// Whether it lives.
+    /// Whether the avatar is alive.
     pub fn is_alive(&self) -> bool {
         self.life == Life::Alive
     }
 }
 
-/// What a player presses.
+/// Buttons that a player presses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Controls {
     /// Walk.
@@ -63,6 +64,6 @@ pub struct Controls {
     pub left: bool,
     /// Turn to the right.
     pub right: bool,
-    /// Shoot, as soon as it is possible again.
+    /// Shoot as soon as the fire interval has passed.
     pub fire: bool,
 }

@@ -1,19 +1,22 @@
-//! Avatars as bytes: thirteen for one that walks and has not fired lately.
+//! Encoding of avatars: 13 bytes for an avatar that walks and has no recent shots.
 //!
 //! ```text
-//! what it is  1   dead 1 bit; speed 2: 0 stands, 1 walks, 2 backwards, 3 other; turn 2: 0 none, 1 right, 2 left, 3 other; shots 3
-//! x, y        3+3
-//! heading     2
-//! speed       2   only if other
-//! turn        2   only if other
-//! lives       2
-//! dead since  4   only if dead
-//! fired       2   the number of the newest shot; the others have those before it
-//! shots           the newest first: tick 4, x 2, y 2 (whole units), heading 2; of those before it the ticks from one to the next, 1
-//! doom        5   only if it will fall: in how many ticks 1, the tick 4
+//! flags         1   dead 1 bit; speed 2: 0 stands, 1 walks, 2 backwards, 3 explicit; turn 2: 0 none, 1 right, 2 left,
+//!                   3 explicit; number of shots 3
+//! x, y          3+3
+//! heading       2
+//! speed         2   only if explicit
+//! turn rate     2   only if explicit
+//! spawn count   2
+//! dead since    4   only if dead
+//! last shot     2   the number of the newest shot; the others have the numbers before it
+//! shots             newest first: tick 4, x 2, y 2 (whole units), heading 2; older shots have the ticks since the
+//!                   next newer one, 1, in place of the tick
+//! predicted     5   only if a fall is predicted: ticks left 1, its tick 4
+//! fall
 //! ```
 //!
-//! Numbers begin with their low byte. A state has one encoding, and bytes that are none are refused.
+//! Numbers are little-endian. A state has exactly one encoding, and the decoder rejects all other bytes.
 
 use crate::avatar::{Avatar, Life, PredictedFall};
 use crate::maze::GRID_SIZE;
@@ -22,7 +25,7 @@ use crate::projectiles::MAX_FALL_PREDICTION_TICKS;
 use crate::rules::{BACKWARD_SPEED, FIRE_INTERVAL, TURN_RATE, WALK_SPEED};
 use crate::shot::{MAX_SHOTS, RecentShots, SHOT_RETENTION, Shot};
 
-/// What stands for a speed; of the usual ones nothing more is written.
+/// Speeds with a two-bit code; other values follow explicitly.
 const COMMON_SPEEDS: [i16; 3] = [0, WALK_SPEED, BACKWARD_SPEED];
 const COMMON_TURN_RATES: [i16; 3] = [0, TURN_RATE, -TURN_RATE];
 const EXPLICIT_VALUE: u8 = 3;
@@ -45,8 +48,8 @@ pub(crate) fn encode(avatar: &Avatar, buf: &mut [u8]) -> Option<usize> {
         out.put(&since.to_le_bytes())?;
     }
     out.put_shots(&avatar.shots)?;
-    if let Some(PredictedFall { tick, ticks_left: left }) = avatar.predicted_fall {
-        out.put(&[left])?;
+    if let Some(PredictedFall { tick, ticks_left }) = avatar.predicted_fall {
+        out.put(&[ticks_left])?;
         out.put(&tick.to_le_bytes())?;
     }
     Some(out.len)
@@ -54,25 +57,24 @@ pub(crate) fn encode(avatar: &Avatar, buf: &mut [u8]) -> Option<usize> {
 
 pub(crate) fn decode(bytes: &[u8]) -> Option<Avatar> {
     let mut reader = AvatarReader { bytes };
-    let [what] = reader.take()?;
-    let (is_dead, speed, turn, shots) = (what & 1 == 1, what >> 1 & 3, what >> 3 & 3, what >> 5);
+    let [flags] = reader.take()?;
+    let (is_dead, speed, turn, shots) = (flags & 1 == 1, flags >> 1 & 3, flags >> 3 & 3, flags >> 5);
     let position = reader.position()?;
     let heading = reader.u16()?;
     let speed = reader.common_or_explicit(&COMMON_SPEEDS, speed, WALK_SPEED)?;
-    let turn = reader.common_or_explicit(&COMMON_TURN_RATES, turn, TURN_RATE)?;
-    let lives = reader.u16()?;
+    let turn_rate = reader.common_or_explicit(&COMMON_TURN_RATES, turn, TURN_RATE)?;
+    let spawn_count = reader.u16()?;
     let life = if is_dead { Life::Dead { since: reader.u32()? } } else { Life::Alive };
     let shots = reader.shots(shots.into())?;
-    let doom = reader.predicted_fall()?;
-    let lies_still = !is_dead || (speed, turn, doom) == (0, 0, None);
-    let avatar =
-        Avatar { position, heading, speed, turn_rate: turn, life, spawn_count: lives, shots, predicted_fall: doom };
-    lies_still.then_some(avatar)
+    let predicted_fall = reader.predicted_fall()?;
+    let is_consistent = !is_dead || (speed, turn_rate, predicted_fall) == (0, 0, None);
+    let avatar = Avatar { position, heading, speed, turn_rate, life, spawn_count, shots, predicted_fall };
+    is_consistent.then_some(avatar)
 }
 
-/// Which of the usual values it is.
+/// Returns the code of a common value, or [`EXPLICIT_VALUE`].
 fn common_value_code(values: &[i16; 3], value: i16) -> u8 {
-    values.iter().position(|usual| *usual == value).map_or(EXPLICIT_VALUE, |at| at as u8)
+    values.iter().position(|common| *common == value).map_or(EXPLICIT_VALUE, |at| at as u8)
 }
 
 struct AvatarWriter<'a> {
@@ -133,31 +135,31 @@ impl AvatarReader<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
-    /// Three bytes each way: what they can say is on the grid.
+    /// Reads three bytes per coordinate. All values that fit are on the grid.
     fn position(&mut self) -> Option<Position> {
         let mut coordinate = || self.take().map(|[low, middle, high]| i32::from_le_bytes([low, middle, high, 0]));
         Some(Position { x: coordinate()?, y: coordinate()? })
     }
 
-    /// One of the usual values, or another that is not faster than the fastest.
-    fn common_or_explicit(&mut self, values: &[i16; 3], which: u8, fastest: i16) -> Option<i16> {
-        if let Some(value) = values.get(usize::from(which)) {
+    /// Reads a speed or turn rate: a common value by its code, or an explicit one up to `fastest`.
+    fn common_or_explicit(&mut self, values: &[i16; 3], code: u8, fastest: i16) -> Option<i16> {
+        if let Some(value) = values.get(usize::from(code)) {
             return Some(*value);
         }
         let value = self.take().map(i16::from_le_bytes)?;
-        let possible =
+        let is_valid =
             value.unsigned_abs() <= fastest.unsigned_abs() && common_value_code(values, value) == EXPLICIT_VALUE;
-        possible.then_some(value)
+        is_valid.then_some(value)
     }
 
     fn shots(&mut self, count: usize) -> Option<RecentShots> {
-        let fired = self.u16()?;
+        let last_number = self.u16()?;
         let mut newest_first = [Shot::default(); MAX_SHOTS];
         for at in 0..count {
             let newer = at.checked_sub(1).map(|newer| newest_first[newer].tick);
             let tick = self.shot_tick(newer)?;
-            let from = Position::from_units(self.u16()?.into(), self.u16()?.into());
-            *newest_first.get_mut(at)? = Shot { number: 0, tick, origin: from, heading: self.u16()? };
+            let origin = Position::from_units(self.u16()?.into(), self.u16()?.into());
+            *newest_first.get_mut(at)? = Shot { number: 0, tick, origin, heading: self.u16()? };
         }
         let kept = newest_first.get(..count)?;
         if let [newest, .., oldest] = kept
@@ -165,22 +167,22 @@ impl AvatarReader<'_> {
         {
             return None;
         }
-        let mut shots = RecentShots::starting_after(fired.wrapping_sub(count as u16));
+        let mut shots = RecentShots::starting_after(last_number.wrapping_sub(count as u16));
         kept.iter().rev().for_each(|shot| shots.push(*shot));
         Some(shots)
     }
 
-    /// What is left: nothing, or when it will fall.
+    /// Reads the rest of the bytes: nothing, or a predicted fall.
     fn predicted_fall(&mut self) -> Option<Option<PredictedFall>> {
         if self.bytes.is_empty() {
             return Some(None);
         }
-        let ([left], tick) = (self.take()?, self.u32()?);
-        (self.bytes.is_empty() && (1..=MAX_FALL_PREDICTION_TICKS).contains(&left))
-            .then_some(Some(PredictedFall { tick, ticks_left: left }))
+        let ([ticks_left], tick) = (self.take()?, self.u32()?);
+        (self.bytes.is_empty() && (1..=MAX_FALL_PREDICTION_TICKS).contains(&ticks_left))
+            .then_some(Some(PredictedFall { tick, ticks_left }))
     }
 
-    /// Nobody shoots faster than the rules allow.
+    /// Reads the tick of a shot, given the tick of the next newer one. Rejects shots closer than [`FIRE_INTERVAL`].
     fn shot_tick(&mut self, newer: Option<u32>) -> Option<u32> {
         let Some(newer) = newer else { return self.u32() };
         let [before] = self.take()?;
@@ -202,24 +204,24 @@ mod tests {
         Rules::new(Maze::new(7, 8))
     }
 
-    /// A life with everything in it, told to the visitor tick by tick.
+    /// Simulates an avatar that walks, shoots, dies and respawns, and passes its state in every tick to `visit`.
     fn simulate_life(rules: &Rules, ticks: u32, mut visit: impl FnMut(&Avatar)) {
-        let mut luck = Rng::new(3);
+        let mut rng = Rng::new(3);
         let mut avatar = rules.spawn_avatar(&[], 1);
         let mut controls = Controls::default();
         for tick in 0..ticks {
-            if luck.one_in(15) {
-                let [forward, back, left, right, fire] = [2, 8, 4, 4, 2].map(|many| luck.one_in(many));
-                controls = Controls { forward, backward: back, left, right, fire };
+            if rng.one_in(15) {
+                let [forward, backward, left, right, fire] = [2, 8, 4, 4, 2].map(|many| rng.one_in(many));
+                controls = Controls { forward, backward, left, right, fire };
             }
-            if luck.one_in(700) {
+            if rng.one_in(700) {
                 rules.kill(tick, &mut avatar);
             }
             rules.step(tick, &mut avatar, controls, &[], 1);
-            let left = 1 + luck.below(MAX_FALL_PREDICTION_TICKS.into()) as u8;
-            let is_doomed = avatar.is_alive() && luck.one_in(10);
+            let ticks_left = 1 + rng.below(MAX_FALL_PREDICTION_TICKS.into()) as u8;
+            let will_fall = avatar.is_alive() && rng.one_in(10);
             avatar.predicted_fall =
-                is_doomed.then_some(PredictedFall { tick: tick + u32::from(left), ticks_left: left });
+                will_fall.then_some(PredictedFall { tick: tick + u32::from(ticks_left), ticks_left });
             visit(&avatar);
         }
     }
@@ -231,14 +233,14 @@ mod tests {
         let mut dead = 0;
         simulate_life(&rules, 60_000, |avatar| {
             let mut buf = [0; MAX_STATE_SIZE];
-            let len = rules.encode(avatar, &mut buf).expect("there is room");
+            let len = rules.encode(avatar, &mut buf).expect("the buffer is large enough");
             assert_eq!(rules.decode(&buf[..len]).as_ref(), Some(avatar));
-            assert_eq!(rules.encode(avatar, &mut buf[..len - 1]), None, "no room");
-            assert_eq!(rules.decode(&buf[..len - 1]), None, "cut off");
-            assert_eq!(rules.decode(&buf[..len + 1]), None, "something behind it");
+            assert_eq!(rules.encode(avatar, &mut buf[..len - 1]), None, "encoded into too small a buffer");
+            assert_eq!(rules.decode(&buf[..len - 1]), None, "decoded truncated bytes");
+            assert_eq!(rules.decode(&buf[..len + 1]), None, "decoded bytes with a trailing one");
             let shots = avatar.shots.iter().len();
-            let fate = if avatar.is_alive() { 0 } else { 4 } + if avatar.predicted_fall.is_some() { 5 } else { 0 };
-            assert_eq!(len, 13 + if shots == 0 { 0 } else { 3 + 7 * shots } + fate);
+            let optional = if avatar.is_alive() { 0 } else { 4 } + if avatar.predicted_fall.is_some() { 5 } else { 0 };
+            assert_eq!(len, 13 + if shots == 0 { 0 } else { 3 + 7 * shots } + optional);
             seen[shots] += 1;
             dead += u32::from(!avatar.is_alive());
         });
@@ -250,53 +252,53 @@ mod tests {
         let rules = rules();
         let mut avatar = rules.spawn_avatar(&[], 1);
         let mut buf = [0; MAX_STATE_SIZE];
-        let mut comes_back = |speed, turn| {
-            (avatar.speed, avatar.turn_rate) = (speed, turn);
-            let len = rules.encode(&avatar, &mut buf).expect("there is room");
+        let mut round_trips = |speed, turn_rate| {
+            (avatar.speed, avatar.turn_rate) = (speed, turn_rate);
+            let len = rules.encode(&avatar, &mut buf).expect("the buffer is large enough");
             rules.decode(&buf[..len]).as_ref() == Some(&avatar)
         };
-        assert!(comes_back(1, -1) && comes_back(-WALK_SPEED, TURN_RATE - 1) && comes_back(WALK_SPEED - 1, 0));
+        assert!(round_trips(1, -1) && round_trips(-WALK_SPEED, TURN_RATE - 1) && round_trips(WALK_SPEED - 1, 0));
         assert!(
-            !comes_back(WALK_SPEED + 1, 0)
-                && !comes_back(0, TURN_RATE + 1)
-                && !comes_back(i16::MIN, 5)
-                && !comes_back(5, i16::MIN)
+            !round_trips(WALK_SPEED + 1, 0)
+                && !round_trips(0, TURN_RATE + 1)
+                && !round_trips(i16::MIN, 5)
+                && !round_trips(5, i16::MIN)
         );
     }
 
     #[test]
     fn every_state_has_one_encoding() {
         let rules = rules();
-        let mut luck = Rng::new(4);
+        let mut rng = Rng::new(4);
         let mut states = Vec::new();
         simulate_life(&rules, 4_000, |avatar| {
             let mut buf = [0; MAX_STATE_SIZE];
-            let len = rules.encode(avatar, &mut buf).expect("there is room");
+            let len = rules.encode(avatar, &mut buf).expect("the buffer is large enough");
             states.push(buf[..len].to_vec());
         });
-        let mut understood = 0;
+        let mut decoded = 0;
         for mut bytes in states {
-            for _ in 0..=luck.below(3) {
-                let at = luck.below(bytes.len() as u32) as usize;
-                bytes[at] ^= 1 << luck.below(8);
+            for _ in 0..=rng.below(3) {
+                let at = rng.below(bytes.len() as u32) as usize;
+                bytes[at] ^= 1 << rng.below(8);
             }
-            bytes.truncate(bytes.len() - luck.below(2) as usize);
+            bytes.truncate(bytes.len() - rng.below(2) as usize);
             if let Some(avatar) = rules.decode(&bytes) {
-                let mut again = [0; MAX_STATE_SIZE];
-                let len = rules.encode(&avatar, &mut again).expect("there is room");
-                assert_eq!(again[..len], bytes, "one state, one encoding");
-                understood += 1;
+                let mut reencoded = [0; MAX_STATE_SIZE];
+                let len = rules.encode(&avatar, &mut reencoded).expect("the buffer is large enough");
+                assert_eq!(reencoded[..len], bytes, "a state has two encodings");
+                decoded += 1;
             }
         }
-        assert!(understood > 100, "{understood} were understood");
+        assert!(decoded > 100, "only {decoded} were decoded");
     }
 
     #[test]
     fn decoding_garbage_fails_or_yields_a_valid_avatar() {
         let rules = rules();
-        let mut luck = Rng::new(5);
+        let mut rng = Rng::new(5);
         for _ in 0..100_000 {
-            let bytes: Vec<u8> = (0..luck.below(60)).map(|_| luck.next_u64() as u8).collect();
+            let bytes: Vec<u8> = (0..rng.below(60)).map(|_| rng.next_u64() as u8).collect();
             if let Some(avatar) = rules.decode(&bytes) {
                 assert!(rules.maze.is_free(rules.extrapolate(&avatar, 50).position, crate::rules::AVATAR_RADIUS));
             }
@@ -313,7 +315,7 @@ mod tests {
             (0..100).for_each(|tick| rules.step(tick, &mut avatar, press(false), &[], 1));
             rules.step(100, &mut avatar, press(true), &[], 1);
             let mut buf = [0; MAX_STATE_SIZE];
-            let len = rules.encode(&avatar, &mut buf).expect("it can be told");
+            let len = rules.encode(&avatar, &mut buf).expect("the buffer is large enough");
             assert_eq!(rules.decode(&buf[..len]), Some(avatar));
         }
     }
@@ -324,7 +326,7 @@ mod tests {
         let mut avatar = rules.spawn_avatar(&[], 1);
         let mut buf = [0; MAX_STATE_SIZE];
         avatar.position = rules.maze.corner();
-        let len = rules.encode(&avatar, &mut buf).expect("there is room");
+        let len = rules.encode(&avatar, &mut buf).expect("the buffer is large enough");
         assert_eq!(rules.decode(&buf[..len]), None);
         avatar.position.x = -1;
         assert_eq!(rules.encode(&avatar, &mut buf), None);

@@ -1,4 +1,4 @@
-//! How an avatar goes on, as far as others can know: what the engine of shared worlds asks.
+//! Dead reckoning of avatars: the game's side of [`coplay::peer_world`].
 
 use coplay::peer_world::{DeadReckoning, INFINITE_DISTANCE, WorldRegion};
 
@@ -9,28 +9,30 @@ use crate::maze::GRID_SIZE;
 use crate::position::{Position, UNIT};
 use crate::rules::{AVATAR_RADIUS, Rules};
 
-/// Nobody is reckoned further than so many ticks: long before, an avatar that is not heard of is shown no more.
+/// Longest extrapolation, in ticks. The world stops displaying a silent avatar long before.
 const MAX_EXTRAPOLATION: u32 = 1_000;
 
-/// Nobody walks so far, in units, between two states that are put together: it was somewhere else in between.
+/// Largest distance between two states that are interpolated, in units. Beyond it the avatar did not walk from one to
+/// the other.
 const MAX_INTERPOLATION_DISTANCE: u32 = 1_000;
 
-/// Who looks another way than reckoned by more than this is seen to.
+/// Heading error that an observer does not notice.
 const HEADING_TOLERANCE: u16 = degrees(30);
 
-/// Falls that are seen coming so many ticks apart are the same.
+/// Predicted falls at most this many ticks apart count as the same.
 const FALL_TICK_TOLERANCE: u32 = 4;
 
-/// Units of a region, each way.
+/// Side of a region, in units.
 const REGION_SIZE: i32 = 2_048;
 
 impl DeadReckoning for Rules {
     type State = Avatar;
 
-    /// With the same speed and turn, as walls let it, until it falls. What the player does not change is exact.
+    /// Continues at the same speed and turn rate, stopped by walls, until the predicted fall. The result is exact while
+    /// the player changes nothing.
     fn extrapolate(&self, state: &Avatar, ticks: u32) -> Avatar {
         let mut ahead = state.clone();
-        let ticks = state.predicted_fall.map_or(ticks, |doom| ticks.min(doom.ticks_left.into()));
+        let ticks = state.predicted_fall.map_or(ticks, |fall| ticks.min(fall.ticks_left.into()));
         if state.is_alive() && (state.speed, state.turn_rate) != (0, 0) {
             (0..ticks.min(MAX_EXTRAPOLATION)).for_each(|_| self.walk(&mut ahead));
         }
@@ -38,8 +40,8 @@ impl DeadReckoning for Rules {
         ahead
     }
 
-    /// The earlier one goes on as it does, and is bent more and more towards the later one, so that it gets there. If that lives it did not
-    /// fall in between, though it was seen coming.
+    /// Extrapolates the earlier state, and adds a growing share of the remaining error, so that it ends in the later
+    /// state. If the later state is alive, a fall predicted by the earlier one did not happen.
     fn interpolate(&self, earlier: &Avatar, later: &Avatar, part: u32, whole: u32) -> Avatar {
         if !can_interpolate(earlier, later) {
             return self.extrapolate(earlier, part);
@@ -55,8 +57,8 @@ impl DeadReckoning for Rules {
         state
     }
 
-    /// The distance in units. Deaths, those that are seen coming and those that do not come after all, comings back and shots must be
-    /// told at once; another speed or turn shows as a distance soon enough.
+    /// Returns the distance in units. Deaths, predicted falls, cancelled predictions, respawns and shots must be sent
+    /// at once; a changed speed or turn rate shows as a distance soon enough.
     fn distance(&self, one: &Avatar, other: &Avatar) -> u32 {
         let is_same_life = one.life == other.life && one.spawn_count == other.spawn_count;
         if !is_same_life
@@ -66,8 +68,8 @@ impl DeadReckoning for Rules {
             return INFINITE_DISTANCE;
         }
         let distance = one.position.distance(other.position);
-        let looks_away = shortest_turn(one.heading, other.heading).unsigned_abs() > HEADING_TOLERANCE;
-        if looks_away { distance.max(AVATAR_RADIUS.into()) } else { distance }
+        let is_turned_away = shortest_turn(one.heading, other.heading).unsigned_abs() > HEADING_TOLERANCE;
+        if is_turned_away { distance.max(AVATAR_RADIUS.into()) } else { distance }
     }
 
     fn region(&self, state: &Avatar) -> WorldRegion {
@@ -86,18 +88,18 @@ impl DeadReckoning for Rules {
     }
 }
 
-/// So many ticks pass for a fall that is seen coming: when it is there the avatar falls, as far as others know.
+/// Counts down a predicted fall by `ticks`. At 0 the avatar falls, as far as other sites know.
 fn apply_predicted_fall(avatar: &mut Avatar, ticks: u32) {
-    let Some(doom) = &mut avatar.predicted_fall else { return };
-    doom.ticks_left = doom.ticks_left.saturating_sub(ticks.min(u8::MAX.into()) as u8);
-    if doom.ticks_left == 0 {
-        avatar.life = Life::Dead { since: doom.tick };
+    let Some(fall) = &mut avatar.predicted_fall else { return };
+    fall.ticks_left = fall.ticks_left.saturating_sub(ticks.min(u8::MAX.into()) as u8);
+    if fall.ticks_left == 0 {
+        avatar.life = Life::Dead { since: fall.tick };
         (avatar.speed, avatar.turn_rate) = (0, 0);
     }
 }
 
-/// Whether others must be told of another doom. A bucket earlier or later is not worth the trouble; and the fall itself, which has none any
-/// more, is told also where it was seen coming: what told of that may be lost.
+/// Whether a changed prediction must be sent. A bucket earlier or later is not worth an update. The fall itself, a
+/// state without a prediction, is sent even where it was predicted, because the update with the prediction may be lost.
 fn is_different_fall(one: Option<PredictedFall>, other: Option<PredictedFall>) -> bool {
     match (one, other) {
         (None, None) => false,
@@ -106,7 +108,7 @@ fn is_different_fall(one: Option<PredictedFall>, other: Option<PredictedFall>) -
     }
 }
 
-/// Whether somebody walked from the one to the other, and did not die, come back or jump.
+/// Whether the avatar walked from one state to the other, without a death, respawn or jump in between.
 fn can_interpolate(earlier: &Avatar, later: &Avatar) -> bool {
     earlier.life == later.life
         && earlier.spawn_count == later.spawn_count
@@ -125,31 +127,32 @@ mod tests {
         Rules::new(Maze::new(7, 8))
     }
 
-    /// Buttons that are held for a while; never a shot.
-    fn random_controls(luck: &mut Rng) -> Controls {
-        let (forward, back) = (!luck.one_in(4), luck.one_in(8));
-        Controls { forward, backward: back, left: luck.one_in(3), right: luck.one_in(3), fire: false }
+    /// Returns random buttons, never with a shot.
+    fn random_controls(rng: &mut Rng) -> Controls {
+        let (forward, backward) = (!rng.one_in(4), rng.one_in(8));
+        Controls { forward, backward, left: rng.one_in(3), right: rng.one_in(3), fire: false }
     }
 
     #[test]
     fn unchanged_controls_are_extrapolated_exactly() {
         let rules = rules();
-        let mut luck = Rng::new(1);
+        let mut rng = Rng::new(1);
         let mut avatar = rules.spawn_avatar(&[], 1);
         let mut met_a_wall = 0;
         for round in 0..2_000 {
-            let controls = random_controls(&mut luck);
+            let controls = random_controls(&mut rng);
             rules.step(round, &mut avatar, controls, &[], 1);
             let known = avatar.clone();
-            let ticks = 1 + luck.below(120);
+            let ticks = 1 + rng.below(120);
             for tick in 1..=ticks {
                 rules.step(round, &mut avatar, controls, &[], 1);
                 assert_eq!(rules.extrapolate(&known, tick), avatar, "after {tick} ticks of {controls:?}");
             }
-            let freely = u32::from(known.speed.unsigned_abs()) * ticks / UNIT as u32;
-            met_a_wall += u32::from(known.turn_rate == 0 && avatar.position.distance(known.position) + 2 < freely);
+            let unobstructed = u32::from(known.speed.unsigned_abs()) * ticks / UNIT as u32;
+            met_a_wall +=
+                u32::from(known.turn_rate == 0 && avatar.position.distance(known.position) + 2 < unobstructed);
         }
-        assert!(met_a_wall > 100, "walls were in the way {met_a_wall} times");
+        assert!(met_a_wall > 100, "only {met_a_wall} walks met a wall");
     }
 
     #[test]
@@ -165,20 +168,20 @@ mod tests {
     #[test]
     fn interpolation_is_continuous() {
         let rules = rules();
-        let mut luck = Rng::new(2);
+        let mut rng = Rng::new(2);
         for seed in 0..200 {
             let mut earlier = rules.spawn_avatar(&[], seed);
-            rules.step(0, &mut earlier, random_controls(&mut luck), &[], seed);
+            rules.step(0, &mut earlier, random_controls(&mut rng), &[], seed);
             let mut later = earlier.clone();
-            let whole = 4 + luck.below(16);
+            let whole = 4 + rng.below(16);
             for tick in 0..whole {
-                let controls = if tick == whole / 2 { random_controls(&mut luck) } else { Controls::default() };
+                let controls = if tick == whole / 2 { random_controls(&mut rng) } else { Controls::default() };
                 rules.step(tick, &mut later, controls, &[], seed);
             }
             let mut last = earlier.clone();
             for part in 1..whole {
                 let state = rules.interpolate(&earlier, &later, part, whole);
-                assert!(state.position.distance(last.position) <= 20, "no step is much wider than two");
+                assert!(state.position.distance(last.position) <= 20, "a step is wider than 20 units");
                 last = state;
             }
             assert!(last.position.distance(later.position) <= 20);
@@ -218,21 +221,21 @@ mod tests {
             if ticks == 7 {
                 rules.kill(107, &mut truth);
             }
-            let reckoned = rules.extrapolate(&avatar, ticks);
-            assert_eq!((reckoned.position, reckoned.life), (truth.position, truth.life), "after {ticks} ticks");
+            let extrapolated = rules.extrapolate(&avatar, ticks);
+            assert_eq!((extrapolated.position, extrapolated.life), (truth.position, truth.life), "after {ticks} ticks");
             assert_eq!(
                 rules.extrapolate(&rules.extrapolate(&avatar, 3), ticks),
                 rules.extrapolate(&avatar, ticks + 3),
-                "in any steps"
+                "the result depends on the step size"
             );
         }
         assert_eq!(
             rules.distance(&rules.extrapolate(&avatar, 7), &truth),
             INFINITE_DISTANCE,
-            "the fall itself is told, too"
+            "the fall itself is not sent"
         );
         let later = rules.extrapolate(&Avatar { predicted_fall: None, ..avatar.clone() }, 12);
-        assert!(rules.interpolate(&avatar, &later, 9, 12).is_alive(), "it did not fall after all");
+        assert!(rules.interpolate(&avatar, &later, 9, 12).is_alive(), "the cancelled fall is displayed");
         assert!(!rules.interpolate(&avatar, &truth, 9, 12).is_alive());
     }
 
@@ -288,6 +291,6 @@ mod tests {
         };
         assert_eq!(at(0, 2_047), WorldRegion { x: 0, y: 0 });
         assert_eq!(at(2_048, 65_535), WorldRegion { x: 1, y: 31 });
-        assert_eq!(at(-5, 70_000), WorldRegion { x: 0, y: 31 }, "nonsense has a region, too");
+        assert_eq!(at(-5, 70_000), WorldRegion { x: 0, y: 31 }, "positions off the grid are not clamped");
     }
 }

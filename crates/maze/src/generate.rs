@@ -1,16 +1,16 @@
-//! How a maze is made: a tree of corridors, so that there is a way from everywhere to everywhere; then most dead ends are opened, and
-//! some rooms, so that there is a way round, and nobody is cornered for long.
+//! Maze generation: a spanning tree of corridors connects all cells; then most dead ends and some rooms are opened, so
+//! that there are loops and no avatar is cornered for long.
 
 use crate::maze::Direction;
 use crate::rng::Rng;
 
-/// Of so many dead ends one stays.
+/// Number of dead ends per dead end that stays closed, on average.
 const DEAD_ENDS_PER_KEPT: u32 = 5;
 
-/// There is a room for so many cells.
+/// Number of cells per room.
 const CELLS_PER_ROOM: u32 = 16;
 
-/// The maze as solid and open blocks. Cells and what is between them alternate: the block of cell `k` is `2k + 1`, the walls
+/// The maze as a grid of solid and open blocks. Cells and walls alternate: the block of cell `k` is `2k + 1`, the walls
 /// before and after it are `2k` and `2k + 2`, and where walls cross there is a post.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockGrid {
@@ -18,28 +18,28 @@ pub(crate) struct BlockGrid {
     solid_blocks: Vec<bool>,
 }
 
-/// The column and row of a cell.
+/// Column and row of a cell.
 pub(crate) type Cell = (i32, i32);
 
 impl BlockGrid {
-    /// A maze of so many cells each way.
+    /// Generates a maze of `side` × `side` cells.
     pub(crate) fn generate(seed: u64, side: u8) -> Self {
-        let mut luck = Rng::new(seed);
+        let mut rng = Rng::new(seed);
         let mut blocks = Self::all_walls(side);
-        blocks.carve_spanning_tree(&mut luck);
-        blocks.open_dead_ends(&mut luck);
-        blocks.open_rooms(&mut luck);
+        blocks.carve_spanning_tree(&mut rng);
+        blocks.open_dead_ends(&mut rng);
+        blocks.open_rooms(&mut rng);
         blocks
     }
 
-    /// Cells that are shut off from each other.
+    /// Returns a grid in which every cell is walled in.
     fn all_walls(side: u8) -> Self {
         let across = 2 * i32::from(side) + 1;
         let solid = (0..across * across).map(|at| at % across % 2 == 0 || at / across % 2 == 0).collect();
         Self { blocks_per_side: across, solid_blocks: solid }
     }
 
-    /// Whether there is a wall or a post. Outside everything is solid.
+    /// Whether there is a wall or a post. Outside the maze everything is solid.
     pub(crate) fn is_solid(&self, column: i32, row: i32) -> bool {
         let inside = 0..self.blocks_per_side;
         !inside.contains(&column) || !inside.contains(&row) || self.solid_blocks[self.index(column, row)]
@@ -64,7 +64,7 @@ impl BlockGrid {
         inside.contains(&x) && inside.contains(&y)
     }
 
-    /// Takes the wall away, unless it is the outer one.
+    /// Removes a wall, unless it is an outer wall.
     fn remove_wall(&mut self, cell: Cell, direction: Direction) {
         if self.has_cell(direction.neighbour(cell)) {
             let (east, south) = direction.offset();
@@ -73,47 +73,47 @@ impl BlockGrid {
         }
     }
 
-    /// Walks on into cells that were not visited yet, and back where there is none.
-    fn carve_spanning_tree(&mut self, luck: &mut Rng) {
+    /// Carves a spanning tree by depth-first search: steps into unvisited cells, and backtracks where there is none.
+    fn carve_spanning_tree(&mut self, rng: &mut Rng) {
         let side = self.cells_per_side();
         let mut visited = vec![false; (side * side) as usize];
-        let place = |(x, y): Cell| (y * side + x) as usize;
-        let mut trail = vec![self.random_cell(luck, 1)];
-        visited[place(trail[0])] = true;
-        while let Some(here) = trail.last().copied() {
-            let fresh = self.directions_where(|blocks, direction| {
-                let there = direction.neighbour(here);
-                blocks.has_cell(there) && !visited[place(there)]
+        let index = |(x, y): Cell| (y * side + x) as usize;
+        let mut trail = vec![self.random_cell(rng, 1)];
+        visited[index(trail[0])] = true;
+        while let Some(cell) = trail.last().copied() {
+            let unvisited = self.directions_where(|blocks, direction| {
+                let neighbour = direction.neighbour(cell);
+                blocks.has_cell(neighbour) && !visited[index(neighbour)]
             });
-            if fresh.is_empty() {
+            if unvisited.is_empty() {
                 trail.pop();
                 continue;
             }
-            let direction = *luck.pick(&fresh);
-            self.remove_wall(here, direction);
-            visited[place(direction.neighbour(here))] = true;
-            trail.push(direction.neighbour(here));
+            let direction = *rng.pick(&unvisited);
+            self.remove_wall(cell, direction);
+            visited[index(direction.neighbour(cell))] = true;
+            trail.push(direction.neighbour(cell));
         }
     }
 
-    fn open_dead_ends(&mut self, luck: &mut Rng) {
+    fn open_dead_ends(&mut self, rng: &mut Rng) {
         for at in 0..self.cells_per_side() * self.cells_per_side() {
             let cell = (at % self.cells_per_side(), at / self.cells_per_side());
             let walls = self.directions_where(|blocks, direction| blocks.has_wall(cell, direction));
             let inner = self.directions_where(|blocks, direction| {
                 blocks.has_wall(cell, direction) && blocks.has_cell(direction.neighbour(cell))
             });
-            if walls.len() == 3 && !inner.is_empty() && !luck.one_in(DEAD_ENDS_PER_KEPT) {
-                self.remove_wall(cell, *luck.pick(&inner));
+            if walls.len() == 3 && !inner.is_empty() && !rng.one_in(DEAD_ENDS_PER_KEPT) {
+                self.remove_wall(cell, *rng.pick(&inner));
             }
         }
     }
 
-    /// Rooms of two or three cells each way. The posts stay, as pillars to hide behind.
-    fn open_rooms(&mut self, luck: &mut Rng) {
+    /// Opens rooms of two or three cells per side. The posts stay as pillars to hide behind.
+    fn open_rooms(&mut self, rng: &mut Rng) {
         for _ in 0..(self.cells_per_side() * self.cells_per_side()) as u32 / CELLS_PER_ROOM {
-            let (wide, high) = (2 + luck.below(2) as i32, 2 + luck.below(2) as i32);
-            let corner = self.random_cell(luck, wide.max(high));
+            let (wide, high) = (2 + rng.below(2) as i32, 2 + rng.below(2) as i32);
+            let corner = self.random_cell(rng, wide.max(high));
             for at in 0..wide * high {
                 let (x, y) = (at % wide, at / wide);
                 let cell = (corner.0 + x, corner.1 + y);
@@ -127,13 +127,13 @@ impl BlockGrid {
         }
     }
 
-    /// A cell with this much room to the east and south, itself included.
-    fn random_cell(&self, luck: &mut Rng, room: i32) -> Cell {
-        let places = (self.cells_per_side() - room + 1) as u32;
-        (luck.below(places) as i32, luck.below(places) as i32)
+    /// Picks a cell with `room` cells to the east and to the south, itself included.
+    fn random_cell(&self, rng: &mut Rng, room: i32) -> Cell {
+        let choices = (self.cells_per_side() - room + 1) as u32;
+        (rng.below(choices) as i32, rng.below(choices) as i32)
     }
 
-    fn directions_where(&self, wanted: impl Fn(&Self, Direction) -> bool) -> Vec<Direction> {
-        Direction::ALL.into_iter().filter(|direction| wanted(self, *direction)).collect()
+    fn directions_where(&self, predicate: impl Fn(&Self, Direction) -> bool) -> Vec<Direction> {
+        Direction::ALL.into_iter().filter(|direction| predicate(self, *direction)).collect()
     }
 }

@@ -1,12 +1,15 @@
-//! The rules of the maze: avatars that walk straight lines and circles through a maze, see, chase and shoot each other.
+//! Game rules of the maze: avatars walk along straight lines and circles through a maze, see, chase and shoot each
+//! other.
 //!
-//! After MiMaze, the game in Gautier, Diot and Kurose, *End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications on
-//! the Internet*: a grid of 65,536 × 65,536 units, avatars of radius 32 that walk 32 units in 40 ms, a view from within and a map from
-//! above, and *ninjas*, avatars that software plays. How sites are kept in step is not in here but in [`coplay::bucket_ticks`], which
-//! asks these rules how an avatar goes on ([`Reckoner`](coplay::bucket_ticks::Reckoner)).
+//! After MiMaze, the game in Gautier, Diot and Kurose, *End-to-end Transmission Control Mechanisms for Multiparty
+//! Interactive Applications on the Internet*: a grid of 65,536 × 65,536 units, avatars of radius 32 that walk 32 units
+//! in 40 ms, a first-person view, a map, and *ninjas*, avatars played by software. This crate does not synchronise
+//! sites. [`coplay::peer_world`] does, and asks these rules how an avatar moves on
+//! ([`DeadReckoning`](coplay::peer_world::DeadReckoning)).
 //!
-//! Everything that sites must agree on is whole numbers and follows from ticks of 10 ms, pressed buttons and seeds; only
-//! [pictures](picture) are drawn with others. There is no clock, no chance and no thread, so it runs in a browser, too.
+//! Everything that sites must agree on is computed in integers from 10 ms ticks, pressed buttons and seeds. Only
+//! [rendering](render), [traces](trace) and [drift measurement](drift) use floating point. The crate reads no clock,
+//! uses no system randomness and starts no thread, so it also runs in a browser.
 //!
 //! # Example
 //!
@@ -14,7 +17,7 @@
 //! use coplay_maze::{Controls, Maze, Rules};
 //!
 //! let rules = Rules::new(Maze::new(7, 12));
-//! let mut avatar = rules.newcomer(&[], 1);
+//! let mut avatar = rules.spawn_avatar(&[], 1);
 //! let started = avatar.position;
 //! for tick in 0..4 {
 //!     rules.step(tick, &mut avatar, Controls { forward: true, ..Controls::default() }, &[], 1);
@@ -22,16 +25,16 @@
 //! assert_eq!(avatar.position.distance(started), 32);
 //! ```
 //!
-//! # Rooms
+//! # Modules
 //!
-//! - [`Rules`]: what happens in a tick. Begin here.
-//! - [`Maze`]: walls, sight, places to start from.
-//! - [`Avatar`], [`Shot`]: what sites tell each other.
-//! - [`Ninja`]: software that plays.
-//! - [`Game`]: a whole site: rules, ninjas and the shared world.
-//! - [`backtrack`], [`drift`]: what sites write down, and how far apart their views were.
-//! - [`picture`]: what it looks like.
-//! - [`angle`]: headings in whole numbers.
+//! - [`Rules`]: the simulation of one tick. Begin here.
+//! - [`Maze`]: walls, line of sight, spawn points.
+//! - [`Avatar`], [`Shot`]: the state that sites send each other.
+//! - [`Ninja`]: a bot that plays an avatar.
+//! - [`MazeSite`]: a whole site: rules, ninjas and the shared world.
+//! - [`trace`], [`drift`]: the trace of a site, and how far apart the views of two sites were.
+//! - [`render`]: a software renderer.
+//! - [`angle`]: headings in integers.
 
 pub mod angle;
 mod avatar;

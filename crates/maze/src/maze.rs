@@ -1,4 +1,4 @@
-//! The maze: walls, what they stop, and what they hide.
+//! The maze: walls, collisions with them and line of sight.
 
 use std::ops::RangeInclusive;
 
@@ -7,44 +7,45 @@ use crate::generate::{BlockGrid, Cell};
 use crate::position::{Position, UNIT};
 use crate::rng::Rng;
 
-/// Units of the grid, each way.
+/// Side of the grid, in units.
 pub const GRID_SIZE: i32 = 65_536;
 
-/// Units from the middle of a wall to the middle of the next: a corridor is as wide as eight avatars, less the walls.
+/// Distance from the middle of a wall to the middle of the next, in units. A corridor is as wide as eight avatars, less
+/// the walls.
 pub const CELL_SIZE: i32 = 512;
 
-/// Half of what a wall is thick, in units.
+/// Half the thickness of a wall, in units.
 pub(crate) const WALL_HALF_THICKNESS: i32 = 16;
 
-/// Places to start from are at most so far from the middle of their cell, in units.
+/// Largest offset of a spawn point from the centre of its cell along each axis, in units.
 const SPAWN_SPREAD: u16 = 160;
 
 const CELL_SIZE_FIXED: i32 = CELL_SIZE * UNIT;
 const WALL_HALF_THICKNESS_FIXED: i32 = WALL_HALF_THICKNESS * UNIT;
 
-/// One of the four ways out of a cell.
+/// One of the four sides of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// Heading 0.
     East,
-    /// A quarter turn to the right of it.
+    /// Quarter turn to the right of east.
     South,
     /// Half a turn.
     West,
-    /// A quarter turn to the left.
+    /// Quarter turn to the left of east.
     North,
 }
 
 impl Direction {
-    /// All of them, clockwise.
+    /// All directions, clockwise from east.
     pub const ALL: [Self; 4] = [Self::East, Self::South, Self::West, Self::North];
 
-    /// The heading that leads this way.
+    /// Returns the heading of this direction.
     pub fn heading(self) -> u16 {
         self as u16 * QUARTER_TURN
     }
 
-    /// How far it leads east and south.
+    /// Returns the step in cells: (east, south).
     pub(crate) fn offset(self) -> (i32, i32) {
         match self {
             Self::East => (1, 0),
@@ -54,14 +55,14 @@ impl Direction {
         }
     }
 
-    /// The cell that it leads to.
+    /// Returns the neighbouring cell in this direction.
     pub(crate) fn neighbour(self, (x, y): Cell) -> Cell {
         let (east, south) = self.offset();
         (x + east, y + south)
     }
 }
 
-/// A maze in the middle of the grid, which follows from a seed.
+/// Maze in the middle of the grid, generated from a seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maze {
     seed: u64,
@@ -69,42 +70,44 @@ pub struct Maze {
     blocks: BlockGrid,
 }
 
-/// Where a ray meets a wall.
+/// Point where a ray hits a wall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RayHit {
-    /// How often the ray's scale fits into the way there, as asked.
+    /// Reach of the ray: `reach` × `direction` / `scale` is the vector to the wall, as given to [`Maze::cast_ray`].
     pub(crate) reach: i64,
-    /// The face that it meets looks this way.
+    /// Direction in which the hit wall face looks.
     pub(crate) face: Direction,
 }
 
 impl Maze {
-    /// How many cells each way a maze can have: up to the whole grid.
+    /// Permitted number of cells per side. The largest maze fills the grid.
     pub const SIDE_RANGE: RangeInclusive<u8> = 4..=128;
 
-    /// The maze of this seed, with so many cells each way: as many as [`SIDES`](Self::SIDE_RANGE) allow.
+    /// Generates the maze of this seed. `side` is the number of cells per side, clamped to
+    /// [`SIDE_RANGE`](Self::SIDE_RANGE).
     pub fn new(seed: u64, side: u8) -> Self {
         let side = side.clamp(*Self::SIDE_RANGE.start(), *Self::SIDE_RANGE.end());
         Self { seed, cells_per_side: side, blocks: BlockGrid::generate(seed, side) }
     }
 
-    /// What it follows from.
+    /// Returns the seed from which the maze was generated.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Cells each way.
+    /// Returns the number of cells per side.
     pub fn cells_per_side(&self) -> u8 {
         self.cells_per_side
     }
 
-    /// Where its north-west corner is.
+    /// Returns the north-west corner of the maze.
     pub fn corner(&self) -> Position {
         let before = (GRID_SIZE - i32::from(self.cells_per_side) * CELL_SIZE) / 2;
         Position::from_units(before, before)
     }
 
-    /// Whether a cell, counted from the north-west, has a wall on this side. Outside everything is wall.
+    /// Whether a cell has a wall on this side. Cells are counted from the north-west; outside the maze everything is
+    /// wall.
     pub fn has_wall_at(&self, cell_x: u8, cell_y: u8, direction: Direction) -> bool {
         self.has_wall((cell_x.into(), cell_y.into()), direction)
     }
@@ -113,18 +116,18 @@ impl Maze {
         self.blocks.has_wall(cell, direction)
     }
 
-    /// Whether there is a post where the walls before this column and row of cells cross.
+    /// Whether there is a post where the wall lines before this column and this row of cells cross.
     pub(crate) fn has_post(&self, column: i32, row: i32) -> bool {
         self.blocks.is_solid(2 * column, 2 * row)
     }
 
-    /// The cell that a place is in; the middle of a wall belongs to the one after it.
+    /// Returns the cell that contains a position. The middle of a wall belongs to the cell after it.
     pub(crate) fn cell_at(&self, position: Position) -> Cell {
         let (x, y) = self.relative_to_corner(position);
         (x.div_euclid(CELL_SIZE_FIXED), y.div_euclid(CELL_SIZE_FIXED))
     }
 
-    /// The middle of a cell.
+    /// Returns the centre of a cell.
     pub(crate) fn cell_centre(&self, (x, y): Cell) -> Position {
         let corner = self.corner();
         Position {
@@ -133,7 +136,7 @@ impl Maze {
         }
     }
 
-    /// Whether somebody of this radius (in units) can be there.
+    /// Whether an avatar of this radius (in units) fits at the position without touching a wall.
     pub fn is_free(&self, position: Position, radius: u8) -> bool {
         let (x, y) = self.relative_to_corner(position);
         let radius = i32::from(radius) * UNIT;
@@ -145,78 +148,75 @@ impl Maze {
         }) && !self.blocks.is_solid(block_at(x), block_at(y))
     }
 
-    /// Whether there is no wall between two places.
+    /// Whether there is no wall between two positions.
     pub fn has_line_of_sight(&self, from: Position, to: Position) -> bool {
         const SCALE: i64 = 1 << 20;
-        let way = (i64::from(to.x) - i64::from(from.x), i64::from(to.y) - i64::from(from.y));
-        self.cast_ray(from, way, SCALE, SCALE).is_none()
+        let direction = (i64::from(to.x) - i64::from(from.x), i64::from(to.y) - i64::from(from.y));
+        self.cast_ray(from, direction, SCALE, SCALE).is_none()
     }
 
-    /// A place to start from; every number has its own. It is never in a wall.
+    /// Returns the spawn point with this number, which is never in a wall.
     pub fn spawn_point(&self, number: u64) -> Position {
-        let mut luck = Rng::from_parts(&[self.seed, number]);
+        let mut rng = Rng::from_parts(&[self.seed, number]);
         let side = u32::from(self.cells_per_side);
-        let middle = self.cell_centre((luck.below(side) as i32, luck.below(side) as i32));
-        Position {
-            x: middle.x + luck.symmetric(SPAWN_SPREAD) * UNIT,
-            y: middle.y + luck.symmetric(SPAWN_SPREAD) * UNIT,
-        }
+        let middle = self.cell_centre((rng.below(side) as i32, rng.below(side) as i32));
+        Position { x: middle.x + rng.symmetric(SPAWN_SPREAD) * UNIT, y: middle.y + rng.symmetric(SPAWN_SPREAD) * UNIT }
     }
 
-    /// Follows a ray from block to block until it meets a wall: where `reach` × `way` / `scale` from its start is, with a reach of at
-    /// most `limit`.
-    pub(crate) fn cast_ray(&self, from: Position, way: (i64, i64), scale: i64, limit: i64) -> Option<RayHit> {
+    /// Follows a ray from block to block until it hits a wall. The ray is at `from` + `reach` × `direction` / `scale`.
+    /// Returns `None` if it hits no wall within a reach of `limit`.
+    pub(crate) fn cast_ray(&self, from: Position, direction: (i64, i64), scale: i64, limit: i64) -> Option<RayHit> {
         let (x, y) = self.relative_to_corner(from);
         let (mut column, mut row) = (block_at(x), block_at(y));
-        let mut meeting = RayHit { reach: 0, face: Direction::East };
+        let mut hit = RayHit { reach: 0, face: Direction::East };
         while !self.blocks.is_solid(column, row) {
-            let east = ray_exit(x, way.0, column, scale);
-            let south = ray_exit(y, way.1, row, scale);
-            meeting.reach = east.min(south);
-            if meeting.reach > limit {
+            let east = ray_exit(x, direction.0, column, scale);
+            let south = ray_exit(y, direction.1, row, scale);
+            hit.reach = east.min(south);
+            if hit.reach > limit {
                 return None;
             }
             if east <= south {
-                column += way.0.signum() as i32;
-                meeting.face = if way.0 > 0 { Direction::West } else { Direction::East };
+                column += direction.0.signum() as i32;
+                hit.face = if direction.0 > 0 { Direction::West } else { Direction::East };
             } else {
-                row += way.1.signum() as i32;
-                meeting.face = if way.1 > 0 { Direction::North } else { Direction::South };
+                row += direction.1.signum() as i32;
+                hit.face = if direction.1 > 0 { Direction::North } else { Direction::South };
             }
         }
-        Some(meeting)
+        Some(hit)
     }
 
-    /// A place as seen from the corner of the maze.
+    /// Returns a position relative to the corner of the maze.
     fn relative_to_corner(&self, position: Position) -> (i32, i32) {
         let corner = self.corner();
         (position.x.saturating_sub(corner.x), position.y.saturating_sub(corner.y))
     }
 }
 
-/// The block that a coordinate is in.
+/// Returns the block that contains a coordinate.
 fn block_at(at: i32) -> i32 {
     let shifted = at.saturating_add(WALL_HALF_THICKNESS_FIXED);
     let beyond_the_wall = shifted.rem_euclid(CELL_SIZE_FIXED) >= 2 * WALL_HALF_THICKNESS_FIXED;
     2 * shifted.div_euclid(CELL_SIZE_FIXED) + i32::from(beyond_the_wall)
 }
 
-/// Where a block begins.
+/// Returns the coordinate at which a block begins.
 fn block_start(block: i32) -> i64 {
     let wall = i64::from(block.div_euclid(2)) * i64::from(CELL_SIZE_FIXED);
     wall + i64::from(if block.rem_euclid(2) == 0 { -WALL_HALF_THICKNESS_FIXED } else { WALL_HALF_THICKNESS_FIXED })
 }
 
-/// The reach with which a ray leaves its block along one axis.
-fn ray_exit(at: i32, way: i64, block: i32, scale: i64) -> i64 {
-    if way == 0 {
+/// Returns the reach at which a ray leaves its block along one axis.
+fn ray_exit(at: i32, direction: i64, block: i32, scale: i64) -> i64 {
+    if direction == 0 {
         return i64::MAX;
     }
-    let edge = if way > 0 { block_start(block + 1) } else { block_start(block) };
-    (edge - i64::from(at)) * scale / way
+    let edge = if direction > 0 { block_start(block + 1) } else { block_start(block) };
+    (edge - i64::from(at)) * scale / direction
 }
 
-/// The square of the distance from a place to the nearest of a block.
+/// Returns the square of the distance from a position to the nearest point of a block.
 fn squared_gap((x, y): (i32, i32), column: i32, row: i32) -> i64 {
     let gap = |at: i32, block: i32| {
         let at = i64::from(at);
@@ -230,10 +230,11 @@ mod tests {
     use super::*;
     use crate::path::PathFinder;
 
-    /// How many walls each cell has.
+    /// Returns the number of walls of each cell.
     fn wall_counts(maze: &Maze) -> Vec<usize> {
         let side = i32::from(maze.cells_per_side());
-        let walls = |at| Direction::ALL.iter().filter(|way| maze.has_wall((at % side, at / side), **way)).count();
+        let walls =
+            |at| Direction::ALL.iter().filter(|direction| maze.has_wall((at % side, at / side), **direction)).count();
         (0..side * side).map(walls).collect()
     }
 
@@ -250,7 +251,7 @@ mod tests {
         for (seed, side) in [(1, 4), (2, 5), (3, 12), (4, 33), (5, 128)] {
             let maze = Maze::new(seed, side);
             let last = i32::from(side) - 1;
-            let mut way = PathFinder::new(usize::MAX);
+            let mut finder = PathFinder::new(usize::MAX);
             for x in 0..=last {
                 for y in 0..=last {
                     let east = x < last && maze.has_wall((x, y), Direction::East);
@@ -259,7 +260,7 @@ mod tests {
                 assert!(maze.has_wall((x, 0), Direction::North) && maze.has_wall((x, last), Direction::South));
                 assert!(maze.has_wall((0, x), Direction::West) && maze.has_wall((last, x), Direction::East));
                 for to in [(x, 0), (x, last), (0, x), (last, x), (x, x)] {
-                    assert_eq!(way.find(&maze, (0, 0), to).last().copied().unwrap_or((0, 0)), to);
+                    assert_eq!(finder.find(&maze, (0, 0), to).last().copied().unwrap_or((0, 0)), to);
                 }
             }
         }
@@ -288,29 +289,30 @@ mod tests {
         assert!(maze.is_free(at(touching, touching), 32));
         assert!(!maze.is_free(at(touching - 1, touching), 32));
         assert!(!maze.is_free(at(touching, touching - 1), 32));
-        assert!(!maze.is_free(at(0, 0), 0), "in the wall");
+        assert!(!maze.is_free(at(0, 0), 0), "a point inside a wall is free");
         assert!(!maze.is_free(at(-99_999, 0), 32) && !maze.is_free(Position { x: i32::MIN, y: i32::MAX }, 255));
     }
 
     #[test]
     fn position_is_free_iff_no_wall_is_within_the_radius() {
         let maze = Maze::new(7, 6);
-        let mut luck = Rng::new(1);
+        let mut rng = Rng::new(1);
         let mut counts = [0; 2];
         for _ in 0..2_000 {
-            let middle = maze.cell_centre((luck.below(6) as i32, luck.below(6) as i32));
-            let place = Position { x: middle.x + luck.symmetric(256) * UNIT, y: middle.y + luck.symmetric(256) * UNIT };
+            let middle = maze.cell_centre((rng.below(6) as i32, rng.below(6) as i32));
+            let position =
+                Position { x: middle.x + rng.symmetric(256) * UNIT, y: middle.y + rng.symmetric(256) * UNIT };
             let within = |radius: i32| {
                 let offsets = (-radius..=radius).flat_map(move |x| (-radius..=radius).map(move |y| (x, y)));
                 let inside = offsets.filter(move |(x, y)| x * x + y * y < radius * radius);
-                inside.map(|(x, y)| Position { x: place.x + x * UNIT, y: place.y + y * UNIT })
+                inside.map(|(x, y)| Position { x: position.x + x * UNIT, y: position.y + y * UNIT })
             };
-            let free = maze.is_free(place, 32);
+            let free = maze.is_free(position, 32);
             counts[usize::from(free)] += 1;
             assert!(!free || within(32).all(|point| maze.is_free(point, 0)));
             assert!(free || within(34).any(|point| !maze.is_free(point, 0)));
         }
-        assert!(counts.iter().all(|count| *count > 100), "both cases were tried: {counts:?}");
+        assert!(counts.iter().all(|count| *count > 100), "too few samples of one case: {counts:?}");
     }
 
     #[test]
@@ -319,8 +321,8 @@ mod tests {
         for at in 0..144 {
             let cell = (at % 12, at / 12);
             for direction in Direction::ALL {
-                let there = direction.neighbour(cell);
-                let seen = maze.has_line_of_sight(maze.cell_centre(cell), maze.cell_centre(there));
+                let neighbour = direction.neighbour(cell);
+                let seen = maze.has_line_of_sight(maze.cell_centre(cell), maze.cell_centre(neighbour));
                 assert_eq!(seen, !maze.has_wall(cell, direction), "{cell:?} {direction:?}");
             }
         }
@@ -334,9 +336,9 @@ mod tests {
     fn spawn_points_are_free_and_distinct() {
         for side in [4, 16, 128] {
             let maze = Maze::new(3, side);
-            let places: std::collections::BTreeSet<_> = (0..1_000).map(|number| maze.spawn_point(number)).collect();
-            assert!(places.iter().all(|place| maze.is_free(*place, 32)));
-            assert!(places.len() > 990);
+            let points: std::collections::BTreeSet<_> = (0..1_000).map(|number| maze.spawn_point(number)).collect();
+            assert!(points.iter().all(|position| maze.is_free(*position, 32)));
+            assert!(points.len() > 990);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Ninjas: avatars that software plays, as those of MiMaze. They chase the nearest other avatar through the maze, shoot at whoever comes
-//! into view, and wander where nobody is known.
+//! Ninjas: avatars played by software, as in MiMaze. They chase the nearest other avatar through the maze, shoot at
+//! avatars in view, and wander where they know of none.
 //!
-//! They press buttons as a person does: one decision is held for a tenth of a second or more, so their ways are made of straight lines and
-//! circles; they need a moment to react, and do not aim perfectly.
+//! They press buttons as a person does. They hold one decision for a tenth of a second or more, so their paths consist
+//! of straight lines and circles; they need time to react, and do not aim perfectly.
 
 use coplay::peer_world::{DeadReckoning, EntityId};
 
@@ -15,85 +15,86 @@ use crate::position::{Position, UNIT};
 use crate::rng::Rng;
 use crate::rules::{AVATAR_RADIUS, FIRE_INTERVAL, Rules, SHOT_SPEED, TURN_RATE, WALK_SPEED};
 
-/// A new way is looked for after so many ticks, and up to as many more.
+/// Ticks between two plans, plus up to as many more at random.
 const PLAN_INTERVAL: u32 = 30;
 
-/// No more cells than this are looked at for a way.
+/// Largest number of cells that a path search expands.
 const MAX_SEARCHED_CELLS: usize = 2_048;
 
-/// So many cells of the way are looked at at once: where one can go straight, one does.
+/// Number of cells of the route that are checked at a time: the ninja walks straight to the farthest one with a clear
+/// path.
 const ROUTE_LOOKAHEAD: usize = 4;
 
-/// A stretch of a walk lasts so many ticks, and up to as many more.
+/// Ticks of a straight walk, plus up to as many more at random.
 const WALK_TICKS: u32 = 12;
 
-/// The longest turn without another look, in ticks.
+/// Longest turn before the next decision, in ticks.
 const MAX_TURN_TICKS: u32 = 40;
 
-/// On a walk, turns shorter than this are not worth the trouble, in ticks. When aiming they are.
+/// Turns shorter than this many ticks are skipped on a walk. They matter when aiming.
 const WALK_TURN_TOLERANCE: u32 = 3;
 
-/// It takes so many ticks to notice who comes into view, and up to twice as many more.
+/// Ticks before the ninja notices a target that comes into view, plus up to twice as many more at random.
 const REACTION_TICKS: u32 = 10;
 
-/// And then up to so many more before the first shot, so that who is attacked has a chance.
+/// Largest random number of further ticks before the first shot, so that the target has a chance.
 const MAX_AIM_TICKS: u32 = 80;
 
-/// Who is further away than this, in units, is not shot at.
+/// Distance beyond which the ninja does not shoot, in units.
 const MAX_SHOOTING_DISTANCE: u32 = 2_400;
 
-/// Who is nearer than this, in units, is near enough.
+/// Distance below which the ninja comes no nearer, in units.
 const CLOSE_DISTANCE: u32 = 300;
 
-/// A ninja aims beside its target by up to this.
+/// Largest random aiming error.
 const MAX_AIM_ERROR: u16 = degrees(10);
 
-/// It shoots when it looks where it aims, give or take this.
+/// Heading tolerance within which the ninja shoots.
 const AIM_TOLERANCE: u16 = degrees(2);
 
-/// Whether to shoot is asked every so many ticks.
+/// Ticks between two decisions whether to shoot.
 const TRIGGER_INTERVAL: u32 = 4;
 
-/// Ticks after which somebody who wanted to walk should have got somewhere, and how far, in units.
+/// Ticks within which a walking ninja must move [`STUCK_DISTANCE`] units, or counts as stuck.
 const STUCK_TICKS: u32 = 80;
 const STUCK_DISTANCE: u32 = 24;
 
-/// A place on the way is reached within so many units.
+/// Distance within which a waypoint counts as reached, in units.
 const ARRIVAL_DISTANCE: u32 = 120;
 
-/// The radius of the circle of a walk with a turn, in units: how far it is round, over 2π.
+/// Radius of the circle of a walk while turning, in units: its circumference over 2π.
 const TURN_RADIUS: i64 = WALK_SPEED as i64 / UNIT as i64 * (65_536 / TURN_RATE as i64) * 7 / 44;
 
-/// Software that plays an avatar.
+/// Bot that plays an avatar.
 #[derive(Clone, Debug)]
 pub struct Ninja {
     rng: Rng,
     path_finder: PathFinder,
-    /// Where it goes, and the cells to walk through, the next one last.
+    /// Cell that it walks to, and the cells on the route, the next one last.
     goal: Cell,
     route: Vec<Cell>,
     plan_at: u32,
-    /// Whom it chases.
+    /// Avatar that it chases.
     target: Option<EntityId>,
-    /// When the quarry will have been noticed, while it is in view.
+    /// Tick in which the ninja notices the target, while the target is in view.
     noticed_at: Option<u32>,
-    /// The buttons that are held, and until when.
+    /// Buttons that are held, and the tick until which they are held.
     held_controls: Controls,
     held_until: u32,
-    /// How far beside its target the next shot goes, and when it can be fired.
+    /// Aiming error of the next shot, and the earliest tick in which it can be fired.
     aim_error: i32,
     shoot_at: u32,
-    /// Where it was when it last got anywhere.
+    /// Tick and position at which the ninja last made progress.
     last_progress: (u32, Position),
 }
 
 impl Ninja {
-    /// A ninja with a character of its own.
+    /// Creates a ninja. The seed determines its behaviour.
     pub fn new(seed: u64) -> Self {
-        let mut luck = Rng::new(seed);
+        let mut rng = Rng::new(seed);
         Self {
-            aim_error: luck.symmetric(MAX_AIM_ERROR),
-            rng: luck,
+            aim_error: rng.symmetric(MAX_AIM_ERROR),
+            rng,
             path_finder: PathFinder::new(MAX_SEARCHED_CELLS),
             goal: (0, 0),
             route: Vec::new(),
@@ -107,7 +108,8 @@ impl Ninja {
         }
     }
 
-    /// What it presses in this tick, given its avatar and those of the others it knows of, as it sees them. Ticks grow.
+    /// Returns the buttons it presses in this tick, given its avatar and the displayed states of the other avatars.
+    /// Ticks must not decrease.
     pub fn choose_controls(
         &mut self,
         tick: u32,
@@ -122,49 +124,49 @@ impl Ninja {
         if tick >= self.plan_at {
             self.plan(tick, rules, me, others);
         }
-        let quarry = self.find_target(others);
-        self.update_noticed(tick, rules, me, quarry);
+        let target = self.find_target(others);
+        self.update_noticed(tick, rules, me, target);
         if tick >= self.held_until {
-            self.decide_move(tick, rules, me, quarry);
+            self.decide_move(tick, rules, me, target);
         }
-        Controls { fire: self.should_fire(tick, rules, me, quarry), ..self.held_controls }
+        Controls { fire: self.should_fire(tick, rules, me, target), ..self.held_controls }
     }
 
-    /// The dead begin anew.
+    /// Makes a dead ninja start with a new plan.
     fn reset_plan(&mut self, tick: u32, me: &Avatar) {
         (self.plan_at, self.held_until) = (tick, tick);
         self.noticed_at = None;
         self.last_progress = (tick, me.position);
     }
 
-    /// Chooses whom to chase, and finds the way there; or any way.
+    /// Chooses the avatar to chase and finds the path to it; or a path to a random cell if there is none.
     fn plan(&mut self, tick: u32, rules: &Rules, me: &Avatar, others: &[(EntityId, Avatar)]) {
         self.plan_at = tick.saturating_add(PLAN_INTERVAL + self.rng.below(PLAN_INTERVAL));
         let nearest = nearest_living(&rules.maze, me, others);
-        let chased = nearest.map(|(id, _)| id);
-        if chased != self.target {
-            (self.target, self.noticed_at) = (chased, None);
+        let nearest_id = nearest.map(|(id, _)| id);
+        if nearest_id != self.target {
+            (self.target, self.noticed_at) = (nearest_id, None);
         }
-        let here = rules.maze.cell_at(me.position);
+        let cell = rules.maze.cell_at(me.position);
         if let Some((_, avatar)) = nearest {
             self.goal = rules.maze.cell_at(avatar.position);
-        } else if self.goal == here {
+        } else if self.goal == cell {
             self.goal = rules.maze.cell_at(rules.maze.spawn_point(self.rng.next_u64()));
         }
         self.route.clear();
-        self.route.extend(self.path_finder.find(&rules.maze, here, self.goal).iter().rev());
+        self.route.extend(self.path_finder.find(&rules.maze, cell, self.goal).iter().rev());
     }
 
     fn find_target<'a>(&self, others: &'a [(EntityId, Avatar)]) -> Option<&'a Avatar> {
-        let quarry = others.iter().find(|(id, _)| Some(*id) == self.target);
-        quarry.map(|(_, avatar)| avatar).filter(|avatar| avatar.is_alive())
+        let target = others.iter().find(|(id, _)| Some(*id) == self.target);
+        target.map(|(_, avatar)| avatar).filter(|avatar| avatar.is_alive())
     }
 
-    /// Notices the quarry some time after it came into view.
-    fn update_noticed(&mut self, tick: u32, rules: &Rules, me: &Avatar, quarry: Option<&Avatar>) {
-        let in_view = quarry.is_some_and(|quarry| {
-            me.position.distance(quarry.position) <= MAX_SHOOTING_DISTANCE
-                && rules.maze.has_line_of_sight(me.position, quarry.position)
+    /// Notices the target some time after it came into view.
+    fn update_noticed(&mut self, tick: u32, rules: &Rules, me: &Avatar, target: Option<&Avatar>) {
+        let in_view = target.is_some_and(|target| {
+            me.position.distance(target.position) <= MAX_SHOOTING_DISTANCE
+                && rules.maze.has_line_of_sight(me.position, target.position)
         });
         if !in_view {
             self.noticed_at = None;
@@ -179,12 +181,12 @@ impl Ninja {
         self.noticed_at.is_some_and(|at| tick >= at)
     }
 
-    /// What to do next, and for how long.
-    fn decide_move(&mut self, tick: u32, rules: &Rules, me: &Avatar, quarry: Option<&Avatar>) {
+    /// Decides the next move, and how long to hold it.
+    fn decide_move(&mut self, tick: u32, rules: &Rules, me: &Avatar, target: Option<&Avatar>) {
         if self.is_stuck(tick, me) {
             self.back_off(tick);
-        } else if let Some(quarry) = quarry.filter(|_| self.has_noticed(tick)) {
-            self.fight(tick, rules, me, quarry);
+        } else if let Some(target) = target.filter(|_| self.has_noticed(tick)) {
+            self.fight(tick, rules, me, target);
         } else {
             self.follow_route(tick, rules, me);
         }
@@ -198,7 +200,7 @@ impl Ninja {
         tick.saturating_sub(self.last_progress.0) >= STUCK_TICKS
     }
 
-    /// Backwards in a circle, to whichever side, and then another way.
+    /// Walks backwards in a circle to a random side, and then plans again.
     fn back_off(&mut self, tick: u32) {
         let left = self.rng.one_in(2);
         let controls = Controls { backward: true, left, right: !left, ..Controls::default() };
@@ -207,32 +209,32 @@ impl Ninja {
         self.plan_at = self.held_until;
     }
 
-    /// Turns to where the quarry will be, and comes nearer, or keeps away.
-    fn fight(&mut self, tick: u32, rules: &Rules, me: &Avatar, quarry: &Avatar) {
-        let aim = self.aim_heading(rules, me, quarry);
-        let distance = me.position.distance(quarry.position);
-        let (forward, back) = match self.rng.below(4) {
+    /// Turns to where the target will be, and approaches, retreats or stays.
+    fn fight(&mut self, tick: u32, rules: &Rules, me: &Avatar, target: &Avatar) {
+        let aim = self.aim_heading(rules, me, target);
+        let distance = me.position.distance(target.position);
+        let (forward, backward) = match self.rng.below(4) {
             _ if distance > 2 * CLOSE_DISTANCE => (true, false),
             0 | 1 if distance > CLOSE_DISTANCE => (true, false),
             2 => (false, true),
             _ => (false, false),
         };
-        self.turn_to(tick, me, aim, Controls { forward, backward: back, ..Controls::default() }, 1);
+        self.turn_to(tick, me, aim, Controls { forward, backward, ..Controls::default() }, 1);
     }
 
-    /// Which way a shot must go: to where the quarry is when it gets there, give or take the error of this ninja's hand.
-    fn aim_heading(&self, rules: &Rules, me: &Avatar, quarry: &Avatar) -> u16 {
-        let flight = me.position.distance(quarry.position) / (SHOT_SPEED / UNIT) as u32;
-        let there = rules.extrapolate(quarry, flight).position;
-        me.position.bearing_to(there).wrapping_add_signed(self.aim_error as i16)
+    /// Returns the heading of a shot: to where the target is when the shot gets there, plus the aiming error.
+    fn aim_heading(&self, rules: &Rules, me: &Avatar, target: &Avatar) -> u16 {
+        let flight = me.position.distance(target.position) / (SHOT_SPEED / UNIT) as u32;
+        let predicted = rules.extrapolate(target, flight).position;
+        me.position.bearing_to(predicted).wrapping_add_signed(self.aim_error as i16)
     }
 
-    fn should_fire(&mut self, tick: u32, rules: &Rules, me: &Avatar, quarry: Option<&Avatar>) -> bool {
-        let Some(quarry) = quarry.filter(|_| self.has_noticed(tick)) else { return false };
+    fn should_fire(&mut self, tick: u32, rules: &Rules, me: &Avatar, target: Option<&Avatar>) -> bool {
+        let Some(target) = target.filter(|_| self.has_noticed(tick)) else { return false };
         if tick < self.shoot_at || !tick.is_multiple_of(TRIGGER_INTERVAL) {
             return false;
         }
-        let aimed = shortest_turn(me.heading, self.aim_heading(rules, me, quarry)).unsigned_abs() <= AIM_TOLERANCE;
+        let aimed = shortest_turn(me.heading, self.aim_heading(rules, me, target)).unsigned_abs() <= AIM_TOLERANCE;
         if aimed {
             self.shoot_at = tick.saturating_add(FIRE_INTERVAL + self.rng.below(2 * FIRE_INTERVAL));
             self.aim_error = self.rng.symmetric(MAX_AIM_ERROR);
@@ -243,12 +245,12 @@ impl Ninja {
     /// Walks along the route.
     fn follow_route(&mut self, tick: u32, rules: &Rules, me: &Avatar) {
         let next = self.next_waypoint(&rules.maze, me.position);
-        let place = next.unwrap_or_else(|| self.fallback_waypoint(&rules.maze, me.position));
-        let forward = can_reach_while_turning(me, place);
+        let waypoint = next.unwrap_or_else(|| self.fallback_waypoint(&rules.maze, me.position));
+        let forward = can_reach_while_turning(me, waypoint);
         self.turn_to(
             tick,
             me,
-            me.position.bearing_to(place),
+            me.position.bearing_to(waypoint),
             Controls { forward, ..Controls::default() },
             WALK_TURN_TOLERANCE,
         );
@@ -257,30 +259,31 @@ impl Ninja {
         }
     }
 
-    /// The farthest place on the route to which the way is clear; those before it are left out.
-    fn next_waypoint(&mut self, maze: &Maze, here: Position) -> Option<Position> {
-        if self.route.last().is_some_and(|next| here.distance(maze.cell_centre(*next)) < ARRIVAL_DISTANCE) {
+    /// Returns the farthest waypoint on the route with a clear path, and skips those before it.
+    fn next_waypoint(&mut self, maze: &Maze, position: Position) -> Option<Position> {
+        if self.route.last().is_some_and(|next| position.distance(maze.cell_centre(*next)) < ARRIVAL_DISTANCE) {
             self.route.pop();
         }
         let farthest = self.route.len().saturating_sub(ROUTE_LOOKAHEAD);
-        let clear = |at: &usize| is_path_clear(maze, here, maze.cell_centre(self.route[*at]));
+        let clear = |at: &usize| is_path_clear(maze, position, maze.cell_centre(self.route[*at]));
         let next = (farthest..self.route.len()).find(clear)?;
         self.route.truncate(next + 1);
         self.route.last().map(|cell| maze.cell_centre(*cell))
     }
 
-    /// Where to go if the way to the next place is not clear: the middle of the cell, and from there on.
-    fn fallback_waypoint(&self, maze: &Maze, here: Position) -> Position {
-        let middle = maze.cell_centre(maze.cell_at(here));
+    /// Returns where to go if the path to the next waypoint is not clear: the centre of the cell, and from there on.
+    fn fallback_waypoint(&self, maze: &Maze, position: Position) -> Position {
+        let middle = maze.cell_centre(maze.cell_at(position));
         let next = self.route.last().map(|cell| maze.cell_centre(*cell));
-        next.filter(|_| here.distance(middle) < ARRIVAL_DISTANCE).unwrap_or(middle)
+        next.filter(|_| position.distance(middle) < ARRIVAL_DISTANCE).unwrap_or(middle)
     }
 
-    /// Turns until it looks that way, or keeps straight on if it nearly does.
-    fn turn_to(&mut self, tick: u32, me: &Avatar, heading: u16, walk: Controls, careless: u32) {
+    /// Turns until the avatar looks along `heading`, or keeps straight on if the turn takes less than `tolerance`
+    /// ticks.
+    fn turn_to(&mut self, tick: u32, me: &Avatar, heading: u16, walk: Controls, tolerance: u32) {
         let turn = shortest_turn(me.heading, heading);
         let ticks = (u32::from(turn.unsigned_abs()) + TURN_RATE as u32 / 2) / TURN_RATE as u32;
-        if ticks < careless {
+        if ticks < tolerance {
             let ticks = self.random_walk_ticks();
             self.hold_controls(tick, walk, ticks);
         } else {
@@ -298,17 +301,17 @@ impl Ninja {
     }
 }
 
-/// The nearest of the living; who is behind a wall counts as further away.
+/// Returns the nearest living avatar. An avatar behind a wall counts as further away.
 fn nearest_living<'a>(maze: &Maze, me: &Avatar, others: &'a [(EntityId, Avatar)]) -> Option<(EntityId, &'a Avatar)> {
-    let way = |avatar: &Avatar| {
+    let perceived_distance = |avatar: &Avatar| {
         let hidden = if maze.has_line_of_sight(me.position, avatar.position) { 0 } else { 3 * CELL_SIZE as u32 };
         me.position.distance(avatar.position) + hidden
     };
     let living = others.iter().filter(|(_, avatar)| avatar.is_alive());
-    living.min_by_key(|(id, avatar)| (way(avatar), *id)).map(|(id, avatar)| (*id, avatar))
+    living.min_by_key(|(id, avatar)| (perceived_distance(avatar), *id)).map(|(id, avatar)| (*id, avatar))
 }
 
-/// Whether an avatar can walk straight from one place to another: both its sides must get through.
+/// Whether an avatar can walk straight from one position to another: both its sides must get through.
 fn is_path_clear(maze: &Maze, from: Position, to: Position) -> bool {
     let aside = from.bearing_to(to).wrapping_add(QUARTER_TURN);
     let width = (i32::from(AVATAR_RADIUS) - 2) * UNIT;
@@ -317,7 +320,8 @@ fn is_path_clear(maze: &Maze, from: Position, to: Position) -> bool {
         .all(|width| maze.has_line_of_sight(from.moved_along(aside, width), to.moved_along(aside, width)))
 }
 
-/// Whether walking on while turning leads there; if not one must turn on the spot, or would go round it for ever.
+/// Whether walking on while turning leads to the goal. If not, the avatar must turn on the spot, or it would circle the
+/// goal for ever.
 fn can_reach_while_turning(me: &Avatar, goal: Position) -> bool {
     let turn = shortest_turn(me.heading, me.position.bearing_to(goal)).unsigned_abs();
     let chord = 2 * TURN_RADIUS * i64::from(sine(turn)) / i64::from(crate::angle::TRIG_ONE);

@@ -1,27 +1,27 @@
-//! The shortest way through a maze, from cell to cell.
+//! Shortest paths through a maze, from cell to cell (breadth-first search).
 
 use crate::generate::Cell;
 use crate::maze::{Direction, Maze};
 
-/// Finds ways. It keeps its memory, so that looking again and again costs none.
+/// Path finder. It reuses its buffers, so that repeated searches do not allocate.
 #[derive(Clone, Debug)]
 pub(crate) struct PathFinder {
-    /// No more cells than this are looked at.
+    /// Largest number of cells that a search expands.
     max_cells: usize,
-    /// By which direction each cell was entered first.
+    /// Direction by which each cell was first entered.
     entry_directions: Vec<Option<Direction>>,
-    /// Cells in the order of their distance.
+    /// Visited cells, by increasing distance.
     visited: Vec<Cell>,
     route: Vec<Cell>,
 }
 
 impl PathFinder {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { max_cells: most, entry_directions: Vec::new(), visited: Vec::new(), route: Vec::new() }
+    pub(crate) fn new(max_cells: usize) -> Self {
+        Self { max_cells, entry_directions: Vec::new(), visited: Vec::new(), route: Vec::new() }
     }
 
-    /// The cells on the shortest way, without the first. If that is too far to look, the way to the cell nearest to the goal
-    /// as the crow flies.
+    /// Returns the cells of the shortest path, without the first. If the search does not reach the goal, the path leads
+    /// to the visited cell nearest to the goal in a straight line.
     pub(crate) fn find(&mut self, maze: &Maze, from: Cell, to: Cell) -> &[Cell] {
         self.route.clear();
         if !has_cell(maze, from) || !has_cell(maze, to) {
@@ -32,44 +32,47 @@ impl PathFinder {
         &self.route
     }
 
-    /// Looks at cells by and by, until the goal is among them.
+    /// Expands cells until the goal is among them. Returns the cell that the path should end in.
     fn search(&mut self, maze: &Maze, from: Cell, to: Cell) -> Cell {
         let side = usize::from(maze.cells_per_side());
         self.entry_directions.clear();
         self.entry_directions.resize(side * side, None);
         self.visited.clear();
         self.visited.push(from);
-        let mut looked = 0;
-        while looked < self.visited.len().min(self.max_cells) {
-            let here = self.visited[looked];
-            if here == to {
+        let mut expanded = 0;
+        while expanded < self.visited.len().min(self.max_cells) {
+            let cell = self.visited[expanded];
+            if cell == to {
                 return to;
             }
-            self.expand(maze, from, here);
-            looked += 1;
+            self.expand(maze, from, cell);
+            expanded += 1;
         }
-        let gap = |cell: &Cell| (cell.0 - to.0).pow(2) + (cell.1 - to.1).pow(2);
+        let gap = |visited: &Cell| (visited.0 - to.0).pow(2) + (visited.1 - to.1).pow(2);
         self.visited.iter().copied().min_by_key(gap).unwrap_or(from)
     }
 
-    fn expand(&mut self, maze: &Maze, from: Cell, here: Cell) {
+    fn expand(&mut self, maze: &Maze, from: Cell, cell: Cell) {
         for direction in Direction::ALL {
-            let there = direction.neighbour(here);
-            if !maze.has_wall(here, direction) && there != from && self.entry_directions[index(maze, there)].is_none() {
-                self.entry_directions[index(maze, there)] = Some(direction);
-                self.visited.push(there);
+            let neighbour = direction.neighbour(cell);
+            if !maze.has_wall(cell, direction)
+                && neighbour != from
+                && self.entry_directions[index(maze, neighbour)].is_none()
+            {
+                self.entry_directions[index(maze, neighbour)] = Some(direction);
+                self.visited.push(neighbour);
             }
         }
     }
 
-    /// Goes back from where we got to, and turns that round.
+    /// Collects the path backwards from the reached cell, then reverses it.
     fn backtrack(&mut self, maze: &Maze, from: Cell, reached: Cell) {
-        let mut here = reached;
-        while here != from {
-            self.route.push(here);
-            let Some(direction) = self.entry_directions[index(maze, here)] else { break };
+        let mut cell = reached;
+        while cell != from {
+            self.route.push(cell);
+            let Some(direction) = self.entry_directions[index(maze, cell)] else { break };
             let (east, south) = direction.offset();
-            here = (here.0 - east, here.1 - south);
+            cell = (cell.0 - east, cell.1 - south);
         }
         self.route.reverse();
     }
@@ -88,7 +91,7 @@ fn index(maze: &Maze, (x, y): Cell) -> usize {
 mod tests {
     use super::*;
 
-    /// Distances by a slower way: rounds of relaxation until nothing changes.
+    /// Computes distances by a slower method: relaxation rounds until nothing changes.
     fn reference_distances(maze: &Maze, from: Cell) -> Vec<usize> {
         let side = i32::from(maze.cells_per_side());
         let mut distances = vec![usize::MAX; (side * side) as usize];
@@ -96,11 +99,11 @@ mod tests {
         loop {
             let before = distances.clone();
             for at in 0..side * side {
-                let here = (at % side, at / side);
-                for direction in Direction::ALL.into_iter().filter(|way| !maze.has_wall(here, *way)) {
-                    let over_there = distances[index(maze, direction.neighbour(here))].saturating_add(1);
+                let cell = (at % side, at / side);
+                for direction in Direction::ALL.into_iter().filter(|direction| !maze.has_wall(cell, *direction)) {
+                    let via_neighbour = distances[index(maze, direction.neighbour(cell))].saturating_add(1);
                     let own = &mut distances[at as usize];
-                    *own = (*own).min(over_there);
+                    *own = (*own).min(via_neighbour);
                 }
             }
             if distances == before {
@@ -112,17 +115,18 @@ mod tests {
     #[test]
     fn paths_are_shortest_and_pass_no_wall() {
         let maze = Maze::new(5, 16);
-        let mut way = PathFinder::new(usize::MAX);
+        let mut finder = PathFinder::new(usize::MAX);
         for from in [(0, 0), (7, 9), (15, 3)] {
             let distances = reference_distances(&maze, from);
             for at in 0..256 {
-                let route = way.find(&maze, from, (at % 16, at / 16));
+                let route = finder.find(&maze, from, (at % 16, at / 16));
                 assert_eq!(route.len(), distances[at as usize]);
-                let mut here = from;
+                let mut cell = from;
                 for next in route {
-                    let open = |way: &Direction| way.neighbour(here) == *next && !maze.has_wall(here, *way);
-                    assert!(Direction::ALL.iter().any(open), "from {here:?} to {next:?}");
-                    here = *next;
+                    let leads_to_next =
+                        |direction: &Direction| direction.neighbour(cell) == *next && !maze.has_wall(cell, *direction);
+                    assert!(Direction::ALL.iter().any(leads_to_next), "no opening from {cell:?} to {next:?}");
+                    cell = *next;
                 }
             }
         }
@@ -131,10 +135,10 @@ mod tests {
     #[test]
     fn distant_goal_yields_a_path_towards_it() {
         let maze = Maze::new(5, 128);
-        let mut way = PathFinder::new(500);
-        let route = way.find(&maze, (0, 0), (127, 127));
-        let (x, y) = *route.last().expect("there is somewhere to go");
+        let mut finder = PathFinder::new(500);
+        let route = finder.find(&maze, (0, 0), (127, 127));
+        let (x, y) = *route.last().expect("the route is not empty");
         assert!(x + y > 10 && route.len() < 500);
-        assert!(way.find(&maze, (-1, 0), (3, 3)).is_empty(), "nobody is outside");
+        assert!(finder.find(&maze, (-1, 0), (3, 3)).is_empty(), "a route starts outside the maze");
     }
 }

@@ -1,27 +1,27 @@
-//! Places on the grid.
+//! Positions on the grid.
 
 use crate::angle::{TRIG_ONE, bearing, cosine, sine};
 use crate::maze::GRID_SIZE;
 
-/// Parts of a unit that a position tells.
+/// Position steps per unit.
 pub const UNIT: i32 = 256;
 
-/// A place, in parts of a unit (of which [`UNIT`] are one): so that the slightest turn shows, and walking does not round it away.
+/// Position in 1/[`UNIT`] units, fine enough that walking does not round the slightest turn away.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Position {
-    /// From west to east.
+    /// Coordinate from west to east.
     pub x: i32,
-    /// From north to south.
+    /// Coordinate from north to south.
     pub y: i32,
 }
 
 impl Position {
-    /// The place so many units east and south of the grid's corner.
+    /// Returns the position this many units east and south of the corner of the grid.
     pub const fn from_units(x: i32, y: i32) -> Self {
         Self { x: x * UNIT, y: y * UNIT }
     }
 
-    /// The place so far (in parts of a unit) this way.
+    /// Returns the position `length` (in 1/[`UNIT`] units) away along `heading`.
     pub fn moved_along(self, heading: u16, length: i32) -> Self {
         Self {
             x: self.x.wrapping_add(scale_by_trig(length, cosine(heading))),
@@ -29,30 +29,30 @@ impl Position {
         }
     }
 
-    /// How far it is to there, in whole units.
+    /// Returns the distance to `other`, in whole units.
     pub fn distance(self, other: Self) -> u32 {
         (self.distance_squared(other).isqrt() / UNIT as u64) as u32
     }
 
-    /// The square of the distance, in parts of a unit.
+    /// Returns the square of the distance, in squared 1/[`UNIT`] units.
     pub fn distance_squared(self, other: Self) -> u64 {
         let (east, south) = (self.x.abs_diff(other.x), self.y.abs_diff(other.y));
         (u64::from(east) * u64::from(east)).saturating_add(u64::from(south) * u64::from(south))
     }
 
-    /// The heading that leads there.
+    /// Returns the heading towards `other`.
     pub fn bearing_to(self, other: Self) -> u16 {
         bearing(other.x.wrapping_sub(self.x), other.y.wrapping_sub(self.y))
     }
 
-    /// The nearest place of whole units on the grid.
+    /// Returns the nearest position of whole units on the grid.
     pub(crate) fn rounded_to_units(self) -> Self {
         let whole = |parts: i32| (parts.saturating_add(UNIT / 2) / UNIT).clamp(0, GRID_SIZE - 1) * UNIT;
         Self { x: whole(self.x), y: whole(self.y) }
     }
 }
 
-/// A length times a sine or cosine, to the nearest; the same forwards and backwards.
+/// Multiplies a length by a sine or cosine and rounds to nearest, symmetrically for negative lengths.
 fn scale_by_trig(length: i32, factor: i32) -> i32 {
     let product = i64::from(length) * i64::from(factor);
     let half = i64::from(TRIG_ONE / 2) * product.signum();
@@ -66,19 +66,19 @@ mod tests {
 
     #[test]
     fn moving_forth_and_back_returns_to_the_start() {
-        let here = Position::from_units(1_000, 2_000);
+        let start = Position::from_units(1_000, 2_000);
         for heading in (0..=u16::MAX).step_by(11) {
-            assert_eq!(here.moved_along(heading, 2_048).moved_along(heading, -2_048), here);
-            assert_eq!(here.moved_along(heading, 2_048), here.moved_along(heading.wrapping_add(HALF_TURN), -2_048));
+            assert_eq!(start.moved_along(heading, 2_048).moved_along(heading, -2_048), start);
+            assert_eq!(start.moved_along(heading, 2_048), start.moved_along(heading.wrapping_add(HALF_TURN), -2_048));
         }
     }
 
     #[test]
     fn distances_are_in_units() {
-        let here = Position::from_units(10, 10);
-        assert_eq!(here.distance(Position::from_units(13, 14)), 5);
-        assert_eq!(here.distance(here.moved_along(degrees(30), 99 * UNIT + 9)), 99);
+        let start = Position::from_units(10, 10);
+        assert_eq!(start.distance(Position::from_units(13, 14)), 5);
+        assert_eq!(start.distance(start.moved_along(degrees(30), 99 * UNIT + 9)), 99);
         let corner = |at| Position { x: at, y: at };
-        assert!(corner(i32::MIN).distance(corner(i32::MAX)) > 16_000_000, "nonsense has a distance, too");
+        assert!(corner(i32::MIN).distance(corner(i32::MAX)) > 16_000_000, "the distance overflows");
     }
 }

@@ -1,6 +1,7 @@
-//! Chance that follows from a seed.
+//! Seeded random numbers.
 
-/// Random numbers (splitmix64, after Steele, Lea and Flood). Small, and the same everywhere for good.
+/// Random number generator (splitmix64, after Steele, Lea and Flood). The sequence of a seed is the same on every
+/// platform and must never change.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -9,9 +10,9 @@ impl Rng {
         Self(seed)
     }
 
-    /// A stream that depends on several numbers.
+    /// Creates a generator whose sequence depends on all `numbers`.
     pub(crate) fn from_parts(numbers: &[u64]) -> Self {
-        numbers.iter().fold(Self(0), |mut luck, number| Self(luck.next_u64() ^ number))
+        numbers.iter().fold(Self(0), |mut rng, number| Self(rng.next_u64() ^ number))
     }
 
     pub(crate) fn next_u64(&mut self) -> u64 {
@@ -21,12 +22,12 @@ impl Rng {
         mixed ^ mixed >> 31
     }
 
-    /// Less than `end`, which must not be zero. So small numbers need no care for evenness.
+    /// Returns a number below `end`, which must not be zero. The modulo bias is negligible for the small `end` in use.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         ((self.next_u64() >> 32) % u64::from(end)) as u32
     }
 
-    /// From `-most` to `most`.
+    /// Returns a number from `-most` to `most`.
     pub(crate) fn symmetric(&mut self, most: u16) -> i32 {
         self.below(2 * u32::from(most) + 1) as i32 - i32::from(most)
     }
@@ -35,7 +36,7 @@ impl Rng {
         self.below(many) == 0
     }
 
-    /// One of the items, of which there must be one at least.
+    /// Picks one of the items. `items` must not be empty.
     pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u32) as usize]
     }

@@ -1,16 +1,20 @@
-//! Who hit whom. Whoever is hit counts it, nobody else; so every hit is decided once, and the score is what all tallies say together.
+//! Scores. The victim's site counts each hit, and no other site does; so every hit is decided once, and the score is
+//! the sum of all score records.
 //!
-//! A tally is as long as a record at the most, and loses no hit for it: where there is no room for all who shot, those of a site that hit
-//! least are counted together as its [`OTHER_AVATARS`], and where there is no room for all sites, those that hit least as [`OTHER_SITES`]. So falls
-//! and hits are always as many.
+//! A score record is at most as long as a gossip record ([`MAX_RECORD_SIZE`]), and loses no hit for it. Where there is
+//! no room for all shooters, those of a site with the fewest hits are counted together as its [`OTHER_AVATARS`]. Where
+//! there is no room for all sites, the shooters with the fewest hits are counted together as [`OTHER_SITES`]. So the
+//! totals of falls and hits are always equal.
 //!
 //! ```text
-//! name    1 how long, then its letters
-//! falls   1 how many avatars were hit; then of each, in order: its number 1, how often
-//! hits    site by site, in order: the site 4 (low byte first), how many of it but one 1; then of each, in order: its number 1, how often
+//! name    1 length, then its bytes
+//! falls   1 number of avatars that were hit; then of each, in order: its index 1, count
+//! hits    site by site, in order: the site 4 (little-endian), number of its shooters less one 1; then of each, in
+//!         order: its index 1, count
 //! ```
 //!
-//! How often is seven bits to a byte, the lowest first, and never 0. A tally has one encoding, and bytes that are none are refused.
+//! A count is a varint of seven bits per byte, lowest first, and never 0. A record has exactly one encoding, and the
+//! decoder rejects all other bytes.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +22,17 @@ use coplay::peer_world::{EntityId, MAX_RECORD_SIZE, WorldSiteId};
 
 use crate::site::MAX_AVATARS;
 
-/// The most letters of a name, in bytes.
+/// Maximum length of a name, in bytes.
 pub const MAX_NAME_LEN: usize = 24;
-/// The number of all avatars of a site that have no line of their own.
+/// Index that stands for all avatars of a site without a count of their own.
 pub const OTHER_AVATARS: u8 = u8::MAX;
-/// All avatars of sites that have no line of their own.
+/// Id that stands for all avatars of sites without a count of their own.
 pub const OTHER_SITES: EntityId = EntityId { site: WorldSiteId(u32::MAX), index: OTHER_AVATARS };
-/// More hits are not counted: nobody ever gets there.
+/// Largest number of hits that a site counts; no game gets there.
 const MAX_HITS: u32 = 1 << 24;
-/// So many sites always have a line of their own: a group has no more.
+/// Number of sites that always keep a count of their own: a mesh has no more.
 const MAX_LISTED_SITES: usize = 64;
-/// The most bytes of how often somebody was hit.
+/// Maximum encoded length of a count, in bytes.
 const MAX_COUNT_LEN: usize = 4;
 
 const _: () = assert!(
@@ -37,46 +41,46 @@ const _: () = assert!(
         && MAX_HITS < 1 << (7 * MAX_COUNT_LEN)
 );
 
-/// What one site counts.
+/// Hits that one site counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScoreRecord {
-    /// What this site is called, which is what its person is called.
+    /// Name of this site, which is the name of its player.
     name: String,
-    /// How often each of its avatars was hit.
+    /// Number of falls of each of its avatars.
     falls: BTreeMap<u8, u32>,
-    /// By whom they were hit, and how often.
+    /// Number of hits on its avatars by each shooter.
     hits: BTreeMap<EntityId, u32>,
 }
 
-/// An avatar's line in the table.
+/// Score of an avatar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
-    /// How often it hit somebody.
+    /// Number of hits it scored.
     pub hits: u32,
-    /// How often it was hit.
+    /// Number of times it was hit.
     pub falls: u32,
 }
 
 impl ScoreRecord {
-    /// Nobody was hit yet.
+    /// Creates a record without hits.
     pub fn new(name: &str) -> Self {
-        let mut tally = Self::default();
-        tally.set_name(name);
-        tally
+        let mut record = Self::default();
+        record.set_name(name);
+        record
     }
 
-    /// From now on the site is called this.
+    /// Sets the name of the site.
     pub fn set_name(&mut self, name: &str) {
         self.name = sanitized_name(name).into();
         self.compact();
     }
 
-    /// How often avatars of the site were hit in all.
+    /// Returns the number of falls of all avatars of the site.
     pub fn total_falls(&self) -> u32 {
         total_count(&self.falls).min(u32::MAX.into()) as u32
     }
 
-    /// One of ours was hit by somebody.
+    /// Counts a hit on one of our avatars.
     pub fn record_hit(&mut self, index: u8, by: EntityId) {
         if usize::from(index) < MAX_AVATARS && self.total_falls() < MAX_HITS {
             add_count(&mut self.falls, index, 1);
@@ -85,7 +89,7 @@ impl ScoreRecord {
         }
     }
 
-    /// With what was counted before we were started anew. Where that is more than can be, nobody counted it.
+    /// Adds the counts from before this site restarted. Ignores them if the sum exceeds the possible maximum.
     pub fn combined_with(&self, before: &Self) -> Self {
         let mut sum = self.clone();
         if self.total_falls() + before.total_falls() <= MAX_HITS {
@@ -96,15 +100,16 @@ impl ScoreRecord {
         sum
     }
 
-    /// Takes over what somebody else remembers of the same row of hits, if it remembers more. As a whole, since who shot may have
-    /// been counted with others there, and must not be counted twice; so it stays as short as a record.
+    /// Takes over another site's copy of the same record if it counts more. It takes the copy as a whole, since the
+    /// copy may count a shooter together with others, which must not be counted twice. So the record stays within the
+    /// size limit.
     pub fn replace_if_larger(&mut self, other: Self) {
         if other.total_falls() > self.total_falls() {
             *self = other;
         }
     }
 
-    /// Puts together who hit least until it is short enough for a record.
+    /// Merges the shooters with the fewest hits until the record fits into [`MAX_RECORD_SIZE`].
     fn compact(&mut self) {
         while self.encoded_len() > MAX_RECORD_SIZE {
             let whole = self.site_with_most_shooters().map(|site| (site, self.lowest_shooter_of(site)));
@@ -117,33 +122,33 @@ impl ScoreRecord {
         }
     }
 
-    /// The site with the most lines, if one has more than one.
+    /// Returns the site with the most shooters, if a site has more than one.
     fn site_with_most_shooters(&self) -> Option<WorldSiteId> {
         let sites = group_by_site(&self.hits).map(|(site, lines)| (lines.len(), site));
         sites.max().filter(|(lines, _)| *lines > 1).map(|(_, site)| site)
     }
 
-    /// Who of a site hit least, and still has a line of its own.
+    /// Returns the shooter of a site with the fewest hits, among those with a count of their own.
     fn lowest_shooter_of(&self, site: WorldSiteId) -> EntityId {
         let (first, last) = (EntityId { site, index: 0 }, EntityId { site, index: OTHER_AVATARS });
         let own = self.hits.range(first..last).map(|(by, times)| (*times, *by));
         own.min().map_or(first, |(_, by)| by)
     }
 
-    /// Who hit least of all.
+    /// Returns the shooter with the fewest hits.
     fn lowest_shooter(&self) -> EntityId {
         let own = self.hits.iter().filter(|(by, _)| **by != OTHER_SITES).map(|(by, times)| (*times, *by));
         own.min().map_or(OTHER_SITES, |(_, by)| by)
     }
 
-    /// The length of its bytes.
+    /// Returns the encoded length, in bytes.
     fn encoded_len(&self) -> usize {
         let lines = |counts: &mut dyn Iterator<Item = &u32>| counts.map(|times| 1 + count_len(*times)).sum::<usize>();
         let sites = group_by_site(&self.hits).count();
         1 + self.name.len() + 1 + lines(&mut self.falls.values()) + sites * 5 + lines(&mut self.hits.values())
     }
 
-    /// As it is put down for all to know.
+    /// Encodes the record.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![self.name.len() as u8];
         bytes.extend_from_slice(self.name.as_bytes());
@@ -157,7 +162,7 @@ impl ScoreRecord {
         bytes
     }
 
-    /// What somebody put down; `None` if nobody would.
+    /// Decodes a record; `None` if it is invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = ScoreReader { bytes };
         let name = reader.name()?;
@@ -171,12 +176,13 @@ impl ScoreRecord {
             hits.extend(reader.counts(count)?.into_iter().map(|(index, times)| (EntityId { site, index }, times)));
             last = Some(site);
         }
-        let is_ours = falls.keys().all(|index| usize::from(*index) < MAX_AVATARS) && bytes.len() <= MAX_RECORD_SIZE;
-        let is_sound = total_count(&falls) == total_count(&hits) && total_count(&falls) <= MAX_HITS.into();
-        (is_ours && is_sound).then_some(Self { name, falls, hits })
+        let is_in_bounds =
+            falls.keys().all(|index| usize::from(*index) < MAX_AVATARS) && bytes.len() <= MAX_RECORD_SIZE;
+        let is_balanced = total_count(&falls) == total_count(&hits) && total_count(&falls) <= MAX_HITS.into();
+        (is_in_bounds && is_balanced).then_some(Self { name, falls, hits })
     }
 
-    /// Bytes on the heap, roughly.
+    /// Returns the approximate heap size in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.name.capacity() + (self.falls.len() + self.hits.len()) * size_of::<(EntityId, u32)>()
     }
@@ -207,7 +213,7 @@ impl ScoreReader<'_> {
         (name.len() <= MAX_NAME_LEN && !name.contains(char::is_control)).then(|| name.into())
     }
 
-    /// So many lines, in order.
+    /// Reads `count` pairs of index and count, in increasing order.
     fn counts(&mut self, count: usize) -> Option<BTreeMap<u8, u32>> {
         let mut lines = BTreeMap::new();
         for _ in 0..count {
@@ -223,7 +229,7 @@ impl ScoreReader<'_> {
             let byte = self.byte()?;
             times |= u32::from(byte & 0x7f) << (7 * at);
             if byte & 0x80 == 0 {
-                // A last byte of nothing could be left out.
+                // A zero last byte is a longer encoding of the same count.
                 return (byte != 0).then_some(times);
             }
         }
@@ -240,12 +246,12 @@ fn put_count(bytes: &mut Vec<u8>, index: u8, mut times: u32) {
     bytes.push(times as u8);
 }
 
-/// The bytes of how often.
+/// Returns the encoded length of a count, in bytes.
 fn count_len(times: u32) -> usize {
     (u32::BITS - times.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
-/// Lines that belong to one site after the other.
+/// Groups the shooters by site, in order.
 fn group_by_site(hits: &BTreeMap<EntityId, u32>) -> impl Iterator<Item = (WorldSiteId, Vec<(u8, u32)>)> {
     let mut rest = hits.iter().peekable();
     std::iter::from_fn(move || {
@@ -264,14 +270,14 @@ fn total_count<K>(counts: &BTreeMap<K, u32>) -> u64 {
     counts.values().copied().map(u64::from).sum()
 }
 
-/// A name that is not too long, without what is no letter.
+/// Cuts a name at the first control character, trims it and limits its length.
 fn sanitized_name(name: &str) -> &str {
     let name = name.split(char::is_control).next().unwrap_or_default().trim();
     let end = (0..=MAX_NAME_LEN.min(name.len())).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
     &name[..end]
 }
 
-/// What all tallies say together.
+/// Sum of all score records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scoreboard {
     by_entity: BTreeMap<EntityId, Score>,
@@ -279,17 +285,18 @@ pub struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Adds up what all sites counted. Who is of a site that counts nothing itself may be made up, and is [`OTHER_SITES`].
-    pub fn from_records(tallies: impl Iterator<Item = (WorldSiteId, ScoreRecord)>) -> Self {
+    /// Sums the records of all sites. A shooter of a site without a record may be forged, and counts as
+    /// [`OTHER_SITES`].
+    pub fn from_records(records: impl Iterator<Item = (WorldSiteId, ScoreRecord)>) -> Self {
         let mut scores = Self::default();
-        let tallies: Vec<(WorldSiteId, ScoreRecord)> = tallies.collect();
-        scores.names.extend(tallies.iter().map(|(site, tally)| (*site, tally.name.clone())));
-        for (site, tally) in tallies {
-            for (index, count) in &tally.falls {
+        let records: Vec<(WorldSiteId, ScoreRecord)> = records.collect();
+        scores.names.extend(records.iter().map(|(site, record)| (*site, record.name.clone())));
+        for (site, record) in records {
+            for (index, count) in &record.falls {
                 let falls = &mut scores.by_entity.entry(EntityId { site, index: *index }).or_default().falls;
                 *falls = falls.saturating_add(*count);
             }
-            for (by, count) in &tally.hits {
+            for (by, count) in &record.hits {
                 let by = if scores.names.contains_key(&by.site) { *by } else { OTHER_SITES };
                 let hits = &mut scores.by_entity.entry(by).or_default().hits;
                 *hits = hits.saturating_add(*count);
@@ -298,42 +305,43 @@ impl Scoreboard {
         scores
     }
 
-    /// Bytes on the heap, roughly.
+    /// Returns the approximate heap size in bytes.
     pub(crate) fn memory(&self) -> usize {
         let names: usize = self.names.values().map(|name| name.capacity() + size_of::<(WorldSiteId, String)>()).sum();
         names + self.by_entity.len() * size_of::<(EntityId, Score)>()
     }
 
-    /// What a site is called.
+    /// Sets the name of a site.
     pub fn set_name(&mut self, site: WorldSiteId, name: &str) {
         self.names.insert(site, name.into());
     }
 
-    /// Somebody was hit by somebody so often.
-    pub fn add_hits(&mut self, whom: EntityId, by: EntityId, times: u32) {
-        let falls = &mut self.by_entity.entry(whom).or_default().falls;
+    /// Adds hits of a shooter on a victim.
+    pub fn add_hits(&mut self, victim: EntityId, shooter: EntityId, times: u32) {
+        let falls = &mut self.by_entity.entry(victim).or_default().falls;
         *falls = falls.saturating_add(times);
-        let hits = &mut self.by_entity.entry(by).or_default().hits;
+        let hits = &mut self.by_entity.entry(shooter).or_default().hits;
         *hits = hits.saturating_add(times);
     }
 
-    /// Somebody was not hit by somebody after all, or that is not to be told yet.
-    pub fn subtract_hits(&mut self, whom: EntityId, by: EntityId, times: u32) {
-        let falls = &mut self.by_entity.entry(whom).or_default().falls;
+    /// Subtracts hits that were rolled back or must not be displayed yet.
+    pub fn subtract_hits(&mut self, victim: EntityId, shooter: EntityId, times: u32) {
+        let falls = &mut self.by_entity.entry(victim).or_default().falls;
         *falls = falls.saturating_sub(times);
-        let hits = &mut self.by_entity.entry(by).or_default().hits;
+        let hits = &mut self.by_entity.entry(shooter).or_default().hits;
         *hits = hits.saturating_sub(times);
     }
 
-    /// An avatar's line.
+    /// Returns the score of an avatar.
     pub fn score(&self, entity: EntityId) -> Score {
         self.by_entity.get(&entity).copied().unwrap_or_default()
     }
 
-    /// What an avatar is called: the person by name, ninjas after theirs.
+    /// Returns the displayed name of an avatar: avatar 0 has the name of the site, a ninja the site's name and its
+    /// index.
     pub fn display_name(&self, entity: EntityId) -> String {
         let name = self.names.get(&entity.site).map_or("", String::as_str);
-        let name = if name.is_empty() { "somebody" } else { name };
+        let name = if name.is_empty() { "unnamed player" } else { name };
         match entity.index {
             0 => name.into(),
             _ if entity == OTHER_SITES => "others".into(),
@@ -342,7 +350,7 @@ impl Scoreboard {
         }
     }
 
-    /// All who hit somebody or were hit, the best first.
+    /// Returns all avatars that scored or were hit, best first.
     pub fn ranking(&self) -> Vec<(EntityId, Score)> {
         let mut table: Vec<(EntityId, Score)> =
             self.by_entity.iter().map(|(entity, score)| (*entity, *score)).collect();
@@ -350,7 +358,7 @@ impl Scoreboard {
         table
     }
 
-    /// Hits in all.
+    /// Returns the total number of hits.
     pub fn total_hits(&self) -> u32 {
         self.by_entity.values().fold(0, |sum, score| sum.saturating_add(score.hits))
     }
@@ -364,93 +372,93 @@ mod tests {
         EntityId { site: WorldSiteId(site), index }
     }
 
-    /// Of a site's tally, how often each site hit.
-    fn hits_by_site(tally: &ScoreRecord) -> BTreeMap<WorldSiteId, u32> {
+    /// Returns the number of hits by each site in a record.
+    fn hits_by_site(record: &ScoreRecord) -> BTreeMap<WorldSiteId, u32> {
         let mut sites = BTreeMap::new();
-        tally.hits.iter().for_each(|(by, times)| add_count(&mut sites, by.site, *times));
+        record.hits.iter().for_each(|(by, times)| add_count(&mut sites, by.site, *times));
         sites
     }
 
-    /// What is put down fits, and comes back as it was; how many hits that is.
-    fn assert_round_trip(tally: &ScoreRecord) -> u32 {
-        let bytes = tally.to_bytes();
-        assert_eq!(bytes.len(), tally.encoded_len());
+    /// Asserts that a record fits and round-trips. Returns its number of hits.
+    fn assert_round_trip(record: &ScoreRecord) -> u32 {
+        let bytes = record.to_bytes();
+        assert_eq!(bytes.len(), record.encoded_len());
         assert!(bytes.len() <= MAX_RECORD_SIZE, "{} bytes", bytes.len());
-        assert_eq!(ScoreRecord::from_bytes(&bytes).as_ref(), Some(tally));
-        assert_eq!(total_count(&tally.hits), total_count(&tally.falls), "whoever fell was hit by somebody");
-        tally.total_falls()
+        assert_eq!(ScoreRecord::from_bytes(&bytes).as_ref(), Some(record));
+        assert_eq!(total_count(&record.hits), total_count(&record.falls), "hits and falls differ");
+        record.total_falls()
     }
 
     #[test]
     fn record_round_trips() {
-        let mut tally = ScoreRecord::new("Ada\u{7}Lovelace");
-        assert_eq!(tally.name, "Ada");
+        let mut record = ScoreRecord::new("Ada\u{7}Lovelace");
+        assert_eq!(record.name, "Ada");
         for n in 0..9_000u32 {
-            tally.record_hit((n % 64) as u8, entity(n % 90, 1));
+            record.record_hit((n % 64) as u8, entity(n % 90, 1));
         }
-        assert_eq!(assert_round_trip(&tally), 9_000);
+        assert_eq!(assert_round_trip(&record), 9_000);
         let expected = (0..90).map(|site| (entity(site, 1), 100)).collect();
-        assert_eq!(tally.hits, expected, "each of 90 has its own line");
+        assert_eq!(record.hits, expected, "a shooter of 90 has no count of its own");
     }
 
     #[test]
     fn every_site_of_the_largest_mesh_keeps_its_hits() {
-        let mut tally = ScoreRecord::new(&"n".repeat(MAX_NAME_LEN));
+        let mut record = ScoreRecord::new(&"n".repeat(MAX_NAME_LEN));
         let mut expected = BTreeMap::new();
         for n in 0..12_000u32 {
             let by = entity(0xff00_0000 + n % 63, (n / 63 % 32) as u8);
-            tally.record_hit((n % 61 % 32) as u8, by);
+            record.record_hit((n % 61 % 32) as u8, by);
             add_count(&mut expected, by.site, 1);
             if n % 1_000 == 0 {
-                assert_round_trip(&tally);
+                assert_round_trip(&record);
             }
         }
-        assert_eq!(assert_round_trip(&tally), 12_000);
-        assert_eq!(hits_by_site(&tally), expected);
-        assert!(tally.hits.len() > 90, "{} lines: no more are put together than must be", tally.hits.len());
+        assert_eq!(assert_round_trip(&record), 12_000);
+        assert_eq!(hits_by_site(&record), expected);
+        assert!(record.hits.len() > 90, "only {} counts: more were merged than necessary", record.hits.len());
     }
 
     #[test]
     fn top_shooters_keep_their_own_count() {
-        let mut tally = ScoreRecord::default();
+        let mut record = ScoreRecord::default();
         for n in 0..64 * 31 * 2u32 {
-            tally.record_hit(0, entity(n % 64, 0));
-            tally.record_hit(0, entity(n % 64, 1 + (n / 64 % 31) as u8));
+            record.record_hit(0, entity(n % 64, 0));
+            record.record_hit(0, entity(n % 64, 1 + (n / 64 % 31) as u8));
         }
-        assert!((0..64).all(|site| tally.hits[&entity(site, 0)] == 62));
-        assert_round_trip(&tally);
+        assert!((0..64).all(|site| record.hits[&entity(site, 0)] == 62));
+        assert_round_trip(&record);
     }
 
     #[test]
     fn record_stays_bounded_for_any_number_of_shooters() {
-        let mut tally = ScoreRecord::default();
+        let mut record = ScoreRecord::default();
         for n in 0..5_000u32 {
-            tally.record_hit(0, entity(n, n as u8));
+            record.record_hit(0, entity(n, n as u8));
         }
-        assert_eq!(assert_round_trip(&tally), 5_000);
-        assert!(tally.hits[&OTHER_SITES] > 4_000 && tally.hits.len() > MAX_LISTED_SITES);
+        assert_eq!(assert_round_trip(&record), 5_000);
+        assert!(record.hits[&OTHER_SITES] > 4_000 && record.hits.len() > MAX_LISTED_SITES);
     }
 
     #[test]
     fn restarts_neither_lose_nor_double_count_hits() {
-        let (mut told, mut before) = (ScoreRecord::default(), ScoreRecord::default());
+        let (mut published, mut before) = (ScoreRecord::default(), ScoreRecord::default());
         let mut expected = BTreeMap::new();
         for life in 1..=6u32 {
-            let mut tally = ScoreRecord::new("again");
+            let mut record = ScoreRecord::new("restarted");
             for n in 0..1_000u32 {
                 let by = entity(n % 60, (life * 5 + n / 60) as u8);
-                tally.record_hit((n % 7) as u8, by);
+                record.record_hit((n % 7) as u8, by);
                 add_count(&mut expected, by.site, 1);
-                // Others remember what was told at any time, and not in order.
-                before.replace_if_larger(ScoreRecord::from_bytes(&told.to_bytes()).unwrap());
+                // Other sites remember states published at any time, and not in order.
+                before.replace_if_larger(ScoreRecord::from_bytes(&published.to_bytes()).unwrap());
                 before.replace_if_larger(ScoreRecord::new("nothing"));
                 if n % 100 == 99 {
-                    assert_round_trip(&tally.combined_with(&before));
+                    assert_round_trip(&record.combined_with(&before));
                 }
             }
-            told = tally.combined_with(&before);
-            assert_eq!(assert_round_trip(&told), life * 1_000);
-            assert_eq!(hits_by_site(&told), expected);
+            published = record.combined_with(&before);
+            assert_eq!(assert_round_trip(&published), life * 1_000);
+            assert_eq!(hits_by_site(&published), expected);
         }
     }
 
@@ -469,54 +477,54 @@ mod tests {
         before.replace_if_larger(absurd);
         let mut own = ScoreRecord::new("own");
         own.record_hit(0, entity(2, 0));
-        assert_eq!(own.combined_with(&before), own, "more than can be is no more than nothing");
+        assert_eq!(own.combined_with(&before), own, "counts beyond the maximum are added");
     }
 
     #[test]
     fn invalid_records_are_rejected() {
-        let refused = |bytes: &[u8]| assert_eq!(ScoreRecord::from_bytes(bytes), None, "{bytes:?}");
+        let assert_rejected = |bytes: &[u8]| assert_eq!(ScoreRecord::from_bytes(bytes), None, "{bytes:?}");
         assert!(ScoreRecord::from_bytes(&[0, 1, 5, 2, 9, 0, 0, 0, 0, 7, 2]).is_some());
-        refused(&[]);
-        refused(&[1, 7, 0]);
-        refused(&[0, 1, 5, 2]);
-        refused(&[0, 1, 5, 2, 9, 0, 0, 0, 0, 7, 3]);
-        refused(&[0, 1, 5, 0, 9, 0, 0, 0, 0, 7, 0]);
-        refused(&[0, 1, 64, 2, 9, 0, 0, 0, 0, 7, 2]);
-        refused(&[0, 1, 5, 0x82, 0, 9, 0, 0, 0, 0, 7, 2]);
-        refused(&[0, 1, 5, 2, 9, 0, 0, 0, 1, 7, 1, 7, 1]);
-        refused(&[0, 1, 5, 2, 9, 0, 0, 0, 0, 7, 1, 8, 0, 0, 0, 0, 7, 1]);
-        refused(&[0, 2, 5, 1, 4, 1, 9, 0, 0, 0, 0, 7, 2]);
+        assert_rejected(&[]);
+        assert_rejected(&[1, 7, 0]);
+        assert_rejected(&[0, 1, 5, 2]);
+        assert_rejected(&[0, 1, 5, 2, 9, 0, 0, 0, 0, 7, 3]);
+        assert_rejected(&[0, 1, 5, 0, 9, 0, 0, 0, 0, 7, 0]);
+        assert_rejected(&[0, 1, 64, 2, 9, 0, 0, 0, 0, 7, 2]);
+        assert_rejected(&[0, 1, 5, 0x82, 0, 9, 0, 0, 0, 0, 7, 2]);
+        assert_rejected(&[0, 1, 5, 2, 9, 0, 0, 0, 1, 7, 1, 7, 1]);
+        assert_rejected(&[0, 1, 5, 2, 9, 0, 0, 0, 0, 7, 1, 8, 0, 0, 0, 0, 7, 1]);
+        assert_rejected(&[0, 2, 5, 1, 4, 1, 9, 0, 0, 0, 0, 7, 2]);
     }
 
     #[test]
     fn every_record_has_one_encoding() {
-        let mut tally = ScoreRecord::new("Ada");
-        (0..400u32).for_each(|n| tally.record_hit((n % 3) as u8, entity(n % 7, (n % 5) as u8)));
-        let bytes = tally.to_bytes();
-        let mut luck = crate::rng::Rng::new(8);
-        let mut understood = 0;
+        let mut record = ScoreRecord::new("Ada");
+        (0..400u32).for_each(|n| record.record_hit((n % 3) as u8, entity(n % 7, (n % 5) as u8)));
+        let bytes = record.to_bytes();
+        let mut rng = crate::rng::Rng::new(8);
+        let mut decoded = 0;
         for _ in 0..200_000 {
             let mut bytes = bytes.clone();
-            for _ in 0..=luck.below(2) {
-                let at = luck.below(bytes.len() as u32) as usize;
-                bytes[at] ^= 1 << luck.below(8);
+            for _ in 0..=rng.below(2) {
+                let at = rng.below(bytes.len() as u32) as usize;
+                bytes[at] ^= 1 << rng.below(8);
             }
-            bytes.truncate(bytes.len() - luck.below(2) as usize);
-            if let Some(tally) = ScoreRecord::from_bytes(&bytes) {
-                assert_eq!(tally.to_bytes(), bytes, "one tally, one encoding");
-                understood += 1;
+            bytes.truncate(bytes.len() - rng.below(2) as usize);
+            if let Some(record) = ScoreRecord::from_bytes(&bytes) {
+                assert_eq!(record.to_bytes(), bytes, "a record has two encodings");
+                decoded += 1;
             }
         }
-        assert!(understood > 100, "{understood} were understood");
+        assert!(decoded > 100, "only {decoded} were decoded");
     }
 
     #[test]
     fn hits_by_unknown_sites_count_for_other_sites() {
-        let mut tally = ScoreRecord::new("one");
-        tally.record_hit(0, entity(2, 0));
-        tally.record_hit(0, entity(77, 3));
+        let mut record = ScoreRecord::new("one");
+        record.record_hit(0, entity(2, 0));
+        record.record_hit(0, entity(77, 3));
         let scores =
-            Scoreboard::from_records([(WorldSiteId(1), tally), (WorldSiteId(2), ScoreRecord::new("two"))].into_iter());
+            Scoreboard::from_records([(WorldSiteId(1), record), (WorldSiteId(2), ScoreRecord::new("two"))].into_iter());
         let lines: Vec<EntityId> = scores.ranking().into_iter().map(|(entity, _)| entity).collect();
         assert_eq!(lines, [entity(2, 0), OTHER_SITES, entity(1, 0)]);
         assert_eq!((scores.total_hits(), scores.display_name(OTHER_SITES)), (2, "others".into()));
@@ -540,7 +548,7 @@ mod tests {
         assert_eq!(scores.score(entity(2, 0)), Score { hits: 2, falls: 0 });
         assert_eq!(scores.score(entity(2, 3)), Score { hits: 1, falls: 1 });
         assert_eq!(scores.ranking()[0].0, entity(2, 0));
-        assert_eq!(scores.display_name(entity(2, 3)), "somebody's ninja 3");
+        assert_eq!(scores.display_name(entity(2, 3)), "unnamed player's ninja 3");
         assert_eq!(scores.total_hits(), 4);
     }
 }

@@ -1,59 +1,61 @@
-//! Shots: where and when they were fired is all there is to know of them.
+//! Shots. The tick, origin and heading of a shot determine its whole flight.
 
 use crate::position::Position;
 
-/// Shots are kept for so many ticks: longer than they fly, and longer than any gap in what is heard of who fired them.
+/// Ticks for which shots are kept: longer than they fly, and longer than any gap in the updates of the shooter.
 pub const SHOT_RETENTION: u32 = 200;
 
-/// Nobody has more shots than this that are still kept.
+/// Largest number of kept shots of an avatar.
 pub const MAX_SHOTS: usize = 4;
 
-/// A shot. It flies straight on until it meets a wall.
+/// Shot, which flies straight on until it hits a wall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shot {
-    /// Which of its owner's; wraps.
+    /// Number among the shots of its avatar; wraps.
     pub number: u16,
-    /// When it was fired.
+    /// Tick in which it was fired.
     pub tick: u32,
-    /// From where: a place of whole units.
+    /// Start of the flight, rounded to whole units.
     pub origin: Position,
-    /// Which way.
+    /// Heading of the flight.
     pub heading: u16,
 }
 
-/// The newest shots of an avatar. They ride in its state, so that a lost packet loses no shot.
+/// Newest shots of an avatar. Its state carries them, so that a lost packet loses no shot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecentShots {
-    /// The number of the newest, also when it is no longer kept.
+    /// Number of the newest shot, also when it is no longer kept.
     last_number: u16,
-    /// The oldest first; as many as `len` of them count, and the rest is as if it had never been.
+    /// Kept shots, oldest first. Only the first `len` count; the rest is reset to the default, so that equal lists
+    /// compare equal.
     shots: [Shot; MAX_SHOTS],
     len: u8,
 }
 
 impl RecentShots {
-    /// No shots, after so many.
-    pub(crate) fn starting_after(fired: u16) -> Self {
-        Self { last_number: fired, ..Self::default() }
+    /// Creates an empty list whose last shot had this number.
+    pub(crate) fn starting_after(last_number: u16) -> Self {
+        Self { last_number, ..Self::default() }
     }
 
-    /// Those that are kept, the oldest first.
+    /// Returns the kept shots, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Shot> + ExactSizeIterator {
         self.shots[..usize::from(self.len)].iter()
     }
 
-    /// The newest.
+    /// Returns the newest kept shot.
     pub fn newest(&self) -> Option<&Shot> {
         self.iter().next_back()
     }
 
-    /// The number of the newest shot, also when it is forgotten. Who knows of an avatar with the same number knows of all its shots.
+    /// Returns the number of the newest shot, also when it is no longer kept. A site that knows the same number knows
+    /// all shots of the avatar.
     pub fn last_number(&self) -> u16 {
         self.last_number
     }
 
-    /// Adds a shot. It gets the next number and begins at whole units of the grid, whatever it says, so that it takes few bytes to
-    /// tell. The oldest goes if there are too many.
+    /// Adds a shot, and drops the oldest if there are too many. The shot gets the next number, whatever its `number`,
+    /// and its origin is rounded to whole units on the grid, so that it takes few bytes to encode.
     pub fn push(&mut self, shot: Shot) {
         if usize::from(self.len) == MAX_SHOTS {
             self.drop_oldest();
@@ -64,7 +66,7 @@ impl RecentShots {
         self.len += 1;
     }
 
-    /// Forgets what was fired earlier.
+    /// Drops shots fired before `tick`.
     pub fn drop_before(&mut self, tick: u32) {
         while self.iter().next().is_some_and(|oldest| oldest.tick < tick) {
             self.drop_oldest();
@@ -98,7 +100,7 @@ mod tests {
         shots.drop_before(1_000);
         assert_eq!(numbers(&shots), []);
         assert_eq!((shots.last_number(), shots.newest()), (2, None));
-        assert_eq!(shots, RecentShots::starting_after(2), "what is forgotten makes no difference");
+        assert_eq!(shots, RecentShots::starting_after(2), "dropped shots make a difference");
     }
 
     #[test]
@@ -107,6 +109,6 @@ mod tests {
         shots.push(Shot { origin: Position { x: 129, y: 127 }, ..Shot::default() });
         assert_eq!(shots.newest().map(|shot| shot.origin), Some(Position { x: 256, y: 0 }));
         shots.push(Shot { origin: Position { x: i32::MAX, y: i32::MIN }, ..Shot::default() });
-        assert_eq!(shots.newest().map(|shot| shot.origin), Some(Position::from_units(65_535, 0)), "on the grid");
+        assert_eq!(shots.newest().map(|shot| shot.origin), Some(Position::from_units(65_535, 0)), "not on the grid");
     }
 }

@@ -1,16 +1,19 @@
-//! One site of a maze: its avatars, and the world that it shares with the others.
+//! One site of a maze: its own avatars, and the world that it shares with other sites.
 //!
-//! Pure, like the engine: `now` and datagrams go in, datagrams come out, and whoever owns clock, network and screen calls.
+//! Pure, like the engine: `now` and datagrams go in, datagrams come out. The host program owns clock, network and
+//! screen, and calls this module.
 //!
-//! A hit is decided by the site whose avatar is hit, and by no other: it knows exactly where its avatar was in every tick, and shots ride in
-//! states, so it hears of them even if packets are lost. As soon as a shot is known it is followed through the ticks that have passed, and
-//! from then on tick by tick. What was decided is counted in a [`Tally`], which gets to everybody.
+//! The victim's site decides each hit, exactly once. It knows exactly where its avatar was in every tick, and states
+//! carry recent shots, so it learns of every shot even if packets are lost. As soon as the site knows a shot, it checks
+//! the ticks that have passed since, and from then on every new tick. It counts the hits in a [`ScoreRecord`], which
+//! reaches all sites.
 //!
-//! Hits are seen coming, as the paper proposes (section II.B). In every tick a site reckons its own avatars, and the shots that it knows of,
-//! as far ahead as views lie behind. Where they meet, the state that is told says so ([`Doom`](crate::PredictedFall)), and others show the fall in its
-//! tick even if the update that tells of it is late or lost. If anybody does something else before, the next state says otherwise, at
-//! once, and nobody fell. Avatars that run into each other are not seen coming: each stops in the tick before they would touch, which is
-//! told like any other change of course.
+//! Sites predict hits, as the paper proposes (section II.B). In every tick a site extrapolates its own avatars and the
+//! known shots as far ahead as views lie behind. Where they meet, the sent state carries a
+//! [`PredictedFall`](crate::PredictedFall), and other sites display the fall in its tick even if the update with the
+//! fall itself is late or lost. If a player does something else before, the next state cancels the prediction at once,
+//! and the avatar does not fall. Collisions between avatars are not predicted: each avatar stops in the tick before
+//! they would touch, and its site sends that like any other change of course.
 
 use coplay::peer_world::{
     EntityId, PeerWorld, PeerWorldConfig, PeerWorldConfigError, PeerWorldDestination, PeerWorldEvent, PeerWorldStats,
@@ -24,86 +27,81 @@ use crate::settings::MazeSettings;
 use crate::trace::{TraceEntry, TraceEvent};
 use crate::{Avatar, Controls, Maze, Ninja, Position, Rules, UNIT};
 
-/// Who slept catches up with at most so many ticks; it missed the rest.
+/// Largest number of ticks that a suspended site catches up with; it skips the rest.
 const MAX_CATCH_UP_TICKS: u32 = 50;
-/// Who is further away than this cannot be run into, in units.
+/// Distance beyond which an avatar cannot be run into, in units.
 const COLLISION_RANGE: u32 = 256;
-/// How often offsets of clocks are written into a trace, in ticks.
+/// Interval of clock offsets in a trace, in ticks.
 const OFFSET_TRACE_INTERVAL: u32 = 50;
-/// The most that nobody asked for yet.
+/// Largest number of events that wait to be polled.
 const MAX_PENDING_EVENTS: usize = 256;
-/// The most avatars of a site.
+/// Largest number of avatars per site.
 pub const MAX_AVATARS: usize = 64;
 
 /// One site of a maze.
 pub struct MazeSite {
     world: PeerWorld<Rules>,
     avatars: Vec<OwnedAvatar>,
-    /// The last tick that our avatars made.
+    /// Last tick that our avatars have simulated.
     tick: Option<u32>,
     projectiles: ProjectileTracker,
     own_scores: ScoreRecord,
-    /// What was counted before we were started anew, as far as others remember it.
+    /// Scores counted before this site restarted, as far as other sites remember them.
     previous_scores: ScoreRecord,
-    /// What all records say together, as of this revision of them.
+    /// Sum of all score records, as of `scores_revision`.
     scores: Scoreboard,
     scores_revision: u64,
-    /// The newest view of its bucket.
+    /// Newest view.
     view: Vec<VisibleEntity<Avatar>>,
     view_tick: u32,
     trace: Option<Vec<TraceEntry>>,
     events: Vec<MazeEvent>,
 }
 
-/// Who moves an avatar.
+/// Source of an avatar's controls.
 enum Controller {
     Player(Controls),
     Ninja(Box<Ninja>),
 }
 
-/// An avatar of ours.
+/// Avatar that this site owns.
 struct OwnedAvatar {
     avatar: Avatar,
     controller: Controller,
     spawn_seed: u64,
 }
 
-/// Something that a person wants to know.
+/// Event for the user interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MazeEvent {
-    /// A site came.
+    /// A site joined.
     SiteJoined(WorldSiteId),
     /// A site left.
     SiteLeft(WorldSiteId),
-    /// One of ours was hit.
+    /// One of our avatars was hit.
     AvatarHit {
-        /// Which of ours.
+        /// Index of our avatar.
         index: u8,
-        /// By whom.
+        /// Avatar that fired the shot.
         shooter: EntityId,
     },
 }
 
 impl MazeSite {
-    /// A site with so many ninjas, and with a person if it has a name. The person is its avatar 0.
+    /// Creates a site with `ninjas` bots, and with a player if `player` is a name. The player has avatar 0.
     pub fn new(
         now: Instant,
         site: WorldSiteId,
         founder: bool,
-        terms: &MazeSettings,
-        sending: UpdatePolicy,
-        (person, ninjas): (Option<&str>, u8),
+        settings: &MazeSettings,
+        update_policy: UpdatePolicy,
+        (player, ninjas): (Option<&str>, u8),
     ) -> Result<Self, PeerWorldConfigError> {
-        let rules = Rules::new(Maze::new(terms.seed, terms.cells_per_side));
-        let (bucket, delay) = (u32::from(terms.bucket_ticks), u32::from(terms.playout_delay_ticks));
+        let rules = Rules::new(Maze::new(settings.seed, settings.cells_per_side));
+        let (bucket_ticks, playout_delay) = (u32::from(settings.bucket_ticks), u32::from(settings.playout_delay_ticks));
         let world = PeerWorld::new(
             now,
-            PeerWorldConfig {
-                bucket_ticks: bucket,
-                playout_delay: delay,
-                update_policy: sending,
-                ..PeerWorldConfig::new(site, founder)
-            },
+            PeerWorldConfig { bucket_ticks, playout_delay, update_policy, ..PeerWorldConfig::new(site, founder) },
             rules,
         )?;
         let mut game = Self {
@@ -111,7 +109,7 @@ impl MazeSite {
             avatars: Vec::new(),
             tick: None,
             projectiles: ProjectileTracker::default(),
-            own_scores: ScoreRecord::new(person.unwrap_or_default()),
+            own_scores: ScoreRecord::new(player.unwrap_or_default()),
             previous_scores: ScoreRecord::default(),
             scores: Scoreboard::default(),
             scores_revision: 0,
@@ -120,7 +118,7 @@ impl MazeSite {
             trace: None,
             events: Vec::new(),
         };
-        if person.is_some() {
+        if player.is_some() {
             game.add_avatar(Controller::Player(Controls::default()));
         }
         for number in 0..ninjas {
@@ -132,72 +130,72 @@ impl MazeSite {
         Ok(game)
     }
 
-    /// Calls the site something, also where no person plays: its first avatar goes by that name.
+    /// Sets the name of the site, which its first avatar displays, also on a site without a player.
     pub fn set_name(&mut self, name: &str) {
         self.own_scores.set_name(name);
         self.publish_scores();
         self.refresh_scores();
     }
 
-    fn add_avatar(&mut self, mind: Controller) {
+    fn add_avatar(&mut self, controller: Controller) {
         if self.avatars.len() < MAX_AVATARS {
-            let luck = u64::from(self.site().0) << 8 | self.avatars.len() as u64;
+            let spawn_seed = u64::from(self.site().0) << 8 | self.avatars.len() as u64;
             let others: Vec<Position> = self.avatars.iter().map(|own| own.avatar.position).collect();
-            let avatar = self.rules().spawn_avatar(&others, luck);
-            self.avatars.push(OwnedAvatar { avatar, controller: mind, spawn_seed: luck });
+            let avatar = self.rules().spawn_avatar(&others, spawn_seed);
+            self.avatars.push(OwnedAvatar { avatar, controller, spawn_seed });
         }
     }
 
-    /// Who we are.
+    /// Returns the id of this site.
     pub fn site(&self) -> WorldSiteId {
         self.world.config().site
     }
 
-    /// The rules, with their maze.
+    /// Returns the rules, with their maze.
     pub fn rules(&self) -> &Rules {
         self.world.dead_reckoning()
     }
 
-    /// The shared world, for its numbers.
+    /// Returns the shared world, for its statistics.
     pub fn world(&self) -> &PeerWorld<Rules> {
         &self.world
     }
 
-    /// Writes down from now on what is sent, heard and seen.
+    /// Starts a trace of the updates sent and received and of the views.
     pub fn start_trace(&mut self, now: Instant) {
         let line = TraceEntry { at: now.as_nanos(), event: TraceEvent::Site(self.site()) };
         self.trace = Some(vec![line]);
     }
 
-    /// What was written down since this was last asked.
+    /// Takes the trace entries recorded since the last call.
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    fn record_trace(&mut self, now: Instant, what: impl FnOnce() -> TraceEvent) {
+    fn record_trace(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent) {
         if let Some(trace) = &mut self.trace {
-            trace.push(TraceEntry { at: now.as_nanos(), event: what() });
+            trace.push(TraceEntry { at: now.as_nanos(), event: event() });
         }
     }
 
-    /// What the person presses from now on.
+    /// Sets the buttons that the player presses from now on.
     pub fn set_controls(&mut self, controls: Controls) {
         if let Some(OwnedAvatar { controller: Controller::Player(pressed), .. }) = self.avatars.first_mut() {
             *pressed = controls;
         }
     }
 
-    /// There is a way to a site.
+    /// Adds a peer that datagrams can reach.
     pub fn add_peer(&mut self, now: Instant, site: WorldSiteId) {
         self.world.add_peer(now, site);
     }
 
-    /// A site is no more.
+    /// Removes a peer.
     pub fn remove_peer(&mut self, site: WorldSiteId) {
         self.world.remove_peer(site);
     }
 
-    /// Takes in a datagram from a site.
+    /// Processes a datagram from a peer.
     pub fn handle_datagram(&mut self, now: Instant, from: WorldSiteId, bytes: &[u8]) {
         self.world.handle_datagram(now, from, bytes);
         if self.trace.is_some() {
@@ -217,12 +215,12 @@ impl MazeSite {
         }
     }
 
-    /// The next datagram to be sent.
+    /// Writes the next datagram to be sent into `buf`.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<PeerWorldTransmit> {
         self.world.poll_transmit(now, buf)
     }
 
-    /// The sites to which a datagram goes, where each needs a copy of its own.
+    /// Returns the peers that must each get a copy of a datagram.
     pub fn receivers(&self, to: PeerWorldDestination) -> Vec<WorldSiteId> {
         match to {
             PeerWorldDestination::All => self.world.peers().collect(),
@@ -231,12 +229,13 @@ impl MazeSite {
         }
     }
 
-    /// The regions of which we want to hear.
+    /// Returns the regions whose updates this site wants.
     pub fn wanted_regions(&self) -> Vec<WorldRegion> {
         self.world.interest_regions()
     }
 
-    /// Plays up to now: all our avatars make their ticks, hits are decided, and the view is renewed when it is due. Whether it was.
+    /// Advances to `now`: simulates the due ticks of our avatars, decides hits, and refreshes the view when it is due.
+    /// Returns whether the view changed.
     pub fn advance(&mut self, now: Instant) -> bool {
         self.world.advance(now);
         self.handle_world_events();
@@ -251,7 +250,7 @@ impl MazeSite {
         self.refresh_view(now)
     }
 
-    /// When [`advance`](Self::advance) should be called again.
+    /// Returns when [`advance`](Self::advance) must be called next.
     pub fn poll_timeout(&mut self, now: Instant) -> Instant {
         self.world.poll_timeout(now)
     }
@@ -269,13 +268,13 @@ impl MazeSite {
         }
     }
 
-    fn push_event(&mut self, news: MazeEvent) {
+    fn push_event(&mut self, event: MazeEvent) {
         if self.events.len() < MAX_PENDING_EVENTS {
-            self.events.push(news);
+            self.events.push(event);
         }
     }
 
-    /// Others know what we counted before we were started anew.
+    /// Takes over the scores counted before this site restarted, which other sites remember.
     fn restore_scores(&mut self) {
         let me = self.site();
         let record = self
@@ -283,8 +282,8 @@ impl MazeSite {
             .records()
             .find(|(site, _)| *site == me)
             .and_then(|(_, record)| ScoreRecord::from_bytes(&record.bytes));
-        if let Some(before) = record {
-            self.previous_scores.replace_if_larger(before);
+        if let Some(previous) = record {
+            self.previous_scores.replace_if_larger(previous);
         }
         self.publish_scores();
     }
@@ -293,7 +292,7 @@ impl MazeSite {
         self.world.publish_record(&self.own_scores.combined_with(&self.previous_scores).to_bytes());
     }
 
-    /// One tick of all our avatars.
+    /// Simulates one tick of all our avatars.
     fn step(&mut self, now: Instant, tick: u32) {
         let others: Vec<(EntityId, Avatar)> = self.world.extrapolated_at(tick).collect();
         for index in 0..self.avatars.len() {
@@ -325,58 +324,58 @@ impl MazeSite {
             Controller::Player(controls) => *controls,
             Controller::Ninja(ninja) => ninja.choose_controls(tick, rules, &own.avatar, &others),
         };
-        let at = own.avatar.position;
-        let in_the_way: Vec<Position> = others
+        let position = own.avatar.position;
+        let obstacles: Vec<Position> = others
             .iter()
             .filter(|(_, other)| {
-                other.is_alive() && (!own.avatar.is_alive() || other.position.distance(at) < COLLISION_RANGE)
+                other.is_alive() && (!own.avatar.is_alive() || other.position.distance(position) < COLLISION_RANGE)
             })
             .map(|(_, other)| other.position)
             .collect();
-        rules.step(tick, &mut own.avatar, controls, &in_the_way, own.spawn_seed);
+        rules.step(tick, &mut own.avatar, controls, &obstacles, own.spawn_seed);
     }
 
-    /// Looks whether anything that is known to fly hits one of ours.
+    /// Checks whether a known shot hits one of our avatars.
     fn resolve_hits(&mut self, tick: u32) {
         self.projectiles.drop_before(tick);
         let site = self.site();
         let entity = |index: usize| EntityId { site, index: index as u8 };
         let ours = self.avatars.iter().enumerate().map(|(index, own)| (entity(index), &own.avatar));
-        for (by, avatar) in ours.chain(self.world.newest_states().map(|(entity, _, avatar)| (entity, avatar))) {
-            self.projectiles.track(tick, by, avatar);
+        for (shooter, avatar) in ours.chain(self.world.newest_states().map(|(entity, _, avatar)| (entity, avatar))) {
+            self.projectiles.track(tick, shooter, avatar);
         }
         let (world, avatars) = (&self.world, &self.avatars);
         let targets =
             avatars.iter().enumerate().map(|(index, own)| HitTarget { entity: entity(index), avatar: &own.avatar });
         let hits = self.projectiles.detect_hits(world.dead_reckoning(), tick, targets, |target, at| {
-            let then = world.own_state_at(target.entity.index, at)?;
-            (then.spawn_count == target.avatar.spawn_count && then.is_alive()).then_some(then.position)
+            let past = world.own_state_at(target.entity.index, at)?;
+            (past.spawn_count == target.avatar.spawn_count && past.is_alive()).then_some(past.position)
         });
-        for (whom, by) in hits {
-            self.on_avatar_hit(tick, usize::from(whom.index), by);
+        for (victim, shooter) in hits {
+            self.on_avatar_hit(tick, usize::from(victim.index), shooter);
         }
     }
 
-    /// Looks ahead whether anything that is known to fly will hit one of ours before others see what is now.
+    /// Predicts whether a known shot will hit one of our avatars before other sites display the present tick.
     fn predict_falls(&mut self, tick: u32) {
-        let (site, behind) = (self.site(), self.view_delay_ticks().min(u8::MAX.into()) as u8);
+        let (site, horizon) = (self.site(), self.view_delay_ticks().min(u8::MAX.into()) as u8);
         let rules = self.world.dead_reckoning();
         for (index, own) in self.avatars.iter_mut().enumerate() {
             let target = HitTarget { entity: EntityId { site, index: index as u8 }, avatar: &own.avatar };
-            own.avatar.predicted_fall = self.projectiles.predict_fall(rules, tick, behind, target);
+            own.avatar.predicted_fall = self.projectiles.predict_fall(rules, tick, horizon, target);
         }
     }
 
-    /// It was hit: once, and everybody will know.
-    fn on_avatar_hit(&mut self, tick: u32, index: usize, by: EntityId) {
+    /// Kills an avatar of ours and publishes the hit. A dead avatar cannot be hit again.
+    fn on_avatar_hit(&mut self, tick: u32, index: usize, shooter: EntityId) {
         let rules = self.world.dead_reckoning();
         let avatar = &mut self.avatars[index].avatar;
         if !avatar.is_alive() {
             return;
         }
         rules.kill(tick, avatar);
-        self.own_scores.record_hit(index as u8, by);
-        self.push_event(MazeEvent::AvatarHit { index: index as u8, shooter: by });
+        self.own_scores.record_hit(index as u8, shooter);
+        self.push_event(MazeEvent::AvatarHit { index: index as u8, shooter });
         self.publish_scores();
     }
 
@@ -393,8 +392,8 @@ impl MazeSite {
 
     fn trace_view(&mut self, now: Instant, tick: u32) {
         for shown in std::mem::take(&mut self.view) {
-            let (entity, position, alive) = (shown.entity, to_units(shown.state.position), shown.state.is_alive());
-            self.record_trace(now, || TraceEvent::Displayed { entity, tick, position, is_alive: alive });
+            let (entity, position, is_alive) = (shown.entity, to_units(shown.state.position), shown.state.is_alive());
+            self.record_trace(now, || TraceEvent::Displayed { entity, tick, position, is_alive });
             self.view.push(shown);
         }
         let bucket = self.world.config().bucket_ticks;
@@ -407,52 +406,53 @@ impl MazeSite {
         }
     }
 
-    /// Everybody as the newest bucket shows them, our own as well.
+    /// Returns the tick of the newest view and all avatars in it, our own included.
     pub fn view(&self) -> (u32, &[VisibleEntity<Avatar>]) {
         (self.view_tick, &self.view)
     }
 
-    /// Everybody else at any tick that is past by now: for pictures between two buckets.
+    /// Returns all remote avatars at any past tick, for pictures between two buckets.
     pub fn others_at(&self, tick: u32) -> impl Iterator<Item = (EntityId, Avatar)> {
         self.world.extrapolated_at(tick)
     }
 
-    /// One of our avatars as it is now.
+    /// Returns the present state of one of our avatars.
     pub fn avatar(&self, index: usize) -> Option<&Avatar> {
         self.avatars.get(index).map(|own| &own.avatar)
     }
 
-    /// How many avatars we have.
+    /// Returns the number of our avatars.
     pub fn avatars(&self) -> usize {
         self.avatars.len()
     }
 
-    /// The tick that our avatars made last.
+    /// Returns the last tick that our avatars have simulated.
     pub fn tick(&self) -> Option<u32> {
         self.tick
     }
 
-    /// How many ticks what is shown lies behind.
+    /// Returns how many ticks the view lies behind the present.
     pub fn view_delay_ticks(&self) -> u32 {
         self.world.config().playout_delay + self.world.config().bucket_ticks
     }
 
-    /// Who hit whom, as far as we knew when this was last [advanced](Self::advance).
+    /// Returns the scoreboard as of the last call of [`advance`](Self::advance).
     pub fn scores(&self) -> &Scoreboard {
         &self.scores
     }
 
-    /// Adds up the score, if anything was put down since. Not by [`Event::Changed`]: events that nobody asks for go.
+    /// Recomputes the scoreboard if a record changed. The revision decides, not
+    /// [`PeerWorldEvent::RecordChanged`]: events that are not polled in time are dropped.
     fn refresh_scores(&mut self) {
         let revision = self.world.record_revision();
         if std::mem::replace(&mut self.scores_revision, revision) != revision {
-            let tally =
+            let decoded =
                 |(site, record): (WorldSiteId, &SiteRecord)| Some((site, ScoreRecord::from_bytes(&record.bytes)?));
-            self.scores = Scoreboard::from_records(self.world.records().filter_map(tally));
+            self.scores = Scoreboard::from_records(self.world.records().filter_map(decoded));
         }
     }
 
-    /// Writes the score into the trace.
+    /// Records the scores in the trace.
     pub fn trace_scores(&mut self, now: Instant) {
         self.refresh_scores();
         for (entity, score) in self.scores.ranking() {
@@ -460,41 +460,41 @@ impl MazeSite {
         }
     }
 
-    /// Something to be told to a person.
+    /// Returns the next event for the user interface.
     pub fn poll_event(&mut self) -> Option<MazeEvent> {
         if self.events.is_empty() { None } else { Some(self.events.remove(0)) }
     }
 
-    /// Bytes on the heap, roughly, but for the trace: it is bounded, whatever arrives.
+    /// Returns the approximate heap size in bytes, without the trace. It is bounded whatever arrives.
     pub fn memory(&self) -> usize {
-        let tallies = self.own_scores.memory() + self.previous_scores.memory() + self.scores.memory();
+        let scores = self.own_scores.memory() + self.previous_scores.memory() + self.scores.memory();
         let lists =
             self.view.capacity() * size_of::<VisibleEntity<Avatar>>() + self.events.capacity() * size_of::<MazeEvent>();
-        self.world.memory() + self.projectiles.memory() + tallies + lists
+        self.world.memory() + self.projectiles.memory() + scores + lists
     }
 
-    /// Numbers of the shared world.
+    /// Returns the statistics of the shared world.
     pub fn stats(&self) -> PeerWorldStats {
         self.world.stats()
     }
 
-    /// By how much the world's time is ahead of our clock.
+    /// Returns by how much the world's time is ahead of our clock.
     pub fn world_clock_offset(&self) -> Option<TimeDelta> {
         self.world.world_time_offset()
     }
 
-    /// Nobody presses anything any more.
+    /// Releases all buttons of all our avatars; ninjas stop playing.
     pub fn release_controls(&mut self) {
         self.avatars.iter_mut().for_each(|own| own.controller = Controller::Player(Controls::default()));
     }
 
-    /// Says goodbye with the next datagrams.
+    /// Announces with the next datagrams that this site leaves.
     pub fn leave(&mut self) {
         self.world.leave();
     }
 }
 
-/// A place in units.
+/// Converts a position to units.
 pub fn to_units(position: Position) -> (f64, f64) {
     (f64::from(position.x) / f64::from(UNIT), f64::from(position.y) / f64::from(UNIT))
 }

@@ -1,70 +1,71 @@
-//! What one site sent, heard and saw, line by line: everything from which can be computed how far apart the views were.
+//! Trace of one site: the updates it sent and received and the avatars it displayed, one event per line. From the
+//! traces of several sites [`drift`](crate::drift) computes how far apart their views were.
 
 use std::fmt;
 use std::str::FromStr;
 
 use coplay::peer_world::{EntityId, WorldSiteId};
 
-/// The first line of a trace.
+/// First line of a trace file.
 pub const HEADER: &str = "coplay maze trace 1";
 
-/// One line: what, and when on the clock of who wrote it, in nanoseconds.
+/// One line of a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceEntry {
-    /// When.
+    /// Time on the clock of the writing site, in nanoseconds.
     pub at: i64,
-    /// What.
+    /// Traced event.
     pub event: TraceEvent,
 }
 
-/// What happened.
+/// Traced event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TraceEvent {
-    /// Who writes this.
+    /// The site that writes this trace.
     Site(WorldSiteId),
-    /// An entity of ours was told of.
+    /// This site sent an update of one of its entities.
     Sent {
-        /// Which.
+        /// Sent entity.
         entity: EntityId,
-        /// The tick that was told of.
+        /// Tick of the sent state.
         tick: u32,
-        /// Where it was, in units.
+        /// Position in that tick, in units.
         position: (f64, f64),
     },
-    /// An update came.
+    /// An update arrived.
     Received {
-        /// Of whom.
+        /// Entity that the update describes.
         entity: EntityId,
-        /// Which one in the row.
+        /// Sequence number of the update; wraps.
         sequence: u16,
-        /// Of which tick.
+        /// Tick of the received state.
         tick: u32,
     },
-    /// An entity in a view; also our own.
+    /// This site displayed an entity, remote or its own.
     Displayed {
-        /// Which.
+        /// Displayed entity.
         entity: EntityId,
-        /// The tick that is shown.
+        /// Displayed tick.
         tick: u32,
-        /// Where it is, in units.
+        /// Displayed position, in units.
         position: (f64, f64),
-        /// Whether it is alive.
+        /// Whether the entity is displayed alive.
         is_alive: bool,
     },
-    /// Somebody's clock is ahead of ours by so many nanoseconds, as far as we know.
+    /// This site measured the clock of a peer.
     ClockOffset {
-        /// Whose.
+        /// Measured peer.
         peer: WorldSiteId,
-        /// By how much.
+        /// Nanoseconds by which the peer's clock is ahead of this site's clock.
         offset_ns: i64,
     },
-    /// The score at the end.
+    /// The final score of an avatar.
     Score {
-        /// Whose.
+        /// Scored avatar.
         entity: EntityId,
-        /// How often it hit.
+        /// Number of hits the avatar scored.
         hits: u32,
-        /// How often it was hit.
+        /// Number of times the avatar was hit.
         falls: u32,
     },
 }
@@ -78,16 +79,16 @@ impl fmt::Display for TraceEntry {
                 write!(f, "sent,{at},{entity:?},{tick},{x:.2},{y:.2}")
             }
             TraceEvent::Received { entity, sequence, tick } => write!(f, "heard,{at},{entity:?},{sequence},{tick}"),
-            TraceEvent::Displayed { entity, tick, position: (x, y), is_alive: alive } => {
-                write!(f, "seen,{at},{entity:?},{tick},{x:.2},{y:.2},{}", u8::from(alive))
+            TraceEvent::Displayed { entity, tick, position: (x, y), is_alive } => {
+                write!(f, "seen,{at},{entity:?},{tick},{x:.2},{y:.2},{}", u8::from(is_alive))
             }
-            TraceEvent::ClockOffset { peer, offset_ns: ahead } => write!(f, "offset,{at},{peer:?},{ahead}"),
+            TraceEvent::ClockOffset { peer, offset_ns } => write!(f, "offset,{at},{peer:?},{offset_ns}"),
             TraceEvent::Score { entity, hits, falls } => write!(f, "score,{at},{entity:?},{hits},{falls}"),
         }
     }
 }
 
-/// A line that is none.
+/// Error of a line that is not a valid trace entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParseError;
 
@@ -98,7 +99,7 @@ impl FromStr for TraceEntry {
         let mut fields = text.split(',');
         let mut next = || fields.next().ok_or(TraceParseError);
         let (kind, at) = (next()?, parse_number(next()?)?);
-        let what = match kind {
+        let event = match kind {
             "site" => TraceEvent::Site(parse_site(next()?)?),
             "sent" => TraceEvent::Sent {
                 entity: parse_entity(next()?)?,
@@ -124,7 +125,7 @@ impl FromStr for TraceEntry {
             },
             _ => return Err(TraceParseError),
         };
-        if fields.next().is_some() { Err(TraceParseError) } else { Ok(Self { at, event: what }) }
+        if fields.next().is_some() { Err(TraceParseError) } else { Ok(Self { at, event }) }
     }
 }
 
@@ -156,8 +157,8 @@ mod tests {
             TraceEvent::ClockOffset { peer: WorldSiteId(1), offset_ns: -12 },
             TraceEvent::Score { entity, hits: 3, falls: 0 },
         ];
-        for what in lines {
-            let line = TraceEntry { at: -77, event: what };
+        for event in lines {
+            let line = TraceEntry { at: -77, event };
             assert_eq!(line.to_string().parse(), Ok(line));
         }
         for text in ["", "seen", "site,1", "site,1,xyz", "offset,1,2,3,4", "sent,1,7,2,3,4", "nothing,1,2"] {

@@ -1,4 +1,5 @@
-//! Falls are seen coming: shown in their tick also where the update that tells of them is lost, and never where nobody fell.
+//! Fall prediction: a fall is displayed in its tick even if the update with it is lost, and no fall is displayed that
+//! did not happen.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +9,23 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Controls, Life, MazeSettings, MazeSite};
 
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
-/// From one site to the other.
+/// One-way delay between the sites.
 const ONE_WAY_DELAY: TimeDelta = TimeDelta::from_millis(30);
 const SECONDS: i64 = 120;
-/// What a site that was hit says is lost for so many ticks: longer than anything is waited for.
+/// Ticks for which everything from a site is lost after one of its avatars was hit: longer than the playout delay.
 const LOSS_TICKS: u32 = 40;
 
-/// Ann, whose avatars are looked at, and Ben, who looks.
+/// Ann, the owner of the observed avatars, and Ben, the observer.
 struct Duel {
     now: Instant,
     sites: [MazeSite; 2],
     in_flight: Vec<(Instant, usize, Vec<u8>)>,
-    /// Whether Ann cannot be heard right after one of hers fell.
+    /// Whether Ann's datagrams are lost right after one of her avatars fell.
     loses_falls: bool,
-    /// Since when each of Ann's avatars lay there, tick by tick; and how Ben saw it.
+    /// Tick of the fall of each of Ann's avatars, per tick: as it happened, and as Ben displayed it.
     actual_falls: BTreeMap<(EntityId, u32), Option<u32>>,
     displayed_falls: BTreeMap<(EntityId, u32), Option<u32>>,
-    /// Falls that were seen coming.
+    /// Number of predicted falls.
     predicted_falls: u32,
 }
 
@@ -37,22 +38,22 @@ fn fall_tick(life: Life) -> Option<u32> {
 
 impl Duel {
     fn new(ninjas: [u8; 2], lossy: bool) -> Self {
-        let terms = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
-        let enter = |site, person, ninjas| {
-            let sending = UpdatePolicy::default();
-            MazeSite::new(Instant::ZERO, WorldSiteId(site), site == 1, &terms, sending, (person, ninjas)).unwrap()
+        let settings = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
+        let enter = |site, player, ninjas| {
+            let update_policy = UpdatePolicy::default();
+            MazeSite::new(Instant::ZERO, WorldSiteId(site), site == 1, &settings, update_policy, (player, ninjas))
+                .unwrap()
         };
-        let mut games = [enter(1, Some("Ann"), ninjas[0]), enter(2, None, ninjas[1])];
-        games[0].add_peer(Instant::ZERO, WorldSiteId(2));
-        games[1].add_peer(Instant::ZERO, WorldSiteId(1));
-        let (truth, seen) = (BTreeMap::new(), BTreeMap::new());
+        let mut sites = [enter(1, Some("Ann"), ninjas[0]), enter(2, None, ninjas[1])];
+        sites[0].add_peer(Instant::ZERO, WorldSiteId(2));
+        sites[1].add_peer(Instant::ZERO, WorldSiteId(1));
         Self {
             now: Instant::ZERO,
-            sites: games,
+            sites,
             in_flight: vec![],
             loses_falls: lossy,
-            actual_falls: truth,
-            displayed_falls: seen,
+            actual_falls: BTreeMap::new(),
+            displayed_falls: BTreeMap::new(),
             predicted_falls: 0,
         }
     }
@@ -84,7 +85,7 @@ impl Duel {
             let (entity, avatar) = (EntityId { site: ann.site(), index: index as u8 }, ann.avatar(index).unwrap());
             let before = self.actual_falls.insert((entity, tick), fall_tick(avatar.life));
             self.predicted_falls +=
-                u32::from(before.is_none() && avatar.predicted_fall.is_some_and(|doom| doom.ticks_left == 1));
+                u32::from(before.is_none() && avatar.predicted_fall.is_some_and(|fall| fall.ticks_left == 1));
         }
     }
 
@@ -121,17 +122,17 @@ fn predicted_fall_is_displayed_on_time_despite_packet_loss() {
         falls += 1;
         shown += u32::from(next.is_some_and(|(_, seen)| seen == since));
     }
-    assert!(falls > 10, "{falls} falls");
-    assert!(shown * 10 >= falls * 9, "{shown} of {falls} falls were shown in time");
+    assert!(falls > 10, "only {falls} falls");
+    assert!(shown * 10 >= falls * 9, "only {shown} of {falls} falls were displayed in time");
 }
 
 #[test]
 fn no_fall_is_displayed_that_did_not_happen() {
-    // Ann turns round and steps aside whenever it is about to be too late.
+    // Ann turns and steps aside whenever a fall is less than 8 ticks away.
     let dodge = |ann: &MazeSite| {
-        let is_doomed =
-            ann.avatar(0).is_some_and(|avatar| avatar.predicted_fall.is_some_and(|doom| doom.ticks_left < 8));
-        Controls { forward: is_doomed, left: is_doomed, ..Controls::default() }
+        let will_fall =
+            ann.avatar(0).is_some_and(|avatar| avatar.predicted_fall.is_some_and(|fall| fall.ticks_left < 8));
+        Controls { forward: will_fall, left: will_fall, ..Controls::default() }
     };
     let duel = Duel::new([3, 4], false).run(dodge);
     let differs =
@@ -139,7 +140,7 @@ fn no_fall_is_displayed_that_did_not_happen() {
     let wrong: Vec<_> = duel.displayed_falls.iter().filter(differs).collect();
     assert!(
         duel.displayed_falls.len() > 10_000 && duel.predicted_falls > 20,
-        "{} views, {} falls",
+        "too few samples: {} views, {} predicted falls",
         duel.displayed_falls.len(),
         duel.predicted_falls
     );

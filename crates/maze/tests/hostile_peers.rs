@@ -1,4 +1,4 @@
-//! Whatever members of a group say, a site stays as it should: bounded, and nobody's score is kept from it.
+//! Hostile peers: whatever they send, the memory of a site stays bounded, and no real score is suppressed.
 
 use coplay::hash::xxh64;
 use coplay::peer_world::{DeadReckoning, EntityId, UpdatePolicy, WorldSiteId};
@@ -11,11 +11,11 @@ const ATTACKER: WorldSiteId = WorldSiteId(2);
 const TICK: TimeDelta = TimeDelta::from_millis(10);
 
 fn maze_site(site: WorldSiteId) -> MazeSite {
-    let terms = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
-    MazeSite::new(Instant::ZERO, site, site == VICTIM, &terms, UpdatePolicy::default(), (Some("Ann"), 1)).unwrap()
+    let settings = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
+    MazeSite::new(Instant::ZERO, site, site == VICTIM, &settings, UpdatePolicy::default(), (Some("Ann"), 1)).unwrap()
 }
 
-/// Items as they are written.
+/// Wire format of the items.
 const FAMILY: u8 = 0x31;
 const UPDATE: u8 = 1;
 const RECORD: u8 = 10;
@@ -24,7 +24,7 @@ fn inject(game: &mut MazeSite, now: Instant, from: WorldSiteId, item: &[u8]) {
     game.handle_datagram(now, from, &[&[FAMILY][..], item].concat());
 }
 
-/// Seven bits to a byte, the lowest first.
+/// Encodes a number as a varint: seven bits per byte, lowest first.
 fn varint(mut number: u32) -> Vec<u8> {
     let mut bytes = vec![];
     while number >= 0x80 {
@@ -39,18 +39,18 @@ fn record_of_version(of: WorldSiteId, version: u32, bytes: &[u8]) -> Vec<u8> {
     [&[RECORD][..], &of.0.to_le_bytes(), &varint(version), &varint(bytes.len() as u32), bytes].concat()
 }
 
-/// A record that was changed so often, as one who follows the rules would mark it.
+/// Encodes a record with this number of changes, versioned as an honest site would.
 fn record(of: WorldSiteId, changes: u32, bytes: &[u8]) -> Vec<u8> {
     record_of_version(of, changes << 12 | xxh64(0, bytes) as u32 & 0xfff, bytes)
 }
 
-/// The state of an avatar at a tick.
+/// Encodes an update: the state of an avatar at a tick.
 fn update(index: u8, sequence: u16, tick: u32, state: &[u8]) -> Vec<u8> {
     let (sequence, tick) = (sequence.to_le_bytes(), (tick as u16).to_le_bytes());
     [&[UPDATE, index][..], &sequence, &tick, &varint(state.len() as u32), state].concat()
 }
 
-/// A tally of so many hits by each of so many sites, as it is put down.
+/// Encodes a score record with `times` hits by each of `sites` sites.
 fn forged_record(first: u32, sites: u32, times: u8) -> Vec<u8> {
     let total = sites * u32::from(times);
     let mut bytes = [&[0, 1, 0][..], &varint(total)].concat();
@@ -58,7 +58,7 @@ fn forged_record(first: u32, sites: u32, times: u8) -> Vec<u8> {
         bytes.extend_from_slice(&site.to_le_bytes());
         bytes.extend_from_slice(&[0, 0, times]);
     }
-    assert!(ScoreRecord::from_bytes(&bytes).is_some_and(|tally| tally.total_falls() == total));
+    assert!(ScoreRecord::from_bytes(&bytes).is_some_and(|record| record.total_falls() == total));
     bytes
 }
 
@@ -66,7 +66,7 @@ fn memory_without_world(game: &MazeSite) -> usize {
     game.memory() - game.world().memory()
 }
 
-/// What a game sends, to whomever.
+/// Returns the datagrams that a site sends, to any destination.
 fn drain_datagrams(game: &mut MazeSite, now: Instant) -> Vec<Vec<u8>> {
     let mut buf = [0; MAX_DATAGRAM];
     std::iter::from_fn(|| game.poll_transmit(now, &mut buf).map(|packet| buf[..packet.len].to_vec())).collect()
@@ -78,9 +78,9 @@ fn forged_records_neither_fill_memory_nor_block_the_victim() {
     let mut now = Instant::ZERO;
     for round in 1..=127u8 {
         now += TICK;
-        let slander = forged_record(1_000 * u32::from(round), 120, round);
-        inject(&mut victim, now, ATTACKER, &record(VICTIM, 1_000 * u32::from(round), &slander));
-        inject(&mut other, now, ATTACKER, &record(VICTIM, 1_000 * u32::from(round), &slander));
+        let forged = forged_record(1_000 * u32::from(round), 120, round);
+        inject(&mut victim, now, ATTACKER, &record(VICTIM, 1_000 * u32::from(round), &forged));
+        inject(&mut other, now, ATTACKER, &record(VICTIM, 1_000 * u32::from(round), &forged));
         victim.advance(now);
         assert!(memory_without_world(&victim) < 64 << 10, "round {round}: {} bytes", memory_without_world(&victim));
     }
@@ -92,7 +92,8 @@ fn forged_records_neither_fill_memory_nor_block_the_victim() {
         drain_datagrams(&mut victim, now).iter().for_each(|bytes| other.handle_datagram(now, VICTIM, bytes));
     }
     other.advance(now);
-    assert_eq!(other.scores().display_name(EntityId { site: VICTIM, index: 0 }), "Eve", "the victim is still heard");
+    let name = other.scores().display_name(EntityId { site: VICTIM, index: 0 });
+    assert_eq!(name, "Eve", "the record of the victim does not get through");
     assert_eq!(other.scores().ranking(), victim.scores().ranking());
 }
 
@@ -102,15 +103,15 @@ fn invented_sites_do_not_displace_real_scores() {
     for site in 5_000..8_000 {
         inject(&mut game, Instant::ZERO, ATTACKER, &record(WorldSiteId(site), 1, &forged_record(9_000, 1, 1)));
     }
-    let mut late = ScoreRecord::new("Cid");
-    late.record_hit(0, EntityId { site: VICTIM, index: 0 });
-    inject(&mut game, Instant::ZERO, WorldSiteId(4), &record(WorldSiteId(4), 1, &late.to_bytes()));
+    let mut late_joiner = ScoreRecord::new("Cid");
+    late_joiner.record_hit(0, EntityId { site: VICTIM, index: 0 });
+    inject(&mut game, Instant::ZERO, WorldSiteId(4), &record(WorldSiteId(4), 1, &late_joiner.to_bytes()));
     game.advance(Instant::ZERO + TICK);
     assert_eq!(game.scores().display_name(EntityId { site: WorldSiteId(4), index: 0 }), "Cid");
     assert_eq!(game.scores().score(EntityId { site: VICTIM, index: 0 }).hits, 1);
 }
 
-/// Numbers that look random.
+/// Scrambles a number into one that looks random.
 fn scramble(number: u32) -> u32 {
     let mixed = (number ^ number >> 16).wrapping_mul(0x45d9_f3b5).wrapping_add(0x9e37_79b9);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x2c1b_3c6d);
@@ -124,15 +125,15 @@ fn memory_is_bounded_under_hostile_traffic() {
     let (mut most, mut state) = (0, [0; 100]);
     for round in 0..6_000u32 {
         let now = Instant::ZERO + TimeDelta::from_micros(i64::from(round) * 500);
-        let (from, luck) = (WorldSiteId(2 + scramble(round) % 63), scramble(round ^ 0xabcd));
+        let (from, random) = (WorldSiteId(2 + scramble(round) % 63), scramble(round ^ 0xabcd));
         let tick = round / 20;
-        avatar.shots.push(Shot { tick, origin: avatar.position, heading: luck as u16, ..Shot::default() });
+        avatar.shots.push(Shot { tick, origin: avatar.position, heading: random as u16, ..Shot::default() });
         avatar.shots.drop_before(tick);
-        let len = game.rules().encode(&avatar, &mut state).expect("there is room");
-        let slander = forged_record(luck >> 1, 100, 1 + (luck % 100) as u8);
-        let of = [VICTIM, from, WorldSiteId(luck)][luck as usize % 3];
-        inject(&mut game, now, from, &record(of, 1 + luck % 400_000, &slander));
-        inject(&mut game, now, from, &update((luck >> 8) as u8, luck as u16, tick, &state[..len]));
+        let len = game.rules().encode(&avatar, &mut state).expect("the buffer is large enough");
+        let forged = forged_record(random >> 1, 100, 1 + (random % 100) as u8);
+        let of = [VICTIM, from, WorldSiteId(random)][random as usize % 3];
+        inject(&mut game, now, from, &record(of, 1 + random % 400_000, &forged));
+        inject(&mut game, now, from, &update((random >> 8) as u8, random as u16, tick, &state[..len]));
         if round % 20 == 0 {
             game.advance(now);
             drain_datagrams(&mut game, now);

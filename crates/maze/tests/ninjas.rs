@@ -1,12 +1,12 @@
-//! Ninjas among themselves: a game that somebody would want to join.
+//! Ninjas among themselves: they hit each other, and their movement can be dead-reckoned.
 
 use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
 use coplay_maze::{Avatar, Maze, Ninja, Position, Rules, TICKS_PER_SECOND};
 
-/// Ticks between two updates, 25 a second.
+/// Ticks between two updates: 25 updates per second.
 const UPDATE_INTERVAL: u32 = 4;
 
-/// A game at one site: everybody knows everything at once.
+/// Game at one site, where every ninja knows all states without delay.
 struct LocalGame {
     rules: Rules,
     ninjas: Vec<Ninja>,
@@ -61,7 +61,7 @@ impl LocalGame {
 fn ninjas_hit_each_other_and_can_be_dead_reckoned() {
     let mut game = LocalGame::new(7, 12, 8);
     let minutes = 5;
-    let (mut updates, mut reckoned, mut walked, mut told) = (0, 0, 0, 0);
+    let (mut updates, mut predicted, mut walked, mut sent) = (0, 0, 0, 0);
     let mut before = game.avatars.clone();
     let mut known: Vec<_> = game.avatars.iter().map(|(_, avatar)| (0, avatar.clone())).collect();
     for tick in 0..minutes * 60 * TICKS_PER_SECOND {
@@ -69,26 +69,26 @@ fn ninjas_hit_each_other_and_can_be_dead_reckoned() {
         if tick % UPDATE_INTERVAL == 0 {
             for ((_, last), (_, now)) in before.iter().zip(&game.avatars).filter(|((_, last), _)| last.is_alive()) {
                 updates += 1;
-                reckoned += u32::from(game.rules.extrapolate(last, UPDATE_INTERVAL).position == now.position);
+                predicted += u32::from(game.rules.extrapolate(last, UPDATE_INTERVAL).position == now.position);
                 walked += u32::from(last.position != now.position);
             }
             before.clone_from(&game.avatars);
-            // Who reckons itself as the others do tells them only what they would not find out.
+            // A site that extrapolates its own avatar as the others do sends only what they would not predict.
             for ((since, known), (_, now)) in known.iter_mut().zip(&game.avatars) {
                 if game.rules.distance(&game.rules.extrapolate(known, tick - *since), now) > 16 {
                     (*since, *known) = (tick, now.clone());
-                    told += 1;
+                    sent += 1;
                 }
             }
         }
     }
     let kills: u32 = game.kills.iter().sum();
     assert!((100..=600).contains(&kills), "{kills} kills in {minutes} minutes");
-    assert!(game.kills.iter().all(|kills| *kills > 5), "everybody gets somebody: {:?}", game.kills);
-    assert!(game.deaths.iter().all(|deaths| *deaths > 5), "everybody is got: {:?}", game.deaths);
-    assert!(reckoned * 10 > updates * 7, "{reckoned} of {updates} updates could be reckoned");
-    assert!(told * 3 < updates, "{told} of {updates} updates had to be told");
-    assert!(walked * 10 > updates * 5, "they moved in {walked} of {updates} updates");
+    assert!(game.kills.iter().all(|kills| *kills > 5), "a ninja kills too rarely: {:?}", game.kills);
+    assert!(game.deaths.iter().all(|deaths| *deaths > 5), "a ninja dies too rarely: {:?}", game.deaths);
+    assert!(predicted * 10 > updates * 7, "only {predicted} of {updates} updates were predicted");
+    assert!(sent * 3 < updates, "{sent} of {updates} updates had to be sent");
+    assert!(walked * 10 > updates * 5, "the ninjas moved in only {walked} of {updates} updates");
 }
 
 #[test]
@@ -120,12 +120,12 @@ fn ninja_finds_its_target_in_the_largest_maze() {
     let mut game = LocalGame::new(9, 128, 2);
     let far = game.rules.maze.spawn_point(4);
     game.avatars[0].1.position = far;
-    let mut places = (0..10_000).map(|number| game.rules.maze.spawn_point(number));
-    let near = places.find(|place| (2_000..4_000).contains(&place.distance(far)));
-    game.avatars[1].1.position = near.expect("some place is in the neighbourhood");
+    let mut points = (0..10_000).map(|number| game.rules.maze.spawn_point(number));
+    let near = points.find(|point| (2_000..4_000).contains(&point.distance(far)));
+    game.avatars[1].1.position = near.expect("a spawn point is in the neighbourhood");
     let met = (0..120 * TICKS_PER_SECOND).any(|tick| {
         game.step(tick);
         game.kills.iter().sum::<u32>() > 0
     });
-    assert!(met, "within two minutes one of them got the other");
+    assert!(met, "no kill within two minutes");
 }

@@ -1,4 +1,4 @@
-//! What avatars and shots can do, and what they cannot.
+//! Capabilities and limits of avatars and shots.
 
 use coplay::peer_world::DeadReckoning;
 use coplay_maze::angle::{QUARTER_TURN, degrees};
@@ -14,29 +14,29 @@ fn rules() -> Rules {
     Rules::new(Maze::new(7, 8))
 }
 
-/// Numbers that look random.
+/// Scrambles a number into one that looks random.
 fn scramble(number: u32) -> u32 {
     let mixed = (number ^ number >> 16).wrapping_mul(0x45d9_f3b5).wrapping_add(0x9e37_79b9);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x2c1b_3c6d);
     mixed ^ mixed >> 14
 }
 
-/// Buttons that somebody might press: others after every 20 ticks.
+/// Returns pseudo-random buttons, which change every 20 ticks.
 fn random_controls(player: u32, tick: u32) -> Controls {
     let bits = scramble(player * 1_000_000 + tick / 20);
     let bit = |at: u32| bits >> at & 1 == 1;
     Controls { forward: bit(0) || bit(1), backward: bit(2) && bit(3), left: bit(4), right: bit(5), fire: bit(6) }
 }
 
-/// A free place where something holds.
+/// Returns a spawn point that satisfies a condition.
 fn spawn_point_where(rules: &Rules, holds: impl Fn(Position) -> bool) -> Position {
-    let mut places = (0..1_000).map(|number| rules.maze.spawn_point(number));
-    places.find(|place| holds(*place)).expect("there is such a place")
+    let mut points = (0..1_000).map(|number| rules.maze.spawn_point(number));
+    points.find(|position| holds(*position)).expect("a spawn point satisfies the condition")
 }
 
-/// An avatar that looks east, where nothing is in its way for 400 units.
+/// Returns an avatar that looks east along 400 units of free corridor.
 fn avatar_facing_corridor(rules: &Rules) -> Avatar {
-    let is_open = |place: Position| rules.maze.has_line_of_sight(place, place.moved_along(0, 400 * UNIT));
+    let is_open = |position: Position| rules.maze.has_line_of_sight(position, position.moved_along(0, 400 * UNIT));
     Avatar { position: spawn_point_where(rules, is_open), heading: 0, ..rules.spawn_avatar(&[], 1) }
 }
 
@@ -50,7 +50,7 @@ fn avatar_walks_32_units_in_40_ms() {
         assert_eq!(avatar.position.x - start.position.x, (tick as i32 + 1) * 8 * UNIT);
         assert_eq!(avatar.position.y, start.position.y);
     }
-    // On other ways to a fiftieth of a unit.
+    // Along other headings the distance is exact to a fiftieth of a unit.
     for heading in (0..=u16::MAX).step_by(13) {
         let mut avatar = Avatar { heading, position: rules.maze.spawn_point(5), ..start.clone() };
         let before = avatar.position;
@@ -72,17 +72,16 @@ fn turning_while_walking_follows_a_circle() {
     let turned = avatar.heading.wrapping_sub(before);
     assert!(turned.min(turned.wrapping_neg()) < TURN_RATE as u16, "a full turn takes {ticks} ticks");
 
-    // Three places on the way determine a circle; all others must be on it. The radius is 261 units, so a corridor has room for a
-    // quarter of it.
+    // All positions must be on the same circle. Its radius is 261 units, so a corridor has room for a quarter of it.
     let start = avatar_facing_corridor(&rules);
     let mut avatar = start.clone();
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for tick in 0..20 {
         rules.step(tick, &mut avatar, Controls { left: true, ..FORWARD }, &[], 1);
-        places.push((f64::from(avatar.position.x) / 256.0, f64::from(avatar.position.y) / 256.0));
+        positions.push((f64::from(avatar.position.x) / 256.0, f64::from(avatar.position.y) / 256.0));
     }
     let middle = (f64::from(start.position.x) / 256.0, f64::from(start.position.y) / 256.0 - 260.8);
-    for (x, y) in places {
+    for (x, y) in positions {
         assert!(((x - middle.0).hypot(y - middle.1) - 260.8).abs() < 5.0, "{x}, {y}");
     }
 }
@@ -100,7 +99,7 @@ fn avatars_never_enter_walls() {
             distance += u64::from(before.distance(avatar.position));
         }
     }
-    assert!(distance > 20 * 20_000 * 2, "they got around: {distance} units");
+    assert!(distance > 20 * 20_000 * 2, "the avatars walked only {distance} units");
 }
 
 #[test]
@@ -117,15 +116,15 @@ fn avatar_slides_along_walls() {
 #[test]
 fn equal_inputs_give_equal_states() {
     let [one, other] = [rules(), rules()];
-    let (mut here, mut there) = (one.spawn_avatar(&[], 9), other.spawn_avatar(&[], 9));
+    let (mut one_avatar, mut other_avatar) = (one.spawn_avatar(&[], 9), other.spawn_avatar(&[], 9));
     for tick in 0..5_000 {
-        one.step(tick, &mut here, random_controls(3, tick), &[], 9);
-        other.step(tick, &mut there, random_controls(3, tick), &[], 9);
+        one.step(tick, &mut one_avatar, random_controls(3, tick), &[], 9);
+        other.step(tick, &mut other_avatar, random_controls(3, tick), &[], 9);
         if tick % 997 == 0 {
-            one.kill(tick, &mut here);
-            other.kill(tick, &mut there);
+            one.kill(tick, &mut one_avatar);
+            other.kill(tick, &mut other_avatar);
         }
-        assert_eq!(here, there);
+        assert_eq!(one_avatar, other_avatar);
     }
 }
 
@@ -138,11 +137,11 @@ fn avatars_do_not_walk_into_each_other() {
         rules.step(tick, &mut avatar, FORWARD, &[other], 1);
         assert!(avatar.position.distance(other) >= 64);
     }
-    assert!(avatar.position.distance(other) < 64 + 8, "it came near");
-    assert_eq!(avatar.speed, 0, "others can reckon that it stands");
+    assert!(avatar.position.distance(other) < 64 + 8, "the avatar stopped too early");
+    assert_eq!(avatar.speed, 0, "the stopped avatar is extrapolated as walking");
     assert_eq!(rules.extrapolate(&avatar, 50).position, avatar.position);
     rules.step(100, &mut avatar, Controls { backward: true, ..STILL }, &[other], 1);
-    assert!(avatar.speed < 0, "it can step back");
+    assert!(avatar.speed < 0, "the avatar cannot step back");
 }
 
 #[test]
@@ -158,29 +157,29 @@ fn overlapping_avatar_can_step_away() {
 fn dead_avatar_respawns_elsewhere() {
     let rules = rules();
     let mut avatar = avatar_facing_corridor(&rules);
-    let (fell, lives) = (avatar.position, avatar.spawn_count);
+    let (fell_at, spawn_count) = (avatar.position, avatar.spawn_count);
     rules.kill(1_000, &mut avatar);
     for tick in 1_001..1_000 + RESPAWN_TICKS {
         rules.step(tick, &mut avatar, Controls { fire: true, ..FORWARD }, &[], 1);
-        assert!(!avatar.is_alive() && avatar.position == fell);
+        assert!(!avatar.is_alive() && avatar.position == fell_at);
         rules.kill(tick, &mut avatar);
     }
     rules.step(1_000 + RESPAWN_TICKS, &mut avatar, FORWARD, &[], 1);
-    assert!(avatar.is_alive() && avatar.spawn_count == lives + 1);
-    assert_ne!(avatar.position, fell);
-    assert_eq!(avatar.shots.iter().count(), 0, "the dead do not shoot");
+    assert!(avatar.is_alive() && avatar.spawn_count == spawn_count + 1);
+    assert_ne!(avatar.position, fell_at);
+    assert_eq!(avatar.shots.iter().count(), 0, "a dead avatar shot");
 }
 
 #[test]
 fn respawn_keeps_clear_of_other_avatars() {
     let rules = Rules::new(Maze::new(7, 16));
     let mut near = 0;
-    for luck in 0..200 {
-        let others: Vec<Position> = (0..8).map(|number| rules.maze.spawn_point(luck * 8 + number)).collect();
-        let avatar = rules.spawn_avatar(&others, luck);
+    for spawn_seed in 0..200 {
+        let others: Vec<Position> = (0..8).map(|number| rules.maze.spawn_point(spawn_seed * 8 + number)).collect();
+        let avatar = rules.spawn_avatar(&others, spawn_seed);
         near += u32::from(others.iter().any(|other| avatar.position.distance(*other) < 1_024));
     }
-    assert!(near < 10, "{near} of 200 were near");
+    assert!(near < 10, "{near} of 200 avatars spawned near others");
 }
 
 #[test]
@@ -202,17 +201,17 @@ fn shot_flies_straight_until_it_meets_a_wall() {
     let avatar = avatar_facing_corridor(&rules);
     for heading in (0..=u16::MAX).step_by(101) {
         let shot = Shot { number: 1, tick: 50, origin: avatar.position, heading };
-        assert_eq!(rules.shot_position(&shot, 49), None, "not fired yet");
+        assert_eq!(rules.shot_position(&shot, 49), None, "the shot flies before it is fired");
         assert_eq!(rules.shot_position(&shot, 50), Some(shot.origin));
-        let end = (51..=201).find(|tick| rules.shot_position(&shot, *tick).is_none()).expect("no shot flies for ever");
+        let end = (51..=201).find(|tick| rules.shot_position(&shot, *tick).is_none()).expect("every shot ends");
         for tick in 51..end {
-            let place = rules.shot_position(&shot, tick).expect("it flies");
-            assert!(place.distance(shot.origin).abs_diff((tick - 50) * 24) <= 1);
-            assert!(rules.maze.is_free(place, 0), "in a wall");
+            let position = rules.shot_position(&shot, tick).expect("the shot is in flight");
+            assert!(position.distance(shot.origin).abs_diff((tick - 50) * 24) <= 1);
+            assert!(rules.maze.is_free(position, 0), "the shot is in a wall");
         }
-        assert!((end..end + 200).all(|tick| rules.shot_position(&shot, tick).is_none()), "what is gone is gone");
+        assert!((end..end + 200).all(|tick| rules.shot_position(&shot, tick).is_none()), "an ended shot reappears");
         let beyond = shot.origin.moved_along(heading, (end as i32 - 50) * 24 * UNIT);
-        assert!(end == 201 || !rules.maze.has_line_of_sight(shot.origin, beyond), "there was a wall");
+        assert!(end == 201 || !rules.maze.has_line_of_sight(shot.origin, beyond), "the shot ended without a wall");
     }
 }
 
@@ -226,16 +225,17 @@ fn shot_hits_exactly_the_avatars_in_its_path() {
         (0..150).filter(|tick| rules.shot_hits(&shot, *tick, target)).count()
     };
     for east in 50..380 {
-        assert!(hit(east, 0) > 0 && hit(east, 39) > 0 && hit(east, -39) > 0, "{east} units ahead");
-        assert_eq!(hit(east, 41) + hit(east, -41), 0, "{east} units ahead, beside it");
+        assert!(hit(east, 0) > 0 && hit(east, 39) > 0 && hit(east, -39) > 0, "missed a target {east} units ahead");
+        assert_eq!(hit(east, 41) + hit(east, -41), 0, "hit a target {east} units ahead beside the path");
     }
-    assert_eq!(hit(-41, 0), 0, "behind it");
+    assert_eq!(hit(-41, 0), 0, "hit a target behind the origin");
 }
 
 #[test]
 fn walls_stop_shots() {
     let rules = rules();
-    let is_closed = |place: Position| !rules.maze.has_line_of_sight(place, place.moved_along(QUARTER_TURN, 400 * UNIT));
+    let is_closed =
+        |position: Position| !rules.maze.has_line_of_sight(position, position.moved_along(QUARTER_TURN, 400 * UNIT));
     let position = spawn_point_where(&rules, is_closed);
     let mut avatar = Avatar { position, heading: QUARTER_TURN, ..rules.spawn_avatar(&[], 1) };
     (0..200).for_each(|tick| rules.step(tick, &mut avatar, FORWARD, &[], 1));
@@ -245,10 +245,10 @@ fn walls_stop_shots() {
         origin: avatar.position.moved_along(QUARTER_TURN, -100 * UNIT),
         heading: QUARTER_TURN,
     };
-    let meets = |target: Position| (0..150).any(|tick| rules.shot_hits(&shot, tick, target));
-    assert!(meets(avatar.position), "who stands at the wall is hit");
+    let hits = |target: Position| (0..150).any(|tick| rules.shot_hits(&shot, tick, target));
+    assert!(hits(avatar.position), "an avatar in front of the wall is not hit");
     let behind = avatar.position.moved_along(QUARTER_TURN, 110 * UNIT);
-    assert!(!meets(behind), "who is behind it is not");
+    assert!(!hits(behind), "an avatar behind the wall is hit");
 }
 
 #[test]

@@ -1,23 +1,23 @@
-//! How consistent what a player saw was, over a whole game.
+//! Consistency of a player's view over a whole game.
 
 use coplay::time::{Instant, TimeDelta};
 
 use crate::client::Client;
 
-/// How often it is looked at.
+/// Interval between samples.
 const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 
-/// What discrepancies came to: of the player's own avatar, and of all that it saw.
+/// Mean discrepancies of the player's own avatar, and of all displayed avatars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConsistencySummary {
     next_sample: Option<Instant>,
     own_discrepancy: RunningMean,
     all_discrepancies: RunningMean,
-    /// How many of all were as consistent as they should be.
+    /// Number of samples within the tolerance.
     tolerated: u64,
 }
 
-/// Of some numbers.
+/// Running mean of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct RunningMean {
     sum: f64,
@@ -36,7 +36,7 @@ impl RunningMean {
 }
 
 impl ConsistencySummary {
-    /// Looks at what a player sees, when it is time.
+    /// Samples the consistency of a client, if the interval has passed.
     pub fn sample(&mut self, now: Instant, client: &Client) {
         if self.next_sample.is_some_and(|next| now < next) {
             return;
@@ -52,24 +52,24 @@ impl ConsistencySummary {
         }
     }
 
-    /// What others saw counts, too.
+    /// Adds the samples of another summary.
     pub fn merge(&mut self, other: &Self) {
         self.own_discrepancy.merge(other.own_discrepancy);
         self.all_discrepancies.merge(other.all_discrepancies);
         self.tolerated += other.tolerated;
     }
 
-    /// D of the player's own avatar on average, in units times seconds; nothing if it was never known.
+    /// Returns the mean D of the player's own avatar, in units times seconds; `None` without samples.
     pub fn own_discrepancy(&self) -> Option<f64> {
         self.own_discrepancy.mean()
     }
 
-    /// D of all that was seen on average, in units times seconds; nothing if it was never known.
+    /// Returns the mean D of all displayed avatars, in units times seconds; `None` without samples.
     pub fn mean_discrepancy(&self) -> Option<f64> {
         self.all_discrepancies.mean()
     }
 
-    /// The share of them that was as consistent as it should be, from 0 to 1; nothing if it was never known.
+    /// Returns the share of samples within the tolerance, from 0 to 1; `None` without samples.
     pub fn tolerated(&self) -> Option<f64> {
         (self.all_discrepancies.count > 0).then(|| self.tolerated as f64 / self.all_discrepancies.count as f64)
     }

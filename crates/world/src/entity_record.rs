@@ -1,102 +1,103 @@
-//! What is known of an object: who owns it, where it stands, how often it fell.
+//! Known state of an entity: its owner, placement and score.
 //!
-//! Every event about an object is a fact that holds by itself: "it stands there", "it hit and fell so often, as we counted". Of facts
-//! that contradict each other one is newer, and says so. So a being is the same in whatever order facts are learned and however often, two
-//! mirrors that were apart put together what they know, and nothing has to be undone.
+//! Every update of an entity is an absolute statement: "it is there", "it has this many hits and falls by our count".
+//! Of updates that contradict each other one has the higher version. So a record is the same whatever the order and
+//! repetition of updates, two mirrors that were apart merge what they know, and nothing has to be undone.
 
 use std::collections::BTreeMap;
 
 use coplay::mirror::SourceId;
 use coplay_maze::{Avatar, Score};
 
-/// The most servers whose counts of one object are kept: the greatest counts, whatever the order in which they were learned.
+/// Largest number of servers whose counts of one entity are kept: the largest counts, whatever the order in which they
+/// arrived.
 pub(crate) const MAX_COUNTING_SERVERS: usize = 256;
 
-/// Who owns an object, and for the how manieth time it changed hands. The higher one counts.
+/// Ownership of an entity. The higher one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnershipEpoch {
-    /// Grows whenever somebody takes the object over.
+    /// Epoch, which grows whenever a server acquires the entity.
     pub epoch: u32,
-    /// The server that took it, in that run of its.
+    /// Run of the server that acquired it.
     pub owner: SourceId,
 }
 
-/// Where an object stands, as its owner says.
+/// Placement of an entity, as asserted by its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Whose word it is.
+    /// Ownership under which it is asserted.
     pub ownership: OwnershipEpoch,
-    /// When, in ticks of the world.
+    /// World tick of the state.
     pub tick: u32,
-    /// What there is to know of it at that tick; `None` if it has left.
+    /// State of the avatar in that tick; `None` if it has left the world.
     pub avatar: Option<Avatar>,
 }
 
 impl Placement {
-    /// The later one counts. Who leaves in the tick in which it was still told of has left.
+    /// Returns the version; the higher one wins. A departure wins over a state of the same tick.
     fn version(&self) -> (OwnershipEpoch, u32, bool) {
         (self.ownership, self.tick, self.avatar.is_none())
     }
 }
 
-/// How much a count is worth: those that are worth least go first where there are too many.
+/// Returns the weight of a count: where there are too many counts, the lightest are dropped first.
 pub(crate) fn count_weight(count: Score) -> u64 {
     u64::from(count.hits) + u64::from(count.falls)
 }
 
-/// What is known of an object.
+/// Known state of an entity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntityRecord {
-    /// What it is called, by whose word.
+    /// Name, with the ownership under which it is asserted.
     name: Option<(OwnershipEpoch, String)>,
     placement: Option<Placement>,
-    /// How often it hit and fell, as each server counted.
+    /// Hits and falls, as counted by each server.
     counts: BTreeMap<SourceId, Score>,
-    /// What these come to: hits and falls.
+    /// Sums of the counts: hits and falls.
     total: [u64; 2],
 }
 
 impl EntityRecord {
-    /// What it is called.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.name.as_ref().map_or("", |(_, name)| name)
     }
 
-    /// Whose word the name is, and the name.
+    /// Returns the name, with the ownership under which it is asserted.
     pub fn name_and_ownership(&self) -> Option<&(OwnershipEpoch, String)> {
         self.name.as_ref()
     }
 
-    /// Where it stands.
+    /// Returns the placement.
     pub fn placement(&self) -> Option<&Placement> {
         self.placement.as_ref()
     }
 
-    /// Who owns it.
+    /// Returns the ownership.
     pub fn ownership(&self) -> Option<OwnershipEpoch> {
-        self.placement.as_ref().map(|stand| stand.ownership)
+        self.placement.as_ref().map(|placement| placement.ownership)
     }
 
-    /// Learns what it is called. Whether that was news.
-    pub fn set_name(&mut self, term: OwnershipEpoch, name: String) -> bool {
-        let is_news = self.name.as_ref().is_none_or(|(known, _)| *known < term);
-        if is_news {
-            self.name = Some((term, name));
+    /// Applies a name. Returns whether it was new.
+    pub fn set_name(&mut self, ownership: OwnershipEpoch, name: String) -> bool {
+        let is_new = self.name.as_ref().is_none_or(|(known, _)| *known < ownership);
+        if is_new {
+            self.name = Some((ownership, name));
         }
-        is_news
+        is_new
     }
 
-    /// Learns where it stands. Whether that was news.
-    pub fn set_placement(&mut self, stand: Placement) -> bool {
-        let is_news = self.placement.as_ref().is_none_or(|known| known.version() < stand.version());
-        if is_news {
-            self.placement = Some(stand);
+    /// Applies a placement. Returns whether it was new.
+    pub fn set_placement(&mut self, placement: Placement) -> bool {
+        let is_new = self.placement.as_ref().is_none_or(|known| known.version() < placement.version());
+        if is_new {
+            self.placement = Some(placement);
         }
-        is_news
+        is_new
     }
 
-    /// Learns how often it hit and fell, as one server counts. Whether that was news.
-    pub fn counts(&mut self, counted_by: SourceId, count: Score) -> bool {
+    /// Applies the hits and falls that one server counted. Returns whether they were new.
+    pub fn record_count(&mut self, counted_by: SourceId, count: Score) -> bool {
         let known = self.count_by(counted_by);
         let most = Score { hits: known.hits.max(count.hits), falls: known.falls.max(count.falls) };
         if most == known {
@@ -113,62 +114,63 @@ impl EntityRecord {
         true
     }
 
-    /// How often it hit and fell, as one server counts.
+    /// Returns the hits and falls that one server counted.
     pub fn count_by(&self, counted_by: SourceId) -> Score {
         self.counts.get(&counted_by).copied().unwrap_or_default()
     }
 
-    /// How often it hit and fell, and who counted it.
+    /// Returns the hits and falls that each server counted.
     pub fn all_counts(&self) -> impl ExactSizeIterator<Item = (SourceId, Score)> {
         self.counts.iter().map(|(counted_by, count)| (*counted_by, *count))
     }
 
-    /// How often it hit and fell in all.
+    /// Returns the total hits and falls.
     pub fn score(&self) -> Score {
         let [hits, falls] = self.total.map(|sum| sum.min(u32::MAX.into()) as u32);
         Score { hits, falls }
     }
 
-    /// Forgets what one server counted.
+    /// Drops the count of one server.
     pub(crate) fn remove_count(&mut self, counted_by: SourceId) {
         let Score { hits, falls } = self.counts.remove(&counted_by).unwrap_or_default();
         self.total = [self.total[0] - u64::from(hits), self.total[1] - u64::from(falls)];
     }
 
-    /// Forgets where it stood before a tick, and with that what it was called; its score stays. Whether it had stood anywhere.
+    /// Drops a placement from before a tick, and with it the name; the score stays. Returns whether a placement was
+    /// dropped.
     pub(crate) fn expire_before(&mut self, tick: u32) -> bool {
-        let stood = self.placement.take_if(|stand| stand.tick < tick).is_some();
+        let has_expired = self.placement.take_if(|placement| placement.tick < tick).is_some();
         if self.placement.is_none() {
             // No epoch is lower than the tick in which it began.
-            self.name.take_if(|(term, _)| term.epoch < tick);
+            self.name.take_if(|(ownership, _)| ownership.epoch < tick);
         }
-        stood
+        has_expired
     }
 
-    /// Whether only its score is known.
+    /// Whether only the score is known.
     pub(crate) fn is_score_only(&self) -> bool {
         self.placement.is_none() && self.name.is_none()
     }
 
-    /// What is known of it by the word of one server.
+    /// Returns the state asserted by one server.
     pub fn asserted_by(&self, source: SourceId) -> Self {
-        let mut said = Self {
-            name: self.name.clone().filter(|(term, _)| term.owner == source),
-            placement: self.placement.clone().filter(|stand| stand.ownership.owner == source),
+        let mut asserted = Self {
+            name: self.name.clone().filter(|(ownership, _)| ownership.owner == source),
+            placement: self.placement.clone().filter(|placement| placement.ownership.owner == source),
             ..Self::default()
         };
-        said.counts(source, self.count_by(source));
-        said
+        asserted.record_count(source, self.count_by(source));
+        asserted
     }
 
-    /// Learns all that somebody else knows of it. Whether anything of that was news.
+    /// Merges the state that another server knows. Returns whether anything was new.
     pub fn merge(&mut self, other: Self) -> bool {
-        let mut is_news = false;
+        let mut is_new = false;
         for (counted_by, count) in other.all_counts() {
-            is_news |= self.counts(counted_by, count);
+            is_new |= self.record_count(counted_by, count);
         }
-        is_news |= other.placement.is_some_and(|stand| self.set_placement(stand));
-        is_news | other.name.is_some_and(|(term, name)| self.set_name(term, name))
+        is_new |= other.placement.is_some_and(|placement| self.set_placement(placement));
+        is_new | other.name.is_some_and(|(ownership, name)| self.set_name(ownership, name))
     }
 }
 
@@ -185,13 +187,13 @@ mod tests {
         Score { hits, falls }
     }
 
-    /// Something that can be learned.
+    /// Application of one update.
     type UpdateFn = Box<dyn Fn(&mut EntityRecord)>;
 
-    /// Everything that can be learned of a being in a little war between two servers.
+    /// Returns updates of an entity that two servers claim in turn.
     fn updates() -> Vec<UpdateFn> {
         let avatar = Some(Rules::new(Maze::new(7, 8)).spawn_avatar(&[], 1));
-        let stands = [
+        let placements = [
             placement(1, 5, 100),
             placement(1, 5, 140),
             placement(2, 4, 120),
@@ -199,48 +201,48 @@ mod tests {
             placement(1, 5, 900),
         ];
         let counts = [(5, 1, 0), (5, 2, 2), (4, 1, 1), (6, 0, 3)];
-        let mut facts: Vec<UpdateFn> = Vec::new();
-        for stand in stands.into_iter().chain([Placement { avatar, ..placement(2, 6, 110) }]) {
-            facts.push(Box::new(move |being| _ = being.set_placement(stand.clone())));
+        let mut updates: Vec<UpdateFn> = Vec::new();
+        for placement in placements.into_iter().chain([Placement { avatar, ..placement(2, 6, 110) }]) {
+            updates.push(Box::new(move |record| _ = record.set_placement(placement.clone())));
         }
         for (source, hits, falls) in counts {
-            facts.push(Box::new(move |being| _ = being.counts(SourceId(source), score(hits, falls))));
+            updates.push(Box::new(move |record| _ = record.record_count(SourceId(source), score(hits, falls))));
         }
         for (epoch, owner, name) in [(1, 5, "Ada"), (2, 4, "Bob"), (2, 6, "Eve")] {
-            let term = OwnershipEpoch { epoch, owner: SourceId(owner) };
-            facts.push(Box::new(move |being| _ = being.set_name(term, name.into())));
+            let ownership = OwnershipEpoch { epoch, owner: SourceId(owner) };
+            updates.push(Box::new(move |record| _ = record.set_name(ownership, name.into())));
         }
-        facts
+        updates
     }
 
     #[test]
     fn updates_commute_and_are_idempotent() {
-        let facts = updates();
-        let learned = |order: &mut dyn Iterator<Item = usize>| {
-            let mut being = EntityRecord::default();
-            order.for_each(|at| facts[at](&mut being));
-            being
+        let updates = updates();
+        let applied = |order: &mut dyn Iterator<Item = usize>| {
+            let mut record = EntityRecord::default();
+            order.for_each(|at| updates[at](&mut record));
+            record
         };
-        let all = learned(&mut (0..facts.len()));
+        let all = applied(&mut (0..updates.len()));
         assert_eq!(
             all.placement(),
             Some(&placement(2, 6, 110)),
-            "the higher term counts, whatever the tick, and then who left"
+            "the higher ownership does not win, whatever the tick, and then the departure"
         );
         assert_eq!(all.name(), "Eve");
         assert_eq!(all.score(), score(3, 6));
-        for first in 0..facts.len() {
-            let turned = |at: usize| (at * 7 + first) % facts.len();
-            assert_eq!(learned(&mut (0..facts.len()).map(turned)), all);
-            assert_eq!(learned(&mut (0..facts.len()).rev().chain(0..facts.len())), all, "twice is once");
-            let mut one = learned(&mut (0..first));
-            assert!(one.merge(learned(&mut (first..facts.len()))));
-            assert_eq!(one, all, "apart and put together");
+        for first in 0..updates.len() {
+            let turned = |at: usize| (at * 7 + first) % updates.len();
+            assert_eq!(applied(&mut (0..updates.len()).map(turned)), all);
+            assert_eq!(applied(&mut (0..updates.len()).rev().chain(0..updates.len())), all, "a repetition changes it");
+            let mut one = applied(&mut (0..first));
+            assert!(one.merge(applied(&mut (first..updates.len()))));
+            assert_eq!(one, all, "merging two parts differs");
             assert!(!one.merge(all.clone()));
         }
     }
 
-    /// Counts of more servers than are remembered, some of them again and again, and in any order.
+    /// Counts of more servers than are kept, some of them repeatedly, in any order.
     #[test]
     fn largest_counts_are_kept_in_any_order() {
         let sources = MAX_COUNTING_SERVERS as u32 + 60;
@@ -251,30 +253,30 @@ mod tests {
                 (SourceId(source), score(source * 37 % 101 + step, source % 5 + 2 * step))
             })
         };
-        let learned = |turn: u32| {
+        let applied = |turn: u32| {
             let (mut one, mut other) = (EntityRecord::default(), EntityRecord::default());
             for (at, (source, count)) in counts(turn).enumerate() {
-                if at % 3 == 0 { &mut one } else { &mut other }.counts(source, count);
+                if at % 3 == 0 { &mut one } else { &mut other }.record_count(source, count);
             }
             one.merge(other);
             one
         };
-        let all = learned(0);
+        let all = applied(0);
         assert_eq!(all.all_counts().len(), MAX_COUNTING_SERVERS);
         for turn in 0..40 {
-            let being = learned(turn);
-            assert_eq!(being, all, "the order makes no difference");
-            let sum = being
+            let record = applied(turn);
+            assert_eq!(record, all, "the order makes a difference");
+            let sum = record
                 .all_counts()
                 .fold(Score::default(), |sum, (_, one)| score(sum.hits + one.hits, sum.falls + one.falls));
-            assert_eq!(being.score(), sum);
+            assert_eq!(record.score(), sum);
         }
     }
 
     #[test]
     fn forged_counts_do_not_overflow() {
-        let mut being = EntityRecord::default();
-        (0..3).for_each(|source| _ = being.counts(SourceId(source), score(u32::MAX, u32::MAX)));
-        assert_eq!(being.score(), score(u32::MAX, u32::MAX));
+        let mut record = EntityRecord::default();
+        (0..3).for_each(|source| _ = record.record_count(SourceId(source), score(u32::MAX, u32::MAX)));
+        assert_eq!(record.score(), score(u32::MAX, u32::MAX));
     }
 }

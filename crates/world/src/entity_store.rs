@@ -1,13 +1,14 @@
-//! Everything that is known of a world: what all events come to, in whatever order they were learned.
+//! Known state of a world: the result of all updates, whatever the order in which they arrived.
 //!
-//! # What is forgotten
+//! # Expiry
 //!
-//! Who is in the world is told of several times a second. So of whom nothing was told for [long](RETENTION_TICKS) is not in it, whoever owned it and
-//! whether it said goodbye or not: where it stood and what it was called is forgotten by all servers as the world's time goes on, and only
-//! its score stays. Who takes an object over does so in an epoch that is no lower than the tick: so who comes back after that counts more than
-//! all that was said of it before, also where that is still known, and what is learned late, or from a server that was away, is older than
-//! [`RETENTION_TICKS`] and forgotten with the next look. Of scores of those who are gone the greatest are kept, each count by itself, which is the same in
-//! whatever order they are learned.
+//! The owner of an entity sends updates several times a second. So an entity without an update for [`RETENTION_TICKS`]
+//! is not in the world, whichever server owned it and whether it left or not: as the world's time goes on, all servers
+//! forget its placement and name, and keep only its score. A server acquires an entity in an epoch that is no lower
+//! than the tick. So a player that returns later overrides everything that was asserted before, also where that is
+//! still known; and an update that arrives late, or from a server that was away, is older than [`RETENTION_TICKS`] and
+//! expires at the next check. Of the scores of departed entities the largest counts are kept, each by itself, which
+//! gives the same result in whatever order they arrive.
 
 use std::collections::BTreeMap;
 
@@ -21,60 +22,61 @@ use crate::entity_update::{
     EntityUpdate, Reader, Update, parse_name, put_avatar, put_entity, put_score, put_short_bytes,
 };
 
-/// The most objects of a world; who claims more is mistaken.
+/// Largest number of entities in a world. Updates of further ones are ignored.
 pub const MAX_ENTITIES: usize = 16_384;
-/// With so many objects nobody new is let in: those whom other servers let in at the same time have room, too.
+/// Number of entities from which no new player is admitted. The difference leaves room for players that other servers
+/// admit at the same time.
 const ADMISSION_LIMIT: usize = MAX_ENTITIES - 1_024;
-/// Of those who are gone so many counts are kept.
+/// Largest number of kept counts of departed entities.
 const MAX_DEPARTED_COUNTS: usize = 8_192;
-/// Of whom nothing was told for so many ticks, five minutes, only the score is known.
+/// Ticks without an update after which only the score of an entity is kept: five minutes.
 pub const RETENTION_TICKS: u32 = 30_000;
 
-/// All objects of a world.
+/// All entities of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntityStore {
     records: BTreeMap<EntityId, EntityRecord>,
 }
 
 impl EntityStore {
-    /// What is known of an object.
+    /// Returns the known state of an entity.
     pub fn get(&self, entity: EntityId) -> Option<&EntityRecord> {
         self.records.get(&entity)
     }
 
-    /// All objects.
+    /// Returns all entities.
     pub fn iter(&self) -> impl Iterator<Item = (EntityId, &EntityRecord)> {
-        self.records.iter().map(|(entity, being)| (*entity, being))
+        self.records.iter().map(|(entity, record)| (*entity, record))
     }
 
-    /// How many there are.
+    /// Returns the number of entities.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether nothing is known.
+    /// Whether no entity is known.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Learns what a server says. Whether that was news.
-    pub fn apply(&mut self, said_by: SourceId, deed: EntityUpdate) -> bool {
-        let Some(being) = self.record_mut(deed.entity) else { return false };
-        match deed.update {
-            Update::Name { epoch, name } => being.set_name(OwnershipEpoch { epoch, owner: said_by }, name),
+    /// Applies an update of a server. Returns whether it changed anything.
+    pub fn apply(&mut self, source: SourceId, entity_update: EntityUpdate) -> bool {
+        let Some(record) = self.record_mut(entity_update.entity) else { return false };
+        match entity_update.update {
+            Update::Name { epoch, name } => record.set_name(OwnershipEpoch { epoch, owner: source }, name),
             Update::Placement { epoch, tick, avatar } => {
-                being.set_placement(Placement { ownership: OwnershipEpoch { epoch, owner: said_by }, tick, avatar })
+                record.set_placement(Placement { ownership: OwnershipEpoch { epoch, owner: source }, tick, avatar })
             }
-            Update::Score(count) => being.counts(said_by, count),
+            Update::Score(count) => record.record_count(source, count),
         }
     }
 
-    /// Whether nobody new is let in.
+    /// Whether no new players are admitted.
     pub fn is_full(&self) -> bool {
         self.records.len() >= ADMISSION_LIMIT
     }
 
-    /// Whether an object may come, because there is room for it or it is known already.
+    /// Whether an entity may join, because there is room or it is already known.
     pub fn has_room_for(&self, entity: EntityId) -> bool {
         !self.is_full() || self.records.contains_key(&entity)
     }
@@ -84,53 +86,55 @@ impl EntityStore {
         has_room.then(|| self.records.entry(entity).or_default())
     }
 
-    /// How often an object hit and fell.
+    /// Returns the hits and falls of an entity.
     pub fn score(&self, entity: EntityId) -> Score {
         self.get(entity).map_or_else(Score::default, EntityRecord::score)
     }
 
-    /// The same, as one server counted.
+    /// Returns the hits and falls of an entity as one server counted them.
     pub fn count_by(&self, entity: EntityId, counted_by: SourceId) -> Score {
-        self.get(entity).map_or_else(Score::default, |being| being.count_by(counted_by))
+        self.get(entity).map_or_else(Score::default, |record| record.count_by(counted_by))
     }
 
-    /// Forgets, given the tick, what was not told of for long, and of scores what is too much. Who does not stand anywhere any more.
+    /// Drops expired placements and names at this tick, and excess scores. Returns the entities that lost their
+    /// placement.
     pub fn expire(&mut self, tick: u32) -> Vec<EntityId> {
         let oldest = tick.saturating_sub(RETENTION_TICKS);
-        let gone = self.records.iter_mut().filter_map(|(entity, being)| being.expire_before(oldest).then_some(*entity));
+        let gone =
+            self.records.iter_mut().filter_map(|(entity, record)| record.expire_before(oldest).then_some(*entity));
         let gone = gone.collect();
         self.evict_departed_counts();
-        self.records.retain(|_, being| *being != EntityRecord::default());
+        self.records.retain(|_, record| *record != EntityRecord::default());
         gone
     }
 
     fn evict_departed_counts(&mut self) {
-        let past = self.records.iter().filter(|(_, being)| being.is_score_only());
-        let counts = past.flat_map(|(entity, being)| {
-            being.all_counts().map(|(counted_by, count)| (count_weight(count), *entity, counted_by))
+        let departed = self.records.iter().filter(|(_, record)| record.is_score_only());
+        let counts = departed.flat_map(|(entity, record)| {
+            record.all_counts().map(|(counted_by, count)| (count_weight(count), *entity, counted_by))
         });
         let mut counts: Vec<_> = counts.collect();
-        let Some(most) = counts.len().checked_sub(MAX_DEPARTED_COUNTS).filter(|most| *most > 0) else { return };
-        counts.select_nth_unstable(most);
-        for (_, entity, counted_by) in &counts[..most] {
-            self.records.get_mut(entity).into_iter().for_each(|being| being.remove_count(*counted_by));
+        let Some(excess) = counts.len().checked_sub(MAX_DEPARTED_COUNTS).filter(|excess| *excess > 0) else { return };
+        counts.select_nth_unstable(excess);
+        for (_, entity, counted_by) in &counts[..excess] {
+            self.records.get_mut(entity).into_iter().for_each(|record| record.remove_count(*counted_by));
         }
     }
 
-    /// A number that is the same wherever the same is known.
+    /// Returns a hash of the known state.
     pub fn digest(&self, rules: &Rules) -> u64 {
         xxh64(0, &self.to_bytes(rules))
     }
 
-    /// All of it as bytes.
+    /// Encodes the known state.
     pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for (entity, being) in &self.records {
+        for (entity, record) in &self.records {
             put_entity(&mut bytes, *entity);
-            put_name(&mut bytes, being.name_and_ownership());
-            put_placement(&mut bytes, rules, being.placement());
-            bytes.extend_from_slice(&(being.all_counts().len() as u32).to_le_bytes());
-            for (counted_by, count) in being.all_counts() {
+            put_name(&mut bytes, record.name_and_ownership());
+            put_placement(&mut bytes, rules, record.placement());
+            bytes.extend_from_slice(&(record.all_counts().len() as u32).to_le_bytes());
+            for (counted_by, count) in record.all_counts() {
                 bytes.extend_from_slice(&counted_by.0.to_le_bytes());
                 put_score(&mut bytes, count);
             }
@@ -138,78 +142,78 @@ impl EntityStore {
         bytes
     }
 
-    /// What is known by the word of one server.
+    /// Returns the state asserted by one server.
     pub fn asserted_by(&self, source: SourceId) -> Self {
-        let said = self.records.iter().map(|(entity, being)| (*entity, being.asserted_by(source)));
-        Self { records: said.filter(|(_, being)| *being != EntityRecord::default()).collect() }
+        let asserted = self.records.iter().map(|(entity, record)| (*entity, record.asserted_by(source)));
+        Self { records: asserted.filter(|(_, record)| *record != EntityRecord::default()).collect() }
     }
 
-    /// Reads what another knows; `None` if nobody would say so.
+    /// Decodes a known state; `None` if it is invalid.
     pub fn from_bytes(bytes: &[u8], rules: &Rules) -> Option<Self> {
-        let (mut register, mut reader) = (Self::default(), Reader(bytes));
+        let (mut store, mut reader) = (Self::default(), Reader(bytes));
         while !reader.rest().is_empty() {
             let entity = reader.entity()?;
-            *register.record_mut(entity)? = read_record(&mut reader, rules)?;
+            *store.record_mut(entity)? = read_record(&mut reader, rules)?;
         }
-        Some(register)
+        Some(store)
     }
 
-    /// Learns all that another knows. Of which objects that was news.
+    /// Merges the state that another server knows. Returns the entities that changed.
     pub fn merge(&mut self, other: Self) -> Vec<EntityId> {
-        let mut news = Vec::new();
+        let mut changed = Vec::new();
         for (entity, known) in other.records {
-            if self.record_mut(entity).is_some_and(|being| being.merge(known)) {
-                news.push(entity);
+            if self.record_mut(entity).is_some_and(|record| record.merge(known)) {
+                changed.push(entity);
             }
         }
-        news
+        changed
     }
 }
 
-fn put_ownership(bytes: &mut Vec<u8>, term: OwnershipEpoch) {
-    bytes.extend_from_slice(&term.epoch.to_le_bytes());
-    bytes.extend_from_slice(&term.owner.0.to_le_bytes());
+fn put_ownership(bytes: &mut Vec<u8>, ownership: OwnershipEpoch) {
+    bytes.extend_from_slice(&ownership.epoch.to_le_bytes());
+    bytes.extend_from_slice(&ownership.owner.0.to_le_bytes());
 }
 
 fn read_ownership(reader: &mut Reader<'_>) -> Option<OwnershipEpoch> {
     Some(OwnershipEpoch { epoch: reader.u32()?, owner: SourceId(reader.u32()?) })
 }
 
-fn put_name(bytes: &mut Vec<u8>, naming: Option<&(OwnershipEpoch, String)>) {
-    let Some((term, name)) = naming else { return bytes.push(0) };
+fn put_name(bytes: &mut Vec<u8>, name: Option<&(OwnershipEpoch, String)>) {
+    let Some((ownership, name)) = name else { return bytes.push(0) };
     bytes.push(1);
-    put_ownership(bytes, *term);
+    put_ownership(bytes, *ownership);
     put_short_bytes(bytes, name.as_bytes());
 }
 
-fn put_placement(bytes: &mut Vec<u8>, rules: &Rules, stand: Option<&Placement>) {
-    let Some(stand) = stand else { return bytes.push(0) };
+fn put_placement(bytes: &mut Vec<u8>, rules: &Rules, placement: Option<&Placement>) {
+    let Some(placement) = placement else { return bytes.push(0) };
     bytes.push(1);
-    put_ownership(bytes, stand.ownership);
-    bytes.extend_from_slice(&stand.tick.to_le_bytes());
+    put_ownership(bytes, placement.ownership);
+    bytes.extend_from_slice(&placement.tick.to_le_bytes());
     let mut state = Vec::new();
-    stand.avatar.iter().for_each(|avatar| put_avatar(&mut state, rules, avatar));
+    placement.avatar.iter().for_each(|avatar| put_avatar(&mut state, rules, avatar));
     put_short_bytes(bytes, &state);
 }
 
 fn read_record(reader: &mut Reader<'_>, rules: &Rules) -> Option<EntityRecord> {
-    let mut being = EntityRecord::default();
+    let mut record = EntityRecord::default();
     if reader.take()? == [1] {
-        being.set_name(read_ownership(reader)?, parse_name(reader.short_bytes()?)?);
+        record.set_name(read_ownership(reader)?, parse_name(reader.short_bytes()?)?);
     }
     if reader.take()? == [1] {
-        let (term, tick) = (read_ownership(reader)?, reader.u32()?);
+        let (ownership, tick) = (read_ownership(reader)?, reader.u32()?);
         let avatar = match reader.short_bytes()? {
             [] => None,
             state => Some(rules.decode(state)?),
         };
-        being.set_placement(Placement { ownership: term, tick, avatar });
+        record.set_placement(Placement { ownership, tick, avatar });
     }
     for _ in 0..reader.u32().filter(|counts| *counts as usize <= MAX_COUNTING_SERVERS)? {
         let (counted_by, count) = (SourceId(reader.u32()?), reader.score()?);
-        being.counts(counted_by, count);
+        record.record_count(counted_by, count);
     }
-    Some(being)
+    Some(record)
 }
 
 #[cfg(test)]
@@ -224,28 +228,28 @@ mod tests {
     }
 
     fn sample_store() -> (EntityStore, Rules) {
-        let (mut register, rules) = (EntityStore::default(), Rules::new(Maze::new(7, 8)));
+        let (mut store, rules) = (EntityStore::default(), Rules::new(Maze::new(7, 8)));
         for (source, number, epoch) in [(1, 10, 1), (1, 11, 1), (2, 12, 1), (2, 10, 2), (3, 13, 1)] {
             let avatar = (number != 13).then(|| rules.spawn_avatar(&[], number.into()));
-            let facts = [
+            let updates = [
                 Update::Name { epoch, name: format!("player {number}") },
                 Update::Placement { epoch, tick: 100 * source, avatar },
                 Update::Score(Score { hits: source, falls: epoch }),
             ];
-            for fact in facts {
-                assert!(register.apply(SourceId(source), EntityUpdate { entity: entity(number), update: fact }));
+            for update in updates {
+                assert!(store.apply(SourceId(source), EntityUpdate { entity: entity(number), update }));
             }
         }
-        (register, rules)
+        (store, rules)
     }
 
     #[test]
     fn store_round_trips_and_garbage_is_rejected() {
-        let (register, rules) = sample_store();
-        let bytes = register.to_bytes(&rules);
-        assert_eq!(EntityStore::from_bytes(&bytes, &rules), Some(register.clone()));
+        let (store, rules) = sample_store();
+        let bytes = store.to_bytes(&rules);
+        assert_eq!(EntityStore::from_bytes(&bytes, &rules), Some(store.clone()));
         for cut in 1..bytes.len() {
-            assert_ne!(EntityStore::from_bytes(&bytes[..cut], &rules), Some(register.clone()));
+            assert_ne!(EntityStore::from_bytes(&bytes[..cut], &rules), Some(store.clone()));
         }
         let mut flipped = bytes.clone();
         for at in 0..flipped.len() {
@@ -256,141 +260,145 @@ mod tests {
 
     #[test]
     fn merging_all_sources_restores_the_store() {
-        let (register, rules) = sample_store();
+        let (store, rules) = sample_store();
         let mut whole = EntityStore::default();
         for source in [3, 1, 2] {
-            whole.merge(register.asserted_by(SourceId(source)));
+            whole.merge(store.asserted_by(SourceId(source)));
         }
-        assert_eq!(whole, register);
-        assert_eq!(whole.digest(&rules), register.digest(&rules));
-        assert_eq!(register.score(entity(10)), Score { hits: 3, falls: 3 });
-        assert_eq!(register.get(entity(12)).map(EntityRecord::name), Some("player 12"));
+        assert_eq!(whole, store);
+        assert_eq!(whole.digest(&rules), store.digest(&rules));
+        assert_eq!(store.score(entity(10)), Score { hits: 3, falls: 3 });
+        assert_eq!(store.get(entity(12)).map(EntityRecord::name), Some("player 12"));
     }
 
     fn placement_update(entity: EntityId, epoch: u32, tick: u32, avatar: Option<Avatar>) -> EntityUpdate {
         EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar } }
     }
 
-    fn add_departed(register: &mut EntityStore, number: u32, tick: u32, score: u32) {
+    fn add_departed(store: &mut EntityStore, number: u32, tick: u32, score: u32) {
         let (entity, source) = (entity(number), SourceId(1));
-        register.apply(source, EntityUpdate { entity, update: Update::Name { epoch: tick, name: "Ada".into() } });
-        register.apply(source, placement_update(entity, tick, tick, None));
-        register.apply(source, EntityUpdate { entity, update: Update::Score(Score { hits: score, falls: 0 }) });
+        store.apply(source, EntityUpdate { entity, update: Update::Name { epoch: tick, name: "Ada".into() } });
+        store.apply(source, placement_update(entity, tick, tick, None));
+        store.apply(source, EntityUpdate { entity, update: Update::Score(Score { hits: score, falls: 0 }) });
     }
 
     #[test]
     fn departed_players_free_their_room() {
-        let mut register = EntityStore::default();
+        let mut store = EntityStore::default();
         let most = ADMISSION_LIMIT as u32;
-        (0..most).for_each(|number| add_departed(&mut register, number, 100, 0));
-        assert!(register.is_full() && !register.has_room_for(entity(most)) && register.has_room_for(entity(0)));
-        assert_eq!(register.expire(100 + RETENTION_TICKS), []);
-        assert!(register.is_full());
-        assert_eq!(register.expire(101 + RETENTION_TICKS).len(), ADMISSION_LIMIT);
-        assert!(register.is_empty());
-        // Also not if all of them have a score, of which the least go.
-        (0..most).for_each(|number| add_departed(&mut register, number, 100, 1 + number));
-        register.expire(101 + RETENTION_TICKS);
-        assert_eq!(register.len(), MAX_DEPARTED_COUNTS);
-        assert_eq!(register.score(entity(0)), Score::default());
-        assert_eq!(register.score(entity(most - 1)).hits, most);
-        assert!(!register.is_full());
+        (0..most).for_each(|number| add_departed(&mut store, number, 100, 0));
+        assert!(store.is_full() && !store.has_room_for(entity(most)) && store.has_room_for(entity(0)));
+        assert_eq!(store.expire(100 + RETENTION_TICKS), []);
+        assert!(store.is_full());
+        assert_eq!(store.expire(101 + RETENTION_TICKS).len(), ADMISSION_LIMIT);
+        assert!(store.is_empty());
+        // The same where all of them have a score, of which the smallest are dropped.
+        (0..most).for_each(|number| add_departed(&mut store, number, 100, 1 + number));
+        store.expire(101 + RETENTION_TICKS);
+        assert_eq!(store.len(), MAX_DEPARTED_COUNTS);
+        assert_eq!(store.score(entity(0)), Score::default());
+        assert_eq!(store.score(entity(most - 1)).hits, most);
+        assert!(!store.is_full());
     }
 
-    fn random_below(luck: &mut Random, most: u32) -> u32 {
-        luck.below(most.into()) as u32
+    fn random_below(rng: &mut Random, most: u32) -> u32 {
+        rng.below(most.into()) as u32
     }
 
-    /// What happens in a world whose players come and go: when it is told, by whom, and what.
-    fn random_history(luck: &mut Random, rules: &Rules) -> Vec<(u32, SourceId, EntityUpdate)> {
-        let (mut told, mut counts) = (Vec::new(), BTreeMap::new());
+    /// Returns a random history of a world whose players come and go: tick, asserting server and update.
+    fn random_history(rng: &mut Random, rules: &Rules) -> Vec<(u32, SourceId, EntityUpdate)> {
+        let (mut history, mut counts) = (Vec::new(), BTreeMap::new());
         for number in 0..12 {
-            let (entity, mut tick) = (entity(number), random_below(luck, RETENTION_TICKS));
-            for _ in 0..1 + random_below(luck, 4) {
-                let (epoch, source) = (tick, SourceId(1 + random_below(luck, 3)));
-                told.push((
+            let (entity, mut tick) = (entity(number), random_below(rng, RETENTION_TICKS));
+            for _ in 0..1 + random_below(rng, 4) {
+                let (epoch, source) = (tick, SourceId(1 + random_below(rng, 3)));
+                history.push((
                     tick,
                     source,
                     EntityUpdate { entity, update: Update::Name { epoch, name: format!("{epoch}") } },
                 ));
-                for _ in 0..1 + random_below(luck, 4) {
+                for _ in 0..1 + random_below(rng, 4) {
                     let avatar = Some(rules.spawn_avatar(&[], tick.into()));
-                    told.push((tick, source, placement_update(entity, epoch, tick, avatar)));
+                    history.push((tick, source, placement_update(entity, epoch, tick, avatar)));
                     tick += 25;
                 }
-                if random_below(luck, 3) == 0 {
+                if random_below(rng, 3) == 0 {
                     let count: &mut Score = counts.entry((number, source)).or_default();
                     count.hits += 1;
-                    told.push((tick, source, EntityUpdate { entity, update: Update::Score(*count) }));
+                    history.push((tick, source, EntityUpdate { entity, update: Update::Score(*count) }));
                 }
-                // As often as not in the tick in which it was still told of.
-                tick -= 25 * random_below(luck, 2);
-                told.push((tick, source, placement_update(entity, epoch, tick, None)));
-                tick += 1 + random_below(luck, 3 * RETENTION_TICKS / 2);
+                // In half the cases the player leaves in the tick of its last placement.
+                tick -= 25 * random_below(rng, 2);
+                history.push((tick, source, placement_update(entity, epoch, tick, None)));
+                tick += 1 + random_below(rng, 3 * RETENTION_TICKS / 2);
             }
         }
-        told.sort_by_key(|(tick, ..)| *tick);
-        told
+        history.sort_by_key(|(tick, ..)| *tick);
+        history
     }
 
     #[test]
     fn late_updates_do_not_revive_expired_entities() {
-        let (mut luck, rules) = (Random::new(5), Rules::new(Maze::new(7, 8)));
+        let (mut rng, rules) = (Random::new(5), Rules::new(Maze::new(7, 8)));
         for _ in 0..60 {
-            let told = random_history(&mut luck, &rules);
-            let end = told.last().map_or(0, |(tick, ..)| *tick);
-            let late = |luck: &mut Random, most: u32| {
-                let mut heard: Vec<_> =
-                    told.iter().map(|fact| (fact.0 + random_below(luck, most), fact.clone())).collect();
-                heard.sort_by_key(|(at, _)| *at);
-                heard
+            let history = random_history(&mut rng, &rules);
+            let end = history.last().map_or(0, |(tick, ..)| *tick);
+            let delayed = |rng: &mut Random, most: u32| {
+                let mut received: Vec<_> =
+                    history.iter().map(|update| (update.0 + random_below(rng, most), update.clone())).collect();
+                received.sort_by_key(|(at, _)| *at);
+                received
             };
-            // At once, soon, after minutes, and from one that was away for longer than anything is kept.
-            let registers = [1, 100, RETENTION_TICKS, 4 * RETENTION_TICKS].map(|most| {
-                let (mut register, mut now) = (EntityStore::default(), 0);
-                for (at, (tick, source, deed)) in late(&mut luck, most) {
+            // At once, soon, after minutes, and from a server that was away for longer than the retention.
+            let stores = [1, 100, RETENTION_TICKS, 4 * RETENTION_TICKS].map(|most| {
+                let (mut store, mut now) = (EntityStore::default(), 0);
+                for (at, (tick, source, entity_update)) in delayed(&mut rng, most) {
                     while now + 100 < at {
                         now += 100;
-                        register.expire(now);
+                        store.expire(now);
                     }
-                    let entity = deed.entity;
-                    register.apply(source, deed);
+                    let entity = entity_update.entity;
+                    store.apply(source, entity_update);
                     if tick + RETENTION_TICKS < at {
-                        register.expire(at);
+                        store.expire(at);
                         assert!(
-                            register
+                            store
                                 .get(entity)
                                 .and_then(EntityRecord::placement)
-                                .is_none_or(|stand| stand.tick + RETENTION_TICKS >= at)
+                                .is_none_or(|placement| placement.tick + RETENTION_TICKS >= at)
                         );
                     }
                 }
-                register.expire(end + RETENTION_TICKS);
-                register.expire(end + 4 * RETENTION_TICKS + 1);
-                register
+                store.expire(end + RETENTION_TICKS);
+                store.expire(end + 4 * RETENTION_TICKS + 1);
+                store
             });
-            assert!(registers[0].iter().all(|(_, being)| being.is_score_only()));
-            assert!(registers.iter().all(|register| *register == registers[0]), "{registers:#?}");
+            assert!(stores[0].iter().all(|(_, record)| record.is_score_only()));
+            assert!(stores.iter().all(|store| *store == stores[0]), "{stores:#?}");
         }
     }
 
-    /// A server that was away still knows what all others forgot, also that somebody left who is back by now.
+    /// A server that was away still knows what all others have forgotten, also the departure of a player that has
+    /// returned.
     #[test]
     fn returning_player_overrides_a_stale_departure() {
         let rules = Rules::new(Maze::new(7, 8));
-        let (mut away, mut here) = (EntityStore::default(), EntityStore::default());
+        let (mut away, mut present) = (EntityStore::default(), EntityStore::default());
         add_departed(&mut away, 1, 100, 0);
         let back =
             placement_update(entity(1), 2 * RETENTION_TICKS, 2 * RETENTION_TICKS, Some(rules.spawn_avatar(&[], 1)));
-        assert!(here.apply(SourceId(2), back));
+        assert!(present.apply(SourceId(2), back));
         for _ in 0..2 {
-            here.merge(away.clone());
-            away.merge(here.clone());
+            present.merge(away.clone());
+            away.merge(present.clone());
         }
-        assert_eq!((away.expire(2 * RETENTION_TICKS), here.expire(2 * RETENTION_TICKS)), (vec![], vec![]));
+        assert_eq!((away.expire(2 * RETENTION_TICKS), present.expire(2 * RETENTION_TICKS)), (vec![], vec![]));
         assert!(
-            away == here
-                && here.get(entity(1)).and_then(EntityRecord::placement).is_some_and(|stand| stand.avatar.is_some())
+            away == present
+                && present
+                    .get(entity(1))
+                    .and_then(EntityRecord::placement)
+                    .is_some_and(|placement| placement.avatar.is_some())
         );
     }
 }

@@ -1,12 +1,12 @@
-//! Events of a world as bytes: a fact about an object.
+//! Encoding of entity updates, the events that servers send each other.
 //!
 //! ```text
-//! kind    1   1 named, 2 stands, 3 gone, 5 counted
-//! object  5   site 4, index 1
-//! named       epoch 4, the name
-//! stands      epoch 4, tick 4, the avatar
-//! gone        epoch 4, tick 4
-//! counted     hits 4, falls 4
+//! kind       1   1 name, 2 placement, 3 removed, 5 score
+//! entity     5   site 4, index 1
+//! name           epoch 4, the name
+//! placement      epoch 4, tick 4, the avatar
+//! removed        epoch 4, tick 4
+//! score          hits 4, falls 4
 //! ```
 
 use coplay::peer_world::{DeadReckoning, EntityId, MAX_STATE_SIZE, WorldSiteId};
@@ -17,43 +17,44 @@ const KIND_PLACEMENT: u8 = 2;
 const KIND_REMOVED: u8 = 3;
 const KIND_SCORE: u8 = 5;
 
-/// The longest deed.
+/// Maximum encoded length of an update, in bytes.
 pub const MAX_UPDATE_LEN: usize = 1 + 5 + 8 + MAX_STATE_SIZE;
 
-/// A fact about an object, as its owner says. Who says so is told by the event.
+/// Update of an entity, as asserted by the server that issues the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityUpdate {
-    /// What it is about.
+    /// Entity that the update is about.
     pub entity: EntityId,
-    /// What is said.
+    /// Asserted state.
     pub update: Update,
 }
 
-/// What can be said of an object.
+/// Asserted state of an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// What it is called.
+    /// Name of the entity.
     Name {
-        /// It changed hands so often.
+        /// Ownership epoch in which the owner asserts it.
         epoch: u32,
         /// The name.
         name: String,
     },
-    /// Where it stands.
+    /// Placement of the entity.
     Placement {
-        /// It changed hands so often.
+        /// Ownership epoch in which the owner asserts it.
         epoch: u32,
-        /// When, in ticks of the world.
+        /// World tick of the state.
         tick: u32,
-        /// What it is like; `None` if it has left.
+        /// State of the avatar; `None` if it has left the world.
         avatar: Option<Avatar>,
     },
-    /// How often it hit and fell by now, as the one who says so counted.
+    /// Total hits and falls of the entity, as counted by the issuing server.
     Score(Score),
 }
 
 impl Update {
-    /// Facts of one kind about one object replace each other: the newest says all that those before it said.
+    /// Returns the kind. Updates of one kind about one entity supersede each other: the newest contains all information
+    /// of the earlier ones.
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Self::Name { .. } => KIND_NAME,
@@ -64,10 +65,10 @@ impl Update {
 }
 
 impl EntityUpdate {
-    /// As bytes.
+    /// Encodes the update.
     pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
-        let is_gone = matches!(self.update, Update::Placement { avatar: None, .. });
-        let mut bytes = vec![if is_gone { KIND_REMOVED } else { self.update.kind() }];
+        let is_removed = matches!(self.update, Update::Placement { avatar: None, .. });
+        let mut bytes = vec![if is_removed { KIND_REMOVED } else { self.update.kind() }];
         put_entity(&mut bytes, self.entity);
         match &self.update {
             Update::Name { epoch, name } => {
@@ -84,11 +85,11 @@ impl EntityUpdate {
         bytes
     }
 
-    /// What somebody said; `None` if nobody would.
+    /// Decodes an update; `None` if it is invalid.
     pub fn from_bytes(bytes: &[u8], rules: &Rules) -> Option<Self> {
         let mut reader = Reader(bytes);
         let ([kind], entity) = (reader.take()?, reader.entity()?);
-        let fact = match kind {
+        let update = match kind {
             KIND_NAME => Update::Name { epoch: reader.u32()?, name: parse_name(reader.rest())? },
             KIND_PLACEMENT | KIND_REMOVED => {
                 let (epoch, tick, rest) = (reader.u32()?, reader.u32()?, reader.rest());
@@ -101,11 +102,11 @@ impl EntityUpdate {
             }
             _ => return None,
         };
-        Some(Self { entity, update: fact })
+        Some(Self { entity, update })
     }
 }
 
-/// A name that can be one.
+/// Parses a name; `None` if it is too long, not UTF-8, or contains control characters.
 pub(crate) fn parse_name(bytes: &[u8]) -> Option<String> {
     let name = str::from_utf8(bytes).ok()?;
     (name.len() <= MAX_NAME_LEN && !name.contains(char::is_control)).then(|| name.into())
@@ -127,13 +128,13 @@ pub(crate) fn put_score(bytes: &mut Vec<u8>, score: Score) {
     bytes.extend_from_slice(&score.falls.to_le_bytes());
 }
 
-/// Adds up to 255 bytes, and before them how many they are.
+/// Appends up to 255 bytes, preceded by their length.
 pub(crate) fn put_short_bytes(bytes: &mut Vec<u8>, short: &[u8]) {
     bytes.push(short.len() as u8);
     bytes.extend_from_slice(short);
 }
 
-/// Bytes that are read from the front.
+/// Reader that takes fields from the front.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -156,7 +157,7 @@ impl<'a> Reader<'a> {
         Some(Score { hits: self.u32()?, falls: self.u32()? })
     }
 
-    /// As many bytes as the next one says.
+    /// Takes bytes preceded by their length.
     pub(crate) fn short_bytes(&mut self) -> Option<&'a [u8]> {
         let [len] = self.take()?;
         let (short, rest) = self.0.split_at_checked(len.into())?;
@@ -179,22 +180,23 @@ mod tests {
         let rules = Rules::new(Maze::new(7, 8));
         let entity = EntityId { site: WorldSiteId(0x0102_0304), index: 5 };
         let avatar = rules.spawn_avatar(&[], 3);
-        let facts = [
+        let updates = [
             Update::Name { epoch: 2, name: "Ada".into() },
             Update::Placement { epoch: 3, tick: 70_000, avatar: Some(avatar) },
             Update::Placement { epoch: 4, tick: 70_001, avatar: None },
             Update::Score(Score { hits: 12, falls: 3 }),
         ];
-        for fact in facts {
-            let deed = EntityUpdate { entity, update: fact };
-            let bytes = deed.to_bytes(&rules);
+        for update in updates {
+            let entity_update = EntityUpdate { entity, update };
+            let bytes = entity_update.to_bytes(&rules);
             assert!(bytes.len() <= MAX_UPDATE_LEN);
-            assert_eq!(EntityUpdate::from_bytes(&bytes, &rules), Some(deed.clone()));
+            assert_eq!(EntityUpdate::from_bytes(&bytes, &rules), Some(entity_update.clone()));
             for cut in 0..bytes.len() {
-                assert_ne!(EntityUpdate::from_bytes(&bytes[..cut], &rules), Some(deed.clone()));
+                assert_ne!(EntityUpdate::from_bytes(&bytes[..cut], &rules), Some(entity_update.clone()));
             }
         }
         assert_eq!(EntityUpdate::from_bytes(&[9; 20], &rules), None);
-        assert_eq!(EntityUpdate::from_bytes(&[KIND_NAME, 1, 0, 0, 0, 0, 2, 0, 0, 0, 7], &rules), None, "no letter");
+        let control_character = [KIND_NAME, 1, 0, 0, 0, 0, 2, 0, 0, 0, 7];
+        assert_eq!(EntityUpdate::from_bytes(&control_character, &rules), None);
     }
 }

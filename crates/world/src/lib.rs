@@ -1,25 +1,26 @@
-//! Worlds with servers: several game state servers mirror one maze, and a player is on the nearest of them.
+//! Worlds with servers: several game state servers mirror one maze, and each player plays on the nearest of them.
 //!
-//! A server runs the reference simulators of its players' avatars, after Li, Li and Lau, *Supporting Continuous Consistency in Multiplayer Online
-//! Games*, and tells the other servers what happens by events, after Palazzi et al. ([`coplay::reflectivity`]). The maze is that of
-//! [`coplay_maze`], with the same rules as without servers.
+//! A server runs the reference simulators of its players' avatars, after Li, Li and Lau, *Supporting Continuous
+//! Consistency in Multiplayer Online Games*, and sends its state changes to the other servers as events, after Palazzi
+//! et al. ([`coplay::mirror`]). The maze is that of [`coplay_maze`], with the same rules as without servers.
 //!
-//! Pure: whoever owns clock and networks calls. The program `coplay-world` does, with zenoh between the servers.
+//! Pure: the host program owns clock and networks. The program `coplay-world` is one, with zenoh between the servers.
 //!
-//! # Facts
+//! # Updates
 //!
-//! Everything that a server says of an object is a fact that holds by itself ([`Update`]): where it stands, by the word of who owns it for the
-//! how manieth time; how often it hit and fell, as one server counted. Of two facts that contradict each other one is newer and
-//! says so. So it makes no difference in which order, by which way or how often facts are learned; what is known ([`EntityStore`]) only grows,
-//! until it is old; and a server that comes back, or a partition that heals, needs nothing but the facts that it lacks. That is more than
-//! the theorem of [`coplay::reflectivity`] asks for, so dropping obsolete events changes nothing.
+//! Every update of an entity is an absolute statement ([`Update`]): its placement, as asserted by its owner in a given
+//! ownership epoch; or its hits and falls, as counted by one server. Of two contradicting updates one has the higher
+//! version. So the order, path and repetition of updates make no difference; the known state ([`EntityStore`]) only
+//! grows, until it expires; and a server that rejoins, or a partition that heals, needs only the missing updates. That
+//! is stronger than the theorem of [`coplay::mirror`] requires, so dropping obsolete events changes nothing.
 //!
-//! # Rooms
+//! # Modules
 //!
-//! - [`Server`]: one server, whole. Begin here. [`WorldState`] is the world in it, [`Simulation`] its simulators, [`SpatialIndex`] who is where.
-//! - [`Client`]: one player. [`ServerSelector`] is its choice between servers.
-//! - [`EntityRecord`], [`EntityStore`], [`EntityUpdate`]: what is known, and how it is told.
-//! - [`ClientInput`], [`View`], [`Directory`]: what players and servers say to each other.
+//! - [`Server`]: one whole server. Begin here. [`WorldState`] is its copy of the world, [`Simulation`] its simulators,
+//!   [`SpatialIndex`] the positions of all avatars.
+//! - [`Client`]: one player. [`ServerSelector`] chooses its server.
+//! - [`EntityRecord`], [`EntityStore`], [`EntityUpdate`]: the known state, and its encoding.
+//! - [`ClientInput`], [`WorldView`], [`Directory`]: the messages between clients and servers.
 
 mod client;
 mod consistency_probe;

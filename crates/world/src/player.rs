@@ -1,4 +1,4 @@
-//! A player on this server: what it wants, and what it was shown.
+//! A player on this server: its input and the schedule of its messages.
 
 use std::collections::VecDeque;
 
@@ -7,59 +7,60 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::protocol::{ClientInput, InputChange};
 
-/// A player sees so often how things are, and gets a page of what else there is to know.
+/// Interval of views, and interval of directory messages.
 const VIEW_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
 pub(crate) const DIRECTORY_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
-/// Presses that wait for their turn; who presses more is not heard.
+/// Largest number of queued input changes; further ones are ignored.
 const MAX_QUEUED_CHANGES: usize = 32;
-/// The most ticks of a walk that are taken back because the player had let go by then.
+/// Largest number of ticks of a walk that are rewound because the player had already released the buttons.
 const MAX_REWIND_TICKS: u32 = 30;
 
-/// A player on this server.
+/// Player on this server.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
-    /// Which run of the player's this is: who begins anew begins to count anew.
+    /// Number of the player's run. A new run counts its input changes from 0.
     pub(crate) run: u32,
-    /// The tick in which it came.
+    /// Tick in which the player joined.
     pub(crate) joined_tick: u32,
-    /// What it wants to be called.
+    /// Name that the player wants.
     pub(crate) name: String,
-    /// When something came from it last.
+    /// Time of the last message from the player.
     pub(crate) last_received: Instant,
-    /// Its newest stamp, and when that came.
+    /// Newest timestamp of the player, and when it arrived.
     pub(crate) newest_stamp: (Instant, Instant),
-    /// The newest press that took effect, and the tick in which it did.
+    /// Newest input change in effect, and the tick in which it took effect.
     applied_change: (u32, u32),
     queued_changes: VecDeque<InputChange>,
     next_view: Instant,
     next_directory: Instant,
-    /// Who felled it last.
+    /// Avatar that last hit the player.
     pub(crate) last_hit_by: Option<EntityId>,
-    /// Where in the table its next page begins.
+    /// Scoreboard row at which the next directory message begins.
     pub(crate) next_score_row: usize,
 }
 
-/// A press whose turn it is.
+/// Input change that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueChange {
     pub(crate) change: InputChange,
-    /// For so many ticks the buttons before were held too long here.
+    /// Ticks for which the previous buttons were held too long here.
     pub(crate) rewind_ticks: u32,
 }
 
 impl Player {
-    /// It comes with the presses that it made elsewhere. Only the newest counts, and at once: the buttons before it were held elsewhere.
-    pub(crate) fn new(now: Instant, tick: u32, wish: &ClientInput) -> Self {
-        let newest = wish.changes.last();
-        let (before, lasted) =
-            newest.map_or((0, 0), |press| (press.number.saturating_sub(1), press.previous_held_ticks));
+    /// Creates a player that joins with its recent input changes. Only the newest counts, and it takes effect at once:
+    /// the buttons before it were held on another server.
+    pub(crate) fn new(now: Instant, tick: u32, input: &ClientInput) -> Self {
+        let newest = input.changes.last();
+        let (number_before, held_ticks) =
+            newest.map_or((0, 0), |change| (change.number.saturating_sub(1), change.previous_held_ticks));
         Self {
-            run: wish.run,
+            run: input.run,
             joined_tick: tick,
-            name: wish.name.clone(),
+            name: input.name.clone(),
             last_received: now,
-            newest_stamp: (wish.stamp, now),
-            applied_change: (before, tick.saturating_sub(lasted)),
+            newest_stamp: (input.stamp, now),
+            applied_change: (number_before, tick.saturating_sub(held_ticks)),
             queued_changes: VecDeque::new(),
             next_view: now,
             next_directory: now,
@@ -68,61 +69,62 @@ impl Player {
         }
     }
 
-    /// It says something. What it said before is known already. How many of its presses are new.
-    pub(crate) fn on_input(&mut self, now: Instant, wish: &ClientInput) -> u64 {
+    /// Processes input of the player. Ignores input changes that are already known. Returns the number of new ones.
+    pub(crate) fn on_input(&mut self, now: Instant, input: &ClientInput) -> u64 {
         self.last_received = now;
-        if wish.stamp > self.newest_stamp.0 {
-            self.newest_stamp = (wish.stamp, now);
+        if input.stamp > self.newest_stamp.0 {
+            self.newest_stamp = (input.stamp, now);
         }
-        let mut news = 0;
-        for press in &wish.changes {
-            let newest = self.queued_changes.back().map_or(self.applied_change.0, |waiting| waiting.number);
-            if press.number > newest && self.queued_changes.len() < MAX_QUEUED_CHANGES {
-                self.queued_changes.push_back(*press);
-                news += 1;
+        let mut new_changes = 0;
+        for change in &input.changes {
+            let newest = self.queued_changes.back().map_or(self.applied_change.0, |queued| queued.number);
+            if change.number > newest && self.queued_changes.len() < MAX_QUEUED_CHANGES {
+                self.queued_changes.push_back(*change);
+                new_changes += 1;
             }
         }
-        news
+        new_changes
     }
 
-    /// The next press whose turn it is in this tick: when the buttons before were held for as long as the player held them.
+    /// Returns the next input change that is due in this tick: when the previous buttons were held as long as on the
+    /// client.
     pub(crate) fn next_due_change(&mut self, tick: u32) -> Option<DueChange> {
-        let press = *self.queued_changes.front()?;
+        let change = *self.queued_changes.front()?;
         let (number, since) = self.applied_change;
         let held = tick.saturating_sub(since);
-        // Of presses that were never heard of it is not known how long they were held.
-        let lasted = if press.number == number + 1 { press.previous_held_ticks } else { held };
-        // Who is in arrears does not get further behind.
-        if held < lasted && self.queued_changes.len() < MAX_QUEUED_CHANGES / 2 {
+        // If changes in between were lost, the previous buttons have an unknown duration.
+        let held_on_client = if change.number == number + 1 { change.previous_held_ticks } else { held };
+        // A long queue is drained at once, so that the player does not fall further behind.
+        if held < held_on_client && self.queued_changes.len() < MAX_QUEUED_CHANGES / 2 {
             return None;
         }
         self.queued_changes.pop_front();
-        self.applied_change = (press.number, tick);
-        Some(DueChange { change: press, rewind_ticks: held.saturating_sub(lasted).min(MAX_REWIND_TICKS) })
+        self.applied_change = (change.number, tick);
+        Some(DueChange { change, rewind_ticks: held.saturating_sub(held_on_client).min(MAX_REWIND_TICKS) })
     }
 
-    /// The newest press that took effect, and for how many ticks by now.
+    /// Returns the number of the newest input change in effect, and the ticks since it took effect.
     pub(crate) fn applied_change(&self, tick: u32) -> (u32, u32) {
         let (number, since) = self.applied_change;
         (number, tick.saturating_sub(since))
     }
 
-    /// Whether it is to be shown how things are.
+    /// Whether a view is due. If so, schedules the next.
     pub(crate) fn take_view_due(&mut self, now: Instant) -> bool {
         take_due(&mut self.next_view, now, VIEW_INTERVAL)
     }
 
-    /// Whether it is to get a page.
+    /// Whether a directory message is due. If so, schedules the next.
     pub(crate) fn take_directory_due(&mut self, now: Instant) -> bool {
         take_due(&mut self.next_directory, now, DIRECTORY_INTERVAL)
     }
 }
 
-/// Whether it is time, and then the next time; who is late does not make up for it.
-fn take_due(next: &mut Instant, now: Instant, every: TimeDelta) -> bool {
+/// Whether the time has come. If so, schedules the next time; missed times are not made up for.
+fn take_due(next: &mut Instant, now: Instant, interval: TimeDelta) -> bool {
     let due = now >= *next;
     if due {
-        *next = (*next + every).max(now + every / 2);
+        *next = (*next + interval).max(now + interval / 2);
     }
     due
 }
@@ -132,14 +134,14 @@ mod tests {
     use super::*;
     use coplay_maze::Controls;
 
-    fn client_input(stamp: i64, presses: &[(u32, u32)]) -> ClientInput {
-        let press = |(number, lasted): &(u32, u32)| InputChange {
+    fn client_input(stamp: i64, changes: &[(u32, u32)]) -> ClientInput {
+        let change = |(number, previous_held_ticks): &(u32, u32)| InputChange {
             number: *number,
-            previous_held_ticks: *lasted,
+            previous_held_ticks: *previous_held_ticks,
             controls: Controls::default(),
         };
-        let (stamp, presses) = (Instant::from_nanos(stamp), presses.iter().map(press).collect());
-        ClientInput { run: 7, stamp, name: "Ada".into(), changes: presses }
+        let (stamp, changes) = (Instant::from_nanos(stamp), changes.iter().map(change).collect());
+        ClientInput { run: 7, stamp, name: "Ada".into(), changes }
     }
 
     fn next_due(player: &mut Player, tick: u32) -> Option<(u32, u32)> {
@@ -153,18 +155,18 @@ mod tests {
         assert_eq!(player.on_input(now, &client_input(1, &[(4, 0)])), 1);
         assert_eq!(next_due(&mut player, 100), Some((4, 0)));
         assert_eq!(player.on_input(now, &client_input(2, &[(4, 0), (5, 20), (6, 10)])), 2);
-        assert_eq!(next_due(&mut player, 110), None, "5 is too early");
-        assert_eq!(next_due(&mut player, 128), Some((5, 8)), "5 is late by 8");
+        assert_eq!(next_due(&mut player, 110), None, "change 5 is applied too early");
+        assert_eq!(next_due(&mut player, 128), Some((5, 8)), "change 5 is 8 ticks late");
         assert_eq!(player.applied_change(130), (5, 2));
         assert_eq!(next_due(&mut player, 137), None);
         assert_eq!(next_due(&mut player, 138), Some((6, 0)));
         assert_eq!(player.on_input(now, &client_input(3, &[(5, 20), (6, 10)])), 0);
-        assert_eq!(next_due(&mut player, 900), None, "what is known is not done again");
+        assert_eq!(next_due(&mut player, 900), None, "a known change is applied twice");
         player.on_input(now, &client_input(3, &[(8, 1)]));
-        assert_eq!(next_due(&mut player, 910), Some((8, 0)), "7 was never heard of");
+        assert_eq!(next_due(&mut player, 910), Some((8, 0)), "change 7 was lost");
         player.on_input(now, &client_input(4, &[(9, 5)]));
-        assert_eq!(next_due(&mut player, 10_000), Some((9, MAX_REWIND_TICKS)), "nobody goes back for long");
-        assert_eq!(player.applied_change(10_000 + 70_000), (9, 70_000), "however long it is");
+        assert_eq!(next_due(&mut player, 10_000), Some((9, MAX_REWIND_TICKS)), "the rewind is not limited");
+        assert_eq!(player.applied_change(10_000 + 70_000), (9, 70_000), "the duration is limited");
     }
 
     #[test]

@@ -1,17 +1,18 @@
-//! What a player and its server say to each other. Every datagram stands by itself: what is lost is said again, newer.
+//! Messages between a client and its server. Every datagram is self-contained: the next one replaces a lost one with
+//! newer data.
 //!
 //! ```text
-//! player to server                              server to player
-//!   family  1  0x55                               family  1  0x56
-//!   stamp   8  its clock, comes back              kind    1  1 view, 2 page, 3 pong
-//!   run     4                                     view: see View
-//!   name       one byte of length, the name       page: see Page
-//!   count   1                                     pong: stamp 8, whether it drains 1 and is full 1, players 2
-//!   presses 9 each: number 4, lasted 4, buttons 1
+//! client to server                               server to client
+//!   family   1  0x55                               family  1  0x56
+//!   stamp    8  client clock, echoed               kind    1  1 view, 2 directory, 3 pong
+//!   run      4                                     view: see WorldView
+//!   name        one byte of length, the name       directory: see Directory
+//!   count    1                                     pong: stamp 8, draining 1, full 1, players 2
+//!   changes  9 each: number 4, previous held ticks 4, buttons 1
 //! or a ping: 0x57, stamp 8; or a goodbye: 0x58, run 4
 //! ```
 //!
-//! Numbers begin with their low byte.
+//! Numbers are little-endian.
 
 use coplay::peer_world::{DeadReckoning, EntityId, MAX_STATE_SIZE};
 use coplay::time::Instant;
@@ -19,7 +20,7 @@ use coplay_maze::{Avatar, Controls, MazeSettings, Rules, Score};
 
 use crate::entity_update::{Reader, parse_name, put_avatar, put_entity, put_score, put_short_bytes};
 
-/// The first byte of what a player says, and of what a server says.
+/// First byte of a client's message, and of a server's.
 const FAMILY_CLIENT_INPUT: u8 = 0x55;
 const FAMILY_SERVER: u8 = 0x56;
 const FAMILY_PING: u8 = 0x57;
@@ -27,157 +28,157 @@ const FAMILY_LEAVE: u8 = 0x58;
 const KIND_VIEW: u8 = 1;
 const KIND_DIRECTORY: u8 = 2;
 const KIND_PONG: u8 = 3;
-/// No datagram is longer: it fits everywhere.
+/// Maximum length of a datagram, in bytes: it fits every path.
 pub const MAX_MESSAGE_LEN: usize = 1_100;
-/// The most presses in a datagram: the newest, until the server has them.
+/// Largest number of input changes in a datagram: the newest that the server has not acknowledged.
 pub const MAX_INPUT_CHANGES: usize = 8;
 
-/// A player presses other buttons than before.
+/// Change of the pressed buttons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputChange {
-    /// Which press of this player's, from 1 on.
+    /// Number of the change in its run, from 1.
     pub number: u32,
-    /// For how many ticks the buttons before were held, as the player saw it.
+    /// Ticks for which the previous buttons were held on the client.
     pub previous_held_ticks: u32,
-    /// What is pressed now.
+    /// Buttons pressed from now on.
     pub controls: Controls,
 }
 
-/// What a player says.
+/// Input message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientInput {
-    /// The player's clock.
+    /// Time on the client's clock.
     pub stamp: Instant,
-    /// A number that the player drew when it began: presses are counted from then on.
+    /// Random number of the client's run. Input changes are counted per run.
     pub run: u32,
-    /// What it wants to be called.
+    /// Name that the player wants.
     pub name: String,
-    /// What it pressed, the oldest first, as far as it does not know that the server knows.
+    /// Unacknowledged input changes, oldest first.
     pub changes: Vec<InputChange>,
 }
 
-/// What a player sees.
+/// State that a player sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorldView {
-    /// Three stamps of a round trip: the player's that came last, when it came, and now.
+    /// Three timestamps of a round trip: the client's newest, its arrival, and the present.
     pub echo: [Instant; 3],
-    /// Which tick of the world this is.
+    /// World tick of the view.
     pub tick: u32,
-    /// Which run of the player's this is for.
+    /// Run of the client for which the view is.
     pub run: u32,
-    /// The tick since which it is on this server. What it pressed before the server does not know.
+    /// Tick in which the player joined this server. The server does not know earlier input changes.
     pub joined_tick: u32,
-    /// The newest press that took effect, and for how many ticks by now.
+    /// Number of the newest input change in effect, and the ticks since it took effect.
     pub applied_change: (u32, u32),
-    /// Who the player is.
+    /// Entity of the player.
     pub own_entity: EntityId,
-    /// Hits and falls of the player's that will not be forgotten, whichever server dies.
+    /// Hits and falls of the player that survive the crash of any one server.
     pub score: Score,
-    /// Whether the server is about to go: the player had better be on another.
+    /// Whether the server is about to stop: the player should move to another.
     pub is_draining: bool,
-    /// Who felled the player last on this server.
+    /// Avatar that last hit the player on this server.
     pub last_hit_by: Option<EntityId>,
-    /// The player's avatar, and then others that are near, the nearest first.
+    /// Avatar of the player, then others nearby, nearest first.
     pub avatars: Vec<(EntityId, Avatar)>,
 }
 
-/// What a player is told now and then: the world, other servers, and a part of the table.
+/// Message with the world settings, the other servers and a part of the scoreboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// The world.
+    /// Settings of the world.
     pub settings: MazeSettings,
-    /// Where other servers are.
+    /// Addresses of other servers.
     pub mirrors: Vec<String>,
-    /// Some lines of the table.
+    /// Some rows of the scoreboard.
     pub score_rows: Vec<(EntityId, String, Score)>,
 }
 
-/// The answer to a ping: how a server is that a player is not on.
+/// Answer to a ping: the state of a server that the client is not on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
-    /// The stamp of the ping.
+    /// Timestamp of the ping.
     pub stamp: Instant,
-    /// Whether the server is about to go, or does not let anybody in yet.
+    /// Whether the server is about to stop, or does not admit players yet.
     pub is_draining: bool,
-    /// Whether the world has no room for who asks.
+    /// Whether the world has no room for the asking player.
     pub is_full: bool,
-    /// How many players are there.
+    /// Number of players on the server.
     pub player_count: u16,
 }
 
-/// Asks a server how it is, with our own clock.
+/// Encodes a ping with a timestamp of our clock.
 pub fn encode_ping(stamp: Instant) -> Vec<u8> {
     let mut bytes = vec![FAMILY_PING];
     put_stamp(&mut bytes, stamp);
     bytes
 }
 
-/// The stamp of a ping; `None` if it is none.
+/// Decodes the timestamp of a ping; `None` if it is not a ping.
 pub fn decode_ping(bytes: &[u8]) -> Option<Instant> {
     let mut reader = Reader(bytes);
     let ([FAMILY_PING], stamp) = (reader.take()?, read_stamp(&mut reader)?) else { return None };
     reader.rest().is_empty().then_some(stamp)
 }
 
-/// What a player says when it leaves, in this run of its.
+/// Encodes the goodbye of a client's run.
 pub(crate) fn encode_leave(run: u32) -> Vec<u8> {
     let mut bytes = vec![FAMILY_LEAVE];
     bytes.extend_from_slice(&run.to_le_bytes());
     bytes
 }
 
-/// The run that a goodbye ends; `None` if it is none.
+/// Decodes the run that a goodbye ends; `None` if it is not a goodbye.
 pub(crate) fn decode_leave(bytes: &[u8]) -> Option<u32> {
     let mut reader = Reader(bytes);
     let ([FAMILY_LEAVE], run) = (reader.take()?, reader.u32()?) else { return None };
     reader.rest().is_empty().then_some(run)
 }
 
-/// What a server says.
+/// Message of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMessage {
-    /// What the player sees.
+    /// State that the player sees.
     View(WorldView),
-    /// What else there is to know.
+    /// World settings, other servers and scoreboard.
     Directory(Directory),
-    /// How it is.
+    /// Answer to a ping.
     Pong(Pong),
 }
 
 impl ClientInput {
-    /// As bytes.
+    /// Encodes the input.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FAMILY_CLIENT_INPUT];
         put_stamp(&mut bytes, self.stamp);
         bytes.extend_from_slice(&self.run.to_le_bytes());
         put_short_bytes(&mut bytes, self.name.as_bytes());
-        let presses = &self.changes[self.changes.len().saturating_sub(MAX_INPUT_CHANGES)..];
-        bytes.push(presses.len() as u8);
-        for press in presses {
-            bytes.extend_from_slice(&press.number.to_le_bytes());
-            bytes.extend_from_slice(&press.previous_held_ticks.to_le_bytes());
-            bytes.push(controls_to_bits(press.controls));
+        let changes = &self.changes[self.changes.len().saturating_sub(MAX_INPUT_CHANGES)..];
+        bytes.push(changes.len() as u8);
+        for change in changes {
+            bytes.extend_from_slice(&change.number.to_le_bytes());
+            bytes.extend_from_slice(&change.previous_held_ticks.to_le_bytes());
+            bytes.push(controls_to_bits(change.controls));
         }
         bytes
     }
 
-    /// What somebody said; `None` if no player would.
+    /// Decodes an input; `None` if it is invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let ([FAMILY_CLIENT_INPUT], stamp) = (reader.take()?, read_stamp(&mut reader)?) else { return None };
         let (run, name) = (reader.u32()?, parse_name(reader.short_bytes()?)?);
         let [count] = reader.take()?;
-        let mut presses = Vec::new();
+        let mut changes = Vec::new();
         for _ in 0..usize::from(count).min(MAX_INPUT_CHANGES) {
-            let (number, lasted, [held]) = (reader.u32()?, reader.u32()?, reader.take()?);
-            presses.push(InputChange { number, previous_held_ticks: lasted, controls: controls_from_bits(held)? });
+            let (number, previous_held_ticks, [bits]) = (reader.u32()?, reader.u32()?, reader.take()?);
+            changes.push(InputChange { number, previous_held_ticks, controls: controls_from_bits(bits)? });
         }
-        reader.rest().is_empty().then_some(Self { stamp, run, name, changes: presses })
+        reader.rest().is_empty().then_some(Self { stamp, run, name, changes })
     }
 }
 
 impl WorldView {
-    /// As bytes: as many avatars as there is room for.
+    /// Encodes the view, with as many avatars as fit into [`MAX_MESSAGE_LEN`].
     pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MAX_MESSAGE_LEN + 6 + MAX_STATE_SIZE);
         bytes.extend_from_slice(&[FAMILY_SERVER, KIND_VIEW]);
@@ -203,11 +204,11 @@ impl WorldView {
 
     fn from_reader(reader: &mut Reader<'_>, rules: &Rules) -> Option<Self> {
         let echo = [read_stamp(reader)?, read_stamp(reader)?, read_stamp(reader)?];
-        let (tick, run, came) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        let pressed = (reader.u32()?, reader.u32()?);
-        let (me, score, [flags]) = (reader.entity()?, reader.score()?, reader.take()?);
-        let (drains, has_fallen) = (flags < 4).then_some((flags & 1 == 1, flags & 2 == 2))?;
-        let felled_by = if has_fallen { Some(reader.entity()?) } else { None };
+        let (tick, run, joined_tick) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let applied_change = (reader.u32()?, reader.u32()?);
+        let (own_entity, score, [flags]) = (reader.entity()?, reader.score()?, reader.take()?);
+        let (is_draining, was_hit) = (flags < 4).then_some((flags & 1 == 1, flags & 2 == 2))?;
+        let last_hit_by = if was_hit { Some(reader.entity()?) } else { None };
         let mut avatars = Vec::new();
         while !reader.rest().is_empty() {
             avatars.push((reader.entity()?, rules.decode(reader.short_bytes()?)?));
@@ -216,24 +217,24 @@ impl WorldView {
             echo,
             tick,
             run,
-            joined_tick: came,
-            applied_change: pressed,
-            own_entity: me,
+            joined_tick,
+            applied_change,
+            own_entity,
             score,
-            is_draining: drains,
-            last_hit_by: felled_by,
+            is_draining,
+            last_hit_by,
             avatars,
         })
     }
 }
 
 impl Directory {
-    /// As bytes. Who fills a page sees to it that it is not [too long](MAX_MESSAGE_LEN).
+    /// Encodes the directory. The caller limits the addresses, so that the message does not exceed [`MAX_MESSAGE_LEN`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FAMILY_SERVER, KIND_DIRECTORY];
         put_short_bytes(&mut bytes, &self.settings.to_bytes());
         bytes.push(self.mirrors.len() as u8);
-        self.mirrors.iter().for_each(|place| put_short_bytes(&mut bytes, place.as_bytes()));
+        self.mirrors.iter().for_each(|addr| put_short_bytes(&mut bytes, addr.as_bytes()));
         for (entity, name, score) in &self.score_rows {
             if bytes.len() + Self::row_len(name) > MAX_MESSAGE_LEN {
                 break;
@@ -249,7 +250,7 @@ impl Directory {
         5 + 1 + name.len() + 8
     }
 
-    /// How many of its lines there is room for.
+    /// Returns the number of rows that fit.
     pub(crate) fn fitting_rows(&self) -> usize {
         let before = Self { score_rows: vec![], ..self.clone() }.to_bytes().len();
         let ends = self.score_rows.iter().scan(before, |len, (_, name, _)| {
@@ -260,22 +261,22 @@ impl Directory {
     }
 
     fn from_reader(reader: &mut Reader<'_>) -> Option<Self> {
-        let terms = MazeSettings::from_bytes(reader.short_bytes()?)?;
+        let settings = MazeSettings::from_bytes(reader.short_bytes()?)?;
         let [count] = reader.take()?;
         let mut mirrors = Vec::new();
         for _ in 0..count {
             mirrors.push(str::from_utf8(reader.short_bytes()?).ok()?.to_owned());
         }
-        let mut lines = Vec::new();
+        let mut score_rows = Vec::new();
         while !reader.rest().is_empty() {
-            lines.push((reader.entity()?, parse_name(reader.short_bytes()?)?, reader.score()?));
+            score_rows.push((reader.entity()?, parse_name(reader.short_bytes()?)?, reader.score()?));
         }
-        Some(Self { settings: terms, mirrors, score_rows: lines })
+        Some(Self { settings, mirrors, score_rows })
     }
 }
 
 impl Pong {
-    /// As bytes.
+    /// Encodes the pong.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FAMILY_SERVER, KIND_PONG];
         put_stamp(&mut bytes, self.stamp);
@@ -285,19 +286,20 @@ impl Pong {
     }
 
     fn from_reader(reader: &mut Reader<'_>) -> Option<Self> {
-        let (stamp, [drains, full], players) =
+        let (stamp, [is_draining, is_full], player_count) =
             (read_stamp(reader)?, reader.take()?, u16::from_le_bytes(reader.take()?));
         reader.rest().is_empty().then_some(Self {
             stamp,
-            is_draining: drains != 0,
-            is_full: full != 0,
-            player_count: players,
+            is_draining: is_draining != 0,
+            is_full: is_full != 0,
+            player_count,
         })
     }
 }
 
 impl ServerMessage {
-    /// What somebody said; `None` if no server would. Without rules, as long as the world is not known, only pages are understood.
+    /// Decodes a server message; `None` if it is invalid. Without rules, while the world is not known, views cannot be
+    /// decoded.
     pub fn from_bytes(bytes: &[u8], rules: Option<&Rules>) -> Option<Self> {
         let mut reader = Reader(bytes);
         match (reader.take()?, rules) {
@@ -309,7 +311,7 @@ impl ServerMessage {
     }
 }
 
-/// An avatar, after its length.
+/// Appends an avatar, preceded by its length.
 fn put_avatar_with_len(bytes: &mut Vec<u8>, rules: &Rules, avatar: &Avatar) {
     let at = bytes.len();
     bytes.push(0);
@@ -330,10 +332,10 @@ fn controls_to_bits(controls: Controls) -> u8 {
     held.iter().enumerate().map(|(bit, held)| u8::from(*held) << bit).sum()
 }
 
-fn controls_from_bits(held: u8) -> Option<Controls> {
-    let bit = |bit: u8| held >> bit & 1 == 1;
+fn controls_from_bits(bits: u8) -> Option<Controls> {
+    let bit = |bit: u8| bits >> bit & 1 == 1;
     let controls = Controls { forward: bit(0), backward: bit(1), left: bit(2), right: bit(3), fire: bit(4) };
-    (held < 32).then_some(controls)
+    (bits < 32).then_some(controls)
 }
 
 #[cfg(test)]
@@ -348,22 +350,22 @@ mod tests {
 
     #[test]
     fn client_input_round_trips_and_invalid_bytes_are_rejected() {
-        let press = |number| InputChange {
+        let change = |number| InputChange {
             number,
             previous_held_ticks: number * 30_000,
             controls: controls_from_bits(number as u8).unwrap(),
         };
-        let (stamp, presses) = (Instant::from_nanos(-7), (1..=8).map(press).collect());
-        let mut wish = ClientInput { stamp, run: 0x0102_0304, name: "Ada".into(), changes: presses };
-        let bytes = wish.to_bytes();
-        assert_eq!(ClientInput::from_bytes(&bytes), Some(wish.clone()));
+        let (stamp, changes) = (Instant::from_nanos(-7), (1..=8).map(change).collect());
+        let mut input = ClientInput { stamp, run: 0x0102_0304, name: "Ada".into(), changes };
+        let bytes = input.to_bytes();
+        assert_eq!(ClientInput::from_bytes(&bytes), Some(input.clone()));
         for cut in 0..bytes.len() {
             assert_eq!(ClientInput::from_bytes(&bytes[..cut]), None);
         }
-        wish.changes.push(press(9));
+        input.changes.push(change(9));
         let newest: Vec<u32> =
-            ClientInput::from_bytes(&wish.to_bytes()).unwrap().changes.iter().map(|press| press.number).collect();
-        assert_eq!(newest, (2..=9).collect::<Vec<u32>>(), "the newest");
+            ClientInput::from_bytes(&input.to_bytes()).unwrap().changes.iter().map(|change| change.number).collect();
+        assert_eq!(newest, (2..=9).collect::<Vec<u32>>(), "not the newest changes");
     }
 
     #[test]
@@ -371,8 +373,8 @@ mod tests {
         let stamp = Instant::from_nanos(77);
         assert_eq!(decode_ping(&encode_ping(stamp)), Some(stamp));
         assert_eq!(decode_ping(&encode_ping(stamp)[..8]), None);
-        for (drains, full) in [(true, false), (false, true)] {
-            let pong = Pong { stamp, is_draining: drains, is_full: full, player_count: 300 };
+        for (is_draining, is_full) in [(true, false), (false, true)] {
+            let pong = Pong { stamp, is_draining, is_full, player_count: 300 };
             assert_eq!(ServerMessage::from_bytes(&pong.to_bytes(), None), Some(ServerMessage::Pong(pong)));
         }
     }
@@ -388,7 +390,7 @@ mod tests {
     fn views_and_directories_round_trip_within_the_size_limit() {
         let rules = Rules::new(Maze::new(7, 8));
         let avatars: Vec<(EntityId, Avatar)> =
-            (0..200).map(|luck| (entity(luck), rules.spawn_avatar(&[], luck.into()))).collect();
+            (0..200).map(|number| (entity(number), rules.spawn_avatar(&[], number.into()))).collect();
         let mut view = WorldView {
             echo: [1, 2, 3].map(Instant::from_nanos),
             tick: 9,
@@ -401,27 +403,29 @@ mod tests {
             last_hit_by: None,
             avatars,
         };
-        for (drains, felled_by) in [(true, None), (false, Some(entity(8))), (true, Some(entity(9)))] {
-            (view.is_draining, view.last_hit_by) = (drains, felled_by);
+        for (is_draining, last_hit_by) in [(true, None), (false, Some(entity(8))), (true, Some(entity(9)))] {
+            (view.is_draining, view.last_hit_by) = (is_draining, last_hit_by);
             let bytes = view.to_bytes(&rules);
             assert!(bytes.len() <= MAX_MESSAGE_LEN);
-            let Some(ServerMessage::View(back)) = ServerMessage::from_bytes(&bytes, Some(&rules)) else {
-                panic!("a view")
+            let Some(ServerMessage::View(decoded)) = ServerMessage::from_bytes(&bytes, Some(&rules)) else {
+                panic!("the message is not a view")
             };
-            assert!(back.avatars.len() > 40 && view.avatars.starts_with(&back.avatars));
-            assert_eq!(WorldView { avatars: vec![], ..back }, WorldView { avatars: vec![], ..view.clone() });
+            assert!(decoded.avatars.len() > 40 && view.avatars.starts_with(&decoded.avatars));
+            assert_eq!(WorldView { avatars: vec![], ..decoded }, WorldView { avatars: vec![], ..view.clone() });
             assert_eq!(ServerMessage::from_bytes(&bytes, None), None);
         }
 
-        let lines: Vec<_> = (0..90)
+        let score_rows: Vec<_> = (0..90)
             .map(|number| (entity(number), format!("player {number}"), Score { hits: number, falls: 1 }))
             .collect();
-        let page =
-            Directory { settings: MazeSettings::default(), mirrors: vec!["192.0.2.1:7000".into()], score_rows: lines };
-        let bytes = page.to_bytes();
+        let directory =
+            Directory { settings: MazeSettings::default(), mirrors: vec!["192.0.2.1:7000".into()], score_rows };
+        let bytes = directory.to_bytes();
         assert!(bytes.len() <= MAX_MESSAGE_LEN);
-        let Some(ServerMessage::Directory(back)) = ServerMessage::from_bytes(&bytes, None) else { panic!("a page") };
-        assert!(back.score_rows.len() > 30 && page.score_rows.starts_with(&back.score_rows));
-        assert_eq!((back.settings, back.mirrors), (page.settings, page.mirrors));
+        let Some(ServerMessage::Directory(decoded)) = ServerMessage::from_bytes(&bytes, None) else {
+            panic!("the message is not a directory")
+        };
+        assert!(decoded.score_rows.len() > 30 && directory.score_rows.starts_with(&decoded.score_rows));
+        assert_eq!((decoded.settings, decoded.mirrors), (directory.settings, directory.mirrors));
     }
 }

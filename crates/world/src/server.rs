@@ -1,7 +1,8 @@
-//! One of several servers of a world: the [realm](WorldState) and the [mirror](Mirror) that keeps it equal to the others'.
+//! One of several servers of a world: the [world state](WorldState) and the [mirror](Mirror) that keeps it equal to
+//! those of the other servers.
 //!
-//! Pure: whoever owns clock and networks puts in what comes from the other servers and from players, calls [`advance`](Server::advance), and
-//! sends what there is to send.
+//! Pure: the host program owns clock and networks. It passes in the datagrams of other servers and of players, calls
+//! [`advance`](Server::advance), and sends the polled datagrams.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -18,11 +19,12 @@ use crate::entity_update::{EntityUpdate, Update};
 use crate::protocol::{ClientInput, Pong, decode_leave, decode_ping};
 use crate::world_state::{WorldState, entity_number};
 
-/// Objects whose server is gone are looked after this often.
+/// Interval at which entities of servers that are gone are reclaimed.
 const ORPHAN_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
-/// Who comes late to a world lets players in only after so long: by then it knows of them.
+/// Delay before a server that joins a running world admits players: by then it knows of them.
 const OPENING_DELAY: TimeDelta = TimeDelta::from_millis(1_000);
-/// Deeds that wait to be told. If there are more, those go that a newer one makes useless: what is left is of three kinds, each once for an object.
+/// Number of updates waiting to be issued above which superseded ones are dropped. At most three kinds per entity
+/// remain.
 const MAX_PENDING_UPDATES: usize = 8_192;
 
 /// One of several servers of a world.
@@ -31,97 +33,104 @@ pub struct Server {
     world: WorldState,
     pending_updates: VecDeque<EntityUpdate>,
     next_orphan_check: Instant,
-    /// From when on players are let in: when the time of the world is known, and a little later if there are others to learn from.
+    /// Time from which players are admitted: when the world time is known, plus [`OPENING_DELAY`] if there are other
+    /// servers to learn from.
     opens_at: Option<Instant>,
 }
 
 impl Server {
-    /// A server that begins now.
-    pub fn new(now: Instant, config: MirrorConfig, terms: MazeSettings, ninjas: u8) -> Result<Self, MirrorConfigError> {
-        let realm = WorldState::new(config.source, terms, ninjas);
+    /// Creates a server.
+    pub fn new(
+        now: Instant,
+        config: MirrorConfig,
+        settings: MazeSettings,
+        ninja_count: u8,
+    ) -> Result<Self, MirrorConfigError> {
+        let world = WorldState::new(config.source, settings, ninja_count);
         Ok(Self {
             mirror: Mirror::new(now, config)?,
-            world: realm,
+            world,
             pending_updates: VecDeque::new(),
             next_orphan_check: now,
             opens_at: None,
         })
     }
 
-    /// Who we are.
+    /// Returns the id of this server run.
     pub fn source(&self) -> SourceId {
         self.mirror.source()
     }
 
-    /// The world as it is here.
+    /// Returns this server's copy of the world.
     pub fn world(&self) -> &WorldState {
         &self.world
     }
 
-    /// The same, to change it.
+    /// Returns this server's copy of the world, to change it.
     pub fn world_mut(&mut self) -> &mut WorldState {
         &mut self.world
     }
 
-    /// What passed between the servers.
+    /// Returns the statistics of the mirror.
     pub fn stats(&self) -> &MirrorStats {
         self.mirror.stats()
     }
 
-    /// The mirror itself, for its numbers.
+    /// Returns the mirror, for its statistics.
     pub fn mirror(&self) -> &Mirror {
         &self.mirror
     }
 
-    /// There is a way to another server.
+    /// Adds another server that datagrams can reach.
     pub fn add_peer(&mut self, now: Instant, source: SourceId) {
         self.mirror.add_peer(now, source);
     }
 
-    /// A datagram of another server.
+    /// Processes a datagram of another server.
     pub fn handle_mirror(&mut self, now: Instant, from: SourceId, bytes: &[u8]) {
         self.mirror.handle_datagram(now, from, bytes);
     }
 
-    /// A datagram of a player, or of who may become one: perhaps with an answer to be sent at once.
+    /// Processes a datagram of a player or of a client that may join. Returns an answer to be sent at once, if there is
+    /// one.
     pub fn handle_player(&mut self, now: Instant, entity: EntityId, bytes: &[u8]) -> Option<Vec<u8>> {
         if let Some(stamp) = decode_ping(bytes) {
-            let players = self.world.players().count().min(u16::MAX.into()) as u16;
-            let drains = self.world.is_draining() || !self.is_open(now);
-            let full = !self.world.entities().has_room_for(entity);
-            return Some(Pong { stamp, is_draining: drains, is_full: full, player_count: players }.to_bytes());
+            let player_count = self.world.players().count().min(u16::MAX.into()) as u16;
+            let is_draining = self.world.is_draining() || !self.is_open(now);
+            let is_full = !self.world.entities().has_room_for(entity);
+            return Some(Pong { stamp, is_draining, is_full, player_count }.to_bytes());
         }
         if let Some(run) = decode_leave(bytes) {
             self.world.on_leave(now, entity, run);
             return None;
         }
-        let wish = ClientInput::from_bytes(bytes).filter(|_| self.is_open(now))?;
-        self.world.on_input(now, entity, &wish);
+        let input = ClientInput::from_bytes(bytes).filter(|_| self.is_open(now))?;
+        self.world.on_input(now, entity, &input);
         None
     }
 
-    /// Whether players are let in.
+    /// Whether the server admits players.
     pub fn is_open(&self, now: Instant) -> bool {
         self.opens_at.is_some_and(|opens| now >= opens)
     }
 
-    /// Whether the world has no room for anybody new.
+    /// Whether the world has no room for new players.
     pub fn is_full(&self) -> bool {
         self.world.is_full()
     }
 
-    /// Whether all that we told has got to another server, or there is none.
+    /// Whether another server has all our updates, or there is no other server.
     pub fn is_fully_replicated(&self) -> bool {
         self.pending_updates.is_empty()
             && self.mirror.replicated_up_to().is_none_or(|seq| seq >= self.mirror.settled(self.source()))
     }
 
-    /// Does what is due: learns what the others did, moves everybody, and tells the others.
+    /// Does the due work: applies the events of other servers, simulates, and issues our updates.
     pub fn advance(&mut self, now: Instant) {
         self.process_mirror(now);
         let Some(tick) = self.tick(now) else { return };
-        let settle = if self.mirror.present_peers().next().is_some() { OPENING_DELAY } else { TimeDelta::ZERO };
-        self.opens_at.get_or_insert(now + settle);
+        let opening_delay = if self.mirror.present_peers().next().is_some() { OPENING_DELAY } else { TimeDelta::ZERO };
+        self.opens_at.get_or_insert(now + opening_delay);
         self.world.advance(now, tick);
         if now >= self.next_orphan_check && self.is_open(now) {
             self.next_orphan_check = now + ORPHAN_CHECK_INTERVAL;
@@ -132,7 +141,7 @@ impl Server {
         self.world.on_replicated(self.mirror.replicated_up_to().unwrap_or(u64::MAX));
     }
 
-    /// The tick that it is in the world, if that is known.
+    /// Returns the present tick of the world, if the group time is known.
     fn tick(&self, now: Instant) -> Option<u32> {
         u32::try_from(self.mirror.group_time(now)?.as_nanos() / TICK_DURATION.as_nanos()).ok()
     }
@@ -154,15 +163,15 @@ impl Server {
         }
     }
 
-    /// Tells the others what was done here.
+    /// Issues our updates to the other servers.
     fn publish_updates(&mut self, now: Instant) {
         self.pending_updates.extend(self.world.take_updates());
-        while let Some(deed) = self.pending_updates.front() {
-            let payload = deed.to_bytes(self.world.rules());
-            match self.mirror.issue(now, mirror_issue(deed, &payload)) {
-                Ok(seq) => self.world.on_published(deed, seq),
+        while let Some(entity_update) = self.pending_updates.front() {
+            let payload = entity_update.to_bytes(self.world.rules());
+            match self.mirror.issue(now, mirror_issue(entity_update, &payload)) {
+                Ok(seq) => self.world.on_published(entity_update, seq),
                 Err(IssueError::TooManyPending | IssueError::NoGroupTime) => break,
-                // No deed is that long.
+                // No update exceeds the payload limit.
                 Err(IssueError::TooLong) => {}
             }
             self.pending_updates.pop_front();
@@ -170,26 +179,26 @@ impl Server {
         if self.pending_updates.len() > MAX_PENDING_UPDATES {
             drop_superseded(&mut self.pending_updates);
         }
-        // Our own come back to us, too.
+        // The mirror delivers our own events, too.
         self.process_mirror(now);
     }
 
-    /// The next datagram for other servers.
+    /// Writes the next datagram for other servers into `buf`.
     pub fn poll_mirror(&mut self, now: Instant, buf: &mut [u8]) -> Option<MirrorTransmit> {
         self.mirror.poll_transmit(now, buf)
     }
 
-    /// What happened between the servers.
+    /// Returns the next event of the mirror.
     pub fn poll_mirror_event(&mut self) -> Option<MirrorEvent> {
-        let notice = self.mirror.poll_event();
-        if let Some(MirrorEvent::PeerLeft(source)) = notice {
-            // Whoever comes back is heard, and known again.
+        let event = self.mirror.poll_event();
+        if let Some(MirrorEvent::PeerLeft(source)) = event {
+            // A server that returns is added again with its first datagram.
             self.mirror.remove_peer(source);
         }
-        notice
+        event
     }
 
-    /// Datagrams for players. `mirrors` is where a player finds the other servers.
+    /// Returns the due datagrams for players. `mirrors` returns the addresses of the other servers for a player.
     pub fn poll_players<'a>(
         &mut self,
         now: Instant,
@@ -198,7 +207,7 @@ impl Server {
         self.world.poll_player_messages(now, mirrors)
     }
 
-    /// When to [advance](Self::advance) again at the latest: with the next tick.
+    /// Returns when [`advance`](Self::advance) must be called next: at the next tick at the latest.
     pub fn poll_timeout(&self, now: Instant) -> Instant {
         let until_tick = match self.mirror.group_time(now) {
             Some(time) => TICK_DURATION - TimeDelta::from_nanos(time.as_nanos().rem_euclid(TICK_DURATION.as_nanos())),
@@ -207,24 +216,25 @@ impl Server {
         self.mirror.poll_timeout().min(now + until_tick).max(now)
     }
 
-    /// Says goodbye to the other servers with the next datagrams.
+    /// Announces with the next datagrams that this server leaves.
     pub fn leave(&mut self) {
         self.mirror.leave();
     }
 }
 
-/// Keeps of what is said of an object only the newest of each kind.
-fn drop_superseded(waiting: &mut VecDeque<EntityUpdate>) {
+/// Keeps only the newest update of each kind per entity.
+fn drop_superseded(pending: &mut VecDeque<EntityUpdate>) {
     let mut newer = BTreeSet::new();
-    waiting.make_contiguous().reverse();
-    waiting.retain(|deed| newer.insert((deed.entity, deed.update.kind())));
-    waiting.make_contiguous().reverse();
+    pending.make_contiguous().reverse();
+    pending.retain(|entity_update| newer.insert((entity_update.entity, entity_update.update.kind())));
+    pending.make_contiguous().reverse();
 }
 
-/// Where something stands is made useless by the next; all else stands by itself.
-fn mirror_issue<'a>(deed: &EntityUpdate, payload: &'a [u8]) -> NewEvent<'a> {
-    match deed.update {
-        Update::Placement { .. } => NewEvent::state(1 + entity_number(deed.entity), payload),
+/// Makes a mirror event of an update. The next placement of an entity supersedes a placement; all other updates are
+/// independent.
+fn mirror_issue<'a>(entity_update: &EntityUpdate, payload: &'a [u8]) -> NewEvent<'a> {
+    match entity_update.update {
+        Update::Placement { .. } => NewEvent::state(1 + entity_number(entity_update.entity), payload),
         Update::Name { .. } | Update::Score(_) => NewEvent::action(0, payload),
     }
 }
@@ -238,21 +248,21 @@ mod tests {
     #[test]
     fn newest_update_of_each_kind_stays_pending() {
         let entity = |number| EntityId { site: WorldSiteId(number), index: 0 };
-        let facts = |tick: u32| {
-            let counted = Update::Score(Score { hits: tick, falls: tick });
+        let updates = |tick: u32| {
+            let score = Update::Score(Score { hits: tick, falls: tick });
             [
                 Update::Placement { epoch: 1, tick, avatar: None },
                 Update::Name { epoch: tick, name: "Ada".into() },
-                counted,
+                score,
             ]
         };
-        let mut waiting: VecDeque<EntityUpdate> = VecDeque::new();
+        let mut pending: VecDeque<EntityUpdate> = VecDeque::new();
         for at in 0..9_000 {
-            waiting.extend(facts(at).map(|fact| EntityUpdate { entity: entity(at % 10), update: fact }));
+            pending.extend(updates(at).map(|update| EntityUpdate { entity: entity(at % 10), update }));
         }
-        drop_superseded(&mut waiting);
+        drop_superseded(&mut pending);
         let newest =
-            (8_990..9_000).flat_map(|at| facts(at).map(|fact| EntityUpdate { entity: entity(at % 10), update: fact }));
-        assert_eq!(waiting, newest.collect::<VecDeque<EntityUpdate>>());
+            (8_990..9_000).flat_map(|at| updates(at).map(|update| EntityUpdate { entity: entity(at % 10), update }));
+        assert_eq!(pending, newest.collect::<VecDeque<EntityUpdate>>());
     }
 }

@@ -1,96 +1,98 @@
-//! What servers of a world tell each other of themselves, beside events: which world it is, and where players find them.
+//! Messages in which the servers of a world describe themselves to each other, besides events: the world, and the
+//! addresses for players.
 
 use coplay_maze::MazeSettings;
 
 use crate::entity_update::{Reader, put_short_bytes};
 
-/// The layout is this.
+/// Version of the encoding.
 const VERSION: u8 = 3;
-/// The most ways to one server, and the longest name of one.
+/// Largest number of addresses of a server, and their maximum length in bytes.
 const MAX_ADDRS: usize = 4;
 const MAX_ADDR_LEN: usize = 200;
 
-/// The most numbers of others that are said back at a time.
+/// Largest number of echoed nonces in a hello.
 pub const MAX_ECHOED_NONCES: usize = 64;
 
-/// A number that a run of a server draws. Who says it back has heard that run: what was recorded before cannot.
+/// Random number of a server run. A server that echoes it has received a message of that run, which a recording from
+/// before cannot do.
 pub type Nonce = [u8; 16];
 
-/// A greeting, and the proof that it is no recording.
+/// Hello message with a proof of freshness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHello {
-    /// What others are to say back.
+    /// Nonce that other servers echo.
     pub nonce: Nonce,
-    /// What others drew, as far as they were heard: at most [`MAX_ECHOED_NONCES`].
+    /// Nonces received from other servers: at most [`MAX_ECHOED_NONCES`].
     pub echoed_nonces: Vec<Nonce>,
-    /// What the server says of itself.
+    /// Description of the server.
     pub info: ServerInfo,
 }
 
 impl ServerHello {
-    /// As bytes.
+    /// Encodes the hello.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let heard = &self.echoed_nonces[..self.echoed_nonces.len().min(MAX_ECHOED_NONCES)];
+        let echoed_nonces = &self.echoed_nonces[..self.echoed_nonces.len().min(MAX_ECHOED_NONCES)];
         let mut bytes = self.nonce.to_vec();
-        bytes.push(heard.len() as u8);
-        heard.iter().for_each(|nonce| bytes.extend_from_slice(nonce));
+        bytes.push(echoed_nonces.len() as u8);
+        echoed_nonces.iter().for_each(|nonce| bytes.extend_from_slice(nonce));
         bytes.extend(self.info.to_bytes());
         bytes
     }
 
-    /// What somebody said; `None` if it is of another version, or no greeting.
+    /// Decodes a hello; `None` if it has another version or is invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let (nonce, [count]) = (reader.take()?, reader.take()?);
         if usize::from(count) > MAX_ECHOED_NONCES {
             return None;
         }
-        let heard = (0..count).map(|_| reader.take()).collect::<Option<_>>()?;
-        Some(Self { nonce, echoed_nonces: heard, info: ServerInfo::from_bytes(reader.rest())? })
+        let echoed_nonces = (0..count).map(|_| reader.take()).collect::<Option<_>>()?;
+        Some(Self { nonce, echoed_nonces, info: ServerInfo::from_bytes(reader.rest())? })
     }
 }
 
-/// A server says that it is there.
+/// Description of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// The world.
+    /// Settings of the world.
     pub settings: MazeSettings,
-    /// How many ninjas there are in it.
+    /// Number of ninjas in the world.
     pub ninja_count: u8,
-    /// Whether it wants no more players.
+    /// Whether the server admits no more players.
     pub is_draining: bool,
-    /// Where players reach it, on each of its ways.
+    /// Addresses for players, one per transport.
     pub player_addrs: Vec<String>,
 }
 
 impl ServerInfo {
-    /// As bytes.
+    /// Encodes the description.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let terms = self.settings.to_bytes();
-        let mut bytes = vec![VERSION, self.ninja_count, self.is_draining.into(), terms.len() as u8];
-        bytes.extend_from_slice(&terms);
-        let told = self.player_addrs.iter().filter(|place| place.len() <= MAX_ADDR_LEN);
-        told.for_each(|place| put_short_bytes(&mut bytes, place.as_bytes()));
+        let settings = self.settings.to_bytes();
+        let mut bytes = vec![VERSION, self.ninja_count, self.is_draining.into(), settings.len() as u8];
+        bytes.extend_from_slice(&settings);
+        let addrs = self.player_addrs.iter().filter(|addr| addr.len() <= MAX_ADDR_LEN);
+        addrs.for_each(|addr| put_short_bytes(&mut bytes, addr.as_bytes()));
         bytes
     }
 
-    /// What somebody said; `None` if it is of another version, or no greeting.
+    /// Decodes a description; `None` if it has another version or is invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
-        let [VERSION, ninjas, drains @ (0 | 1)] = reader.take()? else { return None };
-        let terms = MazeSettings::from_bytes(reader.short_bytes()?)?;
-        let mut places = Vec::new();
+        let [VERSION, ninja_count, is_draining @ (0 | 1)] = reader.take()? else { return None };
+        let settings = MazeSettings::from_bytes(reader.short_bytes()?)?;
+        let mut player_addrs = Vec::new();
         while !reader.rest().is_empty() {
-            let place = str::from_utf8(reader.short_bytes()?).ok()?;
-            places.push(place.to_owned());
+            let addr = str::from_utf8(reader.short_bytes()?).ok()?;
+            player_addrs.push(addr.to_owned());
         }
-        // A way that cannot be told to players is no reason not to listen.
-        places.retain(|place| place.len() <= MAX_ADDR_LEN);
-        (places.len() <= MAX_ADDRS).then_some(Self {
-            settings: terms,
-            ninja_count: ninjas,
-            is_draining: drains == 1,
-            player_addrs: places,
+        // An address too long to pass on to players does not make the hello invalid.
+        player_addrs.retain(|addr| addr.len() <= MAX_ADDR_LEN);
+        (player_addrs.len() <= MAX_ADDRS).then_some(Self {
+            settings,
+            ninja_count,
+            is_draining: is_draining == 1,
+            player_addrs,
         })
     }
 }
@@ -101,25 +103,25 @@ mod tests {
 
     #[test]
     fn server_hello_round_trips() {
-        let greeting = ServerInfo {
+        let info = ServerInfo {
             settings: MazeSettings::default(),
             ninja_count: 3,
             is_draining: true,
             player_addrs: vec!["192.0.2.1:7700".into(), "iroh:x".into()],
         };
-        let bytes = greeting.to_bytes();
-        let hello = ServerHello { nonce: [7; 16], echoed_nonces: vec![[8; 16], [9; 16]], info: greeting.clone() };
-        let said = hello.to_bytes();
-        assert_eq!(ServerHello::from_bytes(&said), Some(hello));
+        let bytes = info.to_bytes();
+        let hello = ServerHello { nonce: [7; 16], echoed_nonces: vec![[8; 16], [9; 16]], info: info.clone() };
+        let encoded = hello.to_bytes();
+        assert_eq!(ServerHello::from_bytes(&encoded), Some(hello));
         assert_eq!(
             ServerHello::from_bytes(&[&[7; 16][..], &[MAX_ECHOED_NONCES as u8 + 1], &[0; 4_000]].concat()),
             None
         );
         assert!(
             (0..49 + bytes.len() - 1)
-                .all(|cut| ServerHello::from_bytes(&said[..cut]).is_none_or(|cut| cut.info != greeting))
+                .all(|cut| ServerHello::from_bytes(&encoded[..cut]).is_none_or(|cut| cut.info != info))
         );
-        assert_eq!(ServerInfo::from_bytes(&bytes), Some(greeting));
+        assert_eq!(ServerInfo::from_bytes(&bytes), Some(info));
         assert_eq!(ServerInfo::from_bytes(&[3; 40]), None);
         assert_eq!(ServerInfo::from_bytes(&bytes[..9]), None);
     }

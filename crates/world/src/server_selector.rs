@@ -1,5 +1,5 @@
-//! Which server a player is on: the nearest that takes it, and another when that one is silent or about to go, or when another is clearly
-//! nearer.
+//! Choice of a player's server: the nearest that admits the player, and another when it is silent or about to stop, or
+//! when another is clearly nearer.
 
 use std::collections::BTreeMap;
 
@@ -7,42 +7,43 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::protocol::{Pong, encode_ping};
 
-/// All servers are asked so often how they are; before the first choice more often.
+/// Ping interval, and the shorter one before the first choice.
 const PING_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 const INITIAL_PING_INTERVAL: TimeDelta = TimeDelta::from_millis(60);
-/// So many answers of a server make a round-trip time; or whatever there is after a while.
+/// Number of answers required before the first choice, and the time after which fewer suffice.
 const MIN_ANSWERS: u32 = 3;
 const INITIAL_CHOICE_TIMEOUT: TimeDelta = TimeDelta::from_millis(400);
-/// Whoever is not farther than this is as near.
+/// Resolution of round-trip times: servers within one step count as equally near.
 const RTT_RESOLUTION: TimeDelta = TimeDelta::from_millis(5);
-/// How far a server is follows from so many last answers, of which the quickest counts.
+/// Number of recent answers per server; the shortest round trip of them counts.
 const RTT_SAMPLES: usize = 8;
-/// Nobody moves to who is not nearer by this, and by one part in so many of the way.
+/// Minimum gain in round-trip time for a move, absolute and as a fraction of the present round-trip time.
 const MIN_RTT_GAIN: TimeDelta = TimeDelta::from_millis(10);
 const MIN_RTT_GAIN_DIVISOR: i64 = 4;
-/// Nor before it was so long where it is: longer with every move, up to this, unless it stays for long.
+/// Minimum time on a server before a move to a nearer one. It doubles with every move up to the maximum, and is reset
+/// after a long stay.
 const MIN_MOVE_COOLDOWN: TimeDelta = TimeDelta::from_secs(4);
 const MAX_MOVE_COOLDOWN: TimeDelta = TimeDelta::from_secs(128);
 const COOLDOWN_RESET_TIME: TimeDelta = TimeDelta::from_secs(300);
-/// Who is silent for so long is left. Who has only just moved waits longer before the next time, up to this: where all servers have too much to do,
-/// moving makes it more.
+/// Silence after which the player leaves a server. After a recent move it doubles up to the maximum: where all servers
+/// are overloaded, moves add to the load.
 const MIN_SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_millis(900);
 const MAX_SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_millis(3_600);
 const RECENT_MOVE: TimeDelta = TimeDelta::from_secs(10);
-/// Who is silent for so long is forgotten.
+/// Silence after which a server is forgotten.
 const SERVER_EXPIRY: TimeDelta = TimeDelta::from_secs(10);
-/// Whoever answered so lately is there.
+/// A server whose last answer is more recent than this is live.
 const LIVENESS_TIMEOUT: TimeDelta = TimeDelta::from_millis(1_600);
 
-/// A player's choice between servers, which are known by something.
+/// Choice of a player's server. `K` identifies a server.
 #[derive(Clone, Debug)]
 pub struct ServerSelector<K> {
     servers: BTreeMap<K, ServerStatus>,
     current: Option<K>,
-    /// When the present server was chosen.
+    /// Time at which the present server was chosen.
     current_since: Instant,
     silence_timeout: TimeDelta,
-    /// For so long we do not look for a nearer one.
+    /// Time on the present server before a move to a nearer one.
     move_cooldown: TimeDelta,
     started: Instant,
     next_ping: Instant,
@@ -51,11 +52,11 @@ pub struct ServerSelector<K> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct ServerStatus {
-    /// The last round trips, in a ring.
+    /// Ring of the last round-trip times.
     rtt_samples: [Option<TimeDelta>; RTT_SAMPLES],
     answer_count: u32,
     last_answer: Option<Instant>,
-    /// When it was first looked whether it is silent.
+    /// Time of the first check for silence.
     first_checked: Option<Instant>,
     is_draining: bool,
     is_full: bool,
@@ -72,10 +73,10 @@ impl ServerStatus {
     }
 
     fn is_live(&self, now: Instant) -> bool {
-        self.last_answer.is_some_and(|heard| now - heard < LIVENESS_TIMEOUT)
+        self.last_answer.is_some_and(|answered| now - answered < LIVENESS_TIMEOUT)
     }
 
-    /// The nearest is best; of those that are as near, the one with the fewest players.
+    /// Returns the rank, lowest best: the nearest server, and of equally near ones the one with the fewest players.
     fn rank(&self) -> (i64, u16) {
         let steps = self.rtt().map_or(i64::MAX, |rtt| rtt.as_nanos() / RTT_RESOLUTION.as_nanos());
         (steps, self.player_count)
@@ -83,7 +84,7 @@ impl ServerStatus {
 }
 
 impl<K: Ord + Copy> ServerSelector<K> {
-    /// Nobody is known yet.
+    /// Creates a selector that knows no servers.
     pub fn new(now: Instant) -> Self {
         Self {
             servers: BTreeMap::new(),
@@ -97,12 +98,12 @@ impl<K: Ord + Copy> ServerSelector<K> {
         }
     }
 
-    /// There is a way to a server.
+    /// Adds a server that datagrams can reach.
     pub fn add_server(&mut self, server: K) {
         self.servers.entry(server).or_default();
     }
 
-    /// A server answers.
+    /// Processes the answer of a server.
     pub fn on_pong(&mut self, now: Instant, server: K, pong: &Pong) {
         let Some(known) = self.servers.get_mut(&server) else { return };
         known.rtt_samples[known.answer_count as usize % RTT_SAMPLES] = Some((now - pong.stamp).max(TimeDelta::ZERO));
@@ -111,38 +112,38 @@ impl<K: Ord + Copy> ServerSelector<K> {
         (known.is_draining, known.is_full) = (pong.is_draining, pong.is_full);
     }
 
-    /// Whether a server was heard of late.
+    /// Whether a server answered within the last 1.6 s.
     pub fn is_live(&self, now: Instant, server: K) -> bool {
         self.servers.get(&server).is_some_and(|known| known.is_live(now))
     }
 
-    /// Whether we are nowhere because all servers that answer have no room for us.
+    /// Whether no server is chosen because all live servers are full.
     pub fn are_all_full(&self, now: Instant) -> bool {
-        let mut there = self.servers.values().filter(|known| known.is_live(now) && !known.is_draining).peekable();
-        self.current.is_none() && there.peek().is_some() && there.all(|known| known.is_full)
+        let mut live = self.servers.values().filter(|known| known.is_live(now) && !known.is_draining).peekable();
+        self.current.is_none() && live.peek().is_some() && live.all(|known| known.is_full)
     }
 
-    /// Forgets servers that were silent for long: whoever is started anew is another one.
+    /// Forgets servers that were silent for 10 s: a restarted server is another one.
     pub fn expire_silent(&mut self, now: Instant) {
         let current = self.current;
         self.servers.retain(|server, known| {
-            // Of one that has not answered yet it counts when it was first looked at.
+            // For a server that has not answered yet, the first check counts.
             let since = known.last_answer.unwrap_or(*known.first_checked.get_or_insert(now));
             Some(*server) == current || now - since < SERVER_EXPIRY
         });
     }
 
-    /// Which server we are on.
+    /// Returns the present server.
     pub fn current(&self) -> Option<K> {
         self.current
     }
 
-    /// How often we went from one to another.
+    /// Returns the number of moves between servers.
     pub fn moves(&self) -> u32 {
         self.moves
     }
 
-    /// Servers to be asked how they are, with what to send.
+    /// Returns the servers to ping and the ping to send, if it is due.
     pub fn poll_pings(&mut self, now: Instant) -> Option<(Vec<K>, Vec<u8>)> {
         if now < self.next_ping {
             return None;
@@ -151,19 +152,21 @@ impl<K: Ord + Copy> ServerSelector<K> {
         Some((self.servers.keys().copied().collect(), encode_ping(now)))
     }
 
-    /// When to ask again.
+    /// Returns when the next ping is due.
     pub fn poll_timeout(&self) -> Instant {
         self.next_ping
     }
 
-    /// Looks whether to go elsewhere, given when the present server was last heard and whether it wants us to go. The new server, if so.
-    pub fn select(&mut self, now: Instant, heard: Instant, drains: bool) -> Option<K> {
-        let is_silent = now - heard.max(self.current_since) >= self.silence_timeout;
-        let must_go = self.current.is_none() || is_silent || drains;
+    /// Decides whether to move, given when the present server was last received and whether it is draining. Returns the
+    /// new server, if so.
+    pub fn select(&mut self, now: Instant, last_received: Instant, is_draining: bool) -> Option<K> {
+        let is_silent = now - last_received.max(self.current_since) >= self.silence_timeout;
+        let must_move = self.current.is_none() || is_silent || is_draining;
         let others = self.servers.iter().filter(|(server, _)| self.current != Some(**server));
-        let there = others.filter(|(_, known)| known.is_live(now) && !known.is_draining && !known.is_full);
-        let (nearest, known) = there.min_by_key(|(_, known)| known.rank()).map(|(server, known)| (*server, *known))?;
-        if !must_go && !self.is_move_worthwhile(now, &known) {
+        let available = others.filter(|(_, known)| known.is_live(now) && !known.is_draining && !known.is_full);
+        let (nearest, known) =
+            available.min_by_key(|(_, known)| known.rank()).map(|(server, known)| (*server, *known))?;
+        if !must_move && !self.is_move_worthwhile(now, &known) {
             return None;
         }
         let can_wait = self.current.is_none() && now - self.started < INITIAL_CHOICE_TIMEOUT;
@@ -179,14 +182,15 @@ impl<K: Ord + Copy> ServerSelector<K> {
         Some(nearest)
     }
 
-    /// Whether another server is so much nearer than ours, over several answers of both, that we go there though nothing is wrong here.
+    /// Whether another server is so much nearer than ours, over several answers of both, that a move pays although
+    /// nothing is wrong.
     fn is_move_worthwhile(&self, now: Instant, other: &ServerStatus) -> bool {
         let Some(ours) = self.current.and_then(|server| self.servers.get(&server)) else { return false };
-        let (Some(here), Some(there)) = (ours.rtt(), other.rtt()) else { return false };
-        let are_known = ours.has_full_samples() && other.has_full_samples();
-        are_known
+        let (Some(our_rtt), Some(other_rtt)) = (ours.rtt(), other.rtt()) else { return false };
+        let are_measured = ours.has_full_samples() && other.has_full_samples();
+        are_measured
             && now - self.current_since >= self.move_cooldown
-            && here - there >= MIN_RTT_GAIN.max(here / MIN_RTT_GAIN_DIVISOR)
+            && our_rtt - other_rtt >= MIN_RTT_GAIN.max(our_rtt / MIN_RTT_GAIN_DIVISOR)
     }
 
     fn on_move(&mut self, now: Instant, is_silent: bool) {
@@ -215,105 +219,105 @@ mod tests {
         Pong { stamp: at(sent), is_draining: false, is_full: false, player_count: 0 }
     }
 
-    /// Servers 1 and 2 answer after 30 and 10 ms, as long as they do.
-    fn run_pings(voyage: &mut ServerSelector<u8>, until: i64, answers: impl Fn(u8, i64) -> bool) -> Vec<(i64, u8)> {
-        let (mut chosen, mut under_way, mut heard) = (vec![], vec![], at(0));
+    /// Runs with servers 1 and 2, which answer after 30 and 10 ms while `answers` returns true.
+    fn run_pings(selector: &mut ServerSelector<u8>, until: i64, answers: impl Fn(u8, i64) -> bool) -> Vec<(i64, u8)> {
+        let (mut chosen, mut in_flight, mut last_received) = (vec![], vec![], at(0));
         for millis in 0..until {
-            if let Some((servers, _)) = voyage.poll_pings(at(millis)) {
-                let trip = |server: &u8| if *server == 1 { 30 } else { 10 };
-                under_way.extend(servers.iter().map(|server| (millis + trip(server), millis, *server)));
+            if let Some((servers, _)) = selector.poll_pings(at(millis)) {
+                let rtt = |server: &u8| if *server == 1 { 30 } else { 10 };
+                in_flight.extend(servers.iter().map(|server| (millis + rtt(server), millis, *server)));
             }
-            for (_, sent, server) in under_way.extract_if(.., |(due, ..)| *due <= millis) {
+            for (_, sent, server) in in_flight.extract_if(.., |(due, ..)| *due <= millis) {
                 if answers(server, millis) {
-                    voyage.on_pong(at(millis), server, &pong(sent));
+                    selector.on_pong(at(millis), server, &pong(sent));
                 }
             }
-            if voyage.current().is_some_and(|server| answers(server, millis)) {
-                heard = at(millis);
+            if selector.current().is_some_and(|server| answers(server, millis)) {
+                last_received = at(millis);
             }
-            chosen.extend(voyage.select(at(millis), heard, false).map(|server| (millis, server)));
+            chosen.extend(selector.select(at(millis), last_received, false).map(|server| (millis, server)));
         }
         chosen
     }
 
     #[test]
     fn nearest_server_is_selected_and_left_when_silent() {
-        let mut voyage = ServerSelector::new(at(0));
-        [1, 2].into_iter().for_each(|server| voyage.add_server(server));
-        let chosen = run_pings(&mut voyage, 6_000, |server, millis| server == 1 || millis < 3_000);
+        let mut selector = ServerSelector::new(at(0));
+        [1, 2].into_iter().for_each(|server| selector.add_server(server));
+        let chosen = run_pings(&mut selector, 6_000, |server, millis| server == 1 || millis < 3_000);
         assert!(
             matches!(chosen[..], [(first, 2), (second, 1)] if first < 400 && (3_800..4_000).contains(&second)),
             "{chosen:?}"
         );
-        assert_eq!((voyage.current(), voyage.moves()), (Some(1), 1));
+        assert_eq!((selector.current(), selector.moves()), (Some(1), 1));
     }
 
     #[test]
     fn silent_servers_are_not_selected() {
-        let mut voyage = ServerSelector::new(at(0));
-        voyage.add_server(1);
-        assert_eq!(run_pings(&mut voyage, 5_000, |_, millis| millis < 2_000).len(), 1);
-        assert_eq!(voyage.moves(), 0);
+        let mut selector = ServerSelector::new(at(0));
+        selector.add_server(1);
+        assert_eq!(run_pings(&mut selector, 5_000, |_, millis| millis < 2_000).len(), 1);
+        assert_eq!(selector.moves(), 0);
     }
 
     #[test]
     fn silent_server_expires_and_a_new_one_does_not() {
-        let mut voyage = ServerSelector::new(at(0));
-        [1, 2].into_iter().for_each(|server| voyage.add_server(server));
-        run_pings(&mut voyage, 1_000, |_, _| true);
-        let other = voyage.servers.keys().copied().find(|server| Some(*server) != voyage.current()).unwrap();
-        assert!(voyage.is_live(at(1_000), other));
-        voyage.add_server(3);
-        voyage.expire_silent(at(60_000));
-        assert!(!voyage.servers.contains_key(&other) && voyage.servers.contains_key(&3));
-        voyage.expire_silent(at(80_000));
-        assert!(!voyage.servers.contains_key(&3));
+        let mut selector = ServerSelector::new(at(0));
+        [1, 2].into_iter().for_each(|server| selector.add_server(server));
+        run_pings(&mut selector, 1_000, |_, _| true);
+        let other = selector.servers.keys().copied().find(|server| Some(*server) != selector.current()).unwrap();
+        assert!(selector.is_live(at(1_000), other));
+        selector.add_server(3);
+        selector.expire_silent(at(60_000));
+        assert!(!selector.servers.contains_key(&other) && selector.servers.contains_key(&3));
+        selector.expire_silent(at(80_000));
+        assert!(!selector.servers.contains_key(&3));
     }
 
     #[test]
     fn player_leaves_a_draining_server() {
-        let mut voyage = ServerSelector::new(at(0));
-        [1, 2].into_iter().for_each(|server| voyage.add_server(server));
-        run_pings(&mut voyage, 1_000, |_, _| true);
-        assert_eq!(voyage.select(at(1_000), at(1_000), true), Some(1));
+        let mut selector = ServerSelector::new(at(0));
+        [1, 2].into_iter().for_each(|server| selector.add_server(server));
+        run_pings(&mut selector, 1_000, |_, _| true);
+        assert_eq!(selector.select(at(1_000), at(1_000), true), Some(1));
     }
 
-    /// Asks for so long, when server 1 is one way and server 2 another, in milliseconds. When somebody moved, and where to.
+    /// Runs with the given round-trip times of servers 1 and 2, in milliseconds. Returns the moves: time and server.
     fn run_with_rtts(
-        voyage: &mut ServerSelector<u8>,
+        selector: &mut ServerSelector<u8>,
         from: i64,
         until: i64,
-        away: impl Fn(i64) -> [i64; 2],
+        rtts: impl Fn(i64) -> [i64; 2],
     ) -> Vec<(i64, u8)> {
         let mut chosen = vec![];
         for millis in from..until {
-            if let Some((servers, _)) = voyage.poll_pings(at(millis)) {
+            if let Some((servers, _)) = selector.poll_pings(at(millis)) {
                 for server in servers {
-                    let trip = away(millis)[usize::from(server) - 1];
-                    voyage.on_pong(at(millis), server, &pong(millis - trip));
+                    let rtt = rtts(millis)[usize::from(server) - 1];
+                    selector.on_pong(at(millis), server, &pong(millis - rtt));
                 }
             }
-            chosen.extend(voyage.select(at(millis), at(millis), false).map(|server| (millis, server)));
+            chosen.extend(selector.select(at(millis), at(millis), false).map(|server| (millis, server)));
         }
         chosen
     }
 
     #[test]
     fn nearer_server_learned_later_is_moved_to_once() {
-        let mut voyage = ServerSelector::new(at(0));
-        voyage.add_server(1);
-        assert_eq!(run_with_rtts(&mut voyage, 0, 1_000, |_| [80, 20]).len(), 1);
-        voyage.add_server(2);
-        let chosen = run_with_rtts(&mut voyage, 1_000, 120_000, |_| [80, 20]);
+        let mut selector = ServerSelector::new(at(0));
+        selector.add_server(1);
+        assert_eq!(run_with_rtts(&mut selector, 0, 1_000, |_| [80, 20]).len(), 1);
+        selector.add_server(2);
+        let chosen = run_with_rtts(&mut selector, 1_000, 120_000, |_| [80, 20]);
         assert!(matches!(chosen[..], [(at, 2)] if at < 8_000), "{chosen:?}");
     }
 
     #[test]
     fn player_returns_when_the_near_server_recovers() {
-        let mut voyage = ServerSelector::new(at(0));
-        [1, 2].into_iter().for_each(|server| voyage.add_server(server));
+        let mut selector = ServerSelector::new(at(0));
+        [1, 2].into_iter().for_each(|server| selector.add_server(server));
         let chosen =
-            run_pings(&mut voyage, 90_000, |server, millis| server == 1 || !(10_000..30_000).contains(&millis));
+            run_pings(&mut selector, 90_000, |server, millis| server == 1 || !(10_000..30_000).contains(&millis));
         let servers: Vec<u8> = chosen.iter().map(|(_, server)| *server).collect();
         assert_eq!(servers, [2, 1, 2], "{chosen:?}");
         assert!((30_000..45_000).contains(&chosen[2].0), "{chosen:?}");
@@ -322,13 +326,13 @@ mod tests {
     #[test]
     fn selection_does_not_flap() {
         let both = || {
-            let mut voyage = ServerSelector::new(at(0));
-            [1, 2].into_iter().for_each(|server| voyage.add_server(server));
-            voyage
+            let mut selector = ServerSelector::new(at(0));
+            [1, 2].into_iter().for_each(|server| selector.add_server(server));
+            selector
         };
         let alike =
             run_with_rtts(&mut both(), 0, 600_000, |millis| if millis / 20_000 % 2 == 0 { [40, 46] } else { [46, 40] });
-        assert_eq!(alike.len(), 1, "about as near is near enough: {alike:?}");
+        assert_eq!(alike.len(), 1, "moved between equally near servers: {alike:?}");
         let jitter =
             run_with_rtts(&mut both(), 0, 600_000, |millis| [40 + millis * 7_919 % 60, 40 + millis * 104_729 % 60]);
         assert!(jitter.len() <= 3, "{jitter:?}");
@@ -339,29 +343,29 @@ mod tests {
 
     #[test]
     fn full_servers_are_not_selected() {
-        let mut voyage = ServerSelector::new(at(0));
-        [1, 2].into_iter().for_each(|server| voyage.add_server(server));
+        let mut selector = ServerSelector::new(at(0));
+        [1, 2].into_iter().for_each(|server| selector.add_server(server));
         for millis in (0..3_000).step_by(20) {
-            voyage.on_pong(at(millis), 2, &Pong { is_full: true, ..pong(millis - 10) });
-            assert_eq!(voyage.select(at(millis), at(0), false), None);
+            selector.on_pong(at(millis), 2, &Pong { is_full: true, ..pong(millis - 10) });
+            assert_eq!(selector.select(at(millis), at(0), false), None);
         }
-        assert!(voyage.are_all_full(at(3_000)) && !voyage.are_all_full(at(9_000)), "only as long as it is known");
-        voyage.on_pong(at(3_000), 1, &pong(2_900));
-        assert!(!voyage.are_all_full(at(3_000)));
-        assert_eq!(voyage.select(at(3_000), at(0), false), Some(1));
+        assert!(selector.are_all_full(at(3_000)) && !selector.are_all_full(at(9_000)), "answers do not expire");
+        selector.on_pong(at(3_000), 1, &pong(2_900));
+        assert!(!selector.are_all_full(at(3_000)));
+        assert_eq!(selector.select(at(3_000), at(0), false), Some(1));
     }
 
-    /// Servers that answer, but have no time for players, are not made to take them over again and again.
+    /// Servers that answer pings but have no time for players do not cause endless moves.
     #[test]
     fn silence_timeout_backs_off_when_all_servers_are_silent() {
-        let mut voyage = ServerSelector::new(at(0));
-        [1, 2].into_iter().for_each(|server| voyage.add_server(server));
+        let mut selector = ServerSelector::new(at(0));
+        [1, 2].into_iter().for_each(|server| selector.add_server(server));
         for millis in (0..20_000).step_by(10) {
             for server in [1, 2] {
-                voyage.on_pong(at(millis), server, &pong(millis - 10));
+                selector.on_pong(at(millis), server, &pong(millis - 10));
             }
-            voyage.select(at(millis), at(0), false);
+            selector.select(at(millis), at(0), false);
         }
-        assert!((4..=8).contains(&voyage.moves()), "{} moves", voyage.moves());
+        assert!((4..=8).contains(&selector.moves()), "{} moves", selector.moves());
     }
 }

@@ -1,7 +1,8 @@
-//! The reference simulators of one server: the avatars that it owns, tick by tick.
+//! Reference simulators of one server: the avatars that it owns, tick by tick.
 //!
-//! Whoever owns an avatar decides what happens to it: where it walks, whether it is hit. Shots ride in the states of those who fired them, so
-//! a server hears of them whatever is dropped on the way, and follows them through the ticks that have passed.
+//! The owner of an avatar decides where it walks and whether it is hit. The states of shooters carry their recent
+//! shots, so a server learns of every shot whatever events are dropped, and checks the ticks that have passed since it
+//! was fired.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,38 +12,38 @@ use coplay_maze::{Avatar, Controls, HitTarget, Ninja, Position, ProjectileTracke
 use crate::spatial_index::{IndexedAvatar, SpatialIndex};
 use crate::world_state::entity_number;
 
-/// Others are told when they would be wrong by more than this, in units, and this often anyway, in ticks.
+/// Dead-reckoning error above which an update is sent, in units, and longest interval between updates, in ticks.
 const UPDATE_TOLERANCE: u32 = 8;
 const UPDATE_INTERVAL: u32 = 25;
-/// Where an avatar was is remembered for so many ticks: a shot of which is heard later than that hits nobody in the past.
+/// Ticks for which past positions are kept. A shot that becomes known later than this cannot hit past positions.
 const HISTORY_TICKS: usize = 100;
-/// Who is further away than this cannot be run into, in units.
+/// Distance beyond which an avatar cannot be run into, in units.
 const COLLISION_RANGE: u32 = 256;
 
-/// Who moves an avatar.
+/// Source of an avatar's controls.
 #[derive(Clone, Debug)]
 pub enum Controller {
-    /// A player, who presses these buttons.
+    /// Player who presses these buttons.
     Player(Controls),
-    /// Software.
+    /// Bot.
     Ninja(Box<Ninja>),
 }
 
-/// Something that others must be told.
+/// Result of a tick that other servers need to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulationEvent {
-    /// One of ours is not where others reckon it to be, or they have not heard of it for a while.
+    /// An owned avatar has left its dead-reckoned path, or its last update is too old.
     UpdateDue(EntityId),
-    /// One of ours was hit.
+    /// An owned avatar was hit.
     AvatarHit {
-        /// Which of ours.
+        /// Owned avatar that was hit.
         victim: EntityId,
-        /// By whom.
+        /// Avatar that fired the shot.
         shooter: EntityId,
     },
 }
 
-/// The avatars that a server owns.
+/// Avatars that a server owns.
 #[derive(Clone, Debug)]
 pub struct Simulation {
     rules: Rules,
@@ -50,19 +51,19 @@ pub struct Simulation {
     projectiles: ProjectileTracker,
 }
 
-/// An avatar of ours. As it is now it is in the [`SpatialIndex`], where all are.
+/// Owned avatar. Its present state is in the [`SpatialIndex`], with all others.
 #[derive(Clone, Debug)]
 struct OwnedAvatar {
     controller: Controller,
     spawn_seed: u64,
-    /// As others reckon it to be, and when they were last told.
+    /// State that other servers extrapolate, and the tick in which it was last sent.
     published: Avatar,
     published_at: u32,
-    /// Where it was, the newest last.
+    /// Past states, newest last.
     history: VecDeque<PastState>,
 }
 
-/// Where an avatar was, and in which of its lives.
+/// Past position of an avatar, and the life it belongs to.
 #[derive(Clone, Copy, Debug)]
 struct PastState {
     tick: u32,
@@ -73,156 +74,166 @@ struct PastState {
 }
 
 impl Simulation {
-    /// Nobody is in it yet.
+    /// Creates a simulation without avatars.
     pub fn new(rules: Rules) -> Self {
         Self { rules, owned: BTreeMap::new(), projectiles: ProjectileTracker::default() }
     }
 
-    /// The rules that hold.
+    /// Returns the rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// An avatar is ours from now on.
-    pub fn add(&mut self, tick: u32, entity: EntityId, avatar: Avatar, mind: Controller, field: &mut SpatialIndex) {
-        let luck = entity_number(entity);
+    /// Takes over an avatar.
+    pub fn add(
+        &mut self,
+        tick: u32,
+        entity: EntityId,
+        avatar: Avatar,
+        controller: Controller,
+        index: &mut SpatialIndex,
+    ) {
+        let spawn_seed = entity_number(entity);
         self.owned.insert(
             entity,
             OwnedAvatar {
-                controller: mind,
-                spawn_seed: luck,
+                controller,
+                spawn_seed,
                 published: avatar.clone(),
                 published_at: tick,
                 history: VecDeque::new(),
             },
         );
-        field.insert(entity, avatar);
+        index.insert(entity, avatar);
     }
 
-    /// An avatar is not ours any more.
+    /// Releases an avatar. Returns whether it was owned.
     pub fn remove(&mut self, entity: EntityId) -> bool {
         self.owned.remove(&entity).is_some()
     }
 
-    /// Whether an avatar is ours.
+    /// Whether an avatar is owned.
     pub fn contains(&self, entity: EntityId) -> bool {
         self.owned.contains_key(&entity)
     }
 
-    /// All that are ours.
+    /// Returns the owned avatars.
     pub fn iter(&self) -> impl Iterator<Item = EntityId> {
         self.owned.keys().copied()
     }
 
-    /// How many are ours.
+    /// Returns the number of owned avatars.
     pub fn len(&self) -> usize {
         self.owned.len()
     }
 
-    /// Whether none is.
+    /// Whether no avatar is owned.
     pub fn is_empty(&self) -> bool {
         self.owned.is_empty()
     }
 
-    /// What a player presses from now on. What it walked with the buttons before in so many last ticks is taken back: it had let go of them
-    /// by then.
-    pub fn set_controls(&mut self, entity: EntityId, controls: Controls, back: u32, field: &mut SpatialIndex) {
+    /// Sets the buttons of a player. Rewinds the walk of the last `rewind_ticks` ticks, in which the player no longer
+    /// held the previous buttons.
+    pub fn set_controls(&mut self, entity: EntityId, controls: Controls, rewind_ticks: u32, index: &mut SpatialIndex) {
         let Some(own) = self.owned.get_mut(&entity) else { return };
         let Controller::Player(pressed) = &mut own.controller else { return };
         *pressed = controls;
-        let Some(mut avatar) = field.get(entity).filter(|avatar| avatar.is_alive()).cloned() else { return };
-        // Nobody shoots and then was not there.
-        let since = own.history.back().map_or(0, |past| past.tick).saturating_sub(back);
+        let Some(mut avatar) = index.get(entity).filter(|avatar| avatar.is_alive()).cloned() else { return };
+        // A position from which a shot was fired is not rewound.
+        let since = own.history.back().map_or(0, |past| past.tick).saturating_sub(rewind_ticks);
         let has_shot = avatar.shots.newest().is_some_and(|shot| shot.tick > since);
-        if let Some(then) = own.state_before(back, avatar.spawn_count).filter(|_| !has_shot) {
-            (avatar.position, avatar.heading) = (then.position, then.heading);
+        if let Some(rewound) = own.state_before(rewind_ticks, avatar.spawn_count).filter(|_| !has_shot) {
+            (avatar.position, avatar.heading) = (rewound.position, rewound.heading);
             own.history.iter_mut().filter(|past| past.tick > since).for_each(|past| {
-                (past.position, past.heading) = (then.position, then.heading);
+                (past.position, past.heading) = (rewound.position, rewound.heading);
             });
-            field.insert(entity, avatar);
+            index.insert(entity, avatar);
         }
     }
 
-    /// A tick passes: everybody moves, and hits are decided. What others must be told of it.
-    pub fn step(&mut self, tick: u32, field: &mut SpatialIndex) -> Vec<SimulationEvent> {
-        field.extrapolate_tick(&self.rules, |entity| self.owned.contains_key(&entity));
-        field.rebuild_cells();
-        self.move_avatars(tick, field);
-        let mut happened = self.resolve_hits(tick, field);
+    /// Simulates one tick: moves all avatars and decides hits. Returns the events for other servers.
+    pub fn step(&mut self, tick: u32, index: &mut SpatialIndex) -> Vec<SimulationEvent> {
+        index.extrapolate_tick(&self.rules, |entity| self.owned.contains_key(&entity));
+        index.rebuild_cells();
+        self.move_avatars(tick, index);
+        let mut events = self.resolve_hits(tick, index);
         for (entity, own) in &mut self.owned {
-            let Some(avatar) = field.get(*entity) else { continue };
+            let Some(avatar) = index.get(*entity) else { continue };
             own.record_history(tick, avatar);
             if own.take_update_due(&self.rules, tick, avatar) {
-                happened.push(SimulationEvent::UpdateDue(*entity));
+                events.push(SimulationEvent::UpdateDue(*entity));
             }
         }
-        happened
+        events
     }
 
-    fn move_avatars(&mut self, tick: u32, field: &mut SpatialIndex) {
-        let thinks = self.owned.values().any(|own| matches!(own.controller, Controller::Ninja(_)));
-        let mut everybody: Vec<(EntityId, Avatar)> =
-            if thinks { field.iter().map(|(entity, avatar)| (entity, avatar.clone())).collect() } else { Vec::new() };
+    fn move_avatars(&mut self, tick: u32, index: &mut SpatialIndex) {
+        let has_ninja = self.owned.values().any(|own| matches!(own.controller, Controller::Ninja(_)));
+        let mut all_avatars: Vec<(EntityId, Avatar)> = if has_ninja {
+            index.iter().map(|(entity, avatar)| (entity, avatar.clone())).collect()
+        } else {
+            Vec::new()
+        };
         for (entity, own) in &mut self.owned {
-            let Some(mut avatar) = field.get(*entity).cloned() else { continue };
+            let Some(mut avatar) = index.get(*entity).cloned() else { continue };
             let controls = match &mut own.controller {
                 Controller::Player(controls) => *controls,
                 Controller::Ninja(ninja) => {
-                    ninja_controls(ninja, tick, &self.rules, (*entity, &avatar), &mut everybody)
+                    ninja_controls(ninja, tick, &self.rules, (*entity, &avatar), &mut all_avatars)
                 }
             };
-            let in_the_way = obstacles(field, *entity, &avatar);
-            self.rules.step(tick, &mut avatar, controls, &in_the_way, own.spawn_seed);
-            field.insert(*entity, avatar);
+            let obstacles = obstacles(index, *entity, &avatar);
+            self.rules.step(tick, &mut avatar, controls, &obstacles, own.spawn_seed);
+            index.insert(*entity, avatar);
         }
     }
 
-    /// Looks whether anything that is known to fly hits one of ours, who falls.
-    fn resolve_hits(&mut self, tick: u32, field: &mut SpatialIndex) -> Vec<SimulationEvent> {
+    /// Checks whether a known shot hits an owned avatar, and kills it.
+    fn resolve_hits(&mut self, tick: u32, index: &mut SpatialIndex) -> Vec<SimulationEvent> {
         self.projectiles.drop_before(tick);
-        for (by, avatar) in field.iter().filter(|(_, avatar)| avatar.shots.newest().is_some()) {
-            self.projectiles.track(tick, by, avatar);
+        for (shooter, avatar) in index.iter().filter(|(_, avatar)| avatar.shots.newest().is_some()) {
+            self.projectiles.track(tick, shooter, avatar);
         }
         let own = &self.owned;
-        let targets = own.keys().filter_map(|entity| Some(HitTarget { entity: *entity, avatar: field.get(*entity)? }));
+        let targets = own.keys().filter_map(|entity| Some(HitTarget { entity: *entity, avatar: index.get(*entity)? }));
         let hits = self.projectiles.detect_hits(&self.rules, tick, targets, |target, at| {
             own.get(&target.entity)?.position_at(at, target.avatar.spawn_count)
         });
-        let mut fallen = Vec::new();
-        for (whom, by) in hits {
-            // Two shots at once hit once.
-            let Some(mut avatar) = field.get(whom).filter(|avatar| avatar.is_alive()).cloned() else { continue };
+        let mut events = Vec::new();
+        for (victim, shooter) in hits {
+            // Two shots in one tick count as one hit.
+            let Some(mut avatar) = index.get(victim).filter(|avatar| avatar.is_alive()).cloned() else { continue };
             self.rules.kill(tick, &mut avatar);
-            field.insert(whom, avatar);
-            fallen.push(SimulationEvent::AvatarHit { victim: whom, shooter: by });
+            index.insert(victim, avatar);
+            events.push(SimulationEvent::AvatarHit { victim, shooter });
         }
-        fallen
+        events
     }
 }
 
-/// Those whom an avatar could run into; and when it is to come back, all whom it should stay away from.
-fn obstacles(field: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> Vec<Position> {
+/// Returns the avatars that an avatar could run into; for a dead one, all avatars that it should respawn away from.
+fn obstacles(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> Vec<Position> {
     let near = |other: &IndexedAvatar| {
         other.is_alive && other.entity != entity && other.position.distance(avatar.position) < COLLISION_RANGE
     };
     match avatar.is_alive() {
-        true => field.nearby(avatar.position, 1).filter(near).map(|other| other.position).collect(),
-        false => field.iter().filter(|(other, _)| *other != entity).map(|(_, other)| other.position).collect(),
+        true => index.nearby(avatar.position, 1).filter(near).map(|other| other.position).collect(),
+        false => index.iter().filter(|(other, _)| *other != entity).map(|(_, other)| other.position).collect(),
     }
 }
 
-/// What a ninja presses, who sees everybody but itself.
+/// Returns the buttons of a ninja, which knows all avatars but its own as opponents.
 fn ninja_controls(
     ninja: &mut Ninja,
     tick: u32,
     rules: &Rules,
     (entity, avatar): (EntityId, &Avatar),
-    everybody: &mut Vec<(EntityId, Avatar)>,
+    all_avatars: &mut Vec<(EntityId, Avatar)>,
 ) -> Controls {
-    let Some(at) = everybody.iter().position(|(other, _)| *other == entity) else { return Controls::default() };
-    let itself = everybody.swap_remove(at);
-    let controls = ninja.choose_controls(tick, rules, avatar, everybody);
-    everybody.push(itself);
+    let Some(at) = all_avatars.iter().position(|(other, _)| *other == entity) else { return Controls::default() };
+    let own_entry = all_avatars.swap_remove(at);
+    let controls = ninja.choose_controls(tick, rules, avatar, all_avatars);
+    all_avatars.push(own_entry);
     controls
 }
 
@@ -231,33 +242,35 @@ impl OwnedAvatar {
         if self.history.len() == HISTORY_TICKS {
             self.history.pop_front();
         }
-        let Avatar { spawn_count: lives, position, heading, .. } = *avatar;
-        self.history.push_back(PastState { tick, spawn_count: lives, is_alive: avatar.is_alive(), position, heading });
+        let Avatar { spawn_count, position, heading, .. } = *avatar;
+        self.history.push_back(PastState { tick, spawn_count, is_alive: avatar.is_alive(), position, heading });
     }
 
-    /// Where it was at an earlier tick, if that was in this life of its.
-    fn position_at(&self, tick: u32, lives: u16) -> Option<Position> {
+    /// Returns the position at an earlier tick, if that was in the same life.
+    fn position_at(&self, tick: u32, spawn_count: u16) -> Option<Position> {
         let at = self.history.partition_point(|past| past.tick < tick);
-        let past =
-            self.history.get(at).filter(|past| past.tick == tick && past.spawn_count == lives && past.is_alive)?;
+        let past = self
+            .history
+            .get(at)
+            .filter(|past| past.tick == tick && past.spawn_count == spawn_count && past.is_alive)?;
         Some(past.position)
     }
 
-    /// As it was so many ticks ago, if that was in this life of its; nothing if that is now.
-    fn state_before(&self, ticks: u32, lives: u16) -> Option<PastState> {
+    /// Returns the state `ticks` ticks ago, if that was in the same life; `None` for 0 ticks.
+    fn state_before(&self, ticks: u32, spawn_count: u16) -> Option<PastState> {
         let at = self.history.len().checked_sub(1 + ticks as usize).filter(|_| ticks > 0)?;
-        self.history.get(at).copied().filter(|past| past.spawn_count == lives && past.is_alive)
+        self.history.get(at).copied().filter(|past| past.spawn_count == spawn_count && past.is_alive)
     }
 
-    /// Whether others must be told. If so they are, and know it as it is.
+    /// Whether an update is due. If so, marks the present state as published.
     fn take_update_due(&mut self, rules: &Rules, tick: u32, avatar: &Avatar) -> bool {
         rules.extrapolate_tick(&mut self.published);
-        let must = rules.distance(&self.published, avatar) > UPDATE_TOLERANCE
+        let is_due = rules.distance(&self.published, avatar) > UPDATE_TOLERANCE
             || tick.saturating_sub(self.published_at) >= UPDATE_INTERVAL;
-        if must {
+        if is_due {
             (self.published, self.published_at) = (avatar.clone(), tick);
         }
-        must
+        is_due
     }
 }
 
@@ -275,98 +288,100 @@ mod tests {
         (Simulation::new(Rules::new(Maze::new(7, 8))), SpatialIndex::default())
     }
 
-    fn add_avatar(hall: &mut Simulation, field: &mut SpatialIndex, number: u32, mind: Controller) {
-        let others: Vec<Position> = field.iter().map(|(_, avatar)| avatar.position).collect();
-        let avatar = hall.rules().spawn_avatar(&others, number.into());
-        hall.add(0, entity(number), avatar, mind, field);
+    fn add_avatar(simulation: &mut Simulation, index: &mut SpatialIndex, number: u32, controller: Controller) {
+        let others: Vec<Position> = index.iter().map(|(_, avatar)| avatar.position).collect();
+        let avatar = simulation.rules().spawn_avatar(&others, number.into());
+        simulation.add(0, entity(number), avatar, controller, index);
     }
 
     #[test]
     fn unchanged_avatar_is_published_rarely() {
-        let (mut hall, mut field) = empty_simulation();
-        add_avatar(&mut hall, &mut field, 1, Controller::Player(Controls { forward: true, ..Controls::default() }));
-        let told = (1..=200).map(|tick| hall.step(tick, &mut field).len()).sum::<usize>();
-        assert!((8..=10).contains(&told), "told {told} times");
+        let (mut simulation, mut index) = empty_simulation();
+        add_avatar(
+            &mut simulation,
+            &mut index,
+            1,
+            Controller::Player(Controls { forward: true, ..Controls::default() }),
+        );
+        let updates = (1..=200).map(|tick| simulation.step(tick, &mut index).len()).sum::<usize>();
+        assert!((8..=10).contains(&updates), "{updates} updates");
     }
 
     #[test]
     fn dead_reckoning_error_stays_within_tolerance() {
-        let (mut hall, mut field) = empty_simulation();
+        let (mut simulation, mut index) = empty_simulation();
         (1..=6).for_each(|number| {
-            add_avatar(&mut hall, &mut field, number, Controller::Ninja(Box::new(Ninja::new(number.into()))))
+            add_avatar(&mut simulation, &mut index, number, Controller::Ninja(Box::new(Ninja::new(number.into()))))
         });
-        // Another server that hears of everything at once.
-        let mut mirror = field.clone();
-        let (mut told, mut falls) = (0, 0);
+        // Another server that receives every update without delay.
+        let mut mirror = index.clone();
+        let (mut updates, mut falls) = (0, 0);
         for tick in 1..=3_000 {
-            let happened = hall.step(tick, &mut field);
-            mirror.extrapolate_tick(hall.rules(), |_| false);
-            for happening in happened {
-                match happening {
+            let events = simulation.step(tick, &mut index);
+            mirror.extrapolate_tick(simulation.rules(), |_| false);
+            for event in events {
+                match event {
                     SimulationEvent::UpdateDue(entity) => {
-                        mirror.insert(entity, field.get(entity).unwrap().clone());
-                        told += 1;
+                        mirror.insert(entity, index.get(entity).unwrap().clone());
+                        updates += 1;
                     }
                     SimulationEvent::AvatarHit { .. } => falls += 1,
                 }
             }
-            for (entity, avatar) in field.iter() {
+            for (entity, avatar) in index.iter() {
                 assert!(
-                    hall.rules().distance(mirror.get(entity).unwrap(), avatar) <= UPDATE_TOLERANCE,
+                    simulation.rules().distance(mirror.get(entity).unwrap(), avatar) <= UPDATE_TOLERANCE,
                     "{entity:?} at {tick}"
                 );
             }
         }
-        assert!(falls > 3, "{falls} falls");
-        assert!(told < 6 * 3_000 / 8, "told {told} times");
+        assert!(falls > 3, "only {falls} falls");
+        assert!(updates < 6 * 3_000 / 8, "{updates} updates");
     }
 
-    /// Somebody with room behind for somebody else, who looks the same way and fires from there at a tick.
-    fn target_and_shooter(hall: &Simulation, tick: u32) -> (Avatar, Avatar) {
+    /// Returns a target, and a shooter behind it that looks the same way and fires at `tick`.
+    fn target_and_shooter(simulation: &Simulation, tick: u32) -> (Avatar, Avatar) {
         let behind = |avatar: &Avatar| avatar.position.moved_along(avatar.heading, -200 * UNIT);
-        let newcomers = (1..).map(|luck| hall.rules().spawn_avatar(&[], luck));
-        let is_free = |avatar: &Avatar| hall.rules().maze.is_free(behind(avatar), AVATAR_RADIUS);
-        let target = newcomers.take(1_000).find(is_free).expect("there is room somewhere");
+        let candidates = (1..).map(|spawn_seed| simulation.rules().spawn_avatar(&[], spawn_seed));
+        let is_free = |avatar: &Avatar| simulation.rules().maze.is_free(behind(avatar), AVATAR_RADIUS);
+        let target = candidates.take(1_000).find(is_free).expect("a spawn point has room behind it");
         let mut shooter = Avatar { position: behind(&target), ..target.clone() };
-        let from = behind(&target).moved_along(target.heading, 52 * UNIT);
-        shooter.shots.push(Shot { tick, origin: from, heading: target.heading, number: 0 });
+        let origin = behind(&target).moved_along(target.heading, 52 * UNIT);
+        shooter.shots.push(Shot { tick, origin, heading: target.heading, number: 0 });
         (target, shooter)
     }
 
     #[test]
     fn late_shot_hits_the_past_position_of_its_target() {
-        let (mut hall, mut field) = empty_simulation();
-        let (target, shooter) = target_and_shooter(&hall, 5);
-        hall.add(0, entity(1), target, Controller::Player(Controls::default()), &mut field);
-        (1..=20).for_each(|tick| _ = hall.step(tick, &mut field));
-        field.insert(entity(2), shooter);
-        let happened = hall.step(21, &mut field);
-        assert!(
-            happened.contains(&SimulationEvent::AvatarHit { victim: entity(1), shooter: entity(2) }),
-            "{happened:?}"
-        );
-        assert_eq!(field.get(entity(1)).unwrap().life, Life::Dead { since: 21 });
-        (22..=21 + RESPAWN_TICKS).for_each(|tick| _ = hall.step(tick, &mut field));
-        assert!(field.get(entity(1)).unwrap().is_alive());
+        let (mut simulation, mut index) = empty_simulation();
+        let (target, shooter) = target_and_shooter(&simulation, 5);
+        simulation.add(0, entity(1), target, Controller::Player(Controls::default()), &mut index);
+        (1..=20).for_each(|tick| _ = simulation.step(tick, &mut index));
+        index.insert(entity(2), shooter);
+        let events = simulation.step(21, &mut index);
+        assert!(events.contains(&SimulationEvent::AvatarHit { victim: entity(1), shooter: entity(2) }), "{events:?}");
+        assert_eq!(index.get(entity(1)).unwrap().life, Life::Dead { since: 21 });
+        (22..=21 + RESPAWN_TICKS).for_each(|tick| _ = simulation.step(tick, &mut index));
+        assert!(index.get(entity(1)).unwrap().is_alive());
     }
 
     #[test]
     fn no_shot_is_dropped_with_many_shooters() {
-        let (mut hall, mut field) = empty_simulation();
-        let (target, shooter) = target_and_shooter(&hall, 1);
-        hall.add(0, entity(1), target.clone(), Controller::Player(Controls::default()), &mut field);
-        // Others shoot away from it, as often as anybody can, and all of them are noticed earlier.
+        let (mut simulation, mut index) = empty_simulation();
+        let (target, shooter) = target_and_shooter(&simulation, 1);
+        simulation.add(0, entity(1), target.clone(), Controller::Player(Controls::default()), &mut index);
+        // The others shoot away from the target at the maximum rate, and are tracked before the shooter.
         for number in 2..1_002 {
             let mut other = target.clone();
             for tick in 1..=4 {
-                let (from, heading) = (Position::default(), 0);
-                other.shots.push(Shot { tick, origin: from, heading, number: 0 });
+                let (origin, heading) = (Position::default(), 0);
+                other.shots.push(Shot { tick, origin, heading, number: 0 });
             }
             other.life = Life::Dead { since: 1 };
-            field.insert(entity(number), other);
+            index.insert(entity(number), other);
         }
-        field.insert(entity(5_000), shooter);
-        let fell = SimulationEvent::AvatarHit { victim: entity(1), shooter: entity(5_000) };
-        assert!((2..40).any(|tick| hall.step(tick, &mut field).contains(&fell)));
+        index.insert(entity(5_000), shooter);
+        let hit = SimulationEvent::AvatarHit { victim: entity(1), shooter: entity(5_000) };
+        assert!((2..40).any(|tick| simulation.step(tick, &mut index).contains(&hit)));
     }
 }

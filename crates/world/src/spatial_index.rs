@@ -1,93 +1,94 @@
-//! Where everybody is in the present tick, and who is near whom.
+//! Positions of all avatars in the present tick, indexed by cell.
 
 use std::collections::BTreeMap;
 
 use coplay::peer_world::EntityId;
 use coplay_maze::{Avatar, CELL_SIZE, Position, Rules, UNIT};
 
-/// Everybody who is in the world, as reckoned for the present tick.
+/// All avatars in the world, extrapolated to the present tick.
 #[derive(Clone, Debug, Default)]
 pub struct SpatialIndex {
     avatars: BTreeMap<EntityId, Avatar>,
-    /// Who is in which cell, by rows and columns of cells.
+    /// Avatars by cell, sorted by row and column.
     cells: Vec<(Cell, IndexedAvatar)>,
 }
 
-/// The row and the column of a cell.
+/// Row and column of a cell.
 type Cell = (i32, i32);
 
-/// Somebody in a cell.
+/// Avatar in a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexedAvatar {
-    /// Who it is.
+    /// Id of the avatar.
     pub entity: EntityId,
-    /// Where.
+    /// Position in the present tick.
     pub position: Position,
-    /// Whether it lives.
+    /// Whether the avatar is alive.
     pub is_alive: bool,
 }
 
 impl SpatialIndex {
-    /// Somebody is as told.
+    /// Inserts or replaces an avatar.
     pub fn insert(&mut self, entity: EntityId, avatar: Avatar) {
         self.avatars.insert(entity, avatar);
     }
 
-    /// Somebody is not there any more.
+    /// Removes an avatar.
     pub fn remove(&mut self, entity: EntityId) {
         self.avatars.remove(&entity);
     }
 
-    /// Somebody as it is now.
+    /// Returns the present state of an avatar.
     pub fn get(&self, entity: EntityId) -> Option<&Avatar> {
         self.avatars.get(&entity)
     }
 
-    /// Everybody.
+    /// Returns all avatars.
     pub fn iter(&self) -> impl Iterator<Item = (EntityId, &Avatar)> + Clone {
         self.avatars.iter().map(|(entity, avatar)| (*entity, avatar))
     }
 
-    /// How many there are.
+    /// Returns the number of avatars.
     pub fn len(&self) -> usize {
         self.avatars.len()
     }
 
-    /// Whether nobody is there.
+    /// Whether there are no avatars.
     pub fn is_empty(&self) -> bool {
         self.avatars.is_empty()
     }
 
-    /// A tick passes for all but some: they go on as they do.
-    pub fn extrapolate_tick(&mut self, rules: &Rules, but: impl Fn(EntityId) -> bool) {
-        for (_, avatar) in self.avatars.iter_mut().filter(|(entity, _)| !but(**entity)) {
+    /// Extrapolates all avatars by one tick, except the excluded ones.
+    pub fn extrapolate_tick(&mut self, rules: &Rules, is_excluded: impl Fn(EntityId) -> bool) {
+        for (_, avatar) in self.avatars.iter_mut().filter(|(entity, _)| !is_excluded(**entity)) {
             rules.extrapolate_tick(avatar);
         }
     }
 
-    /// Notes where everybody is, for [`around`](Self::around).
+    /// Rebuilds the cells for [`nearby`](Self::nearby).
     pub fn rebuild_cells(&mut self) {
         self.cells.clear();
         self.cells.extend(self.avatars.iter().map(|(entity, avatar)| {
-            let placed = IndexedAvatar { entity: *entity, position: avatar.position, is_alive: avatar.is_alive() };
-            (cell_of(avatar.position), placed)
+            let indexed = IndexedAvatar { entity: *entity, position: avatar.position, is_alive: avatar.is_alive() };
+            (cell_of(avatar.position), indexed)
         }));
-        self.cells.sort_unstable_by_key(|(cell, placed)| (*cell, placed.entity));
+        self.cells.sort_unstable_by_key(|(cell, indexed)| (*cell, indexed.entity));
     }
 
-    /// Who is in the cells around a place, so many cells each way, as of when [`sort`](Self::rebuild_cells) was last called.
-    pub fn nearby(&self, place: Position, reach: i32) -> impl Iterator<Item = IndexedAvatar> {
-        let (row, column) = cell_of(place);
+    /// Returns the avatars in the cells around a position, `reach` cells in each direction, as of the last call of
+    /// [`rebuild_cells`](Self::rebuild_cells).
+    pub fn nearby(&self, position: Position, reach: i32) -> impl Iterator<Item = IndexedAvatar> {
+        let (row, column) = cell_of(position);
         (row - reach..=row + reach).flat_map(move |row| {
             let from = self.cells.partition_point(|(cell, _)| *cell < (row, column - reach));
             let in_reach = move |(cell, _): &&(Cell, IndexedAvatar)| *cell <= (row, column + reach);
-            self.cells[from..].iter().take_while(in_reach).map(|(_, placed)| *placed)
+            self.cells[from..].iter().take_while(in_reach).map(|(_, indexed)| *indexed)
         })
     }
 }
 
-fn cell_of(place: Position) -> Cell {
-    (place.y.div_euclid(CELL_SIZE * UNIT), place.x.div_euclid(CELL_SIZE * UNIT))
+fn cell_of(position: Position) -> Cell {
+    (position.y.div_euclid(CELL_SIZE * UNIT), position.x.div_euclid(CELL_SIZE * UNIT))
 }
 
 #[cfg(test)]
@@ -99,28 +100,29 @@ mod tests {
     #[test]
     fn nearby_returns_the_avatars_of_surrounding_cells() {
         let rules = Rules::new(Maze::new(7, 16));
-        let mut field = SpatialIndex::default();
+        let mut index = SpatialIndex::default();
         for number in 0..120 {
-            field.insert(EntityId { site: WorldSiteId(number), index: 0 }, rules.spawn_avatar(&[], number.into()));
+            index.insert(EntityId { site: WorldSiteId(number), index: 0 }, rules.spawn_avatar(&[], number.into()));
         }
-        field.rebuild_cells();
+        index.rebuild_cells();
         let mut found = 0;
-        for ((_, one), reach) in field.iter().zip([0, 1, 4].into_iter().cycle()) {
-            let mut around: Vec<EntityId> = field.nearby(one.position, reach).map(|placed| placed.entity).collect();
+        for ((_, one), reach) in index.iter().zip([0, 1, 4].into_iter().cycle()) {
+            let mut around: Vec<EntityId> = index.nearby(one.position, reach).map(|indexed| indexed.entity).collect();
             around.sort();
             let (row, column) = cell_of(one.position);
-            let is_there = |(_, other): &(EntityId, &Avatar)| {
+            let is_near = |(_, other): &(EntityId, &Avatar)| {
                 let (other_row, other_column) = cell_of(other.position);
                 (row - other_row).abs() <= reach && (column - other_column).abs() <= reach
             };
-            let expected: Vec<EntityId> = field.iter().filter(is_there).map(|(entity, _)| entity).collect();
+            let expected: Vec<EntityId> = index.iter().filter(is_near).map(|(entity, _)| entity).collect();
             assert_eq!(around, expected);
             found += around.len();
         }
         assert!(found > 500, "only {found}");
-        field.remove(EntityId { site: WorldSiteId(0), index: 0 });
-        field.rebuild_cells();
-        let gone = field.nearby(Position::default(), 1_000).any(|placed| placed.entity.site == WorldSiteId(0));
-        assert!(!gone && field.nearby(Position::default(), 1_000).count() == 119);
+        index.remove(EntityId { site: WorldSiteId(0), index: 0 });
+        index.rebuild_cells();
+        let removed_found =
+            index.nearby(Position::default(), 1_000).any(|indexed| indexed.entity.site == WorldSiteId(0));
+        assert!(!removed_found && index.nearby(Position::default(), 1_000).count() == 119);
     }
 }

@@ -1,6 +1,7 @@
-//! A world as one server has it: what is known of all objects, the simulators of those that it owns, and the players who are here.
+//! The world as one server knows it: the known state of all entities, the simulators of the owned ones, and the players
+//! on this server.
 //!
-//! Pure: the time and what others say go in; [deeds](EntityUpdate) for the other servers and datagrams for the players come out.
+//! Pure: time and messages go in; [updates](EntityUpdate) for the other servers and datagrams for the players come out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,34 +20,35 @@ use crate::simulation::{Controller, Simulation, SimulationEvent};
 use crate::spatial_index::SpatialIndex;
 use crate::unreplicated_scores::UnreplicatedScores;
 
-/// Who is silent for so long has left.
+/// A player silent for this long has left.
 const PLAYER_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
-/// A player whom another server took is not taken back for so long: what still comes from it was under way.
+/// Time for which this server does not take back a player that another server acquired: its late datagrams were in
+/// flight.
 const DEPARTURE_GRACE: TimeDelta = TimeDelta::from_secs(1);
-/// An avatar of a server that is gone, whose player does not come back for so many ticks, is gone, too.
+/// Ticks after which the avatar of a server that is gone is removed, if its player does not return (15 s).
 const ORPHAN_TIMEOUT_TICKS: u32 = 1_500;
-/// Who was away catches up with at most so many ticks; it missed the rest.
+/// Largest number of ticks that a suspended server catches up with; it skips the rest.
 const MAX_CATCH_UP_TICKS: u32 = 50;
-/// A player sees others up to so many cells away, and so many at the most.
+/// Range of a player's view, in cells, and largest number of other avatars in it.
 const VIEW_RANGE_CELLS: i32 = 4;
 const MAX_VISIBLE_AVATARS: usize = 48;
-/// The table is made anew at most this often.
+/// Minimum interval between two updates of the scoreboard.
 const SCOREBOARD_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
-/// What nobody needs to know any more is looked for this often, in ticks.
+/// Interval of the garbage collection of entities, in ticks.
 const EXPIRY_INTERVAL: u32 = 100;
-/// Who was not there for so long was asleep, and heard nobody meanwhile.
+/// A server that did not run for this long was suspended and received nothing meanwhile.
 const SERVER_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
-/// So many lines of the table are on a page.
+/// Number of scoreboard rows in a directory message.
 pub(crate) const ROWS_PER_DIRECTORY: usize = 24;
-/// The most places of other servers on it.
+/// Largest number of addresses of other servers in a directory message.
 const MAX_MIRRORS: usize = 8;
-/// Ninjas have this index, and players any other.
+/// Index of ninjas; players have any other.
 const NINJA_INDEX: u8 = u8::MAX;
 
-/// What objects are told from other hashes by.
+/// Seed that separates the hashes of player keys from other hashes.
 const PLAYER_HASH_SEED: u64 = 0x0077_6f72_6c64;
 
-/// A world as one server has it.
+/// World as one server knows it.
 pub struct WorldState {
     source: SourceId,
     settings: MazeSettings,
@@ -55,44 +57,44 @@ pub struct WorldState {
     simulation: Simulation,
     avatars: SpatialIndex,
     players: BTreeMap<EntityId, Player>,
-    /// Presses of players that were heard here.
+    /// Number of input changes received from players.
     commands: u64,
-    /// Players whom another server took or who said goodbye, in which run of theirs, and when.
+    /// Players that another server acquired or that left, with their run and the time.
     departed: BTreeMap<EntityId, (u32, Instant)>,
     tick: Option<u32>,
     last_advance: Option<Instant>,
-    /// The last tick of which players were told.
+    /// Last tick for which messages to players were sent.
     last_sent_tick: Option<u32>,
     pending_updates: Vec<EntityUpdate>,
     unreplicated_scores: UnreplicatedScores,
-    /// Everybody who is there, the best first, and when that was put down.
+    /// All entities in the world, best first, and the time of the last refresh.
     scoreboard: Vec<(EntityId, String, Score)>,
     scoreboard_updated: Option<Instant>,
-    /// Servers that are gone, and since which tick.
+    /// Servers that are gone, with the tick since which they are.
     gone_servers: BTreeMap<SourceId, u32>,
     is_draining: bool,
 }
 
-/// The object that belongs to a player's key.
+/// Returns the entity that belongs to a player's key.
 pub fn player_entity(key: &[u8; 32]) -> EntityId {
     let hash = xxh64(PLAYER_HASH_SEED, key);
     EntityId { site: WorldSiteId(hash as u32), index: (hash >> 32) as u8 & 0x7f }
 }
 
-/// The object of a ninja.
+/// Returns the entity of a ninja.
 pub fn ninja_entity(number: u8) -> EntityId {
     EntityId { site: WorldSiteId(number.into()), index: NINJA_INDEX }
 }
 
 impl WorldState {
-    /// A world of which nothing is known yet.
-    pub fn new(me: SourceId, terms: MazeSettings, ninjas: u8) -> Self {
+    /// Creates a world without known entities.
+    pub fn new(source: SourceId, settings: MazeSettings, ninja_count: u8) -> Self {
         Self {
-            source: me,
-            settings: terms,
-            ninja_count: ninjas,
+            source,
+            settings,
+            ninja_count,
             entities: EntityStore::default(),
-            simulation: Simulation::new(Rules::new(Maze::new(terms.seed, terms.cells_per_side))),
+            simulation: Simulation::new(Rules::new(Maze::new(settings.seed, settings.cells_per_side))),
             avatars: SpatialIndex::default(),
             players: BTreeMap::new(),
             commands: 0,
@@ -109,75 +111,75 @@ impl WorldState {
         }
     }
 
-    /// The rules that hold.
+    /// Returns the rules.
     pub fn rules(&self) -> &Rules {
         self.simulation.rules()
     }
 
-    /// What is agreed on.
+    /// Returns the settings that all servers share.
     pub fn settings(&self) -> &MazeSettings {
         &self.settings
     }
 
-    /// All that is known.
+    /// Returns the known state of all entities.
     pub fn entities(&self) -> &EntityStore {
         &self.entities
     }
 
-    /// Everybody as of now.
+    /// Returns all avatars in the present tick.
     pub fn avatars(&self) -> &SpatialIndex {
         &self.avatars
     }
 
-    /// The players who are here.
+    /// Returns the players on this server.
     pub fn players(&self) -> impl Iterator<Item = EntityId> {
         self.players.keys().copied()
     }
 
-    /// How often players pressed other buttons, as far as it was heard here.
+    /// Returns the number of input changes received from players.
     pub fn commands(&self) -> u64 {
         self.commands
     }
 
-    /// How many objects are ours.
+    /// Returns the number of entities that this server owns.
     pub fn owned_count(&self) -> usize {
         self.simulation.len()
     }
 
-    /// The last tick that was made.
+    /// Returns the last simulated tick.
     pub fn tick(&self) -> Option<u32> {
         self.tick
     }
 
-    /// From now on players are told to go elsewhere.
+    /// Makes all players move to other servers from now on.
     pub fn drain(&mut self) {
         self.is_draining = true;
     }
 
-    /// Whether players are told to go elsewhere.
+    /// Whether players are asked to move to other servers.
     pub fn is_draining(&self) -> bool {
         self.is_draining
     }
 
-    /// What the other servers must be told, in this order.
+    /// Takes the updates for the other servers, in order.
     pub fn take_updates(&mut self) -> Vec<EntityUpdate> {
         std::mem::take(&mut self.pending_updates)
     }
 
-    /// The others are told of a deed with the event of this number.
-    pub fn on_published(&mut self, deed: &EntityUpdate, seq: u64) {
-        if let Update::Score(count) = deed.update {
-            self.unreplicated_scores.on_published(deed.entity, count, seq);
+    /// Notes that an update was issued as the event with this sequence number.
+    pub fn on_published(&mut self, entity_update: &EntityUpdate, seq: u64) {
+        if let Update::Score(count) = entity_update.update {
+            self.unreplicated_scores.on_published(entity_update.entity, count, seq);
         }
     }
 
-    /// Another server has all our events up to this one, or there is none to have them.
+    /// Notes that another server has all our events up to `seq`, or that there is no other server.
     pub fn on_replicated(&mut self, seq: u64) {
-        let (register, me) = (&self.entities, self.source);
-        self.unreplicated_scores.on_replicated(seq, |entity| register.count_by(entity, me));
+        let (entities, me) = (&self.entities, self.source);
+        self.unreplicated_scores.on_replicated(seq, |entity| entities.count_by(entity, me));
     }
 
-    /// Everybody makes their ticks up to this one.
+    /// Simulates all ticks up to this one.
     pub fn advance(&mut self, now: Instant, tick: u32) {
         if self.tick.is_some_and(|last| tick <= last) {
             return;
@@ -186,8 +188,8 @@ impl WorldState {
         let last = self.tick.unwrap_or(tick.saturating_sub(1));
         for tick in last.max(tick.saturating_sub(MAX_CATCH_UP_TICKS)) + 1..=tick {
             self.apply_due_changes(tick);
-            for happening in self.simulation.step(tick, &mut self.avatars) {
-                self.on_simulation_event(tick, happening);
+            for event in self.simulation.step(tick, &mut self.avatars) {
+                self.on_simulation_event(tick, event);
             }
         }
         self.tick = Some(tick);
@@ -198,7 +200,7 @@ impl WorldState {
         }
     }
 
-    /// Whoever was asleep does not blame others for silence.
+    /// Extends the timeouts of players after a suspension: the server received nothing meanwhile.
     fn extend_player_timeouts(&mut self, now: Instant) {
         let gap = now - self.last_advance.replace(now).unwrap_or(now);
         if gap >= SERVER_SUSPENDED {
@@ -214,13 +216,13 @@ impl WorldState {
         }
     }
 
-    fn on_simulation_event(&mut self, tick: u32, happening: SimulationEvent) {
-        match happening {
+    fn on_simulation_event(&mut self, tick: u32, event: SimulationEvent) {
+        match event {
             SimulationEvent::UpdateDue(entity) => self.publish_placement(tick, entity),
-            SimulationEvent::AvatarHit { victim: whom, shooter: by } => {
-                self.players.get_mut(&whom).into_iter().for_each(|player| player.last_hit_by = Some(by));
-                self.add_score(whom, Score { hits: 0, falls: 1 });
-                self.add_score(by, Score { hits: 1, falls: 0 });
+            SimulationEvent::AvatarHit { victim, shooter } => {
+                self.players.get_mut(&victim).into_iter().for_each(|player| player.last_hit_by = Some(shooter));
+                self.add_score(victim, Score { hits: 0, falls: 1 });
+                self.add_score(shooter, Score { hits: 1, falls: 0 });
             }
         }
     }
@@ -232,52 +234,55 @@ impl WorldState {
         self.publish(EntityUpdate { entity, update: Update::Score(Score { hits, falls }) });
     }
 
-    /// Hits and falls that will not be forgotten, whichever server dies.
+    /// Returns the hits and falls that survive the crash of any one server.
     pub fn replicated_score(&self, entity: EntityId) -> Score {
         let (all, ours) = (self.entities.score(entity), self.entities.count_by(entity, self.source));
-        let sure = self.unreplicated_scores.replicated_score(entity, ours);
-        let of = |all: u32, ours: u32, sure: u32| all.saturating_sub(ours.saturating_sub(sure));
-        Score { hits: of(all.hits, ours.hits, sure.hits), falls: of(all.falls, ours.falls, sure.falls) }
+        let replicated = self.unreplicated_scores.replicated_score(entity, ours);
+        let of = |all: u32, ours: u32, replicated: u32| all.saturating_sub(ours.saturating_sub(replicated));
+        let (hits, falls) = (of(all.hits, ours.hits, replicated.hits), of(all.falls, ours.falls, replicated.falls));
+        Score { hits, falls }
     }
 
-    /// Tells everybody, ourselves first.
-    fn publish(&mut self, deed: EntityUpdate) {
-        self.entities.apply(self.source, deed.clone());
-        self.pending_updates.push(deed);
+    /// Applies an update here and queues it for the other servers.
+    fn publish(&mut self, entity_update: EntityUpdate) {
+        self.entities.apply(self.source, entity_update.clone());
+        self.pending_updates.push(entity_update);
     }
 
     fn publish_placement(&mut self, tick: u32, entity: EntityId) {
-        let epoch = self.entities.get(entity).and_then(EntityRecord::ownership).map_or(tick, |term| term.epoch);
+        let ownership = self.entities.get(entity).and_then(EntityRecord::ownership);
+        let epoch = ownership.map_or(tick, |ownership| ownership.epoch);
         let avatar = self.avatars.get(entity).cloned();
         self.publish(EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar } });
     }
 
-    /// The epoch of an object in which we have it next. Those that nobody remembers are earlier, too.
+    /// Returns the next ownership epoch of an entity. It is no lower than the tick, so forgotten epochs are lower, too.
     fn next_epoch(&self, tick: u32, entity: EntityId) -> u32 {
-        let term = self.entities.get(entity).and_then(EntityRecord::ownership);
-        term.map_or(tick, |term| term.epoch.saturating_add(1).max(tick))
+        let ownership = self.entities.get(entity).and_then(EntityRecord::ownership);
+        ownership.map_or(tick, |ownership| ownership.epoch.saturating_add(1).max(tick))
     }
 
-    /// An object is ours from now on, whoever had it before.
-    fn acquire(&mut self, tick: u32, entity: EntityId, name: &str, mind: Controller) {
+    /// Acquires an entity, whichever server owned it before.
+    fn acquire(&mut self, tick: u32, entity: EntityId, name: &str, controller: Controller) {
         let epoch = self.next_epoch(tick, entity);
-        let renamed = self.entities.get(entity).is_none_or(|being| being.name() != name);
+        let renamed = self.entities.get(entity).is_none_or(|record| record.name() != name);
         let avatar = self.avatars.get(entity).cloned().unwrap_or_else(|| self.new_avatar(tick, entity));
-        self.simulation.add(tick, entity, avatar.clone(), mind, &mut self.avatars);
+        self.simulation.add(tick, entity, avatar.clone(), controller, &mut self.avatars);
         if renamed {
             self.publish(EntityUpdate { entity, update: Update::Name { epoch, name: name.into() } });
         }
         self.publish(EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar: Some(avatar) } });
     }
 
-    /// Its lives are counted from the tick on: nobody takes it for the avatar that it had before.
+    /// Creates an avatar. Its spawn count starts at the tick, so that it is not mistaken for an earlier avatar of the
+    /// entity.
     fn new_avatar(&self, tick: u32, entity: EntityId) -> Avatar {
         let others: Vec<Position> = self.avatars.iter().map(|(_, avatar)| avatar.position).collect();
         let avatar = self.rules().spawn_avatar(&others, entity_number(entity));
         Avatar { spawn_count: avatar.spawn_count.wrapping_add(tick as u16), ..avatar }
     }
 
-    /// An object leaves the world; its score stays.
+    /// Removes an entity from the world; its score stays.
     fn remove(&mut self, tick: u32, entity: EntityId) {
         self.avatars.remove(entity);
         if self.simulation.remove(entity) {
@@ -295,14 +300,14 @@ impl WorldState {
         }
     }
 
-    /// A player leaves.
+    /// Removes a player.
     pub fn remove_player(&mut self, entity: EntityId) {
         if self.players.remove(&entity).is_some() && self.simulation.contains(entity) {
             self.remove(self.tick.unwrap_or_default(), entity);
         }
     }
 
-    /// A player says goodbye, in this run of its. What still comes from that was under way.
+    /// Processes the goodbye of a player in this run. Its later datagrams were in flight.
     pub fn on_leave(&mut self, now: Instant, entity: EntityId, run: u32) {
         if self.players.get(&entity).is_some_and(|player| player.run == run) {
             self.departed.insert(entity, (run, now));
@@ -310,62 +315,63 @@ impl WorldState {
         }
     }
 
-    /// A player says something, perhaps for the first time, or for the first time in this run of its. Whether it is here now.
-    pub fn on_input(&mut self, now: Instant, entity: EntityId, wish: &ClientInput) -> bool {
+    /// Processes input of a player, which may be its first or the first of a new run. Returns whether the player is on
+    /// this server now.
+    pub fn on_input(&mut self, now: Instant, entity: EntityId, input: &ClientInput) -> bool {
         let Some(tick) = self.tick else { return false };
-        if let Some(player) = self.players.get_mut(&entity).filter(|player| player.run == wish.run) {
-            self.commands += player.on_input(now, wish);
+        if let Some(player) = self.players.get_mut(&entity).filter(|player| player.run == input.run) {
+            self.commands += player.on_input(now, input);
             return true;
         }
-        let is_lost = self.departed.get(&entity).is_some_and(|(run, _)| *run == wish.run);
-        if self.is_draining || is_lost || !self.entities.has_room_for(entity) {
+        let has_departed = self.departed.get(&entity).is_some_and(|(run, _)| *run == input.run);
+        if self.is_draining || has_departed || !self.entities.has_room_for(entity) {
             return false;
         }
-        let mut player = Player::new(now, tick, wish);
-        self.commands += player.on_input(now, wish);
+        let mut player = Player::new(now, tick, input);
+        self.commands += player.on_input(now, input);
         self.acquire(tick, entity, &player.name.clone(), Controller::Player(Controls::default()));
         self.players.insert(entity, player);
         true
     }
 
-    /// Whether nobody new is let in.
+    /// Whether the world admits no new players.
     pub fn is_full(&self) -> bool {
         self.entities.is_full()
     }
 
-    /// Another server says something.
-    pub fn apply_update(&mut self, now: Instant, said_by: SourceId, bytes: &[u8]) -> bool {
-        let Some(deed) = EntityUpdate::from_bytes(bytes, self.simulation.rules()) else { return false };
-        let (entity, is_stand) = (deed.entity, matches!(deed.update, Update::Placement { .. }));
-        if self.entities.apply(said_by, deed) && is_stand {
+    /// Applies an update of another server. Returns whether it was valid.
+    pub fn apply_update(&mut self, now: Instant, source: SourceId, bytes: &[u8]) -> bool {
+        let Some(entity_update) = EntityUpdate::from_bytes(bytes, self.simulation.rules()) else { return false };
+        let (entity, is_placement) = (entity_update.entity, matches!(entity_update.update, Update::Placement { .. }));
+        if self.entities.apply(source, entity_update) && is_placement {
             self.on_placement_update(now, entity);
         }
         true
     }
 
-    /// All that is known by the word of one server, for another that comes late.
-    pub fn snapshot(&self, said_by: SourceId) -> Vec<u8> {
-        self.entities.asserted_by(said_by).to_bytes(self.rules())
+    /// Encodes the state asserted by one server, for a server that joins late.
+    pub fn snapshot(&self, source: SourceId) -> Vec<u8> {
+        self.entities.asserted_by(source).to_bytes(self.rules())
     }
 
-    /// Learns all that is known elsewhere by the word of one server.
-    pub fn merge_snapshot(&mut self, now: Instant, said_by: SourceId, snapshot: &[u8]) -> bool {
+    /// Merges a snapshot of the state asserted by one server. Returns whether it was valid.
+    pub fn merge_snapshot(&mut self, now: Instant, source: SourceId, snapshot: &[u8]) -> bool {
         let Some(other) = EntityStore::from_bytes(snapshot, self.simulation.rules()) else { return false };
-        let other = other.asserted_by(said_by);
+        let other = other.asserted_by(source);
         for entity in self.entities.merge(other) {
             self.on_placement_update(now, entity);
         }
         true
     }
 
-    /// There is news of where an object stands: perhaps it is not ours any more.
+    /// Handles a changed placement: another server may have acquired the entity.
     fn on_placement_update(&mut self, now: Instant, entity: EntityId) {
-        let Some(stand) = self.entities.get(entity).and_then(EntityRecord::placement) else { return };
-        if stand.ownership.owner == self.source {
+        let Some(placement) = self.entities.get(entity).and_then(EntityRecord::placement) else { return };
+        if placement.ownership.owner == self.source {
             return;
         }
-        // Who is here has not left, whatever a server thinks that did not hear of us: we go on with it.
-        if stand.avatar.is_none() && self.players.contains_key(&entity) && self.simulation.contains(entity) {
+        // A player on this server has not left, even if a server without knowledge of that asserts it: acquires it again.
+        if placement.avatar.is_none() && self.players.contains_key(&entity) && self.simulation.contains(entity) {
             let (tick, avatar) = (self.tick.unwrap_or_default(), self.avatars.get(entity).cloned());
             let epoch = self.next_epoch(tick, entity);
             return self.publish(EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar } });
@@ -375,8 +381,8 @@ impl WorldState {
         {
             self.departed.insert(entity, (player.run, now));
         }
-        let age = self.tick.unwrap_or_default().saturating_sub(stand.tick);
-        match &stand.avatar {
+        let age = self.tick.unwrap_or_default().saturating_sub(placement.tick);
+        match &placement.avatar {
             Some(avatar) if age <= RETENTION_TICKS => {
                 self.avatars.insert(entity, self.simulation.rules().extrapolate(avatar, age))
             }
@@ -384,14 +390,15 @@ impl WorldState {
         }
     }
 
-    /// Looks after objects whose server is gone, given those that are here. Of several servers one does, always the same.
+    /// Takes over ninjas and removes abandoned avatars of servers that are gone, given the live servers. All servers
+    /// choose the same one of them to do so.
     pub fn reclaim_orphans(&mut self, live: &BTreeSet<SourceId>) {
         let Some(tick) = self.tick else { return };
         self.refresh_gone_servers(tick, live);
         for entity in (0..self.ninja_count).map(ninja_entity) {
             let owner = self.entities.get(entity).and_then(current_owner);
-            let is_free = owner.is_none_or(|owner| self.gone_servers.contains_key(&owner));
-            if is_free && rendezvous_owner(entity, self.source, live) == self.source {
+            let is_orphaned = owner.is_none_or(|owner| self.gone_servers.contains_key(&owner));
+            if is_orphaned && rendezvous_owner(entity, self.source, live) == self.source {
                 self.acquire_bot(tick, entity);
             }
         }
@@ -403,20 +410,20 @@ impl WorldState {
     }
 
     fn refresh_gone_servers(&mut self, tick: u32, live: &BTreeSet<SourceId>) {
-        let owners: BTreeSet<SourceId> = self.entities.iter().filter_map(|(_, being)| current_owner(being)).collect();
+        let owners: BTreeSet<SourceId> = self.entities.iter().filter_map(|(_, record)| current_owner(record)).collect();
         self.gone_servers.retain(|source, _| owners.contains(source) && !live.contains(source));
         for source in owners.into_iter().filter(|source| *source != self.source && !live.contains(source)) {
             self.gone_servers.entry(source).or_insert(tick);
         }
     }
 
-    /// Avatars of players who did not come back after their server was gone.
+    /// Returns the avatars of players that did not return after their server was gone.
     fn orphans(&self, tick: u32) -> Vec<EntityId> {
-        let is_orphan = |entity: EntityId, being: &EntityRecord| {
-            let since = current_owner(being).and_then(|owner| self.gone_servers.get(&owner).copied());
+        let is_orphan = |entity: EntityId, record: &EntityRecord| {
+            let since = current_owner(record).and_then(|owner| self.gone_servers.get(&owner).copied());
             entity.index != NINJA_INDEX && since.is_some_and(|since| tick.saturating_sub(since) >= ORPHAN_TIMEOUT_TICKS)
         };
-        self.entities.iter().filter(|(entity, being)| is_orphan(*entity, being)).map(|(entity, _)| entity).collect()
+        self.entities.iter().filter(|(entity, record)| is_orphan(*entity, record)).map(|(entity, _)| entity).collect()
     }
 
     fn acquire_bot(&mut self, tick: u32, ninja: EntityId) {
@@ -425,19 +432,20 @@ impl WorldState {
         self.acquire(tick, ninja, &name, Controller::Ninja(Box::new(Ninja::new(seed))));
     }
 
-    /// Puts down who is there, the best first.
+    /// Refreshes the scoreboard.
     fn refresh_scoreboard(&mut self, now: Instant) {
         if self.scoreboard_updated.is_some_and(|then| now - then < SCOREBOARD_INTERVAL) {
             return;
         }
         self.scoreboard_updated = Some(now);
-        let there = self.entities.iter().filter(|(_, being)| current_owner(being).is_some());
-        let table = there.map(|(entity, being)| (entity, being.name().to_owned(), self.replicated_score(entity)));
-        self.scoreboard = table.collect();
+        let present = self.entities.iter().filter(|(_, record)| current_owner(record).is_some());
+        let rows = present.map(|(entity, record)| (entity, record.name().to_owned(), self.replicated_score(entity)));
+        self.scoreboard = rows.collect();
         self.scoreboard.sort_by_key(|(entity, _, score)| (std::cmp::Reverse(score.hits), score.falls, *entity));
     }
 
-    /// What players are to be shown now: nothing more until the next tick. `mirrors` is where a player finds the other servers.
+    /// Returns the messages for players that are due, at most once per tick. `mirrors` returns the addresses of the
+    /// other servers for a player.
     pub fn poll_player_messages<'a>(
         &mut self,
         now: Instant,
@@ -446,21 +454,22 @@ impl WorldState {
         let Some(tick) = self.tick.filter(|tick| self.last_sent_tick != Some(*tick)) else { return vec![] };
         self.last_sent_tick = Some(tick);
         self.refresh_scoreboard(now);
-        let mut said = Vec::new();
-        let mut wanted = Vec::new();
+        let mut messages = Vec::new();
+        let mut views_due = Vec::new();
         for (entity, player) in &mut self.players {
             if player.take_directory_due(now) {
-                said.push((
+                messages.push((
                     *entity,
                     next_directory(player, self.settings, mirrors(*entity), &self.scoreboard).to_bytes(),
                 ));
             }
             if player.take_view_due(now) {
-                wanted.push(*entity);
+                views_due.push(*entity);
             }
         }
-        said.extend(wanted.into_iter().filter_map(|entity| Some((entity, self.encode_view(now, tick, entity)?))));
-        said
+        messages
+            .extend(views_due.into_iter().filter_map(|entity| Some((entity, self.encode_view(now, tick, entity)?))));
+        messages
     }
 
     fn encode_view(&self, now: Instant, tick: u32, entity: EntityId) -> Option<Vec<u8>> {
@@ -481,45 +490,45 @@ impl WorldState {
     }
 }
 
-/// Whose an object is that is in the world.
-fn current_owner(being: &EntityRecord) -> Option<SourceId> {
-    being.placement().filter(|stand| stand.avatar.is_some()).map(|stand| stand.ownership.owner)
+/// Returns the owner of an entity that is in the world.
+fn current_owner(record: &EntityRecord) -> Option<SourceId> {
+    record.placement().filter(|placement| placement.avatar.is_some()).map(|placement| placement.ownership.owner)
 }
 
-/// A number that belongs to an object alone.
+/// Returns a number that identifies an entity.
 pub(crate) fn entity_number(entity: EntityId) -> u64 {
     u64::from(entity.site.0) << 8 | u64::from(entity.index)
 }
 
-/// Which of the servers looks after an object whose own is gone.
+/// Returns the server that takes care of an entity whose own server is gone (rendezvous hashing).
 fn rendezvous_owner(entity: EntityId, me: SourceId, live: &BTreeSet<SourceId>) -> SourceId {
     let rank = |source: &SourceId| (xxh64(entity_number(entity), &source.0.to_le_bytes()), *source);
     live.iter().copied().chain([me]).max_by_key(rank).unwrap_or(me)
 }
 
-/// Who a player sees: itself, and those around it, the nearest first.
-fn visible_avatars(field: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> Vec<(EntityId, Avatar)> {
-    let place = avatar.position;
-    let mut near: Vec<(u64, EntityId)> = field
-        .nearby(place, VIEW_RANGE_CELLS)
+/// Returns the avatars that a player sees: its own first, then others around it, nearest first.
+fn visible_avatars(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> Vec<(EntityId, Avatar)> {
+    let position = avatar.position;
+    let mut near: Vec<(u64, EntityId)> = index
+        .nearby(position, VIEW_RANGE_CELLS)
         .filter(|other| other.entity != entity)
-        .map(|other| (place.distance_squared(other.position), other.entity))
+        .map(|other| (position.distance_squared(other.position), other.entity))
         .collect();
     if near.len() > MAX_VISIBLE_AVATARS {
         near.select_nth_unstable(MAX_VISIBLE_AVATARS);
         near.truncate(MAX_VISIBLE_AVATARS);
     }
     near.sort_unstable();
-    let others = near.into_iter().filter_map(|(_, other)| Some((other, field.get(other)?.clone())));
+    let others = near.into_iter().filter_map(|(_, other)| Some((other, index.get(other)?.clone())));
     [(entity, avatar.clone())].into_iter().chain(others).collect()
 }
 
-/// As many places as leave room for other things.
+/// Returns as many addresses as leave half the message for the scoreboard.
 fn fitting_mirrors(mirrors: &[String]) -> Vec<String> {
     let mut room = MAX_MESSAGE_LEN / 2;
-    let fits = |place: &&String| {
-        let fits = place.len() < room;
-        room -= if fits { place.len() + 1 } else { 0 };
+    let fits = |addr: &&String| {
+        let fits = addr.len() < room;
+        room -= if fits { addr.len() + 1 } else { 0 };
         fits
     };
     mirrors.iter().take(MAX_MIRRORS).filter(fits).cloned().collect()
@@ -527,13 +536,13 @@ fn fitting_mirrors(mirrors: &[String]) -> Vec<String> {
 
 fn next_directory(
     player: &mut Player,
-    terms: MazeSettings,
+    settings: MazeSettings,
     mirrors: &[String],
-    table: &[(EntityId, String, Score)],
+    scoreboard: &[(EntityId, String, Score)],
 ) -> Directory {
-    let from = if player.next_score_row < table.len() { player.next_score_row } else { 0 };
-    let lines = table[from..].iter().take(ROWS_PER_DIRECTORY).cloned().collect::<Vec<_>>();
-    let page = Directory { settings: terms, mirrors: fitting_mirrors(mirrors), score_rows: lines };
-    player.next_score_row = from + page.fitting_rows();
-    page
+    let from = if player.next_score_row < scoreboard.len() { player.next_score_row } else { 0 };
+    let score_rows = scoreboard[from..].iter().take(ROWS_PER_DIRECTORY).cloned().collect::<Vec<_>>();
+    let directory = Directory { settings, mirrors: fitting_mirrors(mirrors), score_rows };
+    player.next_score_row = from + directory.fitting_rows();
+    directory
 }

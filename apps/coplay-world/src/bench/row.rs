@@ -1,4 +1,4 @@
-//! What it was like with so many players: a row of the table.
+//! Measurement with one number of players: a row of the table.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,33 +12,33 @@ use crate::load::{BotFleet, FleetConfig, FleetTotals};
 use crate::metrics::process_usage;
 use crate::signals;
 
-/// What every player presses in a second, and how many players come in one.
+/// Commands per second of every player, and players that join per second.
 const COMMANDS_PER_SECOND: u32 = 25;
 const JOINS_PER_SECOND: u32 = 200;
-/// Everybody gets so long to come in beyond that; and then all is left to settle for so long.
+/// Further time for all players to join, and then for the load to settle.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// What servers say of themselves is as of so long ago at the most, and a little.
+/// Maximum age of the servers' reported state, with a margin, in seconds.
 const MAX_STATE_AGE_SECONDS: f64 = 0.6;
-/// Nobody is perfect: this part of what was to be pressed must be, and must be heard.
+/// Minimum share of the commands that must be sent, and must be received.
 const MIN_COMMAND_SHARE: f64 = 0.95;
 
-/// The head of the table.
+/// Header of the table.
 pub(super) const TABLE_HEADER: &str = "         policy    p50   p99   late  dropped  commands/s  events/s   cpu % of  cpu % per     bytes/s    cpu % of\n\
-players             ms    ms      %        %       heard    issued   a server   player     out,   in     players  verdict";
+players             ms    ms      %        %    received    issued   a server   player     out,   in     players  verdict";
 
-/// How it went.
+/// Result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Everybody was in, was heard, and nearly all events came in time.
+    /// All players were in the world, their commands were received, and 99 % of the events were in time.
     Carried,
-    /// The software players did not press as often as they were to: it says nothing of the servers.
+    /// The bots did not send as many commands as they should: the result says nothing about the servers.
     LoadNotOffered,
-    /// Somebody was not in.
+    /// A player was not in the world.
     PlayersMissing,
-    /// The servers did not hear what was pressed.
+    /// The servers did not receive enough of the commands.
     CommandsLost,
-    /// Too many events came too late.
+    /// More than 1 % of the events were late.
     EventsLate,
 }
 
@@ -46,15 +46,15 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Carried => "carried",
-            Self::LoadNotOffered => "not offered: the players cannot keep up, which says nothing of the servers",
-            Self::PlayersMissing => "not all in",
-            Self::CommandsLost => "not all heard",
-            Self::EventsLate => "late",
+            Self::LoadNotOffered => "load not offered: the bots cannot keep up, which says nothing about the servers",
+            Self::PlayersMissing => "players missing",
+            Self::CommandsLost => "commands lost",
+            Self::EventsLate => "events late",
         })
     }
 }
 
-/// All that is known at one moment.
+/// All counters at one moment.
 struct MetricsReading {
     at: Instant,
     states: Vec<ServerState>,
@@ -63,9 +63,9 @@ struct MetricsReading {
 }
 
 impl MetricsReading {
-    fn now(servers: &ServerProcesses, crowd: &BotFleet) -> Result<Self, CliError> {
+    fn now(servers: &ServerProcesses, fleet: &BotFleet) -> Result<Self, CliError> {
         let states = servers.states()?;
-        Ok(Self { at: Instant::now(), states, totals: crowd.totals(), cpu_seconds: process_usage().0 })
+        Ok(Self { at: Instant::now(), states, totals: fleet.totals(), cpu_seconds: process_usage().0 })
     }
 }
 
@@ -75,34 +75,34 @@ pub(super) struct Row {
     pub(super) players: u32,
     pub(super) policy: PolicyName,
     pub(super) verdict: Verdict,
-    /// In milliseconds, at the server where it is worst.
+    /// Delay quantiles in milliseconds, at the server where they are worst.
     pub(super) p50_ms: u64,
     pub(super) p99_ms: u64,
     late_percent: f64,
     dropped_percent: f64,
-    /// For each player and second.
+    /// Rates per player and second.
     commands_received: f64,
     commands_offered: f64,
     events_issued: f64,
     bytes_per_second: (f64, f64),
-    /// In percent of a processor.
+    /// Processor time, in percent of a processor.
     server_cpu_percent: f64,
     players_cpu_percent: f64,
     players_present: usize,
-    /// By how much the servers disagree on the time, in milliseconds: no delay is known better.
+    /// Largest difference between the servers' group times, in milliseconds: delays are no more precise than that.
     pub(super) clock_spread_ms: f64,
 }
 
-/// Measures with so many players; nothing if somebody outside asked to stop.
+/// Measures with this number of players; `None` if a signal asked to stop.
 pub(super) fn measure(
     players: u32,
     policy: PolicyName,
     seconds: u32,
-    tell: impl Fn(&str),
+    on_progress: impl Fn(&str),
 ) -> Result<Option<Row>, CliError> {
-    tell("servers start");
+    on_progress("starting servers");
     let servers = ServerProcesses::start(policy)?;
-    let orders = FleetConfig {
+    let config = FleetConfig {
         servers: servers.player_addrs(),
         secret: servers.secret(),
         player_count: players,
@@ -111,21 +111,21 @@ pub(super) fn measure(
         impairment: None,
         seed: 1,
     };
-    let crowd = BotFleet::start(&orders)?;
+    let fleet = BotFleet::start(&config)?;
     let until =
         Instant::now() + Duration::from_secs_f64(f64::from(players) / f64::from(JOINS_PER_SECOND)) + JOIN_TIMEOUT;
-    while crowd.totals().present < players as usize && Instant::now() < until && !signals::is_stop_requested() {
-        tell(&format!("{} are in", crowd.totals().present));
+    while fleet.totals().present < players as usize && Instant::now() < until && !signals::is_stop_requested() {
+        on_progress(&format!("{} joined", fleet.totals().present));
         std::thread::sleep(Duration::from_millis(200));
     }
-    crowd.check_sockets()?;
-    tell("all settles");
+    fleet.check_sockets()?;
+    on_progress("settling");
     sleep_unless_stopped(SETTLE_TIME);
-    let before = MetricsReading::now(&servers, &crowd)?;
-    tell("it is measured");
+    let before = MetricsReading::now(&servers, &fleet)?;
+    on_progress("measuring");
     sleep_unless_stopped(Duration::from_secs(seconds.into()));
-    let after = MetricsReading::now(&servers, &crowd)?;
-    tell("servers stop");
+    let after = MetricsReading::now(&servers, &fleet)?;
+    on_progress("stopping servers");
     Ok((!signals::is_stop_requested()).then(|| Row::from_readings(&before, &after, players, policy)))
 }
 
@@ -138,24 +138,24 @@ fn sleep_unless_stopped(time: Duration) {
 
 impl Row {
     fn from_readings(before: &MetricsReading, after: &MetricsReading, players: u32, policy: PolicyName) -> Self {
-        let passed = (after.at - before.at).as_secs_f64();
+        let elapsed = (after.at - before.at).as_secs_f64();
         let pairs = || before.states.iter().zip(&after.states);
         let grown = |name: &str| pairs().map(|(before, after)| after.number(name) - before.number(name)).sum::<f64>();
         let rate =
-            |name: &str| pairs().map(|(before, after)| growth_per_second(before, after, name, passed)).sum::<f64>();
+            |name: &str| pairs().map(|(before, after)| growth_per_second(before, after, name, elapsed)).sum::<f64>();
         let each = |rate: f64| rate / f64::from(players);
-        let offered = (after.totals.commands - before.totals.commands) as f64 / passed;
-        let out = (after.totals.bytes_sent - before.totals.bytes_sent) as f64 / passed;
-        let back = (after.totals.bytes_received - before.totals.bytes_received) as f64 / passed;
+        let offered = (after.totals.commands - before.totals.commands) as f64 / elapsed;
+        let sent = (after.totals.bytes_sent - before.totals.bytes_sent) as f64 / elapsed;
+        let received = (after.totals.bytes_received - before.totals.bytes_received) as f64 / elapsed;
         let (delivered, dropped) = (grown("delivered").max(1.0), grown("dropped"));
-        // Where all players are on one server, the others have nothing to tell it.
-        let is_told = |(before, after): &(&ServerState, &ServerState)| {
+        // Where all players are on one server, it receives no events, and its delays mean nothing.
+        let receives_events = |(before, after): &(&ServerState, &ServerState)| {
             grown("issued") > after.number("issued") - before.number("issued")
         };
         let delays: Vec<Vec<u64>> =
-            pairs().filter(is_told).map(|(before, after)| delay_counts_between(before, after)).collect();
+            pairs().filter(receives_events).map(|(before, after)| delay_counts_between(before, after)).collect();
         let worst = |part: f64| delays.iter().map(|counts| delay_quantile_ms(counts, part)).max().unwrap_or_default();
-        let ahead = || after.states.iter().map(|state| state.number("time_ahead_ms"));
+        let offsets = || after.states.iter().map(|state| state.number("time_ahead_ms"));
         let mut row = Self {
             players,
             policy,
@@ -167,11 +167,11 @@ impl Row {
             commands_received: each(rate("commands")),
             commands_offered: each(offered),
             events_issued: each(rate("issued")),
-            bytes_per_second: (each(out), each(back)),
+            bytes_per_second: (each(sent), each(received)),
             server_cpu_percent: 100.0 * rate("cpu_seconds") / SERVER_COUNT as f64,
-            players_cpu_percent: 100.0 * (after.cpu_seconds - before.cpu_seconds) / passed,
+            players_cpu_percent: 100.0 * (after.cpu_seconds - before.cpu_seconds) / elapsed,
             players_present: before.totals.present.min(after.totals.present),
-            clock_spread_ms: ahead().fold(f64::MIN, f64::max) - ahead().fold(f64::MAX, f64::min),
+            clock_spread_ms: offsets().fold(f64::MIN, f64::max) - offsets().fold(f64::MAX, f64::min),
         };
         row.verdict = row.compute_verdict();
         row
@@ -206,46 +206,50 @@ impl fmt::Display for Row {
             p99_ms: p99,
             late_percent: late,
             dropped_percent: dropped,
-            commands_received: heard,
+            commands_received: received,
             events_issued: issued,
             server_cpu_percent: server_cpu,
             players_cpu_percent: players_cpu,
             ..
         } = self;
         let per_player = server_cpu * SERVER_COUNT as f64 / f64::from(*players);
-        let (out, back) = self.bytes_per_second;
-        write!(f, "{players:7}  {:8} {p50:4} {p99:5}  {late:5.1}    {dropped:5.1}       {heard:5.1}", policy.name())?;
-        write!(f, "     {issued:5.1}      {server_cpu:5.1}      {per_player:5.3}   {out:5.0} {back:5.0}")?;
+        let (sent, returned) = self.bytes_per_second;
+        write!(
+            f,
+            "{players:7}  {:8} {p50:4} {p99:5}  {late:5.1}    {dropped:5.1}       {received:5.1}",
+            policy.name()
+        )?;
+        write!(f, "     {issued:5.1}      {server_cpu:5.1}      {per_player:5.3}   {sent:5.0} {returned:5.0}")?;
         write!(f, "       {players_cpu:5.1}  {}", self.verdict)?;
         match self.verdict {
-            Verdict::PlayersMissing => write!(f, ": {}", self.players_present),
-            Verdict::LoadNotOffered => write!(f, " ({:.1} pressed)", self.commands_offered),
+            Verdict::PlayersMissing => write!(f, ": {} of {players} joined", self.players_present),
+            Verdict::LoadNotOffered => write!(f, " ({:.1} commands/s per player)", self.commands_offered),
             Verdict::Carried | Verdict::CommandsLost | Verdict::EventsLate => Ok(()),
         }
     }
 }
 
-/// By how much a number of a server's grew in a second. Servers say how things are now and then, so what grew between two such times is
-/// held against the time between them; but who stood still gets no credit for that.
-fn growth_per_second(before: &ServerState, after: &ServerState, name: &str, passed: f64) -> f64 {
+/// Returns the growth of a server's counter per second. Servers report their state only now and then, so the growth is
+/// divided by the ticks between the two reports; but a server that stood still gets no credit for that.
+fn growth_per_second(before: &ServerState, after: &ServerState, name: &str, elapsed: f64) -> f64 {
     let grown = |name: &str| after.number(name) - before.number(name);
-    grown(name) / (grown("tick") / 100.0).max(passed - MAX_STATE_AGE_SECONDS)
+    grown(name) / (grown("tick") / 100.0).max(elapsed - MAX_STATE_AGE_SECONDS)
 }
 
-/// How many events took how long between two moments.
+/// Returns the delay histogram between two moments.
 fn delay_counts_between(before: &ServerState, after: &ServerState) -> Vec<u64> {
     let earlier = before.numbers("delays");
     let count = |(at, count): (usize, u64)| count.saturating_sub(earlier.get(at).copied().unwrap_or_default());
     after.numbers("delays").into_iter().enumerate().map(count).collect()
 }
 
-/// This part of all events took no longer, in milliseconds. Where none came at all, it took longer than can be told.
+/// Returns a quantile of the delays, in milliseconds. Without any events it returns the largest delay of the histogram.
 fn delay_quantile_ms(counts: &[u64], part: f64) -> u64 {
-    let wanted = (counts.iter().sum::<u64>() as f64 * part).ceil().max(1.0) as u64;
+    let rank = (counts.iter().sum::<u64>() as f64 * part).ceil().max(1.0) as u64;
     let mut sum = 0;
     let step = counts.iter().position(|count| {
         sum += count;
-        sum >= wanted
+        sum >= rank
     });
     (GTD_BUCKET_WIDTH * (step.unwrap_or(GTD_BUCKETS - 1) as i64 + 1)).as_millis_f64() as u64
 }
@@ -259,18 +263,18 @@ mod tests {
         ServerState::from_text(&format!("{{\"tick\":{tick},{counts},\"delays\":[{delays}]}}"))
     }
 
-    /// What is measured if each server heard so many commands in ten seconds, and its events took so long.
-    fn row(present: usize, offered: u64, heard: u32, delays: &str) -> Row {
+    /// Returns the row of ten seconds in which each server received this many commands, with these delays.
+    fn row(present: usize, offered: u64, received: u32, delays: &str) -> Row {
         let at = Instant::now();
-        let moment = |at, seconds: u32, heard: u32, delays: &str, sum| MetricsReading {
+        let moment = |at, seconds: u32, received: u32, delays: &str, sum| MetricsReading {
             at,
-            states: (0..SERVER_COUNT).map(|_| server_state(100 * seconds, heard, delays)).collect(),
+            states: (0..SERVER_COUNT).map(|_| server_state(100 * seconds, received, delays)).collect(),
             totals: sum,
             cpu_seconds: 0.0,
         };
         let before = moment(at, 5, 1_000, "0,0,9", FleetTotals { present, ..FleetTotals::default() });
         let sum = FleetTotals { present, commands: offered, ..FleetTotals::default() };
-        let after = moment(at + Duration::from_secs(10), 15, 1_000 + heard, delays, sum);
+        let after = moment(at + Duration::from_secs(10), 15, 1_000 + received, delays, sum);
         Row::from_readings(&before, &after, 30, PolicyName::Off)
     }
 
@@ -280,7 +284,7 @@ mod tests {
         assert_eq!(
             (good.verdict, good.p50_ms, good.p99_ms),
             (Verdict::Carried, 4, 5),
-            "what was before does not count"
+            "counts from before the measurement are included"
         );
         assert!(
             (good.commands_received - 25.0).abs() < 0.01 && (good.commands_offered - 25.0).abs() < 0.01,

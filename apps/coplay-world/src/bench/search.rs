@@ -1,46 +1,46 @@
-//! A search for the most players that are carried: twice as many each time until it is too many, and then halfway between.
+//! Search for the largest number of players that is carried: doubles the number until it is too large, then bisects.
 
-/// How many the search begins with.
+/// First number of players.
 const INITIAL_PLAYERS: u32 = 250;
-/// No more are tried: a server's socket has 4,096 channels, and every player has one to every server.
+/// Largest number of players: a server's socket has 4,096 channels, and every player has one to every server.
 pub(super) const MAX_PLAYERS: u32 = 4_000;
-/// The search ends when it is known to one part in so many.
+/// The search ends when the limit is known to one part in this many.
 const PRECISION_DIVISOR: u32 = 12;
 
-/// What is known of how many are carried.
+/// State of the search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CapacitySearch {
-    /// The most that were carried.
+    /// Largest number that was carried.
     pub(super) max_carried: u32,
-    /// The fewest that were not.
+    /// Smallest number that was not carried.
     pub(super) min_overloaded: Option<u32>,
 }
 
 impl CapacitySearch {
-    /// How many are to be tried next; nobody if it is known well enough.
+    /// Returns the number to measure next; `None` if the limit is known well enough.
     pub(super) fn next_count(&self) -> Option<u32> {
         match self.min_overloaded {
             None if self.max_carried >= MAX_PLAYERS => None,
             None => Some((self.max_carried * 2).clamp(INITIAL_PLAYERS, MAX_PLAYERS)),
-            Some(refused) if refused - self.max_carried <= (refused / PRECISION_DIVISOR).max(1) => None,
-            Some(refused) => {
-                Some(round_player_count(self.max_carried + (refused - self.max_carried) / 2).max(self.max_carried + 1))
-            }
+            Some(overloaded) if overloaded - self.max_carried <= (overloaded / PRECISION_DIVISOR).max(1) => None,
+            Some(overloaded) => Some(
+                round_player_count(self.max_carried + (overloaded - self.max_carried) / 2).max(self.max_carried + 1),
+            ),
         }
     }
 
-    /// So many were carried, or were not. Fewer than were carried before are carried, whatever happened this time.
+    /// Records a result. Numbers below one that was carried count as carried, whatever their own result.
     pub(super) fn record(&mut self, players: u32, is_carried: bool) {
         if is_carried {
             self.max_carried = self.max_carried.max(players);
         } else if players > self.max_carried {
             self.min_overloaded = Some(self.min_overloaded.map_or(players, |fewest| fewest.min(players)));
         }
-        self.min_overloaded = self.min_overloaded.filter(|refused| *refused > self.max_carried);
+        self.min_overloaded = self.min_overloaded.filter(|overloaded| *overloaded > self.max_carried);
     }
 }
 
-/// Nobody needs to know it to one player.
+/// Rounds a number of players: the exact one does not matter.
 fn round_player_count(players: u32) -> u32 {
     if players >= 100 { players / 10 * 10 } else { players }
 }
@@ -49,14 +49,14 @@ fn round_player_count(players: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Searches where so many are carried: what is found, and after how many trials.
+    /// Searches for a given limit. Returns the result and the number of trials.
     fn search_with_limit(limit: u32) -> (CapacitySearch, usize) {
         let mut search = CapacitySearch::default();
         let mut trials = 0;
         while let Some(players) = search.next_count() {
             search.record(players, players <= limit);
             trials += 1;
-            assert!(trials < 100, "it does not end with {limit}");
+            assert!(trials < 100, "the search for {limit} does not end");
         }
         (search, trials)
     }
@@ -64,10 +64,10 @@ mod tests {
     #[test]
     fn capacity_is_found_in_few_trials() {
         for limit in (0..MAX_PLAYERS).step_by(37) {
-            let (CapacitySearch { max_carried: carried, min_overloaded: refused }, trials) = search_with_limit(limit);
-            let refused = refused.expect("more were tried");
-            assert!(carried <= limit && limit < refused, "{carried} {limit} {refused}");
-            assert!(refused - carried <= (refused / PRECISION_DIVISOR).max(1), "{carried} {refused}");
+            let (CapacitySearch { max_carried: carried, min_overloaded }, trials) = search_with_limit(limit);
+            let overloaded = min_overloaded.expect("a larger number was tried");
+            assert!(carried <= limit && limit < overloaded, "{carried} {limit} {overloaded}");
+            assert!(overloaded - carried <= (overloaded / PRECISION_DIVISOR).max(1), "{carried} {overloaded}");
             assert!(limit < INITIAL_PLAYERS || trials <= 10, "{limit} took {trials} trials");
         }
         assert_eq!(
@@ -84,6 +84,6 @@ mod tests {
         assert_eq!(search, CapacitySearch { max_carried: 500, min_overloaded: None });
         search.record(1_000, false);
         search.record(1_000, true);
-        assert_eq!(search, CapacitySearch { max_carried: 1_000, min_overloaded: None }, "the second time it went well");
+        assert_eq!(search, CapacitySearch { max_carried: 1_000, min_overloaded: None }, "the second result is ignored");
     }
 }

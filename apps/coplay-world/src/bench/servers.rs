@@ -1,4 +1,4 @@
-//! Three servers in processes of their own, and what they say of themselves.
+//! Three servers in processes of their own, and their reported state.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -10,15 +10,15 @@ use crate::cli::PolicyName;
 use crate::error::CliError;
 use crate::load::fetch_state;
 
-/// How many servers there are.
+/// Number of servers.
 pub(super) const SERVER_COUNT: usize = 3;
-/// A server needs no longer to start, or to answer.
+/// Longest time for a server to start, and to answer.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Whoever has a higher number is served later by the system.
+/// Niceness of the servers: a higher number is a lower priority.
 const NICENESS: &str = "5";
 
-/// Servers in processes of their own; they end when this does.
+/// Servers in processes of their own, which end when this is dropped.
 pub(super) struct ServerProcesses {
     children: Vec<Child>,
     ports: Vec<u16>,
@@ -57,50 +57,52 @@ impl ServerProcesses {
     fn wait_until_last_is_ready(&self) -> Result<(), CliError> {
         let (until, others) = (Instant::now() + START_TIMEOUT, self.http_addrs.len() - 1);
         while Instant::now() < until {
-            let state = ServerState(self.http_addrs.last().and_then(|door| fetch_state(door).ok()).unwrap_or_default());
+            let state = ServerState(
+                self.http_addrs.last().and_then(|http_addr| fetch_state(http_addr).ok()).unwrap_or_default(),
+            );
             if state.number("mirrors") == others as f64 && state.0.contains("\"open\":true") {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        Err(CliError::failure("a server does not start", "try coplay world serve, and see what it says"))
+        Err(CliError::failure("a server did not start", "run `coplay world serve` and read its messages"))
     }
 
-    /// Where players find them.
+    /// Returns the addresses for players.
     pub(super) fn player_addrs(&self) -> Vec<SocketAddr> {
         self.ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect()
     }
 
-    /// What players must know.
+    /// Returns the secret of the world.
     pub(super) fn secret(&self) -> Secret {
         Secret::from_text(&self.secret)
     }
 
-    /// What each of them says of itself.
+    /// Fetches the state of each server.
     pub(super) fn states(&self) -> Result<Vec<ServerState>, CliError> {
-        self.http_addrs.iter().map(|door| fetch_state_with_retry(door)).collect()
+        self.http_addrs.iter().map(|http_addr| fetch_state_with_retry(http_addr)).collect()
     }
 }
 
-fn fetch_state_with_retry(door: &str) -> Result<ServerState, CliError> {
+fn fetch_state_with_retry(http_addr: &str) -> Result<ServerState, CliError> {
     let until = Instant::now() + ANSWER_TIMEOUT;
     while Instant::now() < until {
-        if let Ok(state) = fetch_state(door)
+        if let Ok(state) = fetch_state(http_addr)
             && state.starts_with('{')
         {
             return Ok(ServerState(state));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Err(CliError::failure("a server does not answer any more", "try coplay world serve, and see what it says"))
+    Err(CliError::failure("a server stopped answering", "run `coplay world serve` and read its messages"))
 }
 
-/// What a server says of itself.
+/// State that a server reports, as JSON.
 #[derive(Clone, Debug)]
 pub(super) struct ServerState(String);
 
 impl ServerState {
-    /// As if a server had said so.
+    /// Creates a state from its JSON text.
     #[cfg(test)]
     pub(super) fn from_text(text: &str) -> Self {
         Self(text.into())
@@ -110,12 +112,12 @@ impl ServerState {
         self.0.split_once(&format!("\"{name}\":")).map_or("", |(_, rest)| rest)
     }
 
-    /// A number; 0 if it is not said.
+    /// Returns a number; 0 if the key is missing.
     pub(super) fn number(&self, name: &str) -> f64 {
         self.text_after_key(name).split([',', '}']).next().and_then(|value| value.parse().ok()).unwrap_or_default()
     }
 
-    /// Several of them; none if they are not said.
+    /// Returns a list of numbers; empty if the key is missing.
     pub(super) fn numbers(&self, name: &str) -> Vec<u64> {
         let list =
             self.text_after_key(name).strip_prefix('[').and_then(|rest| rest.split(']').next()).unwrap_or_default();
@@ -123,7 +125,7 @@ impl ServerState {
     }
 }
 
-/// This program, so that whoever plays comes before it, where the system can do that.
+/// Returns the command for this program, at a lower priority than the bots where the system supports it.
 fn own_command() -> Result<Command, CliError> {
     let own = std::env::current_exe().map_err(|error| spawn_error(&error))?;
     let can_be_nice = cfg!(unix) && Command::new("nice").stdout(Stdio::null()).status().is_ok();
@@ -136,17 +138,17 @@ fn own_command() -> Result<Command, CliError> {
 }
 
 fn spawn_error(error: &std::io::Error) -> CliError {
-    CliError::failure(format!("servers cannot be started: {error}"), "is the system overloaded?")
+    CliError::failure(format!("cannot start a server: {error}"), "check whether the system is overloaded")
 }
 
-/// A port at which nobody listens, neither by UDP nor by TCP.
+/// Finds a port on which no program listens, neither by UDP nor by TCP.
 fn free_port() -> Result<u16, CliError> {
     let free = (0..100).find_map(|_| {
         let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
         let port = tcp.local_addr().ok()?.port();
         UdpSocket::bind(("127.0.0.1", port)).ok().map(|_| port)
     });
-    free.ok_or_else(|| CliError::failure("there is no free port", "is the system overloaded?"))
+    free.ok_or_else(|| CliError::failure("no free port found", "check whether the system is overloaded"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One software player.
+//! One bot.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,71 +16,72 @@ use coplay_net::{PeerKey, clock};
 use coplay_world::{Client, ConsistencySummary, ServerMessage, ServerSelector};
 use tokio::net::UdpSocket;
 
-/// Longer than this nobody waits before it looks around.
+/// Longest wait of the event loop.
 const MAX_WAIT: TimeDelta = TimeDelta::from_millis(50);
-/// Servers that do not answer are called again this often.
+/// Interval of connection attempts to servers that do not answer.
 const RECONNECT_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
-/// Who leaves says so this often, so far apart: each may be lost.
+/// Number of goodbyes, and the interval between them: each may be lost.
 const LEAVE_REPEATS: u32 = 3;
 const LEAVE_INTERVAL: TimeDelta = TimeDelta::from_millis(10);
-/// Software decides this often.
+/// Interval of a ninja's decisions.
 const DECISION_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
-/// Of those who press other buttons whatever happens, one command in so many is a shot.
+/// Number of commands per shot, for bots that alternate their buttons.
 const COMMANDS_PER_SHOT: u64 = 50;
 
-/// How somebody plays.
+/// Settings of a bot.
 pub(super) struct BotConfig {
     pub(super) number: usize,
     pub(super) seed: u64,
-    /// Changes of buttons in a second; with 0 as a ninja plays.
+    /// Button changes per second; with 0 the bot plays as a ninja.
     pub(super) commands_per_second: u32,
     pub(super) impairment: Option<Impairment>,
 }
 
-/// What it was like for somebody.
+/// Experience of a bot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BotStats {
-    /// Whether it has an avatar and hears of it.
+    /// Whether the bot has an avatar and receives its state.
     pub(super) is_present: bool,
-    /// Avatars that began anew all of a sudden.
+    /// Number of avatars that were replaced without a fall.
     pub(super) avatars_lost: u32,
-    /// Acknowledged hits and falls that the server does not know of now.
+    /// Acknowledged hits and falls that the server does not know now.
     pub(super) scores_lost: u32,
     pub(super) acknowledged: Score,
     pub(super) server_moves: u32,
-    /// The longest time without a word from any server, in milliseconds.
+    /// Longest time without a message from any server, in milliseconds.
     pub(super) longest_silence_ms: f64,
     pub(super) rtt_ms: Option<f64>,
-    /// By how much its own avatar was ahead of the server's or behind it: sum and count.
+    /// Time by which the bot's avatar was ahead of the server's or behind it: sum of absolute values and count.
     pub(super) lead_time_ms: (f64, u64),
     pub(super) consistency: ConsistencySummary,
     pub(super) sent: (u64, u64),
     pub(super) received: (u64, u64),
-    /// How often it pressed other buttons, whether a server hears it or not.
+    /// Number of button changes, whether a server receives them or not.
     pub(super) commands: u64,
-    /// Why it has no socket.
+    /// Reason why the bot has no socket.
     pub(super) socket_error: Option<String>,
 }
 
 impl BotStats {
-    /// A server says what our score is. What any ever said is not to be less: the client believes servers that forget, we hold it against them.
-    fn on_reported_score(&mut self, told: Score) {
+    /// Processes a server's report of our score, which must never be less than any earlier report. The client accepts a
+    /// rollback; the bot counts it as lost.
+    fn on_reported_score(&mut self, reported: Score) {
         let best = &mut self.acknowledged;
-        *best = Score { hits: best.hits.max(told.hits), falls: best.falls.max(told.falls) };
-        self.scores_lost = (best.hits - told.hits) + (best.falls - told.falls);
+        *best = Score { hits: best.hits.max(reported.hits), falls: best.falls.max(reported.falls) };
+        self.scores_lost = (best.hits - reported.hits) + (best.falls - reported.falls);
     }
 }
 
-/// A software player.
+/// Bot that plays over the network.
 pub(super) struct Bot {
     servers: Vec<SocketAddr>,
     endpoint: Endpoint,
     config: BotConfig,
     client: Client,
     selector: ServerSelector<PeerKey>,
-    /// Where servers are, and who answered there last.
+    /// Addresses of servers, and the server that last answered at each.
     server_addrs: BTreeMap<SocketAddr, Option<PeerKey>>,
-    /// What the server said last of where others are.
+    /// Addresses of other servers, as last reported by the server.
     known_mirrors: Vec<String>,
     next_reconnect: Instant,
     ninja: Ninja,
@@ -88,7 +89,7 @@ pub(super) struct Bot {
     ready_to_send: Vec<(PeerKey, Vec<u8>)>,
     next_decision: Instant,
     last_received: Instant,
-    /// How often our avatar came to life, and in which tick we saw that.
+    /// Spawn count of our avatar, and the tick in which it was observed.
     last_spawn: Option<(u16, u32)>,
     stats: BotStats,
     shared_stats: Arc<Mutex<BotStats>>,
@@ -98,34 +99,34 @@ impl Bot {
     pub(super) fn new(
         servers: Vec<SocketAddr>,
         secret: Secret,
-        manner: BotConfig,
-        shared: Arc<Mutex<BotStats>>,
+        config: BotConfig,
+        shared_stats: Arc<Mutex<BotStats>>,
     ) -> Self {
         let now = clock::now();
         let impairment =
-            manner.impairment.clone().map(|of_all| Impairment { seed: of_all.seed ^ manner.number as u64, ..of_all });
+            config.impairment.clone().map(|of_all| Impairment { seed: of_all.seed ^ config.number as u64, ..of_all });
         Self {
             servers,
             endpoint: Endpoint::new(Identity::random(), secret),
-            client: Client::new(now, &format!("player {}", manner.number + 1), u32::from_le_bytes(random_bytes())),
+            client: Client::new(now, &format!("player {}", config.number + 1), u32::from_le_bytes(random_bytes())),
             selector: ServerSelector::new(now),
             server_addrs: BTreeMap::new(),
             known_mirrors: Vec::new(),
             next_reconnect: now,
-            ninja: Ninja::new(manner.seed ^ manner.number as u64),
+            ninja: Ninja::new(config.seed ^ config.number as u64),
             outbox: impairment.map(|impairment| LinkEmulator::new(now, impairment)),
             ready_to_send: Vec::new(),
             next_decision: now,
             last_received: now,
             last_spawn: None,
             stats: BotStats::default(),
-            shared_stats: shared,
-            config: manner,
+            shared_stats,
+            config,
         }
     }
 
-    /// Plays until all is over.
-    pub(super) async fn run(mut self, over: Arc<AtomicBool>) {
+    /// Plays until `is_over` is set.
+    pub(super) async fn run(mut self, is_over: Arc<AtomicBool>) {
         let any = match self.servers.first() {
             Some(SocketAddr::V6(_)) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
             _ => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -138,7 +139,7 @@ impl Bot {
             }
         };
         self.add_servers(self.servers.clone());
-        while !over.load(Ordering::Relaxed) {
+        while !is_over.load(Ordering::Relaxed) {
             let due = self.run_once(&socket);
             let wait = tokio::time::Instant::now() + (due - clock::now()).to_duration();
             let _ = tokio::time::timeout_at(wait, socket.readable()).await;
@@ -157,17 +158,17 @@ impl Bot {
         self.flush(clock::now(), socket);
     }
 
-    /// There are servers at these places.
-    fn add_servers(&mut self, places: impl IntoIterator<Item = SocketAddr>) {
-        for place in places {
-            if let Entry::Vacant(entry) = self.server_addrs.entry(place) {
+    /// Connects to servers at these addresses.
+    fn add_servers(&mut self, addrs: impl IntoIterator<Item = SocketAddr>) {
+        for addr in addrs {
+            if let Entry::Vacant(entry) = self.server_addrs.entry(addr) {
                 entry.insert(None);
-                self.endpoint.dial(clock::now(), place, None);
+                self.endpoint.dial(clock::now(), addr, None);
             }
         }
     }
 
-    /// Calls again where nobody answers any more: a server that is started anew is another one.
+    /// Reconnects to addresses where no server answers any more: a restarted server has another key.
     fn reconnect_silent(&mut self, now: Instant) {
         if now < self.next_reconnect {
             return;
@@ -175,8 +176,8 @@ impl Bot {
         self.next_reconnect = now + RECONNECT_INTERVAL;
         self.selector.expire_silent(now);
         let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.selector.is_live(now, key));
-        for (place, _) in self.server_addrs.iter().filter(|(_, key)| is_silent(key)) {
-            self.endpoint.dial(now, *place, None);
+        for (addr, _) in self.server_addrs.iter().filter(|(_, key)| is_silent(key)) {
+            self.endpoint.dial(now, *addr, None);
         }
     }
 
@@ -206,30 +207,30 @@ impl Bot {
         }
     }
 
-    /// There may be other servers than before.
+    /// Connects to servers that the directory newly lists.
     fn add_mirrors(&mut self) {
         if self.client.mirrors() != self.known_mirrors {
             self.known_mirrors = self.client.mirrors().to_vec();
-            let places: Vec<SocketAddr> = self.known_mirrors.iter().filter_map(|place| place.parse().ok()).collect();
-            self.add_servers(places);
+            let addrs: Vec<SocketAddr> = self.known_mirrors.iter().filter_map(|addr| addr.parse().ok()).collect();
+            self.add_servers(addrs);
         }
     }
 
-    /// Looks whether anything was taken from us.
+    /// Updates the statistics, and checks whether our avatar was replaced.
     fn update_stats(&mut self) {
         self.stats.on_reported_score(self.client.reported_score());
-        let lives = self.client.avatar().map(|avatar| avatar.spawn_count).zip(self.client.tick(self.last_received));
-        if let (Some(before), Some(now)) = (self.last_spawn, lives) {
+        let spawn = self.client.avatar().map(|avatar| avatar.spawn_count).zip(self.client.tick(self.last_received));
+        if let (Some(before), Some(now)) = (self.last_spawn, spawn) {
             self.stats.avatars_lost += u32::from(is_new_avatar(before, now));
         }
-        self.last_spawn = lives.or(self.last_spawn);
+        self.last_spawn = spawn.or(self.last_spawn);
         self.stats.rtt_ms = self.client.rtt().map(TimeDelta::as_millis_f64);
         self.stats.lead_time_ms.0 += self.client.lead_time().as_millis_f64().abs();
         self.stats.lead_time_ms.1 += 1;
         self.stats.consistency.sample(self.last_received, &self.client);
     }
 
-    /// Does all that is due; says when something is again.
+    /// Does all work that is due. Returns when the next is due.
     fn run_once(&mut self, socket: &UdpSocket) -> Instant {
         let now = clock::now();
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
@@ -260,18 +261,18 @@ impl Bot {
         due.into_iter().flatten().fold(soonest, Instant::min)
     }
 
-    /// Tells whoever looks how it is.
+    /// Publishes the statistics for the report.
     fn publish_stats(&self) {
         self.shared_stats.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.stats);
     }
 
-    /// Decides if it is time to, and moves. Who does not look at others does not draw them up to now either.
+    /// Decides if it is time to, and moves. A bot that does not look at others does not advance their avatars either.
     fn update_controls(&mut self, now: Instant) {
         let is_time = now >= self.next_decision;
         if self.config.commands_per_second > 0 {
             if is_time {
-                let often = TimeDelta::from_micros(1_000_000 / i64::from(self.config.commands_per_second));
-                self.next_decision = (self.next_decision + often).max(now);
+                let interval = TimeDelta::from_micros(1_000_000 / i64::from(self.config.commands_per_second));
+                self.next_decision = (self.next_decision + interval).max(now);
                 self.client.advance_local(now);
                 self.alternate_controls(now);
             }
@@ -284,8 +285,9 @@ impl Bot {
         self.client.advance(now);
     }
 
-    /// Presses other buttons than before: such that the servers have to tell each other every time, because the avatar goes another way. Also
-    /// before it has one, so that what is pressed tells how well the player keeps up, and not its server.
+    /// Alternates the buttons such that the avatar changes course every time and the servers must exchange an update.
+    /// It also does so before the bot has an avatar, so that the number of commands measures how well the bot keeps up,
+    /// not its server.
     fn alternate_controls(&mut self, now: Instant) {
         self.stats.commands += 1;
         let (forward, fire) = (self.stats.commands % 2 == 1, self.stats.commands.is_multiple_of(COMMANDS_PER_SHOT));
@@ -308,8 +310,8 @@ impl Bot {
         if let Some((servers, ping)) = self.selector.poll_pings(now) {
             servers.into_iter().for_each(|server| self.queue_datagram(now, server, &ping));
         }
-        if let Some((wish, server)) = self.client.poll_input(now).zip(self.selector.current()) {
-            self.queue_datagram(now, server, &wish);
+        if let Some((input, server)) = self.client.poll_input(now).zip(self.selector.current()) {
+            self.queue_datagram(now, server, &input);
         }
     }
 
@@ -320,7 +322,7 @@ impl Bot {
         }
     }
 
-    /// Sends what has been said, as soon as it is to leave.
+    /// Seals and sends the queued datagrams that are due.
     fn flush(&mut self, now: Instant, socket: &UdpSocket) {
         while let Some((to, bytes)) = self.outbox.as_mut().and_then(|outbox| outbox.poll_transmit(now)) {
             self.ready_to_send.push((to, bytes));
@@ -342,11 +344,11 @@ impl Bot {
     }
 }
 
-/// Whether it is another avatar, given how often it had come to life in which tick: who falls takes a while to come back, and a newcomer's lives
-/// are counted from the tick in which it came.
-fn is_new_avatar((before, then): (u16, u32), (lives, now): (u16, u32)) -> bool {
-    let most = now.saturating_sub(then) / RESPAWN_TICKS + 1;
-    u32::from(lives.wrapping_sub(before)) > most
+/// Whether the avatar was replaced, given two observed spawn counts with their ticks. A fallen avatar takes
+/// [`RESPAWN_TICKS`] to respawn, and the spawn count of a new avatar starts at its tick.
+fn is_new_avatar((before, tick_before): (u16, u32), (spawn_count, tick): (u16, u32)) -> bool {
+    let most = tick.saturating_sub(tick_before) / RESPAWN_TICKS + 1;
+    u32::from(spawn_count.wrapping_sub(before)) > most
 }
 
 #[cfg(test)]
@@ -358,35 +360,35 @@ mod tests {
 
     #[test]
     fn lost_score_is_counted_until_a_server_reports_it_again() {
-        let mut seen = BotStats::default();
+        let mut stats = BotStats::default();
         let lost = [(5, 3), (4, 4), (0, 0), (1, 0), (5, 4), (6, 4)].map(|(hits, falls)| {
-            seen.on_reported_score(Score { hits, falls });
-            seen.scores_lost
+            stats.on_reported_score(Score { hits, falls });
+            stats.scores_lost
         });
         assert_eq!(lost, [0, 1, 9, 8, 0, 0]);
-        assert_eq!(seen.acknowledged, Score { hits: 6, falls: 4 });
+        assert_eq!(stats.acknowledged, Score { hits: 6, falls: 4 });
     }
 
     #[test]
     fn respawn_is_not_counted_as_a_lost_avatar() {
         assert!(!is_new_avatar((7, 1_000), (7, 1_004)) && !is_new_avatar((7, 1_000), (8, 1_004)));
-        assert!(!is_new_avatar((u16::MAX, 1_000), (1, 1_000 + RESPAWN_TICKS)), "it wraps");
-        assert!(is_new_avatar((7, 1_000), (6, 1_004)), "it does not go back");
-        let (mut realm, entity) = (WorldState::new(SourceId(1), MazeSettings::default(), 0), player_entity(&[7; 32]));
+        assert!(!is_new_avatar((u16::MAX, 1_000), (1, 1_000 + RESPAWN_TICKS)), "a wrapped count looks new");
+        assert!(is_new_avatar((7, 1_000), (6, 1_004)), "a lower count does not look new");
+        let (mut world, entity) = (WorldState::new(SourceId(1), MazeSettings::default(), 0), player_entity(&[7; 32]));
         let at = |tick: u32| Instant::ZERO + coplay_world::TICK_DURATION * i64::from(tick);
-        let come = |realm: &mut WorldState, tick: u32| {
-            realm.advance(at(tick), tick);
-            realm.on_input(
+        let join = |world: &mut WorldState, tick: u32| {
+            world.advance(at(tick), tick);
+            world.on_input(
                 at(tick),
                 entity,
                 &ClientInput { stamp: at(tick), run: 1, name: "Ada".into(), changes: vec![] },
             );
-            (realm.avatars().get(entity).expect("it is in").spawn_count, tick)
+            (world.avatars().get(entity).expect("the player has an avatar").spawn_count, tick)
         };
-        let (came, stayed) = (come(&mut realm, 1_000), come(&mut realm, 1_090));
-        assert!(!is_new_avatar(came, stayed));
-        (1_100..1_700).step_by(50).for_each(|tick| realm.advance(at(tick), tick));
-        assert!(realm.avatars().get(entity).is_none(), "it was silent for so long that it left");
-        assert!(is_new_avatar(stayed, come(&mut realm, 1_700)));
+        let (joined, stayed) = (join(&mut world, 1_000), join(&mut world, 1_090));
+        assert!(!is_new_avatar(joined, stayed));
+        (1_100..1_700).step_by(50).for_each(|tick| world.advance(at(tick), tick));
+        assert!(world.avatars().get(entity).is_none(), "the silent player is still in the world");
+        assert!(is_new_avatar(stayed, join(&mut world, 1_700)));
     }
 }

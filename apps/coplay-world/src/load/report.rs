@@ -1,4 +1,4 @@
-//! What it was like for all players together.
+//! Report of the experience of all bots.
 
 use std::fmt;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use coplay_world::{CONSISTENCY_TOLERANCE, ConsistencySummary};
 
 use super::bot::BotStats;
 
-/// All players at one moment.
+/// Experience of all bots at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadReport {
     bot_stats: Vec<BotStats>,
@@ -18,51 +18,52 @@ pub(crate) struct LoadReport {
 }
 
 impl LoadReport {
-    pub(super) fn from_stats(seen: &[Arc<Mutex<BotStats>>], took: Duration) -> Self {
-        let seen = seen.iter().map(|seen| seen.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect();
-        Self { bot_stats: seen, elapsed: took }
+    pub(super) fn from_stats(stats: &[Arc<Mutex<BotStats>>], elapsed: Duration) -> Self {
+        let bot_stats =
+            stats.iter().map(|stats| stats.lock().unwrap_or_else(PoisonError::into_inner).clone()).collect();
+        Self { bot_stats, elapsed }
     }
 
     fn present_count(&self) -> usize {
-        self.bot_stats.iter().filter(|seen| seen.is_present).count()
+        self.bot_stats.iter().filter(|stats| stats.is_present).count()
     }
 
     fn sum(&self, part: impl Fn(&BotStats) -> u64) -> u64 {
         self.bot_stats.iter().map(part).sum()
     }
 
-    /// How far what all of them saw was from where the servers had it.
+    /// Returns the consistency of what all bots displayed.
     fn consistency(&self) -> ConsistencySummary {
         let mut all = ConsistencySummary::default();
-        self.bot_stats.iter().for_each(|seen| all.merge(&seen.consistency));
+        self.bot_stats.iter().for_each(|stats| all.merge(&stats.consistency));
         all
     }
 
-    /// Avatars, and acknowledged hits and falls, that were lost.
+    /// Returns the numbers of lost avatars, and of lost acknowledged hits and falls.
     fn losses(&self) -> (u64, u64) {
-        (self.sum(|seen| seen.avatars_lost.into()), self.sum(|seen| seen.scores_lost.into()))
+        (self.sum(|stats| stats.avatars_lost.into()), self.sum(|stats| stats.scores_lost.into()))
     }
 
-    /// Whether any server ever showed anybody anything.
+    /// Whether any bot received a view.
     pub(super) fn has_anybody_joined(&self) -> bool {
-        self.bot_stats.iter().any(|seen| seen.rtt_ms.is_some())
+        self.bot_stats.iter().any(|stats| stats.rtt_ms.is_some())
     }
 
-    /// Whether everybody is in, and nobody lost anything.
+    /// Whether all bots are in the world, and none lost acknowledged state.
     pub(super) fn is_success(&self) -> bool {
         self.present_count() == self.bot_stats.len() && self.losses() == (0, 0)
     }
 
-    /// In a line, for who waits.
+    /// Formats one line of progress.
     pub(super) fn progress_line(&self) -> String {
         format!(
-            "{:4.0} s: {} of {} play, {} hits, {} moves to another server, longest silence {:.0} ms",
+            "{:4.0} s: {} of {} bots in the world, {} hits, {} server moves, longest silence {:.0} ms",
             self.elapsed.as_secs_f64(),
             self.present_count(),
             self.bot_stats.len(),
-            self.sum(|seen| seen.acknowledged.hits.into()),
-            self.sum(|seen| seen.server_moves.into()),
-            worst(self.bot_stats.iter().map(|seen| seen.longest_silence_ms)),
+            self.sum(|stats| stats.acknowledged.hits.into()),
+            self.sum(|stats| stats.server_moves.into()),
+            worst(self.bot_stats.iter().map(|stats| stats.longest_silence_ms)),
         )
     }
 }
@@ -71,41 +72,42 @@ impl fmt::Display for LoadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.bot_stats.len().max(1) as f64;
         let each = |sum: u64| sum as f64 / count / self.elapsed.as_secs_f64();
-        let mut rtts: Vec<f64> = self.bot_stats.iter().filter_map(|seen| seen.rtt_ms).collect();
+        let mut rtts: Vec<f64> = self.bot_stats.iter().filter_map(|stats| stats.rtt_ms).collect();
         rtts.sort_by(f64::total_cmp);
-        let ahead = self
+        let lead_time = self
             .bot_stats
             .iter()
-            .fold((0.0, 0), |sum, seen| (sum.0 + seen.lead_time_ms.0, sum.1 + seen.lead_time_ms.1));
+            .fold((0.0, 0), |sum, stats| (sum.0 + stats.lead_time_ms.0, sum.1 + stats.lead_time_ms.1));
         writeln!(
             f,
             "players               {} of {} in the world at the end",
             self.present_count(),
             self.bot_stats.len()
         )?;
-        let ((avatars, scores), acknowledged) = (self.losses(), self.sum(|seen| seen.acknowledged.hits.into()));
+        let ((avatars, scores), acknowledged) = (self.losses(), self.sum(|stats| stats.acknowledged.hits.into()));
         writeln!(f, "lost                  {avatars} avatars, {scores} acknowledged hits and falls")?;
         writeln!(f, "acknowledged hits     {acknowledged}")?;
-        writeln!(f, "moves                 {} to another server", self.sum(|seen| seen.server_moves.into()))?;
+        writeln!(f, "server moves          {}", self.sum(|stats| stats.server_moves.into()))?;
         writeln!(
             f,
             "longest silence       {:.0} ms",
-            worst(self.bot_stats.iter().map(|seen| seen.longest_silence_ms))
+            worst(self.bot_stats.iter().map(|stats| stats.longest_silence_ms))
         )?;
-        writeln!(f, "round trip            {:.1} ms in the middle", rtts.get(rtts.len() / 2).unwrap_or(&0.0))?;
-        writeln!(f, "own avatar            {:.1} ms from the server's on average", ahead.0 / ahead.1.max(1) as f64)?;
+        writeln!(f, "round trip            {:.1} ms (median)", rtts.get(rtts.len() / 2).unwrap_or(&0.0))?;
+        let mean_lead = lead_time.0 / lead_time.1.max(1) as f64;
+        writeln!(f, "own avatar            {mean_lead:.1} ms from the server's on average")?;
         let consistency = self.consistency();
         writeln!(
             f,
-            "discrepancy           {:.1} unit·s on average, {:.1} of own avatars; {:.1} % of all that was seen below {CONSISTENCY_TOLERANCE:.0}",
+            "discrepancy           {:.1} unit·s on average, {:.1} for own avatars; {:.1} % of all samples below {CONSISTENCY_TOLERANCE:.0}",
             consistency.mean_discrepancy().unwrap_or_default(),
             consistency.own_discrepancy().unwrap_or_default(),
             consistency.tolerated().unwrap_or_default() * 100.0,
         )?;
-        let (out, back) = (self.sum(|seen| seen.sent.1), self.sum(|seen| seen.received.1));
-        writeln!(f, "bytes a second        {:.0} out, {:.0} in, for each player", each(out), each(back))?;
-        let (out, back) = (self.sum(|seen| seen.sent.0), self.sum(|seen| seen.received.0));
-        writeln!(f, "datagrams a second    {:.1} out, {:.1} in, for each player", each(out), each(back))
+        let (sent, received) = (self.sum(|stats| stats.sent.1), self.sum(|stats| stats.received.1));
+        writeln!(f, "bytes per second      {:.0} out, {:.0} in, per player", each(sent), each(received))?;
+        let (sent, received) = (self.sum(|stats| stats.sent.0), self.sum(|stats| stats.received.0));
+        writeln!(f, "datagrams per second  {:.1} out, {:.1} in, per player", each(sent), each(received))
     }
 }
 
@@ -113,7 +115,7 @@ fn worst(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, f64::max)
 }
 
-/// What a server says of itself.
+/// Fetches `/state` from a server.
 pub fn fetch_state(http: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(http)?;
     stream.set_read_timeout(Some(Duration::from_secs(3)))?;

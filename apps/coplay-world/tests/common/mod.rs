@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_coplay-world");
 pub(crate) const SECRET: &str = "three-servers";
 
-/// A server in a process of its own; it ends with the test.
+/// Server in a process of its own, which ends with the test.
 pub(crate) struct RunningServer {
     pub(crate) child: Child,
     pub(crate) player_port: u16,
     pub(crate) http_port: u16,
-    /// What it says to people, a line at a time.
+    /// Standard output, line by line.
     pub(crate) stdout_lines: Lines<BufReader<ChildStdout>>,
 }
 
@@ -26,7 +26,7 @@ impl Drop for RunningServer {
     }
 }
 
-/// A port at which nobody listens, neither by UDP nor by TCP.
+/// Finds a port on which no program listens, neither by UDP nor by TCP.
 pub(crate) fn free_port() -> u16 {
     (0..100)
         .find_map(|_| {
@@ -34,16 +34,16 @@ pub(crate) fn free_port() -> u16 {
             let port = tcp.local_addr().ok()?.port();
             UdpSocket::bind(("127.0.0.1", port)).ok().map(|_| port)
         })
-        .expect("there is a free port")
+        .expect("a port is free")
 }
 
-/// Starts a server that knows others, with more to say to it.
-pub(crate) fn start_server(port: u16, http: u16, peers: &[u16], more: &[&str]) -> RunningServer {
+/// Starts a server with these peers and further arguments.
+pub(crate) fn start_server(player_port: u16, http_port: u16, peers: &[u16], more_args: &[&str]) -> RunningServer {
     let mut command = Command::new(PROGRAM);
     command.args([
         "serve",
         "--listen",
-        &format!("127.0.0.1:{port}"),
+        &format!("127.0.0.1:{player_port}"),
         "--secret",
         SECRET,
         "--ninjas",
@@ -51,42 +51,42 @@ pub(crate) fn start_server(port: u16, http: u16, peers: &[u16], more: &[&str]) -
         "--side",
         "6",
     ]);
-    command.args(["--http", &http.to_string()]);
+    command.args(["--http", &http_port.to_string()]);
     for peer in peers {
         command.args(["--peer", &format!("127.0.0.1:{peer}")]);
     }
-    command.args(more);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program runs");
-    let says = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-    RunningServer { child, player_port: port, http_port: http, stdout_lines: says }
+    command.args(more_args);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
+    let stdout_lines = BufReader::new(child.stdout.take().expect("standard output is piped")).lines();
+    RunningServer { child, player_port, http_port, stdout_lines }
 }
 
-pub(crate) fn http_get(http: u16, what: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", http)).ok()?;
+pub(crate) fn http_get(http_port: u16, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", http_port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-    write!(stream, "GET {what} HTTP/1.1\r\n\r\n").ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     Some(answer)
 }
 
-pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_for(condition: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < until, "{what} takes too long");
+    while !holds() {
+        assert!(Instant::now() < until, "timed out waiting for {condition}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
 pub(crate) fn wait_until_healthy(server: &RunningServer) {
-    wait_for("a server's start", || {
+    wait_for("a healthy server", || {
         http_get(server.http_port, "/health").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
     });
 }
 
-/// A field of what a server says of itself.
-pub(crate) fn state_field(http: u16, name: &str) -> Option<String> {
-    let state = http_get(http, "/state")?;
+/// Fetches a field of a server's state.
+pub(crate) fn state_field(http_port: u16, name: &str) -> Option<String> {
+    let state = http_get(http_port, "/state")?;
     let (_, rest) = state.split_once(&format!("\"{name}\":"))?;
     rest.split([',', '}']).next().map(str::to_owned)
 }

@@ -6,21 +6,21 @@ use super::projection::{Point, Projected, Projection, dot};
 use super::scene::{apply_fog, visibility};
 use crate::rules::AVATAR_RADIUS;
 
-/// How high the middle of a sphere is, in units: it floats a little.
+/// Height of the centre of a sphere above the floor, in units: it floats a little.
 const CENTRE_HEIGHT: f32 = 46.0;
 
-/// How flat the dead are.
+/// Ratio of height to width of a dead avatar.
 const REMAINS_FLATNESS: f32 = 0.4;
 
 const SPHERE_RADIUS: f32 = AVATAR_RADIUS as f32;
 
-/// Pixels are looked at in so many places each way, so that edges are smooth also in small pictures.
+/// Antialiasing samples per pixel and axis, so that edges are smooth also in small pictures.
 const SAMPLES_PER_AXIS: i32 = 3;
 
-/// A point on a sphere, as its owner feels it: to the front, to the right, upwards.
+/// Point on a sphere in the avatar's own frame: forward, right, up.
 type SurfacePoint = [f32; 3];
 
-/// Somebody who looks this way.
+/// Draws a living avatar that looks along `heading`.
 pub(super) fn draw_avatar(eye: &Projection, seen: &Projected, colour: Colour, heading: u16, canvas: &mut Canvas) {
     let angle = f32::from(heading) / 32_768.0 * std::f32::consts::PI;
     let front = [angle.cos(), angle.sin()];
@@ -34,7 +34,7 @@ pub(super) fn draw_avatar(eye: &Projection, seen: &Projected, colour: Colour, he
     });
 }
 
-/// What is left of somebody.
+/// Draws a dead avatar.
 pub(super) fn draw_remains(eye: &Projection, seen: &Projected, colour: Colour, canvas: &mut Canvas) {
     let ashes = mix([0.16, 0.16, 0.17], to_light(colour), 0.25);
     draw_shadow(eye, seen, SPHERE_RADIUS * 1.1, canvas);
@@ -43,7 +43,7 @@ pub(super) fn draw_remains(eye: &Projection, seen: &Projected, colour: Colour, c
     });
 }
 
-/// A sphere, or a flattened one. `light` tells the colour where it looks east, south and up like that.
+/// Draws a sphere, or a flattened one. `light` returns the colour for a surface normal (east, south, up).
 fn draw_sphere(
     eye: &Projection,
     seen: &Projected,
@@ -87,7 +87,7 @@ fn draw_sphere(
     });
 }
 
-/// Visits the pixels around a place that no wall hides.
+/// Visits the pixels around a point that no wall hides.
 pub(super) fn for_each_visible_pixel(
     seen: &Projected,
     canvas: &mut Canvas,
@@ -118,7 +118,7 @@ fn draw_shadow(eye: &Projection, seen: &Projected, size: f32, canvas: &mut Canva
     });
 }
 
-/// Light comes from above and from who looks; there is a gleam, and the edge is darker.
+/// Lights a surface from above and from the camera, with a highlight and a darker edge.
 fn apply_lighting(skin: Light, normal: [f32; 3], back: Point) -> Light {
     let facing = dot([normal[0], normal[1]], back);
     let from_above = normal[2] * 0.80 + facing * 0.60;
@@ -128,10 +128,10 @@ fn apply_lighting(skin: Light, normal: [f32; 3], back: Point) -> Light {
     add(scale(skin, shade), [0.55 * gleam; 3])
 }
 
-/// Two eyes that look to the front, and a mouth.
+/// Returns the surface colour of an avatar: two eyes that look forward, and a mouth.
 fn face_colour(skin: SurfacePoint, colour: Light) -> Light {
     let [front, right, up] = skin;
-    // Both sides are alike.
+    // The face is symmetric.
     let towards = |spot: SurfacePoint| front * spot[0] + right.abs() * spot[1] + up * spot[2];
     let (eye, pupil) = (towards([0.80, 0.42, 0.43]), towards([0.86, 0.34, 0.38]));
     if pupil > 0.982 {

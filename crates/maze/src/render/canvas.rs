@@ -1,26 +1,26 @@
-//! Where pictures are drawn.
+//! Pixel buffer that pictures are drawn into.
 
 use super::colour::{Light, to_colour, to_light};
 
-/// A picture: rows of pixels from the top, each with red, green, blue, and no way to see through.
+/// Opaque picture: rows of RGBA pixels from the top.
 #[derive(Clone, Debug)]
 pub struct Canvas {
     width: usize,
     height: usize,
     pixels: Vec<u8>,
-    /// How far away the wall in each column is, in units.
+    /// Depth of the wall in each column, in units.
     column_depth: Vec<f32>,
 }
 
 impl Canvas {
-    /// A black one.
+    /// Creates a black canvas.
     pub fn new(width: usize, height: usize) -> Self {
         let mut canvas = Self { width: 0, height: 0, pixels: Vec::new(), column_depth: Vec::new() };
         canvas.resize(width, height);
         canvas
     }
 
-    /// Makes it as large as that, and black if that is a change.
+    /// Resizes the canvas, and clears it to black if the size changes.
     pub fn resize(&mut self, width: usize, height: usize) {
         if (width, height) != (self.width, self.height) {
             (self.width, self.height) = (width, height);
@@ -31,22 +31,22 @@ impl Canvas {
         }
     }
 
-    /// Pixels in a row.
+    /// Returns the width, in pixels.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Rows.
+    /// Returns the height, in pixels.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Four bytes for each pixel: red, green, blue, 255.
+    /// Returns four bytes per pixel: red, green, blue, 255.
     pub fn pixels(&self) -> &[u8] {
         &self.pixels
     }
 
-    /// Lays another picture over this one, with its corner there; what does not fit is cut off.
+    /// Copies another canvas onto this one with its corner at (`left`, `top`). Clips the part that does not fit.
     pub fn paste(&mut self, other: &Canvas, left: usize, top: usize) {
         let wide = other.width.min(self.width.saturating_sub(left));
         for row in 0..other.height.min(self.height.saturating_sub(top)) {
@@ -68,30 +68,30 @@ impl Canvas {
         self.column_depth[column] = depth;
     }
 
-    /// The place of a pixel, if it is in the picture.
+    /// Returns the byte index of a pixel, if it is on the canvas.
     fn index(&self, x: i32, y: i32) -> Option<usize> {
         let (x, y) = (usize::try_from(x).ok()?, usize::try_from(y).ok()?);
         (x < self.width && y < self.height).then(|| 4 * (y * self.width + x))
     }
 
-    /// Paints a pixel, which must be in the picture.
+    /// Sets a pixel, which must be on the canvas.
     pub(super) fn paint(&mut self, x: usize, y: usize, light: Light) {
         let at = 4 * (y * self.width + x);
         self.pixels[at..at + 3].copy_from_slice(&to_colour(light));
     }
 
-    /// What was painted there; it must be in the picture.
+    /// Returns the light of a pixel, which must be on the canvas.
     pub(super) fn light_at(&self, x: usize, y: usize) -> Light {
         let at = 4 * (y * self.width + x);
         to_light([self.pixels[at], self.pixels[at + 1], self.pixels[at + 2]])
     }
 
-    /// Paints over a pixel, and lets some of what was there through.
+    /// Blends a pixel with `light`; a share of 1 replaces it. Ignores pixels off the canvas.
     pub(super) fn blend(&mut self, x: i32, y: i32, light: Light, share: f32) {
         self.modify_pixel(x, y, |old, new| old + (new - old) * share, light);
     }
 
-    /// Adds light to a pixel.
+    /// Adds light to a pixel. Ignores pixels off the canvas.
     pub(super) fn add_light(&mut self, x: i32, y: i32, light: Light) {
         self.modify_pixel(x, y, |old, new| old + new, light);
     }

@@ -1,4 +1,4 @@
-//! Colours: of players, and of light.
+//! Colours of players, and light.
 
 use coplay::peer_world::EntityId;
 
@@ -7,7 +7,7 @@ use crate::rng::Rng;
 /// Red, green, blue.
 pub type Colour = [u8; 3];
 
-/// The colours of players: far from each other, also for eyes that see fewer, and brighter than any wall.
+/// Colours of players: distinguishable also with impaired colour vision, and brighter than any wall.
 pub const PLAYER_COLOURS: [Colour; 10] = [
     [240, 70, 60],   // red
     [70, 170, 255],  // blue
@@ -21,13 +21,13 @@ pub const PLAYER_COLOURS: [Colour; 10] = [
     [170, 215, 70],  // lime
 ];
 
-/// The colour of a player, the same at every site. Those of one site have different ones, as long as there are enough.
+/// Returns the colour of a player, the same at every site. Avatars of one site differ, up to the number of colours.
 pub fn player_colour(id: EntityId) -> Colour {
     let first = Rng::from_parts(&[id.site.0.into()]).below(PLAYER_COLOURS.len() as u32) as usize;
     PLAYER_COLOURS[(first + usize::from(id.index)) % PLAYER_COLOURS.len()]
 }
 
-/// Red, green, blue, as parts of what can be shown.
+/// Red, green, blue, from 0 to 1.
 pub(super) type Light = [f32; 3];
 
 pub(super) fn to_light(colour: Colour) -> Light {
@@ -38,12 +38,12 @@ pub(super) fn to_colour(light: Light) -> Colour {
     light.map(|part| (part * 255.0) as u8)
 }
 
-/// So much of it.
+/// Multiplies all components by a factor.
 pub(super) fn scale(light: Light, by: f32) -> Light {
     light.map(|part| part * by)
 }
 
-/// From the first (0) to the second (1).
+/// Interpolates from the first (share 0) to the second (share 1).
 pub(super) fn mix(first: Light, second: Light, share: f32) -> Light {
     std::array::from_fn(|part| first[part] + (second[part] - first[part]) * share)
 }

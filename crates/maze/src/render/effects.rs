@@ -1,4 +1,4 @@
-//! Shots and blasts: light that is added to what is there.
+//! Shots and blasts: light that is added to the picture.
 
 use super::avatars::for_each_visible_pixel;
 use super::canvas::Canvas;
@@ -6,26 +6,26 @@ use super::colour::{Colour, Light, mix, scale, to_light};
 use super::projection::{Projected, Projection};
 use crate::rng::Rng;
 
-/// How high shots fly, in units.
+/// Height at which shots fly, in units.
 const SHOT_HEIGHT: f32 = 52.0;
 
-/// A shot's glow, in units.
+/// Radius of the glow of a shot, in units.
 const SHOT_GLOW_RADIUS: f32 = 34.0;
 
-/// Sparks of a blast, how far they fly in units, and for how many ticks they are seen.
+/// Number of sparks of a blast, their range in units, and the ticks for which they are visible.
 const SPARK_COUNT: u64 = 36;
 const SPARK_RANGE: f32 = 130.0;
 const BLAST_TICKS: u32 = 90;
 
-/// A ball of light.
+/// Draws a shot as a ball of light.
 pub(super) fn draw_shot(eye: &Projection, seen: &Projected, colour: Colour, canvas: &mut Canvas) {
     draw_glow(eye, seen, [0.0, SHOT_HEIGHT], SHOT_GLOW_RADIUS, to_light(colour), canvas);
     draw_glow(eye, seen, [0.0, SHOT_HEIGHT], SHOT_GLOW_RADIUS * 0.4, [1.0; 3], canvas);
-    // What it lights on the floor.
+    // Light on the floor.
     draw_glow(eye, seen, [0.0, 0.0], SHOT_GLOW_RADIUS * 0.8, scale(to_light(colour), 0.25), canvas);
 }
 
-/// A flash, and sparks that fly apart, so many ticks after somebody was hit.
+/// Draws a flash and flying sparks, `ticks` ticks after an avatar was hit.
 pub(super) fn draw_blast(eye: &Projection, seen: &Projected, colour: Colour, ticks: u32, canvas: &mut Canvas) {
     if ticks >= BLAST_TICKS {
         return;
@@ -38,21 +38,21 @@ pub(super) fn draw_blast(eye: &Projection, seen: &Projected, colour: Colour, tic
     for spark in 0..SPARK_COUNT {
         let (aside, up, heat) = spark_direction(spark);
         let fallen = 90.0 * age * age;
-        let place = [aside * flown, (44.0 + up * flown - fallen).max(3.0)];
+        let offset = [aside * flown, (44.0 + up * flown - fallen).max(3.0)];
         let light = mix(mix([1.0, 0.9, 0.6], colour, (age * 2.5).min(1.0)), [0.4, 0.1, 0.05], age * heat);
-        draw_glow(eye, seen, place, 11.0 * (1.0 - age) + 2.0, scale(light, 1.0 - age * age), canvas);
+        draw_glow(eye, seen, offset, 11.0 * (1.0 - age) + 2.0, scale(light, 1.0 - age * age), canvas);
     }
 }
 
-/// Where a spark flies: aside and up, and how soon it cools.
+/// Returns the direction of a spark (aside, up) and how quickly it cools.
 fn spark_direction(spark: u64) -> (f32, f32, f32) {
-    let mut luck = Rng::from_parts(&[spark]);
-    let mut part = || luck.below(1_000) as f32 / 1_000.0;
+    let mut rng = Rng::from_parts(&[spark]);
+    let mut part = || rng.below(1_000) as f32 / 1_000.0;
     let (angle, reach) = (part() * std::f32::consts::TAU, 0.3 + 0.7 * part());
     (angle.cos() * reach, angle.sin() * reach, part())
 }
 
-/// A round light, so far aside of a thing and so high.
+/// Draws a round light, at an offset aside from an object and a height above the floor, in units.
 fn draw_glow(
     eye: &Projection,
     seen: &Projected,

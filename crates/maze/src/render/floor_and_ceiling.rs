@@ -1,4 +1,4 @@
-//! What is level: a floor of polished tiles, and a ceiling of plates with lamps.
+//! Horizontal surfaces: a floor of polished tiles, and a ceiling of plates with lamps.
 
 use super::colour::{Light, add, mix, scale};
 use super::projection::{EYE_HEIGHT, Point, Projection};
@@ -7,11 +7,11 @@ use super::wall::CEILING_HEIGHT;
 use crate::generate::Cell;
 use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 
-/// Tiles of the floor and plates of the ceiling, and half of what is between two of them, in units. They fit into cells.
+/// Side of the floor tiles and ceiling plates, and half the width of the joints, in units. A cell holds whole tiles.
 const TILE_SIZE: f32 = 128.0;
 const JOINT_HALF_WIDTH: f32 = 1.5;
 
-/// Lamps are in the middle of cells: half of their width, in units.
+/// Half the width of a lamp, in units. Each cell has a lamp in its centre.
 const LAMP_HALF_WIDTH: f32 = 52.0;
 
 const LAMP_LIGHT: Light = [1.0, 0.97, 0.88];
@@ -20,17 +20,17 @@ const CEILING_LIGHT: Light = [0.17, 0.18, 0.22];
 
 const CELL_SIDE: f32 = CELL_SIZE as f32;
 
-/// What is the same for all that is level in a row of the picture.
+/// Values that are constant for the horizontal surfaces in one row of the picture.
 pub(super) struct ScreenRow {
-    /// The middle of its pixels.
+    /// Vertical centre of its pixels.
     pub(super) y: f32,
-    /// What the row shows: the ceiling above the middle, the floor below it.
+    /// Visible surface: the ceiling above the centre of the picture, the floor below it.
     direct: PlaneRow,
-    /// What the floor mirrors.
+    /// Ceiling that the floor reflects.
     reflected: PlaneRow,
-    /// How much it does: the more the flatter one looks at it.
+    /// Reflectivity of the floor, which grows with a flatter viewing angle.
     reflectivity: f32,
-    /// How much tiles differ; far away they do not.
+    /// Contrast between tiles, which fades with distance.
     tile_contrast: f32,
 }
 
@@ -38,17 +38,17 @@ struct PlaneRow {
     depth: f32,
     visibility: f32,
     joints: AntialiasedLine,
-    /// How soft the edges of lamps are.
+    /// Sharpness of the edges of lamps.
     lamp_edge_sharpness: f32,
 }
 
-/// A place in its cell.
+/// Point within its cell.
 struct TilePoint {
     cell: Cell,
-    /// From the middle of the cell.
+    /// Offset from the centre of the cell.
     x: f32,
     y: f32,
-    /// Which tile of the cell, and how far it is to the next joint.
+    /// Number of the tile in the cell, and distance to the next joint.
     tile_index: i32,
     joint_distance: f32,
 }
@@ -58,9 +58,9 @@ impl ScreenRow {
         let below = y - eye.centre[1];
         let height = if below > 0.0 { EYE_HEIGHT } else { CEILING_HEIGHT - EYE_HEIGHT };
         let depth = row_depth(eye, height, below);
-        // A pixel of the floor far away covers much more forward than aside.
+        // A distant pixel of the floor covers much more ground forward than aside.
         let pixel = depth / eye.focal_length * if below > 0.0 { 0.6 + 0.6 * depth / EYE_HEIGHT } else { 2.0 };
-        let beyond = self::row_depth(eye, EYE_HEIGHT + CEILING_HEIGHT, below);
+        let beyond = row_depth(eye, EYE_HEIGHT + CEILING_HEIGHT, below);
         let flat = depth / (depth + 3.0 * EYE_HEIGHT);
         Self {
             y,
@@ -79,7 +79,7 @@ impl ScreenRow {
         self.reflected.ceiling(eye, ray)
     }
 
-    /// The floor, which mirrors what is above it.
+    /// Returns the light of the floor, blended with its reflection.
     pub(super) fn floor(&self, maze: &Maze, eye: &Projection, ray: Point, mirrored: Light) -> Light {
         let spot = TilePoint::new(eye.point_on_ray(ray, self.direct.depth));
         let joint = self.direct.joints.coverage(spot.joint_distance);
@@ -91,7 +91,7 @@ impl ScreenRow {
     }
 }
 
-/// How far away a row looks at something so far above or below the eye.
+/// Returns the depth at which a row meets a surface at this height above or below the camera.
 fn row_depth(eye: &Projection, height: f32, below: f32) -> f32 {
     height * eye.focal_length / below.abs().max(0.01)
 }
@@ -118,9 +118,9 @@ impl PlaneRow {
 }
 
 impl TilePoint {
-    fn new(place: Point) -> Self {
-        let cell = place.map(|at| floor_to_i32(at * (1.0 / CELL_SIDE)));
-        let [x, y] = std::array::from_fn(|axis| place[axis] - cell[axis] as f32 * CELL_SIDE);
+    fn new(point: Point) -> Self {
+        let cell = point.map(|at| floor_to_i32(at * (1.0 / CELL_SIDE)));
+        let [x, y] = std::array::from_fn(|axis| point[axis] - cell[axis] as f32 * CELL_SIDE);
         let [tile_x, tile_y] = [x, y].map(|at| (at * (1.0 / TILE_SIZE)) as i32);
         let to_joint = |at: f32, tile: i32| {
             let within = at - tile as f32 * TILE_SIZE;
@@ -136,7 +136,7 @@ impl TilePoint {
     }
 }
 
-/// It is darker where the floor meets a wall.
+/// Returns the shading of the floor, which is darker near a wall.
 fn corner_shade(maze: &Maze, spot: &TilePoint) -> f32 {
     let shade = |at: f32, before: Direction, after: Direction| {
         let gap = CELL_SIDE / 2.0 - WALL_HALF_THICKNESS as f32 - at.abs();

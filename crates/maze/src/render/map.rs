@@ -1,4 +1,4 @@
-//! The maze from above.
+//! Map of the maze.
 
 use super::canvas::Canvas;
 use super::colour::{Light, mix, scale, to_light};
@@ -11,13 +11,13 @@ use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
 use crate::rules::{AVATAR_RADIUS, Rules};
 
-/// A cell has at least so many pixels: of a large maze only a part is shown.
+/// Minimum size of a cell, in pixels. Of a large maze the map shows only a part.
 const MIN_CELL_PIXELS: usize = 5;
 
-/// At least so many cells are shown, however small they get.
+/// Minimum number of cells per side, however small they get.
 const MIN_CELLS: i32 = 4;
 
-/// How far, in units, and how wide who looks is shown to see.
+/// Range, in units, and half the angle of the player's displayed field of view.
 const SIGHT_RANGE: u32 = 1_300;
 const SIGHT_HALF_ANGLE: u16 = degrees(38);
 
@@ -25,33 +25,33 @@ const GROUND_LIGHT: Light = [0.05, 0.06, 0.09];
 const WALL_LIGHT: Light = [0.72, 0.75, 0.82];
 const OWN_LIGHT: Light = [1.0, 1.0, 1.0];
 
-/// Pixels are looked at in so many places each way where shapes are small.
+/// Antialiasing samples per pixel and axis for small shapes.
 const SAMPLES_PER_AXIS: i32 = 4;
 
-/// Draws the maze from above, north at the top, with what is in it; who looks is marked. Of a maze that is too large the part around that
-/// one is shown.
-pub fn draw_map(rules: &Rules, me: Camera, things: &[Sprite], canvas: &mut Canvas) {
+/// Draws a map with north at the top, all sprites and a mark for the player. Of a maze that is too large it shows the
+/// part around the player.
+pub fn draw_map(rules: &Rules, me: Camera, sprites: &[Sprite], canvas: &mut Canvas) {
     if canvas.is_empty() {
         return;
     }
-    let sheet = MapLayout::new(&rules.maze, me, canvas);
-    sheet.draw_ground(canvas);
-    sheet.draw_sight(me, canvas);
-    sheet.draw_walls(canvas);
-    for thing in things {
-        sheet.draw_sprite(thing, canvas);
+    let layout = MapLayout::new(&rules.maze, me, canvas);
+    layout.draw_ground(canvas);
+    layout.draw_sight(me, canvas);
+    layout.draw_walls(canvas);
+    for sprite in sprites {
+        layout.draw_sprite(sprite, canvas);
     }
-    sheet.draw_arrow(me.position, me.heading, 1.9, OWN_LIGHT, canvas);
-    sheet.draw_arrow(me.position, me.heading, 1.2, [0.1, 0.35, 0.9], canvas);
+    layout.draw_arrow(me.position, me.heading, 1.9, OWN_LIGHT, canvas);
+    layout.draw_arrow(me.position, me.heading, 1.2, [0.1, 0.35, 0.9], canvas);
 }
 
-/// How the maze lies on the canvas.
+/// Layout of the maze on the canvas.
 struct MapLayout<'a> {
     maze: &'a Maze,
-    /// The first cell that is shown, and how many are, each way.
+    /// First displayed cell, and number of displayed cells per side.
     first_cell: Cell,
     cells_shown: i32,
-    /// Where it begins, and pixels of a cell.
+    /// Corner of the map and size of a cell, in pixels.
     left: f32,
     top: f32,
     cell_pixels: f32,
@@ -62,15 +62,16 @@ impl<'a> MapLayout<'a> {
         let side = i32::from(maze.cells_per_side());
         let pixels = canvas.width().min(canvas.height());
         let shown = side.min((pixels.saturating_sub(1) / MIN_CELL_PIXELS) as i32).max(MIN_CELLS);
-        // The last wall needs a pixel of its own.
+        // The last wall needs a pixel.
         let cell = (pixels as f32 - 1.0) / shown as f32;
-        // Whole pixels if there are enough of them: then all cells look alike.
+        // Whole pixels if there are enough of them, so that all cells look alike.
         let cell = if cell >= MIN_CELL_PIXELS as f32 { cell.floor() } else { cell };
-        let here = maze.cell_at(me.position);
+        let own_cell = maze.cell_at(me.position);
         let first = |at: i32| (at - shown / 2).clamp(0, (side - shown).max(0));
         let margin = |size: usize| ((size as f32 - cell * shown as f32) / 2.0).floor();
         let (left, top) = (margin(canvas.width()), margin(canvas.height()));
-        Self { maze, first_cell: (first(here.0), first(here.1)), cells_shown: shown, left, top, cell_pixels: cell }
+        let first_cell = (first(own_cell.0), first(own_cell.1));
+        Self { maze, first_cell, cells_shown: shown, left, top, cell_pixels: cell }
     }
 
     fn cells(&self) -> impl Iterator<Item = Cell> + use<> {
@@ -78,13 +79,13 @@ impl<'a> MapLayout<'a> {
         (0..shown * shown).map(move |at| (first.0 + at % shown, first.1 + at / shown))
     }
 
-    /// From the maze to the canvas.
+    /// Converts a point in the maze to pixels.
     fn to_pixel(&self, [east, south]: Point) -> [f32; 2] {
         let along = |units: f32, first: i32| (units / CELL_SIZE as f32 - first as f32) * self.cell_pixels;
         [self.left + along(east, self.first_cell.0), self.top + along(south, self.first_cell.1)]
     }
 
-    /// From the canvas to the maze.
+    /// Converts a pixel to a position in the maze.
     fn to_position(&self, x: f32, y: f32) -> Position {
         let corner = self.maze.corner();
         let parts =
@@ -114,16 +115,16 @@ impl<'a> MapLayout<'a> {
         }
     }
 
-    /// Lights up what is seen from there.
+    /// Highlights the player's field of view.
     fn draw_sight(&self, me: Camera, canvas: &mut Canvas) {
         let [x, y] = self.to_pixel(to_maze_point(self.maze, me.position));
         let reach = self.to_pixels(SIGHT_RANGE as f32);
         for_each_pixel_around([x, y], reach, canvas, |canvas, x, y| {
-            let place = self.to_position(x as f32 + 0.5, y as f32 + 0.5);
-            let distance = me.position.distance(place);
+            let position = self.to_position(x as f32 + 0.5, y as f32 + 0.5);
+            let distance = me.position.distance(position);
             let is_ahead =
-                || shortest_turn(me.heading, me.position.bearing_to(place)).unsigned_abs() < SIGHT_HALF_ANGLE;
-            if distance < SIGHT_RANGE && is_ahead() && self.maze.has_line_of_sight(me.position, place) {
+                || shortest_turn(me.heading, me.position.bearing_to(position)).unsigned_abs() < SIGHT_HALF_ANGLE;
+            if distance < SIGHT_RANGE && is_ahead() && self.maze.has_line_of_sight(me.position, position) {
                 canvas.blend(x, y, [0.9, 0.95, 1.0], 0.22 * (1.0 - distance as f32 / SIGHT_RANGE as f32));
             }
         });
@@ -160,24 +161,25 @@ impl<'a> MapLayout<'a> {
         }
     }
 
-    fn draw_sprite(&self, thing: &Sprite, canvas: &mut Canvas) {
-        let light = to_light(thing.colour);
-        match thing.shape {
+    fn draw_sprite(&self, sprite: &Sprite, canvas: &mut Canvas) {
+        let light = to_light(sprite.colour);
+        match sprite.shape {
             Shape::Avatar { heading } => {
-                self.draw_arrow(thing.position, heading, 1.7, scale(light, 0.15), canvas);
-                self.draw_arrow(thing.position, heading, 1.2, light, canvas);
+                self.draw_arrow(sprite.position, heading, 1.7, scale(light, 0.15), canvas);
+                self.draw_arrow(sprite.position, heading, 1.2, light, canvas);
             }
-            Shape::Shot => self.draw_dot(thing.position, 0.45, mix(light, [1.0; 3], 0.5), canvas),
-            Shape::Dead { .. } => self.draw_cross(thing.position, light, canvas),
+            Shape::Shot => self.draw_dot(sprite.position, 0.45, mix(light, [1.0; 3], 0.5), canvas),
+            Shape::Dead { .. } => self.draw_cross(sprite.position, light, canvas),
         }
     }
 
-    /// Larger than an avatar, so that it is seen, times so much.
+    /// Returns the radius of a marker in pixels: `times` the size of an avatar, enlarged where that would be too small
+    /// to see.
     fn marker_radius(&self, times: f32) -> f32 {
         self.to_pixels(f32::from(AVATAR_RADIUS)).max(self.cell_pixels * 0.26).max(2.0) * times
     }
 
-    /// A triangle with a notch, which points where somebody looks.
+    /// Draws a triangle with a notch, which points along `heading`.
     fn draw_arrow(&self, position: Position, heading: u16, times: f32, light: Light, canvas: &mut Canvas) {
         let angle = f32::from(heading) / 32_768.0 * std::f32::consts::PI;
         let (cosine, sine) = (angle.cos(), angle.sin());
@@ -199,7 +201,7 @@ impl<'a> MapLayout<'a> {
         });
     }
 
-    /// Fills what is inside, by how much of each pixel that is. Places are from -1 to 1.
+    /// Fills a shape with antialiasing. Its coordinates are from -1 to 1.
     fn draw_shape(
         &self,
         position: Position,
@@ -222,7 +224,7 @@ impl<'a> MapLayout<'a> {
     }
 }
 
-/// Visits the pixels around a place.
+/// Visits the pixels around a point.
 fn for_each_pixel_around(
     middle: [f32; 2],
     reach: f32,

@@ -1,7 +1,7 @@
-//! What the maze looks like: from within, and from above. Pure: shapes go in, colours come out; any size of canvas, from a terminal's to a
-//! window's.
+//! Software renderer: a first-person view and a map. Pure: shapes go in, pixels come out, for any size of canvas from a
+//! terminal to a window.
 //!
-//! Nothing that sites must agree on depends on anything in here, so numbers may have a point.
+//! Nothing that sites must agree on depends on this module, so it may use floating point.
 
 mod avatars;
 mod canvas;
@@ -21,70 +21,70 @@ use crate::position::Position;
 use crate::rules::Rules;
 use projection::{Projected, Projection};
 
-/// Names are shown of those who are nearer than this, in units.
+/// Distance up to which names are shown, in units.
 const MAX_NAME_DISTANCE: f32 = 2_400.0;
 
-/// How high above the floor a name is, in units: a hand's breadth over a head.
+/// Height of a name above the floor, in units: a little above the head of an avatar.
 const NAME_HEIGHT: f32 = 86.0;
 
-/// Where somebody is, and which way that one looks.
+/// Viewpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Camera {
-    /// Where.
+    /// Position of the camera.
     pub position: Position,
-    /// Which way.
+    /// Viewing direction.
     pub heading: u16,
 }
 
-/// Something in the maze that is not the maze.
+/// Object in the maze.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sprite {
-    /// Where it is.
+    /// Position of the object.
     pub position: Position,
-    /// Whose it is.
+    /// Colour of its player.
     pub colour: Colour,
-    /// What it is.
+    /// Kind of object.
     pub shape: Shape,
 }
 
-/// What can be in a maze.
+/// Kind of object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// Somebody who lives and looks this way.
+    /// Living avatar.
     Avatar {
-        /// Which way.
+        /// Direction in which it looks.
         heading: u16,
     },
-    /// A shot on its way.
+    /// Shot in flight.
     Shot,
-    /// Somebody who was killed so many ticks ago.
+    /// Dead avatar.
     Dead {
-        /// How many.
+        /// Ticks since it was killed.
         ticks_dead: u32,
     },
 }
 
-/// Draws what is seen from there: the maze, everything in it that no wall hides, and cross-hairs.
-pub fn draw_view(rules: &Rules, camera: Camera, things: &[Sprite], canvas: &mut Canvas) {
+/// Draws the first-person view: the maze, all sprites that no wall hides, and a crosshair.
+pub fn draw_view(rules: &Rules, camera: Camera, sprites: &[Sprite], canvas: &mut Canvas) {
     if canvas.is_empty() {
         return;
     }
     let eye = Projection::new(&rules.maze, camera, canvas);
     scene::draw_maze(&rules.maze, camera.position, &eye, canvas);
     let mut seen: Vec<(Projected, &Sprite)> =
-        things.iter().filter_map(|thing| Some((eye.project(&rules.maze, thing.position)?, thing))).collect();
+        sprites.iter().filter_map(|sprite| Some((eye.project(&rules.maze, sprite.position)?, sprite))).collect();
     seen.sort_by(|(one, _), (other, _)| other.depth.total_cmp(&one.depth));
-    for (seen, thing) in seen {
-        draw_sprite(&eye, &seen, thing, canvas);
+    for (seen, sprite) in seen {
+        draw_sprite(&eye, &seen, sprite, canvas);
     }
     draw_crosshair(canvas);
 }
 
-/// Where the name of somebody there goes in a view that was just drawn from here: its middle and its lower edge, as parts of the picture. `None`
-/// if that one is hidden, or too far away to be told from others.
-pub fn name_position(rules: &Rules, camera: Camera, somebody: Position, canvas: &Canvas) -> Option<[f32; 2]> {
+/// Returns where the name of an avatar belongs in a view just drawn from `camera`: its centre and its lower edge, as
+/// fractions of the picture. `None` if the avatar is hidden, or too far away to be recognised.
+pub fn name_position(rules: &Rules, camera: Camera, avatar: Position, canvas: &Canvas) -> Option<[f32; 2]> {
     let eye = Projection::new(&rules.maze, camera, canvas);
-    let seen = eye.project(&rules.maze, somebody).filter(|seen| seen.depth < MAX_NAME_DISTANCE)?;
+    let seen = eye.project(&rules.maze, avatar).filter(|seen| seen.depth < MAX_NAME_DISTANCE)?;
     let column = (0.0..canvas.width() as f32).contains(&seen.x).then_some(seen.x as usize)?;
     (seen.depth < canvas.column_depth(column)).then(|| {
         let row = eye.screen_row(NAME_HEIGHT, seen.depth);
@@ -92,18 +92,18 @@ pub fn name_position(rules: &Rules, camera: Camera, somebody: Position, canvas: 
     })
 }
 
-fn draw_sprite(eye: &Projection, seen: &Projected, thing: &Sprite, canvas: &mut Canvas) {
-    match thing.shape {
-        Shape::Avatar { heading } => avatars::draw_avatar(eye, seen, thing.colour, heading, canvas),
-        Shape::Shot => effects::draw_shot(eye, seen, thing.colour, canvas),
-        Shape::Dead { ticks_dead: ticks } => {
-            avatars::draw_remains(eye, seen, thing.colour, canvas);
-            effects::draw_blast(eye, seen, thing.colour, ticks, canvas);
+fn draw_sprite(eye: &Projection, seen: &Projected, sprite: &Sprite, canvas: &mut Canvas) {
+    match sprite.shape {
+        Shape::Avatar { heading } => avatars::draw_avatar(eye, seen, sprite.colour, heading, canvas),
+        Shape::Shot => effects::draw_shot(eye, seen, sprite.colour, canvas),
+        Shape::Dead { ticks_dead } => {
+            avatars::draw_remains(eye, seen, sprite.colour, canvas);
+            effects::draw_blast(eye, seen, sprite.colour, ticks_dead, canvas);
         }
     }
 }
 
-/// Four strokes around the middle, which stays free.
+/// Draws four strokes around the centre, which stays free.
 fn draw_crosshair(canvas: &mut Canvas) {
     let (middle_x, middle_y) = (canvas.width() as i32 / 2, canvas.height() as i32 / 2);
     let unit = (canvas.height() as i32 / 100).max(1);
@@ -127,12 +127,12 @@ mod tests {
         Rules::new(Maze::new(7, 12))
     }
 
-    /// A cell whose way east is open, and the next one's is not.
+    /// Returns a camera in a cell that is open to the east, next to a cell that is closed to the east.
     fn short_corridor(rules: &Rules) -> Camera {
         let is_short = |cell: &(i32, i32)| {
             !rules.maze.has_wall(*cell, Direction::East) && rules.maze.has_wall((cell.0 + 1, cell.1), Direction::East)
         };
-        let cell = (0..144).map(|at| (at % 12, at / 12)).find(is_short).expect("there is one");
+        let cell = (0..144).map(|at| (at % 12, at / 12)).find(is_short).expect("the maze has a short corridor");
         Camera { position: rules.maze.cell_centre(cell), heading: 0 }
     }
 
@@ -140,13 +140,13 @@ mod tests {
         Position { x: position.x + east * crate::UNIT, y: position.y + south * crate::UNIT }
     }
 
-    fn rendered_view(rules: &Rules, camera: Camera, things: &[Sprite]) -> Canvas {
+    fn rendered_view(rules: &Rules, camera: Camera, sprites: &[Sprite]) -> Canvas {
         let mut canvas = Canvas::new(160, 100);
-        draw_view(rules, camera, things, &mut canvas);
+        draw_view(rules, camera, sprites, &mut canvas);
         canvas
     }
 
-    /// How many pixels two pictures do not share.
+    /// Returns the number of pixels that differ between two pictures.
     fn differing_pixels(one: &Canvas, other: &Canvas) -> usize {
         let pixels = one.pixels().chunks(4).zip(other.pixels().chunks(4));
         pixels.filter(|(one, other)| one != other).count()
@@ -156,7 +156,7 @@ mod tests {
         Sprite { position, colour: PLAYER_COLOURS[0], shape: Shape::Avatar { heading: 0 } }
     }
 
-    /// How many pixels high the wall in the middle is.
+    /// Returns the height of the wall in the middle column, in pixels.
     fn wall_height(rules: &Rules, camera: Camera) -> f32 {
         let mut canvas = Canvas::new(160, 100);
         draw_view(rules, camera, &[], &mut canvas);
@@ -169,7 +169,7 @@ mod tests {
         let far = short_corridor(&rules);
         let near = Camera { position: position_offset(far.position, 400, 0), ..far };
         let (far, near) = (wall_height(&rules, far), wall_height(&rules, near));
-        // 752 and 352 units from the wall's face.
+        // 752 and 352 units from the face of the wall.
         assert!((near / far - 752.0 / 352.0).abs() < 0.02, "{near} and {far}");
     }
 
@@ -184,11 +184,11 @@ mod tests {
                 &rendered_view(&rules, camera, &[avatar_sprite(position_offset(camera.position, east, south))]),
             )
         };
-        assert!(with(300, 0) > 100, "in front");
-        assert!(with(150, 0) > 2 * with(300, 0), "the nearer the larger");
-        assert_eq!(with(900, 0), 0, "behind a wall");
-        assert_eq!(with(-150, 0), 0, "behind us");
-        assert_eq!(with(0, 0), 0, "where we are");
+        assert!(with(300, 0) > 100, "an avatar in front is not drawn");
+        assert!(with(150, 0) > 2 * with(300, 0), "a nearer avatar is not larger");
+        assert_eq!(with(900, 0), 0, "an avatar behind a wall is drawn");
+        assert_eq!(with(-150, 0), 0, "an avatar behind the camera is drawn");
+        assert_eq!(with(0, 0), 0, "an avatar at the camera is drawn");
     }
 
     #[test]
@@ -197,10 +197,11 @@ mod tests {
         let camera = short_corridor(&rules);
         let canvas = rendered_view(&rules, camera, &[]);
         let name = |east, south| name_position(&rules, camera, position_offset(camera.position, east, south), &canvas);
-        let [x, y] = name(300, 0).expect("in front");
+        let [x, y] = name(300, 0).expect("an avatar in front has a name");
         assert!((x - 0.5).abs() < 0.01 && (0.3..0.5).contains(&y), "{x} {y}");
-        assert!(name(300, 60).expect("to the right")[0] > 0.55);
-        assert_eq!([name(900, 0), name(-150, 0), name(30, 400)], [None; 3], "behind a wall, behind us, aside");
+        assert!(name(300, 60).expect("an avatar to the right has a name")[0] > 0.55);
+        let hidden = [name(900, 0), name(-150, 0), name(30, 400)];
+        assert_eq!(hidden, [None; 3], "names behind a wall, behind the camera and outside the picture");
     }
 
     #[test]
@@ -210,15 +211,15 @@ mod tests {
         let mut canvas = Canvas::new(160, 100);
         draw_view(&rules, camera, &[], &mut canvas);
         let before = canvas.clone();
-        // As if there were a wall right before us, but for the right half.
+        // Pretends that a wall is right before the camera in the left half.
         (0..80).for_each(|x| canvas.set_column_depth(x, 10.0));
         let eye = Projection::new(&rules.maze, camera, &canvas);
-        let seen = eye.project(&rules.maze, position_offset(camera.position, 300, 0)).expect("it is in front");
+        let seen = eye.project(&rules.maze, position_offset(camera.position, 300, 0)).expect("the avatar is in front");
         draw_sprite(&eye, &seen, &avatar_sprite(camera.position), &mut canvas);
         let changed = |from: usize| {
             let at = |canvas: &Canvas, x: usize, y: usize| canvas.pixels()[4 * (y * 160 + x)..][..3].to_vec();
-            let places = (from..from + 80).flat_map(|x| (0..100).map(move |y| (x, y)));
-            places.filter(|(x, y)| at(&before, *x, *y) != at(&canvas, *x, *y)).count()
+            let pixels = (from..from + 80).flat_map(|x| (0..100).map(move |y| (x, y)));
+            pixels.filter(|(x, y)| at(&before, *x, *y) != at(&canvas, *x, *y)).count()
         };
         assert_eq!(changed(0), 0);
         assert!(changed(80) > 50);
@@ -237,14 +238,15 @@ mod tests {
             )
         };
         let [face, back] = [crate::angle::HALF_TURN, 0].map(|heading| with(PLAYER_COLOURS[0], heading));
-        assert!(differing_pixels(&face, &back) > 50, "a face is not a back");
-        assert!(differing_pixels(&face, &with(PLAYER_COLOURS[1], crate::angle::HALF_TURN)) > 200, "colours differ");
+        assert!(differing_pixels(&face, &back) > 50, "face and back look alike");
+        let other_colour = with(PLAYER_COLOURS[1], crate::angle::HALF_TURN);
+        assert!(differing_pixels(&face, &other_colour) > 200, "two colours look alike");
     }
 
     #[test]
     fn every_canvas_size_and_camera_position_can_be_drawn() {
         let rules = rules();
-        let things: Vec<Sprite> = (0..60)
+        let sprites: Vec<Sprite> = (0..60)
             .map(|number| {
                 let shape = match number % 3 {
                     0 => Shape::Avatar { heading: number as u16 * 999 },
@@ -254,16 +256,16 @@ mod tests {
                 Sprite { position: rules.maze.spawn_point(number.into()), colour: PLAYER_COLOURS[0], shape }
             })
             .collect();
-        let nowhere = Position { x: i32::MIN, y: i32::MAX };
+        let off_grid = Position { x: i32::MIN, y: i32::MAX };
         for (width, height) in [(0, 0), (0, 9), (1, 1), (3, 200), (200, 3), (97, 61)] {
             let mut canvas = Canvas::new(width, height);
-            for position in things.iter().map(|thing| thing.position).chain([nowhere]) {
+            for position in sprites.iter().map(|sprite| sprite.position).chain([off_grid]) {
                 let camera = Camera { position, heading: position.x as u16 };
-                draw_view(&rules, camera, &things, &mut canvas);
-                draw_map(&rules, camera, &things, &mut canvas);
+                draw_view(&rules, camera, &sprites, &mut canvas);
+                draw_map(&rules, camera, &sprites, &mut canvas);
             }
             assert_eq!(canvas.pixels().len(), 4 * width * height);
-            assert!(canvas.pixels().chunks(4).all(|pixel| pixel[3] == 255), "nothing shines through");
+            assert!(canvas.pixels().chunks(4).all(|pixel| pixel[3] == 255), "a pixel is not opaque");
         }
     }
 }

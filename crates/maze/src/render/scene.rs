@@ -1,6 +1,6 @@
-//! The maze itself: walls of brick with a line of light, a polished floor, lamps above.
+//! The maze: brick walls with a light strip, a polished floor, lamps on the ceiling.
 //!
-//! A picture has many pixels, so whatever is the same in a column or in a row is computed once for it.
+//! A picture has many pixels, so values that are constant within a column or a row are computed once per column or row.
 
 use super::canvas::Canvas;
 use super::colour::{Light, mix};
@@ -11,14 +11,14 @@ use crate::generate::Cell;
 use crate::maze::Maze;
 use crate::position::Position;
 
-/// Light that is lost on the way is half after so many units.
+/// Depth at which half the light is lost in fog, in units.
 const FOG_HALF_DISTANCE: f32 = 1_900.0;
 const FOG_LIGHT: Light = [0.030, 0.036, 0.060];
 
-/// Cells of a region, each way.
+/// Side of a colour region, in cells.
 const REGION_CELLS: i32 = 3;
 
-/// What the walls of a region look like, so that people find their way: bricks, and the line of light.
+/// Colours of the walls of a region, for orientation: bricks and light strip.
 const REGION_PALETTE: [(Light, Light); 5] = [
     ([0.36, 0.43, 0.58], [0.25, 0.65, 1.00]), // slate
     ([0.58, 0.38, 0.30], [1.00, 0.40, 0.20]), // brick
@@ -27,7 +27,7 @@ const REGION_PALETTE: [(Light, Light); 5] = [
     ([0.48, 0.37, 0.56], [0.85, 0.40, 1.00]), // heather
 ];
 
-/// Paints every pixel, and remembers how far away walls are.
+/// Paints every pixel, and stores the depth of the wall in each column.
 pub(super) fn draw_maze(maze: &Maze, from: Position, eye: &Projection, canvas: &mut Canvas) {
     let rows: Vec<ScreenRow> = (0..canvas.height()).map(|row| ScreenRow::new(eye, row as f32 + 0.5)).collect();
     for column in 0..canvas.width() {
@@ -61,7 +61,7 @@ fn draw_column(
     }
 }
 
-/// What the floor mirrors there: a wall is as it is above the floor, and what is above it is a part of the ceiling.
+/// Returns the light that the floor reflects: a wall mirrored at the floor, and above it a part of the ceiling.
 fn reflection_light(
     eye: &Projection,
     ray: Point,
@@ -83,34 +83,34 @@ fn reflection_light(
 }
 
 pub(super) fn region_palette((x, y): Cell) -> (Light, Light) {
-    // Neighbours differ, also across corners.
+    // Neighbouring regions differ, also across corners.
     let number = x.div_euclid(REGION_CELLS) + 2 * y.div_euclid(REGION_CELLS);
     REGION_PALETTE[number.rem_euclid(REGION_PALETTE.len() as i32) as usize]
 }
 
-/// How much of a light is left after this way.
+/// Returns the share of light that remains at a depth.
 pub(super) fn visibility(depth: f32) -> f32 {
     let part = depth / FOG_HALF_DISTANCE;
     1.0 / (1.0 + part * part)
 }
 
-/// What is far away is lost in the dark.
+/// Darkens distant light.
 pub(super) fn apply_fog(light: Light, clearness: f32) -> Light {
     mix(FOG_LIGHT, light, clearness)
 }
 
-/// How light it is at this square of a distance from a lamp.
+/// Returns the brightness at this squared distance from a lamp.
 pub(super) fn lamplight(square: f32) -> f32 {
     0.42 + 0.95 / (1.0 + square * (1.0 / 34_000.0))
 }
 
-/// The whole number before it. What the language has for this is a function call on many processors, and there is one for every pixel.
+/// Rounds down. The standard function is a call on many processors, and this runs for every pixel.
 pub(super) fn floor_to_i32(at: f32) -> i32 {
     let towards_zero = at as i32;
     towards_zero - i32::from(towards_zero as f32 > at)
 }
 
-/// Lines, where a pixel may cover more of the world than a line does.
+/// Antialiased line, which may be narrower than a pixel.
 pub(super) struct AntialiasedLine {
     half_width: f32,
     pixels_per_unit: f32,
@@ -123,7 +123,7 @@ impl AntialiasedLine {
         Self { half_width, pixels_per_unit: per_unit, max_coverage: (2.0 * half_width * per_unit).min(1.0) }
     }
 
-    /// How much of a pixel is line, if the nearest is so far from its middle.
+    /// Returns the share of a pixel that the line covers, given the distance from the line to the pixel's centre.
     pub(super) fn coverage(&self, distance: f32) -> f32 {
         ((self.half_width - distance) * self.pixels_per_unit + 0.5).max(0.0).min(self.max_coverage)
     }

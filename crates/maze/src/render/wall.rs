@@ -1,4 +1,4 @@
-//! Walls: bricks, and a line of light.
+//! Walls: bricks and a light strip.
 
 use super::colour::{Light, add, mix, scale};
 use super::projection::{Point, Projection};
@@ -7,30 +7,30 @@ use crate::generate::Cell;
 use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
 
-/// How high walls are, in units.
+/// Height of the walls, in units.
 pub(super) const CEILING_HEIGHT: f32 = CEILING_HEIGHT_UNITS as f32;
 const CEILING_HEIGHT_UNITS: usize = 240;
 
-/// Layers of bricks; a brick's height and length, and half of what is between two of them, in units.
+/// Layers of bricks; height and length of a brick, and half the width of a joint, in units.
 const BRICK_LAYERS: usize = 6;
 const BRICK_HEIGHT: f32 = CEILING_HEIGHT / BRICK_LAYERS as f32;
 const BRICK_LENGTH: f32 = 120.0;
 const JOINT_HALF_WIDTH: f32 = 1.6;
 
-/// The line of light along the walls: its height, and half of its width, in units.
+/// Light strip along the walls: its height and half its width, in units.
 const STRIP_HEIGHT: f32 = 150.0;
 const STRIP_HALF_WIDTH: f32 = 4.0;
 
-/// What depends on the height alone, for every unit of it.
+/// Values that depend on the height alone, for every unit of it.
 static HEIGHT_PROFILE: [HeightProfile; CEILING_HEIGHT_UNITS + 1] = build_height_profile();
 
 #[derive(Clone, Copy)]
 struct HeightProfile {
-    /// It is darker at the foot of a wall, and right under the ceiling.
+    /// Shading: darker at the foot of a wall and right under the ceiling.
     shade: f32,
-    /// Light of the line beside it.
+    /// Glow of the light strip.
     glow: f32,
-    /// The square of the distance to a lamp, but for what is aside.
+    /// Squared distance to a lamp, without the component along the wall.
     lamp_distance_squared: f32,
 }
 
@@ -55,38 +55,38 @@ const fn profile_at(height: f32) -> HeightProfile {
     }
 }
 
-/// The wall that a column of the picture shows.
+/// Wall in one column of the picture.
 pub(super) struct WallColumn {
     pub(super) depth: f32,
-    /// How much of the wall a pixel covers, upwards.
+    /// Height of wall that a pixel covers, in units.
     units_per_pixel: f32,
     visibility: f32,
     brick_light: Light,
     strip_glow: Light,
     strip_light: Light,
-    /// The square of the distance along the wall to the next lamp.
+    /// Squared distance along the wall to the next lamp.
     lamp_distance_squared: f32,
     layers: [BrickLayer; BRICK_LAYERS],
     joints: AntialiasedLine,
     strip: AntialiasedLine,
 }
 
-/// What is in a layer of bricks at one place along the wall.
+/// Layer of bricks at one point along the wall.
 #[derive(Clone, Copy)]
 struct BrickLayer {
-    /// No two bricks look quite alike.
+    /// Random shade of the brick.
     shade: f32,
-    /// How much of it is not brick.
+    /// Share of the pixel that is joint.
     joint_coverage: f32,
 }
 
 impl WallColumn {
-    /// Follows a ray to a wall.
+    /// Casts a ray to a wall.
     pub(super) fn cast(maze: &Maze, from: Position, eye: &Projection, ray: Point) -> Self {
         const SCALE: f32 = 65_536.0;
-        let way = ((ray[0] * SCALE) as i64, (ray[1] * SCALE) as i64);
-        let meeting = maze.cast_ray(from, way, SCALE as i64, i64::MAX - 1);
-        let (reach, face) = meeting.map_or((0, Direction::East), |meeting| (meeting.reach, meeting.face));
+        let direction = ((ray[0] * SCALE) as i64, (ray[1] * SCALE) as i64);
+        let hit = maze.cast_ray(from, direction, SCALE as i64, i64::MAX - 1);
+        let (reach, face) = hit.map_or((0, Direction::East), |hit| (hit.reach, hit.face));
         Self::new(eye, ray, (reach as f32 / UNIT as f32).max(1.0), face)
     }
 
@@ -94,9 +94,9 @@ impl WallColumn {
         let point = eye.point_on_ray(ray, depth);
         let is_east_or_west = matches!(face, Direction::East | Direction::West);
         let (along, towards) = if is_east_or_west { (point[1], ray[0]) } else { (point[0], ray[1]) };
-        let (bricks, line) = region_palette(faced_cell(point, face));
+        let (bricks, strip) = region_palette(faced_cell(point, face));
         let pixel = depth / eye.focal_length;
-        // Looked at from the side, a pixel covers more of it.
+        // At a slanted angle, a pixel covers more of the wall.
         let slant = (ray[0].hypot(ray[1]) / towards.abs().max(0.02)).min(20.0);
         let aside = along - CELL_SIZE as f32 * (floor_to_i32(along / CELL_SIZE as f32) as f32 + 0.5);
         Self {
@@ -104,8 +104,8 @@ impl WallColumn {
             units_per_pixel: pixel,
             visibility: visibility(depth),
             brick_light: scale(bricks, face_brightness(face)),
-            strip_glow: line,
-            strip_light: mix(line, [1.0; 3], 0.35),
+            strip_glow: strip,
+            strip_light: mix(strip, [1.0; 3], 0.35),
             lamp_distance_squared: aside * aside,
             layers: brick_layers(along, &AntialiasedLine::new(JOINT_HALF_WIDTH, pixel * slant)),
             joints: AntialiasedLine::new(JOINT_HALF_WIDTH, pixel),
@@ -113,12 +113,12 @@ impl WallColumn {
         }
     }
 
-    /// How high so many pixels of it are, in units.
+    /// Converts pixels to height, in units.
     pub(super) fn height_of_pixels(&self, pixels: f32) -> f32 {
         pixels * self.units_per_pixel
     }
 
-    /// What it looks like at a height.
+    /// Returns the light of the wall at a height.
     pub(super) fn light_at_height(&self, height: f32) -> Light {
         let profile = HEIGHT_PROFILE[(height as usize).min(CEILING_HEIGHT_UNITS)];
         let number = ((height * (1.0 / BRICK_HEIGHT)) as usize).min(BRICK_LAYERS - 1);
@@ -128,12 +128,12 @@ impl WallColumn {
         let lit = lamplight(self.lamp_distance_squared + profile.lamp_distance_squared) * profile.shade;
         let stone = scale(self.brick_light, layer.shade * (1.0 - 0.45 * joint) * lit);
         let light = add(stone, scale(self.strip_glow, profile.glow));
-        let line = self.strip.coverage((height - STRIP_HEIGHT).abs());
-        apply_fog(if line > 0.0 { mix(light, self.strip_light, line) } else { light }, self.visibility)
+        let strip = self.strip.coverage((height - STRIP_HEIGHT).abs());
+        apply_fog(if strip > 0.0 { mix(light, self.strip_light, strip) } else { light }, self.visibility)
     }
 }
 
-/// Every second layer begins with half a brick.
+/// Returns the layers of bricks at one point along the wall. Every second layer is shifted by half a brick.
 fn brick_layers(along: f32, joints: &AntialiasedLine) -> [BrickLayer; BRICK_LAYERS] {
     std::array::from_fn(|layer| {
         let along = along + layer as f32 * BRICK_LENGTH * 0.5;
@@ -144,21 +144,21 @@ fn brick_layers(along: f32, joints: &AntialiasedLine) -> [BrickLayer; BRICK_LAYE
     })
 }
 
-/// A number from 0 to 1 for each brick.
+/// Returns a number from 0 to 1 for each brick.
 fn brick_noise(one: i32, other: i32) -> f32 {
     let mixed = (one as u32).wrapping_mul(0x9e37_79b1) ^ (other as u32).wrapping_mul(0x85eb_ca77);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x2c1b_3c6d);
     ((mixed ^ mixed >> 13) & 0xff) as f32 / 255.0
 }
 
-/// The cell that the face of a wall looks into.
+/// Returns the cell that the face of a wall looks into.
 fn faced_cell(point: Point, face: Direction) -> Cell {
     let (east, south) = face.offset();
     let cell = |at: f32, step: i32| floor_to_i32((at + (step * (WALL_HALF_THICKNESS + 1)) as f32) / CELL_SIZE as f32);
     (cell(point[0], east), cell(point[1], south))
 }
 
-/// Walls that look different ways are lit differently, so that corners show.
+/// Returns the brightness of a wall face. It depends on the direction, so that corners show.
 fn face_brightness(face: Direction) -> f32 {
     match face {
         Direction::South => 1.0,

@@ -1,4 +1,4 @@
-//! Writes the seeds of the corpus: packets of every flavour, and a script for every kind of trouble.
+//! Writes the seeds of the corpus: packets of every flavor, and a script for every kind of fault.
 
 use std::path::Path;
 use std::{fs, io};
@@ -12,12 +12,12 @@ use coplay_fuzz::sample_packets;
 use coplay_fuzz::script::{OwnershipKind, Script, ScriptAction, ScriptSetup};
 
 const RUNNING_SETUP: ScriptSetup = ScriptSetup::PLAIN;
-/// Flags of ticks that together have every block, alone and in company.
+/// Flags of ticks that together have every block, alone and combined.
 const TICK_FLAGS: [u8; 16] =
     [0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x88, 0x8b, 0xa0, 0xb0, 0xb1, 0xb4, 0xb8, 0xe4, 0xf0, 0xf4];
-/// Where a hello has its flags.
+/// Offset of the flags in a hello, in bytes.
 const HELLO_FLAGS_OFFSET: usize = 19;
-/// Answers and the start from nothing are what looks different in a wide tick.
+/// Flags of ticks whose encoding differs with wide inputs: resends and absolute inputs.
 const WIDE_TICK_FLAGS: [u8; 2] = [0x81, 0x83];
 
 fn main() -> io::Result<()> {
@@ -40,7 +40,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// What real sites send, one packet of each flavour.
+/// Returns one packet of each flavor that real sites send.
 fn packets() -> Vec<(String, Vec<u8>)> {
     let mut found = std::collections::BTreeMap::new();
     for (scene, script) in scripts() {
@@ -59,7 +59,7 @@ fn packets() -> Vec<(String, Vec<u8>)> {
     found.into_iter().collect()
 }
 
-/// Pieces of input, each with its kind (and the size of its changes), first frame and length in front.
+/// Returns fragments of inputs; each starts with its kind (and the size of its changes), first frame and length.
 fn inputs() -> Vec<(String, Vec<u8>)> {
     let piece = |absolute: bool, first: u8, len: u8, changes: &[u8]| {
         [&[(changes.len() as u8) << 3 | u8::from(absolute), first, len - 1], changes].concat()
@@ -73,11 +73,11 @@ fn inputs() -> Vec<(String, Vec<u8>)> {
     named.into_iter().map(|(name, bytes)| (format!("inputs-{name}"), bytes)).collect()
 }
 
-/// Scripts for a feed and one who watches: how it is served, the size of a state, and deeds.
+/// Returns scripts for a feed and one spectator: configuration, size of a state, and actions.
 fn feeds() -> Vec<(String, Vec<u8>)> {
     let play = [8, 0x91, 0, 200, 0, 200];
     let gaps = [8, 0x91, 0, 60, 1, 90, 0, 20, 1, 200, 0, 200];
-    let scene = |how: u8, size: u8, deeds: &[&[u8]]| [&[how, size], &deeds.concat()[..]].concat();
+    let scene = |flags: u8, size: u8, actions: &[&[u8]]| [&[flags, size], &actions.concat()[..]].concat();
     let fakes = |to: u8, near: u8, value: u32| -> Vec<u8> {
         let one = |kind: u8| {
             let from = if to == 7 { vec![7, kind] } else { vec![6] };
@@ -109,29 +109,29 @@ fn feeds() -> Vec<(String, Vec<u8>)> {
     named.into_iter().map(|(name, bytes)| (name.into(), bytes)).collect()
 }
 
-/// Scripts for worlds: time, bytes for somebody, and what was said last once more with a change in it.
+/// Returns scripts for worlds: time, arbitrary bytes for a participant, and its last datagram with a change.
 fn worlds() -> Vec<(String, Vec<u8>)> {
     let wait = [0, 60, 0, 60];
-    let again = |whom: u8| -> Vec<u8> {
-        (0..60).flat_map(|at| [2, whom, at, 1 << (at % 8), 2, whom, at, 0xff, 0, 1]).collect()
+    let again = |target: u8| -> Vec<u8> {
+        (0..60).flat_map(|at| [2, target, at, 1 << (at % 8), 2, target, at, 0xff, 0, 1]).collect()
     };
-    let junk = |whom: u8| -> Vec<u8> { (0..32).flat_map(|byte| [1, whom, 3, byte, whom, 0xff, 0, 1]).collect() };
+    let junk = |target: u8| -> Vec<u8> { (0..32).flat_map(|byte| [1, target, 3, byte, target, 0xff, 0, 1]).collect() };
     let named = [("site", 0), ("player", 1), ("view", 2), ("mirror", 3)];
-    let script = |(name, whom): (&str, u8)| {
+    let script = |(name, target): (&str, u8)| {
         [
-            (format!("{name}-again"), [&wait[..], &again(whom)].concat()),
-            (format!("{name}-junk"), [&wait[..], &junk(whom)].concat()),
+            (format!("{name}-again"), [&wait[..], &again(target)].concat()),
+            (format!("{name}-junk"), [&wait[..], &junk(target)].concat()),
         ]
     };
     named.into_iter().flat_map(script).collect()
 }
 
-/// Recordings as blocks, each with its kind, place, frames and length in front, behind a byte that says what the header is.
+/// Returns movies as blocks; each starts with kind, frame, number of frames and length, behind a byte for the header.
 fn movies() -> Vec<(String, Vec<u8>)> {
-    let block = |kind: u8, place: u32, frames: u16, payload: &[u8]| {
-        [&[kind][..], &place.to_le_bytes(), &frames.to_le_bytes(), &[payload.len() as u8], payload].concat()
+    let block = |kind: u8, frame: u32, frames: u16, payload: &[u8]| {
+        [&[kind][..], &frame.to_le_bytes(), &frames.to_le_bytes(), &[payload.len() as u8], payload].concat()
     };
-    let end = |place| block(4, place, 0, &[]);
+    let end = |frame| block(4, frame, 0, &[]);
     let hash = [&[0x0c, 0][..], &[7; 8]].concat();
     let mark = [0, 1, 3, 9, 9, 9];
     let named = [
@@ -151,7 +151,7 @@ fn movies() -> Vec<(String, Vec<u8>)> {
     named.into_iter().map(|(name, bytes)| (name.into(), bytes)).collect()
 }
 
-/// Ticks with one extra each.
+/// Returns ticks with one extra each.
 fn extras() -> Vec<(String, Vec<u8>)> {
     let (site, first) = (SiteId::first(3).last().expect("three sites"), Frame::new(150));
     let join = ScheduledCommand {
@@ -166,7 +166,7 @@ fn extras() -> Vec<(String, Vec<u8>)> {
             prediction_window: 3,
         },
     };
-    let dials = ScheduledCommand {
+    let delay = ScheduledCommand {
         kind: CommandKind::SetDelay { input_delay: 6, prediction_window: 200, input_age: 130, site },
         ..join
     };
@@ -184,7 +184,7 @@ fn extras() -> Vec<(String, Vec<u8>)> {
         input_ends: ends,
         left_sites: SiteSet::first(1),
         to_evict: SiteSet::EMPTY,
-        command: Some(dials),
+        command: Some(delay),
         accepted: None,
     };
     let accepted = Vote { accepted: Some((9, decision)), ..vote };
@@ -197,7 +197,7 @@ fn extras() -> Vec<(String, Vec<u8>)> {
     let named = [
         ("leave", Extra::Leave(first)),
         ("join", Extra::Command(join)),
-        ("dials", Extra::Command(dials)),
+        ("dials", Extra::Command(delay)),
         ("vote", Extra::Vote(vote)),
         ("vote-accepted", Extra::Vote(accepted)),
         ("decided", Extra::DecisionReport(7, decision, 0)),
@@ -210,22 +210,22 @@ fn extras() -> Vec<(String, Vec<u8>)> {
     named.into_iter().map(|(name, extra)| (format!("extra-{name}"), tick_with_extra(&extra))).collect()
 }
 
-/// A tick with nothing but this extra.
+/// Encodes a tick with nothing but this extra.
 fn tick_with_extra(extra: &Extra<'_>) -> Vec<u8> {
     let mut buf = [0; 256];
     let len = extra.encode(&mut buf).expect("room for an extra");
     [&[0x84, 0, 0, 0][..], &(len as u16).to_le_bytes(), &buf[..len], &[0]].concat()
 }
 
-fn script(scene: ScriptSetup, deeds: impl IntoIterator<Item = ScriptAction>) -> Script {
-    Script { setup: scene, actions: deeds.into_iter().collect() }
+fn script(scene: ScriptSetup, actions: impl IntoIterator<Item = ScriptAction>) -> Script {
+    Script { setup: scene, actions: actions.into_iter().collect() }
 }
 
 fn press(site: u8, value: u8) -> ScriptAction {
     ScriptAction::Press { site, value }
 }
 
-/// A script for every kind of trouble.
+/// Returns a script for every kind of fault.
 fn scripts() -> Vec<(&'static str, Script)> {
     use ScriptAction::*;
     let lobby = ScriptSetup { starts_in_lobby: true, delay_ms: 7, ..RUNNING_SETUP };
@@ -235,8 +235,8 @@ fn scripts() -> Vec<(&'static str, Script)> {
     let paper =
         ScriptSetup { pacing: Pacing::Zhao, is_timer_sending: true, delay_ms: 7, input_delay: 6, ..RUNNING_SETUP };
     let last = ScriptSetup { is_last_site_victim: true, ..RUNNING_SETUP };
-    let guess = ScriptSetup { prediction_window: 8, delay_ms: 40, ..RUNNING_SETUP };
-    let guess_far = ScriptSetup { prediction_window: 60, input_delay: 0, delay_ms: 150, ..RUNNING_SETUP };
+    let predicting = ScriptSetup { prediction_window: 8, delay_ms: 40, ..RUNNING_SETUP };
+    let predicting_far = ScriptSetup { prediction_window: 60, input_delay: 0, delay_ms: 150, ..RUNNING_SETUP };
     let drop = ScriptSetup { has_third_site: true, drop_timeout_ms: Some(300), delay_ms: 7, ..RUNNING_SETUP };
     let crowd = ScriptSetup { has_six_sites: true, has_third_site: false, ..drop };
     let burst = [
@@ -273,12 +273,15 @@ fn scripts() -> Vec<(&'static str, Script)> {
         ("burst-three", script(ScriptSetup { has_third_site: true, ..history }, burst.clone())),
         ("burst-long-lag", script(ScriptSetup { input_delay: 120, delay_ms: 150, ..history }, burst.clone())),
         ("no-lag", script(ScriptSetup { input_delay: 0, delay_ms: 7, ..RUNNING_SETUP }, burst.clone())),
-        ("guess", script(guess, burst.clone())),
-        ("guess-history", script(ScriptSetup { recovery: Recovery::History, ..guess }, burst.clone())),
-        ("guess-wide", script(ScriptSetup { ownership: OwnershipKind::AllToLast, ..guess_far }, burst.clone())),
-        ("guess-fast", script(ScriptSetup { is_fast: true, ..guess_far }, burst.clone())),
-        ("guess-three", script(ScriptSetup { has_third_site: true, ..guess_far }, burst)),
-        ("guess-leave", script(guess, [press(1, 0x99), RunNetwork(20), Leave(1), RunNetwork(100), RunNetwork(255)])),
+        ("guess", script(predicting, burst.clone())),
+        ("guess-history", script(ScriptSetup { recovery: Recovery::History, ..predicting }, burst.clone())),
+        ("guess-wide", script(ScriptSetup { ownership: OwnershipKind::AllToLast, ..predicting_far }, burst.clone())),
+        ("guess-fast", script(ScriptSetup { is_fast: true, ..predicting_far }, burst.clone())),
+        ("guess-three", script(ScriptSetup { has_third_site: true, ..predicting_far }, burst)),
+        (
+            "guess-leave",
+            script(predicting, [press(1, 0x99), RunNetwork(20), Leave(1), RunNetwork(100), RunNetwork(255)]),
+        ),
         ("drop", script(drop, [press(2, 0x91), RunNetwork(20), Crash(2), RunNetwork(200), Heal])),
         ("drop-coordinator", script(drop, [press(0, 0x91), RunNetwork(20), Crash(0), RunNetwork(200), Heal])),
         (
@@ -416,9 +419,9 @@ fn scripts() -> Vec<(&'static str, Script)> {
             [Join(scene.site_count() as u8 - 1), RunNetwork(40)].into_iter().chain(fakes).chain([RunNetwork(255)]),
         )
     };
-    let after = |scene: ScriptSetup, deeds: Vec<ScriptAction>| {
+    let after = |scene: ScriptSetup, actions: Vec<ScriptAction>| {
         let come = [RunNetwork(20), Join(scene.site_count() as u8 - 1), RunNetwork(90), RunNetwork(90)];
-        script(scene, come.into_iter().chain(deeds.into_iter().flat_map(|deed| [deed, RunNetwork(30)])))
+        script(scene, come.into_iter().chain(actions.into_iter().flat_map(|action| [action, RunNetwork(30)])))
     };
     let searches = |value| (0..7).map(|kind| ForgeSearch { kind, frame_offset: 0, value }).collect::<Vec<_>>();
     let joins = |value| {
@@ -553,15 +556,15 @@ fn scripts() -> Vec<(&'static str, Script)> {
     let three_last = ScriptSetup { is_last_site_victim: true, ..three };
     all.extend([
         ("lies", lies(three, 0b110, 0, 0x0001_0001)),
-        ("lies-guess", lies(ScriptSetup { has_third_site: true, ..guess }, 0b100, 4, 0x0001_0308)),
-        ("lies-past", lies(ScriptSetup { has_third_site: true, ..guess_far }, 0b110, 0xf0, 0x0000_0709)),
+        ("lies-guess", lies(ScriptSetup { has_third_site: true, ..predicting }, 0b100, 4, 0x0001_0308)),
+        ("lies-past", lies(ScriptSetup { has_third_site: true, ..predicting_far }, 0b110, 0xf0, 0x0000_0709)),
         ("lies-far", lies(three_last, 0b11, 0, 0xff01_0303)),
         ("lies-crowd", lies(ScriptSetup { ownership: OwnershipKind::AllToLast, ..crowd }, 0xff, 0xfe, 0x0002_0308)),
         ("lies-drop", lies(drop, 0b100, 0, 0x0001_8209)),
         ("lies-seat", left(three_last, 0x0000_0102)),
         (
             "lies-seat-other",
-            left(ScriptSetup { has_third_site: true, is_last_site_victim: false, ..guess }, 0x0001_0102),
+            left(ScriptSetup { has_third_site: true, is_last_site_victim: false, ..predicting }, 0x0001_0102),
         ),
         ("forged-near", forgeries(RUNNING_SETUP, |field| ForgeTick { field: 16 | field, value: 0x0102_0304 })),
         ("forged-far", forgeries(last, |field| ForgeTick { field: 16 | field, value: 0xfff0_fffd })),

@@ -1,5 +1,5 @@
-//! What must hold at every site, known without looking into the engine: the inputs that were given are those that step
-//! the machine, and a site is dropped, or comes, with the same frame everywhere.
+//! Checks what must hold at every site, without looking into the engine: the machine is stepped with the inputs that
+//! were given, and a site is dropped, or joins, at the same frame everywhere.
 
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::session::{Event, Settings};
@@ -8,13 +8,13 @@ use coplay::wire::{DecodeError, FeedMessage, Refusal, SessionMessage, is_feed};
 use crate::machine::InputWords;
 use crate::site::{FuzzedSite, SESSION_ID, input_words, site_id};
 
-/// Who has a seat, frame by frame, as the sites tell it.
+/// Seats frame by frame, as the sites report them.
 #[derive(Debug)]
 pub(crate) struct SeatHistory {
     starters: SiteSet,
-    /// The frames with which each seat was taken or given up, in order.
+    /// Frames at which each seat was taken (`true`) or lost, in order.
     changes: [Vec<(u32, bool)>; MAX_SITES],
-    /// Two sites told different things, which is a fault unless somebody died or was cut off in the middle of it.
+    /// Whether two sites reported different changes, which is a fault unless a site crashed or was cut off meanwhile.
     pub(crate) is_inconsistent: bool,
 }
 
@@ -23,7 +23,7 @@ impl SeatHistory {
         Self { starters, changes: Default::default(), is_inconsistent: false }
     }
 
-    /// Whether anybody was ever dropped or came late.
+    /// Returns whether a site was ever dropped or joined late.
     pub(crate) fn has_changed(&self, site: SiteId) -> bool {
         !self.changes[site.index()].is_empty()
     }
@@ -34,39 +34,41 @@ impl SeatHistory {
         if changes.contains(&(frame, taken)) {
             return;
         }
-        // Who comes may be gone before its first frame.
+        // A joiner may be gone before its first frame.
         let at = changes.partition_point(|change| (change.0, !change.1) < (frame, !taken));
         changes.insert(at, (frame, taken));
         let all = || std::iter::once(&start).chain(&*changes);
         self.is_inconsistent |= all().zip(all().skip(1)).any(|(one, next)| one.1 == next.1);
     }
 
-    /// The newest change of a seat up to a frame.
+    /// Returns the last change of a seat up to a frame.
     fn seat_at(&self, site: usize, frame: u32) -> (u32, bool) {
         let known = self.changes[site].iter().take_while(|(since, _)| *since <= frame).last();
         known.copied().unwrap_or((0, self.starters.contains(site_id(site))))
     }
 
-    /// Whether a site lost its seat since a frame.
+    /// Returns whether a site lost its seat at or after a frame.
     fn lost_since(&self, site: usize, since: u32) -> bool {
         self.changes[site].iter().any(|(frame, taken)| !taken && *frame >= since)
     }
 
-    /// The first frame with which anybody lost his seat.
+    /// Returns the first frame at which any site lost its seat.
     fn first_loss(&self) -> u32 {
         let losses = self.changes.iter().flatten().filter(|(_, taken)| !taken);
         losses.map(|(frame, _)| *frame).min().unwrap_or(u32::MAX)
     }
 }
 
-/// Checks the inputs of all frames that a site is certain of. Under attack, only its own are sure, and only while it plays.
+/// Checks the inputs of all confirmed frames of a site. After a forgery only its own inputs are reliable, and only from
+/// its seat on.
 pub(crate) fn check_confirmed(settings: &Settings, sites: &[FuzzedSite], at: usize, seats: &SeatHistory, forged: bool) {
     let site = &sites[at];
     let seated = site.seated_from.unwrap_or(u32::MAX);
-    // What a site does that was dropped does not concern the others: it may not know, nor who else was dropped with it.
-    let agreed = if seats.lost_since(at, seated) { seats.first_loss() } else { u32::MAX };
-    let counts = |frame: u32| if forged { frame >= seated } else { frame < agreed };
-    let frames = (site.machine.first_frame..).zip(&site.machine.confirmed_inputs).filter(|(frame, _)| counts(*frame));
+    // A dropped site may not know that, nor which others were dropped with it; its frames do not concern the others.
+    let agreed_until = if seats.lost_since(at, seated) { seats.first_loss() } else { u32::MAX };
+    let is_checked = |frame: u32| if forged { frame >= seated } else { frame < agreed_until };
+    let frames =
+        (site.machine.first_frame..).zip(&site.machine.confirmed_inputs).filter(|(frame, _)| is_checked(*frame));
     for (frame, inputs) in frames {
         check_inputs(settings, sites, at, frame, inputs, (seats, forged));
     }
@@ -89,29 +91,31 @@ fn check_inputs(
             if number != at && forged {
                 continue;
             }
-            let (since, there) = if forged { seat_under_attack(site, frame) } else { seats.seat_at(number, frame) };
-            let expected = if there { expected_input(site, since, frame)[player] & mask } else { 0 };
+            let (since, is_seated) = if forged { seat_under_attack(site, frame) } else { seats.seat_at(number, frame) };
+            let expected = if is_seated { expected_input(site, since, frame)[player] & mask } else { 0 };
             assert_eq!(input & mask, expected, "site {at} steps frame {frame} with a wrong input of site {number}");
         }
-        assert_eq!(input & !owned, 0, "site {at} steps frame {frame} with bits that nobody has");
+        assert_eq!(input & !owned, 0, "site {at} steps frame {frame} with bits that no site owns");
     }
 }
 
-/// Under attack a site may think that it has its seat for any reason; but it gives nothing before it is asked.
+/// Returns the seat of a site after a forgery: it may believe in a seat for any reason, but gives no input before it is
+/// asked.
 fn seat_under_attack(site: &FuzzedSite, frame: u32) -> (u32, bool) {
     site.first_sampled_frame.filter(|from| frame >= *from).map_or((0, false), |from| (from, true))
 }
 
-/// What a site that has its seat since then gave for a frame: nothing at first, and nothing once it has left.
+/// Returns the input of a site for a frame, seated from `since` on: neutral before its first input and after it has
+/// left.
 fn expected_input(site: &FuzzedSite, since: u32, frame: u32) -> InputWords {
     match site.given_inputs.get(&frame) {
         Some(input) => input_words(*input),
         None if site.has_ever_left || site.given_inputs.range(since..frame).next().is_none() => input_words(0),
-        None => panic!("frame {frame} is certain before its input was given"),
+        None => panic!("frame {frame} is confirmed before its input was given"),
     }
 }
 
-/// As long as nothing was forged, nobody disagrees, moves or goes astray, and all agree on who is dropped with which frame.
+/// Checks an event. Without a forgery no site disagrees, moves or diverges, and all agree on drops and their frames.
 pub(crate) fn check_event(event: &Event, at: usize, seats: &mut SeatHistory, (forged, late): (bool, bool)) {
     assert!(!event.to_string().is_empty());
     if forged {
@@ -121,20 +125,20 @@ pub(crate) fn check_event(event: &Event, at: usize, seats: &mut SeatHistory, (fo
         Event::Dropped { site, frame } => seats.record(*site, frame.number(), false),
         Event::Joined { site, frame } if late => seats.record(*site, frame.number(), true),
         Event::Diverged { site, .. } => {
-            assert!(seats.has_changed(*site) || seats.has_changed(site_id(at)), "out of the blue: {event}");
+            assert!(seats.has_changed(*site) || seats.has_changed(site_id(at)), "unexpected event: {event}");
         }
         Event::Refused { reason: Refusal::Dropped, .. } => {
-            assert!(seats.has_changed(site_id(at)), "out of the blue: {event}");
+            assert!(seats.has_changed(site_id(at)), "unexpected event: {event}");
         }
         Event::Disagreed { .. } | Event::Refused { .. } | Event::AddressChanged { .. } | Event::Joined { .. } => {
-            panic!("out of the blue: {event}")
+            panic!("unexpected event: {event}")
         }
         _ => {}
     }
 }
 
-/// Whether somebody who is believed could have meant harm with these bytes. `known` is whether they come from an address
-/// that a peer has.
+/// Returns whether a trusted sender could have done harm with these bytes. `known` is whether they come from the
+/// address of a peer.
 pub(crate) fn is_plausible_forgery(bytes: &[u8], known: bool) -> bool {
     if is_feed(bytes) {
         return FeedMessage::decode(bytes).is_ok();

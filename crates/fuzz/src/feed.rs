@@ -1,6 +1,6 @@
-//! The target `feed`: one who serves and one who watches, with any bytes between them.
+//! The target `feed`: a spectator feed and one spectator, with any bytes between them.
 //!
-//! Two bytes set the scene; then one deed follows the other.
+//! Two bytes configure the run; actions follow.
 
 use std::collections::VecDeque;
 
@@ -21,23 +21,23 @@ use crate::script::{OwnershipKind, ScriptSetup};
 use crate::script_reader::ScriptReader;
 use crate::site::{SESSION_ID, input_words, settings};
 
-/// Deeds of one run; further ones are ignored.
+/// Maximum number of actions per run; further ones are ignored.
 const MAX_ACTIONS: usize = 48;
-/// Where the feed is, and who watches it.
+/// Addresses of the feed and of the spectator.
 const FEED_ADDR: Addr = Addr(1);
 const SPECTATOR_ADDR: Addr = Addr(2);
-/// Packets kept, one of each kind.
+/// Maximum number of kept packets, one of each kind.
 const MAX_SAMPLES: usize = 16;
-/// The time between two looks.
+/// Time between two runs of the engines.
 const TICK_PERIOD: TimeDelta = TimeDelta::from_millis(8);
-/// The most memory of either end, beside the state.
+/// Maximum memory of either end in bytes, besides the state.
 const MAX_MEMORY: usize = 640 * 1_024;
-/// The largest state that is downloaded.
+/// Maximum length of a downloaded state, in bytes.
 const MAX_STATE_LEN: usize = 48 * 1_024;
-/// The most frames that are given out at once, whatever is claimed: as many as fit into what is kept.
+/// Maximum number of frames presented at once, whatever a packet claims: as many as fit into the buffer.
 const MAX_FRAMES_AT_ONCE: usize = 8_192 * 127;
 
-/// Both ends, and what is between them.
+/// Both ends, and the packets between them.
 struct FeedHarness {
     settings: Settings,
     now: Instant,
@@ -45,52 +45,52 @@ struct FeedHarness {
     spectator: Spectator,
     player_machine: HashMachine,
     spectator_machine: HashMachine,
-    /// What was played, frame by frame.
+    /// Inputs played, frame by frame.
     played_inputs: Vec<u8>,
     state_len: usize,
     held_input: u8,
     has_forgery: bool,
     is_ended: bool,
-    /// To whom, and what.
+    /// Packets in flight, each with its destination.
     in_flight: VecDeque<(Addr, Vec<u8>)>,
     samples: Vec<(Addr, Vec<u8>)>,
 }
 
-/// Plays what the bytes say.
+/// Runs the script in `data`.
 pub(crate) fn check(data: &[u8]) {
     let mut bytes = ScriptReader::new(data);
-    let mut stage = FeedHarness::new(bytes.u8(), bytes.u8());
+    let mut harness = FeedHarness::new(bytes.u8(), bytes.u8());
     for _ in 0..MAX_ACTIONS {
         if bytes.is_empty() {
             break;
         }
-        stage.perform(&mut bytes);
+        harness.perform(&mut bytes);
     }
 }
 
 impl FeedHarness {
-    fn new(how: u8, size: u8) -> Self {
-        let owners =
+    fn new(flags: u8, size: u8) -> Self {
+        let ownership =
             [OwnershipKind::Pads, OwnershipKind::Shared, OwnershipKind::AnalogSticks, OwnershipKind::AllToLast]
-                [usize::from(how & 3)];
-        let settings = settings(&ScriptSetup { ownership: owners, ..ScriptSetup::PLAIN });
+                [usize::from(flags & 3)];
+        let settings = settings(&ScriptSetup { ownership, ..ScriptSetup::PLAIN });
         let feed = FeedConfig {
             max_spectators: 3,
-            batch_frames: [6, 1, 127, 30][usize::from(how >> 2 & 3)],
-            log_bytes: if how & 16 != 0 { 8_192 } else { 0 },
-            history_frames: if how & 64 != 0 { 60 } else { 1_200 },
+            batch_frames: [6, 1, 127, 30][usize::from(flags >> 2 & 3)],
+            log_bytes: if flags & 16 != 0 { 8_192 } else { 0 },
+            history_frames: if flags & 64 != 0 { 60 } else { 1_200 },
             ..FeedConfig::new(SESSION_ID, 9, settings.clone())
         };
-        let start = if how & 32 != 0 { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot };
-        let watch = SpectatorConfig {
+        let start = if flags & 32 != 0 { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot };
+        let spectator_config = SpectatorConfig {
             start,
             max_snapshot_size: MAX_STATE_LEN,
             ..SpectatorConfig::new(SESSION_ID, settings.clone(), vec![FEED_ADDR])
         };
         Self {
             now: Instant::ZERO,
-            feed: Feed::new(feed).expect("sound settings"),
-            spectator: Spectator::new(Instant::ZERO, watch).expect("sound settings"),
+            feed: Feed::new(feed).expect("valid settings"),
+            spectator: Spectator::new(Instant::ZERO, spectator_config).expect("valid settings"),
             player_machine: HashMachine::new(0),
             spectator_machine: HashMachine::new(0),
             played_inputs: Vec::new(),
@@ -132,33 +132,33 @@ impl FeedHarness {
         self.run_due();
     }
 
-    /// What happens once.
-    fn perform_once(&mut self, what: u8) {
-        match what & 3 {
+    /// Performs a rare action.
+    fn perform_once(&mut self, action: u8) {
+        match action & 3 {
             0 => {
                 self.feed.end(self.now);
                 self.is_ended = true;
             }
             1 => self.spectator.leave(self.now),
-            2 => self.now += TimeDelta::from_millis(100) * i64::from(what),
+            2 => self.now += TimeDelta::from_millis(100) * i64::from(action),
             _ => self.in_flight.clear(),
         }
     }
 
     fn forge_message(&self, bytes: &mut ScriptReader<'_>) -> Vec<u8> {
-        let fake = ForgedMessage::new(bytes.u8(), self.spectator_machine.stepped_frames, bytes.u8(), bytes.u32());
-        let genuine = self.samples.iter().find(|(_, packet)| packet.first() == Some(&fake.first_byte()));
-        fake.encode_feed(genuine.map(|(_, packet)| &packet[..]))
+        let forged = ForgedMessage::new(bytes.u8(), self.spectator_machine.stepped_frames, bytes.u8(), bytes.u32());
+        let genuine = self.samples.iter().find(|(_, packet)| packet.first() == Some(&forged.first_byte()));
+        forged.encode_feed(genuine.map(|(_, packet)| &packet[..]))
     }
 
-    /// A packet of the album comes once more, changed, perhaps to the one who sent it.
+    /// Delivers a kept packet again, mutated, perhaps to its sender.
     fn inject_mutated(&mut self, bytes: &mut ScriptReader<'_>, back: bool) {
-        let (which, how, at, value) = (bytes.u8(), bytes.u8(), bytes.u8(), bytes.u8());
-        let Some(at_album) = usize::from(which).checked_rem(self.samples.len()) else { return };
-        let (to, packet) = &self.samples[at_album];
-        let packet = forged_session::mutate(packet, how, at, value);
+        let (packet_number, mutation, at, value) = (bytes.u8(), bytes.u8(), bytes.u8(), bytes.u8());
+        let Some(index) = usize::from(packet_number).checked_rem(self.samples.len()) else { return };
+        let (to, packet) = &self.samples[index];
+        let packet = forged_session::mutate(packet, mutation, at, value);
         let to = if back && *to == FEED_ADDR { SPECTATOR_ADDR } else { *to };
-        let from = if to == FEED_ADDR { spectator_addr(how >> 4) } else { FEED_ADDR };
+        let from = if to == FEED_ADDR { spectator_addr(mutation >> 4) } else { FEED_ADDR };
         self.inject(from, to, &packet);
     }
 
@@ -175,7 +175,7 @@ impl FeedHarness {
         }
     }
 
-    /// Lets the players play for a while; what is said arrives at once, or not at all.
+    /// Lets the players play for `ticks`; packets arrive at once if `open`, and are lost otherwise.
     fn advance_time(&mut self, ticks: u8, open: bool) {
         for tick in 0..ticks {
             self.now += TICK_PERIOD;
@@ -193,7 +193,7 @@ impl FeedHarness {
         }
     }
 
-    /// One frame more.
+    /// Plays one more frame.
     fn play_frame(&mut self) {
         let frame = self.played_inputs.len() as u32;
         let input = self.held_input.wrapping_add(if self.held_input & 0x80 != 0 { frame as u8 } else { 0 });
@@ -211,24 +211,24 @@ impl FeedHarness {
         self.player_machine.confirm_until(frame + 1);
     }
 
-    /// The bits of an input that anybody has.
+    /// Returns the bits of an input that some site owns.
     fn owned_words(&self, input: u8) -> Vec<InputWord> {
         let ownership = &self.settings.ownership;
         let all = |player| coplay::id::SiteId::first(2).fold(0, |bits, site| bits | ownership.mask(site, player));
         (0..ownership.players()).map(|player| input_words(input)[player] & all(player)).collect()
     }
 
-    /// Both ends do what there is to do, and nothing more.
+    /// Runs both ends until nothing is due, and checks their bounds.
     fn run_due(&mut self) {
         self.serve_spectator();
         self.transmit_all();
-        let (feed, watcher) = (self.feed.memory(), self.spectator.memory());
+        let (feed, spectator) = (self.feed.memory(), self.spectator.memory());
         assert!(feed <= MAX_MEMORY + 6 * self.state_len, "the feed takes {feed} bytes");
-        assert!(watcher <= MAX_MEMORY + 2 * MAX_STATE_LEN, "the watcher takes {watcher} bytes");
+        assert!(spectator <= MAX_MEMORY + 2 * MAX_STATE_LEN, "the spectator takes {spectator} bytes");
         let _ =
             (self.feed.stats(), self.spectator.stats(), self.spectator.download_progress(), self.spectator.is_live());
         for next in [self.feed.poll_timeout(), self.spectator.poll_timeout()].into_iter().flatten() {
-            assert!(next > self.now, "who is done wants to be called in the past");
+            assert!(next > self.now, "the next timeout is in the past");
         }
     }
 
@@ -236,7 +236,7 @@ impl FeedHarness {
         let mut requests = 0;
         while let Some(request) = self.spectator.poll_request(self.now) {
             requests += 1;
-            assert!(requests < 2 * MAX_FRAMES_AT_ONCE, "a watcher asks for ever");
+            assert!(requests < 2 * MAX_FRAMES_AT_ONCE, "a spectator requests frames for ever");
             match request {
                 SpectatorRequest::Load { next_frame, state, .. } => {
                     self.spectator_machine.restore(next_frame.number(), state)
@@ -257,7 +257,7 @@ impl FeedHarness {
         while let Some(event) = self.spectator.poll_event() {
             assert!(
                 self.has_forgery || !matches!(event, SpectatorEvent::Diverged { .. }),
-                "out of the blue: {event:?}"
+                "unexpected event: {event:?}"
             );
         }
         while self.feed.poll_event().is_some() {}
@@ -269,7 +269,7 @@ impl FeedHarness {
         while let Some(packet) = self.spectator.poll_transmit(self.now, &mut buf) {
             self.enqueue(packet.to, &buf[..packet.len]);
             sent += 1;
-            assert!(sent < 100, "a watcher sends for ever");
+            assert!(sent < 100, "a spectator sends for ever");
         }
         while let Some(packet) = self.feed.poll_transmit(self.now, &mut buf) {
             self.enqueue(packet.to, &buf[..packet.len]);
@@ -280,7 +280,7 @@ impl FeedHarness {
 
     fn enqueue(&mut self, to: Addr, packet: &[u8]) {
         let message = FeedMessage::decode(packet);
-        assert!(message.is_ok(), "what is sent can be read: {message:?}");
+        assert!(message.is_ok(), "a sent message can be decoded: {message:?}");
         if self.samples.len() < MAX_SAMPLES && !self.samples.iter().any(|(_, other)| other.first() == packet.first()) {
             self.samples.push((to, packet.to_vec()));
         }
@@ -290,7 +290,7 @@ impl FeedHarness {
     }
 }
 
-/// The one who watches, or somebody else.
+/// Returns the address of the spectator, or of another one.
 fn spectator_addr(other: u8) -> Addr {
     Addr(2 + u64::from(other & 7))
 }

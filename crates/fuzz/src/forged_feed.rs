@@ -1,4 +1,4 @@
-//! Packets beside the game that no honest site would send: those of feeds, of who watches them, and of searches.
+//! Packets that no honest participant would send: of feeds, of spectators, and of desync searches.
 
 use coplay::frame::Frame;
 use coplay::session::{FrameSpan, StateRegion};
@@ -9,9 +9,9 @@ use coplay::wire::{
 
 use crate::site::SESSION_ID;
 
-/// Longer than any datagram of ours.
+/// Buffer length in bytes, longer than any datagram.
 const BUFFER_LEN: usize = 2_048;
-/// What it takes to fill a datagram with records.
+/// Bytes of records that fill a datagram.
 const RECORDS_LEN: usize = 1_100;
 const BYE_REASONS: [CloseReason; 6] = [
     CloseReason::Version,
@@ -22,7 +22,7 @@ const BYE_REASONS: [CloseReason; 6] = [
     CloseReason::Silent,
 ];
 
-/// A packet that nobody wrote: its kind, a frame near the one at hand, and everything else.
+/// A forged packet: its kind, a frame near the current one, and a number for all other fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForgedMessage {
     kind: u8,
@@ -31,23 +31,24 @@ pub(crate) struct ForgedMessage {
 }
 
 impl ForgedMessage {
-    /// `at` is the frame at hand, and `near` how far from it.
+    /// Creates a forged packet; `at` is the current frame, and `near` the offset from it.
     pub(crate) fn new(kind: u8, at: u32, near: u8, value: u32) -> Self {
         let near = at.saturating_add_signed(3 * i32::from(near as i8));
         let frame = if value >> 24 == 0xff { u32::MAX - u32::from(value as u8) } else { near };
         Self { kind, frame, value }
     }
 
-    /// As a packet of a feed; `genuine` is one that was sent in earnest, in whose place it comes where that is of its kind.
+    /// Encodes it as a feed message; `genuine` is an authentic message of the same kind from which it takes other
+    /// fields.
     pub(crate) fn encode_feed(&self, genuine: Option<&[u8]>) -> Vec<u8> {
         let genuine = genuine.and_then(|bytes| FeedMessage::decode(bytes).ok());
         match self.kind % 14 {
-            0 => encode_feed_message(&FeedMessage::Subscribe(self.watch(genuine))),
+            0 => encode_feed_message(&FeedMessage::Subscribe(self.subscribe(genuine))),
             1 => encode_feed_message(&FeedMessage::Ack(self.ack())),
-            2 => encode_feed_message(&FeedMessage::SnapshotRequest(self.get())),
+            2 => encode_feed_message(&FeedMessage::SnapshotRequest(self.snapshot_request())),
             3 => encode_feed_message(&FeedMessage::Unsubscribe { session_id: SESSION_ID }),
             4 => encode_feed_message(&FeedMessage::Challenge { session_id: SESSION_ID, token: self.long_value() }),
-            5 | 6 => encode_feed_message(&FeedMessage::Subscribed(self.welcome())),
+            5 | 6 => encode_feed_message(&FeedMessage::Subscribed(self.subscribed())),
             7 => encode_feed_message(&FeedMessage::SnapshotOffer(self.offer())),
             8 => encode_feed_message(&FeedMessage::SnapshotChunk(self.chunk(&self.state()))),
             9 => encode_feed_message(&FeedMessage::Closed {
@@ -61,7 +62,7 @@ impl ForgedMessage {
         }
     }
 
-    /// The place of this kind among the packets of feeds, by first byte.
+    /// Returns the first byte of feed messages of this kind.
     pub(crate) fn first_byte(&self) -> u8 {
         [0x10, 0x11, 0x12, 0x13, 0x18, 0x19, 0x19, 0x1a, 0x1c, 0x1d, 0x1b, 0x1b, 0x1b, 0x1b]
             [usize::from(self.kind % 14)]
@@ -71,17 +72,17 @@ impl ForgedMessage {
         u64::from(self.value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    fn watch(&self, genuine: Option<FeedMessage<'_>>) -> Subscribe {
-        let from = (self.value & 1 != 0).then_some(self.frame);
-        let have = (self.value & 2 != 0).then(|| self.long_value());
+    fn subscribe(&self, genuine: Option<FeedMessage<'_>>) -> Subscribe {
+        let first_frame = (self.value & 1 != 0).then_some(self.frame);
+        let known_snapshot = (self.value & 2 != 0).then(|| self.long_value());
         match genuine {
-            Some(FeedMessage::Subscribe(genuine)) => Subscribe { first_frame: from, known_snapshot: have, ..genuine },
+            Some(FeedMessage::Subscribe(genuine)) => Subscribe { first_frame, known_snapshot, ..genuine },
             _ => Subscribe {
                 session_id: SESSION_ID,
                 settings_digest: self.long_value(),
                 token: self.long_value(),
-                first_frame: from,
-                known_snapshot: have,
+                first_frame,
+                known_snapshot,
             },
         }
     }
@@ -89,8 +90,8 @@ impl ForgedMessage {
     fn ack(&self) -> FeedAck {
         let mut spans = FrameRanges::default();
         let [skip, len, count, _] = self.value.to_le_bytes();
-        for turn in 0..u32::from(count % 9) {
-            spans.push(u32::from(skip) << (turn * (turn & 4)), u32::from(len) << (4 * turn % 28));
+        for index in 0..u32::from(count % 9) {
+            spans.push(u32::from(skip) << (index * (index & 4)), u32::from(len) << (4 * index % 28));
         }
         FeedAck {
             session_id: SESSION_ID,
@@ -100,16 +101,16 @@ impl ForgedMessage {
         }
     }
 
-    fn get(&self) -> SnapshotRequest {
-        let mut wants = BlockRequests::default();
+    fn snapshot_request(&self) -> SnapshotRequest {
+        let mut blocks = BlockRequests::default();
         let [snapshot, block, parts, count] = self.value.to_le_bytes();
-        for turn in 0..u32::from(count % 33) {
-            wants.push(u32::from(block) * turn, u16::from_le_bytes([parts, parts]));
+        for index in 0..u32::from(count % 33) {
+            blocks.push(u32::from(block) * index, u16::from_le_bytes([parts, parts]));
         }
-        SnapshotRequest { session_id: SESSION_ID, snapshot_id: u16::from(snapshot), blocks: wants }
+        SnapshotRequest { session_id: SESSION_ID, snapshot_id: u16::from(snapshot), blocks }
     }
 
-    fn welcome(&self) -> Subscribed {
+    fn subscribed(&self) -> Subscribed {
         let [batch, back, ahead, _] = self.value.to_le_bytes();
         let oldest = self.frame.saturating_sub(u32::from(back));
         Subscribed {
@@ -120,7 +121,7 @@ impl ForgedMessage {
         }
     }
 
-    /// An offer of a state that can be had in one part, if it is not too large for that.
+    /// Returns an offer of a state that fits into one part, unless its size is forged.
     fn offer(&self) -> SnapshotOffer {
         let state = self.state();
         let [kind, snapshot, ..] = self.value.to_le_bytes();
@@ -136,7 +137,7 @@ impl ForgedMessage {
         }
     }
 
-    /// What [`ForgedMessage::offer`] offers.
+    /// Returns the state that [`ForgedMessage::offer`] offers.
     fn state(&self) -> Vec<u8> {
         vec![0; usize::from(self.value as u8 >> 2)]
     }
@@ -156,7 +157,7 @@ impl ForgedMessage {
         }
     }
 
-    /// So many bytes of records of equal length.
+    /// Encodes about `bytes` bytes of equal records.
     fn encode_frames(&self, bytes: usize) -> Vec<u8> {
         let [count, flags, change, far] = self.value.to_le_bytes();
         let mut record = vec![u8::from(far & 1 != 0), (1 + count % 127) | flags & 0x80];
@@ -181,7 +182,7 @@ impl ForgedMessage {
         }))
     }
 
-    /// As a packet of a search.
+    /// Encodes it as a message of a desync search.
     pub(crate) fn encode_search(&self) -> Vec<u8> {
         let [low, mid, high, far] = self.value.to_le_bytes();
         let (frame, hashes) = (Frame::new(self.frame), [[low, mid, high, far]; 300]);
@@ -213,7 +214,7 @@ fn encode_feed_message(message: &FeedMessage<'_>) -> Vec<u8> {
     message.encode(&mut buf).map(|len| buf[..len].to_vec()).unwrap_or_default()
 }
 
-/// The digest of a block, so that what is forged looks right.
+/// Returns the digest of a block, so that a forged offer looks valid.
 fn block_digest(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8).map(|word| word.try_into().expect("eight bytes"));
     let mut tail = [0; 8];

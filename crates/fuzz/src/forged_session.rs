@@ -1,4 +1,4 @@
-//! Packets that no honest site would send.
+//! Session packets that no honest site would send.
 
 use coplay::frame::Frame;
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
@@ -10,14 +10,14 @@ use coplay::wire::{
 
 use crate::site::SESSION_ID;
 
-/// Longer than any datagram of ours.
+/// Buffer length in bytes, longer than any datagram.
 const BUFFER_LEN: usize = 2_048;
 
-/// A packet with one change in its bytes.
-pub(crate) fn mutate(packet: &[u8], how: u8, at: u8, value: u8) -> Vec<u8> {
+/// Returns a packet with one mutation of its bytes.
+pub(crate) fn mutate(packet: &[u8], mutation: u8, at: u8, value: u8) -> Vec<u8> {
     let mut bytes = packet.to_vec();
     let at = usize::from(at) % bytes.len().max(1);
-    match how % 8 {
+    match mutation % 8 {
         0 => change_byte(&mut bytes, at, |_| value),
         1 => change_byte(&mut bytes, at, |old| old ^ 1 << (value & 7)),
         2 => change_byte(&mut bytes, at, |old| old.wrapping_add(value)),
@@ -36,7 +36,7 @@ fn change_byte(bytes: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
     }
 }
 
-/// A tick of a peer with one field replaced; `now_us` is the time on its clock.
+/// Returns a peer's tick with one field replaced; `now_us` is the time on the peer's clock, in microseconds.
 pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> Vec<u8> {
     let Ok(SessionMessage::Tick(mut tick)) = SessionMessage::decode(genuine) else { return genuine.to_vec() };
     let own_changes = value.to_le_bytes();
@@ -78,7 +78,7 @@ pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> 
     encode_tick(&tick)
 }
 
-/// Goes on where a tick ends.
+/// Appends inputs to a tick.
 fn append_inputs<'a>(tick: &mut Tick<'a>, absolute: bool, bytes: &'a [u8; 4]) {
     let [len, rest @ ..] = bytes;
     let changes = if absolute { &rest[..2] } else { &[] };
@@ -87,7 +87,7 @@ fn append_inputs<'a>(tick: &mut Tick<'a>, absolute: bool, bytes: &'a [u8; 4]) {
     tick.resends = Default::default();
 }
 
-/// A request for frames that are lost, as (held, missing); what asks for nothing is left out.
+/// Returns a request for missing frames, from pairs of (held, missing); empty ranges are left out.
 fn missing_ranges(all: &[(u32, u32)]) -> MissingRanges {
     let mut ranges = MissingRanges::default();
     for (held, missing) in all.iter().filter(|(_, missing)| *missing > 0) {
@@ -101,7 +101,8 @@ fn encode_tick(tick: &Tick<'_>) -> Vec<u8> {
     tick.encode(&mut buf).map(|len| buf[..len].to_vec()).unwrap_or_default()
 }
 
-/// An extra that nobody wrote: its kind, the sites that it is about, how far its frame is from the one at hand, and the rest.
+/// A forged extra: its kind, the sites that it is about, the offset of its frame from the current one, and all other
+/// fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForgedExtra {
     pub(crate) kind: u8,
@@ -111,12 +112,12 @@ pub(crate) struct ForgedExtra {
 }
 
 impl ForgedExtra {
-    /// A tick of a peer with the lie in it; `at` is the frame at hand.
+    /// Returns a peer's tick with the forged extra; `at` is the current frame.
     pub(crate) fn insert_into(&self, genuine: &[u8], at: u32) -> Vec<u8> {
         let Ok(SessionMessage::Tick(mut tick)) = SessionMessage::decode(genuine) else { return genuine.to_vec() };
         let changes = self.value.to_le_bytes();
-        let told = encode_extras_tick(&self.extras(at, &changes[..usize::from(self.frame_offset & 3)]));
-        tick.extras = decode_extras(&told);
+        let carrier = encode_extras_tick(&self.extras(at, &changes[..usize::from(self.frame_offset & 3)]));
+        tick.extras = decode_extras(&carrier);
         encode_tick(&tick)
     }
 
@@ -128,50 +129,42 @@ impl ForgedExtra {
         let ends = [first; MAX_SITES]
             .map(|end| if far & 0x40 != 0 { encodable_frame(end.number() + u32::from(high)) } else { end });
         let ends = std::array::from_fn(|site| if self.sites >> site & 1 != 0 { ends[site] } else { Frame::ZERO });
-        let (one, by) = (site_from_byte(low), site_from_byte(high));
-        let what = if mid & 1 != 0 {
-            let (lag, window) = (u32::from(high), u32::from(mid) >> 1);
+        let (site, issuer) = (site_from_byte(low), site_from_byte(high));
+        let kind = if mid & 1 != 0 {
+            let (input_delay, prediction_window) = (u32::from(high), u32::from(mid) >> 1);
             CommandKind::Join {
-                site: one,
+                site,
                 incarnation: u32::from(low & 3),
                 members: drop,
                 epoch: u32::from(mid >> 2 & 3),
-                input_delay: lag,
-                prediction_window: window,
+                input_delay,
+                prediction_window,
             }
         } else {
             CommandKind::SetDelay {
                 input_delay: u32::from(low),
                 prediction_window: u32::from(mid) >> 1,
                 input_age: u32::from(high),
-                site: one,
+                site,
             }
         };
-        let order = ScheduledCommand { issuer: by, frame: first, kind: what };
-        let in_force = (mid & 2 != 0).then_some(order);
-        let left = SiteSet::from_bits(high);
-        let decision = MembershipDecision { drop, input_ends: ends, left_sites: left, command: in_force };
-        let view = u32::from(mid >> 2 & 3);
+        let command = ScheduledCommand { issuer, frame: first, kind };
+        let in_force = (mid & 2 != 0).then_some(command);
+        let left_sites = SiteSet::from_bits(high);
+        let decision = MembershipDecision { drop, input_ends: ends, left_sites, command: in_force };
+        let epoch = u32::from(mid >> 2 & 3);
         let ballot = if mid & 0x80 != 0 { self.value } else { u32::from(low) };
-        let unwanted = SiteSet::from_bits(self.sites & low);
-        let vote = Vote {
-            epoch: view,
-            ballot,
-            drop,
-            input_ends: ends,
-            left_sites: left,
-            to_evict: unwanted,
-            command: in_force,
-            accepted: None,
-        };
+        let to_evict = SiteSet::from_bits(self.sites & low);
+        let vote =
+            Vote { epoch, ballot, drop, input_ends: ends, left_sites, to_evict, command: in_force, accepted: None };
         let relay =
             |site| Extra::Relay(RelayedInputs { site, first_frame: first, frame_count: 1 + u32::from(mid), changes });
         match self.kind % 8 {
-            0 => vec![Extra::Command(order)],
+            0 => vec![Extra::Command(command)],
             1 => vec![Extra::Vote(vote)],
             2 => vec![Extra::Vote(Vote { accepted: Some((ballot, decision)), ..vote })],
             3 => vec![Extra::Vote(Vote { accepted: Some((u32::from(high), decision)), ..vote })],
-            4 => vec![Extra::DecisionReport(view, decision, 0)],
+            4 => vec![Extra::DecisionReport(epoch, decision, 0)],
             5 => drop
                 .iter()
                 .flat_map(|site| [Extra::RelayRequest(site, first), Extra::LeaveReport(site, first)])
@@ -181,10 +174,10 @@ impl ForgedExtra {
                 vec![Extra::TuningStats(TuningStats { input_age: self.value, max_prediction_window: u32::from(low) })]
             }
             _ => vec![
-                Extra::Command(order),
+                Extra::Command(command),
                 Extra::Vote(vote),
-                relay(one),
-                Extra::RelayRequest(by, first),
+                relay(site),
+                Extra::RelayRequest(issuer, first),
                 Extra::Leave(first),
             ],
         }
@@ -192,15 +185,15 @@ impl ForgedExtra {
 }
 
 fn site_from_byte(byte: u8) -> SiteId {
-    SiteId::first(MAX_SITES).nth(usize::from(byte) % MAX_SITES).expect("a site that can be")
+    SiteId::first(MAX_SITES).nth(usize::from(byte) % MAX_SITES).expect("a valid site number")
 }
 
-/// A frame that can be told.
+/// Returns a frame number that can be encoded.
 fn encodable_frame(number: u32) -> Frame {
     Frame::new(number.min(u32::MAX / 2 - 1))
 }
 
-/// The bytes of a tick that has nothing but these extras.
+/// Encodes a tick that contains nothing but these extras.
 pub(crate) fn encode_extras_tick(extras: &[Extra<'_>]) -> Vec<u8> {
     let mut block = Vec::new();
     for extra in extras {
@@ -218,7 +211,7 @@ pub(crate) fn decode_extras(carrier: &[u8]) -> Extras<'_> {
     Tick::decode(carrier).expect("a tick with extras").extras
 }
 
-/// A tick of which only the flags, the identity and the stamp are sound.
+/// Returns a tick of which only the flags, the identity and the stamp are valid.
 pub(crate) fn forge_identified_tick(site: SiteId, flags: u8, rest: &[u8], now_us: i64) -> Vec<u8> {
     let mut bytes = vec![flags | 0xc0, 0, 0, 0];
     bytes.extend(SESSION_ID.to_le_bytes());
@@ -230,7 +223,8 @@ pub(crate) fn forge_identified_tick(site: SiteId, flags: u8, rest: &[u8], now_us
     bytes
 }
 
-/// A hello of a peer with one field replaced; `now_us` is the time on its clock, `start_ns` the victim's.
+/// Returns a peer's hello with one field replaced; `now_us` is the time on the peer's clock, `start_ns` the time on the
+/// victim's.
 pub(crate) fn forge_hello(
     (settings, incarnation): (Settings, u32),
     site: SiteId,

@@ -1,4 +1,4 @@
-//! The host program of a fuzzed site: does what its session asks for, and checks that it makes sense.
+//! The host program of a fuzzed site: serves the requests of its session, and checks that they are valid.
 
 use coplay::frame::Frame;
 use coplay::session::{Request, State};
@@ -7,10 +7,10 @@ use coplay::time::Instant;
 use crate::machine::InputWords;
 use crate::site::FuzzedSite;
 
-/// What a bulky state takes beside itself, in bytes.
+/// Bytes that a bulky state has besides its hash.
 const BULKY_STATE_LEN: usize = 40_000;
 
-/// What a session asks for, without what it borrows.
+/// A request of a session, without borrowed data.
 #[derive(Debug)]
 pub(crate) enum OwnedRequest {
     Sample(Frame),
@@ -23,7 +23,7 @@ pub(crate) enum OwnedRequest {
 }
 
 impl FuzzedSite {
-    /// What the session asks for next.
+    /// Returns the session's next request.
     pub(crate) fn poll_owned_request(&mut self, now: Instant) -> Option<OwnedRequest> {
         Some(match self.session.poll_request(now)? {
             Request::Sample { frame } => OwnedRequest::Sample(frame),
@@ -37,22 +37,22 @@ impl FuzzedSite {
             Request::Snapshot { frame, slot } => OwnedRequest::Snapshot(frame, slot),
             Request::Restore { frame, state } => OwnedRequest::Restore(frame, state.to_vec()),
             Request::Hash { .. } => OwnedRequest::Hash,
-            Request::Regions { .. } | Request::Pages { .. } => unreachable!("differences are not looked into"),
+            Request::Regions { .. } | Request::Pages { .. } => unreachable!("desyncs are not bisected"),
         })
     }
 
-    /// Does it.
-    pub(crate) fn serve_request(&mut self, now: Instant, asked: OwnedRequest, players: usize, bulky: bool) {
+    /// Serves a request.
+    pub(crate) fn serve_request(&mut self, now: Instant, request: OwnedRequest, players: usize, bulky: bool) {
         let joining = matches!(self.session.state(), State::Joining { .. });
         if !joining {
             self.seated_from.get_or_insert(self.machine.stepped_frames);
         }
-        match asked {
+        match request {
             OwnedRequest::Sample(frame) => self.serve_sample(now, frame.number()),
             OwnedRequest::Save(frame, slot) => self.machine.save(frame.number(), slot),
             OwnedRequest::Load(frame, slot) => self.machine.load(frame.number(), slot),
             OwnedRequest::Advance(frame, words, fresh) => {
-                assert!(!joining || !fresh, "who comes late shows nothing");
+                assert!(!joining || !fresh, "a late joiner presents no frame");
                 self.machine.advance(frame.number(), &words[..players], fresh || joining);
             }
             OwnedRequest::Snapshot(frame, slot) => {
@@ -61,7 +61,7 @@ impl FuzzedSite {
                 self.session.handle_snapshot(&state, hash);
             }
             OwnedRequest::Restore(frame, state) => {
-                assert!(joining, "only who comes late takes another's state");
+                assert!(joining, "only a late joiner restores a state");
                 self.machine.restore(frame.number(), &state);
             }
             OwnedRequest::Hash => self.session.handle_hash(self.machine.state_hash),
@@ -72,9 +72,9 @@ impl FuzzedSite {
     }
 
     fn serve_sample(&mut self, now: Instant, frame: u32) {
-        assert!(!self.has_left, "who left is not asked");
+        assert!(!self.has_left, "a site that has left is not sampled");
         if let Some(before) = frame.checked_sub(1).filter(|_| self.first_sampled_frame.is_some()) {
-            assert!(self.given_inputs.contains_key(&before), "frame {frame} does not follow on the one before");
+            assert!(self.given_inputs.contains_key(&before), "frame {frame} does not follow the previous one");
         }
         self.first_sampled_frame.get_or_insert(frame);
         let words = self.sample_input(frame);

@@ -1,8 +1,8 @@
-//! What a fuzzer may do to the engines: one function per target, each total on any bytes.
+//! Fuzz targets for the engines: one function per target, each of which accepts any bytes.
 //!
-//! A function returns when all is well and panics when a promise is broken. `make fuzz` looks for bytes that make it
-//! panic; `tests/corpus.rs` replays the corpus, and so every finding that was added to it, in each `make test`.
-//! `cargo run -p coplay-fuzz --example seeds` writes the part of the corpus that is made and not found.
+//! A function returns if every invariant holds and panics otherwise. `make fuzz` searches for bytes that make it panic.
+//! `tests/corpus.rs` replays the corpus in each `make test`, and with it every finding that was added.
+//! `cargo run -p coplay-fuzz --example seeds` writes the generated part of the corpus.
 
 mod checker;
 mod feed;
@@ -21,39 +21,39 @@ mod worlds;
 use script::Script;
 use session_harness::SessionHarness;
 
-/// Takes `data` as one datagram from a stranger, and as pieces of inputs: decoding it must never panic, and what decodes
-/// must survive being encoded again.
+/// Decodes `data` as one datagram from a stranger, and as fragments of inputs. Decoding must never panic, and a decoded
+/// message must survive another round of encoding and decoding.
 pub fn wire(data: &[u8]) {
     wire::check_message(data);
     wire::check_streams(data);
 }
 
-/// Takes `data` as a [script](script::Script) of time, traffic and forgeries for the sites of a session: whatever the
-/// order, nothing panics and every bound holds; and as long as nothing was forged, all sites see the inputs that were
-/// given, and go on when they can.
+/// Runs `data` as a [script](script::Script) of time, traffic and forgeries for the sites of a session. In any order of
+/// actions nothing panics and every bound holds. Without a forgery, all sites get the inputs that were given, and
+/// continue when they can.
 pub fn session(data: &[u8]) {
     SessionHarness::run_script(&Script::decode(data));
 }
 
-/// Takes `data` as a script for a feed and one who watches it: whatever the bytes between them, nothing panics and every
-/// bound holds; and as long as nothing was forged, what is seen is what was played.
+/// Runs `data` as a script for a spectator feed and one spectator. With any bytes between them nothing panics and every
+/// bound holds. Without a forgery, the spectator gets exactly the frames that were played.
 pub fn feed(data: &[u8]) {
     feed::check(data);
 }
 
-/// Takes `data` as a recording, and as blocks of one: reading it must never panic, and it does not matter in which pieces it
-/// comes.
+/// Reads `data` as a movie, and as blocks of one. Reading must never panic, and the result does not depend on the size
+/// of the chunks.
 pub fn movie(data: &[u8]) {
     movie::check(data);
 }
 
-/// Takes `data` as a script for a maze without a server, and for a server and its player: whatever somebody among them says, nothing
-/// panics and every bound holds; and as long as no server lies, who plays is in.
+/// Runs `data` as a script for a peer world, and for a world server with its player. Whatever a hostile participant
+/// sends, nothing panics and every bound holds. As long as no server message is forged, an honest player is admitted.
 pub fn worlds(data: &[u8]) {
     worlds::check(data);
 }
 
-/// One packet of each flavour that is on the wire while a script plays.
+/// Returns one packet of each flavor that is on the wire while a script runs.
 pub fn sample_packets(script: &Script) -> Vec<Vec<u8>> {
     SessionHarness::run_script(script).into_sample_packets()
 }

@@ -1,30 +1,30 @@
-//! The machine of a fuzzed site: a hash of all inputs so far, and a host program that serves only what makes sense.
+//! The machine of a fuzzed site: a hash of all inputs so far, with checks of the requests that it serves.
 
 use std::collections::VecDeque;
 
 use coplay::input::{InputWord, MAX_PLAYERS};
 
-/// What all players did in a frame.
+/// Inputs of all players in a frame.
 pub(crate) type InputWords = [InputWord; MAX_PLAYERS];
 
-/// A machine, the states that were saved, and the frames that it stepped.
+/// A machine with its saved states and the frames that it stepped.
 #[derive(Debug, Default)]
 pub(crate) struct HashMachine {
-    /// A hash of all inputs so far.
+    /// Hash of all inputs so far.
     pub(crate) state_hash: u64,
-    /// The next frame that it steps.
+    /// Next frame to step.
     next_frame: u32,
-    /// Frames that were stepped at least once.
+    /// End of the frames that were stepped at least once.
     pub(crate) stepped_frames: u32,
-    /// Saved states, with the frame that comes next in each.
+    /// Saved states, each with its next frame.
     slots: Vec<Option<(u32, u64)>>,
-    /// The inputs of frames that may be stepped again, oldest first.
+    /// Inputs of frames that may be resimulated, oldest first.
     unconfirmed_inputs: VecDeque<InputWords>,
-    /// The first frame that it stepped since it was put into another's state.
+    /// First frame that it stepped since it loaded a state from another site.
     pub(crate) first_frame: u32,
-    /// The inputs of frames that will not be, from that one on.
+    /// Inputs of confirmed frames, from `first_frame` on.
     pub(crate) confirmed_inputs: Vec<InputWords>,
-    /// How many frames were stepped for the first time, all in all.
+    /// Number of frames stepped for the first time, over all restarts.
     pub(crate) fresh_steps: u64,
 }
 
@@ -33,7 +33,7 @@ impl HashMachine {
         Self { slots: vec![None; slots], ..Self::default() }
     }
 
-    /// Takes over a state that another site made of its own, or that nobody made.
+    /// Loads a state from another site, which may be forged.
     pub(crate) fn restore(&mut self, frame: u32, bytes: &[u8]) {
         self.state_hash = bytes.first_chunk().map_or(0, |state| u64::from_le_bytes(*state));
         (self.first_frame, self.next_frame, self.stepped_frames) = (frame, frame, frame);
@@ -42,28 +42,28 @@ impl HashMachine {
         self.confirmed_inputs.clear();
     }
 
-    /// The state before a frame, which is at hand or was saved, in so many bytes that it does not get smaller.
+    /// Returns the state before a frame, current or saved, with its hash. `size` incompressible bytes follow the state.
     pub(crate) fn snapshot(&self, frame: u32, slot: Option<usize>, size: usize) -> (Vec<u8>, u64) {
         let (next, state) = match slot {
-            Some(slot) => self.slots[slot].expect("a state that was saved"),
+            Some(slot) => self.slots[slot].expect("the slot has a saved state"),
             None => (self.next_frame, self.state_hash),
         };
-        assert_eq!(frame, next, "the state is the one before the frame");
+        assert_eq!(frame, next, "the snapshot is of the state before the frame");
         let noise = (0..size as u64).map(|at| (state ^ at).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) as u8);
         (state.to_le_bytes().into_iter().chain(noise).collect(), state)
     }
 
     pub(crate) fn save(&mut self, frame: u32, slot: usize) {
-        assert_eq!(frame, self.next_frame, "the state that is saved is the one at hand");
+        assert_eq!(frame, self.next_frame, "the saved state is the current one");
         let slots = self.slots.len();
-        let place = self.slots.get_mut(slot).unwrap_or_else(|| panic!("there is no slot {slot}, only {slots}"));
-        *place = Some((frame, self.state_hash));
+        let entry = self.slots.get_mut(slot).unwrap_or_else(|| panic!("there is no slot {slot}, only {slots}"));
+        *entry = Some((frame, self.state_hash));
     }
 
     pub(crate) fn load(&mut self, frame: u32, slot: usize) {
         let saved = self.slots.get(slot).copied().flatten();
         let (next, state) = saved.unwrap_or_else(|| panic!("nothing was saved in slot {slot}"));
-        assert_eq!(frame, next, "what is loaded is what was saved there");
+        assert_eq!(frame, next, "the loaded state is the saved one");
         self.check_unconfirmed(frame);
         (self.next_frame, self.state_hash) = (next, state);
     }
@@ -73,7 +73,7 @@ impl HashMachine {
         assert_eq!(
             fresh,
             frame == self.stepped_frames,
-            "frame {frame} of {} is fresh the first time only",
+            "frame {frame} of {} is fresh only the first time",
             self.stepped_frames
         );
         self.check_unconfirmed(frame);
@@ -93,20 +93,20 @@ impl HashMachine {
         }
     }
 
-    /// Everything before this frame is certain.
+    /// Returns the end of the confirmed frames.
     fn confirmed_end(&self) -> u32 {
         self.first_frame + self.confirmed_inputs.len() as u32
     }
 
     fn check_unconfirmed(&self, frame: u32) {
-        assert!(frame >= self.confirmed_end(), "frame {frame} is stepped again, and was certain");
+        assert!(frame >= self.confirmed_end(), "frame {frame} is resimulated although it was confirmed");
     }
 
-    /// Everything before this frame is certain.
+    /// Marks all frames before `end` as confirmed.
     pub(crate) fn confirm_until(&mut self, end: u32) {
-        assert!(end <= self.next_frame, "frame {end} is certain before it was stepped");
+        assert!(end <= self.next_frame, "frame {end} is confirmed before it was stepped");
         while self.confirmed_end() < end {
-            self.confirmed_inputs.push(self.unconfirmed_inputs.pop_front().expect("what is certain was stepped"));
+            self.confirmed_inputs.push(self.unconfirmed_inputs.pop_front().expect("a confirmed frame was stepped"));
         }
     }
 }

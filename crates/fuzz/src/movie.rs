@@ -1,4 +1,4 @@
-//! The target `movie`: a recording out of any bytes, and out of any blocks whose checksums are right.
+//! The target `movie`: a movie from arbitrary bytes, and from arbitrary blocks with valid checksums.
 
 use coplay::frame::Frame;
 use coplay::hash::xxh64;
@@ -11,22 +11,22 @@ use crate::script::{OwnershipKind, ScriptSetup};
 use crate::script_reader::ScriptReader;
 use crate::site::settings;
 
-/// The most memory that a reader takes beside the state, which is never longer than the bytes that were read.
+/// Maximum memory of a reader in bytes, besides the state, which is never longer than the bytes read.
 const MAX_MEMORY: usize = 32 * 1_024;
-/// The bytes of a block that come before its payload and after it.
+/// Bytes of a block around its payload.
 const BLOCK_OVERHEAD: usize = 17;
 
-/// Reads the bytes as they are, and what they stand for as blocks behind a sound header, or behind any.
+/// Reads the bytes as they are, and as blocks behind a valid or an arbitrary header.
 pub(crate) fn check(data: &[u8]) {
     check_reading(data);
     let mut bytes = ScriptReader::new(data);
-    let how = bytes.u8();
-    let owners = [OwnershipKind::Pads, OwnershipKind::Shared, OwnershipKind::AnalogSticks, OwnershipKind::AllToLast]
-        [usize::from(how & 3)];
-    let settings = settings(&ScriptSetup { ownership: owners, has_third_site: how & 4 != 0, ..ScriptSetup::PLAIN });
-    let mut file = write_header(&settings, how & 8 != 0);
+    let flags = bytes.u8();
+    let ownership = [OwnershipKind::Pads, OwnershipKind::Shared, OwnershipKind::AnalogSticks, OwnershipKind::AllToLast]
+        [usize::from(flags & 3)];
+    let settings = settings(&ScriptSetup { ownership, has_third_site: flags & 4 != 0, ..ScriptSetup::PLAIN });
+    let mut file = write_header(&settings, flags & 8 != 0);
     let mut sum = header_checksum(&file);
-    if how & 16 != 0 {
+    if flags & 16 != 0 {
         file.truncate(MAGIC.len());
         file.push(VERSION);
         append_block(&mut file, &mut bytes, 0);
@@ -38,11 +38,11 @@ pub(crate) fn check(data: &[u8]) {
     check_reading(&file);
 }
 
-/// What a writer writes before the first frame.
+/// Returns the file header that a writer writes before the first frame.
 fn write_header(settings: &Settings, with_state: bool) -> Vec<u8> {
     let start =
         if with_state { MovieStart::Snapshot { frame: Frame::new(5), state: &[1, 2, 3] } } else { MovieStart::PowerOn };
-    let mut writer = MovieWriter::new(settings, start).expect("sound settings");
+    let mut writer = MovieWriter::new(settings, start).expect("valid settings");
     let mut file = Vec::new();
     while let Some(bytes) = writer.poll_bytes() {
         file.extend_from_slice(bytes);
@@ -50,7 +50,7 @@ fn write_header(settings: &Settings, with_state: bool) -> Vec<u8> {
     file
 }
 
-/// The checksum of the header, which all others begin with.
+/// Returns the checksum of the header, which seeds all others.
 fn header_checksum(file: &[u8]) -> u64 {
     let block = &file[MAGIC.len() + 1..];
     let len = block.get(1..3).map_or(0, |len| usize::from(u16::from_le_bytes([len[0], len[1]])));
@@ -58,15 +58,15 @@ fn header_checksum(file: &[u8]) -> u64 {
     sum.map_or(0, |sum| u64::from_le_bytes(*sum))
 }
 
-/// A block with any head and payload, and the checksum that it must have.
+/// Appends a block with arbitrary header and payload, and a valid checksum.
 fn append_block(file: &mut Vec<u8>, bytes: &mut ScriptReader<'_>, seed: u64) {
     let kind = bytes.u8();
-    let (place, frames) = (bytes.u32(), u16::from_le_bytes([bytes.u8(), bytes.u8()]));
+    let (frame, frames) = (bytes.u32(), u16::from_le_bytes([bytes.u8(), bytes.u8()]));
     let len = usize::from(bytes.u8()) << (kind >> 5 & 3);
     let payload = bytes.take(len);
     let mut block = vec![kind & 7];
     block.extend((payload.len() as u16).to_le_bytes());
-    block.extend(place.to_le_bytes());
+    block.extend(frame.to_le_bytes());
     block.extend((frames % (MAX_BLOCK_FRAMES + 2)).to_le_bytes());
     block.extend(payload);
     let sum = xxh64(seed, &block).to_le_bytes();
@@ -74,42 +74,44 @@ fn append_block(file: &mut Vec<u8>, bytes: &mut ScriptReader<'_>, seed: u64) {
     file.extend(sum);
 }
 
-/// Reads a whole file, in pieces and at once, which must be the same.
+/// Reads a file in chunks and at once, with the same result.
 fn check_reading(file: &[u8]) {
     let whole = read_entries(file, file.len().max(1));
-    assert_eq!(whole, read_entries(file, 7), "it does not matter how bytes come");
+    assert_eq!(whole, read_entries(file, 7), "the result does not depend on the chunk size");
 }
 
-/// How many entries a file has, and how it ends.
-fn read_entries(file: &[u8], piece: usize) -> (Vec<u32>, Option<MovieError>) {
-    let (mut reader, mut rest, mut told) = (MovieReader::new(), file, Vec::new());
+/// Returns a value per entry of a file, and its error.
+fn read_entries(file: &[u8], chunk_len: usize) -> (Vec<u32>, Option<MovieError>) {
+    let (mut reader, mut rest, mut entries) = (MovieReader::new(), file, Vec::new());
     loop {
-        let taken = reader.push(&rest[..rest.len().min(piece)]);
+        let taken = reader.push(&rest[..rest.len().min(chunk_len)]);
         rest = &rest[taken..];
         if rest.is_empty() {
             reader.end_input();
         }
         loop {
             match reader.poll() {
-                Ok(Some(entry)) => told.push(check_entry(&entry)),
+                Ok(Some(entry)) => entries.push(check_entry(&entry)),
                 Ok(None) => break,
                 Err(error) => {
-                    assert_eq!(reader.poll().err(), Some(error), "an error is told again and again");
+                    assert_eq!(reader.poll().err(), Some(error), "an error is permanent");
                     assert!(!error.to_string().is_empty());
-                    return (told, Some(error));
+                    return (entries, Some(error));
                 }
             }
-            // A block of few bytes stands for many frames, but not for more than it says.
-            assert!(told.len() <= (1 + file.len() / BLOCK_OVERHEAD) * (usize::from(MAX_BLOCK_FRAMES) + 1) + file.len());
+            // A short block stands for many frames, but not for more than it states.
+            assert!(
+                entries.len() <= (1 + file.len() / BLOCK_OVERHEAD) * (usize::from(MAX_BLOCK_FRAMES) + 1) + file.len()
+            );
         }
         assert!(reader.memory() <= MAX_MEMORY + 2 * file.len(), "{} bytes", reader.memory());
         if rest.is_empty() {
-            return (told, None);
+            return (entries, None);
         }
     }
 }
 
-/// A few bits of an entry, to tell it from others.
+/// Returns a value that distinguishes an entry from most others.
 fn check_entry(entry: &MovieEntry<'_>) -> u32 {
     match entry {
         MovieEntry::Header { settings, first } => {

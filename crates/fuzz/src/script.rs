@@ -1,6 +1,6 @@
-//! The language of the target `session`: four bytes that set the scene, then one deed after the other.
+//! Scripts of the target `session`: four bytes that configure the run, followed by actions.
 //!
-//! Any bytes are a script, and what is missing at the end is zero, so that a fuzzer may cut and splice as it likes.
+//! Any bytes are a script, and missing bytes at the end count as zero, so that a fuzzer may cut and splice freely.
 
 use coplay::input::Recovery;
 use coplay::pace::Pacing;
@@ -8,207 +8,207 @@ use coplay::session::{MAX_LEAD, MAX_PREDICTION_WINDOW};
 
 use crate::script_reader::ScriptReader;
 
-/// Deeds of one script; further ones are ignored.
+/// Maximum number of actions in a script; further ones are ignored.
 const MAX_ACTIONS: usize = 32;
 
-/// What happens in one run.
+/// A script for one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// Who plays, and how.
+    /// Configuration of the sites and the network.
     pub setup: ScriptSetup,
-    /// What happens, in this order.
+    /// Actions, in order.
     pub actions: Vec<ScriptAction>,
 }
 
-/// Who plays, and how.
+/// Configuration of the sites and the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptSetup {
     /// Whether a third site plays.
     pub has_third_site: bool,
-    /// How lost inputs come back.
+    /// Recovery of lost inputs.
     pub recovery: Recovery,
-    /// How frames are paced.
+    /// Pacing of frames.
     pub pacing: Pacing,
-    /// Whether packets leave when a timer rings, and not at once.
+    /// Whether packets leave on a timer, and not at once.
     pub is_timer_sending: bool,
-    /// Whether the deeds begin in the lobby, and not in a running game.
+    /// Whether the actions start in the lobby, and not in a running game.
     pub starts_in_lobby: bool,
-    /// Whether sites end the session when another is silent for long.
+    /// Whether a site ends the session when another is silent for 400 ms.
     pub is_silence_fatal: bool,
-    /// Who owns which bits.
+    /// Ownership of input bits.
     pub ownership: OwnershipKind,
-    /// The local lag: one of 2, 0, 6, 120 frames.
+    /// Input delay: one of 2, 0, 6, 120 frames.
     pub input_delay: u8,
-    /// How long a packet is under way when nothing is wrong: one of 0, 7, 40, 150 milliseconds.
+    /// Latency of an undisturbed packet: one of 0, 7, 40, 150 milliseconds.
     pub delay_ms: u8,
     /// Whether there are 1,000 frames per second, and not 60; only with two sites, because it is slow to fuzz.
     pub is_fast: bool,
     /// Whether the last site is attacked, and not the first.
     pub is_last_site_victim: bool,
-    /// How many frames may be guessed, as far as the lag allows.
+    /// Prediction window in frames, as far as the input delay allows.
     pub prediction_window: u8,
     /// Whether six sites play, and not two or three.
     pub has_six_sites: bool,
-    /// After how many milliseconds of silence a site is dropped: never, 300, 400 or 500.
+    /// Milliseconds of silence after which a site is dropped: never, 300, 400 or 500.
     pub drop_timeout_ms: Option<u16>,
-    /// The number that each site's program was started with: one of 1, 0, 2, the largest.
+    /// Incarnation with which each site starts: one of 1, 0, 2, the largest.
     pub incarnation: u32,
-    /// Whether the last site comes when the others play.
+    /// Whether the last site joins late.
     pub has_late_joiner: bool,
-    /// Whether lag and window follow what the links need.
+    /// Whether input delay and prediction window follow the links automatically.
     pub is_auto: bool,
-    /// Whether who comes late begins with the first frame, and not with a state.
+    /// Whether a late joiner starts from the first frame, and not from a snapshot.
     pub joins_from_first_frame: bool,
     /// Whether a state takes 40,000 bytes, and not 8.
     pub has_bulky_state: bool,
 }
 
-/// Who owns which bits of which players.
+/// Ownership of the input bits of all players.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnershipKind {
-    /// Each site has 16 bits of its own player.
+    /// Each site owns 16 bits of its own player.
     Pads,
-    /// Each site has a part of every byte of one player.
+    /// Each site owns a part of every byte of one player.
     Shared,
-    /// Each site has ten bytes of its own player.
+    /// Each site owns ten bytes of its own player.
     AnalogSticks,
-    /// The last site has all bits of eight players, the others have none.
+    /// The last site owns all bits of eight players, the others own none.
     AllToLast,
 }
 
-/// One thing that happens. Packets under way, and those of the album, are chosen by a number modulo how many there are.
+/// One action. Packets in flight and kept packets are selected by a number modulo their count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptAction {
-    /// So many times two milliseconds (and two more) in which nothing is wrong.
+    /// Runs an undisturbed network for 2 × (n + 1) ms.
     RunNetwork(u8),
-    /// So many milliseconds (and one more) in which nothing arrives.
+    /// Delivers nothing for n + 1 ms.
     CutNetwork(u8),
-    /// So many times three frames in which no site does anything.
+    /// Suspends all sites for 3 × n frames.
     Sleep(u8),
-    /// A packet that is under way arrives.
+    /// Delivers a packet in flight.
     Deliver(u8),
-    /// A packet that is under way is lost.
+    /// Loses a packet in flight.
     Drop(u8),
-    /// A packet that is under way arrives, and will once more.
+    /// Delivers a packet in flight, which arrives once more later.
     Duplicate(u8),
-    /// A packet of the album arrives once more.
+    /// Delivers a kept packet once more.
     Replay(u8),
-    /// A changed packet of the album arrives at the victim.
+    /// Delivers a mutated kept packet to the victim.
     Mutate {
-        /// Which.
+        /// Number of the packet.
         packet: u8,
-        /// What kind of change.
+        /// Kind of mutation.
         mutation: u8,
-        /// Where.
+        /// Offset in the packet.
         offset: u8,
-        /// To what.
+        /// Operand of the mutation.
         value: u8,
     },
-    /// Any bytes arrive at the victim, from a peer's address.
+    /// Delivers arbitrary bytes to the victim, from a peer's address.
     InjectFromPeer(Vec<u8>),
-    /// Any bytes arrive at the victim, from an address that nobody has.
+    /// Delivers arbitrary bytes to the victim, from an unknown address.
     InjectFromStranger(Vec<u8>),
-    /// The rest of a tick arrives at the victim from an address that nobody has, but with the name of a peer.
+    /// Delivers a tick to the victim from an unknown address, with the identity of a peer.
     InjectIdentified {
-        /// What the tick has besides, and its probe's stamp if it has one.
+        /// Flags of the tick; a probe gets a valid stamp.
         flags: u8,
-        /// All that follows the identity, or the stamp.
+        /// Bytes after the identity, or after the stamp.
         rest: Vec<u8>,
     },
-    /// A peer's newest tick, or the one that was forged before, arrives at the victim with one field replaced.
+    /// Delivers a peer's newest tick, or the previously forged one, to the victim with one field replaced.
     ForgeTick {
-        /// Which; 16 more if it is the newest.
+        /// Number of the field; plus 16 for the newest tick.
         field: u8,
-        /// By what.
+        /// New value.
         value: u32,
     },
-    /// A peer's hello arrives at the victim with one field replaced.
+    /// Delivers a peer's hello to the victim with one field replaced.
     ForgeHello {
-        /// Which.
+        /// Number of the field.
         field: u8,
-        /// By what.
+        /// New value.
         value: u32,
     },
-    /// A site leaves.
+    /// Makes a site leave.
     Leave(u8),
-    /// An extra that nobody wrote arrives at the victim in a peer's newest tick.
+    /// Delivers a forged extra to the victim in a peer's newest tick.
     ForgeExtra {
-        /// Which peer's.
+        /// Number of the peer.
         from: u8,
-        /// What kind of extra.
+        /// Kind of extra.
         kind: u8,
-        /// The sites that it is about.
+        /// Sites that it is about.
         sites: u8,
-        /// How far its frame is from the one at hand, and to which side.
+        /// Signed offset of its frame from the current one.
         frame_offset: u8,
-        /// Everything else.
+        /// All other fields.
         value: u32,
     },
-    /// A site dies.
+    /// Crashes a site.
     Crash(u8),
-    /// From now on nothing passes between these sites and the others.
+    /// Cuts the links between these sites and the others.
     Partition(u8),
-    /// A site comes that was not there yet, or starts anew.
+    /// Starts a site that has not joined yet, or restarts one.
     Join(u8),
-    /// A packet of a feed that nobody wrote arrives at the victim.
+    /// Delivers a forged feed message to the victim.
     ForgeFeed {
-        /// From which site's address; or from one that nobody has.
+        /// Site whose address is the source, or an unknown address.
         from: u8,
-        /// What kind of packet.
+        /// Kind of message.
         kind: u8,
-        /// How far its frame is from the one at hand, and to which side.
+        /// Signed offset of its frame from the current one.
         frame_offset: u8,
-        /// Everything else.
+        /// All other fields.
         value: u32,
     },
-    /// A packet of a search that nobody makes arrives at the victim, from a peer's address.
+    /// Delivers a forged message of a desync search to the victim, from a peer's address.
     ForgeSearch {
-        /// What kind of packet.
+        /// Kind of message.
         kind: u8,
-        /// How far its frame is from the one at hand, and to which side.
+        /// Signed offset of its frame from the current one.
         frame_offset: u8,
-        /// Everything else.
+        /// All other fields.
         value: u32,
     },
-    /// A changed packet of the album arrives at the victim, from an address that nobody has.
+    /// Delivers a mutated kept packet to the victim, from an unknown address.
     MutateFromStranger {
-        /// Which.
+        /// Number of the packet.
         packet: u8,
-        /// What kind of change.
+        /// Kind of mutation.
         mutation: u8,
-        /// Where.
+        /// Offset in the packet.
         offset: u8,
-        /// To what.
+        /// Operand of the mutation.
         value: u8,
     },
-    /// A player presses something: from then on a site's input is this, or, with the top bit set, another one in every frame.
+    /// Sets a site's input; with the top bit set, the input changes in every frame.
     Press {
-        /// Whose.
+        /// Number of the site.
         site: u8,
-        /// What.
+        /// Input.
         value: u8,
     },
-    /// All is well again; unless something was forged, the game must go on.
+    /// Heals the network; unless something was forged, the game must continue.
     Heal,
 }
 
 impl Script {
-    /// The script that these bytes are.
+    /// Decodes a script from any bytes.
     pub fn decode(data: &[u8]) -> Self {
         let mut bytes = ScriptReader::new(data);
-        let scene = ScriptSetup::decode(&mut bytes);
-        let mut deeds = Vec::new();
-        while !bytes.is_empty() && deeds.len() < MAX_ACTIONS {
-            deeds.push(ScriptAction::decode(&mut bytes));
+        let setup = ScriptSetup::decode(&mut bytes);
+        let mut actions = Vec::new();
+        while !bytes.is_empty() && actions.len() < MAX_ACTIONS {
+            actions.push(ScriptAction::decode(&mut bytes));
         }
-        Self { setup: scene, actions: deeds }
+        Self { setup, actions }
     }
 
-    /// The bytes that are this script.
+    /// Encodes the script.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.setup.encode().to_vec();
-        for deed in &self.actions {
-            deed.encode(&mut bytes);
+        for action in &self.actions {
+            action.encode(&mut bytes);
         }
         bytes
     }
@@ -232,7 +232,7 @@ fn index_of<T: PartialEq>(of: &T, within: &[T; 4]) -> u8 {
 }
 
 impl ScriptSetup {
-    /// Two sites with pads, lag 2, in a running game, on a network that takes no time.
+    /// Two sites with pads and an input delay of 2 frames, in a running game, on a network without latency.
     pub const PLAIN: Self = Self {
         has_third_site: false,
         recovery: Recovery::Adaptive,
@@ -256,22 +256,22 @@ impl ScriptSetup {
     };
 
     fn decode(bytes: &mut ScriptReader<'_>) -> Self {
-        let (who, how, guesses, drops) = (bytes.u8(), bytes.u8(), bytes.u8(), bytes.u8());
+        let (sites, link, prediction, drops) = (bytes.u8(), bytes.u8(), bytes.u8(), bytes.u8());
         Self {
-            has_third_site: who & 0x01 != 0,
-            recovery: choose(&RECOVERIES, who >> 1),
-            pacing: choose(&PACINGS, who >> 3),
-            is_timer_sending: who & 0x20 != 0,
-            starts_in_lobby: who & 0x40 != 0,
-            is_silence_fatal: who & 0x80 != 0,
-            ownership: choose(&OWNERSHIPS, how),
-            input_delay: choose(&INPUT_DELAYS, how >> 2),
-            delay_ms: choose(&DELAYS_MS, how >> 4),
-            is_fast: how & 0x40 != 0 && who & 0x01 == 0 && guesses & 0x40 == 0,
-            is_last_site_victim: how & 0x80 != 0,
-            prediction_window: ((guesses & 0x3f) % (MAX_PREDICTION_WINDOW as u8 + 1))
-                .min(MAX_LEAD as u8 - choose(&INPUT_DELAYS, how >> 2)),
-            has_six_sites: guesses & 0x40 != 0,
+            has_third_site: sites & 0x01 != 0,
+            recovery: choose(&RECOVERIES, sites >> 1),
+            pacing: choose(&PACINGS, sites >> 3),
+            is_timer_sending: sites & 0x20 != 0,
+            starts_in_lobby: sites & 0x40 != 0,
+            is_silence_fatal: sites & 0x80 != 0,
+            ownership: choose(&OWNERSHIPS, link),
+            input_delay: choose(&INPUT_DELAYS, link >> 2),
+            delay_ms: choose(&DELAYS_MS, link >> 4),
+            is_fast: link & 0x40 != 0 && sites & 0x01 == 0 && prediction & 0x40 == 0,
+            is_last_site_victim: link & 0x80 != 0,
+            prediction_window: ((prediction & 0x3f) % (MAX_PREDICTION_WINDOW as u8 + 1))
+                .min(MAX_LEAD as u8 - choose(&INPUT_DELAYS, link >> 2)),
+            has_six_sites: prediction & 0x40 != 0,
             drop_timeout_ms: choose(&DROP_TIMEOUTS_MS, drops),
             incarnation: choose(&INCARNATIONS, drops >> 2),
             has_late_joiner: drops & 0x10 != 0,
@@ -283,28 +283,28 @@ impl ScriptSetup {
 
     fn encode(&self) -> [u8; 4] {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        let who = flag(self.has_third_site, 0x01)
+        let sites = flag(self.has_third_site, 0x01)
             | index_of(&self.recovery, &RECOVERIES) << 1
             | index_of(&self.pacing, &PACINGS) << 3
             | flag(self.is_timer_sending, 0x20)
             | flag(self.starts_in_lobby, 0x40)
             | flag(self.is_silence_fatal, 0x80);
-        let how = index_of(&self.ownership, &OWNERSHIPS)
+        let link = index_of(&self.ownership, &OWNERSHIPS)
             | index_of(&self.input_delay, &INPUT_DELAYS) << 2
             | index_of(&self.delay_ms, &DELAYS_MS) << 4
             | flag(self.is_fast, 0x40)
             | flag(self.is_last_site_victim, 0x80);
-        let guesses = self.prediction_window | flag(self.has_six_sites, 0x40);
+        let prediction = self.prediction_window | flag(self.has_six_sites, 0x40);
         let drops = index_of(&self.drop_timeout_ms, &DROP_TIMEOUTS_MS)
             | index_of(&self.incarnation, &INCARNATIONS) << 2
             | flag(self.has_late_joiner, 0x10)
             | flag(self.is_auto, 0x20)
             | flag(self.joins_from_first_frame, 0x40)
             | flag(self.has_bulky_state, 0x80);
-        [who, how, guesses, drops]
+        [sites, link, prediction, drops]
     }
 
-    /// How many sites play.
+    /// Returns the number of sites.
     pub fn site_count(&self) -> usize {
         if self.has_six_sites { 6 } else { 2 + usize::from(self.has_third_site) }
     }
@@ -364,7 +364,7 @@ impl ScriptAction {
             Self::Drop(packet) => out.extend([4, *packet]),
             Self::Duplicate(packet) => out.extend([5, *packet]),
             Self::Replay(packet) => out.extend([6, *packet]),
-            Self::Mutate { packet, mutation: how, offset: at, value } => out.extend([7, *packet, *how, *at, *value]),
+            Self::Mutate { packet, mutation, offset, value } => out.extend([7, *packet, *mutation, *offset, *value]),
             Self::InjectFromPeer(bytes) => out.extend([vec![8], string(bytes)].concat()),
             Self::InjectFromStranger(bytes) => out.extend([vec![9], string(bytes)].concat()),
             Self::InjectIdentified { flags, rest } => out.extend([vec![10, *flags], string(rest)].concat()),
@@ -373,21 +373,21 @@ impl ScriptAction {
             Self::Leave(site) => out.extend([13, *site]),
             Self::Press { site, value } => out.extend([14, *site, *value]),
             Self::Heal => out.push(15),
-            Self::ForgeExtra { from, kind, sites, frame_offset: near, value } => {
-                out.extend([16, *from, *kind, *sites, *near]);
+            Self::ForgeExtra { from, kind, sites, frame_offset, value } => {
+                out.extend([16, *from, *kind, *sites, *frame_offset]);
                 out.extend(value.to_le_bytes());
             }
             Self::Crash(site) => out.extend([17, *site]),
             Self::Partition(sites) => out.extend([18, *sites]),
             Self::Join(site) => out.extend([19, *site]),
-            Self::ForgeFeed { from, kind, frame_offset: near, value } => {
-                out.extend([&[20, *from, *kind][..], &number(*near, *value)].concat());
+            Self::ForgeFeed { from, kind, frame_offset, value } => {
+                out.extend([&[20, *from, *kind][..], &number(*frame_offset, *value)].concat());
             }
-            Self::ForgeSearch { kind, frame_offset: near, value } => {
-                out.extend([&[21, *kind][..], &number(*near, *value)].concat())
+            Self::ForgeSearch { kind, frame_offset, value } => {
+                out.extend([&[21, *kind][..], &number(*frame_offset, *value)].concat())
             }
-            Self::MutateFromStranger { packet, mutation: how, offset: at, value } => {
-                out.extend([22, *packet, *how, *at, *value])
+            Self::MutateFromStranger { packet, mutation, offset, value } => {
+                out.extend([22, *packet, *mutation, *offset, *value])
             }
         }
     }
@@ -399,26 +399,26 @@ mod tests {
 
     #[test]
     fn script_round_trips() {
-        let scene = ScriptSetup {
+        let setup = ScriptSetup {
             has_third_site: true,
             recovery: Recovery::History,
             input_delay: 120,
             delay_ms: 40,
             ..ScriptSetup::PLAIN
         };
-        let scene = ScriptSetup {
+        let setup = ScriptSetup {
             prediction_window: 7,
             has_six_sites: true,
             drop_timeout_ms: Some(300),
             incarnation: u32::MAX,
-            ..scene
+            ..setup
         };
-        let scene = ScriptSetup {
+        let setup = ScriptSetup {
             has_late_joiner: true,
             is_auto: true,
             joins_from_first_frame: true,
             has_bulky_state: true,
-            ..scene
+            ..setup
         };
         let bytes = vec![1, 2, 3];
         let script = Script {
@@ -426,7 +426,7 @@ mod tests {
                 pacing: Pacing::Zhao,
                 ownership: OwnershipKind::AllToLast,
                 starts_in_lobby: true,
-                ..scene
+                ..setup
             },
             actions: vec![
                 ScriptAction::RunNetwork(1),

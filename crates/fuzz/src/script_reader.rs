@@ -1,6 +1,6 @@
-//! Takes numbers off the front of a script. What is missing at its end is zero.
+//! Reads numbers from a script. Missing bytes at its end count as zero.
 
-/// What is left of a script.
+/// The unread rest of a script.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptReader<'a> {
     rest: &'a [u8],
@@ -25,14 +25,14 @@ impl<'a> ScriptReader<'a> {
         u32::from_le_bytes(std::array::from_fn(|_| self.u8()))
     }
 
-    /// So many bytes, or those that are left.
+    /// Returns `len` bytes, or as many as are left.
     pub(crate) fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.rest.split_at(len.min(self.rest.len()));
         self.rest = rest;
         taken
     }
 
-    /// A string with its length in front.
+    /// Returns a string with a length prefix.
     pub(crate) fn string(&mut self) -> Vec<u8> {
         let len = self.u8();
         self.take(usize::from(len)).to_vec()

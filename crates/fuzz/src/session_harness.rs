@@ -1,4 +1,4 @@
-//! The fuzzed session: its sites, what is under way between them, and a script that decides what becomes of it.
+//! The fuzzed session: its sites, the packets between them, and a script that decides their fate.
 
 use std::collections::VecDeque;
 
@@ -15,36 +15,37 @@ use crate::script::{Script, ScriptAction, ScriptSetup};
 use crate::site::{FuzzedSite, address, settings, site_id};
 use crate::{checker, forged_session};
 
-/// Packets under way; when there are more, the oldest is lost.
+/// Maximum number of packets in flight; one more loses the oldest.
 const MAX_IN_FLIGHT: usize = 1_024;
-/// Packets kept, one of each flavour.
+/// Maximum number of kept packets, one of each flavor.
 const MAX_SAMPLE_PACKETS: usize = 64;
-/// The longest time that the deeds of a script may take together, not counting sleep: what is longer is slow to fuzz.
+/// Maximum time of all actions of a script together, without sleep: longer runs are slow to fuzz.
 const MAX_ACTION_TIME: TimeDelta = TimeDelta::from_millis(640);
-/// What they may take in addition when they begin in the lobby.
+/// Additional time when the actions start in the lobby.
 const LOBBY_EXTRA_TIME: TimeDelta = TimeDelta::from_millis(700);
-/// What they may take in addition when sites are dropped.
+/// Additional time when sites can be dropped.
 const DROP_EXTRA_TIME: TimeDelta = TimeDelta::from_millis(1_000);
-/// What they may take in addition when somebody comes late, or the dials turn.
+/// Additional time with a late joiner, or with automatic delay settings.
 const LATE_JOIN_EXTRA_TIME: TimeDelta = TimeDelta::from_millis(3_000);
-/// A clean start takes no longer.
+/// Time limit of an undisturbed start.
 const START_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// How often all is well again in one script.
+/// Maximum number of heals in one script.
 const MAX_HEALS: u32 = 3;
-/// Once all is well, the next frames are there within this time.
+/// Time limit for the next frames after a heal.
 const HEAL_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
-/// The most memory that a session may take for each of its sites.
+/// Maximum memory of a session per site, in bytes.
 const MEMORY_PER_SITE: usize = 160 * 1024;
-/// What it may take beside the game: what it serves to others, or downloads.
+/// Additional memory of a session that serves or downloads a feed, in bytes.
 const FEED_MEMORY: usize = 1_024 * 1_024;
-/// The most inputs that a frame asks for beside its own: dials turn by one frame at a time, also when a lie turns them.
+/// Maximum number of additional inputs that one frame requests: delay settings change by one frame at a time, also when
+/// a forgery changes them.
 const MAX_EXTRA_SAMPLES: i64 = 4;
-/// Frames that a feed can claim to who comes late: as many as fit into what is kept.
+/// Maximum number of frames that a forged feed can claim to a late joiner: as many as fit into the buffer.
 const MAX_FORGED_FEED_FRAMES: i64 = 8_192 * 127;
-/// Frames whose inputs can be here at once.
+/// Maximum number of frames whose inputs can be buffered at once.
 const MAX_BUFFERED_FRAMES: i64 = 600;
 
-/// A packet that was sent.
+/// A packet in flight.
 #[derive(Clone, Debug)]
 struct Packet {
     from: Addr,
@@ -53,7 +54,7 @@ struct Packet {
     bytes: Vec<u8>,
 }
 
-/// All sites and what is between them.
+/// All sites and the packets between them.
 #[derive(Debug)]
 pub(crate) struct SessionHarness {
     setup: ScriptSetup,
@@ -62,64 +63,64 @@ pub(crate) struct SessionHarness {
     sites: Vec<FuzzedSite>,
     in_flight: VecDeque<Packet>,
     sample_packets: Vec<Packet>,
-    /// The newest tick to the victim from each site.
+    /// Newest tick from each site to the victim.
     newest_ticks: Vec<Vec<u8>>,
-    /// The last one that was forged in its name.
+    /// Last forged tick.
     forged_tick: Vec<u8>,
-    /// Whether something arrived that only a peer could have sent, and did not.
+    /// Whether a forgery arrived that only a peer could have sent.
     has_forgery: bool,
-    /// Whether a site, paced as in the paper, has more frames to make up for than a run can wait for.
+    /// Whether a site, paced as in the paper, has a backlog of more frames than a run can wait for.
     has_unbounded_backlog: bool,
-    /// Whether all sites were asleep for a while.
+    /// Whether all sites were suspended at some time.
     has_slept: bool,
-    /// The sites between which and the others nothing passes, bit by bit.
+    /// Bit set of the sites whose links to the others are cut.
     partition: u8,
     seat_history: SeatHistory,
-    /// Whether a site was started anew.
+    /// Whether a site was restarted.
     has_restarted: bool,
-    /// Whether somebody died, was cut off or left, so that sites may have acted on what came to nothing.
+    /// Whether a site crashed, was cut off or left, so that others may have acted on decisions that came to nothing.
     has_disruption: bool,
     heals_left: u32,
-    /// The time that deeds may still take.
+    /// Time left for actions.
     time_left: TimeDelta,
 }
 
 impl SessionHarness {
-    /// Plays a whole script.
+    /// Runs a whole script.
     pub(crate) fn run_script(script: &Script) -> Self {
-        let mut world = Self::new(script.setup);
+        let mut harness = Self::new(script.setup);
         if !script.setup.starts_in_lobby {
-            world.start();
+            harness.start();
         }
-        for deed in &script.actions {
-            if world.has_unbounded_backlog {
+        for action in &script.actions {
+            if harness.has_unbounded_backlog {
                 break;
             }
-            world.perform(deed);
+            harness.perform(action);
         }
-        world.check_invariants();
-        world
+        harness.check_invariants();
+        harness
     }
 
-    fn new(scene: ScriptSetup) -> Self {
+    fn new(setup: ScriptSetup) -> Self {
         Self {
-            setup: scene,
-            settings: settings(&scene),
+            setup,
+            settings: settings(&setup),
             now: Instant::ZERO,
-            sites: (0..scene.site_count()).map(|number| FuzzedSite::new(&scene, number)).collect(),
+            sites: (0..setup.site_count()).map(|number| FuzzedSite::new(&setup, number)).collect(),
             in_flight: VecDeque::new(),
             sample_packets: Vec::new(),
-            newest_ticks: vec![Vec::new(); scene.site_count()],
+            newest_ticks: vec![Vec::new(); setup.site_count()],
             forged_tick: Vec::new(),
             has_forgery: false,
             has_unbounded_backlog: false,
             has_slept: false,
             partition: 0,
-            seat_history: SeatHistory::new(settings(&scene).starting_sites),
+            seat_history: SeatHistory::new(settings(&setup).starting_sites),
             has_restarted: false,
             has_disruption: false,
             heals_left: MAX_HEALS,
-            time_left: action_time_limit(&scene),
+            time_left: action_time_limit(&setup),
         }
     }
 
@@ -127,7 +128,7 @@ impl SessionHarness {
         self.sample_packets.into_iter().map(|packet| packet.bytes).collect()
     }
 
-    /// From the lobby into the game.
+    /// Runs the lobby until the game has started.
     fn start(&mut self) {
         let limit = self.now + START_TIMEOUT;
         while self.sites.iter().any(|site| site.machine.stepped_frames < 3 && !site.is_absent) {
@@ -136,7 +137,7 @@ impl SessionHarness {
         }
     }
 
-    /// The frames that all sites have stepped, together, in all their lives.
+    /// Returns the number of frames that all sites have stepped, over all restarts.
     fn total_steps(&self) -> u64 {
         self.sites.iter().map(|site| site.machine.fresh_steps).sum()
     }
@@ -145,8 +146,8 @@ impl SessionHarness {
         self.sites.iter().map(|site| site.session.state()).collect()
     }
 
-    fn perform(&mut self, deed: &ScriptAction) {
-        match deed {
+    fn perform(&mut self, action: &ScriptAction) {
+        match action {
             ScriptAction::RunNetwork(time) => self.spend_time(TimeDelta::from_millis(2 * (i64::from(*time) + 1)), true),
             ScriptAction::CutNetwork(time) => self.spend_time(TimeDelta::from_millis(i64::from(*time) + 1), false),
             ScriptAction::Sleep(time) => {
@@ -185,36 +186,37 @@ impl SessionHarness {
                 self.heal();
             }
             ScriptAction::Heal => {}
-            _ => self.perform_attack(deed),
+            _ => self.perform_attack(action),
         }
     }
 
-    fn perform_attack(&mut self, deed: &ScriptAction) {
+    fn perform_attack(&mut self, action: &ScriptAction) {
         let (victim, peer) = (self.victim(), self.impersonated());
         let now_us = self.sites[peer].local_time(self.now).as_micros();
         let stranger = address(self.sites.len());
         let from = self.sites[peer].addr;
-        match deed {
-            ScriptAction::Mutate { packet, mutation: how, offset: at, value } => {
+        match action {
+            ScriptAction::Mutate { packet, mutation, offset, value } => {
                 let Some(packet) = self.choose_sample(*packet) else { return };
-                let bytes = forged_session::mutate(&packet.bytes, *how, *at, *value);
+                let bytes = forged_session::mutate(&packet.bytes, *mutation, *offset, *value);
                 self.inject(victim, from, &bytes);
             }
-            ScriptAction::MutateFromStranger { packet, mutation: how, offset: at, value } => {
+            ScriptAction::MutateFromStranger { packet, mutation, offset, value } => {
                 let Some(packet) = self.choose_sample(*packet) else { return };
-                let bytes = forged_session::mutate(&packet.bytes, *how, *at, *value);
+                let bytes = forged_session::mutate(&packet.bytes, *mutation, *offset, *value);
                 self.inject(victim, stranger, &bytes);
             }
-            ScriptAction::ForgeFeed { from, kind, frame_offset: near, value } => {
-                let fake = ForgedMessage::new(*kind, self.sites[victim].machine.stepped_frames, *near, *value);
+            ScriptAction::ForgeFeed { from, kind, frame_offset, value } => {
+                let forged =
+                    ForgedMessage::new(*kind, self.sites[victim].machine.stepped_frames, *frame_offset, *value);
                 let genuine =
-                    self.sample_packets.iter().find(|packet| packet.bytes.first() == Some(&fake.first_byte()));
-                let bytes = fake.encode_feed(genuine.map(|packet| &packet.bytes[..]));
+                    self.sample_packets.iter().find(|packet| packet.bytes.first() == Some(&forged.first_byte()));
+                let bytes = forged.encode_feed(genuine.map(|packet| &packet.bytes[..]));
                 self.inject(victim, address(usize::from(*from) % (self.sites.len() + 1)), &bytes);
             }
-            ScriptAction::ForgeSearch { kind, frame_offset: near, value } => {
-                let bytes =
-                    ForgedMessage::new(*kind, self.sites[victim].machine.stepped_frames, *near, *value).encode_search();
+            ScriptAction::ForgeSearch { kind, frame_offset, value } => {
+                let bytes = ForgedMessage::new(*kind, self.sites[victim].machine.stepped_frames, *frame_offset, *value)
+                    .encode_search();
                 self.inject(victim, from, &bytes);
             }
             ScriptAction::InjectFromPeer(bytes) => self.inject(victim, from, bytes),
@@ -227,8 +229,8 @@ impl SessionHarness {
                 );
             }
             ScriptAction::ForgeTick { field, value } => {
-                let fresh = field & 0x10 != 0 || self.forged_tick.is_empty();
-                let genuine = if fresh { &self.newest_ticks[peer] } else { &self.forged_tick };
+                let use_newest = field & 0x10 != 0 || self.forged_tick.is_empty();
+                let genuine = if use_newest { &self.newest_ticks[peer] } else { &self.forged_tick };
                 self.forged_tick = forged_session::forge_tick(genuine, *field, *value, now_us);
                 self.inject(victim, from, &self.forged_tick.clone());
             }
@@ -238,23 +240,23 @@ impl SessionHarness {
                 let bytes = forged_session::forge_hello(config, site_id(peer), (*field, *value), now_us, start_ns);
                 self.inject(victim, from, &bytes);
             }
-            ScriptAction::ForgeExtra { from, kind, sites, frame_offset: near, value } => {
+            ScriptAction::ForgeExtra { from, kind, sites, frame_offset, value } => {
                 let others: Vec<usize> = (0..self.sites.len()).filter(|site| *site != victim).collect();
                 let from = others[usize::from(*from) % others.len()];
-                let lie = ForgedExtra { kind: *kind, sites: *sites, frame_offset: *near, value: *value };
-                let bytes = lie.insert_into(&self.newest_ticks[from], self.sites[victim].machine.stepped_frames);
+                let forged = ForgedExtra { kind: *kind, sites: *sites, frame_offset: *frame_offset, value: *value };
+                let bytes = forged.insert_into(&self.newest_ticks[from], self.sites[victim].machine.stepped_frames);
                 self.inject(victim, self.sites[from].addr, &bytes);
             }
             _ => {}
         }
     }
 
-    /// The site that is attacked.
+    /// Returns the site that is attacked.
     fn victim(&self) -> usize {
         if self.setup.is_last_site_victim { self.sites.len() - 1 } else { 0 }
     }
 
-    /// The site in whose name.
+    /// Returns the site that the attacker impersonates.
     fn impersonated(&self) -> usize {
         if self.setup.is_last_site_victim { 0 } else { 1 }
     }
@@ -267,7 +269,7 @@ impl SessionHarness {
         usize::from(at).checked_rem(self.sample_packets.len()).map(|at| &self.sample_packets[at])
     }
 
-    /// Bytes from nobody knows whom arrive.
+    /// Delivers bytes of an attacker.
     fn inject(&mut self, to: usize, from: Addr, bytes: &[u8]) {
         if self.sites[to].is_inactive() {
             return;
@@ -277,7 +279,7 @@ impl SessionHarness {
         let before = self.sites[to].session.stats().dropped_datagrams;
         self.sites[to].session.handle_datagram(now, from, bytes);
         let after = self.sites[to].session.stats().dropped_datagrams;
-        assert!(after.total() - before.total() <= 1 + bytes.len() as u64, "what is dropped is counted, not multiplied");
+        assert!(after.total() - before.total() <= 1 + bytes.len() as u64, "each dropped datagram is counted once");
         self.run_site(to);
     }
 
@@ -290,7 +292,11 @@ impl SessionHarness {
         }
         let before = site.session.stats().dropped_datagrams.malformed;
         site.session.handle_datagram(site.local_time(self.now), packet.from, &packet.bytes);
-        assert_eq!(site.session.stats().dropped_datagrams.malformed, before, "what a site sends, another can read");
+        assert_eq!(
+            site.session.stats().dropped_datagrams.malformed,
+            before,
+            "a site's datagram can be decoded by another"
+        );
         self.run_site(packet.to);
     }
 
@@ -301,12 +307,12 @@ impl SessionHarness {
         self.run_site(site);
     }
 
-    /// A site comes that was not there, or whose program was started anew; others only if they are served.
+    /// Starts a site that has not joined yet, or restarts one. Without late join in the setup this has no effect.
     fn join(&mut self, site: usize) {
         if self.setup.has_late_joiner {
             self.has_restarted |= !self.sites[site].is_absent;
             self.has_disruption |= self.has_restarted;
-            // A host program that does not count its starts breaks its promise.
+            // Without a higher incarnation the host program breaks its contract.
             self.has_forgery |= self.setup.incarnation.checked_add(self.sites[site].start_count).is_none();
             self.sites[site].join(&self.setup, self.now);
             self.run_site(site);
@@ -322,22 +328,23 @@ impl SessionHarness {
         self.sites[site].next_wake = None;
     }
 
-    /// Lets time pass as long as there is any left.
+    /// Lets time pass, as far as the action time allows.
     fn spend_time(&mut self, time: TimeDelta, open: bool) {
         let time = time.min(self.time_left);
         self.time_left -= time;
         self.advance_time(time, open);
     }
 
-    /// Lets time pass; packets arrive when they are due, or not at all.
+    /// Lets time pass. Packets in flight arrive when due if `open`; otherwise they stay in flight.
     fn advance_time(&mut self, time: TimeDelta, open: bool) {
         let until = self.now + time;
         let before = self.total_steps();
-        // A forged order may make the lag longer, so that every site asks for some inputs at once, and tells each of them.
-        let at_once = if self.has_forgery { MAX_EXTRA_SAMPLES * (self.sites.len() as i64).pow(2) } else { 0 };
-        let beside = if self.setup.has_late_joiner { 2_000 + time.as_micros() / 50 } else { 0 };
-        let expected = 100 + 2 * self.in_flight.len() as i64 + time.as_micros() / 100 + at_once + beside;
-        let mut happened = 0;
+        // A forged command may increase the input delay, so that every site requests some inputs at once and sends each
+        // of them.
+        let extra_samples = if self.has_forgery { MAX_EXTRA_SAMPLES * (self.sites.len() as i64).pow(2) } else { 0 };
+        let feed_events = if self.setup.has_late_joiner { 2_000 + time.as_micros() / 50 } else { 0 };
+        let expected = 100 + 2 * self.in_flight.len() as i64 + time.as_micros() / 100 + extra_samples + feed_events;
+        let mut events = 0;
         loop {
             let due = self.in_flight.front().map(|packet| packet.due).filter(|_| open);
             let wake = self.sites.iter().filter_map(|site| site.next_wake).min();
@@ -345,9 +352,9 @@ impl SessionHarness {
             if next > until {
                 break;
             }
-            happened += 1;
+            events += 1;
             let stepped = (self.total_steps() - before) as i64;
-            assert!(happened < expected + 40 * stepped, "too much happens in {time}");
+            assert!(events < expected + 40 * stepped, "too many events in {time}");
             self.now = next;
             if due.is_some_and(|due| due <= next) {
                 if let Some(packet) = self.in_flight.pop_front() {
@@ -361,34 +368,34 @@ impl SessionHarness {
         self.now = until;
     }
 
-    /// The host program: does what its session asks for, sends, and notes when it wants to be called again.
+    /// Serves the requests of a site's session, sends its datagrams, and notes its next timeout.
     fn run_site(&mut self, at: usize) {
         if self.has_unbounded_backlog || self.sites[at].is_inactive() {
             self.sites[at].next_wake = None;
             return;
         }
         let now = self.sites[at].local_time(self.now);
-        // A site may make up at once for all that was slept away.
-        let most = MAX_BUFFERED_FRAMES + self.now.as_nanos() / self.settings.rate.period().as_nanos();
-        let lied = self.has_forgery && self.sites[at].seated_from.is_none();
-        let most = most + if lied { MAX_FORGED_FEED_FRAMES } else { 0 };
-        // A frame asks three times, and so does each that it repairs.
+        // A site may catch up on all suspended time at once.
+        let max_frames = MAX_BUFFERED_FRAMES + self.now.as_nanos() / self.settings.rate.period().as_nanos();
+        let is_feed_forged = self.has_forgery && self.sites[at].seated_from.is_none();
+        let max_frames = max_frames + if is_feed_forged { MAX_FORGED_FEED_FRAMES } else { 0 };
+        // A frame causes up to three requests, and so does each frame that it resimulates.
         let per_frame = 3 * (2 + self.settings.rollback_slots() as i64);
         let first = self.sites[at].machine.fresh_steps;
         let players = self.settings.ownership.players();
         let mut requests = 0;
-        while let Some(asked) = self.sites[at].poll_owned_request(now) {
+        while let Some(request) = self.sites[at].poll_owned_request(now) {
             requests += 1;
             let fresh = (self.sites[at].machine.fresh_steps - first) as i64;
-            assert!(requests <= per_frame * (fresh + 1) + MAX_EXTRA_SAMPLES, "site {at} repairs for ever");
-            if fresh > most {
-                assert!(self.is_paper_pacing_excused(), "site {at} asks for ever");
+            assert!(requests <= per_frame * (fresh + 1) + MAX_EXTRA_SAMPLES, "site {at} resimulates for ever");
+            if fresh > max_frames {
+                assert!(self.is_paper_pacing_excused(), "site {at} requests frames for ever");
                 self.has_unbounded_backlog = true;
                 self.sites[at].next_wake = None;
                 self.check_events(at);
                 return;
             }
-            self.sites[at].serve_request(now, asked, players, self.setup.has_bulky_state);
+            self.sites[at].serve_request(now, request, players, self.setup.has_bulky_state);
             self.transmit_all(at, now);
         }
         self.transmit_all(at, now);
@@ -402,7 +409,7 @@ impl SessionHarness {
             checker::check_event(&event, at, &mut self.seat_history, (self.has_forgery, self.setup.has_late_joiner));
             assert!(
                 !self.seat_history.is_inconsistent || self.setup.has_late_joiner && self.has_disruption,
-                "sites disagree on who plays: {event}"
+                "sites disagree on the seats: {event}"
             );
             if matches!(event, Event::Ended(_)) {
                 assert!(site.session.is_over());
@@ -410,44 +417,44 @@ impl SessionHarness {
         }
     }
 
-    /// Who is not over wants to be called, soon and not at once.
+    /// Checks that a session that is not over has its next timeout soon, but not in the past.
     fn check_timeout(&mut self, at: usize, now: Instant) {
         let site = &mut self.sites[at];
         let timeout = site.session.poll_timeout();
-        assert_eq!(timeout.is_none(), site.session.is_over(), "who is not over wants to be called");
+        assert_eq!(timeout.is_none(), site.session.is_over(), "a session has a timeout until it is over");
         site.next_wake = timeout.map(|timeout| timeout - site.clock_offset);
         if let Some(timeout) = timeout {
-            assert!(timeout > now, "site {at} wants to be called in the past");
+            assert!(timeout > now, "the next timeout of site {at} is in the past");
             let soon = timeout - now <= TimeDelta::from_millis(200);
-            // Who waits alone for a game that somebody refused has nothing to do.
-            let refused = self.has_forgery && matches!(site.session.state(), State::Lobby { .. });
-            assert!(soon || refused || self.is_paper_pacing_excused(), "site {at} falls asleep");
+            // A site alone in the lobby, after a forged refusal, has nothing to do.
+            let is_refused = self.has_forgery && matches!(site.session.state(), State::Lobby { .. });
+            assert!(soon || is_refused || self.is_paper_pacing_excused(), "site {at} has no timeout soon");
         }
     }
 
     fn transmit_all(&mut self, at: usize, now: Instant) {
         let mut buf = [0; MAX_DATAGRAM];
         let mut sent = 0;
-        let beside = if self.setup.has_late_joiner { 256 } else { 0 };
+        let feed_packets = if self.setup.has_late_joiner { 256 } else { 0 };
         while let Some(transmit) = self.sites[at].session.poll_transmit(now, &mut buf) {
             sent += 1;
-            assert!(sent <= 2 * self.sites.len() + beside, "site {at} sends for ever");
+            assert!(sent <= 2 * self.sites.len() + feed_packets, "site {at} sends for ever");
             let bytes = &buf[..transmit.len];
             self.enqueue(at, transmit.to, bytes);
         }
     }
 
-    /// Puts a packet on its way, and one of each flavour into the album.
+    /// Puts a packet in flight, and keeps one of each flavor.
     fn enqueue(&mut self, from: usize, to: Addr, bytes: &[u8]) {
         let is_tick = bytes.first().is_some_and(|first| first & 0x80 != 0);
-        // Hellos are slow to read, and whoever they are for does it anyway.
+        // Hellos are slow to decode, and their recipient decodes them anyway.
         if is_tick {
             let tick = Tick::decode(bytes);
-            assert!(tick.is_ok(), "site {from} sends what is no tick: {tick:?}");
+            assert!(tick.is_ok(), "site {from} sends an invalid tick: {tick:?}");
         }
         if is_feed(bytes) {
             let message = FeedMessage::decode(bytes);
-            assert!(message.is_ok(), "site {from} sends what no feed can read: {message:?}");
+            assert!(message.is_ok(), "site {from} sends an invalid feed message: {message:?}");
         }
         let Some(to) = self.sites.iter().position(|site| site.addr == to) else { return };
         if to == self.victim() && is_tick {
@@ -460,8 +467,9 @@ impl SessionHarness {
             due: self.now + TimeDelta::from_millis(i64::from(self.setup.delay_ms)),
             bytes: bytes.to_vec(),
         };
-        let alike = |other: &Packet| other.from == packet.from && packet_flavor(&other.bytes) == packet_flavor(bytes);
-        if self.sample_packets.len() < MAX_SAMPLE_PACKETS && !self.sample_packets.iter().any(alike) {
+        let is_same_flavor =
+            |other: &Packet| other.from == packet.from && packet_flavor(&other.bytes) == packet_flavor(bytes);
+        if self.sample_packets.len() < MAX_SAMPLE_PACKETS && !self.sample_packets.iter().any(is_same_flavor) {
             self.sample_packets.push(packet.clone());
         }
         if self.in_flight.len() == MAX_IN_FLIGHT {
@@ -470,7 +478,8 @@ impl SessionHarness {
         self.in_flight.push_back(packet);
     }
 
-    /// A clean network: every site goes on. Where somebody lied, left, died or gave up, it may wait instead, but must know it.
+    /// Heals the network: every site must continue. After a forgery, leave, crash or end a site may wait instead, but
+    /// its state must show it.
     fn heal(&mut self) {
         self.partition = 0;
         let before: Vec<u64> = self.sites.iter().map(|site| site.machine.fresh_steps).collect();
@@ -482,60 +491,62 @@ impl SessionHarness {
             sites.any(|(site, before)| waits(site, *before) && !world.may_be_idle(site))
         };
         while waits(self) {
-            assert!(self.now < limit, "the game does not go on: {:?}", self.states());
+            assert!(self.now < limit, "the game does not continue: {:?}", self.states());
             self.advance_time(TimeDelta::from_millis(20), true);
         }
     }
 
-    /// Whether somebody lied, left, died or gave up.
+    /// Returns whether a site forged, left, crashed, restarted or ended.
     fn has_fault(&self) -> bool {
         self.has_forgery
             || self.has_restarted
             || self.sites.iter().any(|site| site.has_left || site.is_crashed || site.session.is_over())
     }
 
-    /// Whether so few died, and nobody else is missing, that the others must go on without them.
+    /// Returns whether a minority crashed and no other site is missing, so that the others must continue without them.
     fn must_continue_without_crashed(&self) -> bool {
-        let dead = self.sites.iter().filter(|site| site.is_crashed).count();
-        let gone = |site: &FuzzedSite| !site.is_crashed && (site.has_left || site.session.is_over());
+        let crashed = self.sites.iter().filter(|site| site.is_crashed).count();
+        let is_missing = |site: &FuzzedSite| !site.is_crashed && (site.has_left || site.session.is_over());
         let dropped =
             self.sites.iter().any(|site| self.seat_history.has_changed(site.session.site()) && !site.is_crashed);
-        let all_there = !self.has_forgery && !self.setup.has_late_joiner && !dropped && !self.sites.iter().any(gone);
-        self.setup.drop_timeout_ms.is_some() && all_there && 2 * dead < self.sites.len()
+        let is_undisturbed =
+            !self.has_forgery && !self.setup.has_late_joiner && !dropped && !self.sites.iter().any(is_missing);
+        self.setup.drop_timeout_ms.is_some() && is_undisturbed && 2 * crashed < self.sites.len()
     }
 
-    /// The pacing of the paper pays any debt back at once and waits for any credit, however large a lie, a sleep or a master
-    /// that has left made it.
+    /// Returns whether the pacing of the paper may catch up or wait without bound: it settles any deficit at once and
+    /// waits for any surplus, however large a forgery, a suspension or the departure of its master made it.
     fn is_paper_pacing_excused(&self) -> bool {
         self.setup.pacing != Pacing::Even && (self.has_slept || self.has_fault())
     }
 
-    /// Whether nothing can be expected of a site.
+    /// Returns whether a site need not make progress.
     fn may_be_idle(&self, site: &FuzzedSite) -> bool {
         let excused = self.has_fault() && !self.must_continue_without_crashed();
         match site.session.state() {
             _ if site.is_inactive() || self.is_paper_pacing_excused() => true,
             State::Ended(_) => true,
             State::Running => site.has_left,
-            // Somebody who left without a word is waited for, but not by who gives up.
+            // The others wait for a site that left without notice, unless silence is fatal.
             State::Frozen(_) => site.has_left || (excused && (self.has_forgery || !self.setup.is_silence_fatal)),
-            // The others may have gone on before it heard of the start.
+            // The others may have continued before it received the start.
             State::Lobby { .. } | State::Starting { .. } => {
                 self.has_fault() || self.seat_history.has_changed(site.session.site())
             }
-            // Who comes cannot be told from nobody without a number; and where all slept, links look so slow that it is let in late.
+            // Without an incarnation a joiner cannot be recognised. After a suspension the links seem slow, so that it
+            // is admitted late.
             State::Joining { .. } => self.has_fault() || self.setup.incarnation == 0 || self.has_slept,
         }
     }
 
-    /// Whatever can be asked of a session can be asked at any time.
+    /// Checks the bounds of all sites, and that every query of a session works at any time.
     fn check_invariants(&self) {
         for (at, site) in self.sites.iter().enumerate() {
             let now = site.local_time(self.now);
             assert!(site.session.stats().frame.number().abs_diff(site.machine.stepped_frames) <= 1);
-            let beside = if self.setup.has_late_joiner { FEED_MEMORY } else { 0 };
-            let most = MEMORY_PER_SITE * self.sites.len() + beside;
-            assert!(site.session.memory() <= most, "site {at} takes {} bytes", site.session.memory());
+            let feed_memory = if self.setup.has_late_joiner { FEED_MEMORY } else { 0 };
+            let max_memory = MEMORY_PER_SITE * self.sites.len() + feed_memory;
+            assert!(site.session.memory() <= max_memory, "site {at} takes {} bytes", site.session.memory());
             checker::check_confirmed(
                 &self.settings,
                 &self.sites,
@@ -551,18 +562,18 @@ impl SessionHarness {
     }
 }
 
-/// Where a hello has its flags.
+/// Offset of the flags in a hello, in bytes.
 const HELLO_FLAGS_OFFSET: usize = 19;
 
-/// How long the deeds of a script may take.
-fn action_time_limit(scene: &ScriptSetup) -> TimeDelta {
-    let lobby = if scene.starts_in_lobby { LOBBY_EXTRA_TIME } else { TimeDelta::ZERO };
-    let drops = if scene.drop_timeout_ms.is_some() { DROP_EXTRA_TIME } else { TimeDelta::ZERO };
-    let late = if scene.has_late_joiner || scene.is_auto { LATE_JOIN_EXTRA_TIME } else { TimeDelta::ZERO };
+/// Returns the time that the actions of a script may take.
+fn action_time_limit(setup: &ScriptSetup) -> TimeDelta {
+    let lobby = if setup.starts_in_lobby { LOBBY_EXTRA_TIME } else { TimeDelta::ZERO };
+    let drops = if setup.drop_timeout_ms.is_some() { DROP_EXTRA_TIME } else { TimeDelta::ZERO };
+    let late = if setup.has_late_joiner || setup.is_auto { LATE_JOIN_EXTRA_TIME } else { TimeDelta::ZERO };
     MAX_ACTION_TIME + lobby + drops + late
 }
 
-/// Packets of a flavour have the same blocks in them: a tick's flags, or a hello's.
+/// Returns the flavor of a packet, which determines its blocks: the flags of a tick or of a hello.
 fn packet_flavor(bytes: &[u8]) -> (u8, Option<u8>) {
     let first = bytes.first().copied().unwrap_or(0);
     (first, bytes.get(HELLO_FLAGS_OFFSET).copied().filter(|_| first & 0x80 == 0 && !is_feed(bytes)))

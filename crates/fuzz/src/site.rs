@@ -1,4 +1,4 @@
-//! One site of the fuzzed session: the engine, and a host program that forgets nothing.
+//! One site of the fuzzed session: the engine, and a host program that records everything.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use coplay::time::{Instant, TimeDelta};
 use crate::machine::HashMachine;
 use crate::script::{OwnershipKind, ScriptSetup};
 
-/// The number of the fuzzed session, which no stranger knows.
+/// Session id, which strangers do not know.
 pub(crate) const SESSION_ID: u64 = 0x5e55_1017_c0de_d00d;
 
 /// One site.
@@ -22,130 +22,128 @@ pub(crate) const SESSION_ID: u64 = 0x5e55_1017_c0de_d00d;
 pub(crate) struct FuzzedSite {
     pub(crate) session: Session,
     pub(crate) addr: Addr,
-    /// How far its clock is ahead of the world's.
+    /// Offset of its clock from the harness clock.
     pub(crate) clock_offset: TimeDelta,
-    /// When it wants to be called, by the world's clock.
+    /// Time of its next call, on the harness clock.
     pub(crate) next_wake: Option<Instant>,
-    /// What its player presses.
+    /// Input that its player holds.
     pub(crate) held_input: u8,
-    /// What was handed to the session for each frame.
+    /// Input given to the session, by frame.
     pub(crate) given_inputs: BTreeMap<u32, u8>,
     pub(crate) machine: HashMachine,
-    /// The first frame that it was asked to give an input for since it was started.
+    /// First frame for which it was asked for an input since its last start.
     pub(crate) first_sampled_frame: Option<u32>,
-    /// The first frame that it stepped as one who plays.
+    /// First frame that it stepped as a player.
     pub(crate) seated_from: Option<u32>,
-    /// Whether it was told to leave, now or before it was started anew.
+    /// Whether it has left since its last start.
     pub(crate) has_left: bool,
+    /// Whether it has left in any run.
     pub(crate) has_ever_left: bool,
-    /// Whether it is dead.
+    /// Whether it has crashed.
     pub(crate) is_crashed: bool,
-    /// Whether it is yet to come.
+    /// Whether it has not joined yet.
     pub(crate) is_absent: bool,
-    /// How often its program was started.
+    /// Number of starts of its program.
     pub(crate) start_count: u32,
     site_number: usize,
 }
 
-/// The largest state that a latecomer takes.
+/// Maximum length of a state that a late joiner accepts, in bytes.
 pub(crate) const MAX_STATE_LEN: usize = 64 * 1_024;
 
 impl FuzzedSite {
-    pub(crate) fn new(scene: &ScriptSetup, number: usize) -> Self {
-        let ahead = TimeDelta::from_secs(86_400 * number as i64);
-        let absent = scene.has_late_joiner && number + 1 == scene.site_count();
+    pub(crate) fn new(setup: &ScriptSetup, number: usize) -> Self {
+        let clock_offset = TimeDelta::from_secs(86_400 * number as i64);
+        let is_absent = setup.has_late_joiner && number + 1 == setup.site_count();
         Self {
-            session: Session::new(Instant::ZERO + ahead, config(scene, number)).expect("a sound configuration"),
+            session: Session::new(Instant::ZERO + clock_offset, config(setup, number)).expect("a valid configuration"),
             addr: address(number),
-            clock_offset: ahead,
-            next_wake: (!absent).then_some(Instant::ZERO),
+            clock_offset,
+            next_wake: (!is_absent).then_some(Instant::ZERO),
             held_input: number as u8,
             given_inputs: BTreeMap::new(),
             first_sampled_frame: None,
-            machine: HashMachine::new(settings(scene).rollback_slots()),
-            seated_from: (!absent).then_some(0),
+            machine: HashMachine::new(settings(setup).rollback_slots()),
+            seated_from: (!is_absent).then_some(0),
             has_left: false,
             has_ever_left: false,
             is_crashed: false,
-            is_absent: absent,
-            start_count: u32::from(!absent),
+            is_absent,
+            start_count: u32::from(!is_absent),
             site_number: number,
         }
     }
 
-    /// Starts its program, to take its seat while the others play.
-    pub(crate) fn join(&mut self, scene: &ScriptSetup, now: Instant) {
-        let start = if scene.joins_from_first_frame { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot };
-        let mut config = config(scene, self.site_number);
+    /// Starts its program as a late joiner.
+    pub(crate) fn join(&mut self, setup: &ScriptSetup, now: Instant) {
+        let start = if setup.joins_from_first_frame { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot };
+        let mut config = config(setup, self.site_number);
         config.incarnation = config.incarnation.saturating_add(self.start_count);
         config.late_join = Some(LateJoin { start, max_state_len: MAX_STATE_LEN });
-        self.session = Session::new(self.local_time(now), config).expect("a sound configuration");
-        self.machine = HashMachine::new(settings(scene).rollback_slots());
+        self.session = Session::new(self.local_time(now), config).expect("a valid configuration");
+        self.machine = HashMachine::new(settings(setup).rollback_slots());
         (self.seated_from, self.first_sampled_frame) = (None, None);
         (self.has_left, self.is_crashed, self.is_absent) = (false, false, false);
         self.next_wake = Some(now);
         self.start_count += 1;
     }
 
-    /// Whether nobody drives it.
+    /// Returns whether its host program does not run.
     pub(crate) fn is_inactive(&self) -> bool {
         self.is_crashed || self.is_absent
     }
 
-    /// The time on its clock.
+    /// Returns the time on its clock.
     pub(crate) fn local_time(&self, now: Instant) -> Instant {
         now + self.clock_offset
     }
 
-    /// Takes the next input; with the top bit pressed, it is another one in every frame.
+    /// Samples the next input; with the top bit set, the input changes in every frame.
     pub(crate) fn sample_input(&mut self, frame: u32) -> [InputWord; MAX_PLAYERS] {
-        let turn = if self.held_input & 0x80 != 0 { self.given_inputs.len() as u8 } else { 0 };
-        let input = self.held_input.wrapping_add(turn.wrapping_mul(0x35));
+        let step = if self.held_input & 0x80 != 0 { self.given_inputs.len() as u8 } else { 0 };
+        let input = self.held_input.wrapping_add(step.wrapping_mul(0x35));
         self.given_inputs.insert(frame, input);
         input_words(input)
     }
 }
 
-fn config(scene: &ScriptSetup, number: usize) -> Config {
+fn config(setup: &ScriptSetup, number: usize) -> Config {
     let id = site_id(number);
     let peers =
-        SiteId::first(scene.site_count()).filter(|other| *other != id).map(|other| (other, address(other.index())));
-    let mut config = Config::new(SESSION_ID, id, peers.collect(), settings(scene));
-    // The machine holds that what is certain is never stepped again.
+        SiteId::first(setup.site_count()).filter(|other| *other != id).map(|other| (other, address(other.index())));
+    let mut config = Config::new(SESSION_ID, id, peers.collect(), settings(setup));
+    // The machine asserts that a confirmed frame is never resimulated.
     config.bisect_desyncs = false;
-    config.recovery = scene.recovery;
-    config.pacing = scene.pacing;
+    config.recovery = setup.recovery;
+    config.pacing = setup.pacing;
     config.send_policy =
-        if scene.is_timer_sending { SendPolicy::Timer(TimeDelta::from_millis(20)) } else { SendPolicy::AtOnce };
-    config.incarnation = scene.incarnation;
-    config.drop_timeout = scene.drop_timeout_ms.map(|limit| TimeDelta::from_millis(i64::from(limit)));
-    config.silence_timeout = scene.is_silence_fatal.then_some(TimeDelta::from_millis(400));
-    let keep_log = if scene.joins_from_first_frame { 64 * 1_024 } else { 0 };
-    let feed = FeedConfig {
-        max_spectators: 4,
-        log_bytes: keep_log,
-        ..FeedConfig::new(SESSION_ID, number as u64, settings(scene))
-    };
-    config.feed = scene.has_late_joiner.then_some(feed);
+        if setup.is_timer_sending { SendPolicy::Timer(TimeDelta::from_millis(20)) } else { SendPolicy::AtOnce };
+    config.incarnation = setup.incarnation;
+    config.drop_timeout = setup.drop_timeout_ms.map(|limit| TimeDelta::from_millis(i64::from(limit)));
+    config.silence_timeout = setup.is_silence_fatal.then_some(TimeDelta::from_millis(400));
+    let log_bytes = if setup.joins_from_first_frame { 64 * 1_024 } else { 0 };
+    let feed =
+        FeedConfig { max_spectators: 4, log_bytes, ..FeedConfig::new(SESSION_ID, number as u64, settings(setup)) };
+    config.feed = setup.has_late_joiner.then_some(feed);
     config
 }
 
-/// What an input stands for; 0 is neutral.
+/// Returns the words of all players for an input; 0 is neutral.
 pub(crate) fn input_words(input: u8) -> [InputWord; MAX_PLAYERS] {
     std::array::from_fn(|player| InputWord::from_le_bytes([input; 16]).wrapping_mul(player as InputWord + 1))
 }
 
-/// Where a site is; nobody is at the address that follows the last one's.
+/// Returns the address of a site; the address after the last one is unused.
 pub(crate) fn address(number: usize) -> Addr {
     Addr(10 + number as u64)
 }
 
 pub(crate) fn site_id(number: usize) -> SiteId {
-    SiteId::first(MAX_SITES).nth(number).expect("a site that can be")
+    SiteId::first(MAX_SITES).nth(number).expect("a valid site number")
 }
 
-/// What is agreed on: a game without a machine, hashed often.
-pub(crate) fn settings(scene: &ScriptSetup) -> Settings {
+/// Returns settings of a game without a machine, with frequent hash comparison.
+pub(crate) fn settings(setup: &ScriptSetup) -> Settings {
     Settings {
         game: GameId { name: "inputs".into(), hash: [7; 32] },
         machine: MachineId {
@@ -154,40 +152,40 @@ pub(crate) fn settings(scene: &ScriptSetup) -> Settings {
             options: vec![("fast".into(), "yes".into())],
             first_frames_hash: 0,
         },
-        rate: FrameRate::per_second(if scene.is_fast { 1_000 } else { 60 }).expect("a frame rate"),
-        input_delay: u32::from(scene.input_delay),
-        prediction_window: u32::from(scene.prediction_window),
-        auto_tune: scene.is_auto,
+        rate: FrameRate::per_second(if setup.is_fast { 1_000 } else { 60 }).expect("a frame rate"),
+        input_delay: u32::from(setup.input_delay),
+        prediction_window: u32::from(setup.prediction_window),
+        auto_tune: setup.is_auto,
         absent_input: AbsentInput::Nothing,
         starvation_policy: StarvationPolicy::Wait,
         compare_interval: 4,
-        site_count: scene.site_count() as u8,
-        starting_sites: SiteSet::first(scene.site_count() - usize::from(scene.has_late_joiner)),
-        ownership: ownership(scene),
+        site_count: setup.site_count() as u8,
+        starting_sites: SiteSet::first(setup.site_count() - usize::from(setup.has_late_joiner)),
+        ownership: ownership(setup),
     }
 }
 
-fn ownership(scene: &ScriptSetup) -> Ownership {
-    let sites = scene.site_count();
-    let each = |mask: InputWord| Ownership::one_player_per_site(sites, mask);
-    let given = |players: usize, gifts: &[(usize, usize, InputWord)]| {
+fn ownership(setup: &ScriptSetup) -> Ownership {
+    let sites = setup.site_count();
+    let per_site = |mask: InputWord| Ownership::one_player_per_site(sites, mask);
+    let assigned = |players: usize, assignments: &[(usize, usize, InputWord)]| {
         let mut ownership = Ownership::new(players);
-        for (site, player, mask) in gifts {
-            ownership.assign(site_id(*site), *player, *mask).expect("bits that nobody has");
+        for (site, player, mask) in assignments {
+            ownership.assign(site_id(*site), *player, *mask).expect("the bits are unassigned");
         }
         ownership
     };
-    match scene.ownership {
-        OwnershipKind::Pads => each(0xffff),
-        OwnershipKind::AnalogSticks => each((1 << 80) - 1),
+    match setup.ownership {
+        OwnershipKind::Pads => per_site(0xffff),
+        OwnershipKind::AnalogSticks => per_site((1 << 80) - 1),
         OwnershipKind::Shared => {
             let nibbles = InputWord::from_le_bytes([0x0f; 16]);
             let parts = [(0, 0, nibbles & 0xff_ffff), (1, 0, nibbles << 4 & 0xff_ffff_ffff), (2, 0, 1 << 127)];
-            given(1, &parts[..sites.min(parts.len())])
+            assigned(1, &parts[..sites.min(parts.len())])
         }
         OwnershipKind::AllToLast => {
             let all: Vec<_> = (0..MAX_PLAYERS).map(|player| (sites - 1, player, InputWord::MAX)).collect();
-            given(MAX_PLAYERS, &all)
+            assigned(MAX_PLAYERS, &all)
         }
     }
 }

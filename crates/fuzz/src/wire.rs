@@ -1,4 +1,4 @@
-//! The target `wire`: packets and inputs out of any bytes.
+//! The target `wire`: packets and inputs from arbitrary bytes.
 
 use coplay::frame::Frame;
 use coplay::input::{STREAM_CAPACITY, Stream};
@@ -10,14 +10,15 @@ use coplay::wire::{DesyncMessage, Extra, FeedMessage, Hello, MAX_DATAGRAM, Mirro
 use crate::forged_session::{decode_extras, encode_extras_tick};
 use crate::script_reader::ScriptReader;
 
-/// Widths of input that take different ways through the decoder: nothing, one token byte, one mask, masks by group, all.
+/// Input widths in bytes that exercise different branches of the decoder: nothing, one token byte, one mask, masks by
+/// group, all.
 const WIDTHS: [usize; 5] = [0, 2, 5, 10, 128];
-/// Pieces of input per run.
+/// Maximum number of input fragments per run.
 const MAX_PIECES: usize = 24;
-/// No stream begins before the lag is over.
+/// First frame of a stream, which never precedes the end of the input delay.
 const START_FRAME: Frame = Frame::new(2);
 
-/// Reads a datagram, and, if it can be read, writes it and reads it again.
+/// Decodes a datagram; a valid one is encoded and decoded again.
 pub(crate) fn check_message(data: &[u8]) {
     check_feed_and_search(data);
     check_motion(data);
@@ -29,25 +30,25 @@ pub(crate) fn check_message(data: &[u8]) {
     }
 }
 
-/// Those of feeds and searches have one form each.
+/// Checks that messages of feeds and desync searches have one encoding each.
 fn check_feed_and_search(data: &[u8]) {
     let mut buf = vec![0; data.len()];
     if let Ok(message) = FeedMessage::decode(data) {
         assert_eq!(message.encode(&mut buf), Ok(data.len()));
-        assert_eq!(buf, data, "a packet of a feed has one form");
+        assert_eq!(buf, data, "a feed message has one encoding");
     }
     if let Ok(message) = DesyncMessage::decode(data) {
         assert_eq!(message.encode(&mut buf), Ok(data.len()));
-        assert_eq!(buf, data, "a packet of a search has one form");
+        assert_eq!(buf, data, "a desync message has one encoding");
     }
 }
 
-/// Whatever another mirror says, we go on, and keep little of it.
+/// Checks that a mirror survives any datagram, with bounded memory.
 fn check_mirror(data: &[u8]) {
     let Ok(items) = MirrorItems::new(data) else { return };
     let _ = items.count();
     let config = mirror::MirrorConfig { is_founder: true, ..mirror::MirrorConfig::new(SourceId(1)) };
-    let mut mirror = Mirror::new(Instant::ZERO, config).expect("a mirror can be like that");
+    let mut mirror = Mirror::new(Instant::ZERO, config).expect("a valid configuration");
     let mut buf = [0; MAX_DATAGRAM];
     for step in 1..6 {
         let now = Instant::ZERO + TimeDelta::from_millis(step * 100);
@@ -60,26 +61,26 @@ fn check_mirror(data: &[u8]) {
     assert!(mirror.memory() < 8 << 20, "{} bytes are kept", mirror.memory());
 }
 
-/// So have those of motion, if they can be read to the end; and whatever they say, a server and a client go on.
+/// Checks that a motion datagram that decodes completely has one encoding, and that a server and a client survive any.
 fn check_motion(data: &[u8]) {
     let Ok(items) = motion::MotionItems::new(data) else { return };
     let head = items.header();
     if let Ok(items) = items.collect::<Result<Vec<_>, _>>() {
         let mut buf = vec![0; data.len()];
-        let mut datagram = motion::MotionDatagram::new(&mut buf, head).expect("there is room for as much");
-        items.into_iter().for_each(|item| datagram.put(item).expect("there is room for as much"));
-        assert_eq!(buf, data, "a packet of motion has one form");
+        let mut datagram = motion::MotionDatagram::new(&mut buf, head).expect("the encoding has the same length");
+        items.into_iter().for_each(|item| datagram.put(item).expect("the encoding has the same length"));
+        assert_eq!(buf, data, "a motion datagram has one encoding");
     }
     let (linear, config) = (LinearPredictor { max_speed: 1_000 }, MotionConfig::clocks(head.receiver_incarnation));
-    let mut server = MotionServer::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
-    let mut client = MotionClient::new(Instant::ZERO, config, linear).expect("motion can be shared like that");
-    let (who, object) = (ClientId(1), ObjectId(1));
-    server.spawn(Instant::ZERO, object, Some(who), MilliVec2::default(), MilliVec2::default());
+    let mut server = MotionServer::new(Instant::ZERO, config, linear).expect("a valid configuration");
+    let mut client = MotionClient::new(Instant::ZERO, config, linear).expect("a valid configuration");
+    let (client_id, object) = (ClientId(1), ObjectId(1));
+    server.spawn(Instant::ZERO, object, Some(client_id), MilliVec2::default(), MilliVec2::default());
     client.own(object);
     let mut buf = [0; MAX_DATAGRAM];
     for step in 1..4 {
         let now = Instant::ZERO + TimeDelta::from_millis(step * 100);
-        server.handle_datagram(now, who, data);
+        server.handle_datagram(now, client_id, data);
         client.handle_datagram(now, data);
         client.command(now, object, MilliVec2 { x: step, y: 0 });
         while server.poll_transmit(now, &mut buf).is_some() {}
@@ -90,16 +91,16 @@ fn check_motion(data: &[u8]) {
 }
 
 fn check_tick(data: &[u8], tick: &Tick<'_>) {
-    // A probe that is late by more than can be told has one canonical form more.
+    // A probe whose lateness exceeds the range has a second, canonical encoding.
     let mut buf = vec![0; data.len() + 8];
-    let len = tick.encode(&mut buf).expect("what was read can be written");
-    let again = Tick::decode(&buf[..len]).expect("what was written can be read");
-    assert_eq!(*tick, again);
+    let len = tick.encode(&mut buf).expect("a decoded tick can be encoded");
+    let decoded = Tick::decode(&buf[..len]).expect("an encoded tick can be decoded");
+    assert_eq!(*tick, decoded);
     if tick.probe.is_none_or(|probe| probe.lateness_ns.is_some()) {
-        assert_eq!(buf[..len], *data, "a tick has one form");
+        assert_eq!(buf[..len], *data, "a tick has one encoding");
     }
     let extras: Vec<Extra<'_>> = tick.extras.iter().collect();
-    assert_eq!(decode_extras(&encode_extras_tick(&extras)), tick.extras, "an extra has one form");
+    assert_eq!(decode_extras(&encode_extras_tick(&extras)), tick.extras, "an extra has one encoding");
     for width in WIDTHS {
         let mut stream = CheckedStream::new(width);
         for extra in &extras {
@@ -107,10 +108,10 @@ fn check_tick(data: &[u8], tick: &Tick<'_>) {
                 stream.receive(relay.first_frame, relay.frame_count, true, relay.changes);
             }
         }
-        for answer in tick.resends.iter() {
-            assert!(answer.frame_count > 0 && answer.frame_count <= answer.end_minus_first);
-            if let Some(first) = (START_FRAME + u32::from(tick.end)).checked_sub(answer.end_minus_first) {
-                stream.receive(first, answer.frame_count, true, answer.changes);
+        for resend in tick.resends.iter() {
+            assert!(resend.frame_count > 0 && resend.frame_count <= resend.end_minus_first);
+            if let Some(first) = (START_FRAME + u32::from(tick.end)).checked_sub(resend.end_minus_first) {
+                stream.receive(first, resend.frame_count, true, resend.changes);
             }
         }
         let len = tick.frame_count.max(1);
@@ -122,15 +123,15 @@ fn check_tick(data: &[u8], tick: &Tick<'_>) {
 
 fn check_hello(data: &[u8], hello: &Hello) {
     let mut buf = vec![0; data.len()];
-    let len = hello.encode(&mut buf).expect("what was read can be written in as many bytes");
-    assert_eq!(buf[..len], *data, "a hello has one form");
+    let len = hello.encode(&mut buf).expect("a decoded hello can be encoded in the same length");
+    assert_eq!(buf[..len], *data, "a hello has one encoding");
     assert_eq!(Hello::decode(&buf).as_ref(), Ok(hello));
     let settings = &hello.settings;
     assert_eq!(settings.differences(settings), []);
     let _ = settings.check();
 }
 
-/// Takes the bytes as change tokens: all of them at once, then as pieces with their place, length and kind in front.
+/// Decodes the bytes as change tokens: all of them at once, then as fragments that start with kind, place and length.
 pub(crate) fn check_streams(data: &[u8]) {
     for width in WIDTHS {
         for absolute in [false, true] {
@@ -151,10 +152,10 @@ pub(crate) fn check_streams(data: &[u8]) {
     }
 }
 
-/// A stream whose promises are checked at every step.
+/// A stream whose invariants are checked at every step.
 struct CheckedStream {
     stream: Stream,
-    /// Inputs that were known, as (frame, input), with only the first byte of each kept.
+    /// Known inputs as (frame, input), with only the first byte of each input.
     known_inputs: Vec<(Frame, Option<u8>)>,
 }
 
@@ -165,23 +166,23 @@ impl CheckedStream {
 
     fn receive(&mut self, first: Frame, len: u32, absolute: bool, changes: &[u8]) {
         let before = (self.stream.end(), self.stream.received_end());
-        let taken = self.stream.receive(first, len, absolute, changes);
+        let received = self.stream.receive(first, len, absolute, changes);
         let (end, top) = (self.stream.end(), self.stream.received_end());
         assert!(end <= top, "{end} is after {top}");
         assert!(top - end <= STREAM_CAPACITY as i64 / 2, "{top} is too far from {end}");
-        match taken {
-            Ok(()) => assert!(before.0 <= end && before.1 <= top, "nothing is lost again"),
-            Err(_) => assert_eq!(before, (end, top), "what is not taken changes nothing"),
+        match received {
+            Ok(()) => assert!(before.0 <= end && before.1 <= top, "received inputs stay"),
+            Err(_) => assert_eq!(before, (end, top), "a rejected fragment changes nothing"),
         }
-        if taken.is_ok() {
-            assert!(self.stream.contains(first + (len - 1)), "what is taken is here");
+        if received.is_ok() {
+            assert!(self.stream.contains(first + (len - 1)), "an accepted input is present");
         }
         assert_eq!(self.stream.value(top), None);
         self.check_known();
         self.record_known(first, len);
     }
 
-    /// What was known stays as it was, until it is forgotten.
+    /// Checks that known inputs stay unchanged until they are discarded.
     fn check_known(&self) {
         for (frame, first) in &self.known_inputs {
             if let Some(value) = self.stream.value(*frame) {
@@ -192,7 +193,7 @@ impl CheckedStream {
         }
     }
 
-    /// Remembers some of the inputs that came now.
+    /// Remembers some of the inputs just received.
     fn record_known(&mut self, first: Frame, len: u32) {
         for at in [0, len / 2, len - 1] {
             if let Some(value) = self.stream.value(first + at) {

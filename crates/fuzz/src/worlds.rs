@@ -1,4 +1,4 @@
-//! The target `worlds`: a maze without a server and a server with its player, and somebody among them who says anything at all.
+//! The target `worlds`: a peer world, and a world server with its player, each with a hostile participant.
 
 use coplay::mirror::{self, SourceId};
 use coplay::peer_world::{PeerWorld, PeerWorldConfig, UpdatePolicy, WorldSiteId};
@@ -9,47 +9,47 @@ use coplay_world::{Client, ClientInput, Server, ServerHello, ServerInfo, ServerM
 
 use crate::script_reader::ScriptReader;
 
-/// A tick of all worlds.
+/// Tick of all worlds.
 const TICK_PERIOD: TimeDelta = TimeDelta::from_millis(10);
-/// No script lasts longer, in ticks.
+/// Maximum duration of a script, in ticks.
 const MAX_TICKS: u32 = 2_000;
-/// The most memory of a site, and of a server's mirror.
+/// Maximum memory of a site, and of a server's mirror, in bytes.
 const MAX_MEMORY: usize = 8 << 20;
-const TERMS: MazeSettings = MazeSettings { seed: 7, cells_per_side: 4, bucket_ticks: 4, playout_delay_ticks: 15 };
+const SETTINGS: MazeSettings = MazeSettings { seed: 7, cells_per_side: 4, bucket_ticks: 4, playout_delay_ticks: 15 };
 
-/// Plays a script: deeds of a byte each, with what they need behind them. Bytes are thrown as they are, or a datagram that
-/// somebody honest sent last is sent again, changed in one place.
+/// Runs a script: actions of one byte each, followed by their operands. An action injects arbitrary bytes, or the last
+/// datagram of an honest participant with one byte changed.
 pub(crate) fn check(data: &[u8]) {
     check_round_trips(data);
-    let (mut bytes, mut stage) = (ScriptReader::new(data), WorldHarness::new());
-    while !bytes.is_empty() && stage.ticks < MAX_TICKS {
+    let (mut bytes, mut harness) = (ScriptReader::new(data), WorldHarness::new());
+    while !bytes.is_empty() && harness.ticks < MAX_TICKS {
         match bytes.u8() % 4 {
-            0 => (0..=bytes.u8() % 64).for_each(|_| stage.tick()),
+            0 => (0..=bytes.u8() % 64).for_each(|_| harness.tick()),
             1 => {
-                let whom = bytes.u8();
-                stage.inject(whom, &bytes.string());
+                let target = bytes.u8();
+                harness.inject(target, &bytes.string());
             }
             _ => {
-                let (whom, at, change) = (bytes.u8(), bytes.u8(), bytes.u8());
-                stage.inject_mutated(whom, at.into(), change);
+                let (target, at, change) = (bytes.u8(), bytes.u8(), bytes.u8());
+                harness.inject_mutated(target, at.into(), change);
             }
         }
     }
-    (0..50).for_each(|_| stage.tick());
-    stage.check();
+    (0..50).for_each(|_| harness.tick());
+    harness.check();
 }
 
-/// What can be read can be written, and is the same then.
+/// Checks that a decoded message survives another round of encoding and decoding.
 fn check_round_trips(data: &[u8]) {
-    let rules = Rules::new(Maze::new(TERMS.seed, TERMS.cells_per_side));
-    if let Some(wish) = ClientInput::from_bytes(data) {
-        assert_eq!(ClientInput::from_bytes(&wish.to_bytes()), Some(wish));
+    let rules = Rules::new(Maze::new(SETTINGS.seed, SETTINGS.cells_per_side));
+    if let Some(input) = ClientInput::from_bytes(data) {
+        assert_eq!(ClientInput::from_bytes(&input.to_bytes()), Some(input));
     }
-    if let Some(tally) = ScoreRecord::from_bytes(data) {
-        assert_eq!(tally.to_bytes(), data, "one tally, one encoding");
+    if let Some(record) = ScoreRecord::from_bytes(data) {
+        assert_eq!(record.to_bytes(), data, "a score record has one encoding");
     }
-    if let Some(greeting) = ServerInfo::from_bytes(data) {
-        assert_eq!(ServerInfo::from_bytes(&greeting.to_bytes()), Some(greeting));
+    if let Some(info) = ServerInfo::from_bytes(data) {
+        assert_eq!(ServerInfo::from_bytes(&info.to_bytes()), Some(info));
     }
     if let Some(hello) = ServerHello::from_bytes(data) {
         assert_eq!(ServerHello::from_bytes(&hello.to_bytes()), Some(hello));
@@ -65,29 +65,29 @@ struct WorldHarness {
     avatar: Avatar,
     server: Server,
     player: Client,
-    /// What each of them said last: the site, the player, the server to its player, and to its mirrors.
+    /// Last datagram of the site, of the player, of the server to its player, and of the server to its mirrors.
     last_datagrams: [Vec<u8>; 4],
-    /// Whether a server lied, to its player or to its mirrors.
+    /// Whether a server message was forged, to the player or to a mirror.
     has_forged_server_message: bool,
 }
 
 const SITE: WorldSiteId = WorldSiteId(1);
 const HOSTILE_SITE: WorldSiteId = WorldSiteId(2);
-/// Keys of an honest player, and of another one.
+/// Keys of an honest player and of a hostile one.
 const HONEST_PLAYER: [u8; 32] = [1; 32];
 const HOSTILE_PLAYER: [u8; 32] = [2; 32];
-/// By then a player is in, if only other players say what they like.
+/// Tick by which the player has an avatar, if only other participants are hostile.
 const JOINED_BY_TICK: u32 = 100;
 
 impl WorldHarness {
     fn new() -> Self {
         let now = Instant::ZERO;
-        let rules = Rules::new(Maze::new(TERMS.seed, TERMS.cells_per_side));
+        let rules = Rules::new(Maze::new(SETTINGS.seed, SETTINGS.cells_per_side));
         let config = PeerWorldConfig { update_policy: UpdatePolicy::fixed(25), ..PeerWorldConfig::new(SITE, true) };
-        let mut site = PeerWorld::new(now, config, rules.clone()).expect("a site can be like that");
+        let mut site = PeerWorld::new(now, config, rules.clone()).expect("a valid configuration");
         site.add_peer(now, HOSTILE_SITE);
         let config = mirror::MirrorConfig { is_founder: true, ..mirror::MirrorConfig::new(SourceId(1)) };
-        let mut server = Server::new(now, config, TERMS, 1).expect("a server can be like that");
+        let mut server = Server::new(now, config, SETTINGS, 1).expect("a valid configuration");
         server.add_peer(now, SourceId(2));
         let avatar = rules.spawn_avatar(&[], 7);
         Self {
@@ -121,9 +121,9 @@ impl WorldHarness {
         self.server.advance(now);
         self.player.set_controls(now, Controls { forward: self.ticks % 50 < 25, ..Controls::default() });
         self.player.advance(now);
-        if let Some(wish) = self.player.poll_input(now) {
-            self.server.handle_player(now, player_entity(&HONEST_PLAYER), &wish);
-            self.last_datagrams[1] = wish;
+        if let Some(input) = self.player.poll_input(now) {
+            self.server.handle_player(now, player_entity(&HONEST_PLAYER), &input);
+            self.last_datagrams[1] = input;
         }
         for (entity, bytes) in self.server.poll_players(now, |_| &[]) {
             if entity == player_entity(&HONEST_PLAYER) {
@@ -137,11 +137,11 @@ impl WorldHarness {
         while self.server.poll_mirror_event().is_some() {}
     }
 
-    /// Somebody who was let in says something to one of them.
-    fn inject(&mut self, whom: u8, bytes: &[u8]) {
+    /// Delivers bytes of an admitted hostile participant.
+    fn inject(&mut self, target: u8, bytes: &[u8]) {
         let now = self.now();
-        self.has_forged_server_message |= whom % 4 >= 2;
-        match whom % 4 {
+        self.has_forged_server_message |= target % 4 >= 2;
+        match target % 4 {
             0 => self.site.handle_datagram(now, HOSTILE_SITE, bytes),
             1 => _ = self.server.handle_player(now, player_entity(&HOSTILE_PLAYER), bytes),
             2 => _ = self.player.handle_datagram(now, bytes),
@@ -149,13 +149,13 @@ impl WorldHarness {
         }
     }
 
-    fn inject_mutated(&mut self, whom: u8, at: usize, change: u8) {
-        let mut bytes = self.last_datagrams[usize::from(whom % 4)].clone();
+    fn inject_mutated(&mut self, target: u8, at: usize, change: u8) {
+        let mut bytes = self.last_datagrams[usize::from(target % 4)].clone();
         let len = bytes.len().max(1);
         if let Some(byte) = bytes.get_mut(at % len) {
             *byte ^= change;
         }
-        self.inject(whom, &bytes);
+        self.inject(target, &bytes);
     }
 
     fn check(&self) {
@@ -163,7 +163,7 @@ impl WorldHarness {
         assert!(site < MAX_MEMORY && mirror < MAX_MEMORY, "{site} bytes at the site, {mirror} at the server");
         assert!(
             self.has_forged_server_message || self.ticks < JOINED_BY_TICK || self.player.avatar().is_some(),
-            "an honest player is not in"
+            "an honest player has no avatar"
         );
     }
 }

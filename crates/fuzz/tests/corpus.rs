@@ -1,4 +1,4 @@
-//! Replays the corpus of every fuzz target, so that what the fuzzer once found stays found.
+//! Replays the corpus of every fuzz target, so that no earlier finding returns.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn replay(name: &str, target: fn(&[u8])) {
     files.sort();
     assert!(!files.is_empty(), "{} is empty: the test would prove nothing", dir.display());
     for file in files {
-        // Shown only when the test fails: the last one named is the one that broke the promise.
+        // Printed only when the test fails: the last file named is the one that broke an invariant.
         println!("replaying {}", file.display());
         target(&fs::read(&file).expect("a readable corpus file"));
     }

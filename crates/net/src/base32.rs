@@ -1,4 +1,5 @@
-//! Bytes as text that can be said aloud: letters and the digits 2 to 7, without regard to case.
+//! Bytes as text that people can read aloud: base32 with letters and the digits 2 to 7, case-insensitive, without
+//! padding.
 
 use data_encoding::BASE32_NOPAD_NOCASE;
 

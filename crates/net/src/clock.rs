@@ -1,15 +1,15 @@
-//! The clock of this computer, as the engine counts time.
+//! Monotonic clock of this computer, as an engine [`Instant`].
 
 use coplay::time::Instant;
 
-/// Now, on the clock that never goes back (CLOCK_MONOTONIC where there is one).
+/// Returns the current time of the monotonic clock (`CLOCK_MONOTONIC`), which other programs on this computer share.
 #[cfg(unix)]
 pub fn now() -> Instant {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Instant::from_nanos(time.tv_sec * 1_000_000_000 + time.tv_nsec)
 }
 
-/// Now, on the clock that never goes back.
+/// Returns the time since the first call, on a monotonic clock.
 #[cfg(not(unix))]
 pub fn now() -> Instant {
     use std::sync::OnceLock;

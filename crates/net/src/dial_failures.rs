@@ -1,44 +1,44 @@
-//! Places where nobody opens, and how much is known of why.
+//! Addresses that could not be dialed, with the most specific known reason.
 
 use std::collections::BTreeMap;
 
 use crate::transport::{Incoming, PeerAddr};
 
-/// How a place is closed to us; what comes first is least certain.
+/// Reason why dialing an address failed, from the least to the most specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DialFailure {
-    /// Nobody answers; that may change.
+    /// No answer yet; a later attempt may succeed.
     NoAnswer,
-    /// Somebody else answers.
+    /// Another peer answers at this address.
     WrongPeer,
-    /// The secret is another.
+    /// The session there has another secret.
     WrongSecret,
 }
 
-/// What is known of the places where nobody opened.
+/// Failed addresses, each with its most specific reason so far.
 #[derive(Debug, Default)]
 pub(crate) struct DialFailures(BTreeMap<PeerAddr, DialFailure>);
 
 impl DialFailures {
-    /// Takes note of what a transport says about a place.
+    /// Records a dial failure reported by a transport; other reports are ignored.
     pub(crate) fn record(&mut self, incoming: Incoming) {
-        let (place, how) = match incoming {
-            Incoming::Unreachable { addr: place, wrong_secret: true } => (place, DialFailure::WrongSecret),
-            Incoming::Unreachable { addr: place, wrong_secret: false } => (place, DialFailure::NoAnswer),
-            Incoming::WrongPeer { addr: place } => (place, DialFailure::WrongPeer),
+        let (addr, failure) = match incoming {
+            Incoming::Unreachable { addr, wrong_secret: true } => (addr, DialFailure::WrongSecret),
+            Incoming::Unreachable { addr, wrong_secret: false } => (addr, DialFailure::NoAnswer),
+            Incoming::WrongPeer { addr } => (addr, DialFailure::WrongPeer),
             Incoming::Connected { .. } | Incoming::Datagram { .. } | Incoming::Multicast { .. } => return,
         };
-        let known = self.0.entry(place).or_insert(how);
-        *known = how.max(*known);
+        let known = self.0.entry(addr).or_insert(failure);
+        *known = failure.max(*known);
     }
 
-    /// The place of which most is known.
+    /// Returns the address with the most specific reason.
     pub(crate) fn worst(&self) -> Option<(&PeerAddr, DialFailure)> {
-        self.0.iter().max_by_key(|(_, how)| **how).map(|(place, how)| (place, *how))
+        self.0.iter().max_by_key(|(_, failure)| **failure).map(|(addr, failure)| (addr, *failure))
     }
 
-    /// Whether there is nothing to wait for: so many places are closed, and one of them for good.
-    pub(crate) fn is_final(&self, places: usize) -> bool {
-        self.0.len() >= places && self.worst().is_some_and(|(_, how)| how > DialFailure::NoAnswer)
+    /// Returns whether waiting is pointless: at least `dialed` addresses have failed, one of them for a lasting reason.
+    pub(crate) fn is_final(&self, dialed: usize) -> bool {
+        self.0.len() >= dialed && self.worst().is_some_and(|(_, failure)| failure > DialFailure::NoAnswer)
     }
 }

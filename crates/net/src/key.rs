@@ -1,4 +1,4 @@
-//! Who somebody is, and what a group shares.
+//! Identities of peers, and secrets that a group shares.
 
 use std::fmt;
 
@@ -8,35 +8,35 @@ use blake2::digest::consts::U32;
 use blake2::digest::{KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 
-/// A peer, by its public key.
+/// Public key that identifies a peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PeerKey(pub [u8; 32]);
 
-/// A private key: whoever has it is that peer.
+/// Private key of a peer; its holder can act as that peer.
 #[derive(Clone)]
 pub struct Identity {
     private: [u8; 32],
     public: PeerKey,
 }
 
-/// What everybody in a group knows and nobody else does.
+/// Key shared by all members of a group.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
-/// What a ticket lets its holder in with: too long to be guessed, and so not stretched.
+/// Access token of a ticket: 128 random bits, which cannot be found by trial and so are not stretched.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; 16]);
 
-/// Work that goes into a secret before it is a key: 8 MiB, three times over, some 20 ms. A short secret is still a weak one.
+/// Cost of stretching a secret: 8 MiB in three passes, about 20 ms. A short secret stays weak nevertheless.
 const ARGON2_MEMORY_KIB: u32 = 8 * 1024;
 const ARGON2_PASSES: u32 = 3;
 
-/// Characters of a secret that is made up: without those that look alike. 16 of them are 79 bits.
+/// Characters of a generated secret, without those that look alike. 16 of them carry 79 bits.
 const ALPHABET: &[u8; 31] = b"abcdefghjkmnpqrstuvwxyz23456789";
 const RANDOM_SECRET_LEN: usize = 16;
 
 impl PeerKey {
-    /// The first characters, enough to tell peers apart in a message.
+    /// Returns the first 8 hexadecimal digits, enough to distinguish peers in a message.
     pub fn short(&self) -> String {
         self.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -66,67 +66,67 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Numbers that nobody can guess.
+/// Returns `N` cryptographically secure random bytes.
 ///
 /// # Panics
-/// If the operating system has none, which is no system to be safe on.
+/// If the operating system has no source of random numbers: no key would be secure.
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+    getrandom::fill(&mut bytes).expect("the operating system has a source of random numbers");
     bytes
 }
 
 impl Identity {
-    /// A new one.
+    /// Generates a new identity.
     pub fn random() -> Self {
         Self::from_bytes(random_bytes())
     }
 
-    /// The one whose private key this is.
+    /// Returns the identity of a private key.
     pub fn from_bytes(private: [u8; 32]) -> Self {
         Self { public: PeerKey(crate::udp::public_key(&private)), private }
     }
 
-    /// The private key, to be kept where others cannot read it.
+    /// Returns the private key, which must be stored where other users cannot read it.
     pub fn to_bytes(&self) -> [u8; 32] {
         self.private
     }
 
-    /// What others know us by.
+    /// Returns the public key, by which other peers know this one.
     pub fn key(&self) -> PeerKey {
         self.public
     }
 }
 
 impl Secret {
-    /// The secret that a text stands for.
+    /// Stretches a typed text into a secret (Argon2id).
     ///
     /// # Panics
-    /// Never: the parameters are sound.
+    /// Never: the parameters are valid.
     pub fn from_text(text: &str) -> Self {
-        let params = Params::new(ARGON2_MEMORY_KIB, ARGON2_PASSES, 1, Some(32)).expect("sound parameters");
+        let params = Params::new(ARGON2_MEMORY_KIB, ARGON2_PASSES, 1, Some(32)).expect("valid parameters");
         let mut key = [0; 32];
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_into(text.as_bytes(), b"coplay session secret", &mut key)
-            .expect("sound lengths");
+            .expect("valid lengths");
         Self(key)
     }
 
-    /// A key for something else that all who know the secret share.
+    /// Derives a key for `purpose` that all holders of the secret share.
     pub fn derive(&self, purpose: &str) -> [u8; 32] {
-        let mut mac = <Blake2sMac<U32> as KeyInit>::new_from_slice(&self.0).expect("a key of 32 bytes");
+        let mut mac = <Blake2sMac<U32> as KeyInit>::new_from_slice(&self.0).expect("the key has 32 bytes");
         mac.update(purpose.as_bytes());
         mac.finalize().into_bytes().into()
     }
 
-    /// A text that is hard to guess and easy to type.
+    /// Generates a text with 79 bits of entropy that is easy to type.
     pub fn random_text() -> String {
         let mut text = String::new();
         while text.len() < RANDOM_SECRET_LEN {
-            // What is left of 256 after the last whole alphabet would favour some characters.
-            let fair = random_bytes::<1>()[0];
-            if usize::from(fair) < 256 / ALPHABET.len() * ALPHABET.len() {
-                text.push(char::from(ALPHABET[usize::from(fair) % ALPHABET.len()]));
+            // The bytes beyond the last whole alphabet would favour some characters.
+            let byte = random_bytes::<1>()[0];
+            if usize::from(byte) < 256 / ALPHABET.len() * ALPHABET.len() {
+                text.push(char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]));
             }
         }
         text
@@ -138,12 +138,12 @@ impl Secret {
 }
 
 impl Token {
-    /// A new one.
+    /// Generates a new token.
     pub fn random() -> Self {
         Self(random_bytes())
     }
 
-    /// One that all who know a secret have, for one purpose.
+    /// Derives the token for `purpose` that all holders of `secret` share.
     pub fn from_secret(secret: &Secret, purpose: &str) -> Self {
         let derived = secret.derive(purpose);
         Self(std::array::from_fn(|at| derived[at]))

@@ -1,6 +1,7 @@
-//! Games in the local network: who offers one says so by multicast DNS, as printers do, and who looks for one hears it.
+//! Discovery of games in the local network: a host advertises its game by multicast DNS, as printers do, and a joiner
+//! browses for it.
 //!
-//! What is said is there for everybody in the network to read. So a ticket is in it only if everybody there may come in.
+//! Everybody in the network can read an advertisement. It therefore contains a ticket only if everybody there may join.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,32 +12,32 @@ use mdns_sd::{IfKind, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo}
 use crate::key::random_bytes;
 use crate::ticket::{MAX_TICKET_LEN, Ticket};
 
-/// What games are called among all the services of a network.
+/// mDNS service type of all Coplay games.
 const SERVICE_TYPE: &str = "_coplay._udp.local.";
-/// The form of what is said.
+/// Version of the TXT properties; other versions are ignored.
 const FORMAT_VERSION: &str = "2";
-/// The longest name that is told or taken.
+/// Maximum length of an advertised name, in bytes.
 const MAX_TEXT_LEN: usize = 64;
-/// A longer ticket is told in pieces: no record holds more than 255 bytes.
+/// Length of one part of a ticket, in bytes: a TXT record string holds at most 255 bytes.
 const TXT_CHUNK_LEN: usize = 200;
-/// The most games that are listed.
+/// Maximum number of listed games.
 const MAX_ENTRIES: usize = 64;
-/// No service can be told without a port, and ours is in the ticket.
+/// Placeholder: mDNS requires a port, and the real one is in the ticket.
 const PLACEHOLDER_PORT: u16 = 9;
-/// Saying goodbye takes no longer.
+/// Time limit for withdrawing an advertisement.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What is offered. Who looks for one kind does not see the other, because it could not take part.
+/// Kind of game. Browsing for one kind hides the other, because the program could not join it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GameKind {
-    /// A game on a machine that all share.
+    /// A game on a machine that all players share.
     SharedMachine,
-    /// A maze to walk about in, without a server.
+    /// A maze world without a server.
     Maze,
 }
 
 impl GameKind {
-    /// As it is said.
+    /// Returns the TXT property value.
     fn tag(self) -> &'static str {
         match self {
             Self::SharedMachine => "game",
@@ -45,27 +46,27 @@ impl GameKind {
     }
 }
 
-/// A game that somebody offers.
+/// A game advertised in the local network.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LanGame {
     /// The kind of game.
     pub kind: GameKind,
-    /// What is played.
+    /// Name of the game.
     pub game: String,
-    /// Who offers it.
+    /// Name of the host.
     pub host: String,
-    /// How to come in, if that is open to everybody in the network.
+    /// Ticket, if everybody in the network may join.
     pub ticket: Option<Ticket>,
 }
 
 impl fmt::Debug for LanGame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let open = if self.ticket.is_some() { "open" } else { "with a ticket" };
+        let open = if self.ticket.is_some() { "open" } else { "ticket required" };
         write!(f, "{} by {}, {open}", self.game, self.host)
     }
 }
 
-/// A notice that hangs out, until this is dropped.
+/// A running advertisement; dropping it withdraws it.
 pub struct LanAdvertisement {
     daemon: ServiceDaemon,
     name: String,
@@ -73,17 +74,17 @@ pub struct LanAdvertisement {
 
 impl fmt::Debug for LanAdvertisement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sign {}", self.name)
+        write!(f, "advertisement {}", self.name)
     }
 }
 
-/// Why the local network cannot be asked or told.
+/// Reason why multicast DNS is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LanError(String);
 
 impl fmt::Display for LanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the local network cannot be reached: {}", self.0)
+        write!(f, "cannot search the local network (mDNS): {}", self.0)
     }
 }
 
@@ -95,12 +96,12 @@ impl From<mdns_sd::Error> for LanError {
     }
 }
 
-/// Hangs out a notice. It does not wait for anybody.
-pub fn advertise(notice: &LanGame) -> Result<LanAdvertisement, LanError> {
+/// Starts advertising a game. It does not block.
+pub fn advertise(lan_game: &LanGame) -> Result<LanAdvertisement, LanError> {
     let daemon = daemon()?;
-    // A name that nobody else has need not be asked for first.
+    // A random name is unique and needs no probe.
     let name: String = random_bytes::<8>().iter().map(|byte| format!("{byte:02x}")).collect();
-    let properties: Vec<(String, String)> = properties(notice);
+    let properties: Vec<(String, String)> = properties(lan_game);
     let mut info =
         ServiceInfo::new(SERVICE_TYPE, &name, &format!("{name}.local."), "", PLACEHOLDER_PORT, &properties[..])?
             .enable_addr_auto();
@@ -112,26 +113,26 @@ pub fn advertise(notice: &LanGame) -> Result<LanAdvertisement, LanError> {
 
 impl Drop for LanAdvertisement {
     fn drop(&mut self) {
-        // Others would see it for a while if this were lost; more cannot be done.
-        if let Ok(gone) = self.daemon.unregister(&self.name) {
-            let _ = gone.recv_timeout(SHUTDOWN_TIMEOUT);
+        // If the goodbye packet is lost, others list the game until its record expires.
+        if let Ok(unregistered) = self.daemon.unregister(&self.name) {
+            let _ = unregistered.recv_timeout(SHUTDOWN_TIMEOUT);
         }
         shut_down(&self.daemon);
     }
 }
 
-/// Looks around for so long; the games of a kind that are there, one line for each, in a lasting order. `still` is asked now and then, and ends
-/// the search with `false`.
-pub fn browse(kind: GameKind, most: Duration, mut still: impl FnMut() -> bool) -> Result<Vec<LanGame>, LanError> {
+/// Browses for `limit` and returns the games of a kind in a stable order, one entry per advertisement. `keep_going` is
+/// polled about every 50 ms and ends the search early by returning `false`.
+pub fn browse(kind: GameKind, limit: Duration, mut keep_going: impl FnMut() -> bool) -> Result<Vec<LanGame>, LanError> {
     let daemon = daemon()?;
     let events = daemon.browse(SERVICE_TYPE)?;
-    let until = Instant::now() + most;
+    let deadline = Instant::now() + limit;
     let mut found = BTreeMap::new();
-    while Instant::now() < until && still() {
+    while Instant::now() < deadline && keep_going() {
         match events.recv_timeout(Duration::from_millis(50)) {
             Ok(ServiceEvent::ServiceResolved(service)) if found.len() < MAX_ENTRIES => {
-                if let Some(notice) = parse(&service, kind) {
-                    found.insert(service.get_fullname().to_owned(), notice);
+                if let Some(lan_game) = parse(&service, kind) {
+                    found.insert(service.get_fullname().to_owned(), lan_game);
                 }
             }
             Ok(ServiceEvent::ServiceRemoved(_, name)) => drop(found.remove(&name)),
@@ -142,7 +143,8 @@ pub fn browse(kind: GameKind, most: Duration, mut still: impl FnMut() -> bool) -
     Ok(found.into_values().collect())
 }
 
-/// Also without any network two programs on one computer find each other.
+/// Returns an mDNS daemon that also uses loopback, so that two programs on one computer find each other without a
+/// network.
 fn daemon() -> Result<ServiceDaemon, LanError> {
     let daemon = ServiceDaemon::new()?;
     daemon.enable_interface(vec![IfKind::LoopbackV4, IfKind::LoopbackV6])?;
@@ -150,48 +152,53 @@ fn daemon() -> Result<ServiceDaemon, LanError> {
 }
 
 fn shut_down(daemon: &ServiceDaemon) {
-    if let Ok(over) = daemon.shutdown() {
-        let _ = over.recv_timeout(SHUTDOWN_TIMEOUT);
+    if let Ok(stopped) = daemon.shutdown() {
+        let _ = stopped.recv_timeout(SHUTDOWN_TIMEOUT);
     }
 }
 
-fn properties(notice: &LanGame) -> Vec<(String, String)> {
-    let kind = notice.kind.tag().into();
+fn properties(lan_game: &LanGame) -> Vec<(String, String)> {
+    let kind = lan_game.kind.tag().into();
     let fixed = [
         ("v", FORMAT_VERSION.into()),
         ("kind", kind),
-        ("game", sanitize(&notice.game)),
-        ("host", sanitize(&notice.host)),
+        ("game", sanitize(&lan_game.game)),
+        ("host", sanitize(&lan_game.host)),
     ];
-    let ticket = notice.ticket.as_ref().map(Ticket::to_string).unwrap_or_default();
-    let pieces: Vec<String> = split_chunks(&ticket, TXT_CHUNK_LEN).map(str::to_owned).collect();
-    let pieces = pieces.into_iter().enumerate().map(|(at, piece)| (format!("t{at}"), piece));
-    fixed.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(pieces).collect()
+    let ticket = lan_game.ticket.as_ref().map(Ticket::to_string).unwrap_or_default();
+    let chunks: Vec<String> = split_chunks(&ticket, TXT_CHUNK_LEN).map(str::to_owned).collect();
+    let chunks = chunks.into_iter().enumerate().map(|(at, chunk)| (format!("t{at}"), chunk));
+    fixed.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(chunks).collect()
 }
 
-/// What somebody says of a game of a kind, whoever that is.
+/// Parses an advertisement from an untrusted sender; `None` if it is malformed or of another kind or version.
 fn parse(service: &ResolvedService, kind: GameKind) -> Option<LanGame> {
-    let said = |key: &str| service.get_property_val_str(key);
-    if said("v") != Some(FORMAT_VERSION) || said("kind") != Some(kind.tag()) {
+    let property = |key: &str| service.get_property_val_str(key);
+    if property("v") != Some(FORMAT_VERSION) || property("kind") != Some(kind.tag()) {
         return None;
     }
-    let pieces = (0..=MAX_TICKET_LEN / TXT_CHUNK_LEN).map_while(|at| said(&format!("t{at}")));
-    let ticket: String = pieces.collect();
-    Some(LanGame { kind, game: sanitize(said("game")?), host: sanitize(said("host")?), ticket: ticket.parse().ok() })
+    let chunks = (0..=MAX_TICKET_LEN / TXT_CHUNK_LEN).map_while(|at| property(&format!("t{at}")));
+    let ticket: String = chunks.collect();
+    Some(LanGame {
+        kind,
+        game: sanitize(property("game")?),
+        host: sanitize(property("host")?),
+        ticket: ticket.parse().ok(),
+    })
 }
 
-/// Without what would spoil a terminal, and not too long.
+/// Removes control characters, which could corrupt a terminal, and truncates to [`MAX_TEXT_LEN`].
 fn sanitize(text: &str) -> String {
-    let text: String = text.chars().filter(|sign| !sign.is_control()).collect();
+    let text: String = text.chars().filter(|character| !character.is_control()).collect();
     split_chunks(&text, MAX_TEXT_LEN).next().unwrap_or_default().to_owned()
 }
 
-/// A text in pieces of at most so many bytes.
-fn split_chunks(mut text: &str, most: usize) -> impl Iterator<Item = &str> {
+/// Splits a text into chunks of at most `max_len` bytes.
+fn split_chunks(mut text: &str, max_len: usize) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
-        let (piece, rest) = text.split_at(text.floor_char_boundary(most));
+        let (chunk, rest) = text.split_at(text.floor_char_boundary(max_len));
         text = rest;
-        (!piece.is_empty()).then_some(piece)
+        (!chunk.is_empty()).then_some(chunk)
     })
 }
 
@@ -203,8 +210,8 @@ mod tests {
         LanGame { kind: GameKind::SharedMachine, game: "Tennis\u{1b}[2J".into(), host: "é".repeat(60), ticket }
     }
 
-    fn resolved(notice: &LanGame) -> ResolvedService {
-        let properties = properties(notice);
+    fn resolved(lan_game: &LanGame) -> ResolvedService {
+        let properties = properties(lan_game);
         ServiceInfo::new(SERVICE_TYPE, "x", "x.local.", "127.0.0.1", PLACEHOLDER_PORT, &properties[..])
             .unwrap()
             .as_resolved_service()
@@ -213,15 +220,15 @@ mod tests {
     #[test]
     fn long_ticket_is_split_over_txt_properties() {
         let ticket: Ticket = format!("udp://{}.example:7000#{}", "x".repeat(200), "ü".repeat(60)).parse().unwrap();
-        let told = parse(&resolved(&lan_game(Some(ticket.clone()))), GameKind::SharedMachine).unwrap();
-        assert_eq!(told.ticket, Some(ticket));
-        assert_eq!((told.game.as_str(), told.host.len()), ("Tennis[2J", MAX_TEXT_LEN));
+        let parsed = parse(&resolved(&lan_game(Some(ticket.clone()))), GameKind::SharedMachine).unwrap();
+        assert_eq!(parsed.ticket, Some(ticket));
+        assert_eq!((parsed.game.as_str(), parsed.host.len()), ("Tennis[2J", MAX_TEXT_LEN));
     }
 
     #[test]
     fn advertisement_without_ticket_has_no_ticket_property() {
-        let said = properties(&lan_game(None));
-        assert!(said.iter().all(|(key, _)| ["v", "kind", "game", "host"].contains(&key.as_str())), "{said:?}");
+        let property = properties(&lan_game(None));
+        assert!(property.iter().all(|(key, _)| ["v", "kind", "game", "host"].contains(&key.as_str())), "{property:?}");
         assert_eq!(parse(&resolved(&lan_game(None)), GameKind::SharedMachine).unwrap().ticket, None);
     }
 
@@ -236,7 +243,7 @@ mod tests {
     fn browsing_finds_only_the_requested_game_kind() {
         let maze = LanGame { kind: GameKind::Maze, ..lan_game(None) };
         assert_eq!(parse(&resolved(&maze), GameKind::SharedMachine), None);
-        assert_eq!(parse(&resolved(&maze), GameKind::Maze).map(|notice| notice.kind), Some(GameKind::Maze));
+        assert_eq!(parse(&resolved(&maze), GameKind::Maze).map(|lan_game| lan_game.kind), Some(GameKind::Maze));
         assert_eq!(parse(&resolved(&lan_game(None)), GameKind::Maze), None);
     }
 
@@ -244,11 +251,11 @@ mod tests {
     fn advertised_game_is_found_until_dropped() {
         let host: String = random_bytes::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
         let ticket = "udp://192.0.2.7:7000#tennis".parse().ok();
-        let notice = LanGame { kind: GameKind::SharedMachine, game: "Tennis".into(), host: host.clone(), ticket };
-        let sign = advertise(&notice).unwrap();
-        let is_there = || browse(GameKind::SharedMachine, Duration::from_secs(2), || true).unwrap().contains(&notice);
+        let lan_game = LanGame { kind: GameKind::SharedMachine, game: "Tennis".into(), host: host.clone(), ticket };
+        let advertisement = advertise(&lan_game).unwrap();
+        let is_there = || browse(GameKind::SharedMachine, Duration::from_secs(2), || true).unwrap().contains(&lan_game);
         assert!((0..10).any(|_| is_there()));
-        drop(sign);
+        drop(advertisement);
         assert!((0..10).any(|_| !is_there()));
     }
 }

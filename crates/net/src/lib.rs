@@ -1,7 +1,8 @@
-//! Real datagrams: how sites find and reach each other, and the loop that drives a game in real time.
+//! Networking: how sites find and reach each other, and the loop that runs a session in real time.
 //!
-//! A transport carries datagrams between *peers*. A peer is known by its public key, which it proves, and not by its address,
-//! which may change. Nobody without the session's secret (plain UDP) or its ticket (iroh) gets any further than a cookie.
+//! A transport carries datagrams between *peers*. A peer is identified by its public key, which it proves, and not by
+//! its address, which may change. A stranger without the session secret (plain UDP) gets no reply beyond a cookie; a
+//! stranger without the token of the ticket (iroh) gets no further than the QUIC handshake.
 
 mod base32;
 pub mod clock;

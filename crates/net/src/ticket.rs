@@ -1,7 +1,8 @@
-//! What one gives to others so that they can come in: one line of text.
+//! Tickets: one line of text with which a joiner finds the host and is admitted.
 //!
-//! For plain UDP it is what a person would write, `udp://HOST:PORT#SECRET`. For [iroh](crate::parse_iroh) it is `coplay:` and letters: a version,
-//! who the host is and where, the token, and a checksum, so that a slip of the hand is told from a host that is gone.
+//! A ticket for plain UDP is readable, `udp://HOST:PORT#SECRET`. A ticket for [iroh](crate::iroh) is `coplay:` followed
+//! by base32 text: a version, the token, the host's key and addresses, and a checksum, which distinguishes a typing
+//! error from an unreachable host.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -20,36 +21,36 @@ const COPLAY_SCHEME: &str = "coplay:";
 const TICKET_VERSION: u8 = 1;
 const CHECKSUM_LEN: usize = 4;
 
-/// The longest ticket.
+/// Maximum length of a ticket, in bytes.
 pub const MAX_TICKET_LEN: usize = 512;
-/// The longest name of a host that names of the Internet can have.
+/// Maximum length of a DNS host name, in bytes.
 const MAX_HOST_LEN: usize = 253;
-/// The longest secret.
+/// Maximum length of a secret, in bytes.
 const MAX_SECRET_LEN: usize = 128;
 
-/// A way into a game.
+/// Address of a game and the permission to join it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ticket {
-    /// Over plain UDP.
+    /// Ticket for plain UDP.
     Udp {
-        /// The host's name or address, without brackets.
+        /// Host name or address, without brackets.
         host: String,
-        /// Its port.
+        /// UDP port.
         port: u16,
-        /// The text of the secret.
+        /// Secret as typed text.
         secret: String,
     },
-    /// Over iroh.
+    /// Ticket for iroh.
     Iroh {
-        /// Who the host is, and where.
+        /// Key and addresses of the host.
         addr: IrohAddr,
-        /// What lets in.
+        /// Token that admits the joiner.
         token: Token,
     },
 }
 
 impl Ticket {
-    /// What a seat belongs to: the people who share a secret or a token, wherever they are.
+    /// Returns the group to which seats belong: all sites that share a secret or a token, at any address.
     pub fn seat_group(&self) -> String {
         match self {
             Self::Udp { secret, .. } => seat_group_of_secret(secret),
@@ -58,34 +59,34 @@ impl Ticket {
     }
 }
 
-/// The people who share a secret.
+/// Returns the seat group of all sites that share a secret.
 pub fn seat_group_of_secret(secret: &str) -> String {
     format!("{UDP_SCHEME}#{secret}")
 }
 
-/// The people who share a token.
+/// Returns the seat group of all sites that share a token.
 pub fn seat_group_of_token(token: &Token) -> String {
     format!("{COPLAY_SCHEME}#{}", base32::encode(token.bytes()))
 }
 
-/// Why a text is not a ticket.
+/// Reason why a text is not a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketError {
-    /// It does not begin like one.
+    /// The text starts with neither `coplay:` nor `udp://`.
     NotATicket,
-    /// It is longer than any ticket.
+    /// The text is longer than [`MAX_TICKET_LEN`].
     TooLong,
     /// A part is missing or changed.
     Damaged,
-    /// It is of a version of this program that is newer.
+    /// The ticket comes from a newer version of this program.
     NewerVersion,
-    /// The host is missing, or cannot be one.
+    /// The host is missing or invalid.
     InvalidHost,
-    /// An address with colons must be in brackets.
+    /// An IPv6 address is not in brackets.
     MissingBrackets,
-    /// The port is missing, or no number from 1 to 65535.
+    /// The port is missing, or not a number from 1 to 65535.
     InvalidPort,
-    /// The secret after the `#` is missing, too long, or has characters that cannot be typed.
+    /// The secret after the `#` is missing, too long, or contains control characters or white space.
     InvalidSecret,
 }
 
@@ -95,11 +96,11 @@ impl fmt::Display for TicketError {
             Self::NotATicket => "it does not begin with coplay: or udp://",
             Self::TooLong => "it is longer than any ticket",
             Self::Damaged => "a part of it is missing or changed",
-            Self::NewerVersion => "it is of a newer version of coplay",
-            Self::InvalidHost => "it names no host",
-            Self::MissingBrackets => "an IPv6 address is written in brackets",
-            Self::InvalidPort => "it has no port from 1 to 65535",
-            Self::InvalidSecret => "the secret after # is missing, or cannot be one",
+            Self::NewerVersion => "it comes from a newer version of coplay",
+            Self::InvalidHost => "the host name is missing or invalid",
+            Self::MissingBrackets => "an IPv6 address must be in brackets",
+            Self::InvalidPort => "the port is missing, or not from 1 to 65535",
+            Self::InvalidSecret => "the secret after # is missing or invalid",
         })
     }
 }
@@ -111,10 +112,10 @@ impl fmt::Display for Ticket {
         match self {
             Self::Udp { host, port, secret } if host.contains(':') => write!(f, "{UDP_SCHEME}[{host}]:{port}#{secret}"),
             Self::Udp { host, port, secret } => write!(f, "{UDP_SCHEME}{host}:{port}#{secret}"),
-            Self::Iroh { addr: home, token } => {
+            Self::Iroh { addr, token } => {
                 let mut bytes = vec![TICKET_VERSION];
                 bytes.extend(token.bytes());
-                bytes.extend(postcard::to_allocvec(home).expect("plain values"));
+                bytes.extend(postcard::to_allocvec(addr).expect("every field can be encoded"));
                 bytes.extend(checksum(&bytes));
                 write!(f, "{COPLAY_SCHEME}{}", base32::encode(&bytes))
             }
@@ -137,7 +138,7 @@ impl FromStr for Ticket {
     }
 }
 
-/// What follows a scheme, in whatever case that is written.
+/// Returns the text after a scheme, which is matched without regard to case.
 fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     let (head, rest) = text.split_at_checked(scheme.len())?;
     head.eq_ignore_ascii_case(scheme).then_some(rest)
@@ -147,7 +148,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     Blake2s::<U4>::digest(bytes).into()
 }
 
-/// Every version begins with its number and ends with the checksum.
+/// Every version starts with its number and ends with the checksum.
 fn parse_iroh(text: &str) -> Result<Ticket, TicketError> {
     let bytes = base32::decode(text).ok_or(TicketError::Damaged)?;
     let (bytes, sum) = bytes.split_last_chunk::<CHECKSUM_LEN>().ok_or(TicketError::Damaged)?;
@@ -155,24 +156,24 @@ fn parse_iroh(text: &str) -> Result<Ticket, TicketError> {
     if *version > TICKET_VERSION {
         return Err(TicketError::NewerVersion);
     }
-    let (token, home) = rest.split_first_chunk().filter(|_| *version == TICKET_VERSION).ok_or(TicketError::Damaged)?;
-    match postcard::take_from_bytes::<IrohAddr>(home) {
-        Ok((home, [])) if home.is_valid() => Ok(Ticket::Iroh { addr: home, token: Token::from_bytes(*token) }),
+    let (token, addr) = rest.split_first_chunk().filter(|_| *version == TICKET_VERSION).ok_or(TicketError::Damaged)?;
+    match postcard::take_from_bytes::<IrohAddr>(addr) {
+        Ok((addr, [])) if addr.is_valid() => Ok(Ticket::Iroh { addr, token: Token::from_bytes(*token) }),
         _ => Err(TicketError::Damaged),
     }
 }
 
 fn parse_udp(text: &str) -> Result<Ticket, TicketError> {
-    // A secret may have a `#`, a host cannot.
-    let (place, secret) = text.split_once('#').unwrap_or((text, ""));
-    let place = place.strip_suffix('/').unwrap_or(place);
-    let (host, port) = match place.strip_prefix('[') {
+    // A secret may contain `#`, a host name cannot.
+    let (authority, secret) = text.split_once('#').unwrap_or((text, ""));
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or(TicketError::InvalidHost)?;
             host.parse::<Ipv6Addr>().map_err(|_| TicketError::InvalidHost)?;
             (host, port.strip_prefix(':').ok_or(TicketError::InvalidPort)?)
         }
-        None => split_host_port(place)?,
+        None => split_host_port(authority)?,
     };
     let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let port = port.parse().ok().filter(|port| digits && *port != 0).ok_or(TicketError::InvalidPort)?;
@@ -182,24 +183,25 @@ fn parse_udp(text: &str) -> Result<Ticket, TicketError> {
     Ok(Ticket::Udp { host: host.into(), port, secret: secret.into() })
 }
 
-/// Whether a text can be a secret: nothing that gets lost where it is copied.
+/// Returns whether a text is usable as a secret: no white space or control characters, which get lost when it is
+/// copied.
 pub fn is_valid_secret(text: &str) -> bool {
-    let typed = text.chars().all(|sign| !sign.is_control() && !sign.is_whitespace());
-    typed && !text.is_empty() && text.len() <= MAX_SECRET_LEN
+    let is_typeable = text.chars().all(|character| !character.is_control() && !character.is_whitespace());
+    is_typeable && !text.is_empty() && text.len() <= MAX_SECRET_LEN
 }
 
-/// A host by its name, or by an address without colons; and a port.
-fn split_host_port(place: &str) -> Result<(&str, &str), TicketError> {
-    if place.parse::<Ipv6Addr>().is_ok() {
+/// Splits a host name or an address without colons from a port.
+fn split_host_port(authority: &str) -> Result<(&str, &str), TicketError> {
+    if authority.parse::<Ipv6Addr>().is_ok() {
         return Err(TicketError::MissingBrackets);
     }
-    let (host, port) = place.rsplit_once(':').unwrap_or((place, ""));
+    let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
     if host.contains(':') {
         return Err(TicketError::MissingBrackets);
     }
-    let sound = |character: char| character.is_alphanumeric() || matches!(character, '-' | '.' | '_');
-    let good = !host.is_empty() && host.len() <= MAX_HOST_LEN && host.chars().all(sound);
-    if good { Ok((host, port)) } else { Err(TicketError::InvalidHost) }
+    let is_allowed = |character: char| character.is_alphanumeric() || matches!(character, '-' | '.' | '_');
+    let is_valid = !host.is_empty() && host.len() <= MAX_HOST_LEN && host.chars().all(is_allowed);
+    if is_valid { Ok((host, port)) } else { Err(TicketError::InvalidHost) }
 }
 
 #[cfg(test)]
@@ -214,11 +216,11 @@ mod tests {
     fn example() -> Ticket {
         let key = PeerKey(*::iroh::SecretKey::from_bytes(&[7; 32]).public().as_bytes());
         let addrs = vec!["192.168.1.20:40123".parse().unwrap(), "[2001:db8::7]:40124".parse().unwrap()];
-        let home = IrohAddr { key, relay: Some("https://relay.example/".into()), addrs };
-        Ticket::Iroh { addr: home, token: Token::from_bytes([9; 16]) }
+        let addr = IrohAddr { key, relay: Some("https://relay.example/".into()), addrs };
+        Ticket::Iroh { addr, token: Token::from_bytes([9; 16]) }
     }
 
-    /// A text of bytes that end with a good checksum.
+    /// Returns the ticket text of bytes with a valid checksum.
     fn with_checksum(bytes: &[u8]) -> String {
         let mut bytes = bytes.to_vec();
         bytes.extend(checksum(&bytes));
@@ -233,27 +235,27 @@ mod tests {
         assert_eq!(parse(&format!("  {} \r\n", text.to_uppercase())), Ok(example()));
     }
 
-    /// Without a relay and with one address it fits into a line.
+    /// Without a relay and with one address a ticket fits into a line.
     #[test]
     fn iroh_ticket_without_relay_is_at_most_110_characters() {
-        let Ticket::Iroh { addr: home, token } = example() else { unreachable!() };
-        let home = IrohAddr { relay: None, addrs: home.addrs[..1].to_vec(), ..home };
-        let text = Ticket::Iroh { addr: home, token }.to_string();
+        let Ticket::Iroh { addr, token } = example() else { unreachable!() };
+        let addr = IrohAddr { relay: None, addrs: addr.addrs[..1].to_vec(), ..addr };
+        let text = Ticket::Iroh { addr, token }.to_string();
         assert!(text.len() <= 110, "{} {text}", text.len());
     }
 
     #[test]
     fn longest_ticket_is_parsed() {
-        let Ticket::Iroh { addr: mut home, token } = example() else { unreachable!() };
-        home.addrs =
+        let Ticket::Iroh { mut addr, token } = example() else { unreachable!() };
+        addr.addrs =
             vec!["[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap(); crate::iroh::MAX_SOCKET_ADDRS];
-        home.relay = Some(format!("https://{}.example/", "x".repeat(60)));
-        let ticket = Ticket::Iroh { addr: home, token };
+        addr.relay = Some(format!("https://{}.example/", "x".repeat(60)));
+        let ticket = Ticket::Iroh { addr, token };
         assert!(ticket.to_string().len() <= MAX_TICKET_LEN);
         assert_eq!(parse(&ticket.to_string()), Ok(ticket));
     }
 
-    /// Wherever one character is changed, left out or added, it is told.
+    /// A changed, missing or added character is detected at any position.
     #[test]
     fn typo_in_ticket_is_detected() {
         let text = example().to_string();
@@ -265,9 +267,12 @@ mod tests {
                 format!("{head}{}", &tail[1..]),
                 format!("{head}{other}{tail}"),
             ] {
-                // Of the last character some bits may not count.
-                let is = parse(&bad);
-                assert!(is == Err(TicketError::Damaged) || is == Ok(example()) && at + 1 == text.len(), "{bad}");
+                // Some bits of the last character may be unused.
+                let parsed = parse(&bad);
+                assert!(
+                    parsed == Err(TicketError::Damaged) || parsed == Ok(example()) && at + 1 == text.len(),
+                    "{bad}"
+                );
             }
         }
     }
@@ -275,7 +280,7 @@ mod tests {
     #[test]
     fn invalid_ticket_text_is_rejected() {
         let long = format!("coplay:{}", "a".repeat(MAX_TICKET_LEN));
-        for (bad, why) in [
+        for (bad, error) in [
             ("", TicketError::NotATicket),
             ("hello", TicketError::NotATicket),
             ("coplay", TicketError::NotATicket),
@@ -295,19 +300,19 @@ mod tests {
             (&with_checksum(&[2, 1, 2, 3]), TicketError::NewerVersion),
             (&with_checksum(&[255; 90]), TicketError::NewerVersion),
         ] {
-            assert_eq!(parse(bad), Err(why), "{bad}");
+            assert_eq!(parse(bad), Err(error), "{bad}");
         }
     }
 
-    /// A sound frame around something that is not.
+    /// A valid frame around an invalid address.
     #[test]
     fn ticket_with_invalid_iroh_addr_is_rejected() {
-        let Ticket::Iroh { addr: home, token } = example() else { unreachable!() };
-        let no_relay = IrohAddr { relay: Some("no address".into()), ..home.clone() };
-        let no_key = IrohAddr { key: crate::iroh::invalid_key(), ..home.clone() };
-        let too_many = IrohAddr { addrs: vec![home.addrs[0]; crate::iroh::MAX_SOCKET_ADDRS + 1], ..home };
-        for home in [no_relay, no_key, too_many] {
-            let text = Ticket::Iroh { addr: home, token: token.clone() }.to_string();
+        let Ticket::Iroh { addr, token } = example() else { unreachable!() };
+        let no_relay = IrohAddr { relay: Some("no address".into()), ..addr.clone() };
+        let no_key = IrohAddr { key: crate::iroh::invalid_key(), ..addr.clone() };
+        let too_many = IrohAddr { addrs: vec![addr.addrs[0]; crate::iroh::MAX_SOCKET_ADDRS + 1], ..addr };
+        for addr in [no_relay, no_key, too_many] {
+            let text = Ticket::Iroh { addr, token: token.clone() }.to_string();
             assert_eq!(parse(&text), Err(TicketError::Damaged));
         }
     }
@@ -324,8 +329,8 @@ mod tests {
             ("udp://höst:7000#ü", udp("höst", 7_000, "ü")),
         ] {
             assert_eq!(parse(text), ticket, "{text}");
-            let again = parse(text).unwrap().to_string();
-            assert_eq!(parse(&again), ticket, "{again}");
+            let text_again = parse(text).unwrap().to_string();
+            assert_eq!(parse(&text_again), ticket, "{text_again}");
         }
     }
 
@@ -333,7 +338,7 @@ mod tests {
     fn invalid_udp_tickets_are_rejected() {
         let long_host = format!("udp://{}:1#x", "h".repeat(MAX_HOST_LEN + 1));
         let long_secret = format!("udp://host:1#{}", "x".repeat(MAX_SECRET_LEN + 1));
-        for (bad, why) in [
+        for (bad, error) in [
             ("udp://", TicketError::InvalidHost),
             ("udp://#x", TicketError::InvalidHost),
             ("udp://:7000#x", TicketError::InvalidHost),
@@ -363,11 +368,11 @@ mod tests {
             ("udp://host:7000#a b", TicketError::InvalidSecret),
             (&long_secret, TicketError::InvalidSecret),
         ] {
-            assert_eq!(parse(bad), Err(why), "{bad}");
+            assert_eq!(parse(bad), Err(error), "{bad}");
         }
     }
 
-    /// It is for logs, where nobody's secret belongs.
+    /// Debug output goes to logs, which must not contain secrets.
     #[test]
     fn debug_output_hides_the_token() {
         assert!(!format!("{:?}", example()).contains("9, 9"));

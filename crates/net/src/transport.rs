@@ -1,4 +1,4 @@
-//! What carries datagrams between peers.
+//! The interface of a transport, which carries datagrams between peers.
 
 use std::fmt;
 
@@ -8,41 +8,43 @@ use serde::{Deserialize, Serialize};
 use crate::iroh::IrohAddr;
 use crate::key::PeerKey;
 
-/// A way to send datagrams to peers. What comes from them is handed to a queue that is given when the transport is made.
+/// Sends datagrams to peers. Incoming datagrams go into the queue that the transport got at its creation.
 ///
-/// A datagram arrives once, unchanged and from who it says, or not at all.
+/// A datagram arrives at most once, unchanged, and from the stated sender.
 pub trait Transport: Send + Sync {
-    /// Who we are.
+    /// Returns the key of this site.
     fn key(&self) -> PeerKey;
 
-    /// Sends a datagram at once, without waiting. `false` if there is no way to the peer at the moment.
+    /// Sends a datagram without blocking. Returns `false` if there is no connection to the peer at the moment.
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool;
 
-    /// Tries to reach whoever is at a place, and goes on trying: anybody of the group, or only who is expected.
-    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>);
+    /// Starts dialing an address and keeps trying: accepts any member of the group, or only the peer `expect`.
+    fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>);
 
-    /// Stops trying to reach a peer that was expected somewhere. A way that there is stays.
+    /// Stops dialing a peer that was expected at some address. An existing connection stays.
     fn cancel_dial(&self, peer: &PeerKey);
 
-    /// Where a peer can be reached, as far as we see; others may be told.
+    /// Returns the address of a peer as far as this site knows it; it may be passed on to other peers.
     fn addr_of(&self, peer: &PeerKey) -> Option<PeerAddr>;
 
-    /// Where we can be reached ourselves, as far as we know.
+    /// Returns the addresses of this site as far as it knows them.
     fn own_addrs(&self) -> Vec<PeerAddr>;
 
-    /// What came and was not for us.
+    /// Returns the counts of datagrams that were not delivered.
     fn drop_counts(&self) -> DropCounts;
 }
 
-/// Where a peer may be: something that its transport understands. For people there is [`brief`](Self::brief).
+/// Address of a peer in the syntax of its transport. [`brief`](Self::brief) is the form for people.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PeerAddr(pub String);
 
 impl PeerAddr {
-    /// The place as people say it: an address, if it has one that can be said.
+    /// Returns the address for people: the first socket address, if there is one.
     pub fn brief(&self) -> String {
         match IrohAddr::from_peer_addr(self) {
-            Some(home) => home.addrs.first().map_or_else(|| "the other end of a relay".into(), ToString::to_string),
+            Some(iroh_addr) => {
+                iroh_addr.addrs.first().map_or_else(|| "a peer behind a relay".into(), ToString::to_string)
+            }
             None => self.0.clone(),
         }
     }
@@ -54,61 +56,61 @@ impl fmt::Display for PeerAddr {
     }
 }
 
-/// Something that a transport brings.
+/// Event reported by a transport.
 #[derive(Debug)]
 pub enum Incoming {
-    /// A datagram.
+    /// A datagram from a peer.
     Datagram {
-        /// When it came.
+        /// Arrival time.
         at: Instant,
-        /// From whom.
+        /// Authenticated sender.
         from: PeerKey,
-        /// What it says.
+        /// Content.
         bytes: Vec<u8>,
     },
-    /// What somebody of a [group](crate::group) sent to many at once. Whoever has the group's key can have made it.
+    /// A multicast datagram from a member of a [mesh](crate::mesh). Any holder of the mesh key can have sent it.
     Multicast {
-        /// When it came.
+        /// Arrival time.
         at: Instant,
-        /// The site that it says it is from.
+        /// Site that the datagram claims to be from.
         site: u32,
-        /// What it says.
+        /// Content.
         bytes: Vec<u8>,
     },
-    /// There is a way to a peer, or a new one.
+    /// A connection to a peer was established or renewed.
     Connected {
-        /// Who it is.
+        /// Key of the peer.
         peer: PeerKey,
-        /// Where we called it, if we did.
+        /// Address that this site dialed, if it did.
         dialed: Option<PeerAddr>,
     },
-    /// Nobody has answered our call for a while.
+    /// A dialed address has not answered for a while; dialing continues.
     Unreachable {
-        /// Where we call.
+        /// Address being dialed.
         addr: PeerAddr,
-        /// Somebody is there, but does not answer us: the secret is another.
+        /// A site exists there but rejects this one: its secret is another.
         wrong_secret: bool,
     },
-    /// Who answers our call is not who was expected, or ourselves.
+    /// The peer at a dialed address is not the expected one, or is this site itself.
     WrongPeer {
-        /// Where we called.
+        /// Address that was dialed.
         addr: PeerAddr,
     },
 }
 
-/// Datagrams that were not taken.
+/// Counts of received datagrams that were not delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
-    /// By us: garbage, forgeries, repetitions, strangers.
+    /// Rejected by the transport: garbage, forgeries, replays, strangers.
     pub rejected: u64,
-    /// By the operating system, because too many came at once.
+    /// Dropped by the operating system because its receive buffer was full.
     pub kernel_dropped: u64,
-    /// Genuine ones for which there was no room in the queue.
+    /// Authentic datagrams for which the queue had no room.
     pub queue_full: u64,
 }
 
 impl DropCounts {
-    /// All of them.
+    /// Returns the sum of all counts.
     pub fn total(&self) -> u64 {
         self.rejected + self.kernel_dropped + self.queue_full
     }
@@ -126,9 +128,9 @@ mod tests {
         let key = (0..)
             .map(|_| Identity::random().key())
             .find(|key| IrohAddr { key: *key, relay: None, addrs: vec![] }.is_valid());
-        let home = IrohAddr { key: key.unwrap(), relay: Some("https://relay.example/".into()), addrs };
-        assert!(home.to_peer_addr().0.len() > 100);
-        assert_eq!(home.to_peer_addr().brief(), "192.0.2.1:7");
-        assert_eq!(IrohAddr { addrs: vec![], ..home }.to_peer_addr().brief(), "the other end of a relay");
+        let iroh_addr = IrohAddr { key: key.unwrap(), relay: Some("https://relay.example/".into()), addrs };
+        assert!(iroh_addr.to_peer_addr().0.len() > 100);
+        assert_eq!(iroh_addr.to_peer_addr().brief(), "192.0.2.1:7");
+        assert_eq!(IrohAddr { addrs: vec![], ..iroh_addr }.to_peer_addr().brief(), "a peer behind a relay");
     }
 }

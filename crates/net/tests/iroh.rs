@@ -1,4 +1,4 @@
-//! iroh on real sockets, without any server.
+//! The iroh transport on real sockets, without any server.
 
 #[allow(unreachable_pub, reason = "shared with another test")]
 mod common;
@@ -49,16 +49,16 @@ fn two_iroh_transports_exchange_datagrams() {
     assert_eq!(one.drop_counts().rejected + other.drop_counts().rejected, 0);
 }
 
-/// What is in the ticket is enough to find the host and to be let in.
+/// The ticket alone is enough to find the host and to be admitted.
 #[test]
 fn ticket_is_enough_to_connect() {
     let (host, to_host) = listen(&Token::random());
     let text = host.ticket().to_string();
-    let Ok(Ticket::Iroh { addr: home, token }) = text.parse() else { panic!("{text}") };
-    let (guest, to_guest) = listen(&token);
-    guest.dial(&home.to_peer_addr(), Some(home.key));
-    assert_eq!(wait_for(&to_guest, connected_peer), host.key());
-    assert_eq!(wait_for(&to_host, connected_peer), guest.key());
+    let Ok(Ticket::Iroh { addr, token }) = text.parse() else { panic!("{text}") };
+    let (joiner, to_joiner) = listen(&token);
+    joiner.dial(&addr.to_peer_addr(), Some(addr.key));
+    assert_eq!(wait_for(&to_joiner, connected_peer), host.key());
+    assert_eq!(wait_for(&to_host, connected_peer), joiner.key());
 }
 
 #[test]
@@ -66,27 +66,27 @@ fn wrong_token_is_refused_and_counted() {
     let ((one, to_one), (other, to_other)) = (listen(&Token::random()), listen(&Token::random()));
     one.dial(&peer_addr(&other), None);
     let refused = wait_for(&to_one, |incoming| match incoming {
-        Incoming::Unreachable { wrong_secret: refused, .. } => Some(refused),
+        Incoming::Unreachable { wrong_secret, .. } => Some(wrong_secret),
         _ => None,
     });
     assert!(refused && to_other.try_recv().is_err());
     assert!(other.drop_counts().rejected > 0);
-    assert!(!one.send(&other.key(), b"ping") && !other.send(&one.key(), b"pong"), "there is no way");
+    assert!(!one.send(&other.key(), b"ping") && !other.send(&one.key(), b"pong"), "there is no connection");
 }
 
 #[test]
 fn unexpected_peer_is_reported_as_wrong_peer() {
     let token = Token::random();
     let ((one, to_one), (other, to_other)) = (listen(&token), listen(&token));
-    let stranger = |incoming| if let Incoming::WrongPeer { addr: place } = incoming { Some(place) } else { None };
+    let wrong_peer = |incoming| if let Incoming::WrongPeer { addr } = incoming { Some(addr) } else { None };
     one.dial(&peer_addr(&other), Some(Identity::random().key()));
-    assert_eq!(wait_for(&to_one, stranger), peer_addr(&other));
+    assert_eq!(wait_for(&to_one, wrong_peer), peer_addr(&other));
     one.dial(&peer_addr(&one), None);
-    assert_eq!(wait_for(&to_one, stranger), peer_addr(&one));
+    assert_eq!(wait_for(&to_one, wrong_peer), peer_addr(&one));
     assert!(to_other.try_recv().is_err());
 }
 
-/// Nobody is there: it is told once, and the call goes on until somebody is.
+/// Without an answer the dial is reported once, and continues until the peer is up.
 #[test]
 fn dialing_continues_until_the_peer_is_up() {
     let token = Token::random();
@@ -102,22 +102,22 @@ fn dialing_continues_until_the_peer_is_up() {
         queue.clone(),
     )
     .unwrap();
-    let home = first.addr();
+    let addr = first.addr();
     drop(first);
     let since = Instant::now();
-    one.dial(&home.to_peer_addr(), None);
-    let unanswered = wait_for(&to_one, |incoming| match incoming {
-        Incoming::Unreachable { wrong_secret: refused, .. } => Some(refused),
+    one.dial(&addr.to_peer_addr(), None);
+    let wrong_secret = wait_for(&to_one, |incoming| match incoming {
+        Incoming::Unreachable { wrong_secret, .. } => Some(wrong_secret),
         _ => None,
     });
-    assert!(!unanswered && since.elapsed() >= Duration::from_secs(4), "{:?}", since.elapsed());
+    assert!(!wrong_secret && since.elapsed() >= Duration::from_secs(4), "{:?}", since.elapsed());
     let other =
-        IrohTransport::listen(home.addrs[0], &identity, token, RelayConfig::None, queue).expect("the port is free");
+        IrohTransport::listen(addr.addrs[0], &identity, token, RelayConfig::None, queue).expect("the port is free");
     assert_eq!(wait_for(&to_one, connected_peer), other.key());
     assert_eq!(wait_for(&to_other, connected_peer), one.key());
 }
 
-/// Both call each other at once: each hears of a way, and what is sent arrives once.
+/// Both peers dial each other at once: each reports a connection, and each datagram arrives once.
 #[test]
 fn simultaneous_dials_connect() {
     let token = Token::random();
@@ -134,7 +134,7 @@ fn simultaneous_dials_connect() {
     }
 }
 
-/// The longest datagram arrives, also while the path is not known to carry it; and bulk from the first moment on.
+/// The longest datagram arrives, even before the path is known to carry it, and bulk data before its connection exists.
 #[test]
 fn longest_datagrams_arrive() {
     let ((one, _to_one), (other, to_other)) = connected();
@@ -148,7 +148,7 @@ fn longest_datagrams_arrive() {
     }
 }
 
-/// What is not worth a thought at a wrong place is none at all.
+/// A malformed address, or one of another transport, causes no event.
 #[test]
 fn addresses_of_other_transports_are_ignored() {
     let (one, to_one) = listen(&Token::random());
@@ -158,7 +158,7 @@ fn addresses_of_other_transports_are_ignored() {
     assert_eq!(to_one.recv_timeout(Duration::from_millis(100)).err(), Some(RecvTimeoutError::Timeout));
 }
 
-/// Relays that do not answer keep nobody from starting, nor from reaching a neighbour.
+/// Silent relays delay neither the start nor a connection to a neighbour.
 #[test]
 fn silent_relay_does_not_delay_connecting() {
     let token = Token::random();
@@ -168,12 +168,12 @@ fn silent_relay_does_not_delay_connecting() {
     one.dial(&peer_addr(&other), None);
     wait_for(&to_one, connected_peer);
     let took = since.elapsed();
-    println!("up after {took:?} with a relay that does not answer");
+    println!("connected after {took:?} with a silent relay");
     assert!(took < Duration::from_secs(4), "{took:?}");
     assert!(!one.wait_for_relay(Duration::from_millis(100)));
 }
 
-/// 200 messages at 60 a second, there and back.
+/// 200 messages and their echoes, 60 per second.
 #[test]
 fn round_trip_of_200_messages_is_fast() {
     let ((one, to_one), (other, to_other)) = connected();
@@ -183,22 +183,22 @@ fn round_trip_of_200_messages_is_fast() {
             let (from, bytes) = wait_for(&to_other, received_datagram);
             assert!(other.send(&from, &bytes));
         }
-        // The last answer is under way: leaving now would take it along.
+        // The last echo is in flight: closing now would lose it.
         std::thread::sleep(Duration::from_millis(500));
     });
-    let mut waits = Vec::new();
+    let mut round_trips = Vec::new();
     for number in 0..200u64 {
         let bytes = [&[0xf0; 8][..], &number.to_le_bytes()].concat();
         let since = Instant::now();
         assert!(one.send(&key, &bytes));
         assert_eq!(wait_for(&to_one, received_datagram).1, bytes);
-        waits.push(since.elapsed());
+        round_trips.push(since.elapsed());
         std::thread::sleep(Duration::from_micros(16_667).saturating_sub(since.elapsed()));
     }
     echo.join().unwrap();
-    waits.sort();
-    println!("16 bytes there and back: p50 {:?}, p99 {:?}", waits[100], waits[198]);
-    assert!(waits[100] < Duration::from_millis(50), "{:?}", waits[100]);
+    round_trips.sort();
+    println!("round trip of 16 bytes: p50 {:?}, p99 {:?}", round_trips[100], round_trips[198]);
+    assert!(round_trips[100] < Duration::from_millis(50), "{:?}", round_trips[100]);
 }
 
 #[test]

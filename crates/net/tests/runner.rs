@@ -31,14 +31,14 @@ use coplay_net::runner::{
 use coplay_net::udp::UdpTransport;
 use coplay_net::{DropCounts, Incoming, PeerAddr, PeerKey, Transport, clock};
 
-/// Presses at random, and notes what it sees.
+/// A frontend that presses at random and records what it observes.
 struct Bot {
     rng: u64,
     held: InputWord,
     commands: Vec<(u32, UserCommand)>,
     frame: u32,
     observed: Arc<Mutex<Observations>>,
-    /// Commands that the front end issues during the game.
+    /// Commands that the test issues during the game.
     queued_commands: Arc<Mutex<VecDeque<UserCommand>>>,
 }
 
@@ -47,20 +47,20 @@ struct Observations {
     chats: Vec<String>,
     events: Vec<Event>,
     ready_members: usize,
-    /// Everywhere that somebody could be reached.
+    /// All addresses of members.
     addrs: BTreeSet<String>,
-    /// Of whom it was known in the lobby how far away it is.
+    /// Sites whose round-trip time was known in the lobby.
     measured_sites: BTreeSet<u8>,
-    /// Who paused.
+    /// Sites that paused the machine.
     paused_by: BTreeSet<u8>,
     max_spectators: u16,
-    /// How often it was told that we play on alone.
+    /// Number of `PlayingAlone` events.
     alone_events: usize,
-    /// It could play on alone when that was last told.
+    /// Whether the last status offered to continue alone.
     can_continue_alone: bool,
-    /// The list of who is here, once the game has begun.
+    /// The lobby, once the game has started.
     lobby: Option<LobbyInfo>,
-    /// A picture's hash by frame: two sites that show other pictures play other games.
+    /// Hash of the picture, by frame: sites that show different pictures play different games.
     pictures: BTreeMap<u32, u64>,
 }
 
@@ -89,20 +89,20 @@ impl Frontend for Bot {
         self.observed.lock().unwrap().pictures.insert(frame.number(), picture);
     }
 
-    fn on_event(&mut self, news: RunnerEvent<'_>) {
+    fn on_event(&mut self, event: RunnerEvent<'_>) {
         if std::env::var_os("DRIVE_TALK").is_some() {
-            eprintln!("{} at {}: {news:?}", self.rng % 1000, self.frame);
+            eprintln!("{} at {}: {event:?}", self.rng % 1000, self.frame);
         }
         let mut seen = self.observed.lock().unwrap();
-        match news {
-            RunnerEvent::Chat { name, text: line } => seen.chats.push(format!("{name}: {line}")),
-            RunnerEvent::Session(event) => seen.events.push(event.clone()),
-            RunnerEvent::LobbyChanged(party) => {
-                seen.ready_members = party.members.iter().filter(|member| member.is_ready).count();
-                seen.lobby = party.is_started.then(|| party.clone());
-                seen.max_spectators = seen.max_spectators.max(party.spectator_count);
-                let places = party.members.iter().flat_map(|member| &member.addrs);
-                seen.addrs.extend(places.map(|place| place.0.clone()));
+        match event {
+            RunnerEvent::Chat { name, text } => seen.chats.push(format!("{name}: {text}")),
+            RunnerEvent::Session(session_event) => seen.events.push(session_event.clone()),
+            RunnerEvent::LobbyChanged(lobby) => {
+                seen.ready_members = lobby.members.iter().filter(|member| member.is_ready).count();
+                seen.lobby = lobby.is_started.then(|| lobby.clone());
+                seen.max_spectators = seen.max_spectators.max(lobby.spectator_count);
+                let addrs = lobby.members.iter().flat_map(|member| &member.addrs);
+                seen.addrs.extend(addrs.map(|addr| addr.0.clone()));
             }
             RunnerEvent::Status(status) => {
                 seen.measured_sites.extend(status.round_trips.iter().map(|(site, _)| *site));
@@ -118,7 +118,7 @@ impl Frontend for Bot {
         if let Some(command) = self.queued_commands.lock().unwrap().pop_front() {
             return Some(command);
         }
-        // Nobody starts alone, and without knowing how far away the others are.
+        // The bot does not start alone, or before it knows the round-trip times.
         let seen = self.observed.lock().unwrap();
         let ready = seen.ready_members >= 2 && !seen.measured_sites.is_empty();
         drop(seen);
@@ -131,10 +131,10 @@ impl Frontend for Bot {
 
 fn nes() -> Box<dyn Machine> {
     let options = NesOptions { players: 4 };
-    Box::new(Nes::open_with(&coplay_testcores::images::nes(), "test", options).expect("a sound image"))
+    Box::new(Nes::open_with(&coplay_testcores::images::nes(), "test", options).expect("a valid image"))
 }
 
-/// What the sites of a game reach each other by.
+/// Transport between the sites of a game.
 #[derive(Clone)]
 enum TransportKind {
     Udp,
@@ -180,110 +180,117 @@ fn run_options(frames: u32) -> RunOptions {
 
 type RunResult = (Result<RunOutcome, RunError>, Arc<Mutex<Observations>>);
 
-/// Where a host is, and how it is reached.
+/// Address and transport of a host.
 #[derive(Clone)]
 struct HostAddr {
     transport: TransportKind,
     addr: PeerAddr,
 }
 
-fn host_on_thread(plan: HostConfig, commands: Vec<(u32, UserCommand)>) -> (HostAddr, JoinHandle<RunResult>) {
-    host_over_transport(TransportKind::Udp, plan, commands)
+fn host_on_thread(config: HostConfig, commands: Vec<(u32, UserCommand)>) -> (HostAddr, JoinHandle<RunResult>) {
+    host_over_transport(TransportKind::Udp, config, commands)
 }
 
 fn host_over_transport(
     net: TransportKind,
-    plan: HostConfig,
+    config: HostConfig,
     commands: Vec<(u32, UserCommand)>,
 ) -> (HostAddr, JoinHandle<RunResult>) {
-    host_machine(net, nes(), plan, commands)
+    host_machine(net, nes(), config, commands)
 }
 
 fn host_machine(
     net: TransportKind,
     machine: Box<dyn Machine>,
-    plan: HostConfig,
+    config: HostConfig,
     commands: Vec<(u32, UserCommand)>,
 ) -> (HostAddr, JoinHandle<RunResult>) {
     let (transport, incoming) = listen(&net, Identity::random());
-    let door = HostAddr { transport: net, addr: transport.own_addrs().remove(0) };
+    let host_addr = HostAddr { transport: net, addr: transport.own_addrs().remove(0) };
     let thread = spawn(move || {
         let mut bot = Bot::new(1, commands);
         let seen = Arc::clone(&bot.observed);
-        let mut drive = PlayerRunner::host(transport, incoming, machine, &plan).expect("a sound plan");
-        (drive.run(&mut bot), seen)
+        let mut runner = PlayerRunner::host(transport, incoming, machine, &config).expect("a valid configuration");
+        (runner.run(&mut bot), seen)
     });
-    (door, thread)
+    (host_addr, thread)
 }
 
-fn connect(door: &HostAddr, wish: JoinIntent, identity: Identity, bot: &mut Bot) -> Result<LobbyConnection, RunError> {
-    let (transport, incoming) = listen(&door.transport, identity);
-    let plan = join_config(door, wish);
-    LobbyConnection::connect(transport, incoming, &plan, bot).map(|guest| guest.expect("nobody quits"))
+fn connect(
+    host_addr: &HostAddr,
+    intent: JoinIntent,
+    identity: Identity,
+    bot: &mut Bot,
+) -> Result<LobbyConnection, RunError> {
+    let (transport, incoming) = listen(&host_addr.transport, identity);
+    let config = join_config(host_addr, intent);
+    LobbyConnection::connect(transport, incoming, &config, bot)
+        .map(|connection| connection.expect("the bot does not quit"))
 }
 
-fn join_config(door: &HostAddr, wish: JoinIntent) -> JoinConfig {
-    let name = if wish == JoinIntent::Spectate { "fan" } else { "guest" };
+fn join_config(host_addr: &HostAddr, intent: JoinIntent) -> JoinConfig {
+    let name = if intent == JoinIntent::Spectate { "fan" } else { "guest" };
     JoinConfig {
         name: name.into(),
-        intent: wish,
-        addrs: vec![door.addr.clone()],
+        intent,
+        addrs: vec![host_addr.addr.clone()],
         expected_peer: None,
         timeout: TimeDelta::from_secs(30),
     }
 }
 
 fn join_on_thread(
-    door: &HostAddr,
+    host_addr: &HostAddr,
     seed: u64,
-    manner: RunOptions,
+    options: RunOptions,
     commands: Vec<(u32, UserCommand)>,
 ) -> JoinHandle<RunResult> {
-    let door = door.clone();
+    let host_addr = host_addr.clone();
     spawn(move || {
         let mut bot = Bot::new(seed, commands);
         let seen = Arc::clone(&bot.observed);
-        let guest = connect(&door, JoinIntent::Play(1), Identity::random(), &mut bot);
-        let ran = guest.and_then(|guest| guest.into_player(nes(), manner)).and_then(|mut drive| drive.run(&mut bot));
-        (ran, seen)
+        let guest = connect(&host_addr, JoinIntent::Play(1), Identity::random(), &mut bot);
+        let result =
+            guest.and_then(|guest| guest.into_player(nes(), options)).and_then(|mut runner| runner.run(&mut bot));
+        (result, seen)
     })
 }
 
-fn spectate_on_thread(door: &HostAddr, frames: u32, commands: Vec<(u32, UserCommand)>) -> JoinHandle<RunResult> {
-    let door = door.clone();
+fn spectate_on_thread(host_addr: &HostAddr, frames: u32, commands: Vec<(u32, UserCommand)>) -> JoinHandle<RunResult> {
+    let host_addr = host_addr.clone();
     spawn(move || {
         let mut bot = Bot::new(9, commands);
         let seen = Arc::clone(&bot.observed);
-        let guest = connect(&door, JoinIntent::Spectate, Identity::random(), &mut bot);
-        let plan = SpectateOptions { frame_limit: Some(frames) };
-        (guest.and_then(|guest| guest.into_spectator(nes(), plan)).and_then(|mut watch| watch.run(&mut bot)), seen)
+        let guest = connect(&host_addr, JoinIntent::Spectate, Identity::random(), &mut bot);
+        let options = SpectateOptions { frame_limit: Some(frames) };
+        (guest.and_then(|guest| guest.into_spectator(nes(), options)).and_then(|mut runner| runner.run(&mut bot)), seen)
     })
 }
 
-/// It went well, for at least so many frames.
+/// Asserts that a run stayed in sync for at least `frames` frames.
 #[track_caller]
-fn assert_in_sync((ran, seen): RunResult, what: &str, frames: u32) -> Arc<Mutex<Observations>> {
-    let outcome = ran.unwrap_or_else(|failure| panic!("{what}: {failure}"));
+fn assert_in_sync((result, seen): RunResult, role: &str, frames: u32) -> Arc<Mutex<Observations>> {
+    let outcome = result.unwrap_or_else(|error| panic!("{role}: {error}"));
     assert!(
         outcome.is_in_sync && outcome.confirmed_frames >= frames,
-        "{what}: {outcome:?}, {:?}",
+        "{role}: {outcome:?}, {:?}",
         seen.lock().unwrap().events
     );
     seen
 }
 
-/// The last frames of both look the same where they were certain before they were shown: after a wait for the end.
+/// Counts the frames with equal pictures, and the common frames. A predicted frame may show another picture.
 fn count_equal_pictures(one: &Observations, other: &Observations) -> (usize, usize) {
     let common =
-        one.pictures.iter().filter_map(|(frame, picture)| other.pictures.get(frame).map(|there| (picture, there)));
-    common.fold((0, 0), |(equal, all), (here, there)| (equal + usize::from(here == there), all + 1))
+        one.pictures.iter().filter_map(|(frame, picture)| other.pictures.get(frame).map(|other| (picture, other)));
+    common.fold((0, 0), |(equal, all), (one, other)| (equal + usize::from(one == other), all + 1))
 }
 
-/// A game of two, who chat, and see the same.
+/// Plays a game of two players, which chat and see the same pictures.
 fn play_two_players(net: TransportKind) {
-    let (door, host) =
+    let (host_addr, host) =
         host_over_transport(net, host_config(2, 300), vec![(100, UserCommand::Chat("good luck".into()))]);
-    let guest = join_on_thread(&door, 2, run_options(300), vec![(120, UserCommand::Chat("have fun".into()))]);
+    let guest = join_on_thread(&host_addr, 2, run_options(300), vec![(120, UserCommand::Chat("have fun".into()))]);
     let one = assert_in_sync(host.join().unwrap(), "host", 300);
     let other = assert_in_sync(guest.join().unwrap(), "guest", 300);
     let (one, other) = (one.lock().unwrap(), other.lock().unwrap());
@@ -298,28 +305,29 @@ fn two_players_play_over_udp() {
     play_two_players(TransportKind::Udp);
 }
 
-/// As many as there are ports share a core; the buttons of the machine itself take no port away.
+/// Each port of a core has a player; the control player takes no port away.
 #[cfg(target_os = "linux")]
 #[test]
 fn libretro_core_with_eight_ports_has_eight_players() {
     use coplay_machines::libretro::{self, CoreSource};
     use coplay_testcores::{TestCoreConfig, build_core_with};
     let core = build_core_with(TestCoreConfig { players: 8, ports: 8, ..TestCoreConfig::default() });
-    let first = libretro::open(libretro::CoreConfig::new(CoreSource::Path(core.path().into()))).expect("it opens");
-    let twin = || Box::new(first.twin().expect("another one")) as Box<dyn Machine>;
+    let first =
+        libretro::open(libretro::CoreConfig::new(CoreSource::Path(core.path().into()))).expect("the core opens");
+    let twin = || Box::new(first.twin().expect("a second instance")) as Box<dyn Machine>;
     assert_eq!(first.pads().len(), 8);
-    // As `coplay host` does it without --players, and with four at each of two computers.
+    // As `coplay host` does without --players, and with four players at each of two computers.
     for (players, pads) in [(2, 1), (8, 4)] {
-        let plan = HostConfig { pads, ..host_config(players, 120) };
-        let (door, host) = host_machine(TransportKind::Udp, twin(), plan, vec![]);
+        let config = HostConfig { pads, ..host_config(players, 120) };
+        let (host_addr, host) = host_machine(TransportKind::Udp, twin(), config, vec![]);
         let mut bot = Bot::new(2, vec![(60, UserCommand::Control(MachineControl::Reset))]);
-        let guest = connect(&door, JoinIntent::Play(pads), Identity::random(), &mut bot).expect("let in");
-        let ran = guest.into_player(twin(), run_options(120)).and_then(|mut drive| drive.run(&mut bot));
-        let seen = assert_in_sync(host.join().expect("the host plays on"), "host", 120);
-        assert_in_sync((ran, Arc::clone(&bot.observed)), "guest", 120);
-        let party = seen.lock().unwrap().lobby.clone().expect("a list");
-        let settings = Settings::from_bytes(&party.settings).expect("settings");
-        assert!(has_control_player(&settings), "everybody can pause");
+        let guest = connect(&host_addr, JoinIntent::Play(pads), Identity::random(), &mut bot).expect("admitted");
+        let result = guest.into_player(twin(), run_options(120)).and_then(|mut runner| runner.run(&mut bot));
+        let seen = assert_in_sync(host.join().expect("the host does not panic"), "host", 120);
+        assert_in_sync((result, Arc::clone(&bot.observed)), "guest", 120);
+        let lobby = seen.lock().unwrap().lobby.clone().expect("a lobby");
+        let settings = Settings::from_bytes(&lobby.settings).expect("settings");
+        assert!(has_control_player(&settings), "every site can pause");
         let site = |number| coplay::id::SiteId::new(number).expect("a site");
         for player in 0..usize::from(2 * pads) {
             let owner = site(u8::from(player >= usize::from(pads)));
@@ -336,31 +344,32 @@ fn two_players_play_over_iroh() {
 #[test]
 fn pause_and_resume_happen_on_all_sites() {
     let press = |frame| (frame, UserCommand::Control(MachineControl::Pause));
-    let (door, host) = host_on_thread(host_config(2, 300), vec![press(60), press(90)]);
-    let guest = join_on_thread(&door, 2, run_options(300), vec![(150, UserCommand::Control(MachineControl::Reset))]);
+    let (host_addr, host) = host_on_thread(host_config(2, 300), vec![press(60), press(90)]);
+    let guest =
+        join_on_thread(&host_addr, 2, run_options(300), vec![(150, UserCommand::Control(MachineControl::Reset))]);
     let one = assert_in_sync(host.join().unwrap(), "host", 300);
     let other = assert_in_sync(guest.join().unwrap(), "guest", 300);
     for seen in [one, other] {
         let seen = seen.lock().unwrap();
-        assert_eq!(seen.paused_by, BTreeSet::from([0]), "all know who it was");
-        let still = seen.pictures.range(70..88).map(|(_, picture)| picture).collect::<Vec<_>>();
-        assert!(still.windows(2).all(|two| two[0] == two[1]), "nothing moves in between");
+        assert_eq!(seen.paused_by, BTreeSet::from([0]), "all sites know which one paused");
+        let pictures = seen.pictures.range(70..88).map(|(_, picture)| picture).collect::<Vec<_>>();
+        assert!(pictures.windows(2).all(|two| two[0] == two[1]), "the machine stands still meanwhile");
     }
 }
 
-/// A third comes late, and a fourth looks on.
+/// Plays a game with a late joiner and a spectator.
 fn play_with_late_joiner_and_spectator(net: TransportKind) {
-    let (door, host) = host_over_transport(net, host_config(3, 900), vec![(0, UserCommand::Start)]);
-    let second = join_on_thread(&door, 2, run_options(900), vec![]);
-    // The host does not wait for the third.
+    let (host_addr, host) = host_over_transport(net, host_config(3, 900), vec![(0, UserCommand::Start)]);
+    let second = join_on_thread(&host_addr, 2, run_options(900), vec![]);
+    // The host does not wait for the third player.
     let third = {
-        let door = door.clone();
+        let host_addr = host_addr.clone();
         spawn(move || {
             std::thread::sleep(std::time::Duration::from_secs(5));
-            join_on_thread(&door, 3, run_options(900), vec![]).join().unwrap()
+            join_on_thread(&host_addr, 3, run_options(900), vec![]).join().unwrap()
         })
     };
-    let fourth = spectate_on_thread(&door, 600, vec![]);
+    let fourth = spectate_on_thread(&host_addr, 600, vec![]);
     assert_in_sync(third.join().unwrap(), "third", 900);
     assert_in_sync(host.join().unwrap(), "host", 900);
     assert_in_sync(second.join().unwrap(), "second", 900);
@@ -379,10 +388,10 @@ fn late_joiner_and_spectator_over_iroh() {
 
 #[test]
 fn full_lobby_refuses_joiner() {
-    let (door, host) = host_on_thread(host_config(2, 240), vec![]);
-    let guest = join_on_thread(&door, 2, run_options(240), vec![]);
+    let (host_addr, host) = host_on_thread(host_config(2, 240), vec![]);
+    let guest = join_on_thread(&host_addr, 2, run_options(240), vec![]);
     std::thread::sleep(std::time::Duration::from_secs(2));
-    let third = join_on_thread(&door, 3, run_options(240), vec![]).join().unwrap().0;
+    let third = join_on_thread(&host_addr, 3, run_options(240), vec![]).join().unwrap().0;
     assert_eq!(third, Err(RunError::Refused(JoinRefusal::Full)));
     assert_in_sync(host.join().unwrap(), "host", 240);
     assert_in_sync(guest.join().unwrap(), "guest", 240);
@@ -390,44 +399,46 @@ fn full_lobby_refuses_joiner() {
 
 #[test]
 fn different_game_image_is_refused_and_seat_freed() {
-    let (door, host) = host_on_thread(host_config(2, 240), vec![]);
+    let (host_addr, host) = host_on_thread(host_config(2, 240), vec![]);
     let mut bot = Bot::new(2, vec![]);
-    let guest = connect(&door, JoinIntent::Play(1), Identity::random(), &mut bot).expect("let in");
+    let guest = connect(&host_addr, JoinIntent::Play(1), Identity::random(), &mut bot).expect("admitted");
     let mut image = coplay_testcores::images::nes();
     *image.last_mut().expect("an image") ^= 1;
-    let failure = guest.into_player(Box::new(Nes::open(&image, "other").unwrap()), run_options(240)).err();
-    assert!(matches!(&failure, Some(RunError::GameMismatch(points)) if points[0].contains("game")), "{failure:?}");
+    let error = guest.into_player(Box::new(Nes::open(&image, "other").unwrap()), run_options(240)).err();
+    assert!(matches!(&error, Some(RunError::GameMismatch(points)) if points[0].contains("game")), "{error:?}");
     // Its seat is free again.
-    let guest = join_on_thread(&door, 3, run_options(240), vec![]);
+    let guest = join_on_thread(&host_addr, 3, run_options(240), vec![]);
     assert_in_sync(host.join().unwrap(), "host", 240);
     assert_in_sync(guest.join().unwrap(), "guest", 240);
 }
 
-/// A host whose settings have more players than the machine of the guest: the guest used to panic with the first input.
+/// The host's settings have more players than the joiner's machine; the joiner used to panic at the first input.
 #[test]
 fn host_with_another_player_count_is_refused() {
     let (transport, incoming) = listen(&TransportKind::Udp, Identity::random());
-    let door = HostAddr { transport: TransportKind::Udp, addr: transport.own_addrs().remove(0) };
+    let host_addr = HostAddr { transport: TransportKind::Udp, addr: transport.own_addrs().remove(0) };
     let mut bot = Bot::new(1, vec![]);
-    let (asked, seen) = (bot.queued_commands.clone(), bot.observed.clone());
+    let (queued_commands, seen) = (bot.queued_commands.clone(), bot.observed.clone());
     let host = spawn(move || {
         let machine = Box::new(ExtraPadsMachine::new(nes()));
-        PlayerRunner::host(transport, incoming, machine, &host_config(2, 240)).expect("a sound plan").run(&mut bot)
+        PlayerRunner::host(transport, incoming, machine, &host_config(2, 240))
+            .expect("a valid configuration")
+            .run(&mut bot)
     });
-    for wish in [JoinIntent::Play(1), JoinIntent::Spectate] {
-        let guest = connect(&door, wish, Identity::random(), &mut Bot::new(2, vec![])).expect("let in");
-        let failure = match wish {
+    for intent in [JoinIntent::Play(1), JoinIntent::Spectate] {
+        let guest = connect(&host_addr, intent, Identity::random(), &mut Bot::new(2, vec![])).expect("admitted");
+        let error = match intent {
             JoinIntent::Spectate => guest.into_spectator(nes(), SpectateOptions::default()).err(),
             _ => guest.into_player(nes(), run_options(240)).err(),
         };
-        let differs = "the number of players differs: 5 here, 7 there".to_owned();
-        assert_eq!(failure, Some(RunError::GameMismatch(vec![differs])), "{wish:?}");
+        let difference = "the number of players differs: 5 here, 7 there".to_owned();
+        assert_eq!(error, Some(RunError::GameMismatch(vec![difference])), "{intent:?}");
     }
-    asked.lock().unwrap().push_back(UserCommand::Quit);
+    queued_commands.lock().unwrap().push_back(UserCommand::Quit);
     assert!(host.join().unwrap().is_ok() && seen.lock().unwrap().pictures.is_empty());
 }
 
-/// A machine that claims to be another one, with two pads more.
+/// A machine that claims the identity of another one, with two more pads.
 struct ExtraPadsMachine {
     machine: Box<dyn Machine>,
     pads: Vec<Pad>,
@@ -457,8 +468,8 @@ impl Machine for ExtraPadsMachine {
         &self.pads
     }
 
-    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
-        self.machine.step(inputs, fresh);
+    fn step(&mut self, inputs: &[InputWord], rendered: bool) {
+        self.machine.step(inputs, rendered);
     }
 
     fn reset(&mut self) {
@@ -498,18 +509,18 @@ impl Machine for ExtraPadsMachine {
     }
 }
 
-/// Knocks where nobody opens; why, and how long that took.
-fn connect_expecting_failure(net: TransportKind, place: PeerAddr, expect: Option<PeerKey>) -> (RunError, Duration) {
-    let begun = Instant::now();
-    let door = HostAddr { transport: net, addr: place };
-    let (transport, incoming) = listen(&door.transport, Identity::random());
-    let plan = JoinConfig {
+/// Tries to join at an address and returns the error with the time that it took.
+fn connect_expecting_failure(net: TransportKind, addr: PeerAddr, expect: Option<PeerKey>) -> (RunError, Duration) {
+    let started_at = Instant::now();
+    let host_addr = HostAddr { transport: net, addr };
+    let (transport, incoming) = listen(&host_addr.transport, Identity::random());
+    let config = JoinConfig {
         expected_peer: expect,
         timeout: TimeDelta::from_secs(60),
-        ..join_config(&door, JoinIntent::Play(1))
+        ..join_config(&host_addr, JoinIntent::Play(1))
     };
-    let failure = LobbyConnection::connect(transport, incoming, &plan, &mut Bot::new(2, vec![])).err();
-    (failure.expect("nobody opens"), begun.elapsed())
+    let error = LobbyConnection::connect(transport, incoming, &config, &mut Bot::new(2, vec![])).err();
+    (error.expect("no host admits it"), started_at.elapsed())
 }
 
 #[test]
@@ -517,100 +528,101 @@ fn wrong_secret_fails_before_the_timeout() {
     let (queue, _incoming) = sync_channel(64);
     let addr = "127.0.0.1:0".parse().unwrap();
     let host = UdpTransport::listen(addr, Identity::random(), Secret::from_text("chess"), queue).unwrap();
-    let place = host.own_addrs().remove(0);
-    let (failure, took) = connect_expecting_failure(TransportKind::Udp, place.clone(), None);
-    assert_eq!(failure, RunError::Unreachable { addr: place, wrong_secret: true });
+    let addr = host.own_addrs().remove(0);
+    let (error, took) = connect_expecting_failure(TransportKind::Udp, addr.clone(), None);
+    assert_eq!(error, RunError::Unreachable { addr, wrong_secret: true });
     assert!(took < Duration::from_secs(20), "it took {took:?}");
 }
 
 #[test]
 fn wrong_token_fails_before_the_timeout() {
     let (host, _incoming) = listen(&TransportKind::Iroh(Token::random()), Identity::random());
-    let place = host.own_addrs().remove(0);
-    let (failure, took) = connect_expecting_failure(TransportKind::Iroh(Token::random()), place.clone(), None);
-    assert_eq!(failure, RunError::Unreachable { addr: place, wrong_secret: true });
+    let addr = host.own_addrs().remove(0);
+    let (error, took) = connect_expecting_failure(TransportKind::Iroh(Token::random()), addr.clone(), None);
+    assert_eq!(error, RunError::Unreachable { addr, wrong_secret: true });
     assert!(took < Duration::from_secs(20), "it took {took:?}");
-    let told = failure.to_string();
-    assert!(told.contains("127.0.0.1:") && told.len() < 80, "{told}");
+    let message = error.to_string();
+    assert!(message.contains("127.0.0.1:") && message.len() < 80, "{message}");
 }
 
 #[test]
 fn wrong_peer_at_the_only_address_fails_before_the_timeout() {
     let (host, _incoming) = listen(&TransportKind::Udp, Identity::random());
-    let place = host.own_addrs().remove(0);
-    let (failure, took) = connect_expecting_failure(TransportKind::Udp, place.clone(), Some(Identity::random().key()));
-    assert_eq!(failure, RunError::WrongPeer { addr: place });
+    let addr = host.own_addrs().remove(0);
+    let (error, took) = connect_expecting_failure(TransportKind::Udp, addr.clone(), Some(Identity::random().key()));
+    assert_eq!(error, RunError::WrongPeer { addr });
     assert!(took < Duration::from_secs(20), "it took {took:?}");
 }
 
-/// Before the game begins everybody knows how far away the others are; and who looks on is heard.
+/// In the lobby every site measures its round-trip times, and spectators can chat.
 #[test]
 fn lobby_measures_rtt_and_relays_spectator_chat() {
-    let (door, host) = host_on_thread(host_config(3, 400), vec![(0, UserCommand::Start)]);
-    let fan = spectate_on_thread(&door, 300, vec![(60, UserCommand::Chat("what a game".into()))]);
-    let guest = join_on_thread(&door, 2, run_options(400), vec![]);
+    let (host_addr, host) = host_on_thread(host_config(3, 400), vec![(0, UserCommand::Start)]);
+    let fan = spectate_on_thread(&host_addr, 300, vec![(60, UserCommand::Chat("what a game".into()))]);
+    let guest = join_on_thread(&host_addr, 2, run_options(400), vec![]);
     let one = assert_in_sync(host.join().unwrap(), "host", 400);
     let other = assert_in_sync(guest.join().unwrap(), "guest", 400);
     let fan = assert_in_sync(fan.join().unwrap(), "fan", 300);
     let (one, other, fan) = (one.lock().unwrap(), other.lock().unwrap(), fan.lock().unwrap());
     assert_eq!((&one.measured_sites, &other.measured_sites), (&BTreeSet::from([1]), &BTreeSet::from([0])));
-    assert_eq!(fan.measured_sites, BTreeSet::from([0]), "the way to the host");
+    assert_eq!(fan.measured_sites, BTreeSet::from([0]), "the link to the host");
     for seen in [&one, &other, &fan] {
         assert_eq!((&seen.chats[..], seen.max_spectators), (&["fan: what a game".to_owned()][..], 1));
     }
 }
 
-/// Somebody who knows everything about a game, and asks for what is played in it without having asked to be let in; what it is sent in the
-/// next two seconds.
-fn request_feed_unadmitted(door: &HostAddr, party: &LobbyInfo) -> usize {
-    let (transport, incoming) = listen(&door.transport, Identity::random());
-    let settings = Settings::from_bytes(&party.settings).expect("sound terms");
-    let config = SpectatorConfig::new(party.session, settings, vec![Addr(0)]);
-    let mut watcher = Spectator::new(clock::now(), config).expect("a sound plan");
-    transport.dial(&door.addr, None);
-    let (until, mut host, mut answers, mut buf) = (clock::now() + TimeDelta::from_secs(2), None, 0, [0; MAX_DATAGRAM]);
-    while clock::now() < until {
+/// Requests the feed of a game without having been admitted. Returns the number of datagrams received within two
+/// seconds.
+fn request_feed_unadmitted(host_addr: &HostAddr, lobby: &LobbyInfo) -> usize {
+    let (transport, incoming) = listen(&host_addr.transport, Identity::random());
+    let settings = Settings::from_bytes(&lobby.settings).expect("valid settings");
+    let config = SpectatorConfig::new(lobby.session, settings, vec![Addr(0)]);
+    let mut spectator = Spectator::new(clock::now(), config).expect("a valid configuration");
+    transport.dial(&host_addr.addr, None);
+    let (deadline, mut host, mut replies, mut buf) =
+        (clock::now() + TimeDelta::from_secs(2), None, 0, [0; MAX_DATAGRAM]);
+    while clock::now() < deadline {
         match incoming.recv_timeout(Duration::from_millis(10)) {
             Ok(Incoming::Connected { peer, .. }) => host = Some(peer),
             Ok(Incoming::Datagram { at, bytes, .. }) if is_feed(&bytes) => {
-                answers += 1;
-                watcher.handle_datagram(at, Addr(0), &bytes);
+                replies += 1;
+                spectator.handle_datagram(at, Addr(0), &bytes);
             }
             _ => {}
         }
-        while let (Some(host), Some(transmit)) = (host, watcher.poll_transmit(clock::now(), &mut buf)) {
+        while let (Some(host), Some(transmit)) = (host, spectator.poll_transmit(clock::now(), &mut buf)) {
             transport.send(&host, &buf[..transmit.len]);
         }
     }
-    answers
+    replies
 }
 
 #[test]
 fn private_game_sends_no_feed() {
-    for private in [false, true] {
-        let (door, host) = host_on_thread(HostConfig { is_private: private, ..host_config(2, 400) }, vec![]);
+    for is_private in [false, true] {
+        let (host_addr, host) = host_on_thread(HostConfig { is_private, ..host_config(2, 400) }, vec![]);
         let mut bot = Bot::new(2, vec![]);
         let seen = bot.observed.clone();
-        let peeper = {
-            let door = door.clone();
+        let intruder = {
+            let host_addr = host_addr.clone();
             spawn(move || {
-                let until = Instant::now() + Duration::from_secs(30);
-                while seen.lock().unwrap().pictures.is_empty() && Instant::now() < until {
+                let deadline = Instant::now() + Duration::from_secs(30);
+                while seen.lock().unwrap().pictures.is_empty() && Instant::now() < deadline {
                     std::thread::sleep(Duration::from_millis(20));
                 }
-                let party = seen.lock().unwrap().lobby.clone();
-                request_feed_unadmitted(&door, &party.expect("the game has begun"))
+                let lobby = seen.lock().unwrap().lobby.clone();
+                request_feed_unadmitted(&host_addr, &lobby.expect("the game has started"))
             })
         };
-        let guest = connect(&door, JoinIntent::Play(1), Identity::random(), &mut bot).expect("let in");
-        let mut drive = guest.into_player(nes(), run_options(400)).expect("the same game");
-        assert_in_sync((drive.run(&mut bot), bot.observed), "guest", 400);
+        let guest = connect(&host_addr, JoinIntent::Play(1), Identity::random(), &mut bot).expect("admitted");
+        let mut runner = guest.into_player(nes(), run_options(400)).expect("the same game");
+        assert_in_sync((runner.run(&mut bot), bot.observed), "guest", 400);
         assert_in_sync(host.join().unwrap(), "host", 400);
-        assert_eq!(peeper.join().unwrap() == 0, private, "private: {private}");
+        assert_eq!(intruder.join().unwrap() == 0, is_private, "private: {is_private}");
     }
 }
 
-/// A transport that can be reached elsewhere after a while.
+/// A transport that gets another address after two seconds.
 struct MovingTransport {
     transport: Arc<dyn Transport>,
     started_at: Instant,
@@ -626,8 +638,8 @@ impl Transport for MovingTransport {
         self.transport.send(to, bytes)
     }
 
-    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>) {
-        self.transport.dial(place, expect);
+    fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>) {
+        self.transport.dial(addr, expect);
     }
 
     fn cancel_dial(&self, peer: &PeerKey) {
@@ -648,34 +660,38 @@ impl Transport for MovingTransport {
     }
 }
 
-fn listen_moving(place: &str) -> Listening {
+fn listen_moving(addr: &str) -> Listening {
     let (transport, incoming) = listen(&TransportKind::Udp, Identity::random());
-    (Arc::new(MovingTransport { transport, started_at: Instant::now(), new_addr: PeerAddr(place.into()) }), incoming)
+    (Arc::new(MovingTransport { transport, started_at: Instant::now(), new_addr: PeerAddr(addr.into()) }), incoming)
 }
 
 #[test]
 fn address_change_reaches_all_players() {
     let (transport, incoming) = listen_moving("192.0.2.1:1");
-    let door = HostAddr { transport: TransportKind::Udp, addr: transport.own_addrs().remove(0) };
+    let host_addr = HostAddr { transport: TransportKind::Udp, addr: transport.own_addrs().remove(0) };
     let host = spawn(move || {
         let mut bot = Bot::new(1, vec![]);
-        let mut drive = PlayerRunner::host(transport, incoming, nes(), &host_config(2, 600)).expect("a sound plan");
-        (drive.run(&mut bot), bot.observed)
+        let mut runner =
+            PlayerRunner::host(transport, incoming, nes(), &host_config(2, 600)).expect("a valid configuration");
+        (runner.run(&mut bot), bot.observed)
     });
     let (transport, incoming) = listen_moving("192.0.2.2:2");
     let mut bot = Bot::new(2, vec![]);
-    let guest = LobbyConnection::connect(transport, incoming, &join_config(&door, JoinIntent::Play(1)), &mut bot);
-    let mut drive =
-        guest.expect("let in").expect("nobody quits").into_player(nes(), run_options(600)).expect("the same game");
-    let other = assert_in_sync((drive.run(&mut bot), bot.observed), "guest", 600);
+    let guest = LobbyConnection::connect(transport, incoming, &join_config(&host_addr, JoinIntent::Play(1)), &mut bot);
+    let mut runner = guest
+        .expect("admitted")
+        .expect("the bot does not quit")
+        .into_player(nes(), run_options(600))
+        .expect("the same game");
+    let other = assert_in_sync((runner.run(&mut bot), bot.observed), "guest", 600);
     let one = assert_in_sync(host.join().unwrap(), "host", 600);
     for seen in [one, other] {
-        let places = &seen.lock().unwrap().addrs;
-        assert!(places.contains("192.0.2.1:1") && places.contains("192.0.2.2:2"), "{places:?}");
+        let addrs = &seen.lock().unwrap().addrs;
+        assert!(addrs.contains("192.0.2.1:1") && addrs.contains("192.0.2.2:2"), "{addrs:?}");
     }
 }
 
-/// A file that is gone when the test is over.
+/// A movie file, removed at the end of the test.
 struct MovieFile(PathBuf);
 
 impl MovieFile {
@@ -684,26 +700,26 @@ impl MovieFile {
     }
 
     fn recorder(&self) -> MovieRecorder {
-        MovieRecorder::new(std::fs::File::create(&self.0).expect("it can be made"))
+        MovieRecorder::new(std::fs::File::create(&self.0).expect("the file can be created"))
     }
 
-    /// Plays it on a new machine; the inputs by frame.
+    /// Replays the movie on a new machine. Returns the inputs by frame.
     fn replay(&self) -> BTreeMap<u32, Vec<InputWord>> {
-        let bytes = std::fs::read(&self.0).expect("it is there");
+        let bytes = std::fs::read(&self.0).expect("the file exists");
         let (mut reader, mut rest) = (MovieReader::new(), &bytes[..]);
         let (mut machine, mut checked, mut all) =
             (ControlledMachine::new(nes()), HashComparison::default(), BTreeMap::new());
         loop {
             rest = &rest[reader.push(rest)..];
-            match reader.poll().expect("a sound movie") {
+            match reader.poll().expect("a valid movie") {
                 Some(MovieEntry::Header { settings, .. }) => assert!(has_control_player(settings)),
-                Some(MovieEntry::Snapshot { state, .. }) => machine.load(state).expect("a sound state"),
+                Some(MovieEntry::Snapshot { state, .. }) => machine.load(state).expect("a valid state"),
                 Some(MovieEntry::Frame { frame, words }) => {
                     machine.step(words, false);
                     all.insert(frame.number(), words.to_vec());
                 }
                 Some(MovieEntry::Hash { frame, hash }) => _ = checked.on_hash(frame, hash, machine.hash()),
-                Some(MovieEntry::Mark { .. }) => panic!("nobody made a mark"),
+                Some(MovieEntry::Mark { .. }) => panic!("unexpected mark"),
                 Some(MovieEntry::End { .. }) => break,
                 None if rest.is_empty() => reader.end_input(),
                 None => {}
@@ -720,14 +736,14 @@ impl Drop for MovieFile {
     }
 }
 
-/// Everybody's movie has the same in it, with all that was done to the machine, and does the same on another machine.
+/// The movies of all sites agree, contain all machine controls, and replay on another machine.
 #[test]
 fn recordings_of_all_sites_are_equal_and_replay() {
-    let films = ["host", "guest", "late", "fan"].map(MovieFile::new);
+    let movies = ["host", "guest", "late", "fan"].map(MovieFile::new);
     let (transport, incoming) = listen(&TransportKind::Udp, Identity::random());
-    let door = HostAddr { transport: TransportKind::Udp, addr: transport.own_addrs().remove(0) };
+    let host_addr = HostAddr { transport: TransportKind::Udp, addr: transport.own_addrs().remove(0) };
     let press = |frame, control| (frame, UserCommand::Control(control));
-    let tape = films[0].recorder();
+    let recorder = movies[0].recorder();
     let seen: Arc<Mutex<Observations>> = Arc::default();
     let seen_by_host = seen.clone();
     let host = spawn(move || {
@@ -739,48 +755,53 @@ fn recordings_of_all_sites_are_equal_and_replay() {
         ];
         let commands = [(0, UserCommand::Start)].into_iter().chain(all.map(|(frame, control)| press(frame, control)));
         let mut bot = Bot { observed: seen_by_host, ..Bot::new(1, commands.collect()) };
-        let mut drive = PlayerRunner::host(transport, incoming, nes(), &host_config(3, 900)).expect("a sound plan");
-        drive.set_recorder(tape);
-        (drive.run(&mut bot), bot.observed)
+        let mut runner =
+            PlayerRunner::host(transport, incoming, nes(), &host_config(3, 900)).expect("a valid configuration");
+        runner.set_recorder(recorder);
+        (runner.run(&mut bot), bot.observed)
     });
-    // Sits down when the host is at a frame.
-    let sit = |film: &MovieFile, seed: u64, reset: u32, frame: usize| {
-        let (door, tape, seen) = (door.clone(), film.recorder(), seen.clone());
+    // Joins when the host has shown `frame` frames.
+    let join_at = |movie: &MovieFile, seed: u64, reset: u32, frame: usize| {
+        let (host_addr, recorder, seen) = (host_addr.clone(), movie.recorder(), seen.clone());
         spawn(move || {
-            let until = Instant::now() + Duration::from_secs(60);
-            while seen.lock().unwrap().pictures.len() < frame && Instant::now() < until {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while seen.lock().unwrap().pictures.len() < frame && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(20));
             }
             let mut bot = Bot::new(seed, vec![press(reset, MachineControl::Reset)]);
-            let guest = connect(&door, JoinIntent::Play(1), Identity::random(), &mut bot).expect("let in");
-            let mut drive = guest.into_player(nes(), run_options(900)).expect("the same game");
-            drive.set_recorder(tape);
-            (drive.run(&mut bot), bot.observed)
+            let guest = connect(&host_addr, JoinIntent::Play(1), Identity::random(), &mut bot).expect("admitted");
+            let mut runner = guest.into_player(nes(), run_options(900)).expect("the same game");
+            runner.set_recorder(recorder);
+            (runner.run(&mut bot), bot.observed)
         })
     };
-    let (guest, late) = (sit(&films[1], 2, 250, 0), sit(&films[2], 3, 500, 120));
+    let (guest, late) = (join_at(&movies[1], 2, 250, 0), join_at(&movies[2], 3, 500, 120));
     let fan = {
-        let (door, tape) = (door.clone(), films[3].recorder());
+        let (host_addr, recorder) = (host_addr.clone(), movies[3].recorder());
         spawn(move || {
             let mut bot = Bot::new(9, vec![]);
-            let guest = connect(&door, JoinIntent::Spectate, Identity::random(), &mut bot).expect("let in");
-            let mut watch =
+            let guest = connect(&host_addr, JoinIntent::Spectate, Identity::random(), &mut bot).expect("admitted");
+            let mut runner =
                 guest.into_spectator(nes(), SpectateOptions { frame_limit: Some(500) }).expect("the same game");
-            watch.set_recorder(tape);
-            (watch.run(&mut bot), bot.observed)
+            runner.set_recorder(recorder);
+            (runner.run(&mut bot), bot.observed)
         })
     };
-    for (thread, what) in [(host, "host"), (guest, "guest"), (late, "late"), (fan, "fan")] {
-        let ran = thread.join().unwrap();
-        let taped = ran.0.as_ref().ok().and_then(|outcome| outcome.recording.clone()).expect("a movie was wanted");
-        assert!(taped.error.is_none() && taped.frames > 60, "{what}: {taped:?}");
-        assert_in_sync(ran, what, 500);
+    for (thread, role) in [(host, "host"), (guest, "guest"), (late, "late"), (fan, "fan")] {
+        let result = thread.join().unwrap();
+        let recording =
+            result.0.as_ref().ok().and_then(|outcome| outcome.recording.clone()).expect("a movie was recorded");
+        assert!(recording.error.is_none() && recording.frames > 60, "{role}: {recording:?}");
+        assert_in_sync(result, role, 500);
     }
-    let all = films.each_ref().map(MovieFile::replay);
+    let all = movies.each_ref().map(MovieFile::replay);
     assert_eq!((all[0].keys().next(), all[1].keys().next()), (Some(&0), Some(&0)));
     for other in &all[1..] {
         let common = other.iter().filter(|(frame, _)| all[0].contains_key(frame)).count();
-        assert!(common > 60 && other.iter().all(|(frame, words)| all[0].get(frame).is_none_or(|here| here == words)));
+        assert!(
+            common > 60
+                && other.iter().all(|(frame, words)| all[0].get(frame).is_none_or(|host_words| host_words == words))
+        );
     }
     let control = all[0].values().next().map_or(0, |words| words.len() - 1);
     let pressed = all[0].values().fold(0, |all, words| all | words[control]);
@@ -788,7 +809,7 @@ fn recordings_of_all_sites_are_equal_and_replay() {
     assert_ne!(pressed & MachineControl::Reset.bit(1), 0);
 }
 
-/// A transport whose way out can be cut.
+/// A transport whose uplink can be cut.
 struct CuttableTransport {
     transport: Arc<dyn Transport>,
     is_cut: Arc<AtomicBool>,
@@ -803,8 +824,8 @@ impl Transport for CuttableTransport {
         !self.is_cut.load(Ordering::Relaxed) && self.transport.send(to, bytes)
     }
 
-    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>) {
-        self.transport.dial(place, expect);
+    fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>) {
+        self.transport.dial(addr, expect);
     }
 
     fn cancel_dial(&self, peer: &PeerKey) {
@@ -824,35 +845,38 @@ impl Transport for CuttableTransport {
     }
 }
 
-/// A player who does what the test says.
+/// A player that the test controls.
 struct TestPlayer {
     thread: JoinHandle<Result<RunOutcome, RunError>>,
     observed: Arc<Mutex<Observations>>,
     queued_commands: Arc<Mutex<VecDeque<UserCommand>>>,
-    /// Where it can be reached.
+    /// Address at which it can be reached.
     own_addr: HostAddr,
 }
 
 impl TestPlayer {
-    /// Hosts a game, or takes a seat in one; the way out can be cut.
-    fn start(door: Option<&HostAddr>, seed: u64, manner: RunOptions, cut: &Arc<AtomicBool>) -> Self {
+    /// Hosts a game, or joins one; the uplink can be cut.
+    fn start(host_addr: Option<&HostAddr>, seed: u64, options: RunOptions, cut: &Arc<AtomicBool>) -> Self {
         let (transport, incoming) = listen(&TransportKind::Udp, Identity::random());
         let transport = Arc::new(CuttableTransport { transport, is_cut: cut.clone() });
-        let own = HostAddr { transport: TransportKind::Udp, addr: transport.own_addrs().remove(0) };
+        let own_addr = HostAddr { transport: TransportKind::Udp, addr: transport.own_addrs().remove(0) };
         let mut bot = Bot::new(seed, vec![]);
-        let (seen, asked, door) = (bot.observed.clone(), bot.queued_commands.clone(), door.cloned());
-        let thread = spawn(move || match door {
-            None => {
-                PlayerRunner::host(transport, incoming, nes(), &HostConfig { options: manner, ..host_config(2, 1) })?
-                    .run(&mut bot)
-            }
-            Some(door) => {
-                let guest =
-                    LobbyConnection::connect(transport, incoming, &join_config(&door, JoinIntent::Play(1)), &mut bot)?;
-                guest.expect("nobody quits").into_player(nes(), manner)?.run(&mut bot)
+        let (observed, queued_commands, host_addr) =
+            (bot.observed.clone(), bot.queued_commands.clone(), host_addr.cloned());
+        let thread = spawn(move || match host_addr {
+            None => PlayerRunner::host(transport, incoming, nes(), &HostConfig { options, ..host_config(2, 1) })?
+                .run(&mut bot),
+            Some(host_addr) => {
+                let connection = LobbyConnection::connect(
+                    transport,
+                    incoming,
+                    &join_config(&host_addr, JoinIntent::Play(1)),
+                    &mut bot,
+                )?;
+                connection.expect("the bot does not quit").into_player(nes(), options)?.run(&mut bot)
             }
         });
-        Self { thread, observed: seen, queued_commands: asked, own_addr: own }
+        Self { thread, observed, queued_commands, own_addr }
     }
 
     fn queue_command(&self, command: UserCommand) {
@@ -860,11 +884,15 @@ impl TestPlayer {
     }
 
     #[track_caller]
-    fn wait_until(&self, what: &str, holds: impl Fn(&Observations) -> bool) {
-        let until = Instant::now() + Duration::from_secs(60);
+    fn wait_until(&self, condition: &str, holds: impl Fn(&Observations) -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !holds(&self.observed.lock().unwrap()) {
             let seen = self.observed.lock().unwrap();
-            assert!(Instant::now() < until && !self.thread.is_finished(), "{what} does not come: {:?}", seen.events);
+            assert!(
+                Instant::now() < deadline && !self.thread.is_finished(),
+                "timed out waiting for {condition}: {:?}",
+                seen.events
+            );
             drop(seen);
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -882,17 +910,17 @@ impl TestPlayer {
         self.observed.lock().unwrap().alone_events
     }
 
-    /// Waits for another notice; returns their number.
+    /// Waits for another `PlayingAlone` event. Returns their number.
     #[track_caller]
     fn wait_for_alone_event(&self, before: usize) -> usize {
-        self.wait_until("the notice", |seen| seen.alone_events > before);
+        self.wait_until("the event", |seen| seen.alone_events > before);
         self.alone_events()
     }
 
     #[track_caller]
     fn quit(self) -> Arc<Mutex<Observations>> {
         self.queue_command(UserCommand::Quit);
-        assert_in_sync((self.thread.join().unwrap(), self.observed), "who quits", 1)
+        assert_in_sync((self.thread.join().unwrap(), self.observed), "the quitting player", 1)
     }
 }
 
@@ -907,22 +935,21 @@ fn has_joined(seen: &Observations, site: u8) -> bool {
 #[test]
 fn last_player_continues_and_a_joiner_takes_the_free_seat() {
     for host_leaves in [false, true] {
-        let together = Arc::new(AtomicBool::new(false));
-        let host = TestPlayer::start(None, 1, options_with_drop_after(5, AlonePolicy::Wait), &together);
-        let guest =
-            TestPlayer::start(Some(&host.own_addr), 2, options_with_drop_after(5, AlonePolicy::Wait), &together);
+        let not_cut = Arc::new(AtomicBool::new(false));
+        let host = TestPlayer::start(None, 1, options_with_drop_after(5, AlonePolicy::Wait), &not_cut);
+        let guest = TestPlayer::start(Some(&host.own_addr), 2, options_with_drop_after(5, AlonePolicy::Wait), &not_cut);
         guest.wait_for_frames(60);
         let (leaves, stays, seat) = if host_leaves { (host, guest, 0) } else { (guest, host, 1) };
         leaves.quit();
-        let notices = stays.wait_for_alone_event(0);
-        // It used to end a second later.
+        let alone_events = stays.wait_for_alone_event(0);
+        // The session used to end a second later.
         stays.wait_for_frames(150);
-        let again =
-            TestPlayer::start(Some(&stays.own_addr), 3, options_with_drop_after(5, AlonePolicy::Wait), &together);
-        [&again, &stays].iter().for_each(|player| player.wait_until("the seat", |seen| has_joined(seen, seat)));
-        again.wait_for_frames(60);
-        again.quit();
-        stays.wait_for_alone_event(notices);
+        let joiner =
+            TestPlayer::start(Some(&stays.own_addr), 3, options_with_drop_after(5, AlonePolicy::Wait), &not_cut);
+        [&joiner, &stays].iter().for_each(|player| player.wait_until("the seat", |seen| has_joined(seen, seat)));
+        joiner.wait_for_frames(60);
+        joiner.quit();
+        stays.wait_for_alone_event(alone_events);
         stays.quit();
     }
 }
@@ -934,28 +961,28 @@ fn guest_continues_alone_when_the_host_is_silent() {
         let host = TestPlayer::start(None, 1, options_with_drop_after(3, AlonePolicy::Wait), &cut);
         let guest = TestPlayer::start(Some(&host.own_addr), 2, options_with_drop_after(3, alone), &cut);
         guest.wait_for_frames(60);
-        guest.wait_until("no offer while the host is heard", |seen| !seen.can_continue_alone);
-        let notices = guest.alone_events();
+        guest.wait_until("no offer while the host is connected", |seen| !seen.can_continue_alone);
+        let alone_events = guest.alone_events();
         cut.store(true, Ordering::Relaxed);
         if alone == AlonePolicy::Ask {
             guest.wait_until("the offer", |seen| seen.can_continue_alone);
-            assert_eq!(guest.alone_events(), notices, "nobody has decided yet");
+            assert_eq!(guest.alone_events(), alone_events, "the user has not decided yet");
             guest.queue_command(UserCommand::ContinueAlone);
         }
-        guest.wait_for_alone_event(notices);
+        guest.wait_for_alone_event(alone_events);
         guest.wait_for_frames(120);
         guest.quit();
         host.quit();
     }
 }
 
-/// Both of two go on alone, one some seconds before the other. When they meet the later one comes back to the game of the other; then
-/// there is one list, and one game.
-fn continue_alone_on_both_sides(patience: [i64; 2], kept: usize) {
+/// Two players both continue alone, one some seconds before the other. When they meet, the later one returns to the
+/// game of the other; then there is one roster, and one game.
+fn continue_alone_on_both_sides(drop_after: [i64; 2], kept: usize) {
     let cut = Arc::new(AtomicBool::new(false));
-    let host = TestPlayer::start(None, 1, options_with_drop_after(patience[0], AlonePolicy::Continue), &cut);
+    let host = TestPlayer::start(None, 1, options_with_drop_after(drop_after[0], AlonePolicy::Continue), &cut);
     let guest =
-        TestPlayer::start(Some(&host.own_addr), 2, options_with_drop_after(patience[1], AlonePolicy::Continue), &cut);
+        TestPlayer::start(Some(&host.own_addr), 2, options_with_drop_after(drop_after[1], AlonePolicy::Continue), &cut);
     let both = [&host, &guest];
     guest.wait_for_frames(60);
     let notices = both.map(TestPlayer::alone_events);
@@ -964,25 +991,25 @@ fn continue_alone_on_both_sides(patience: [i64; 2], kept: usize) {
     both.iter().for_each(|player| player.wait_for_frames(60));
     cut.store(false, Ordering::Relaxed);
     for (site, player) in both.iter().enumerate() {
-        let told = |event: &Event| matches!(event, Event::SplitBrainResolved { is_own_game_kept: ours, .. } if *ours == (site == kept));
-        player.wait_until("that both were alone", |seen| seen.events.iter().any(told));
+        let is_resolved = |event: &Event| matches!(event, Event::SplitBrainResolved { is_own_game_kept, .. } if *is_own_game_kept == (site == kept));
+        player.wait_until("the end of the split brain", |seen| seen.events.iter().any(is_resolved));
     }
-    let back = 1 - kept as u8;
-    both.iter().for_each(|player| player.wait_until("who comes back", |seen| has_joined(seen, back)));
+    let returning = 1 - kept as u8;
+    both.iter().for_each(|player| player.wait_until("the rejoin", |seen| has_joined(seen, returning)));
     both.iter().for_each(|player| player.wait_for_frames(60));
     host.queue_command(UserCommand::Chat("here again".into()));
-    guest.queue_command(UserCommand::Chat("so am I".into()));
+    guest.queue_command(UserCommand::Chat("me too".into()));
     for player in both {
-        player.wait_until("what both say", |seen| seen.chats.len() == 2);
+        player.wait_until("both chat lines", |seen| seen.chats.len() == 2);
     }
-    let list = |player: &TestPlayer| {
-        let party = player.observed.lock().unwrap().lobby.clone()?;
-        Some((party.serial, party.members))
+    let roster = |player: &TestPlayer| {
+        let lobby = player.observed.lock().unwrap().lobby.clone()?;
+        Some((lobby.serial, lobby.members))
     };
-    host.wait_until("the same list with both on it", |seen| {
-        let ours = seen.lobby.as_ref().map(|party| (party.serial, party.members.clone()));
-        ours == list(&guest)
-            && ours.is_some_and(|(_, members)| members.iter().filter(|member| member.is_present).count() == 2)
+    host.wait_until("the same roster with both present", |seen| {
+        let own = seen.lobby.as_ref().map(|lobby| (lobby.serial, lobby.members.clone()));
+        own == roster(&guest)
+            && own.is_some_and(|(_, members)| members.iter().filter(|member| member.is_present).count() == 2)
     });
     let notices = both.map(TestPlayer::alone_events);
     assert_eq!(guest.quit().lock().unwrap().alone_events, notices[1], "the guest is no longer alone when it quits");

@@ -40,14 +40,14 @@ fn wrong_secret_is_reported() {
     let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("chess"));
     one.dial(&peer_addr(&other), None);
     let refused = wait_for(&to_one, |incoming| match incoming {
-        Incoming::Unreachable { wrong_secret: refused, .. } => Some(refused),
+        Incoming::Unreachable { wrong_secret, .. } => Some(wrong_secret),
         _ => None,
     });
     assert!(refused && to_other.try_recv().is_err());
-    assert!(!one.send(&other.key(), b"ping"), "there is no way");
+    assert!(!one.send(&other.key(), b"ping"), "there is no connection");
 }
 
-/// Whatever a third one throws at the port, those who talk go on talking, and everything thrown is counted.
+/// Garbage from a third socket does not disturb a channel, and all of it is counted.
 #[test]
 fn garbage_is_counted_and_does_not_disturb_a_channel() {
     let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("tennis"));
@@ -55,16 +55,16 @@ fn garbage_is_counted_and_does_not_disturb_a_channel() {
     wait_for(&to_one, connected_peer);
     wait_for(&to_other, connected_peer);
     let third = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let thrown = 20_000u32;
-    for number in 0..thrown {
+    let garbage_count = 20_000u32;
+    for number in 0..garbage_count {
         let bytes: Vec<u8> = (0..number % 90).map(|at| (number.wrapping_mul(at + 7) >> 3) as u8).collect();
         third.send_to(&bytes, other.local_addr().unwrap()).unwrap();
         if number % 1_000 == 0 {
             assert!(one.send(&other.key(), &number.to_le_bytes()));
         }
     }
-    // The system may have dropped some of these with the rest, but not who sends them.
+    // The system may have dropped some datagrams of the channel, but the channel itself survives.
     while one.send(&other.key(), b"at last") && wait_for(&to_other, received_datagram).1 != b"at last" {}
-    let refused = other.drop_counts();
-    assert!(refused.rejected + refused.kernel_dropped >= u64::from(thrown) * 19 / 20, "{refused:?}");
+    let drops = other.drop_counts();
+    assert!(drops.rejected + drops.kernel_dropped >= u64::from(garbage_count) * 19 / 20, "{drops:?}");
 }

@@ -1,4 +1,4 @@
-//! libFuzzer's way into [`coplay_fuzz::movie_corpus_replays`]; built and run by `make fuzz`.
+//! libFuzzer entry point of [`coplay_fuzz::movie`]; built and run by `make fuzz`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| coplay_fuzz::movie(data));

@@ -1,7 +1,7 @@
-//! One process that is a whole crowd of spectators of a running game: each with a key and a socket of its own, a handshake, a seat in the
-//! stands, and the engine that keeps up with a feed. Only the machine is missing, so that one computer can be so many.
+//! A crowd of spectators of a running game in one process. Each has its own key, socket, handshake, lobby membership
+//! and feed client. Only the machine is missing, so that one computer can run thousands of them.
 //!
-//! Says every second how many see the game live, what the feed costs for each of them, and how far behind they are.
+//! Prints every second how many spectators are live, the cost of the feed per spectator, and how far behind they are.
 
 mod spectator;
 
@@ -17,8 +17,9 @@ use spectator::{CrowdSpectator, SpectatorMetrics};
 const HELP: &str = "\
 usage: crowd udp://HOST:PORT#SECRET [--count N] [--rate N] [--seconds N]
 
-Watches a running game N (1000) times over, for N seconds (30) after N newcomers a second (100) have all asked to be let in, and says
-how many see it live, what it costs for each, and how far behind they are. Exits with 1 unless all of them see it live at the end.";
+Watches a running game with N (1000) spectators, which join at N per second (100), for N seconds (30) after the last one
+joined. Prints how many are live, the cost per spectator, and how far behind they are. Exits with 1 unless all of them
+are live at the end.";
 
 struct Options {
     host: SocketAddr,
@@ -69,43 +70,43 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
     Ok(Some(Options { host, secret, count, rate, seconds }))
 }
 
-/// Whether all of them saw it live in the end.
+/// Returns whether all spectators were live at the end.
 fn run_spectators(options: &Options) -> std::io::Result<bool> {
-    let over = Arc::new(AtomicBool::new(false));
-    let views: Vec<Arc<Mutex<SpectatorMetrics>>> = (0..options.count).map(|_| Arc::default()).collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let metrics: Vec<Arc<Mutex<SpectatorMetrics>>> = (0..options.count).map(|_| Arc::default()).collect();
     let secret = Secret::from_text(&options.secret);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let all_live = runtime.block_on(async {
         let began = Instant::now();
-        for (number, view) in views.iter().enumerate() {
-            let come = began + Duration::from_secs_f64(number as f64 / options.rate);
-            let (view, over, host, secret) = (view.clone(), over.clone(), options.host, secret.clone());
+        for (number, metrics_slot) in metrics.iter().enumerate() {
+            let join_at = began + Duration::from_secs_f64(number as f64 / options.rate);
+            let (metrics_slot, stop, host, secret) = (metrics_slot.clone(), stop.clone(), options.host, secret.clone());
             tokio::spawn(async move {
-                tokio::time::sleep_until(come.into()).await;
-                // Without a socket there is nobody; the count shows it.
-                if let Ok(spectator) = CrowdSpectator::new(host, secret, view).await {
-                    spectator.run(&over).await;
+                tokio::time::sleep_until(join_at.into()).await;
+                // Without a socket there is no spectator; the count shows it.
+                if let Ok(spectator) = CrowdSpectator::new(host, secret, metrics_slot).await {
+                    spectator.run(&stop).await;
                 }
             });
         }
         let all_in = options.count as f64 / options.rate;
         let end = began + Duration::from_secs_f64(all_in + options.seconds);
-        let mut last = CrowdReport::from_metrics(&views);
+        let mut last = CrowdReport::from_metrics(&metrics);
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            let report = CrowdReport::from_metrics(&views);
+            let report = CrowdReport::from_metrics(&metrics);
             println!("{}", report.format_since(&last));
             last = report;
         }
         let all_live = last.live == options.count;
-        over.store(true, Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         tokio::time::sleep(spectator::DRAIN_TIMEOUT).await;
         all_live
     });
     Ok(all_live)
 }
 
-/// The crowd at one moment.
+/// State of the crowd at one moment.
 struct CrowdReport {
     taken_at: Instant,
     live: usize,
@@ -115,15 +116,15 @@ struct CrowdReport {
 }
 
 impl CrowdReport {
-    fn from_metrics(views: &[Arc<Mutex<SpectatorMetrics>>]) -> Self {
-        let views: Vec<SpectatorMetrics> =
-            views.iter().map(|view| *view.lock().unwrap_or_else(PoisonError::into_inner)).collect();
-        let live: Vec<&SpectatorMetrics> = views.iter().filter(|view| view.is_live).collect();
-        let mut behind: Vec<i64> = live.iter().map(|view| view.frames_behind).collect();
+    fn from_metrics(metrics: &[Arc<Mutex<SpectatorMetrics>>]) -> Self {
+        let metrics: Vec<SpectatorMetrics> =
+            metrics.iter().map(|one| *one.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+        let live: Vec<&SpectatorMetrics> = metrics.iter().filter(|one| one.is_live).collect();
+        let mut behind: Vec<i64> = live.iter().map(|one| one.frames_behind).collect();
         behind.sort_unstable();
-        let total = views.iter().fold(SpectatorMetrics::default(), |sum, view| sum.plus(view));
-        let gone = views.iter().filter(|view| view.is_disconnected).count();
-        Self { taken_at: Instant::now(), live: live.len(), disconnected: gone, total, frames_behind: behind }
+        let total = metrics.iter().fold(SpectatorMetrics::default(), |sum, one| sum.plus(one));
+        let disconnected = metrics.iter().filter(|one| one.is_disconnected).count();
+        Self { taken_at: Instant::now(), live: live.len(), disconnected, total, frames_behind: behind }
     }
 
     fn format_since(&self, last: &Self) -> String {
@@ -132,7 +133,7 @@ impl CrowdReport {
         };
         let (now, then) = (&self.total, &last.total);
         format!(
-            "{} live, {} gone; for each a second: in {:.1} datagrams, {:.0} bytes, out {:.1}, {:.0}; {:.1} frames; behind {} frames in the middle, {} at worst; {} waits",
+            "{} live, {} disconnected; per spectator and second: in {:.1} datagrams, {:.0} bytes, out {:.1}, {:.0}; {:.1} frames; behind by {} frames (median), {} (worst); {} stalls",
             self.live,
             self.disconnected,
             each(now.datagrams_in, then.datagrams_in),

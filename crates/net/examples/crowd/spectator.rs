@@ -1,4 +1,4 @@
-//! One of the crowd.
+//! One spectator of the crowd.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +17,12 @@ use coplay_net::udp::{Endpoint, EndpointEvent, MAX_SEALED, Received};
 use coplay_net::{PeerKey, clock};
 use tokio::net::UdpSocket;
 
-/// So long it says goodbye.
+/// Time limit for leaving.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// It looks at least this often whether the show is over.
+/// Maximum interval between checks whether to stop.
 const STOP_POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 
-/// What it sees, in numbers.
+/// Measurements of one spectator.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SpectatorMetrics {
     pub(crate) is_live: bool,
@@ -37,7 +37,7 @@ pub(crate) struct SpectatorMetrics {
 }
 
 impl SpectatorMetrics {
-    /// What two saw together, as far as it can be added.
+    /// Adds the counters of two spectators.
     pub(crate) fn plus(self, other: &Self) -> Self {
         Self {
             frames: self.frames + other.frames,
@@ -51,7 +51,7 @@ impl SpectatorMetrics {
     }
 }
 
-/// Somebody who looks on.
+/// A spectator without a machine.
 pub(crate) struct CrowdSpectator {
     socket: UdpSocket,
     endpoint: Endpoint,
@@ -66,7 +66,7 @@ impl CrowdSpectator {
     pub(crate) async fn new(
         host: SocketAddr,
         secret: Secret,
-        view: Arc<Mutex<SpectatorMetrics>>,
+        published_metrics: Arc<Mutex<SpectatorMetrics>>,
     ) -> std::io::Result<Self> {
         let any = match host {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -75,28 +75,20 @@ impl CrowdSpectator {
         let socket = UdpSocket::bind(any).await?;
         let mut endpoint = Endpoint::new(Identity::random(), secret);
         endpoint.dial(clock::now(), host, None);
-        let (mail, numbers) = (Channel::new(), SpectatorMetrics::default());
-        Ok(Self {
-            socket,
-            endpoint,
-            host: None,
-            channel: mail,
-            feed_client: None,
-            metrics: numbers,
-            published_metrics: view,
-        })
+        let (channel, metrics) = (Channel::new(), SpectatorMetrics::default());
+        Ok(Self { socket, endpoint, host: None, channel, feed_client: None, metrics, published_metrics })
     }
 
-    /// Watches until the show is over.
-    pub(crate) async fn run(mut self, over: &AtomicBool) {
-        while !over.load(Ordering::Relaxed) {
+    /// Watches until `stop` is set.
+    pub(crate) async fn run(mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
             let due = self.run_due();
             let wait = tokio::time::Instant::now() + (due - clock::now()).to_duration();
             let _ = tokio::time::timeout_at(wait, self.socket.readable()).await;
             self.receive_all();
         }
         let _ = self.channel.send(&LobbyMessage::Bye.to_bytes());
-        self.feed_client.iter_mut().for_each(|watcher| watcher.leave(clock::now()));
+        self.feed_client.iter_mut().for_each(|spectator| spectator.leave(clock::now()));
         self.run_due();
     }
 
@@ -114,15 +106,15 @@ impl CrowdSpectator {
 
     fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         if !Channel::is_channel_datagram(bytes) {
-            // It watches at the host, which has the first seat.
-            self.feed_client.iter_mut().for_each(|watcher| watcher.handle_datagram(now, Addr(0), bytes));
+            // The feed comes from the host, which has the first seat.
+            self.feed_client.iter_mut().for_each(|spectator| spectator.handle_datagram(now, Addr(0), bytes));
             return;
         }
         self.channel.handle_datagram(bytes);
         while let Some(message) = self.channel.poll_message() {
             match LobbyMessage::from_bytes(&message) {
-                Some(LobbyMessage::Lobby(party)) if party.is_started && self.feed_client.is_none() => {
-                    self.start_spectating(now, &party)
+                Some(LobbyMessage::Lobby(lobby)) if lobby.is_started && self.feed_client.is_none() => {
+                    self.start_spectating(now, &lobby)
                 }
                 Some(LobbyMessage::Refused(_)) => self.metrics.is_disconnected = true,
                 _ => {}
@@ -130,13 +122,13 @@ impl CrowdSpectator {
         }
     }
 
-    fn start_spectating(&mut self, now: Instant, party: &LobbyInfo) {
-        let Ok(settings) = Settings::from_bytes(&party.settings) else { return };
-        let config = SpectatorConfig::new(party.session, settings, vec![Addr(0)]);
+    fn start_spectating(&mut self, now: Instant, lobby: &LobbyInfo) {
+        let Ok(settings) = Settings::from_bytes(&lobby.settings) else { return };
+        let config = SpectatorConfig::new(lobby.session, settings, vec![Addr(0)]);
         self.feed_client = FeedSpectator::new(now, config).ok();
     }
 
-    /// Does all that is due; says when something is again.
+    /// Does the work that is due. Returns the time of the next work.
     fn run_due(&mut self) -> Instant {
         let now = clock::now();
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
@@ -150,38 +142,38 @@ impl CrowdSpectator {
         self.serve_requests(now);
         self.transmit_all(now);
         self.publish_metrics();
-        let watcher = self.feed_client.as_ref().and_then(FeedSpectator::poll_timeout);
-        let due = [watcher, self.channel.poll_timeout(), self.endpoint.poll_timeout()];
+        let spectator = self.feed_client.as_ref().and_then(FeedSpectator::poll_timeout);
+        let due = [spectator, self.channel.poll_timeout(), self.endpoint.poll_timeout()];
         due.into_iter().flatten().fold(now + STOP_POLL_INTERVAL, Instant::min)
     }
 
     fn request_join(&mut self, host: PeerKey) {
         self.host = Some(host);
-        let knock = JoinRequest {
+        let request = JoinRequest {
             version: PROTOCOL_VERSION,
-            name: "one of many".into(),
+            name: "crowd spectator".into(),
             intent: JoinIntent::Spectate,
             addrs: vec![],
         };
-        let _ = self.channel.send(&LobbyMessage::JoinRequest(knock).to_bytes());
+        let _ = self.channel.send(&LobbyMessage::JoinRequest(request).to_bytes());
     }
 
-    /// There is no machine: what the feed says of its state is believed.
+    /// Serves the feed's requests. Without a machine the expected hash is returned.
     fn serve_requests(&mut self, now: Instant) {
-        let Some(watcher) = &mut self.feed_client else { return };
-        while let Some(request) = watcher.poll_request(now) {
+        let Some(spectator) = &mut self.feed_client else { return };
+        while let Some(request) = spectator.poll_request(now) {
             match request {
                 SpectatorRequest::Load { .. } => {}
                 SpectatorRequest::Advance { .. } => self.metrics.frames += 1,
-                SpectatorRequest::Hash { expected, .. } => watcher.handle_hash(expected),
+                SpectatorRequest::Hash { expected, .. } => spectator.handle_hash(expected),
             }
         }
-        while let Some(event) = watcher.poll_event() {
+        while let Some(event) = spectator.poll_event() {
             self.metrics.is_disconnected |=
                 matches!(event, SpectatorEvent::Dropped { .. } | SpectatorEvent::Ended { .. });
         }
-        (self.metrics.is_live, self.metrics.stalls) = (watcher.is_live(), watcher.stats().stalls);
-        self.metrics.frames_behind = watcher.newest_frame() - watcher.next_frame();
+        (self.metrics.is_live, self.metrics.stalls) = (spectator.is_live(), spectator.stats().stalls);
+        self.metrics.frames_behind = spectator.newest_frame() - spectator.next_frame();
     }
 
     fn transmit_all(&mut self, now: Instant) {
@@ -195,7 +187,8 @@ impl CrowdSpectator {
                 self.send(&out[..len], channel.addr());
             }
         }
-        while let Some(transmit) = self.feed_client.as_mut().and_then(|watcher| watcher.poll_transmit(now, &mut bytes))
+        while let Some(transmit) =
+            self.feed_client.as_mut().and_then(|spectator| spectator.poll_transmit(now, &mut bytes))
         {
             if let Some(len) = channel.seal(&bytes[..transmit.len], &mut out) {
                 self.send(&out[..len], channel.addr());
@@ -203,7 +196,7 @@ impl CrowdSpectator {
         }
     }
 
-    /// What does not get out is lost, as it may be later on its way.
+    /// Sends a datagram; one that cannot be sent counts as lost.
     fn send(&mut self, bytes: &[u8], to: SocketAddr) {
         if self.socket.try_send_to(bytes, to).is_ok() {
             self.metrics.datagrams_out += 1;

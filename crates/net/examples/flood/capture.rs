@@ -1,4 +1,4 @@
-//! Listens to what others send to a port.
+//! Captures the datagrams that others send to a port.
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -6,34 +6,34 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A datagram of somebody who plays.
+/// A datagram of a player.
 pub(crate) struct CapturedDatagram {
     pub(crate) from: SocketAddrV4,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// As many are enough, and so long is listened for them.
+/// Maximum number of captured datagrams, and time limit of the capture.
 const MAX_CAPTURED: usize = 256;
 const CAPTURE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Ethernet's number of the Internet protocol, in the order of the network.
+/// EtherType of IPv4, in network byte order.
 const ETH_P_IP: u16 = 0x0800_u16.to_be();
 
-/// What comes to a port in the next seconds.
+/// Captures the datagrams to a port in the next 5 s.
 pub(crate) fn capture(target: SocketAddrV4) -> io::Result<Vec<CapturedDatagram>> {
     let mut socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(i32::from(ETH_P_IP))))?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let (until, mut packet) = (Instant::now() + CAPTURE_TIMEOUT, vec![0; 65_536]);
-    let mut genuine = Vec::new();
-    while genuine.len() < MAX_CAPTURED && Instant::now() < until {
+    let (deadline, mut packet) = (Instant::now() + CAPTURE_TIMEOUT, vec![0; 65_536]);
+    let mut captured = Vec::new();
+    while captured.len() < MAX_CAPTURED && Instant::now() < deadline {
         if let Ok(len) = socket.read(&mut packet) {
-            genuine.extend(parse(&packet[..len], target));
+            captured.extend(parse(&packet[..len], target));
         }
     }
-    Ok(genuine)
+    Ok(captured)
 }
 
-/// The datagram in a packet, if it is for the target.
+/// Parses the datagram of an IP packet, if it is for the target.
 fn parse(packet: &[u8], target: SocketAddrV4) -> Option<CapturedDatagram> {
     let header = usize::from(packet.first()? & 15) * 4;
     let (ip, udp) = packet.split_at_checked(header)?;

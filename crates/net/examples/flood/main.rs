@@ -1,7 +1,8 @@
-//! Throws bad datagrams at the UDP port of a running game, as many as it can bear: garbage, genuine ones cut short, genuine ones again,
-//! and forged ones from the address of somebody who plays.
+//! Floods the UDP port of a running game with bad datagrams: garbage, truncated authentic ones, replayed ones, and
+//! forged ones from the address of a player.
 //!
-//! The game must not notice: `coplay host --stats FILE` counts what was refused, `--frame-log FILE` shows the pace. Only for ports of one's own.
+//! The game must not notice: `coplay host --stats FILE` counts rejected datagrams, `--frame-log FILE` shows the pacing.
+//! Use it only on ports of your own.
 
 #[cfg(target_os = "linux")]
 mod capture;
@@ -21,15 +22,16 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("error: this needs Linux");
+    eprintln!("error: this example requires Linux");
 }
 
 #[cfg(target_os = "linux")]
 const HELP: &str = "\
 usage: flood ADDRESS:PORT [--rate N] [--seconds N]
 
-Throws bad datagrams at the UDP port of a running game of your own, N a second (200000) for N seconds (20), and says how many of each
-kind: garbage, truncated, replayed and spoofed. The last two, and truncated ones that are genuine, need root and traffic to listen to.";
+Sends bad datagrams to the UDP port of a running game of your own, N per second (200000) for N seconds (20), and prints
+how many of each kind: garbage, truncated, replayed and spoofed. The last two, and truncated authentic ones, require
+root and traffic to capture.";
 
 #[cfg(target_os = "linux")]
 struct Options {
@@ -62,22 +64,22 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
         println!("{HELP}");
         return Ok(());
     };
-    let genuine = match capture::capture(options.target) {
-        Ok(genuine) if genuine.is_empty() => {
-            println!("nothing genuine came to {}: replayed and spoofed ones are left out", options.target);
-            genuine
+    let captured = match capture::capture(options.target) {
+        Ok(captured) if captured.is_empty() => {
+            println!("no datagram captured at {}: replayed and spoofed ones are left out", options.target);
+            captured
         }
-        Ok(genuine) => genuine,
+        Ok(captured) => captured,
         Err(error) => {
-            println!("cannot listen to others ({error}; it needs root): replayed and spoofed ones are left out");
+            println!("cannot capture datagrams ({error}; root is required): replayed and spoofed ones are left out");
             vec![]
         }
     };
-    let mut thrower = send::Flooder::new(options.target, &genuine)?;
-    let thrown = thrower.run(options.rate, options.seconds);
+    let mut flooder = send::Flooder::new(options.target, &captured)?;
+    let result = flooder.run(options.rate, options.seconds);
     for kind in AttackKind::ALL {
-        println!("{:<10} {}", kind.name(), thrown.count_of(kind));
+        println!("{:<10} {}", kind.name(), result.count_of(kind));
     }
-    println!("in all     {}, {:.0} a second for {:.1} s", thrown.total(), thrown.rate(), thrown.seconds());
+    println!("total      {}, {:.0} per second for {:.1} s", result.total(), result.rate(), result.seconds());
     Ok(())
 }

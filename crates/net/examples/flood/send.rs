@@ -1,4 +1,4 @@
-//! Makes bad datagrams in advance, and throws them evenly.
+//! Prepares bad datagrams and sends them at an even rate.
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddrV4, UdpSocket};
@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::capture::CapturedDatagram;
 
-/// What is bad about a datagram.
+/// Defect of a datagram.
 #[derive(Clone, Copy)]
 pub(crate) enum AttackKind {
     Garbage,
@@ -33,7 +33,7 @@ impl AttackKind {
     }
 }
 
-/// What was thrown.
+/// Datagrams sent, by kind.
 pub(crate) struct FloodResult {
     counts: [u64; 4],
     elapsed: Duration,
@@ -57,32 +57,32 @@ impl FloodResult {
     }
 }
 
-/// Different datagrams of each kind, thrown one after the other.
+/// Number of different datagrams of each kind, sent in turn.
 const POOL: usize = 4_096;
-/// Datagrams of one call.
+/// Number of datagrams per system call.
 const BATCH: usize = 64;
-/// The kind of a datagram of data, and where what names its channel and its number are.
+/// Type byte of a data datagram, and length of its header: type, channel number, packet number.
 const DATA_TYPE: u8 = 6;
 const HEADER_LEN: usize = 9;
 
-/// Two hands and something in them.
+/// Sends prepared datagrams.
 pub(crate) struct Flooder {
     target: SockaddrIn,
     socket: UdpSocket,
-    /// Makes packets with any source; `None` without root.
+    /// Sends packets with any source address; `None` without root.
     raw_socket: Option<Socket>,
     pools: [Vec<Vec<u8>>; 4],
     next_in_pool: [usize; 4],
 }
 
 impl Flooder {
-    pub(crate) fn new(target: SocketAddrV4, genuine: &[CapturedDatagram]) -> io::Result<Self> {
+    pub(crate) fn new(target: SocketAddrV4, captured: &[CapturedDatagram]) -> io::Result<Self> {
         let raw = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(RAW_PROTOCOL)))
             .ok()
-            .filter(|_| !genuine.is_empty());
+            .filter(|_| !captured.is_empty());
         let mut random = Random::stream(1, "flood");
-        let spoofed = if raw.is_some() { spoofed(&mut random, target, genuine) } else { vec![] };
-        let pools = [garbage(&mut random), truncated(&mut random, genuine), replayed(genuine), spoofed];
+        let spoofed = if raw.is_some() { spoofed(&mut random, target, captured) } else { vec![] };
+        let pools = [garbage(&mut random), truncated(&mut random, captured), replayed(captured), spoofed];
         Ok(Self {
             target: target.into(),
             socket: UdpSocket::bind("0.0.0.0:0")?,
@@ -92,7 +92,7 @@ impl Flooder {
         })
     }
 
-    /// Throws so many a second, for so long.
+    /// Sends `rate` datagrams per second for `seconds`.
     pub(crate) fn run(&mut self, rate: u64, seconds: f64) -> FloodResult {
         let kinds: Vec<AttackKind> =
             AttackKind::ALL.into_iter().filter(|kind| !self.pools[*kind as usize].is_empty()).collect();
@@ -114,7 +114,7 @@ impl Flooder {
         }
     }
 
-    /// How many of a batch got out.
+    /// Sends a batch. Returns the number of datagrams sent.
     fn send_batch(&mut self, kind: AttackKind) -> u64 {
         let (pool, next) = (&self.pools[kind as usize], &mut self.next_in_pool[kind as usize]);
         let batch: Vec<[IoSlice<'_>; 1]> =
@@ -142,9 +142,9 @@ fn garbage(random: &mut Random) -> Vec<Vec<u8>> {
     (0..POOL).map(one).collect()
 }
 
-/// Genuine ones cut short; where none were heard, ones that only begin well.
-fn truncated(random: &mut Random, genuine: &[CapturedDatagram]) -> Vec<Vec<u8>> {
-    let one = |at: usize| match genuine.get(at % genuine.len().max(1)) {
+/// Returns truncated authentic datagrams; without captured ones, random ones with a valid type byte.
+fn truncated(random: &mut Random, captured: &[CapturedDatagram]) -> Vec<Vec<u8>> {
+    let one = |at: usize| match captured.get(at % captured.len().max(1)) {
         Some(whole) => whole.bytes[..random.below(whole.bytes.len() as u64) as usize].to_vec(),
         None => {
             let len = random.below(40) as usize;
@@ -156,33 +156,33 @@ fn truncated(random: &mut Random, genuine: &[CapturedDatagram]) -> Vec<Vec<u8>> 
     (0..POOL).map(one).collect()
 }
 
-fn replayed(genuine: &[CapturedDatagram]) -> Vec<Vec<u8>> {
-    genuine.iter().map(|genuine| genuine.bytes.clone()).collect()
+fn replayed(captured: &[CapturedDatagram]) -> Vec<Vec<u8>> {
+    captured.iter().map(|captured| captured.bytes.clone()).collect()
 }
 
-/// From the addresses of those who play: what they said before, and what they never said, in channels that there are.
-fn spoofed(random: &mut Random, target: SocketAddrV4, genuine: &[CapturedDatagram]) -> Vec<Vec<u8>> {
+/// Returns packets from the addresses of players: replayed datagrams, and forged ones in existing channels.
+fn spoofed(random: &mut Random, target: SocketAddrV4, captured: &[CapturedDatagram]) -> Vec<Vec<u8>> {
     let one = |at: usize| {
-        let genuine = &genuine[at % genuine.len()];
-        let mut said = genuine.bytes.clone();
-        if said[0] == DATA_TYPE && said.len() > HEADER_LEN && !at.is_multiple_of(4) {
-            let number =
-                u32::from_le_bytes([said[5], said[6], said[7], said[8]]).wrapping_add(1 + random.below(1 << 20) as u32);
-            said[5..9].copy_from_slice(&number.to_le_bytes());
-            let len = said.len() - HEADER_LEN;
-            said.splice(HEADER_LEN.., random_bytes(random, len));
+        let captured = &captured[at % captured.len()];
+        let mut bytes = captured.bytes.clone();
+        if bytes[0] == DATA_TYPE && bytes.len() > HEADER_LEN && !at.is_multiple_of(4) {
+            let number = u32::from_le_bytes([bytes[5], bytes[6], bytes[7], bytes[8]])
+                .wrapping_add(1 + random.below(1 << 20) as u32);
+            bytes[5..9].copy_from_slice(&number.to_le_bytes());
+            let len = bytes.len() - HEADER_LEN;
+            bytes.splice(HEADER_LEN.., random_bytes(random, len));
         }
-        raw_packet(genuine.from, target, &said)
+        raw_packet(captured.from, target, &bytes)
     };
     (0..POOL).map(one).collect()
 }
 
-/// The protocol of sockets that are given whole packets.
+/// Protocol number of raw sockets that take whole IP packets.
 const RAW_PROTOCOL: i32 = 255;
 const IP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;
 
-/// A whole packet. What is left zero is filled in on its way, or stands for nothing.
+/// Builds a whole IP packet. The kernel fills in the identification and checksum; a UDP checksum of zero means none.
 fn raw_packet(from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) -> Vec<u8> {
     let len = UDP_HEADER + bytes.len();
     let mut packet = vec![0; IP_HEADER];

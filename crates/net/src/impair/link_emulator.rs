@@ -1,4 +1,4 @@
-//! What is under way, and when it is due. It reads no clock.
+//! Queue of datagrams in flight on emulated links. It reads no clock.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,26 +9,27 @@ use coplay_sim::link::Link;
 use super::Impairment;
 use crate::key::PeerKey;
 
-/// The most bytes under way, with what keeping a datagram costs; what finds no room is lost.
+/// Maximum number of bytes in flight, including [`DATAGRAM_OVERHEAD`]; datagrams beyond it are lost.
 const MAX_IN_FLIGHT_BYTES: usize = 16 << 20;
+/// Memory cost of a queued datagram besides its content, in bytes.
 const DATAGRAM_OVERHEAD: usize = 64;
-/// The most peers with a link of their own; then one of them is forgotten.
+/// Maximum number of peers with a link of their own; one more evicts the link of the smallest key.
 const MAX_PEERS: usize = 8_192;
 
-/// Datagrams on links that are worse than the real ones, one link to each peer.
+/// Datagrams in flight on links that are worse than the real ones, one link per peer.
 #[derive(Debug)]
 pub struct LinkEmulator {
     impairment: Impairment,
     started_at: Instant,
     links: BTreeMap<PeerKey, Link>,
-    /// How many links there ever were: the name of the next.
+    /// Number of links ever created; it names the next link's random stream.
     links_created: u64,
     in_flight: BinaryHeap<Reverse<InFlightDatagram>>,
     in_flight_bytes: usize,
     sent_count: u64,
 }
 
-/// In the order of arrival; what is due at one instant keeps the order of sending.
+/// Ordered by arrival time; datagrams due at the same instant keep the order of sending.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InFlightDatagram {
     due: Instant,
@@ -38,7 +39,7 @@ struct InFlightDatagram {
 }
 
 impl LinkEmulator {
-    /// Nothing is under way yet.
+    /// Returns an emulator with nothing in flight; cuts are counted from `now`.
     pub fn new(now: Instant, impairment: Impairment) -> Self {
         Self {
             impairment,
@@ -51,7 +52,7 @@ impl LinkEmulator {
         }
     }
 
-    /// Takes a datagram on its way.
+    /// Puts a datagram for `to` on its link.
     pub fn send(&mut self, now: Instant, to: PeerKey, bytes: &[u8]) {
         let cut = self.is_cut(now);
         let link = self.link(to);
@@ -72,24 +73,24 @@ impl LinkEmulator {
         }
     }
 
-    /// The next datagram that is due by now and gets through.
+    /// Returns the next datagram that is due at `now` and survives the link.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(PeerKey, Vec<u8>)> {
         while self.poll_timeout().is_some_and(|due| due <= now) {
-            let Reverse(parcel) = self.in_flight.pop()?;
-            self.in_flight_bytes -= parcel.bytes.len() + DATAGRAM_OVERHEAD;
-            let cut = self.is_cut(parcel.due);
-            let link = self.link(parcel.to);
+            let Reverse(datagram) = self.in_flight.pop()?;
+            self.in_flight_bytes -= datagram.bytes.len() + DATAGRAM_OVERHEAD;
+            let cut = self.is_cut(datagram.due);
+            let link = self.link(datagram.to);
             link.set_cut(cut);
             if link.admit_arrival() {
-                return Some((parcel.to, parcel.bytes));
+                return Some((datagram.to, datagram.bytes));
             }
         }
         None
     }
 
-    /// When the next one is due.
+    /// Returns the time at which the next datagram is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.in_flight.peek().map(|Reverse(parcel)| parcel.due)
+        self.in_flight.peek().map(|Reverse(datagram)| datagram.due)
     }
 
     fn is_cut(&self, now: Instant) -> bool {
@@ -101,10 +102,10 @@ impl LinkEmulator {
         if self.links.len() >= MAX_PEERS && !self.links.contains_key(&peer) {
             self.links.pop_first();
         }
-        let (impairment, peers) = (&self.impairment, &mut self.links_created);
+        let (impairment, links_created) = (&self.impairment, &mut self.links_created);
         self.links.entry(peer).or_insert_with(|| {
-            *peers += 1;
-            Link::new(impairment.link.clone(), impairment.seed, &peers.to_string())
+            *links_created += 1;
+            Link::new(impairment.link.clone(), impairment.seed, &links_created.to_string())
         })
     }
 }
@@ -117,25 +118,28 @@ mod tests {
 
     const PERIOD: TimeDelta = TimeDelta::from_micros(16_667);
 
-    /// When each of so many datagrams arrived, one sent per frame; the number of a datagram is its content.
+    /// Sends `count` datagrams, one per frame, each with its number as content. Returns the number and latency of each
+    /// arrival.
     fn arrivals(text: &str, count: u32, peer: PeerKey) -> Vec<(u32, TimeDelta)> {
-        let mut outbox = LinkEmulator::new(Instant::ZERO, text.parse().unwrap());
+        let mut emulator = LinkEmulator::new(Instant::ZERO, text.parse().unwrap());
         let mut arrived = Vec::new();
         for number in 0..count {
             let now = Instant::ZERO + PERIOD * i64::from(number);
-            arrived.extend(drain_arrivals(&mut outbox, now));
-            outbox.send(now, peer, &number.to_le_bytes());
+            arrived.extend(drain_arrivals(&mut emulator, now));
+            emulator.send(now, peer, &number.to_le_bytes());
         }
-        arrived
-            .extend(drain_arrivals(&mut outbox, Instant::ZERO + PERIOD * i64::from(count) + TimeDelta::from_secs(60)));
+        arrived.extend(drain_arrivals(
+            &mut emulator,
+            Instant::ZERO + PERIOD * i64::from(count) + TimeDelta::from_secs(60),
+        ));
         arrived
     }
 
-    /// What arrives by then, and how long after it was sent.
-    fn drain_arrivals(outbox: &mut LinkEmulator, now: Instant) -> Vec<(u32, TimeDelta)> {
+    /// Returns the arrivals until `now`, each with its latency.
+    fn drain_arrivals(emulator: &mut LinkEmulator, now: Instant) -> Vec<(u32, TimeDelta)> {
         let mut arrived = Vec::new();
-        while let Some(due) = outbox.poll_timeout().filter(|due| *due <= now) {
-            while let Some((_, bytes)) = outbox.poll_transmit(due) {
+        while let Some(due) = emulator.poll_timeout().filter(|due| *due <= now) {
+            while let Some((_, bytes)) = emulator.poll_transmit(due) {
                 let number = u32::from_le_bytes(bytes.try_into().unwrap());
                 arrived.push((number, due - (Instant::ZERO + PERIOD * i64::from(number))));
             }
@@ -156,9 +160,12 @@ mod tests {
         let took = mean(shaky.iter().map(|(_, took)| took.as_millis_f64()));
         assert!((44.7..45.3).contains(&took), "{took}");
         assert!(shaky.iter().all(|(_, took)| *took >= TimeDelta::from_millis(40)));
-        assert!(shaky.windows(2).any(|pair| pair[1].0 < pair[0].0), "some overtake");
+        assert!(shaky.windows(2).any(|pair| pair[1].0 < pair[0].0), "some datagrams overtake others");
         let ordered = arrivals("delay=40,jitter=30", 5_000, PeerKey([1; 32]));
-        assert!(ordered.windows(2).all(|pair| pair[0].0 < pair[1].0), "none does");
+        assert!(
+            ordered.windows(2).all(|pair| pair[0].0 < pair[1].0),
+            "without `reorder` no datagram overtakes another"
+        );
     }
 
     #[test]
@@ -186,17 +193,17 @@ mod tests {
     fn impairment_is_deterministic_per_seed_and_peer() {
         let text = |seed: u32| format!("delay=20,jitter=10,loss=10,duplicate=5,reorder,seed={seed}");
         let one = arrivals(&text(7), 2_000, PeerKey([1; 32]));
-        assert_eq!(one, arrivals(&text(7), 2_000, PeerKey([2; 32])), "who it is does not matter");
+        assert_eq!(one, arrivals(&text(7), 2_000, PeerKey([2; 32])), "a peer's key does not affect its link");
         assert_ne!(one, arrivals(&text(8), 2_000, PeerKey([1; 32])));
-        let mut outbox = LinkEmulator::new(Instant::ZERO, "loss=50".parse().unwrap());
+        let mut emulator = LinkEmulator::new(Instant::ZERO, "loss=50".parse().unwrap());
         for number in 0..64u8 {
-            (1..3).for_each(|peer| outbox.send(Instant::ZERO, PeerKey([peer; 32]), &[number]));
+            (1..3).for_each(|peer| emulator.send(Instant::ZERO, PeerKey([peer; 32]), &[number]));
         }
-        let sent: Vec<_> = std::iter::from_fn(|| outbox.poll_transmit(Instant::ZERO)).collect();
+        let sent: Vec<_> = std::iter::from_fn(|| emulator.poll_transmit(Instant::ZERO)).collect();
         let [one, other] = [1, 2].map(|peer| {
             sent.iter().filter(|(to, _)| *to == PeerKey([peer; 32])).map(|(_, bytes)| bytes[0]).collect::<Vec<_>>()
         });
-        assert_ne!(one, other, "but which of them it is does");
+        assert_ne!(one, other, "each peer has a random stream of its own");
     }
 
     #[test]
@@ -214,31 +221,31 @@ mod tests {
 
     #[test]
     fn rate_limited_link_delays_and_drops_overflow() {
-        let mut outbox = LinkEmulator::new(Instant::ZERO, "rate=80,queue=100".parse().unwrap());
-        (0..50).for_each(|_| outbox.send(Instant::ZERO, PeerKey([1; 32]), &[0; 100]));
+        let mut emulator = LinkEmulator::new(Instant::ZERO, "rate=80,queue=100".parse().unwrap());
+        (0..50).for_each(|_| emulator.send(Instant::ZERO, PeerKey([1; 32]), &[0; 100]));
         let mut due = vec![];
-        while let Some(at) = outbox.poll_timeout() {
+        while let Some(at) = emulator.poll_timeout() {
             due.push(at - Instant::ZERO);
-            outbox.poll_transmit(at);
+            emulator.poll_transmit(at);
         }
-        // 100 bytes take 10 ms, and 10 of them may wait.
+        // 100 bytes take 10 ms, and the queue holds 10 such datagrams.
         assert_eq!(due.len(), 10);
         assert_eq!((due[0], due[9]), (TimeDelta::from_millis(10), TimeDelta::from_millis(100)));
     }
 
     #[test]
     fn in_flight_bytes_and_links_are_bounded() {
-        let mut outbox = LinkEmulator::new(Instant::ZERO, "delay=1000".parse().unwrap());
-        (0..30_000).for_each(|_| outbox.send(Instant::ZERO, PeerKey([1; 32]), &[0; 1_000]));
-        let held = outbox.in_flight.len();
+        let mut emulator = LinkEmulator::new(Instant::ZERO, "delay=1000".parse().unwrap());
+        (0..30_000).for_each(|_| emulator.send(Instant::ZERO, PeerKey([1; 32]), &[0; 1_000]));
+        let held = emulator.in_flight.len();
         assert!(held < 30_000 && held * (1_000 + DATAGRAM_OVERHEAD) <= MAX_IN_FLIGHT_BYTES, "{held}");
-        let sent = std::iter::from_fn(|| outbox.poll_transmit(Instant::ZERO + TimeDelta::from_secs(2))).count();
-        assert_eq!((sent, outbox.in_flight_bytes), (held, 0));
+        let sent = std::iter::from_fn(|| emulator.poll_transmit(Instant::ZERO + TimeDelta::from_secs(2))).count();
+        assert_eq!((sent, emulator.in_flight_bytes), (held, 0));
         (0..20_000u32).for_each(|peer| {
             let mut key = [0; 32];
             key[..4].copy_from_slice(&peer.to_le_bytes());
-            outbox.send(Instant::ZERO, PeerKey(key), b"");
+            emulator.send(Instant::ZERO, PeerKey(key), b"");
         });
-        assert!(outbox.links.len() <= MAX_PEERS);
+        assert!(emulator.links.len() <= MAX_PEERS);
     }
 }

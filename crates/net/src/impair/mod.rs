@@ -1,10 +1,12 @@
-//! A way out that is worse than the real one, for tests and measurements: the bad links of `coplay-sim` on real transports.
+//! Emulates a worse uplink for tests and measurements: the impaired links of `coplay-sim` on real transports.
 //!
-//! Only what is sent is touched, to each peer by a [link](coplay_sim::connection) of its own; what comes in was touched where it was sent, if
-//! there. Handshakes of the transport below, and what it adds to a datagram, are not seen here. A copy is sealed anew below and so arrives
-//! as a second datagram of the same content: more than a network can do to a secured transport, and no more than an engine must bear.
+//! Only outgoing datagrams are impaired, to each peer by a [link](coplay_sim::link) of its own. Incoming datagrams are
+//! impaired only if their sender does so. The handshakes of the inner transport and the bytes that it adds to a
+//! datagram are not impaired. The inner transport seals a duplicate separately, so it arrives as a second datagram of
+//! the same content. A network cannot do that to a secured transport, but the engine must tolerate it.
 //!
-//! One thread waits for what is due next. The luck of the n-th datagram to the n-th peer depends on the seed alone.
+//! One thread waits for the next due datagram. The fate of the n-th datagram to the n-th peer depends on the seed
+//! alone.
 
 mod link_emulator;
 mod parse;
@@ -23,18 +25,18 @@ use crate::transport::{DropCounts, PeerAddr, Transport};
 pub use link_emulator::LinkEmulator;
 pub use parse::ImpairmentError;
 
-/// How a way out is worse than the real one. As a text it is read by [`str::parse`].
+/// Description of an impaired uplink. [`str::parse`] reads its text form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Impairment {
-    /// The conditions on the way to each peer.
+    /// Conditions of the link to each peer.
     pub link: LinkConfig,
-    /// When nothing gets through: from when until when, counted from the beginning.
+    /// Intervals (start, end) in which nothing gets through, relative to the start of the transport.
     pub cuts: Vec<(TimeDelta, TimeDelta)>,
-    /// What chance is drawn from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// A transport whose way out is worse than it is.
+/// A transport with an impaired uplink.
 pub struct ImpairedTransport {
     shared: Arc<ImpairedShared>,
     thread: Option<JoinHandle<()>>,
@@ -52,10 +54,10 @@ struct ImpairedState {
 }
 
 impl ImpairedTransport {
-    /// Makes the way out of a transport worse, from now on.
+    /// Impairs the uplink of `inner` from now on.
     pub fn new(inner: Arc<dyn Transport>, impairment: Impairment) -> io::Result<Self> {
-        let outbox = LinkEmulator::new(clock::now(), impairment);
-        let state = Mutex::new(ImpairedState { emulator: outbox, is_stopped: false });
+        let emulator = LinkEmulator::new(clock::now(), impairment);
+        let state = Mutex::new(ImpairedState { emulator, is_stopped: false });
         let shared = Arc::new(ImpairedShared { inner, state, queue_changed: Condvar::new() });
         let sender = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("impair".into()).spawn(move || sender.sender_loop())?;
@@ -68,7 +70,7 @@ impl Drop for ImpairedTransport {
         self.shared.lock().is_stopped = true;
         self.shared.queue_changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It ended by a panic of its own, which was told when it happened.
+            // An error means that the thread panicked, which the panic hook has already reported.
             let _ = thread.join();
         }
     }
@@ -93,10 +95,10 @@ impl ImpairedShared {
         }
     }
 
-    /// Sends what is due, in its order: nobody else sends meanwhile.
-    fn flush(&self, outbox: &mut LinkEmulator) {
-        while let Some((to, bytes)) = outbox.poll_transmit(clock::now()) {
-            // If there is no way at the moment, it is lost on the way.
+    /// Sends the due datagrams in order: the caller holds the lock, so no other thread sends meanwhile.
+    fn flush(&self, emulator: &mut LinkEmulator) {
+        while let Some((to, bytes)) = emulator.poll_transmit(clock::now()) {
+            // Without a connection at this moment the datagram is lost in transit.
             let _ = self.inner.send(&to, &bytes);
         }
     }
@@ -107,7 +109,7 @@ impl Transport for ImpairedTransport {
         self.shared.inner.key()
     }
 
-    /// What is under way counts as sent: whether there is a way is only seen when its time has come.
+    /// Counts every accepted datagram as sent: whether a connection exists only shows when the datagram is due.
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool {
         let mut state = self.shared.lock();
         let next = state.emulator.poll_timeout();
@@ -119,8 +121,8 @@ impl Transport for ImpairedTransport {
         true
     }
 
-    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>) {
-        self.shared.inner.dial(place, expect);
+    fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>) {
+        self.shared.inner.dial(addr, expect);
     }
 
     fn cancel_dial(&self, peer: &PeerKey) {
@@ -148,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes when something was really sent.
+    /// Records when each datagram was really sent.
     #[derive(Default)]
     struct RecordingTransport(Mutex<Vec<(Instant, PeerKey, Vec<u8>)>>);
 
@@ -186,24 +188,28 @@ mod tests {
     }
 
     fn impaired(text: &str) -> (Arc<RecordingTransport>, ImpairedTransport) {
-        let notebook = Arc::new(RecordingTransport::default());
-        let transport = ImpairedTransport::new(notebook.clone(), text.parse().unwrap()).unwrap();
-        (notebook, transport)
+        let recording = Arc::new(RecordingTransport::default());
+        let transport = ImpairedTransport::new(recording.clone(), text.parse().unwrap()).unwrap();
+        (recording, transport)
     }
 
     #[test]
     fn without_delay_datagrams_are_sent_by_the_calling_thread() {
-        let (notebook, transport) = impaired("seed=3");
+        let (recording, transport) = impaired("seed=3");
         for number in 0..100u8 {
             assert!(transport.send(&PeerKey([1; 32]), &[number]));
-            assert_eq!(notebook.sent().len(), usize::from(number) + 1, "it is gone when `send` is over");
+            assert_eq!(recording.sent().len(), usize::from(number) + 1, "the datagram has left when `send` returns");
         }
-        assert_eq!((transport.key(), transport.drop_counts().rejected), (PeerKey([9; 32]), 3), "the rest is as it was");
+        assert_eq!(
+            (transport.key(), transport.drop_counts().rejected),
+            (PeerKey([9; 32]), 3),
+            "other calls are passed on unchanged"
+        );
     }
 
     #[test]
     fn delayed_datagrams_leave_on_time_and_in_order() {
-        let (notebook, transport) = impaired("delay=30");
+        let (recording, transport) = impaired("delay=30");
         let began: Vec<Instant> = (0..20u8)
             .map(|number| {
                 let now = clock::now();
@@ -213,24 +219,24 @@ mod tests {
             })
             .collect();
         let until = clock::now() + TimeDelta::from_secs(30);
-        while notebook.sent().len() < 20 && clock::now() < until {
+        while recording.sent().len() < 20 && clock::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let sent = notebook.sent();
+        let sent = recording.sent();
         assert_eq!(sent.iter().map(|(_, _, bytes)| bytes[0]).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
         let took: Vec<TimeDelta> = sent.iter().zip(&began).map(|((at, ..), began)| *at - *began).collect();
         assert!(took.iter().all(|took| *took >= TimeDelta::from_millis(30)), "{took:?}");
-        // A computer with much else to do wakes late now and then, but not always.
+        // A loaded computer wakes up late now and then, but not every time.
         let best = took.iter().min().unwrap();
         assert!(*best < TimeDelta::from_millis(35), "{took:?}");
     }
 
     #[test]
     fn drop_discards_in_flight_datagrams_without_waiting() {
-        let (notebook, transport) = impaired("delay=10000");
+        let (recording, transport) = impaired("delay=10000");
         assert!(transport.send(&PeerKey([1; 32]), b"late"));
         let began = clock::now();
         drop(transport);
-        assert!(clock::now() - began < TimeDelta::from_secs(5) && notebook.sent().is_empty());
+        assert!(clock::now() - began < TimeDelta::from_secs(5) && recording.sent().is_empty());
     }
 }

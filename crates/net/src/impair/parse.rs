@@ -1,4 +1,4 @@
-//! An impairment as a text: `delay=40,jitter=5,loss=2`, or `wifi,loss=5`.
+//! Text form of an impairment: `delay=40,jitter=5,loss=2`, or `wifi,loss=5`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,28 +9,28 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 
 use super::Impairment;
 
-/// What is said where a queue is not: so many milliseconds may wait in front of a narrow place.
+/// Default queue in front of a rate-limited link, in milliseconds of its rate.
 const DEFAULT_QUEUE_MS: f64 = 200.0;
 
-/// Why a text is no impairment.
+/// Reason why a text is not an impairment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImpairmentError {
-    /// There is no such part.
+    /// No part has this name.
     UnknownPart(String),
-    /// The value of a part makes no sense.
+    /// The value of a part is invalid.
     InvalidValue {
-        /// The part.
+        /// Name of the part.
         part: &'static str,
-        /// What it was given.
+        /// Value as given.
         value: String,
-        /// What it takes.
+        /// Description of the accepted values.
         expected: String,
     },
-    /// A part means nothing without another.
+    /// A part has no effect without another.
     MissingPart {
-        /// The part.
+        /// Name of the part.
         part: &'static str,
-        /// What it belongs to.
+        /// Name of the part that it depends on.
         required: &'static str,
     },
 }
@@ -40,18 +40,19 @@ impl fmt::Display for ImpairmentError {
         match self {
             Self::UnknownPart(part) => write!(
                 f,
-                "nothing is known about {part:?}; a way out has delay=MS, jitter=MS, loss=PERCENT, burst=PACKETS, duplicate=PERCENT, \
-                 reorder, rate=KBIT, queue=MS, cut=FROM-UNTIL and seed=N, or is lan, broadband, wifi, mobile, satellite or awful"
+                "nothing is known about {part:?}; an impairment consists of delay=MS, jitter=MS, loss=PERCENT, \
+                 burst=PACKETS, duplicate=PERCENT, reorder, rate=KBIT, queue=MS, cut=FROM-UNTIL and seed=N, and may \
+                 start with lan, broadband, wifi, mobile, satellite or awful"
             ),
-            Self::InvalidValue { part, value, expected: takes } => write!(f, "{part} must be {takes}, not {value:?}"),
-            Self::MissingPart { part, required: needs } => write!(f, "{part} means nothing without {needs}"),
+            Self::InvalidValue { part, value, expected } => write!(f, "{part} must be {expected}, not {value:?}"),
+            Self::MissingPart { part, required } => write!(f, "{part} requires {required}"),
         }
     }
 }
 
 impl std::error::Error for ImpairmentError {}
 
-/// What was read so far.
+/// Parts read so far.
 #[derive(Default)]
 struct ImpairmentBuilder {
     impairment: Impairment,
@@ -65,16 +66,16 @@ impl FromStr for Impairment {
     type Err = ImpairmentError;
 
     fn from_str(text: &str) -> Result<Self, ImpairmentError> {
-        let mut draft = ImpairmentBuilder::default();
+        let mut builder = ImpairmentBuilder::default();
         for (at, part) in text.split(',').map(str::trim).enumerate() {
             match (part.split_once('='), preset(part)) {
-                (Some((name, value)), _) => draft.set(name, value)?,
-                (None, Some(link)) if at == 0 => draft.impairment.link = link,
-                (None, _) if part == "reorder" => draft.impairment.link.reorder = true,
+                (Some((name, value)), _) => builder.set(name, value)?,
+                (None, Some(link)) if at == 0 => builder.impairment.link = link,
+                (None, _) if part == "reorder" => builder.impairment.link.reorder = true,
                 (None, _) => return Err(ImpairmentError::UnknownPart(part.into())),
             }
         }
-        draft.finish()
+        builder.finish()
     }
 }
 
@@ -139,25 +140,25 @@ fn millis(millis: f64) -> TimeDelta {
 fn parse_number(part: &'static str, value: &str, range: RangeInclusive<f64>) -> Result<f64, ImpairmentError> {
     let found = value.parse().ok().filter(|number| range.contains(number));
     found.ok_or_else(|| {
-        let takes = format!("a number from {} to {}", range.start(), range.end());
-        ImpairmentError::InvalidValue { part, value: value.into(), expected: takes }
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        ImpairmentError::InvalidValue { part, value: value.into(), expected }
     })
 }
 
 fn parse_cut(value: &str) -> Result<(TimeDelta, TimeDelta), ImpairmentError> {
-    let wrong = || {
-        let takes = "two times in seconds, the first before the second, such as 5-7.5".into();
-        ImpairmentError::InvalidValue { part: "cut", value: value.into(), expected: takes }
+    let invalid = || {
+        let expected = "two times in seconds, the first before the second, such as 5-7.5".into();
+        ImpairmentError::InvalidValue { part: "cut", value: value.into(), expected }
     };
-    let (from, until) = value.split_once('-').ok_or_else(wrong)?;
-    let second = |text| parse_number("cut", text, 0.0..=1e6).map_err(|_| wrong());
+    let (from, until) = value.split_once('-').ok_or_else(invalid)?;
+    let second = |text| parse_number("cut", text, 0.0..=1e6).map_err(|_| invalid());
     let (from, until) = (second(from)?, second(until)?);
-    if from < until { Ok((millis(from * 1e3), millis(until * 1e3))) } else { Err(wrong()) }
+    if from < until { Ok((millis(from * 1e3), millis(until * 1e3))) } else { Err(invalid()) }
 }
 
 fn parse_seed(value: &str) -> Result<u64, ImpairmentError> {
-    let takes = "a whole number".into();
-    value.parse().map_err(|_| ImpairmentError::InvalidValue { part: "seed", value: value.into(), expected: takes })
+    let expected = "a whole number".into();
+    value.parse().map_err(|_| ImpairmentError::InvalidValue { part: "seed", value: value.into(), expected })
 }
 
 #[cfg(test)]
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(all.link, link);
         assert_eq!((all.cuts, all.seed), (vec![(TimeDelta::from_secs(5), TimeDelta::from_millis(7_500))], 7));
         assert_eq!(read("loss=20").link.loss, Loss::Independent(0.2));
-        assert_eq!(read("loss=100,burst=4").link.loss, Loss::Independent(1.0), "a burst without an end");
+        assert_eq!(read("loss=100,burst=4").link.loss, Loss::Independent(1.0), "at 100 % loss a burst never ends");
         assert_eq!(read("delay=0.25").link.delay, Delay::Constant(TimeDelta::from_micros(250)));
     }
 
@@ -198,21 +199,21 @@ mod tests {
             ("", "nothing is known about \"\""),
             ("slow", "nothing is known about \"slow\""),
             ("delay=4,wifi", "nothing is known about \"wifi\""),
-            ("lag=3", "nothing is known about \"lag\""),
+            ("ping=3", "nothing is known about \"ping\""),
             ("delay=-1", "delay must be a number from 0 to 60000, not \"-1\""),
             ("delay=NaN", "delay must be"),
             ("loss=101", "loss must be a number from 0 to 100"),
             ("loss=", "loss must be"),
-            ("burst=3", "burst means nothing without loss"),
-            ("queue=3", "queue means nothing without rate"),
+            ("burst=3", "burst requires loss"),
+            ("queue=3", "queue requires rate"),
             ("cut=5", "cut must be two times in seconds"),
             ("cut=5-3", "cut must be two times in seconds"),
             ("cut=x-3", "cut must be two times in seconds, the first before the second, such as 5-7.5, not \"x-3\""),
             ("seed=1.5", "seed must be a whole number"),
         ];
         for (text, expected) in cases {
-            let told = text.parse::<Impairment>().unwrap_err().to_string();
-            assert!(told.starts_with(expected), "{text}: {told}");
+            let message = text.parse::<Impairment>().unwrap_err().to_string();
+            assert!(message.starts_with(expected), "{text}: {message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the thread does: lets in who calls, and takes what comes.
+//! Work of the network thread: accepts connections and receives datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,25 +21,26 @@ use crate::clock;
 use crate::key::{PeerKey, Token};
 use crate::transport::{Incoming, PeerAddr};
 
-/// Who calls has so long to connect and to prove that it knows the token.
+/// Time limit for a dialing peer to connect and to prove that it knows the token.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most who are about to; of more, the one who takes longest has to go.
+/// Maximum number of accepted connections without a token proof; one more aborts the oldest.
 const MAX_UNPROVEN: usize = 64;
-/// From so many on, a caller must first show that its address is its own, which costs it a round trip.
+/// Number of unproven connections from which on a dialer must first prove its source address, at the cost of a round
+/// trip.
 const ADDRESS_VALIDATION_THRESHOLD: usize = 16;
 
-/// What the thread and those who send share.
+/// State shared by the network thread and the threads that send.
 #[derive(Debug)]
 pub(super) struct IrohShared {
     pub(super) endpoint: Endpoint,
     pub(super) token: Token,
     pub(super) connections: ConnectionTable,
-    /// Whom we call, and what we know of where it lives.
+    /// Peers being dialed or redialed, with their known addresses.
     dials: Mutex<BTreeMap<PeerKey, IrohAddr>>,
     incoming_sender: SyncSender<Incoming>,
     rejected: AtomicU64,
     queue_full: AtomicU64,
-    /// One for each datagram that may be on its way as a stream.
+    /// One permit per oversized datagram in transit as a stream.
     pub(super) stream_permits: Arc<Semaphore>,
 }
 
@@ -79,19 +80,19 @@ impl IrohShared {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was refused, and what found no room.
+    /// Returns the counts of rejected datagrams or connections, and of events for which the queue had no room.
     pub(super) fn drop_counts(&self) -> (u64, u64) {
         (self.rejected.load(Ordering::Relaxed), self.queue_full.load(Ordering::Relaxed))
     }
 
-    /// Lets in who calls, until the endpoint closes.
+    /// Accepts connections until the endpoint closes.
     pub(super) async fn accept_loop(self: Arc<Self>) {
         let configs = ConnectionKind::ALL.map(|kind| server_config(&self.endpoint, kind));
         let mut unproven: VecDeque<AbortHandle> = VecDeque::new();
         while let Some(incoming) = self.endpoint.accept().await {
             unproven.retain(|task| !task.is_finished());
             if unproven.len() >= ADDRESS_VALIDATION_THRESHOLD && !incoming.remote_addr_validated() {
-                // It fails only for who was asked before, which is not the case here.
+                // `retry` fails only for an address that is already validated, and this one is not.
                 let _ = incoming.retry();
                 continue;
             }
@@ -101,7 +102,8 @@ impl IrohShared {
                 oldest.abort();
                 self.count_rejected();
             }
-            // A call for both, or for something unknown, gets the game's: what is agreed on in the end is looked at later.
+            // A dialer whose first ALPN is not bulk gets the game configuration; `add_connection` checks the negotiated
+            // ALPN.
             let mut alpns = incoming.decrypt().and_then(|initial| initial.alpns()).into_iter().flatten().flatten();
             let bulk = alpns.next().is_some_and(|alpn| &alpn[..] == ConnectionKind::Bulk.alpn());
             match incoming.accept_with(Arc::clone(&configs[usize::from(bulk)])) {
@@ -124,8 +126,8 @@ impl IrohShared {
         }
     }
 
-    /// Takes a connection whose other end has proven that it belongs to us.
-    pub(super) fn add_connection(self: &Arc<Self>, connection: Connection, called: Option<PeerAddr>) {
+    /// Registers a connection whose peer has proven that it knows the token.
+    pub(super) fn add_connection(self: &Arc<Self>, connection: Connection, dialed: Option<PeerAddr>) {
         let peer = peer_key(&connection);
         let kind = ConnectionKind::from_alpn(connection.alpn())
             .filter(|kind| self.connections.add(peer, *kind, connection.clone()));
@@ -134,7 +136,7 @@ impl IrohShared {
             return self.count_rejected();
         };
         if kind == ConnectionKind::Game {
-            self.enqueue(Incoming::Connected { peer, dialed: called });
+            self.enqueue(Incoming::Connected { peer, dialed });
         }
         tokio::spawn(Arc::clone(self).read_streams(connection.clone()));
         tokio::spawn(Arc::clone(self).read_datagrams(connection, kind));
@@ -148,7 +150,7 @@ impl IrohShared {
         self.connections.remove(&from, kind, &connection);
     }
 
-    /// Datagrams that were too long for the path come as streams. There are never more than was allowed at once.
+    /// Receives datagrams that were too long for the path, each as a stream; QUIC limits how many are open at once.
     async fn read_streams(self: Arc<Self>, connection: Connection) {
         let from = peer_key(&connection);
         while let Ok(mut stream) = connection.accept_uni().await {

@@ -1,4 +1,4 @@
-//! Where a peer lives: its key, and ways that may lead to it.
+//! Address of an iroh peer: its key, and network paths that may lead to it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,44 +10,44 @@ use crate::key::PeerKey;
 use crate::lobby::MAX_PEER_ADDR_LEN;
 use crate::transport::PeerAddr;
 
-/// The most addresses of one home: some computers have dozens, and few of them lead anywhere.
+/// Maximum number of socket addresses of one peer: some computers have dozens, and few of them are reachable.
 pub const MAX_SOCKET_ADDRS: usize = 6;
-/// The longest name of a relay.
+/// Maximum length of a relay URL, in bytes.
 const MAX_RELAY_URL_LEN: usize = 100;
 
 const SCHEME: &str = "iroh:";
 
-/// Who somebody is, and where it may be found.
+/// Key of a peer and its known addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IrohAddr {
-    /// Who lives there.
+    /// Public key of the peer.
     pub key: PeerKey,
-    /// The address of a relay that leads to it, if there is one.
+    /// URL of a relay that reaches the peer, if there is one.
     pub relay: Option<String>,
-    /// Its own addresses, as far as known.
+    /// Known socket addresses of the peer.
     pub addrs: Vec<SocketAddr>,
 }
 
 impl IrohAddr {
-    pub(super) fn new<'a>(key: PeerKey, ways: impl IntoIterator<Item = &'a TransportAddr>) -> Self {
-        let mut home = Self { key, relay: None, addrs: Vec::new() };
-        for way in ways {
-            match way {
-                TransportAddr::Relay(url) if home.relay.is_none() && url.as_str().len() <= MAX_RELAY_URL_LEN => {
-                    home.relay = Some(url.to_string());
+    pub(super) fn new<'a>(key: PeerKey, paths: impl IntoIterator<Item = &'a TransportAddr>) -> Self {
+        let mut iroh_addr = Self { key, relay: None, addrs: Vec::new() };
+        for path in paths {
+            match path {
+                TransportAddr::Relay(url) if iroh_addr.relay.is_none() && url.as_str().len() <= MAX_RELAY_URL_LEN => {
+                    iroh_addr.relay = Some(url.to_string());
                 }
-                TransportAddr::Ip(addr) if is_advertisable(addr.ip()) => home.addrs.push(*addr),
+                TransportAddr::Ip(addr) if is_advertisable(addr.ip()) => iroh_addr.addrs.push(*addr),
                 _ => {}
             }
         }
-        // The older family is shorter to tell, and leads to more.
-        home.addrs.sort_by_key(SocketAddr::is_ipv6);
-        home.addrs.dedup();
-        home.addrs.truncate(MAX_SOCKET_ADDRS);
-        home
+        // IPv4 addresses are shorter to send and reachable from more networks.
+        iroh_addr.addrs.sort_by_key(SocketAddr::is_ipv6);
+        iroh_addr.addrs.dedup();
+        iroh_addr.addrs.truncate(MAX_SOCKET_ADDRS);
+        iroh_addr
     }
 
-    /// Takes in what another one knows of the same peer.
+    /// Adds the relay and the addresses that `other` has for the same peer.
     pub(super) fn merge(&mut self, other: &Self) {
         if other.relay.is_some() {
             self.relay.clone_from(&other.relay);
@@ -60,7 +60,7 @@ impl IrohAddr {
         self.addrs.truncate(2 * MAX_SOCKET_ADDRS);
     }
 
-    /// Whether it makes sense, whoever told it.
+    /// Returns whether an address from an untrusted source is well-formed.
     pub(crate) fn is_valid(&self) -> bool {
         let relay =
             self.relay.as_ref().is_none_or(|url| url.len() <= MAX_RELAY_URL_LEN && url.parse::<RelayUrl>().is_ok());
@@ -73,41 +73,41 @@ impl IrohAddr {
         Some(EndpointAddr::from_parts(id, relay.into_iter().chain(self.addrs.iter().copied().map(TransportAddr::Ip))))
     }
 
-    /// The home as a place that others can be told: without the addresses for which there is no room.
+    /// Returns the address as text for other peers, without the socket addresses that exceed [`MAX_PEER_ADDR_LEN`].
     ///
     /// # Panics
-    /// Never: what it is made of can be written.
+    /// Never: every field can be encoded.
     pub fn to_peer_addr(&self) -> PeerAddr {
-        let mut home = self.clone();
+        let mut iroh_addr = self.clone();
         loop {
-            let bytes = postcard::to_allocvec(&home).expect("plain values");
+            let bytes = postcard::to_allocvec(&iroh_addr).expect("every field can be encoded");
             let text = format!("{SCHEME}{}", base32::encode(&bytes));
-            if text.len() <= MAX_PEER_ADDR_LEN || home.addrs.pop().is_none() {
+            if text.len() <= MAX_PEER_ADDR_LEN || iroh_addr.addrs.pop().is_none() {
                 return PeerAddr(text);
             }
         }
     }
 
-    /// The home that a place of this transport stands for.
-    pub fn from_peer_addr(place: &PeerAddr) -> Option<Self> {
-        let text = place.0.strip_prefix(SCHEME).filter(|text| text.len() <= MAX_PEER_ADDR_LEN)?;
+    /// Parses an address of this transport; `None` for any other text.
+    pub fn from_peer_addr(addr: &PeerAddr) -> Option<Self> {
+        let text = addr.0.strip_prefix(SCHEME).filter(|text| text.len() <= MAX_PEER_ADDR_LEN)?;
         let bytes = base32::decode(text)?;
-        let (home, rest) = postcard::take_from_bytes::<Self>(&bytes).ok()?;
-        (rest.is_empty() && home.is_valid()).then_some(home)
+        let (iroh_addr, rest) = postcard::take_from_bytes::<Self>(&bytes).ok()?;
+        (rest.is_empty() && iroh_addr.is_valid()).then_some(iroh_addr)
     }
 }
 
-/// An address that means something to somebody else.
+/// Returns whether an address is meaningful to another computer.
 fn is_advertisable(ip: IpAddr) -> bool {
     let local_to_a_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     !ip.is_unspecified() && !local_to_a_link
 }
 
-/// A key that is none.
+/// Returns bytes that are not a valid public key.
 #[cfg(test)]
 pub(crate) fn invalid_key() -> PeerKey {
     let mut keys = (0..=u8::MAX).map(|byte| PeerKey([byte; 32]));
-    keys.find(|key| EndpointId::from_bytes(&key.0).is_err()).expect("every other number is none")
+    keys.find(|key| EndpointId::from_bytes(&key.0).is_err()).expect("about half of all values are invalid keys")
 }
 
 #[cfg(test)]
@@ -125,40 +125,40 @@ mod tests {
 
     #[test]
     fn iroh_addr_round_trips_through_peer_addr() {
-        let ways = [
+        let paths = [
             ip("[2001:db8::7]:4711"),
             ip("192.0.2.7:4711"),
             TransportAddr::Relay("https://relay.example".parse().unwrap()),
         ];
-        let home = IrohAddr::new(random_key(), &ways);
-        assert!(home.addrs[0].is_ipv4() && home.addrs.len() == 2 && home.relay.is_some());
-        assert_eq!(IrohAddr::from_peer_addr(&home.to_peer_addr()), Some(home));
+        let iroh_addr = IrohAddr::new(random_key(), &paths);
+        assert!(iroh_addr.addrs[0].is_ipv4() && iroh_addr.addrs.len() == 2 && iroh_addr.relay.is_some());
+        assert_eq!(IrohAddr::from_peer_addr(&iroh_addr.to_peer_addr()), Some(iroh_addr));
     }
 
-    /// However many addresses there are, others take the place.
+    /// An address with many socket addresses still fits the length limit of a roster.
     #[test]
     fn peer_addr_length_is_bounded() {
         let many: Vec<_> = (0..40).map(|at| ip(&format!("[2001:db8:1234:5678:9abc:def0:1234:{at:x}]:54321"))).collect();
         let relay = TransportAddr::Relay(format!("https://{}.example", "x".repeat(60)).parse().unwrap());
-        let home = IrohAddr::new(random_key(), many.iter().chain([&relay]));
-        assert_eq!(home.addrs.len(), MAX_SOCKET_ADDRS);
-        let place = home.to_peer_addr();
-        assert!(place.0.len() <= MAX_PEER_ADDR_LEN, "{place}");
-        let back = IrohAddr::from_peer_addr(&place).unwrap();
-        assert_eq!((back.key, &back.relay), (home.key, &home.relay));
+        let iroh_addr = IrohAddr::new(random_key(), many.iter().chain([&relay]));
+        assert_eq!(iroh_addr.addrs.len(), MAX_SOCKET_ADDRS);
+        let addr = iroh_addr.to_peer_addr();
+        assert!(addr.0.len() <= MAX_PEER_ADDR_LEN, "{addr}");
+        let back = IrohAddr::from_peer_addr(&addr).unwrap();
+        assert_eq!((back.key, &back.relay), (iroh_addr.key, &iroh_addr.relay));
     }
 
     #[test]
     fn unroutable_addresses_are_left_out() {
-        let home = IrohAddr::new(random_key(), &[ip("[fe80::1]:1"), ip("0.0.0.0:1"), ip("10.0.0.1:1")]);
-        assert_eq!(home.addrs, ["10.0.0.1:1".parse().unwrap()]);
+        let iroh_addr = IrohAddr::new(random_key(), &[ip("[fe80::1]:1"), ip("0.0.0.0:1"), ip("10.0.0.1:1")]);
+        assert_eq!(iroh_addr.addrs, ["10.0.0.1:1".parse().unwrap()]);
     }
 
     #[test]
     fn invalid_peer_addrs_are_rejected() {
-        let place = IrohAddr::new(random_key(), &[ip("192.0.2.7:4711")]).to_peer_addr().0;
-        let cut = &place[..place.len() - 3];
-        let more = format!("{place}aaaaaaaa");
+        let addr = IrohAddr::new(random_key(), &[ip("192.0.2.7:4711")]).to_peer_addr().0;
+        let cut = &addr[..addr.len() - 3];
+        let more = format!("{addr}aaaaaaaa");
         let longer = format!("{SCHEME}{}", "a".repeat(500));
         for bad in ["", "iroh:", "iroh:1", "127.0.0.1:7000", cut, &more, &longer] {
             assert_eq!(IrohAddr::from_peer_addr(&PeerAddr(bad.into())), None, "{bad}");

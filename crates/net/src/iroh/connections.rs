@@ -1,4 +1,4 @@
-//! The connections that there are.
+//! Table of the established connections.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -9,20 +9,20 @@ use super::quic::ConnectionKind;
 use super::token_proof::CLOSE_NOT_NEEDED;
 use crate::key::PeerKey;
 
-/// The most peers with a connection.
+/// Maximum number of connected peers.
 const MAX_PEERS: usize = 1_024;
-/// The most connections of a kind to one peer: two can call each other at the same time, or come back before the old one is
-/// known to be dead.
+/// Maximum number of connections of a kind to one peer: two peers can dial each other at the same time, or a peer can
+/// return before its old connection is known to be dead.
 const MAX_CONNECTIONS_PER_KIND: usize = 4;
 
-/// Those to one peer, the newest last.
+/// Connections to one peer, the newest last.
 #[derive(Debug, Default)]
 struct PeerConnections {
     game: Vec<Connection>,
     bulk: Vec<Connection>,
 }
 
-/// Those to all peers. Who sends looks here and need not wait for the thread that listens.
+/// Connections to all peers. A sending thread looks up a connection here without waiting for the network thread.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionTable(RwLock<BTreeMap<PeerKey, PeerConnections>>);
 
@@ -44,7 +44,7 @@ impl ConnectionTable {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a connection, if there is room for another peer.
+    /// Adds a connection and closes the oldest surplus one. Returns `false` if there is no room for another peer.
     pub(super) fn add(&self, peer: PeerKey, kind: ConnectionKind, connection: Connection) -> bool {
         let mut table = self.write();
         if table.len() >= MAX_PEERS && !table.contains_key(&peer) {
@@ -67,7 +67,7 @@ impl ConnectionTable {
         }
     }
 
-    /// The newest connection of a kind; bulk takes the game's if it has none of its own.
+    /// Returns the newest connection of a kind; without a bulk connection, bulk uses the game connection.
     pub(super) fn newest(&self, peer: &PeerKey, kind: ConnectionKind) -> Option<Connection> {
         let table = self.read();
         let links = table.get(peer)?;

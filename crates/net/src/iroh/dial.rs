@@ -1,4 +1,4 @@
-//! Calling a peer until it answers, and again when the connection is lost.
+//! Keeps dialing a peer until it answers, and redials it when the connection is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,56 +13,57 @@ use super::token_proof::{self, ConnectError};
 use crate::key::PeerKey;
 use crate::transport::{Incoming, PeerAddr};
 
-/// Who calls is told after so long that nobody answers, and goes on trying.
+/// Time without a connection after which the transport reports `Unreachable`; dialing continues.
 const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// An attempt takes so long at first, and later: what was not heard because nobody was there yet is soon said again, and who is far
-/// away has the time to answer.
+/// Timeouts of the first attempts and of later ones. A short timeout soon repeats a packet that was sent before the
+/// peer listened; a long one leaves a distant peer enough time to answer.
 const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time between attempts, and after a refusal, which will hardly change.
+/// Pause between attempts.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
+/// Pause after a peer rejected the token, which is unlikely to change.
 const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(4);
-/// A peer that was lost is called for so long: a computer may sleep.
+/// Time for which a lost peer is redialed: its computer may be suspended.
 const REDIAL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// The most peers that are called at once.
+/// Maximum number of dial tasks; a task also covers the connection that it established.
 const MAX_DIALS: usize = 256;
 
-/// A call, from the first attempt until the peer says goodbye.
+/// Task that dials one peer, from the first attempt until either side closes the connection on purpose.
 struct DialTask {
     shared: Arc<IrohShared>,
     peer: PeerKey,
     addr: PeerAddr,
     is_reported: bool,
-    /// It was reached before.
+    /// The peer was connected before.
     is_redial: bool,
 }
 
 impl IrohShared {
-    /// Begins a call; adds what is known, if the peer is being called already.
-    pub(super) fn dial(self: &Arc<Self>, runtime: &tokio::runtime::Handle, place: &PeerAddr, expect: Option<PeerKey>) {
-        let Some(home) = IrohAddr::from_peer_addr(place) else { return };
-        if home.key == self.key() || expect.is_some_and(|expected| expected != home.key) {
-            return self.enqueue(Incoming::WrongPeer { addr: place.clone() });
+    /// Starts dialing a peer; if a dial task exists, adds the addresses to it.
+    pub(super) fn dial(self: &Arc<Self>, runtime: &tokio::runtime::Handle, addr: &PeerAddr, expect: Option<PeerKey>) {
+        let Some(iroh_addr) = IrohAddr::from_peer_addr(addr) else { return };
+        if iroh_addr.key == self.key() || expect.is_some_and(|expected| expected != iroh_addr.key) {
+            return self.enqueue(Incoming::WrongPeer { addr: addr.clone() });
         }
-        let mut calls = self.dials();
-        if let Some(known) = calls.get_mut(&home.key) {
-            return known.merge(&home);
+        let mut dials = self.dials();
+        if let Some(known) = dials.get_mut(&iroh_addr.key) {
+            return known.merge(&iroh_addr);
         }
-        if calls.len() == MAX_DIALS {
+        if dials.len() == MAX_DIALS {
             return;
         }
-        let peer = home.key;
-        calls.insert(peer, home);
-        let call =
-            DialTask { shared: Arc::clone(self), peer, addr: place.clone(), is_reported: false, is_redial: false };
-        runtime.spawn(call.run());
+        let peer = iroh_addr.key;
+        dials.insert(peer, iroh_addr);
+        let task =
+            DialTask { shared: Arc::clone(self), peer, addr: addr.clone(), is_reported: false, is_redial: false };
+        runtime.spawn(task.run());
     }
 
     async fn connect(&self, peer: PeerKey, kind: ConnectionKind, limit: Duration) -> Result<Connection, ConnectError> {
-        let home = self.dials().get(&peer).and_then(IrohAddr::endpoint_addr).ok_or(ConnectError::NoAnswer)?;
+        let iroh_addr = self.dials().get(&peer).and_then(IrohAddr::endpoint_addr).ok_or(ConnectError::NoAnswer)?;
         let options = ConnectOptions::new().with_transport_config(kind.transport_config());
         let dialing = async {
-            let connecting = self.endpoint.connect_with_opts(home, kind.alpn(), options).await;
+            let connecting = self.endpoint.connect_with_opts(iroh_addr, kind.alpn(), options).await;
             let connection =
                 connecting.map_err(|_| ConnectError::NoAnswer)?.await.map_err(|_| ConnectError::NoAnswer)?;
             token_proof::prove_as_dialer(&connection, &self.token).await?;
@@ -71,7 +72,7 @@ impl IrohShared {
         timeout(limit, dialing).await.unwrap_or(Err(ConnectError::NoAnswer))
     }
 
-    /// Keeps a connection for bulk beside one for the game.
+    /// Keeps a bulk connection open as long as the game connection is open.
     async fn maintain_bulk(self: Arc<Self>, peer: PeerKey, game: Connection) {
         let mut pause = RETRY_DELAY;
         while game.close_reason().is_none() {
@@ -98,13 +99,14 @@ impl DialTask {
         self.shared.dials().remove(&self.peer);
     }
 
-    /// Calls until there is a connection; `None` if there is no need for one of ours, no use in trying, or no wish to.
+    /// Keeps dialing until there is a connection. Returns `None` if the peer connected to this site first, if another
+    /// peer answered, if redialing timed out, or if the dial was cancelled.
     async fn connect(&mut self) -> Option<Connection> {
         let since = Instant::now();
         let mut limit = FIRST_ATTEMPT_TIMEOUT;
         while self.shared.dials().contains_key(&self.peer) {
             if self.shared.connections.newest(&self.peer, ConnectionKind::Game).is_some() {
-                // It called us.
+                // The peer dialed this site.
                 self.shared.enqueue(Incoming::Connected { peer: self.peer, dialed: Some(self.addr.clone()) });
                 return None;
             }
@@ -139,7 +141,7 @@ impl DialTask {
     }
 }
 
-/// Whether a connection was ended on purpose, by either side, and not by a failure of the way.
+/// Returns whether either side closed the connection on purpose, as opposed to a network failure.
 fn is_deliberate_close(error: &ConnectionError) -> bool {
     matches!(error, ConnectionError::ApplicationClosed(_) | ConnectionError::LocallyClosed)
 }

@@ -1,18 +1,18 @@
-//! iroh: QUIC to a peer's key, directly where there is a way, over a relay where there is none.
+//! iroh transport: QUIC to a peer's key, directly where a path exists, otherwise over a relay.
 //!
-//! For games between people who cannot open a port. Nothing public is needed: a ticket holds the host's addresses, and a relay is
-//! optional. QUIC encrypts what is sent, and lets every peer prove its key. Who may come in is decided by a
-//! [`Token`](crate::key::Token) that is in the ticket: right after the handshake both sides prove that they know it, without telling
-//! it, and before that nothing else is heard.
+//! It is meant for players who cannot open a port. No public service is required: a ticket holds the host's addresses,
+//! and a relay is optional. QUIC encrypts the datagrams and makes every peer prove its key. A
+//! [`Token`](crate::key::Token) in the ticket decides on admission: right after the handshake both sides prove that
+//! they know it, without revealing it, and until then nothing else is received.
 //!
-//! Between two peers there are two connections. The game's datagrams must not wait: its connection has a window that does
-//! not shrink when packets are lost, because after an outage old inputs are worth nothing and new ones everything. Bulk (a feed, a
-//! snapshot) goes over the other one, which yields to whoever else uses the line, as everything on the Internet that can fill
-//! a line must. Until that one is there, bulk takes the first.
+//! Two peers share two connections. The game's datagrams must not wait: its connection has a congestion window that
+//! does not shrink on packet loss, because after an outage only new inputs matter. Bulk data (a spectator feed, a
+//! snapshot) uses the other connection, which has the usual congestion control, as all Internet traffic that can fill a
+//! link must. Until the bulk connection is established, bulk data uses the game connection.
 //!
-//! A datagram that is too long for the path goes as a stream of its own: whole, and without holding up any other.
+//! A datagram that is too long for the path travels as a stream of its own: whole, and without delaying any other.
 //!
-//! One thread runs all of it. Sending does not wait for that thread.
+//! One thread runs the whole transport. Sending does not wait for that thread.
 
 mod accept;
 mod addr;

@@ -1,4 +1,4 @@
-//! How the two connections to a peer behave.
+//! QUIC configuration of the two connections to a peer.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,35 +7,36 @@ use std::time::{Duration, Instant};
 use ::iroh::endpoint::{Controller, ControllerFactory, QuicTransportConfig, VarInt};
 use coplay::wire::MAX_DATAGRAM;
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionKind {
-    /// What the game cannot wait for.
+    /// Time-critical datagrams of the game.
     Game,
-    /// What may take its time.
+    /// Data that may be delayed: spectator feeds and snapshots.
     Bulk,
 }
 
-/// A connection on which nothing comes is given up after so long; a single way to a peer earlier, by iroh.
+/// Time without incoming packets after which a connection is closed; iroh abandons a single path earlier.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Datagrams that wait to be sent. If there is no way out for long, those of the game are not worth keeping.
+/// Bytes of datagrams waiting to be sent. During a long outage game datagrams are not worth keeping.
 const GAME_SEND_BUFFER: usize = 16 * MAX_DATAGRAM;
 const BULK_SEND_BUFFER: usize = 128 * MAX_DATAGRAM;
 const RECEIVE_BUFFER: usize = 256 * MAX_DATAGRAM;
 
-/// Datagrams of a peer that are too long for the path, at once.
+/// Maximum number of open streams per peer; each carries one datagram that is too long for the path.
 pub(super) const MAX_STREAMS: u32 = 32;
 
-/// What may be under way without having been acknowledged: what the longest datagrams at 60 a second amount to until the path is
-/// given up (15 s). A game sends at a rate of its own, far below any line's: there is nothing to find out about the line.
+/// Congestion window of the game connection, in bytes: the longest datagrams, 60 per second, for the 15 s after which
+/// the path is abandoned. A game sends at a fixed rate far below the capacity of any link, so there is nothing to probe
+/// for.
 pub(super) const GAME_CONGESTION_WINDOW: u64 = 60 * 15 * MAX_DATAGRAM as u64;
 
 impl ConnectionKind {
     pub(super) const ALL: [Self; 2] = [Self::Game, Self::Bulk];
 
-    /// What the peers call it when they connect.
+    /// Returns the ALPN protocol name of the connection.
     pub(super) fn alpn(self) -> &'static [u8] {
         match self {
             Self::Game => b"coplay/1",
@@ -66,7 +67,7 @@ impl ConnectionKind {
     }
 }
 
-/// A congestion controller that never holds anything back, and so never keeps what is stale.
+/// Congestion controller that never holds a datagram back, so that no stale one waits.
 #[derive(Clone, Copy, Debug)]
 struct FixedCongestionWindow;
 

@@ -1,4 +1,4 @@
-//! What cannot be seen from outside: which connection carries what, and how it behaves.
+//! Tests of internals: which connection carries which datagrams, and its congestion control.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
@@ -17,7 +17,7 @@ use super::{IrohAddr, IrohTransport, RelayConfig};
 use crate::key::{Identity, PeerKey, Token};
 use crate::transport::{Incoming, Transport};
 
-/// Shorter than what we take ourselves: the shorter one of two counts.
+/// Shorter than the transport's own idle timeout: the smaller value of the two ends applies.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 fn listen(token: &Token) -> (IrohTransport, Receiver<Incoming>) {
@@ -27,7 +27,7 @@ fn listen(token: &Token) -> (IrohTransport, Receiver<Incoming>) {
     (iroh.expect("a free port"), incoming)
 }
 
-/// Looks again and again, for a while.
+/// Polls `look` until it returns a value; panics after 40 s.
 #[track_caller]
 fn wait_until<T>(look: impl Fn() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(40);
@@ -37,10 +37,10 @@ fn wait_until<T>(look: impl Fn() -> Option<T>) -> T {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    panic!("it did not happen");
+    panic!("the condition was not met within 40 s");
 }
 
-/// The connection of a kind, and of no other, to another end.
+/// Waits for the connection of exactly this kind.
 fn connection(from: &IrohTransport, to: &IrohTransport, kind: ConnectionKind) -> Connection {
     wait_until(|| {
         let newest = from.shared.connections.newest(&to.key(), kind);
@@ -81,7 +81,7 @@ fn game_and_bulk_datagrams_use_separate_connections() {
     }
 }
 
-/// What is too long for the path comes as a stream; too many of them at once are not taken.
+/// A datagram that is too long for the path travels as a stream; `send` refuses surplus ones.
 #[test]
 fn datagrams_longer_than_the_mtu_are_sent_as_streams() {
     let token = Token::random();
@@ -90,19 +90,21 @@ fn datagrams_longer_than_the_mtu_are_sent_as_streams() {
     let connection = connection(&one, &other, ConnectionKind::Game);
     let bytes = Bytes::from(vec![0xf0; MAX_DATAGRAM]);
     let taken = (0..1_000).filter(|_| one.send_as_stream(connection.clone(), bytes.clone())).count();
-    let came = |incoming: &Incoming| matches!(incoming, Incoming::Datagram { bytes: it, .. } if *it == bytes);
+    let is_expected =
+        |incoming: &Incoming| matches!(incoming, Incoming::Datagram { bytes: received, .. } if *received == bytes);
     let count = std::cell::Cell::new(0);
     wait_until(|| {
-        count.set(count.get() + to_other.try_iter().filter(came).count());
+        count.set(count.get() + to_other.try_iter().filter(is_expected).count());
         (count.get() == taken).then_some(())
     });
     assert_eq!(connection.stats().frame_tx.datagram, 0);
-    // One that is longer than any of ours is refused.
+    // The receiver rejects a stream longer than any datagram.
     assert!(one.send_as_stream(connection, Bytes::from(vec![0xf0; MAX_DATAGRAM + 1])));
     wait_until(|| (other.drop_counts().rejected == 1).then_some(()));
 }
 
-/// An endpoint that can vanish without a goodbye, as if its power had failed. Who talks to it soon notices.
+/// An endpoint that can vanish without closing, as in a power failure. Its short idle timeout makes its peers notice
+/// soon.
 struct CrashingEndpoint {
     addr: IrohAddr,
     stop_sender: oneshot::Sender<()>,
@@ -118,19 +120,19 @@ impl CrashingEndpoint {
             .transport_config(QuicTransportConfig::builder().max_idle_timeout(IDLE_TIMEOUT.try_into().ok()).build())
             .clear_ip_transports()
             .bind_addr("127.0.0.1:0");
-        let (life, is_over) = oneshot::channel();
-        let (home, is_home) = sync_channel(1);
+        let (stop_sender, stop_receiver) = oneshot::channel();
+        let (addr_sender, addr_receiver) = sync_channel(1);
         let thread = std::thread::spawn(move || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let endpoint = builder.unwrap().bind().await.unwrap();
                 let addrs = endpoint.bound_sockets().into_iter().map(TransportAddr::Ip).collect::<Vec<_>>();
-                home.send(IrohAddr::new(PeerKey(*endpoint.id().as_bytes()), &addrs)).unwrap();
+                addr_sender.send(IrohAddr::new(PeerKey(*endpoint.id().as_bytes()), &addrs)).unwrap();
                 tokio::spawn(accept_loop(endpoint, token));
-                let _ = is_over.await;
+                let _ = stop_receiver.await;
             });
         });
-        Self { addr: is_home.recv().unwrap(), stop_sender: life, thread }
+        Self { addr: addr_receiver.recv().unwrap(), stop_sender, thread }
     }
 
     fn crash(self) {
@@ -147,31 +149,31 @@ async fn accept_loop(endpoint: Endpoint, token: Token) {
     }
 }
 
-/// Who vanished without a goodbye and comes back is found again by who called it.
+/// The dialer reconnects to a peer that vanished without closing and came back.
 #[test]
 fn lost_peer_is_redialed() {
     let (token, identity) = (Token::random(), Identity::random());
     let (one, to_one) = listen(&token);
     let other = CrashingEndpoint::new(&identity, token.clone());
-    let home = other.addr.clone();
-    one.dial(&home.to_peer_addr(), None);
-    let next_up = || to_one.try_iter().find(|incoming| matches!(incoming, Incoming::Connected { .. }));
-    wait_until(next_up);
+    let addr = other.addr.clone();
+    one.dial(&addr.to_peer_addr(), None);
+    let next_connected = || to_one.try_iter().find(|incoming| matches!(incoming, Incoming::Connected { .. }));
+    wait_until(next_connected);
     other.crash();
     let (queue, to_other) = sync_channel(1_024);
     let other =
-        IrohTransport::listen(home.addrs[0], &identity, token, RelayConfig::None, queue).expect("the port is free");
-    wait_until(next_up);
+        IrohTransport::listen(addr.addrs[0], &identity, token, RelayConfig::None, queue).expect("the port is free");
+    wait_until(next_connected);
     assert!(one.send(&other.key(), b"ping"));
     let ping = |incoming: &Incoming| matches!(incoming, Incoming::Datagram { bytes, .. } if bytes == b"ping");
     wait_until(|| to_other.try_iter().find(ping));
 }
 
-/// Connections that never prove anything are let go, and do not keep others out.
+/// Connections without a token proof are closed, and do not keep others out.
 #[test]
 fn connections_without_token_proof_are_closed() {
     let token = Token::random();
-    let ((host, _to_host), (guest, _to_guest)) = (listen(&token), listen(&token));
+    let ((host, _to_host), (joiner, _to_joiner)) = (listen(&token), listen(&token));
     let (idler, _to_idler) = listen(&Token::random());
     let addr = host.addr().endpoint_addr().unwrap();
     let idle = async {
@@ -183,8 +185,8 @@ fn connections_without_token_proof_are_closed() {
     };
     let held = idler.runtime.block_on(idle);
     assert!(held.len() > 60, "{}", held.len());
-    guest.dial(&host.addr().to_peer_addr(), None);
-    wait_until(|| host.shared.connections.newest(&guest.key(), ConnectionKind::Game));
+    joiner.dial(&host.addr().to_peer_addr(), None);
+    wait_until(|| host.shared.connections.newest(&joiner.key(), ConnectionKind::Game));
     assert!(host.shared.connections.newest(&idler.key(), ConnectionKind::Game).is_none());
     wait_until(|| (host.drop_counts().rejected as usize >= held.len()).then_some(()));
     drop(held);

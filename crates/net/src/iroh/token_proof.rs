@@ -1,8 +1,8 @@
-//! Showing that one knows the group's token, without telling it.
+//! Mutual proof of knowing the group's token, without revealing it.
 //!
-//! Both sides of a connection have numbers that nobody else has, and that belong to this connection alone (RFC 5705). A proof is a hash
-//! of them, keyed with the token, one for each direction: it is worth nothing anywhere else. Who calls shows its proof first; who
-//! is called answers with its own, or closes.
+//! Both ends of a connection can export keying material that belongs to this connection alone (RFC 5705). A proof is a
+//! hash of it, keyed with the token, one per direction, so it is worthless on any other connection. The dialer sends
+//! its proof first; the acceptor answers with its own, or closes the connection.
 
 use ::iroh::endpoint::{Connection, ConnectionError, ReadToEndError, VarInt};
 use blake2::Blake2sMac;
@@ -11,21 +11,21 @@ use blake2::digest::{KeyInit, Mac};
 
 use crate::key::Token;
 
-/// A connection is closed with this if its other end does not know the token.
+/// Close code: the peer does not know the token.
 pub(super) const CLOSE_WRONG_TOKEN: VarInt = VarInt::from_u32(1);
-/// … if there are others, or no room.
+/// Close code: the connection is superseded, unknown, or exceeds the table.
 pub(super) const CLOSE_NOT_NEEDED: VarInt = VarInt::from_u32(2);
 
 const PROOF_LEN: usize = 16;
 
-/// Why somebody who was called is not the one.
+/// Reason why a connection attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectError {
-    /// Nobody answered, or the connection broke.
+    /// The peer did not answer, or the connection broke.
     NoAnswer,
-    /// It says that we do not know its token.
+    /// The peer rejected this site's token.
     WrongToken,
-    /// It does not know ours.
+    /// The peer does not know this site's token.
     WrongPeer,
 }
 
@@ -36,10 +36,10 @@ enum ProofSide {
 }
 
 fn mac(connection: &Connection, token: &Token, side: ProofSide) -> Option<Blake2sMac<U16>> {
-    let mut numbers = [0; 32];
-    connection.export_keying_material(&mut numbers, b"EXPORTER-coplay-token", &[side as u8]).ok()?;
+    let mut keying_material = [0; 32];
+    connection.export_keying_material(&mut keying_material, b"EXPORTER-coplay-token", &[side as u8]).ok()?;
     let mut mac = <Blake2sMac<U16> as KeyInit>::new_from_slice(token.bytes()).ok()?;
-    mac.update(&numbers);
+    mac.update(&keying_material);
     Some(mac)
 }
 
@@ -47,12 +47,12 @@ fn make_proof(connection: &Connection, token: &Token, side: ProofSide) -> Option
     mac(connection, token, side).map(|mac| mac.finalize().into_bytes().into())
 }
 
-/// Compares in constant time.
+/// Verifies a proof in constant time.
 fn verify_proof(connection: &Connection, token: &Token, side: ProofSide, proof: &[u8]) -> bool {
     mac(connection, token, side).is_some_and(|mac| mac.verify_slice(proof).is_ok())
 }
 
-/// Shows our proof to whom we called, and looks at its own.
+/// Sends this site's proof to the peer that it dialed, and verifies the peer's proof.
 pub(super) async fn prove_as_dialer(connection: &Connection, token: &Token) -> Result<(), ConnectError> {
     let ours = make_proof(connection, token, ProofSide::Dialer).ok_or(ConnectError::NoAnswer)?;
     let (mut send, mut receive) = connection.open_bi().await.map_err(|_| connect_error(connection))?;
@@ -78,7 +78,7 @@ fn connect_error(connection: &Connection) -> ConnectError {
     }
 }
 
-/// Looks at the proof of somebody who called, and answers with ours; closes the connection if it is not good.
+/// Verifies the proof of a dialing peer and answers with this site's own; closes the connection if the proof is wrong.
 pub(super) async fn prove_as_acceptor(connection: &Connection, token: &Token) -> bool {
     let Ok((mut send, mut receive)) = connection.accept_bi().await else { return false };
     let theirs = receive.read_to_end(PROOF_LEN).await.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The transport, and the thread that runs it.
+//! The iroh transport and its network thread.
 
 use std::fmt;
 use std::io;
@@ -25,20 +25,20 @@ use crate::ticket::Ticket;
 use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
 use crate::udp;
 
-/// Our own addresses are known so soon after the start, if there are any.
+/// Time limit for discovering this site's own addresses at the start.
 const ADDR_DISCOVERY_TIMEOUT: Duration = Duration::from_millis(500);
-/// Saying goodbye takes no longer.
+/// Time limit for closing the connections at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Servers that lead peers to each other, and carry what they send if they find no way of their own.
+/// Relay servers, which introduce peers to each other and forward datagrams between peers without a direct path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RelayConfig {
-    /// None: only peers that reach each other's addresses.
+    /// No relay: only peers that reach each other's addresses directly.
     #[default]
     None,
-    /// Those that the makers of iroh run for everybody.
+    /// The public relays run by the makers of iroh.
     Default,
-    /// One's own, by its address (`https://…`).
+    /// A relay of the user's own, by its URL (`https://…`).
     Url(String),
 }
 
@@ -67,19 +67,19 @@ impl fmt::Display for RelayConfig {
     }
 }
 
-/// A text that names no relay.
+/// The text is not a relay setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayError;
 
 impl fmt::Display for RelayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a relay is none, default, or an address such as https://relay.example")
+        f.write_str("a relay is none, default, or a URL such as https://relay.example")
     }
 }
 
 impl std::error::Error for RelayError {}
 
-/// A transport over iroh.
+/// Transport over iroh.
 #[derive(Debug)]
 pub struct IrohTransport {
     pub(super) shared: Arc<IrohShared>,
@@ -90,10 +90,11 @@ pub struct IrohTransport {
 }
 
 impl IrohTransport {
-    /// Listens at an address; port 0 takes any that is free, and the address of no particular interface stands for all of them, of both
-    /// families. Who knows the token may come in. What comes goes into `queue`; what finds no room there is lost.
+    /// Listens at an address. Port 0 selects any free port; an unspecified address means all interfaces of both IP
+    /// families. Peers that know the token are admitted. Events go into `queue`; events for which it has no room are
+    /// dropped.
     ///
-    /// It waits for no server: a relay is found while the game is already on.
+    /// The call waits for no server: a relay connects in the background.
     pub fn listen(
         addr: SocketAddr,
         identity: &Identity,
@@ -105,49 +106,49 @@ impl IrohTransport {
         let key = SecretKey::from_bytes(&identity.to_bytes());
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
-        let (bound, is_bound) = sync_channel(1);
-        let (over, is_over) = oneshot::channel();
+        let (bound_sender, bound_receiver) = sync_channel(1);
+        let (stop_sender, stop_receiver) = oneshot::channel();
         let body = move || {
             runtime.block_on(async move {
                 let shared = match bind(addr, key, mode).await {
                     Ok(endpoint) => Arc::new(IrohShared::new(endpoint, token, queue)),
-                    Err(error) => return drop(bound.send(Err(error))),
+                    Err(error) => return drop(bound_sender.send(Err(error))),
                 };
                 let accepting = tokio::spawn(Arc::clone(&shared).accept_loop());
                 let endpoint = shared.endpoint.clone();
-                drop(bound.send(Ok(shared)));
-                // It is over when it is said, or when nobody is left to say it.
-                let _ = is_over.await;
+                drop(bound_sender.send(Ok(shared)));
+                // The task ends when the transport drops its sender.
+                let _ = stop_receiver.await;
                 accepting.abort();
                 let _ = timeout(CLOSE_TIMEOUT, endpoint.close()).await;
             });
         };
         let thread = std::thread::Builder::new().name("net".into()).spawn(body)?;
-        let shared = is_bound.recv().map_err(io::Error::other)??;
-        Ok(Self { shared, runtime: handle, relay, stop_sender: Some(over), thread: Some(thread) })
+        let shared = bound_receiver.recv().map_err(io::Error::other)??;
+        Ok(Self { shared, runtime: handle, relay, stop_sender: Some(stop_sender), thread: Some(thread) })
     }
 
-    /// Where we live, as far as we know by now.
+    /// Returns this site's address as far as it is known so far.
     pub fn addr(&self) -> IrohAddr {
         IrohAddr::new(self.shared.key(), &self.shared.endpoint.addr().addrs)
     }
 
-    /// What others need in order to come in. With a relay it says more once that has [answered](Self::wait_for_relay).
+    /// Returns the ticket that admits others. It includes the relay once that has [answered](Self::wait_for_relay).
     pub fn ticket(&self) -> Ticket {
         Ticket::Iroh { addr: self.addr(), token: self.shared.token.clone() }
     }
 
-    /// Waits until a relay has answered, at most so long; `false` if none has.
-    pub fn wait_for_relay(&self, most: Duration) -> bool {
-        let online = async { timeout(most, self.shared.endpoint.online()).await.is_ok() };
+    /// Waits up to `limit` for a relay to answer. Returns `false` if none has, or none is configured.
+    pub fn wait_for_relay(&self, limit: Duration) -> bool {
+        let online = async { timeout(limit, self.shared.endpoint.online()).await.is_ok() };
         self.relay != RelayConfig::None && self.runtime.block_on(online)
     }
 
-    /// Sends what is too long for the path; `false` if too much is on its way already.
+    /// Sends a datagram that is too long for the path. Returns `false` if too many are in transit already.
     pub(super) fn send_as_stream(&self, connection: Connection, bytes: Bytes) -> bool {
         let Ok(permit) = Arc::clone(&self.shared.stream_permits).try_acquire_owned() else { return false };
         self.runtime.spawn(async move {
-            // What cannot be sent is lost, as it may be on its way.
+            // A failed stream counts as packet loss.
             if let Ok(mut stream) = connection.open_uni().await
                 && stream.write_all(&bytes).await.is_ok()
                 && stream.finish().is_ok()
@@ -164,7 +165,7 @@ impl Drop for IrohTransport {
     fn drop(&mut self) {
         self.stop_sender.take();
         if let Some(thread) = self.thread.take() {
-            // It ended by a panic of its own, which was told when it happened.
+            // An error means that the thread panicked, which the panic hook has already reported.
             let _ = thread.join();
         }
     }
@@ -194,7 +195,7 @@ async fn bind(addr: SocketAddr, key: SecretKey, relay: RelayMode) -> io::Result<
     let endpoint = builder.bind_addr(addr).map_err(io::Error::other)?.bind().await.map_err(io::Error::other)?;
     let mut addrs = endpoint.watch_addr();
     let known = async { while addrs.get().is_empty() && addrs.updated().await.is_ok() {} };
-    // Without any network there may be none: then it can still call others.
+    // Without any network there may be no address; the endpoint can still dial.
     let _ = timeout(ADDR_DISCOVERY_TIMEOUT, known).await;
     Ok(endpoint)
 }
@@ -214,8 +215,8 @@ impl Transport for IrohTransport {
         }
     }
 
-    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>) {
-        self.shared.dial(&self.runtime, place, expect);
+    fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>) {
+        self.shared.dial(&self.runtime, addr, expect);
     }
 
     fn cancel_dial(&self, peer: &PeerKey) {
@@ -224,8 +225,8 @@ impl Transport for IrohTransport {
 
     fn addr_of(&self, peer: &PeerKey) -> Option<PeerAddr> {
         let connection = self.shared.connections.newest(peer, ConnectionKind::Game)?;
-        let ways: Vec<_> = connection.paths().iter().map(|path| path.remote_addr().clone()).collect();
-        Some(IrohAddr::new(*peer, &ways).to_peer_addr())
+        let paths: Vec<_> = connection.paths().iter().map(|path| path.remote_addr().clone()).collect();
+        Some(IrohAddr::new(*peer, &paths).to_peer_addr())
     }
 
     fn own_addrs(&self) -> Vec<PeerAddr> {
@@ -233,12 +234,12 @@ impl Transport for IrohTransport {
     }
 
     fn drop_counts(&self) -> DropCounts {
-        let (by_us, crowded_out) = self.shared.drop_counts();
+        let (rejected, queue_full) = self.shared.drop_counts();
         let sockets = self.shared.endpoint.bound_sockets();
         DropCounts {
-            rejected: by_us,
+            rejected,
             kernel_dropped: sockets.into_iter().filter_map(udp::kernel_drop_count).sum(),
-            queue_full: crowded_out,
+            queue_full,
         }
     }
 }

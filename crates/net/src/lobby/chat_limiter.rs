@@ -1,4 +1,4 @@
-//! How much somebody may say.
+//! Rate limit of chat lines.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::key::PeerKey;
 
-/// Lines that somebody may say at once, and how long it takes until one more may follow.
+/// Chat lines that a sender may send at once, and the interval after which it may send one more.
 const CHAT_BURST: u32 = 5;
 const CHAT_REFILL_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// And all who look on together: each line of theirs goes to everybody, and there may be thousands.
+/// Burst of all spectators together: each of their lines goes to everybody, and there may be thousands of spectators.
 const SPECTATOR_CHAT_BURST: u32 = 10;
 
-/// Counts lines, so that nobody drowns the others out. Whoever has said nothing for a while is forgotten.
+/// Token buckets of chat senders, so that none drowns the others out. A bucket that is full again is forgotten.
 #[derive(Debug, Default)]
 pub(super) struct ChatLimiter {
     allowances: BTreeMap<PeerKey, ChatAllowance>,
     spectator_allowance: ChatAllowance,
 }
 
-/// Lines that were said and are not made up for yet: an instant that each line puts off.
+/// Token bucket, stored as the time at which it is full again; each line postpones that time.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChatAllowance {
     replenished_at: Instant,
 }
 
 impl ChatAllowance {
-    fn has_room(self, now: Instant, at_once: u32) -> bool {
-        self.replenished_at - now <= CHAT_REFILL_INTERVAL * i64::from(at_once - 1)
+    fn has_room(self, now: Instant, burst: u32) -> bool {
+        self.replenished_at - now <= CHAT_REFILL_INTERVAL * i64::from(burst - 1)
     }
 
     fn consume(&mut self, now: Instant) {
@@ -36,16 +36,17 @@ impl ChatAllowance {
 }
 
 impl ChatLimiter {
-    /// Whether somebody may say one more line now; if so, it counts.
-    pub(super) fn try_acquire(&mut self, now: Instant, who: PeerKey, is_crowd: bool) -> bool {
-        self.allowances.retain(|_, spent| spent.replenished_at > now);
-        let spent = self.allowances.get(&who).copied().unwrap_or_default();
-        if !spent.has_room(now, CHAT_BURST) || is_crowd && !self.spectator_allowance.has_room(now, SPECTATOR_CHAT_BURST)
+    /// Returns whether `peer` may send one more line now; if so, counts it.
+    pub(super) fn try_acquire(&mut self, now: Instant, peer: PeerKey, is_spectator: bool) -> bool {
+        self.allowances.retain(|_, allowance| allowance.replenished_at > now);
+        let allowance = self.allowances.get(&peer).copied().unwrap_or_default();
+        if !allowance.has_room(now, CHAT_BURST)
+            || is_spectator && !self.spectator_allowance.has_room(now, SPECTATOR_CHAT_BURST)
         {
             return false;
         }
-        self.allowances.entry(who).or_default().consume(now);
-        if is_crowd {
+        self.allowances.entry(peer).or_default().consume(now);
+        if is_spectator {
             self.spectator_allowance.consume(now);
         }
         true
@@ -56,25 +57,25 @@ impl ChatLimiter {
 mod tests {
     use super::*;
 
-    fn count_allowed(talk: &mut ChatLimiter, now: Instant, who: u8, is_crowd: bool) -> usize {
-        (0..100).filter(|_| talk.try_acquire(now, PeerKey([who; 32]), is_crowd)).count()
+    fn count_allowed(limiter: &mut ChatLimiter, now: Instant, peer: u8, is_spectator: bool) -> usize {
+        (0..100).filter(|_| limiter.try_acquire(now, PeerKey([peer; 32]), is_spectator)).count()
     }
 
     #[test]
     fn chat_burst_is_five_then_one_per_second() {
-        let (mut talk, now) = (ChatLimiter::default(), Instant::ZERO + TimeDelta::from_secs(100));
-        assert_eq!(count_allowed(&mut talk, now, 1, false), 5);
-        assert_eq!(count_allowed(&mut talk, now, 2, false), 5, "each has its own");
-        assert_eq!(count_allowed(&mut talk, now + TimeDelta::from_millis(2_500), 1, false), 2);
-        assert_eq!(count_allowed(&mut talk, now + TimeDelta::from_secs(60), 1, false), 5);
-        assert_eq!(talk.allowances.len(), 1, "who has been quiet is forgotten");
+        let (mut limiter, now) = (ChatLimiter::default(), Instant::ZERO + TimeDelta::from_secs(100));
+        assert_eq!(count_allowed(&mut limiter, now, 1, false), 5);
+        assert_eq!(count_allowed(&mut limiter, now, 2, false), 5, "each sender has a limit of its own");
+        assert_eq!(count_allowed(&mut limiter, now + TimeDelta::from_millis(2_500), 1, false), 2);
+        assert_eq!(count_allowed(&mut limiter, now + TimeDelta::from_secs(60), 1, false), 5);
+        assert_eq!(limiter.allowances.len(), 1, "silent senders are forgotten");
     }
 
     #[test]
     fn spectators_share_one_chat_allowance() {
-        let (mut talk, now) = (ChatLimiter::default(), Instant::ZERO + TimeDelta::from_secs(100));
-        let all: usize = (0..50).map(|who| count_allowed(&mut talk, now, who, true)).sum();
+        let (mut limiter, now) = (ChatLimiter::default(), Instant::ZERO + TimeDelta::from_secs(100));
+        let all: usize = (0..50).map(|peer| count_allowed(&mut limiter, now, peer, true)).sum();
         assert_eq!(all, 10);
-        assert_eq!(count_allowed(&mut talk, now, 99, false), 5, "those who play are still heard");
+        assert_eq!(count_allowed(&mut limiter, now, 99, false), 5, "players are not limited by spectators");
     }
 }

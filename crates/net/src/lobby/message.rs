@@ -1,192 +1,192 @@
-//! What people around a game tell each other, beside the game.
+//! Messages of the lobby protocol.
 
 use serde::{Deserialize, Serialize};
 
 use crate::key::PeerKey;
 use crate::transport::PeerAddr;
 
-/// Another version speaks another language here.
+/// Version of the lobby protocol; a join request of another version is refused.
 pub const PROTOCOL_VERSION: u16 = 4;
-/// The longest name, in bytes.
+/// Maximum length of a name, in bytes.
 pub const MAX_NAME_LEN: usize = 32;
-/// The longest line of chat, in bytes.
+/// Maximum length of a chat line, in bytes.
 pub const MAX_CHAT_LEN: usize = 400;
-/// The longest place, in bytes.
+/// Maximum length of a peer address, in bytes.
 pub const MAX_PEER_ADDR_LEN: usize = 200;
-/// The most places of one member.
+/// Maximum number of addresses per member.
 pub const MAX_PEER_ADDRS: usize = 8;
-/// The most players at one computer: no machine has more pads.
+/// Maximum number of players at one computer: no machine has more pads.
 pub const MAX_PADS: u8 = 8;
-/// The longest terms.
+/// Maximum length of the encoded settings, in bytes.
 const MAX_SETTINGS_LEN: usize = 4_096;
 
-/// A message between two of them.
+/// Message between two sites in or around a lobby.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LobbyMessage {
-    /// May I come in?
+    /// Request to join.
     JoinRequest(JoinRequest),
-    /// No.
+    /// Refusal of a join request.
     Refused(JoinRefusal),
-    /// Who is here and what is played, as the host knows it.
+    /// Complete state of the lobby as the roster leader knows it.
     Lobby(LobbyInfo),
-    /// Whether I am ready to begin.
+    /// Whether the sender is ready to start.
     Ready(bool),
-    /// A line of chat, and who says it.
+    /// A line of chat.
     Chat {
-        /// Its name.
+        /// Name of its author.
         name: String,
-        /// What it says.
+        /// Content.
         text: String,
     },
-    /// I am off.
+    /// The sender leaves.
     Bye,
-    /// So many look on now. It changes often where many do, and is told without all the rest.
+    /// Number of spectators. It changes often with many spectators, so it is also sent without the rest of the lobby.
     SpectatorCount(u16),
-    /// I can be reached elsewhere now.
+    /// New addresses of the sender.
     AddrsChanged(Vec<PeerAddr>),
 }
 
-/// Somebody wants to come in.
+/// Request to join a lobby.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRequest {
-    /// The version of this language.
+    /// Protocol version of the joiner.
     pub version: u16,
-    /// What to call it.
+    /// Display name of the joiner.
     pub name: String,
-    /// What it wants.
+    /// Role that the joiner requests.
     pub intent: JoinIntent,
-    /// Where others may reach it.
+    /// Addresses at which other peers may reach the joiner.
     pub addrs: Vec<PeerAddr>,
 }
 
-/// What somebody wants to do.
+/// Role that a joiner requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JoinIntent {
-    /// Play, so many people at one computer.
+    /// Play, with this number of pads at one computer.
     Play(u8),
-    /// Look on.
+    /// Watch as a spectator.
     Spectate,
-    /// Walk about in a world without a server, as one of a [group](crate::group): with the number of this run of its program.
+    /// Join a peer world as a member of a [mesh](crate::mesh); the number identifies this run of the program.
     JoinMesh([u8; 16]),
 }
 
-/// Why somebody is not let in.
+/// Reason why a joiner is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JoinRefusal {
-    /// It speaks another version.
+    /// The host has this protocol version.
     VersionMismatch(u16),
-    /// There is no seat free, or not so many players.
+    /// No seat is free, or not enough pads are.
     Full,
-    /// Nobody may look on.
+    /// The host admits no spectators.
     NoSpectators,
-    /// Ask who keeps the list.
+    /// The member asked is not the roster leader.
     NotLeader {
-        /// Who that is.
+        /// Key of the leader.
         leader: PeerKey,
-        /// Where it can be reached.
+        /// Addresses of the leader.
         addrs: Vec<PeerAddr>,
     },
-    /// What is played here is of another kind: a world without a server, or none.
+    /// The ticket belongs to the other kind of game: a peer world instead of a session, or the reverse.
     WrongGameKind,
 }
 
-/// Everything about the people around one game.
+/// State of a lobby.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LobbyInfo {
-    /// Grows with every change.
+    /// Revision, which increases with every change.
     pub serial: u32,
-    /// The number of the session.
+    /// Session id.
     pub session: u64,
-    /// The settings, as the engine writes them.
+    /// Session settings in the engine's encoding.
     pub settings: Vec<u8>,
-    /// Whether it has begun.
+    /// Whether the game has started.
     pub is_started: bool,
-    /// Who has a seat, in order of seats.
+    /// Members that own a seat, ordered by seat.
     pub members: Vec<LobbyMember>,
-    /// Whether others may look on.
+    /// Whether spectators are admitted.
     pub allows_spectators: bool,
-    /// How many look on.
+    /// Number of spectators.
     pub spectator_count: u16,
-    /// The seat of who gets this; `None` looks on.
+    /// Seat of the recipient of this message; `None` for a spectator.
     pub your_site: Option<u8>,
 }
 
-/// Somebody who has a seat.
+/// A member that owns a seat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LobbyMember {
-    /// The seat.
+    /// Seat number, which is the site number.
     pub site: u8,
-    /// Who it is.
+    /// Public key of the member.
     pub key: PeerKey,
-    /// What to call it.
+    /// Display name.
     pub name: String,
-    /// How many play there.
+    /// Number of players at this site.
     pub pads: u8,
-    /// Where it can be reached.
+    /// Addresses at which the member can be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Whether it is ready to begin.
+    /// Whether the member is ready to start.
     pub is_ready: bool,
-    /// Whether it is here, as far as the host knows; a seat waits for who has it.
+    /// Whether the member is connected as far as the leader knows; an absent member keeps its seat.
     pub is_present: bool,
 }
 
 impl LobbyMessage {
-    /// As bytes.
+    /// Encodes the message.
     ///
     /// # Panics
-    /// Never: nothing in a message can fail to be written.
+    /// Never: every message can be encoded.
     pub fn to_bytes(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).expect("a message can be written")
+        postcard::to_allocvec(self).expect("every message can be encoded")
     }
 
-    /// From bytes of somebody else's; `None` if they make no sense or say too much.
+    /// Decodes a message from an untrusted peer; `None` if it is malformed or exceeds a limit.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (message, rest) = postcard::take_from_bytes::<Self>(bytes).ok()?;
         (rest.is_empty() && message.is_within_limits()).then_some(message)
     }
 
     fn is_within_limits(&self) -> bool {
-        let places = |places: &[PeerAddr]| {
-            places.len() <= MAX_PEER_ADDRS && places.iter().all(|place| place.0.len() <= MAX_PEER_ADDR_LEN)
+        let are_valid = |addrs: &[PeerAddr]| {
+            addrs.len() <= MAX_PEER_ADDRS && addrs.iter().all(|addr| addr.0.len() <= MAX_PEER_ADDR_LEN)
         };
         match self {
-            Self::JoinRequest(knock) => {
-                let pads = if let JoinIntent::Play(pads) = knock.intent { pads } else { 0 };
-                knock.name.len() <= MAX_NAME_LEN && places(&knock.addrs) && pads <= MAX_PADS
+            Self::JoinRequest(request) => {
+                let pads = if let JoinIntent::Play(pads) = request.intent { pads } else { 0 };
+                request.name.len() <= MAX_NAME_LEN && are_valid(&request.addrs) && pads <= MAX_PADS
             }
-            Self::Chat { name, text: line } => name.len() <= MAX_NAME_LEN && line.len() <= MAX_CHAT_LEN,
-            Self::Lobby(party) => {
+            Self::Chat { name, text } => name.len() <= MAX_NAME_LEN && text.len() <= MAX_CHAT_LEN,
+            Self::Lobby(lobby) => {
                 let member = |member: &LobbyMember| {
-                    member.name.len() <= MAX_NAME_LEN && places(&member.addrs) && member.pads <= MAX_PADS
+                    member.name.len() <= MAX_NAME_LEN && are_valid(&member.addrs) && member.pads <= MAX_PADS
                 };
-                party.settings.len() <= MAX_SETTINGS_LEN
-                    && party.members.len() <= coplay::id::MAX_SITES
-                    && party.members.iter().all(member)
-                    && party.members.iter().all(|member| usize::from(member.site) < coplay::id::MAX_SITES)
+                lobby.settings.len() <= MAX_SETTINGS_LEN
+                    && lobby.members.len() <= coplay::id::MAX_SITES
+                    && lobby.members.iter().all(member)
+                    && lobby.members.iter().all(|member| usize::from(member.site) < coplay::id::MAX_SITES)
             }
-            Self::AddrsChanged(told) | Self::Refused(JoinRefusal::NotLeader { addrs: told, .. }) => places(told),
+            Self::AddrsChanged(addrs) | Self::Refused(JoinRefusal::NotLeader { addrs, .. }) => are_valid(addrs),
             Self::Refused(_) | Self::Ready(_) | Self::Bye | Self::SpectatorCount(_) => true,
         }
     }
 }
 
-/// As much of a text as fits, without anything that is not to be seen.
-pub(crate) fn sanitize(text: &str, most: usize) -> String {
-    let mut tidy = String::new();
+/// Removes control characters, truncates to `max_len` bytes, and trims white space.
+pub(crate) fn sanitize(text: &str, max_len: usize) -> String {
+    let mut sanitized = String::new();
     for character in text.chars().filter(|character| !character.is_control()) {
-        if tidy.len() + character.len_utf8() > most {
+        if sanitized.len() + character.len_utf8() > max_len {
             break;
         }
-        tidy.push(character);
+        sanitized.push(character);
     }
-    tidy.trim().into()
+    sanitized.trim().into()
 }
 
-/// Where others may be told to look for somebody: what it says itself, and what we see.
-pub(crate) fn merge_addrs(told: &[PeerAddr], seen: Option<PeerAddr>) -> Vec<PeerAddr> {
-    let mut places: Vec<PeerAddr> = seen.into_iter().chain(told.iter().cloned()).take(MAX_PEER_ADDRS).collect();
-    places.dedup();
-    places
+/// Returns the addresses of a peer to pass on to others: the observed one first, then those that the peer reported.
+pub(crate) fn merge_addrs(reported: &[PeerAddr], seen: Option<PeerAddr>) -> Vec<PeerAddr> {
+    let mut addrs: Vec<PeerAddr> = seen.into_iter().chain(reported.iter().cloned()).take(MAX_PEER_ADDRS).collect();
+    addrs.dedup();
+    addrs
 }
 
 #[cfg(test)]
@@ -195,22 +195,22 @@ mod tests {
 
     #[test]
     fn lobby_messages_round_trip() {
-        let knock = JoinRequest {
+        let request = JoinRequest {
             version: PROTOCOL_VERSION,
             name: "Ann".into(),
             intent: JoinIntent::Play(2),
             addrs: vec![PeerAddr("here".into())],
         };
-        let told = vec![PeerAddr("there".into())];
-        let elsewhere = JoinRefusal::NotLeader { leader: PeerKey([7; 32]), addrs: told.clone() };
-        let places = [LobbyMessage::AddrsChanged(told), LobbyMessage::Refused(elsewhere)];
+        let addrs = vec![PeerAddr("there".into())];
+        let not_leader = JoinRefusal::NotLeader { leader: PeerKey([7; 32]), addrs: addrs.clone() };
+        let with_addrs = [LobbyMessage::AddrsChanged(addrs), LobbyMessage::Refused(not_leader)];
         let short = [
             LobbyMessage::Refused(JoinRefusal::Full),
             LobbyMessage::Ready(true),
             LobbyMessage::Bye,
             LobbyMessage::SpectatorCount(900),
         ];
-        for message in [LobbyMessage::JoinRequest(knock)].into_iter().chain(places).chain(short) {
+        for message in [LobbyMessage::JoinRequest(request)].into_iter().chain(with_addrs).chain(short) {
             assert_eq!(LobbyMessage::from_bytes(&message.to_bytes()), Some(message));
         }
     }
@@ -221,10 +221,10 @@ mod tests {
         assert_eq!(LobbyMessage::from_bytes(&LobbyMessage::Chat { name, text: String::new() }.to_bytes()), None);
         let line = "x".repeat(MAX_CHAT_LEN + 1);
         assert_eq!(LobbyMessage::from_bytes(&LobbyMessage::Chat { name: String::new(), text: line }.to_bytes()), None);
-        let places = vec![PeerAddr("x".into()); MAX_PEER_ADDRS + 1];
-        assert_eq!(LobbyMessage::from_bytes(&LobbyMessage::AddrsChanged(places.clone()).to_bytes()), None);
-        let elsewhere = JoinRefusal::NotLeader { leader: PeerKey([7; 32]), addrs: places };
-        assert_eq!(LobbyMessage::from_bytes(&LobbyMessage::Refused(elsewhere).to_bytes()), None);
+        let addrs = vec![PeerAddr("x".into()); MAX_PEER_ADDRS + 1];
+        assert_eq!(LobbyMessage::from_bytes(&LobbyMessage::AddrsChanged(addrs.clone()).to_bytes()), None);
+        let not_leader = JoinRefusal::NotLeader { leader: PeerKey([7; 32]), addrs };
+        assert_eq!(LobbyMessage::from_bytes(&LobbyMessage::Refused(not_leader).to_bytes()), None);
         let mut bytes = LobbyMessage::Bye.to_bytes();
         bytes.push(0);
         assert_eq!(LobbyMessage::from_bytes(&bytes), None);
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn too_many_pads_are_rejected() {
-        let knock = |pads| JoinRequest {
+        let request = |pads| JoinRequest {
             version: PROTOCOL_VERSION,
             name: "Ann".into(),
             intent: JoinIntent::Play(pads),
@@ -247,7 +247,7 @@ mod tests {
             is_ready: true,
             is_present: true,
         };
-        let party = |pads| LobbyInfo {
+        let lobby = |pads| LobbyInfo {
             serial: 1,
             session: 1,
             settings: vec![],
@@ -257,10 +257,10 @@ mod tests {
             spectator_count: 0,
             your_site: None,
         };
-        let is_taken = |message: LobbyMessage| LobbyMessage::from_bytes(&message.to_bytes()).is_some();
-        for (pads, taken) in [(1, true), (8, true), (9, false), (255, false)] {
-            assert_eq!(is_taken(LobbyMessage::JoinRequest(knock(pads))), taken, "{pads} pads in a knock");
-            assert_eq!(is_taken(LobbyMessage::Lobby(party(pads))), taken, "{pads} pads in a list");
+        let is_decoded = |message: LobbyMessage| LobbyMessage::from_bytes(&message.to_bytes()).is_some();
+        for (pads, is_valid) in [(1, true), (8, true), (9, false), (255, false)] {
+            assert_eq!(is_decoded(LobbyMessage::JoinRequest(request(pads))), is_valid, "{pads} pads in a join request");
+            assert_eq!(is_decoded(LobbyMessage::Lobby(lobby(pads))), is_valid, "{pads} pads in a lobby");
         }
     }
 

@@ -1,10 +1,10 @@
-//! The people around a game: who is here, who sits where, who is ready, what they say to each other.
+//! The lobby of a game: members, seats, readiness and chat.
 //!
-//! One of them keeps the list: the host, and when it is gone whoever has the lowest seat, until that is gone, too. A seat belongs to a key: who has been there
-//! once can come back to it, and nobody else can take it, as long as it was not given back. Everybody with a seat knows the whole
-//! list, so that anyone can go on with it.
+//! One member leads the roster: the host, and after its departure the present member with the lowest seat. A seat
+//! belongs to a key: its owner can return to it, and no other site can take it until the owner gives it back. Every
+//! seated member knows the complete roster, so that any of them can take over.
 //!
-//! All of it is pure: messages in, messages and events out.
+//! The module does no I/O: messages go in, messages and events come out.
 
 mod chat_limiter;
 mod leader;

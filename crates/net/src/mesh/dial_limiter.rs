@@ -1,4 +1,4 @@
-//! What members say of others makes us call, and calls cost us and who is called. So each of them is heeded only so often.
+//! Limits the dials that the reports of one member cause. A dial costs this site and the dialed site.
 
 use std::collections::BTreeMap;
 
@@ -8,31 +8,32 @@ use super::MAX_MEMBERS;
 use super::member_table::MAX_KNOWN_MEMBERS;
 use crate::key::PeerKey;
 
-/// So often somebody is heeded at once: who lets us in tells us of all.
+/// Reports of one member that are accepted at once: the admitting member reports all others.
 const DIAL_BURST: i64 = MAX_MEMBERS as i64;
-/// And then so often. Who hears some that we do not tells us of them again and again, but no more often than this for each of us.
+/// Interval at which one more report is accepted. A member that receives some members which this site does not receive
+/// keeps reporting them, but to each site no faster than this.
 const DIAL_REFILL_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
 
-/// How often who was heeded of late.
+/// Token buckets of the reporting members.
 #[derive(Debug, Default)]
 pub(super) struct DialLimiter {
-    /// When all that somebody was heeded for is made up for.
+    /// Time at which the bucket of each member is full again.
     replenished_at: BTreeMap<PeerKey, Instant>,
 }
 
 impl DialLimiter {
-    /// Whether to heed somebody once more; then it counts.
-    pub(super) fn try_acquire(&mut self, now: Instant, teller: &PeerKey) -> bool {
-        self.replenished_at.retain(|_, even| *even > now);
-        if self.replenished_at.len() >= MAX_KNOWN_MEMBERS && !self.replenished_at.contains_key(teller) {
+    /// Returns whether to accept one more report of `reporter`; if so, counts it.
+    pub(super) fn try_acquire(&mut self, now: Instant, reporter: &PeerKey) -> bool {
+        self.replenished_at.retain(|_, full_at| *full_at > now);
+        if self.replenished_at.len() >= MAX_KNOWN_MEMBERS && !self.replenished_at.contains_key(reporter) {
             return false;
         }
-        let even = self.replenished_at.entry(*teller).or_insert(now);
-        let heeded = *even - now <= DIAL_REFILL_INTERVAL * (DIAL_BURST - 1);
-        if heeded {
-            *even += DIAL_REFILL_INTERVAL;
+        let full_at = self.replenished_at.entry(*reporter).or_insert(now);
+        let allowed = *full_at - now <= DIAL_REFILL_INTERVAL * (DIAL_BURST - 1);
+        if allowed {
+            *full_at += DIAL_REFILL_INTERVAL;
         }
-        heeded
+        allowed
     }
 }
 
@@ -44,28 +45,28 @@ mod tests {
         Instant::ZERO + TimeDelta::from_secs(1_000 + seconds)
     }
 
-    fn count_allowed(hearsay: &mut DialLimiter, now: Instant, teller: u8) -> usize {
-        (0..500).filter(|_| hearsay.try_acquire(now, &PeerKey([teller; 32]))).count()
+    fn count_allowed(limiter: &mut DialLimiter, now: Instant, reporter: u8) -> usize {
+        (0..500).filter(|_| limiter.try_acquire(now, &PeerKey([reporter; 32]))).count()
     }
 
     #[test]
     fn dials_per_reporting_peer_are_limited_to_burst_and_rate() {
-        let mut hearsay = DialLimiter::default();
-        assert_eq!(count_allowed(&mut hearsay, at(0), 1), MAX_MEMBERS);
-        assert_eq!(count_allowed(&mut hearsay, at(0), 2), MAX_MEMBERS, "another one is another matter");
-        assert_eq!(count_allowed(&mut hearsay, at(4), 1), 0);
-        assert_eq!(count_allowed(&mut hearsay, at(15), 1), 3);
-        assert_eq!(count_allowed(&mut hearsay, at(1_000), 1), MAX_MEMBERS, "it is made up for");
+        let mut limiter = DialLimiter::default();
+        assert_eq!(count_allowed(&mut limiter, at(0), 1), MAX_MEMBERS);
+        assert_eq!(count_allowed(&mut limiter, at(0), 2), MAX_MEMBERS, "each member has a limit of its own");
+        assert_eq!(count_allowed(&mut limiter, at(4), 1), 0);
+        assert_eq!(count_allowed(&mut limiter, at(15), 1), 3);
+        assert_eq!(count_allowed(&mut limiter, at(1_000), 1), MAX_MEMBERS, "the bucket is full again");
     }
 
     #[test]
     fn number_of_tracked_reporting_peers_is_bounded() {
-        let mut hearsay = DialLimiter::default();
-        for teller in 0..=255 {
-            hearsay.try_acquire(at(0), &PeerKey([teller; 32]));
+        let mut limiter = DialLimiter::default();
+        for reporter in 0..=255 {
+            limiter.try_acquire(at(0), &PeerKey([reporter; 32]));
         }
-        assert_eq!(hearsay.replenished_at.len(), MAX_KNOWN_MEMBERS);
-        assert!(hearsay.try_acquire(at(6), &PeerKey([255; 32])));
-        assert_eq!(hearsay.replenished_at.len(), 1);
+        assert_eq!(limiter.replenished_at.len(), MAX_KNOWN_MEMBERS);
+        assert!(limiter.try_acquire(at(6), &PeerKey([255; 32])));
+        assert_eq!(limiter.replenished_at.len(), 1);
     }
 }

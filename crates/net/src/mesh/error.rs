@@ -1,4 +1,4 @@
-//! Why there is no group, or no place in one.
+//! Errors of creating or joining a mesh.
 
 use std::fmt;
 
@@ -6,52 +6,55 @@ use super::{MAX_MEMBERS, MulticastError};
 use crate::lobby::{JoinRefusal, PROTOCOL_VERSION};
 use crate::transport::PeerAddr;
 
-/// Why there is no group.
+/// Reason why a mesh could not be created or joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeshError {
-    /// Nobody answers there.
+    /// The dialed address does not answer.
     Unreachable {
-        /// Where.
+        /// Address that was dialed.
         addr: PeerAddr,
-        /// Somebody is there, but the secret is another.
+        /// A site exists there, but its secret is another.
         wrong_secret: bool,
     },
-    /// Who answers there is not who was called.
+    /// The site at the address is not the expected peer.
     WrongPeer {
-        /// Where.
+        /// Address that was dialed.
         addr: PeerAddr,
     },
-    /// We were not let in.
+    /// The mesh refused this site.
     Refused(JoinRefusal),
-    /// Somebody answered, and did not open.
+    /// A member answered the dial but not the join request.
     NoReply,
-    /// The terms are longer than [`MAX_TERMS`](super::MAX_SETTINGS_LEN).
+    /// The settings are longer than [`MAX_SETTINGS_LEN`](super::MAX_SETTINGS_LEN).
     SettingsTooLong,
-    /// There is no multicast, without which it was not wanted.
+    /// Multicast was required and is unavailable.
     Multicast(MulticastError),
 }
 
 impl fmt::Display for MeshError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable { addr: place, wrong_secret: false } => write!(f, "nobody answers at {}", place.brief()),
-            Self::Unreachable { addr: place, wrong_secret: true } => {
-                write!(f, "somebody is at {}, but does not know our secret", place.brief())
+            Self::Unreachable { addr, wrong_secret: false } => write!(f, "nobody answers at {}", addr.brief()),
+            Self::Unreachable { addr, wrong_secret: true } => {
+                write!(f, "the site at {} does not know our secret", addr.brief())
             }
-            Self::WrongPeer { addr: place } => {
-                write!(f, "who answers at {} is not who gave this ticket", place.brief())
+            Self::WrongPeer { addr } => {
+                write!(f, "the site at {} is not the one that issued this ticket", addr.brief())
             }
             Self::Refused(JoinRefusal::Full) => {
-                write!(f, "{MAX_MEMBERS} are there already, and there is no room for more")
+                write!(f, "the world is full: it has {MAX_MEMBERS} members already")
             }
             Self::Refused(JoinRefusal::VersionMismatch(theirs)) => {
-                write!(f, "they run another version of coplay (its language is {theirs}, ours {PROTOCOL_VERSION})")
+                write!(
+                    f,
+                    "the host runs another version of coplay (protocol {theirs}, this one has {PROTOCOL_VERSION})"
+                )
             }
             Self::Refused(JoinRefusal::WrongGameKind | JoinRefusal::NotLeader { .. } | JoinRefusal::NoSpectators) => {
-                write!(f, "what is played there is a game for the machine, and not a world to walk about in")
+                write!(f, "the ticket belongs to a machine game, not a world")
             }
-            Self::NoReply => write!(f, "somebody is there, but does not open"),
-            Self::SettingsTooLong => write!(f, "the terms are too long"),
+            Self::NoReply => write!(f, "the host is there, but does not answer the join request"),
+            Self::SettingsTooLong => write!(f, "the settings are too long"),
             Self::Multicast(error) => error.fmt(f),
         }
     }

@@ -1,4 +1,4 @@
-//! What goes in and comes out: for whom something is, and what happened.
+//! Destinations and events of a mesh.
 
 use coplay::peer_world::WorldRegion;
 use coplay::time::Instant;
@@ -6,72 +6,73 @@ use coplay::time::Instant;
 use super::MulticastError;
 use crate::key::PeerKey;
 
-/// For whom a datagram is.
+/// Destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dest<'a> {
-    /// For all others.
+    /// All other sites.
     All,
-    /// For these sites, one by one.
+    /// These sites, by unicast.
     Sites(&'a [u32]),
-    /// For one site.
+    /// One site.
     Site(u32),
-    /// For all who listen to a region.
+    /// All subscribers of a region.
     Region {
-        /// Which one.
+        /// Region of the world.
         region: WorldRegion,
-        /// Who does, as far as the caller knows: where multicast does not reach them they are sent it one by one.
+        /// Subscribers as far as the caller knows them: sites that multicast does not reach get the datagram by
+        /// unicast.
         sites: &'a [u32],
     },
 }
 
-/// Something that happened.
+/// Event reported by a mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeshEvent {
-    /// A datagram came, from somebody who came and has not gone. The same one may come twice.
+    /// A datagram from a present member. The same datagram may arrive twice.
     Datagram {
-        /// When it came.
+        /// Arrival time.
         at: Instant,
-        /// The site that it is from.
+        /// Site number of the sender.
         from: u32,
-        /// What it says.
+        /// Content.
         bytes: Vec<u8>,
     },
-    /// Somebody is here.
+    /// A member is present.
     Joined {
-        /// Who it is.
+        /// Identity of the member.
         member: MeshMember,
-        /// It was here before.
+        /// Whether the member was present before.
         is_rejoin: bool,
     },
-    /// Somebody is not here any more.
+    /// A member is not present any more.
     Left {
-        /// Its number.
+        /// Its site number.
         site: u32,
-        /// Why.
+        /// Reason of the departure.
         reason: DepartureReason,
     },
-    /// There is no multicast after all; everybody is reached one by one.
+    /// Multicast is unavailable; every site is reached by unicast.
     MulticastUnavailable(MulticastError),
 }
 
-/// Why somebody is not here any more.
+/// Reason why a member is not present any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DepartureReason {
-    /// It said goodbye.
+    /// The member said goodbye.
     Left,
-    /// It was not heard for too long.
+    /// The member was silent for too long.
     TimedOut,
-    /// It was started anew, and will be here again.
+    /// The member's program was restarted; the member will be present again.
     Restarted,
 }
 
-/// Somebody of the group.
+/// A member of a mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshMember {
-    /// Its number: the same whenever it comes back, and the SSRC of its RTP packets.
+    /// Site number: the same whenever the member returns, and the SSRC of its RTP packets.
     pub site: u32,
-    /// Who it is.
+    /// Public key.
     pub key: PeerKey,
-    /// What to call it.
+    /// Display name.
     pub name: String,
 }

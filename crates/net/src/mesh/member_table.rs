@@ -1,9 +1,11 @@
-//! Who is in the group, as one of them knows. Everybody keeps a list, and lists are merged; nobody's is the right one.
+//! The members of a mesh as one site knows them. Every site keeps a table, and tables are merged; none is
+//! authoritative.
 //!
-//! What a member says of itself, in an [`MemberInfo`] on the channel between us, holds. What others say of it is *hearsay*: it gets somebody called
-//! who is not here, and counts for nothing else. So nobody can speak for another, and who was only told of takes nobody's place. Whether a
-//! member is *here* each site judges for itself, by hearing it on that channel. Who comes back with its key is the same member, and has
-//! its number again.
+//! Information from a member about itself, in a [`MemberInfo`] on the secured channel between the two sites, is
+//! *first-hand* and holds. Information from others about it is a *report*: it makes this site dial an absent member,
+//! and has no other effect. So no site can speak for another, and a reported member takes no slot of a real one. Each
+//! site decides by itself whether a member is *present*: it is while datagrams from it arrive on that channel. A member
+//! that returns with its key is the same member, and has its site number again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,16 +19,17 @@ use crate::key::PeerKey;
 use crate::lobby::JoinRefusal;
 use crate::transport::PeerAddr;
 
-/// A member that is not heard for so long is gone, and who was told of and does not answer for so long is not sought any more.
+/// Members silent for 10 s are considered gone; a reported member that does not answer for 10 s is not dialed any
+/// longer.
 const MEMBER_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// Who is gone for so long is forgotten; if it comes back all the same it is a newcomer, with the number that it had.
+/// Members gone for 15 min are forgotten. One that returns later is a new member, with its former site number.
 const FORGET_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
-/// Who came so lately may not have been told of others who came at the same time, elsewhere.
+/// Age up to which a member may not know others that were admitted at the same time, elsewhere.
 const RECENT_JOIN_AGE: TimeDelta = TimeDelta::from_secs(10);
-/// The most that are remembered, here or not.
+/// Maximum number of remembered members, present or not.
 pub(super) const MAX_KNOWN_MEMBERS: usize = 2 * MAX_MEMBERS;
 
-/// The list of one site.
+/// Member table of one site.
 #[derive(Debug)]
 pub(super) struct MemberTable {
     mesh_key: MeshKey,
@@ -37,57 +40,50 @@ pub(super) struct MemberTable {
     canceled_dials: Vec<PeerKey>,
 }
 
-/// Somebody else.
+/// Another member.
 #[derive(Debug)]
 struct PeerEntry {
     info: MemberInfo,
-    /// The account is its own; otherwise all of it is hearsay.
+    /// Whether `info` comes from the member itself; otherwise all of it is a report.
     is_first_hand: bool,
     presence: Presence,
-    /// When it was last heard, or when its presence became what it is.
+    /// Time of the last datagram, or of the last change of `presence`.
     since: Instant,
-    /// When it came, if it ever did.
+    /// Time of the last arrival, if the member was ever present.
     joined_at: Option<Instant>,
-    /// Since when it is called on somebody's word.
+    /// Start of dialing because of a report.
     dialed_since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
-    /// We were told of it, and have not heard it yet.
+    /// The member was reported or admitted, but no datagram arrived yet.
     Expected,
     Present,
     Silent,
-    /// It said so.
+    /// The member said goodbye.
     Left,
 }
 
-/// What an account is to us.
+/// Effect of merging a member's information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MergeOutcome {
-    /// Nothing that we did not know, or nothing that we can use.
+    /// Nothing new, or nothing usable.
     Ignored,
-    /// Somebody else seems to hear it, and we do not: it is worth a call.
+    /// Another member seems to receive it and this site does not: dial it.
     Dial,
-    /// It told us of itself, and we did not know that: it may not know us either.
+    /// New first-hand information: the member may not know this site either.
     NewFirstHand,
 }
 
 impl MemberTable {
-    /// Nobody is known but ourselves.
-    pub(super) fn new(group: MeshKey, me: MemberInfo) -> Self {
-        let (others, hearsay) = (BTreeMap::new(), DialLimiter::default());
-        Self {
-            mesh_key: group,
-            own_info: me,
-            peers: others,
-            dial_limiter: hearsay,
-            events: VecDeque::new(),
-            canceled_dials: Vec::new(),
-        }
+    /// Returns a table that contains only this site.
+    pub(super) fn new(mesh_key: MeshKey, own_info: MemberInfo) -> Self {
+        let (peers, dial_limiter) = (BTreeMap::new(), DialLimiter::default());
+        Self { mesh_key, own_info, peers, dial_limiter, events: VecDeque::new(), canceled_dials: Vec::new() }
     }
 
-    /// What others are told of us.
+    /// Returns this site's information for others.
     pub(super) fn own_info(&self) -> &MemberInfo {
         &self.own_info
     }
@@ -96,183 +92,184 @@ impl MemberTable {
         self.events.pop_front()
     }
 
-    /// Those who need not be called any more.
+    /// Takes the peers that need not be dialed any more.
     pub(super) fn take_canceled_dials(&mut self) -> Vec<PeerKey> {
         std::mem::take(&mut self.canceled_dials)
     }
 
-    /// All who are here, and we.
+    /// Returns this site and all present members.
     pub(super) fn members(&self) -> impl Iterator<Item = MeshMember> {
         let others = self.peers.values().filter(|other| other.presence == Presence::Present);
         std::iter::once(&self.own_info).chain(others.map(|other| &other.info)).map(MeshMember::from_info)
     }
 
-    /// The others who are here, with their numbers.
+    /// Returns the other present members with their site numbers.
     pub(super) fn present_peers(&self) -> impl Iterator<Item = (PeerKey, u32)> {
-        let here = self.peers.values().filter(|other| other.presence == Presence::Present);
-        here.map(|other| (other.info.key, other.info.site))
+        let present = self.peers.values().filter(|other| other.presence == Presence::Present);
+        present.map(|other| (other.info.key, other.info.site))
     }
 
-    /// All who may be reached: those who told us of themselves, and have not said goodbye.
+    /// Returns all members that may be reached: known first-hand, and without a goodbye.
     pub(super) fn reachable(&self) -> impl Iterator<Item = &MemberInfo> {
         let reachable = |other: &&PeerEntry| other.is_first_hand && other.presence != Presence::Left;
         self.peers.values().filter(reachable).map(|other| &other.info)
     }
 
-    /// What a newcomer, or anybody, is told: us, and those whom we hear ourselves. Hearsay is not passed on.
+    /// Returns the information to pass on: this site's own and that of present members. Reports are not passed
+    /// on.
     pub(super) fn gossip_infos(&self) -> impl Iterator<Item = &MemberInfo> {
-        let here = self.peers.values().filter(|other| other.presence == Presence::Present);
-        std::iter::once(&self.own_info).chain(here.map(|other| &other.info))
+        let present = self.peers.values().filter(|other| other.presence == Presence::Present);
+        std::iter::once(&self.own_info).chain(present.map(|other| &other.info))
     }
 
-    /// Who came a short while ago.
+    /// Returns the present members that joined less than 10 s ago.
     pub(super) fn recent_joiners(&self, now: Instant) -> impl Iterator<Item = PeerKey> {
-        let fresh = move |other: &&PeerEntry| other.joined_at.is_some_and(|came| now - came < RECENT_JOIN_AGE);
+        let is_recent = move |other: &&PeerEntry| other.joined_at.is_some_and(|joined| now - joined < RECENT_JOIN_AGE);
         self.peers
             .values()
             .filter(|other| other.presence == Presence::Present)
-            .filter(fresh)
+            .filter(is_recent)
             .map(|other| other.info.key)
     }
 
-    /// The number of somebody who has not said goodbye, be it hearsay.
+    /// Returns the site number of a member without a goodbye, also if it is only reported.
     pub(super) fn site_of(&self, key: &PeerKey) -> Option<u32> {
         self.peers.get(key).filter(|other| other.presence != Presence::Left).map(|other| other.info.site)
     }
 
-    /// Whether somebody is here.
+    /// Returns whether a member is present.
     pub(super) fn is_present(&self, key: &PeerKey) -> bool {
         self.peers.get(key).is_some_and(|other| other.presence == Presence::Present)
     }
 
-    /// Who has a number.
+    /// Returns the key of the reachable member with this site number.
     pub(super) fn key_of(&self, site: u32) -> Option<PeerKey> {
-        self.reachable().find(|account| account.site == site).map(|account| account.key)
+        self.reachable().find(|info| info.site == site).map(|info| info.key)
     }
 
-    /// What we know of somebody.
+    /// Returns the information about a member.
     pub(super) fn info_of(&self, key: &PeerKey) -> Option<&MemberInfo> {
         self.peers.get(key).map(|other| &other.info)
     }
 
-    /// Lets somebody in, or in again; `true` if the others have to be told.
+    /// Admits a member, or readmits it. Returns its information, and whether the others must be notified.
     pub(super) fn admit(
         &mut self,
         now: Instant,
         key: PeerKey,
-        run: RunId,
-        (name, places): (String, Vec<PeerAddr>),
+        run_id: RunId,
+        (name, addrs): (String, Vec<PeerAddr>),
     ) -> Result<(MemberInfo, bool), JoinRefusal> {
         let known = self.peers.get(&key).filter(|other| other.is_first_hand).map(|other| &other.info);
-        if let Some(account) = known.filter(|account| account.run_id == run) {
-            return Ok((account.clone(), false));
+        if let Some(info) = known.filter(|info| info.run_id == run_id) {
+            return Ok((info.clone(), false));
         }
         if self.present_peers().filter(|(other, _)| *other != key).count() + 1 >= MAX_MEMBERS {
             return Err(JoinRefusal::Full);
         }
-        // A stamp that was only told is not gone on from: it may be anything.
-        let stamp = known.map_or(1, |account| account.revision.saturating_add(1));
-        let site =
-            known.map(|account| account.site).or_else(|| self.free_site_number(&key)).ok_or(JoinRefusal::Full)?;
-        let account = MemberInfo { revision: stamp, key, site, run_id: run, name, addrs: places };
-        self.apply_first_hand(now, account.clone());
-        Ok((account, true))
+        // The revision of a report is not continued: it may be anything.
+        let revision = known.map_or(1, |info| info.revision.saturating_add(1));
+        let site = known.map(|info| info.site).or_else(|| self.free_site_number(&key)).ok_or(JoinRefusal::Full)?;
+        let info = MemberInfo { revision, key, site, run_id, name, addrs };
+        self.apply_first_hand(now, info.clone());
+        Ok((info, true))
     }
 
-    /// A number that nobody else has: the same for a key wherever it comes in, unless that is taken.
+    /// Returns a site number that no other member has: the same for a key at every admitting site, unless it is taken.
     fn free_site_number(&self, key: &PeerKey) -> Option<u32> {
         self.mesh_key.site_numbers(key).find(|site| !self.is_site_number_taken(*site, key))
     }
 
-    /// Whether it is the number of somebody else, who told us so itself.
+    /// Returns whether another member has this site number first-hand.
     fn is_site_number_taken(&self, site: u32, by_other_than: &PeerKey) -> bool {
-        let has = |account: &MemberInfo| account.site == site && account.key != *by_other_than;
+        let has = |info: &MemberInfo| info.site == site && info.key != *by_other_than;
         has(&self.own_info) || self.peers.values().any(|other| other.is_first_hand && has(&other.info))
     }
 
-    /// Somebody tells us of itself, or of another. Of us nobody needs to tell us, and a number must follow from its member's key.
-    pub(super) fn merge(&mut self, now: Instant, from: &PeerKey, told: MemberInfo) -> MergeOutcome {
-        let follows = self.mesh_key.site_numbers(&told.key).any(|site| site == told.site);
-        match told.key == *from {
-            _ if told.key == self.own_info.key || !follows || self.is_site_number_taken(told.site, &told.key) => {
+    /// Merges information about a member, from that member itself or from another. Information about this site is
+    /// ignored, and a site number must be derived from the member's key.
+    pub(super) fn merge(&mut self, now: Instant, from: &PeerKey, info: MemberInfo) -> MergeOutcome {
+        let is_derived = self.mesh_key.site_numbers(&info.key).any(|site| site == info.site);
+        match info.key == *from {
+            _ if info.key == self.own_info.key || !is_derived || self.is_site_number_taken(info.site, &info.key) => {
                 MergeOutcome::Ignored
             }
-            true => self.apply_first_hand(now, told),
-            false => self.on_report(now, from, told),
+            true => self.apply_first_hand(now, info),
+            false => self.on_report(now, from, info),
         }
     }
 
-    /// What a member says of itself holds, whatever was said of it before.
-    fn apply_first_hand(&mut self, now: Instant, account: MemberInfo) -> MergeOutcome {
-        self.remove_conflicting_report(account.site, &account.key);
-        let Some(known) = self.peers.get_mut(&account.key) else {
-            let met = self.insert(now, account, true);
-            return if met { MergeOutcome::NewFirstHand } else { MergeOutcome::Ignored };
+    /// Applies first-hand information, which overrides all earlier reports.
+    fn apply_first_hand(&mut self, now: Instant, info: MemberInfo) -> MergeOutcome {
+        self.remove_conflicting_report(info.site, &info.key);
+        let Some(known) = self.peers.get_mut(&info.key) else {
+            let is_new = self.insert(now, info, true);
+            return if is_new { MergeOutcome::NewFirstHand } else { MergeOutcome::Ignored };
         };
-        let anew = (known.info.run_id, known.info.site) != (account.run_id, account.site);
-        if anew && known.presence == Presence::Present {
+        let is_restarted = (known.info.run_id, known.info.site) != (info.run_id, info.site);
+        if is_restarted && known.presence == Presence::Present {
             self.events.push_back(MeshEvent::Left { site: known.info.site, reason: DepartureReason::Restarted });
         }
-        if anew {
+        if is_restarted {
             (known.presence, known.since) = (Presence::Expected, now);
         }
-        known.info = account;
-        let met = !std::mem::replace(&mut known.is_first_hand, true) || anew;
-        if met { MergeOutcome::NewFirstHand } else { MergeOutcome::Ignored }
+        known.info = info;
+        let is_new = !std::mem::replace(&mut known.is_first_hand, true) || is_restarted;
+        if is_new { MergeOutcome::NewFirstHand } else { MergeOutcome::Ignored }
     }
 
-    /// Who was only told of gives way to whose number it really is.
+    /// Removes a reported member whose site number really belongs to another.
     fn remove_conflicting_report(&mut self, site: u32, key: &PeerKey) {
         let has = |other: &&PeerEntry| !other.is_first_hand && other.info.site == site && other.info.key != *key;
-        if let Some(rumoured) = self.peers.values().find(has).map(|other| other.info.key) {
-            self.remove(&rumoured);
+        if let Some(reported) = self.peers.values().find(has).map(|other| other.info.key) {
+            self.remove(&reported);
         }
     }
 
-    /// Somebody tells us of another. It may be wrong, or lie.
-    fn on_report(&mut self, now: Instant, from: &PeerKey, told: MemberInfo) -> MergeOutcome {
-        let has_number = |other: &PeerEntry| other.info.site == told.site && other.info.key != told.key;
-        let is_sought = self.peers.get(&told.key).is_none_or(|known| known.is_worth_dialing(&told));
-        let is_wanted = is_sought && !self.peers.values().any(has_number);
+    /// Handles a report about another member. It may be wrong, or a lie.
+    fn on_report(&mut self, now: Instant, from: &PeerKey, report: MemberInfo) -> MergeOutcome {
+        let has_number = |other: &PeerEntry| other.info.site == report.site && other.info.key != report.key;
+        let is_worth_dialing = self.peers.get(&report.key).is_none_or(|known| known.is_worth_dialing(&report));
+        let is_wanted = is_worth_dialing && !self.peers.values().any(has_number);
         if !is_wanted || !self.dial_limiter.try_acquire(now, from) {
             return MergeOutcome::Ignored;
         }
-        if let Some(known) = self.peers.get_mut(&told.key) {
-            known.mark_dialed(now, told);
+        if let Some(known) = self.peers.get_mut(&report.key) {
+            known.mark_dialed(now, report);
             return MergeOutcome::Dial;
         }
-        if self.insert(now, told, false) { MergeOutcome::Dial } else { MergeOutcome::Ignored }
+        if self.insert(now, report, false) { MergeOutcome::Dial } else { MergeOutcome::Ignored }
     }
 
-    /// Somebody whom we did not know; `false` if there is no room.
-    fn insert(&mut self, now: Instant, account: MemberInfo, own: bool) -> bool {
-        let has_room = self.peers.len() < MAX_KNOWN_MEMBERS || self.evict_one(own);
+    /// Inserts an unknown member. Returns `false` if there is no room.
+    fn insert(&mut self, now: Instant, info: MemberInfo, is_first_hand: bool) -> bool {
+        let has_room = self.peers.len() < MAX_KNOWN_MEMBERS || self.evict_one(is_first_hand);
         if has_room {
-            let sought = (!own).then_some(now);
+            let dialed_since = (!is_first_hand).then_some(now);
             let other = PeerEntry {
-                info: account,
-                is_first_hand: own,
+                info,
+                is_first_hand,
                 presence: Presence::Expected,
                 since: now,
                 joined_at: None,
-                dialed_since: sought,
+                dialed_since,
             };
             self.peers.insert(other.info.key, other);
         }
         has_room
     }
 
-    /// Forgets somebody: who was only told of before who was here, and who is gone for longest first. For hearsay nobody is forgotten who was
-    /// ever here, or may be about to.
-    fn evict_one(&mut self, for_own: bool) -> bool {
-        let goes = |other: &&PeerEntry| match for_own {
+    /// Forgets one member: reported ones before first-hand ones, absent ones before present ones, and then the one
+    /// silent for longest. A report never evicts a member that is known first-hand, present or expected.
+    fn evict_one(&mut self, for_first_hand: bool) -> bool {
+        let may_go = |other: &&PeerEntry| match for_first_hand {
             true => !other.is_first_hand || !other.is_present_or_expected(),
             false => !other.is_first_hand && !other.is_present_or_expected(),
         };
         let first = self
             .peers
             .values()
-            .filter(goes)
+            .filter(may_go)
             .min_by_key(|other| (other.is_first_hand, other.is_present_or_expected(), other.since));
         let first = first.map(|other| other.info.key);
         first.is_some_and(|key| self.remove(&key))
@@ -283,19 +280,20 @@ impl MemberTable {
         self.peers.remove(key).is_some()
     }
 
-    /// We can be reached elsewhere.
-    pub(super) fn set_own_addrs(&mut self, places: Vec<PeerAddr>) {
+    /// Sets this site's own addresses.
+    pub(super) fn set_own_addrs(&mut self, addrs: Vec<PeerAddr>) {
         self.own_info.revision = self.own_info.revision.saturating_add(1);
-        self.own_info.addrs = places;
+        self.own_info.addrs = addrs;
     }
 
-    /// Something came from somebody on the channel between us; its number if it is one of the group. Who has not told us of itself is not here yet.
+    /// Records a datagram on the secured channel. Returns the sender's site number if it is a member. A member is not
+    /// present before its first-hand information arrived.
     pub(super) fn on_received(&mut self, now: Instant, key: &PeerKey) -> Option<u32> {
         let other = self.peers.get_mut(key).filter(|other| other.is_first_hand && other.presence != Presence::Left)?;
         other.since = now;
         if std::mem::replace(&mut other.presence, Presence::Present) != Presence::Present {
-            let again = other.joined_at.replace(now).is_some();
-            self.events.push_back(MeshEvent::Joined { member: MeshMember::from_info(&other.info), is_rejoin: again });
+            let is_rejoin = other.joined_at.replace(now).is_some();
+            self.events.push_back(MeshEvent::Joined { member: MeshMember::from_info(&other.info), is_rejoin });
         }
         if other.dialed_since.take().is_some() {
             self.canceled_dials.push(*key);
@@ -303,7 +301,7 @@ impl MemberTable {
         Some(other.info.site)
     }
 
-    /// Somebody says that it leaves.
+    /// Handles the goodbye of a member.
     pub(super) fn on_bye(&mut self, now: Instant, key: &PeerKey) {
         let Some(other) = self.peers.get_mut(key) else { return };
         if other.presence == Presence::Present {
@@ -313,12 +311,12 @@ impl MemberTable {
         self.canceled_dials.push(*key);
     }
 
-    /// We were asleep ourselves, and cannot know who was silent meanwhile.
+    /// Restarts all timeouts after this site was suspended: it cannot know which members were silent meanwhile.
     pub(super) fn reset_timeouts(&mut self, now: Instant) {
         self.peers.values_mut().filter(|other| other.is_present_or_expected()).for_each(|other| other.since = now);
     }
 
-    /// Lets time pass.
+    /// Handles the timeouts that are due.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         for other in self.peers.values_mut() {
             if other.is_present_or_expected() && now - other.since > MEMBER_TIMEOUT {
@@ -338,34 +336,34 @@ impl MemberTable {
 }
 
 impl PeerEntry {
-    /// Whether it is here, or may be about to be.
+    /// Returns whether the member is present or expected.
     fn is_present_or_expected(&self) -> bool {
         matches!(self.presence, Presence::Present | Presence::Expected)
     }
 
-    /// Somebody speaks of it: whether that is a reason to call it. Who said goodbye in a run is not back in the same one, and who is called already is not
-    /// called again where it was.
-    fn is_worth_dialing(&self, told: &MemberInfo) -> bool {
+    /// Returns whether a report is a reason to dial this member. A member that said goodbye does not return in the same
+    /// run. A member that is being dialed is not dialed again at the same addresses.
+    fn is_worth_dialing(&self, report: &MemberInfo) -> bool {
         match self.presence {
             Presence::Present => false,
-            Presence::Left => told.run_id != self.info.run_id,
-            Presence::Expected | Presence::Silent => self.dialed_since.is_none() || told.addrs != self.info.addrs,
+            Presence::Left => report.run_id != self.info.run_id,
+            Presence::Expected | Presence::Silent => self.dialed_since.is_none() || report.addrs != self.info.addrs,
         }
     }
 
-    /// It is called for a while. Of hearsay the higher stamp holds. It stays silent for us, and is not spoken of, until it is heard; otherwise
-    /// who died would be spoken of for ever.
-    fn mark_dialed(&mut self, now: Instant, told: MemberInfo) {
+    /// Notes that the member is being dialed. Of two reports the greater revision holds. The member stays silent and is
+    /// not passed on until a datagram from it arrives; otherwise a dead member would be reported for ever.
+    fn mark_dialed(&mut self, now: Instant, report: MemberInfo) {
         self.dialed_since.get_or_insert(now);
-        if !self.is_first_hand && told > self.info {
-            self.info = told;
+        if !self.is_first_hand && report > self.info {
+            self.info = report;
         }
     }
 }
 
 impl MeshMember {
-    fn from_info(account: &MemberInfo) -> Self {
-        Self { site: account.site, key: account.key, name: account.name.clone() }
+    fn from_info(info: &MemberInfo) -> Self {
+        Self { site: info.site, key: info.key, name: info.name.clone() }
     }
 }
 
@@ -390,77 +388,85 @@ mod tests {
         MESH_KEY.site_number(&key(number), 0)
     }
 
-    fn member_info(number: u8, stamp: u32, run: u8) -> MemberInfo {
+    fn member_info(number: u8, revision: u32, run: u8) -> MemberInfo {
         let (key, site, name) = (key(number), site(number), format!("site {number}"));
-        MemberInfo { revision: stamp, key, site, run_id: [run; 16], name, addrs: vec![] }
+        MemberInfo { revision, key, site, run_id: [run; 16], name, addrs: vec![] }
     }
 
     fn member_table(number: u8) -> MemberTable {
         MemberTable::new(MESH_KEY.clone(), member_info(number, 1, 1))
     }
 
-    fn events(list: &mut MemberTable) -> Vec<String> {
-        let events = std::iter::from_fn(|| list.poll_event());
-        let told = events.map(|event| match event {
-            MeshEvent::Joined { member, is_rejoin: again } => {
-                format!("{} came{}", member.name, if again { " again" } else { "" })
+    fn events(table: &mut MemberTable) -> Vec<String> {
+        let events = std::iter::from_fn(|| table.poll_event());
+        let texts = events.map(|event| match event {
+            MeshEvent::Joined { member, is_rejoin } => {
+                format!("{} {}", member.name, if is_rejoin { "rejoined" } else { "joined" })
             }
-            MeshEvent::Left { site, reason: why } => format!("{site} {why:?}"),
+            MeshEvent::Left { site, reason } => format!("{site} {reason:?}"),
             other => panic!("{other:?}"),
         });
-        told.collect()
+        texts.collect()
     }
 
-    fn member_names(list: &MemberTable) -> Vec<String> {
-        list.members().map(|member| member.name).collect()
+    fn member_names(table: &MemberTable) -> Vec<String> {
+        table.members().map(|member| member.name).collect()
     }
 
-    fn admit_and_receive(list: &mut MemberTable, number: u8, run: u8) -> Result<(MemberInfo, bool), JoinRefusal> {
-        let admitted = list.admit(NOW, key(number), [run; 16], (format!("site {number}"), vec![]));
-        list.on_received(NOW, &key(number));
+    fn admit_and_receive(table: &mut MemberTable, number: u8, run: u8) -> Result<(MemberInfo, bool), JoinRefusal> {
+        let admitted = table.admit(NOW, key(number), [run; 16], (format!("site {number}"), vec![]));
+        table.on_received(NOW, &key(number));
         admitted
     }
 
-    /// A member speaks for itself.
-    fn merge_first_hand(list: &mut MemberTable, now: Instant, account: MemberInfo) -> MergeOutcome {
-        let who = account.key;
-        let merged = list.merge(now, &who, account);
-        list.on_received(now, &who);
+    /// Merges a member's information about itself.
+    fn merge_first_hand(table: &mut MemberTable, now: Instant, info: MemberInfo) -> MergeOutcome {
+        let peer = info.key;
+        let merged = table.merge(now, &peer, info);
+        table.on_received(now, &peer);
         merged
     }
 
     #[test]
     fn member_is_present_while_datagrams_arrive() {
-        let mut list = member_table(1);
-        assert_eq!(list.merge(NOW, &key(9), member_info(2, 1, 1)), MergeOutcome::Dial);
-        assert_eq!(list.on_received(NOW, &key(2)), None, "it has not told us of itself");
-        assert!(member_names(&list) == ["site 1"] && list.gossip_infos().count() == 1);
-        assert_eq!(merge_first_hand(&mut list, NOW, member_info(2, 1, 1)), MergeOutcome::NewFirstHand);
-        assert_eq!(list.on_received(NOW, &key(2)), Some(site(2)));
-        assert_eq!(member_names(&list), ["site 1", "site 2"]);
-        list.handle_timeout(later(10));
-        assert_eq!(events(&mut list), ["site 2 came"]);
-        list.handle_timeout(later(11));
-        assert_eq!(events(&mut list), [format!("{} Silent", site(2))]);
-        assert!(member_names(&list) == ["site 1"] && list.gossip_infos().count() == 1);
-        list.on_received(later(15), &key(2));
-        assert_eq!(events(&mut list), ["site 2 came again"], "the way was cut, and is there again");
-        assert_eq!(list.on_received(NOW, &key(9)), None, "nobody told us of that one");
+        let mut table = member_table(1);
+        assert_eq!(table.merge(NOW, &key(9), member_info(2, 1, 1)), MergeOutcome::Dial);
+        assert_eq!(table.on_received(NOW, &key(2)), None, "there is no first-hand information yet");
+        assert!(member_names(&table) == ["site 1"] && table.gossip_infos().count() == 1);
+        assert_eq!(merge_first_hand(&mut table, NOW, member_info(2, 1, 1)), MergeOutcome::NewFirstHand);
+        assert_eq!(table.on_received(NOW, &key(2)), Some(site(2)));
+        assert_eq!(member_names(&table), ["site 1", "site 2"]);
+        table.handle_timeout(later(10));
+        assert_eq!(events(&mut table), ["site 2 joined"]);
+        table.handle_timeout(later(11));
+        assert_eq!(events(&mut table), [format!("{} TimedOut", site(2))]);
+        assert!(member_names(&table) == ["site 1"] && table.gossip_infos().count() == 1);
+        table.on_received(later(15), &key(2));
+        assert_eq!(events(&mut table), ["site 2 rejoined"], "the link was cut, and is back");
+        assert_eq!(table.on_received(NOW, &key(9)), None, "this peer is unknown");
     }
 
     #[test]
     fn member_that_said_bye_is_not_revived_by_old_info() {
-        let mut list = member_table(1);
-        let (old, _) = admit_and_receive(&mut list, 2, 1).unwrap();
-        list.on_bye(later(1), &key(2));
-        assert_eq!(list.on_received(later(1), &key(2)), None);
-        assert_eq!(list.merge(later(1), &key(3), old.clone()), MergeOutcome::Ignored, "old news do not bring it back");
-        assert_eq!(merge_first_hand(&mut list, later(1), old), MergeOutcome::Ignored);
-        assert_eq!(events(&mut list), ["site 2 came".into(), format!("{} Left", site(2))]);
-        assert_eq!(list.take_canceled_dials(), [key(2)]);
-        assert_eq!(list.merge(later(2), &key(3), member_info(2, 2, 2)), MergeOutcome::Dial, "it may be back");
-        assert_eq!(merge_first_hand(&mut list, later(2), member_info(2, 2, 2)), MergeOutcome::NewFirstHand);
-        assert_eq!(events(&mut list), ["site 2 came again"]);
+        let mut table = member_table(1);
+        let (old, _) = admit_and_receive(&mut table, 2, 1).unwrap();
+        table.on_bye(later(1), &key(2));
+        assert_eq!(table.on_received(later(1), &key(2)), None);
+        assert_eq!(
+            table.merge(later(1), &key(3), old.clone()),
+            MergeOutcome::Ignored,
+            "old information does not revive it"
+        );
+        assert_eq!(merge_first_hand(&mut table, later(1), old), MergeOutcome::Ignored);
+        assert_eq!(events(&mut table), ["site 2 joined".into(), format!("{} Left", site(2))]);
+        assert_eq!(table.take_canceled_dials(), [key(2)]);
+        assert_eq!(
+            table.merge(later(2), &key(3), member_info(2, 2, 2)),
+            MergeOutcome::Dial,
+            "it may have been restarted"
+        );
+        assert_eq!(merge_first_hand(&mut table, later(2), member_info(2, 2, 2)), MergeOutcome::NewFirstHand);
+        assert_eq!(events(&mut table), ["site 2 rejoined"]);
     }
 
     #[test]
@@ -469,25 +475,29 @@ mod tests {
         let (first, is_new) = admit_and_receive(&mut one, 2, 1).unwrap();
         assert!(
             is_new && admit_and_receive(&mut one, 2, 1) == Ok((first.clone(), false)),
-            "who knocks twice is let in once"
+            "a repeated request is admitted once"
         );
-        let (again, is_new) = admit_and_receive(&mut one, 2, 2).unwrap();
-        assert!(is_new && again.site == first.site && again.revision > first.revision);
+        let (second, is_new) = admit_and_receive(&mut one, 2, 2).unwrap();
+        assert!(is_new && second.site == first.site && second.revision > first.revision);
         let number = first.site;
-        assert_eq!(events(&mut one), ["site 2 came".into(), format!("{number} Anew"), "site 2 came again".into()]);
-        let mut elsewhere = member_table(3);
-        assert_eq!(admit_and_receive(&mut elsewhere, 2, 3).unwrap().0.site, number, "nobody there knew it");
-        elsewhere.peers.get_mut(&key(2)).unwrap().info.site = site(4);
+        assert_eq!(events(&mut one), ["site 2 joined".into(), format!("{number} Restarted"), "site 2 rejoined".into()]);
+        let mut other_table = member_table(3);
         assert_eq!(
-            admit_and_receive(&mut elsewhere, 4, 1).unwrap().0.site,
+            admit_and_receive(&mut other_table, 2, 3).unwrap().0.site,
+            number,
+            "the number does not depend on the admitting site"
+        );
+        other_table.peers.get_mut(&key(2)).unwrap().info.site = site(4);
+        assert_eq!(
+            admit_and_receive(&mut other_table, 4, 1).unwrap().0.site,
             MESH_KEY.site_number(&key(4), 1),
-            "two never have one number"
+            "site numbers are unique"
         );
     }
 
     #[test]
     fn reports_merge_equally_in_any_order() {
-        let told = [
+        let reports = [
             member_info(2, 1, 1),
             member_info(2, 3, 2),
             member_info(2, 3, 1),
@@ -495,12 +505,11 @@ mod tests {
             member_info(3, 1, 9),
         ];
         let at = |run: u8| vec![PeerAddr(format!("192.0.2.{run}:7"))];
-        let told =
-            told.map(|account| MemberInfo { addrs: at(account.run_id[0] * 10 + account.revision as u8), ..account });
+        let reports = reports.map(|info| MemberInfo { addrs: at(info.run_id[0] * 10 + info.revision as u8), ..info });
         let end = |order: &[usize]| {
-            let mut list = member_table(1);
-            order.iter().for_each(|at| _ = list.merge(NOW, &key(9), told[*at].clone()));
-            list.peers.values().map(|other| other.info.clone()).collect::<Vec<_>>()
+            let mut table = member_table(1);
+            order.iter().for_each(|at| _ = table.merge(NOW, &key(9), reports[*at].clone()));
+            table.peers.values().map(|other| other.info.clone()).collect::<Vec<_>>()
         };
         let expected = end(&[0, 1, 2, 3, 4]);
         for order in [[4, 3, 2, 1, 0], [2, 4, 0, 3, 1], [1, 0, 4, 2, 3], [3, 1, 3, 0, 2]] {
@@ -511,135 +520,148 @@ mod tests {
 
     #[test]
     fn reports_do_not_override_first_hand_info() {
-        let mut list = member_table(1);
-        merge_first_hand(&mut list, NOW, member_info(2, 5, 1));
-        let places = vec![PeerAddr("192.0.2.1:7".into())];
-        let lie = MemberInfo { name: "nobody".into(), addrs: places, ..member_info(2, u32::MAX, 9) };
-        assert_eq!(list.merge(NOW, &key(3), lie.clone()), MergeOutcome::Ignored, "it is here, and says something else");
+        let mut table = member_table(1);
+        merge_first_hand(&mut table, NOW, member_info(2, 5, 1));
+        let addrs = vec![PeerAddr("192.0.2.1:7".into())];
+        let false_report = MemberInfo { name: "false name".into(), addrs, ..member_info(2, u32::MAX, 9) };
         assert_eq!(
-            list.merge(NOW, &key(3), member_info(1, u32::MAX, 9)),
+            table.merge(NOW, &key(3), false_report.clone()),
             MergeOutcome::Ignored,
-            "who we are we know best"
+            "it is present, and its own information differs"
         );
-        assert_eq!(*list.own_info(), member_info(1, 1, 1));
-        list.handle_timeout(later(11));
-        assert_eq!(list.merge(later(11), &key(3), lie.clone()), MergeOutcome::Dial, "it may be there");
-        assert_eq!(list.info_of(&key(2)), Some(&member_info(2, 5, 1)));
-        assert_eq!(list.on_received(later(12), &key(2)), Some(site(2)));
-        assert_eq!(member_names(&list), ["site 1", "site 2"]);
-        // Of who was not heard yet a lie is believed, until it speaks, whatever stamp it has.
-        list.merge(NOW, &key(3), MemberInfo { key: key(4), site: site(4), ..lie });
-        assert_eq!(list.info_of(&key(4)).unwrap().name, "nobody");
-        assert_eq!(merge_first_hand(&mut list, NOW, member_info(4, 1, 1)), MergeOutcome::NewFirstHand);
         assert_eq!(
-            merge_first_hand(&mut list, NOW, member_info(4, 1, 1)),
+            table.merge(NOW, &key(3), member_info(1, u32::MAX, 9)),
             MergeOutcome::Ignored,
-            "that is the end of it"
+            "reports about this site are ignored"
         );
-        assert_eq!(list.info_of(&key(4)), Some(&member_info(4, 1, 1)));
+        assert_eq!(*table.own_info(), member_info(1, 1, 1));
+        table.handle_timeout(later(11));
+        assert_eq!(
+            table.merge(later(11), &key(3), false_report.clone()),
+            MergeOutcome::Dial,
+            "it may be present there"
+        );
+        assert_eq!(table.info_of(&key(2)), Some(&member_info(2, 5, 1)));
+        assert_eq!(table.on_received(later(12), &key(2)), Some(site(2)));
+        assert_eq!(member_names(&table), ["site 1", "site 2"]);
+        // A false report about an absent member holds until its own information arrives, whatever the revision.
+        table.merge(NOW, &key(3), MemberInfo { key: key(4), site: site(4), ..false_report });
+        assert_eq!(table.info_of(&key(4)).unwrap().name, "false name");
+        assert_eq!(merge_first_hand(&mut table, NOW, member_info(4, 1, 1)), MergeOutcome::NewFirstHand);
+        assert_eq!(
+            merge_first_hand(&mut table, NOW, member_info(4, 1, 1)),
+            MergeOutcome::Ignored,
+            "the same information is not new"
+        );
+        assert_eq!(table.info_of(&key(4)), Some(&member_info(4, 1, 1)));
     }
 
     #[test]
     fn revision_of_a_report_is_not_continued() {
-        let mut list = member_table(1);
-        list.merge(NOW, &key(3), member_info(2, u32::MAX, 9));
-        assert_eq!(admit_and_receive(&mut list, 2, 1).unwrap().0, member_info(2, 1, 1));
-        merge_first_hand(&mut list, NOW, member_info(4, u32::MAX, 1));
+        let mut table = member_table(1);
+        table.merge(NOW, &key(3), member_info(2, u32::MAX, 9));
+        assert_eq!(admit_and_receive(&mut table, 2, 1).unwrap().0, member_info(2, 1, 1));
+        merge_first_hand(&mut table, NOW, member_info(4, u32::MAX, 1));
         assert_eq!(
-            admit_and_receive(&mut list, 4, 2).unwrap().0,
+            admit_and_receive(&mut table, 4, 2).unwrap().0,
             member_info(4, u32::MAX, 2),
-            "its own has no end either"
+            "the member's own revision saturates"
         );
         assert_eq!(
-            merge_first_hand(&mut list, NOW, member_info(4, u32::MAX, 1)),
+            merge_first_hand(&mut table, NOW, member_info(4, u32::MAX, 1)),
             MergeOutcome::NewFirstHand,
-            "and the last word counts"
+            "and its last information holds"
         );
     }
 
     #[test]
     fn site_number_must_be_derived_from_the_key() {
-        let mut list = member_table(1);
+        let mut table = member_table(1);
         let thief = |number: u8, site: u32| MemberInfo { site, ..member_info(number, 1, 1) };
         for site in [site(1), site(3), 77] {
-            assert_eq!(merge_first_hand(&mut list, NOW, thief(2, site)), MergeOutcome::Ignored);
-            assert_eq!(list.merge(NOW, &key(9), thief(2, site)), MergeOutcome::Ignored);
+            assert_eq!(merge_first_hand(&mut table, NOW, thief(2, site)), MergeOutcome::Ignored);
+            assert_eq!(table.merge(NOW, &key(9), thief(2, site)), MergeOutcome::Ignored);
         }
-        assert_eq!((list.peers.len(), list.key_of(site(1))), (0, None));
+        assert_eq!((table.peers.len(), table.key_of(site(1))), (0, None));
         assert_eq!(
-            merge_first_hand(&mut list, NOW, thief(2, MESH_KEY.site_number(&key(2), 1))),
+            merge_first_hand(&mut table, NOW, thief(2, MESH_KEY.site_number(&key(2), 1))),
             MergeOutcome::NewFirstHand,
-            "the next one is its own, too"
+            "the next derived number is valid, too"
         );
-        // Who was only told of keeps nobody from its number.
-        list.merge(NOW, &key(9), member_info(5, 1, 1));
-        list.peers.get_mut(&key(5)).unwrap().info.site = site(6);
-        assert_eq!(list.merge(NOW, &key(9), member_info(6, 1, 1)), MergeOutcome::Ignored);
-        assert_eq!(admit_and_receive(&mut list, 6, 1).unwrap().0.site, site(6));
-        assert_eq!(list.info_of(&key(5)), None);
+        // A reported member does not keep another from its number.
+        table.merge(NOW, &key(9), member_info(5, 1, 1));
+        table.peers.get_mut(&key(5)).unwrap().info.site = site(6);
+        assert_eq!(table.merge(NOW, &key(9), member_info(6, 1, 1)), MergeOutcome::Ignored);
+        assert_eq!(admit_and_receive(&mut table, 6, 1).unwrap().0.site, site(6));
+        assert_eq!(table.info_of(&key(5)), None);
     }
 
     #[test]
     fn dialing_a_silent_member_is_canceled_after_timeout() {
-        let mut list = member_table(1);
-        list.merge(NOW, &key(9), member_info(2, 1, 1));
-        assert_eq!(list.merge(NOW, &key(8), member_info(2, 1, 1)), MergeOutcome::Ignored, "it is called already");
-        list.handle_timeout(later(11));
-        assert_eq!((list.take_canceled_dials(), events(&mut list)), (vec![key(2)], vec![]));
-        assert_eq!(list.merge(later(20), &key(9), member_info(2, 1, 1)), MergeOutcome::Dial, "somebody else hears it");
-        list.handle_timeout(later(31));
-        assert_eq!(list.take_canceled_dials(), [key(2)]);
-        list.merge(later(40), &key(9), member_info(2, 1, 1));
-        merge_first_hand(&mut list, later(41), member_info(2, 1, 1));
-        assert_eq!(list.take_canceled_dials(), [key(2)], "it is here, wherever else it is called");
-        list.handle_timeout(later(60));
-        list.handle_timeout(later(60 * 60));
-        assert_eq!(list.peers.len(), 0);
+        let mut table = member_table(1);
+        table.merge(NOW, &key(9), member_info(2, 1, 1));
+        assert_eq!(
+            table.merge(NOW, &key(8), member_info(2, 1, 1)),
+            MergeOutcome::Ignored,
+            "it is being dialed already"
+        );
+        table.handle_timeout(later(11));
+        assert_eq!((table.take_canceled_dials(), events(&mut table)), (vec![key(2)], vec![]));
+        assert_eq!(
+            table.merge(later(20), &key(9), member_info(2, 1, 1)),
+            MergeOutcome::Dial,
+            "another member receives it"
+        );
+        table.handle_timeout(later(31));
+        assert_eq!(table.take_canceled_dials(), [key(2)]);
+        table.merge(later(40), &key(9), member_info(2, 1, 1));
+        merge_first_hand(&mut table, later(41), member_info(2, 1, 1));
+        assert_eq!(table.take_canceled_dials(), [key(2)], "it is present, so dialing elsewhere ends");
+        table.handle_timeout(later(60));
+        table.handle_timeout(later(60 * 60));
+        assert_eq!(table.peers.len(), 0);
     }
 
     #[test]
     fn member_count_and_memory_are_bounded() {
-        let mut list = member_table(255);
-        (0..63).for_each(|number| assert!(admit_and_receive(&mut list, number, 1).is_ok(), "{number}"));
-        assert_eq!(admit_and_receive(&mut list, 63, 1), Err(JoinRefusal::Full));
-        assert!(admit_and_receive(&mut list, 5, 2).is_ok(), "who was here may come back");
-        list.on_bye(NOW, &key(7));
-        assert!(admit_and_receive(&mut list, 63, 1).is_ok());
+        let mut table = member_table(255);
+        (0..63).for_each(|number| assert!(admit_and_receive(&mut table, number, 1).is_ok(), "{number}"));
+        assert_eq!(admit_and_receive(&mut table, 63, 1), Err(JoinRefusal::Full));
+        assert!(admit_and_receive(&mut table, 5, 2).is_ok(), "a known member may return");
+        table.on_bye(NOW, &key(7));
+        assert!(admit_and_receive(&mut table, 63, 1).is_ok());
         for number in 64..255 {
-            merge_first_hand(&mut list, NOW, member_info(number, 1, 1));
+            merge_first_hand(&mut table, NOW, member_info(number, 1, 1));
         }
-        assert_eq!(list.peers.len(), MAX_KNOWN_MEMBERS);
-        assert!(!list.peers.contains_key(&key(7)), "who is gone makes room");
+        assert_eq!(table.peers.len(), MAX_KNOWN_MEMBERS);
+        assert!(!table.peers.contains_key(&key(7)), "departed members make room");
     }
 
     #[test]
     fn reported_members_take_no_slot_of_real_members() {
-        let mut list = member_table(255);
-        (0..10).for_each(|number| assert!(admit_and_receive(&mut list, number, 1).is_ok()));
-        let sought = |list: &mut MemberTable, now: Instant, teller: u8| {
-            let tells = |number: &u8| list.merge(now, &key(teller), member_info(*number, 1, 1)) == MergeOutcome::Dial;
-            (63..255).filter(tells).count()
+        let mut table = member_table(255);
+        (0..10).for_each(|number| assert!(admit_and_receive(&mut table, number, 1).is_ok()));
+        let dialed = |table: &mut MemberTable, now: Instant, reporter: u8| {
+            let is_dialed =
+                |number: &u8| table.merge(now, &key(reporter), member_info(*number, 1, 1)) == MergeOutcome::Dial;
+            (63..255).filter(is_dialed).count()
         };
-        assert_eq!(sought(&mut list, NOW, 0), MAX_MEMBERS, "one is heeded only so often");
-        assert_eq!(
-            sought(&mut list, NOW, 1),
-            MAX_KNOWN_MEMBERS - MAX_MEMBERS - 10,
-            "and there is room only for so many"
-        );
-        list.take_canceled_dials();
-        (10..63).for_each(|number| assert!(admit_and_receive(&mut list, number, 1).is_ok(), "{number}"));
-        assert_eq!((list.present_peers().count(), list.peers.len()), (63, MAX_KNOWN_MEMBERS));
-        list.handle_timeout(later(11));
-        assert_eq!(list.take_canceled_dials().len(), 2 * MAX_MEMBERS - 10, "none of them is called any more");
-        assert_eq!(sought(&mut list, later(11), 0), 2);
+        assert_eq!(dialed(&mut table, NOW, 0), MAX_MEMBERS, "the reports of one member are limited");
+        assert_eq!(dialed(&mut table, NOW, 1), MAX_KNOWN_MEMBERS - MAX_MEMBERS - 10, "and the table is bounded");
+        table.take_canceled_dials();
+        (10..63).for_each(|number| assert!(admit_and_receive(&mut table, number, 1).is_ok(), "{number}"));
+        assert_eq!((table.present_peers().count(), table.peers.len()), (63, MAX_KNOWN_MEMBERS));
+        table.handle_timeout(later(11));
+        assert_eq!(table.take_canceled_dials().len(), 2 * MAX_MEMBERS - 10, "none of them is dialed any more");
+        assert_eq!(dialed(&mut table, later(11), 0), 2);
     }
 
     #[test]
     fn no_member_times_out_after_own_suspend() {
-        let mut list = member_table(1);
-        admit_and_receive(&mut list, 2, 1).unwrap();
-        list.reset_timeouts(later(100));
-        list.handle_timeout(later(105));
-        assert_eq!(events(&mut list), ["site 2 came"]);
+        let mut table = member_table(1);
+        admit_and_receive(&mut table, 2, 1).unwrap();
+        table.reset_timeouts(later(100));
+        table.handle_timeout(later(105));
+        assert_eq!(events(&mut table), ["site 2 joined"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Coming to a group: knock at one of its members, until it opens.
+//! Joining a mesh: sends a join request to one member until it admits this site.
 
 use coplay::time::{Instant, TimeDelta};
 
@@ -12,72 +12,74 @@ use crate::reliable::Channel;
 use crate::reliable::Mux;
 use crate::transport::{Incoming, PeerAddr};
 
-/// It is looked this often whether we still want to come in.
+/// Interval at which the caller is asked whether to continue.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 
-/// Where to knock.
+/// Which member to ask for admission.
 #[derive(Clone, Debug)]
 pub struct MeshJoinConfig {
-    /// Where somebody of the group may be.
+    /// Addresses at which a member may be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Who must answer there, if that is known.
+    /// Key of the member that must answer, if it is known.
     pub expected_peer: Option<PeerKey>,
-    /// We go on knocking so long.
+    /// Time limit for the attempt.
     pub timeout: TimeDelta,
 }
 
 impl Mesh {
-    /// Knocks, until somebody opens or patience ends. `still` is asked now and then, and ends it with `false`, which is no failure.
+    /// Joins a mesh. `keep_going` is polled about every 50 ms; when it returns `false` the attempt ends with
+    /// `Ok(None)`.
     pub fn join(
-        wire: MeshTransport,
-        approach: &MeshJoinConfig,
-        manner: &MeshOptions,
-        mut still: impl FnMut() -> bool,
+        mesh_transport: MeshTransport,
+        config: &MeshJoinConfig,
+        options: &MeshOptions,
+        mut keep_going: impl FnMut() -> bool,
     ) -> Result<Option<Self>, MeshError> {
-        let mut door = MeshJoinAttempt::new(Mux::new(wire.transport, wire.incoming), approach);
-        while still() {
+        let mut attempt = MeshJoinAttempt::new(Mux::new(mesh_transport.transport, mesh_transport.incoming), config);
+        while keep_going() {
             let now = clock::now();
-            door.mux.flush(now);
+            attempt.mux.flush(now);
             let wake = now + POLL_INTERVAL;
-            if let Some(incoming) = door.mux.recv_until(door.mux.poll_timeout().map_or(wake, |due| due.min(wake))) {
-                door.handle_incoming(incoming, &manner.name)?;
+            if let Some(incoming) = attempt.mux.recv_until(attempt.mux.poll_timeout().map_or(wake, |due| due.min(wake)))
+            {
+                attempt.handle_incoming(incoming, &options.name)?;
             }
-            if let Some((host, welcome)) = door.admitted.take() {
-                let towards = door.mux.transport.addr_of(&host);
-                let mut group = Self::from_welcome(door.mux, welcome, manner);
-                group.open_multicast(manner, towards.as_ref(), wire.incoming_sender)?;
-                door.early_messages.into_iter().for_each(|(from, word)| group.on_message(now, from, word));
-                return Ok(Some(group));
+            if let Some((host, welcome)) = attempt.admitted.take() {
+                let towards = attempt.mux.transport.addr_of(&host);
+                let mut mesh = Self::from_welcome(attempt.mux, welcome, options);
+                mesh.open_multicast(options, towards.as_ref(), mesh_transport.incoming_sender)?;
+                attempt.early_messages.into_iter().for_each(|(from, message)| mesh.on_message(now, from, message));
+                return Ok(Some(mesh));
             }
-            door.check_timeout(now, approach)?;
+            attempt.check_timeout(now, config)?;
         }
         Ok(None)
     }
 }
 
-/// Standing in front of the door.
+/// A running attempt to join.
 struct MeshJoinAttempt {
     mux: Mux,
     run_id: RunId,
     started_at: Instant,
-    /// Somebody answered, and has our knock.
+    /// A member answered the dial and was sent the join request.
     has_requested: bool,
     dial_failures: DialFailures,
     admitted: Option<(PeerKey, MeshWelcome)>,
-    /// What came right behind that.
+    /// Messages that arrived right behind the welcome.
     early_messages: Vec<(PeerKey, MeshOrLobbyMessage)>,
 }
 
 impl MeshJoinAttempt {
-    fn new(post: Mux, approach: &MeshJoinConfig) -> Self {
-        approach.addrs.iter().for_each(|place| post.transport.dial(place, approach.expected_peer));
-        let (run, since, closed) = (random_bytes(), clock::now(), DialFailures::default());
+    fn new(mux: Mux, config: &MeshJoinConfig) -> Self {
+        config.addrs.iter().for_each(|addr| mux.transport.dial(addr, config.expected_peer));
+        let (run_id, started_at, dial_failures) = (random_bytes(), clock::now(), DialFailures::default());
         Self {
-            mux: post,
-            run_id: run,
-            started_at: since,
+            mux,
+            run_id,
+            started_at,
             has_requested: false,
-            dial_failures: closed,
+            dial_failures,
             admitted: None,
             early_messages: Vec::new(),
         }
@@ -86,9 +88,9 @@ impl MeshJoinAttempt {
     fn handle_incoming(&mut self, incoming: Incoming, name: &str) -> Result<(), MeshError> {
         match incoming {
             Incoming::Connected { peer, dialed: Some(_) } => {
-                let (name, wish, places) = (name.into(), JoinIntent::JoinMesh(self.run_id), self.mux.own_addrs());
-                let knock = JoinRequest { version: PROTOCOL_VERSION, name, intent: wish, addrs: places };
-                self.mux.send(peer, &MeshOrLobbyMessage::Lobby(lobby::LobbyMessage::JoinRequest(knock)));
+                let (name, intent, addrs) = (name.into(), JoinIntent::JoinMesh(self.run_id), self.mux.own_addrs());
+                let request = JoinRequest { version: PROTOCOL_VERSION, name, intent, addrs };
+                self.mux.send(peer, &MeshOrLobbyMessage::Lobby(lobby::LobbyMessage::JoinRequest(request)));
                 self.has_requested = true;
             }
             Incoming::Datagram { from, bytes, .. } if Channel::is_channel_datagram(&bytes) => {
@@ -100,47 +102,46 @@ impl MeshJoinAttempt {
     }
 
     fn handle_messages(&mut self, from: PeerKey, bytes: &[u8]) -> Result<(), MeshError> {
-        for word in self.mux.handle_datagram(from, bytes) {
-            match word {
+        for message in self.mux.handle_datagram(from, bytes) {
+            match message {
                 MeshOrLobbyMessage::Mesh(MeshMessage::Welcome(welcome)) if self.is_valid_welcome(&welcome) => {
                     self.admitted = Some((from, welcome));
                 }
-                // Nobody of a group says that somebody else lets people in.
+                // No member of a mesh names a leader, so this is a lobby.
                 MeshOrLobbyMessage::Lobby(lobby::LobbyMessage::Refused(JoinRefusal::NotLeader { .. })) => {
                     return Err(MeshError::Refused(JoinRefusal::WrongGameKind));
                 }
                 MeshOrLobbyMessage::Lobby(lobby::LobbyMessage::Refused(refusal)) => {
                     return Err(MeshError::Refused(refusal));
                 }
-                word if self.admitted.is_some() => self.early_messages.push((from, word)),
+                message if self.admitted.is_some() => self.early_messages.push((from, message)),
                 MeshOrLobbyMessage::Lobby(_) | MeshOrLobbyMessage::Mesh(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Whether it is us who are let in, now, and with a number that all others will believe.
-    fn is_valid_welcome(&self, MeshWelcome { mesh_key: key, your_info: you, .. }: &MeshWelcome) -> bool {
-        you.run_id == self.run_id
-            && you.key == self.mux.transport.key()
-            && key.site_numbers(&you.key).any(|site| site == you.site)
+    /// Returns whether the welcome is for this run of this site, with a site number that all other members accept.
+    fn is_valid_welcome(&self, MeshWelcome { mesh_key, your_info, .. }: &MeshWelcome) -> bool {
+        your_info.run_id == self.run_id
+            && your_info.key == self.mux.transport.key()
+            && mesh_key.site_numbers(&your_info.key).any(|site| site == your_info.site)
     }
 
-    /// Ends the wait when patience does, or as soon as there is nothing to wait for.
-    fn check_timeout(&self, now: Instant, approach: &MeshJoinConfig) -> Result<(), MeshError> {
-        let hopeless = self.dial_failures.is_final(approach.addrs.len()) && !self.has_requested;
-        if !hopeless && now - self.started_at < approach.timeout {
+    /// Ends the attempt at its time limit, or as soon as it cannot succeed.
+    fn check_timeout(&self, now: Instant, config: &MeshJoinConfig) -> Result<(), MeshError> {
+        let hopeless = self.dial_failures.is_final(config.addrs.len()) && !self.has_requested;
+        if !hopeless && now - self.started_at < config.timeout {
             return Ok(());
         }
-        let somewhere =
-            || approach.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the place in the ticket".into()));
+        let any_addr = || config.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the address in the ticket".into()));
         Err(match self.dial_failures.worst() {
             _ if self.has_requested => MeshError::NoReply,
-            Some((place, DialFailure::WrongPeer)) => MeshError::WrongPeer { addr: place.clone() },
-            Some((place, how)) => {
-                MeshError::Unreachable { addr: place.clone(), wrong_secret: how == DialFailure::WrongSecret }
+            Some((addr, DialFailure::WrongPeer)) => MeshError::WrongPeer { addr: addr.clone() },
+            Some((addr, failure)) => {
+                MeshError::Unreachable { addr: addr.clone(), wrong_secret: failure == DialFailure::WrongSecret }
             }
-            None => MeshError::Unreachable { addr: somewhere(), wrong_secret: false },
+            None => MeshError::Unreachable { addr: any_addr(), wrong_secret: false },
         })
     }
 }

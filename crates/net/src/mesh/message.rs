@@ -1,4 +1,4 @@
-//! What the sites of a group tell each other, beside what they play.
+//! Messages between the sites of a mesh.
 
 use std::net::SocketAddrV4;
 
@@ -11,20 +11,20 @@ use crate::lobby::{self, MAX_NAME_LEN, MAX_PEER_ADDR_LEN, MAX_PEER_ADDRS};
 use crate::reliable::Message;
 use crate::transport::PeerAddr;
 
-/// The first byte of what only a group says. What is said at the door is the same as around any game, and begins with another.
+/// First byte of a mesh message. Join requests and refusals are lobby messages, which start with another byte.
 const MESH_MARKER: u8 = 0x67;
-/// The most bytes of accounts in one message, as they are written.
+/// Maximum number of encoded bytes of member information in one message.
 const MAX_INFOS_LEN: usize = 12_000;
-/// And the most accounts, whatever they say.
+/// Maximum number of members in one message.
 const MAX_INFOS: usize = 256;
 
-/// One run of a program: a number that nobody had before, by which what is sealed in it differs from whatever was sealed before.
+/// Random number of one run of a program. It makes the nonces of this run differ from those of any earlier run.
 pub(super) type RunId = [u8; 16];
 
-/// What all are told of one of them. Only itself and who lets it in make a new one.
+/// Information about a member. Only the member itself and the site that admits it create a new revision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct MemberInfo {
-    /// Of two accounts that others give of a member the one with the higher stamp holds. Its own needs none.
+    /// Of two reports about a member the greater revision holds; first-hand information always holds.
     pub(super) revision: u32,
     pub(super) key: PeerKey,
     pub(super) site: u32,
@@ -33,35 +33,35 @@ pub(super) struct MemberInfo {
     pub(super) addrs: Vec<PeerAddr>,
 }
 
-/// You are in.
+/// Admission to a mesh.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MeshWelcome {
     pub(super) mesh_key: MeshKey,
     pub(super) settings: Vec<u8>,
     pub(super) multicast_group: Option<SocketAddrV4>,
-    /// What all will be told of you.
+    /// The joiner's information as the others will get it.
     pub(super) your_info: MemberInfo,
 }
 
-/// A message between two sites of a group.
+/// Message between two members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum MeshMessage {
     Welcome(MeshWelcome),
-    /// What I know of some of us, in the group of this name.
+    /// Members of the mesh `mesh_id` that the sender knows.
     Members {
         mesh_id: u64,
         infos: Vec<MemberInfo>,
     },
-    /// I am off.
+    /// The sender leaves.
     Bye,
 }
 
-/// Whatever comes by mail.
+/// Any message on a reliable channel of a mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MeshOrLobbyMessage {
-    /// At the door.
+    /// Admission protocol, shared with the lobby.
     Lobby(lobby::LobbyMessage),
-    /// Inside.
+    /// Between members.
     Mesh(MeshMessage),
 }
 
@@ -70,7 +70,7 @@ impl Message for MeshOrLobbyMessage {
         match self {
             Self::Lobby(message) => message.to_bytes(),
             Self::Mesh(message) => {
-                postcard::to_extend(message, vec![MESH_MARKER]).expect("nothing in a message can fail to be written")
+                postcard::to_extend(message, vec![MESH_MARKER]).expect("every message can be encoded")
             }
         }
     }
@@ -90,9 +90,7 @@ impl MeshMessage {
             Self::Welcome(welcome) => {
                 welcome.settings.len() <= MAX_SETTINGS_LEN && welcome.your_info.is_within_limits()
             }
-            Self::Members { infos: accounts, .. } => {
-                accounts.len() <= MAX_INFOS && accounts.iter().all(MemberInfo::is_within_limits)
-            }
+            Self::Members { infos, .. } => infos.len() <= MAX_INFOS && infos.iter().all(MemberInfo::is_within_limits),
             Self::Bye => true,
         }
     }
@@ -100,38 +98,35 @@ impl MeshMessage {
 
 impl MemberInfo {
     fn is_within_limits(&self) -> bool {
-        let places =
-            self.addrs.len() <= MAX_PEER_ADDRS && self.addrs.iter().all(|place| place.0.len() <= MAX_PEER_ADDR_LEN);
-        self.name.len() <= MAX_NAME_LEN && places
+        let are_addrs_valid =
+            self.addrs.len() <= MAX_PEER_ADDRS && self.addrs.iter().all(|addr| addr.0.len() <= MAX_PEER_ADDR_LEN);
+        self.name.len() <= MAX_NAME_LEN && are_addrs_valid
     }
 
-    /// The most bytes that it takes.
+    /// Returns an upper bound of the encoded length, in bytes.
     fn max_encoded_len(&self) -> usize {
-        let places: usize = self.addrs.iter().map(|place| place.0.len() + 2).sum();
-        5 + 32 + 5 + 16 + 1 + self.name.len() + 1 + places
+        let addrs: usize = self.addrs.iter().map(|addr| addr.0.len() + 2).sum();
+        5 + 32 + 5 + 16 + 1 + self.name.len() + 1 + addrs
     }
 }
 
-/// Accounts as messages, none of which is too long to be mailed.
+/// Splits member information into messages that fit [`MAX_INFOS_LEN`].
 pub(super) fn split_into_messages(
-    group: u64,
-    accounts: impl IntoIterator<Item = MemberInfo>,
+    mesh_id: u64,
+    infos: impl IntoIterator<Item = MemberInfo>,
 ) -> Vec<MeshOrLobbyMessage> {
     let mut parts: Vec<(usize, Vec<MemberInfo>)> = Vec::new();
-    for account in accounts {
-        let len = account.max_encoded_len();
+    for info in infos {
+        let len = info.max_encoded_len();
         match parts.last_mut() {
             Some((sum, part)) if *sum + len <= MAX_INFOS_LEN => {
                 *sum += len;
-                part.push(account);
+                part.push(info);
             }
-            _ => parts.push((len, vec![account])),
+            _ => parts.push((len, vec![info])),
         }
     }
-    parts
-        .into_iter()
-        .map(|(_, accounts)| MeshOrLobbyMessage::Mesh(MeshMessage::Members { mesh_id: group, infos: accounts }))
-        .collect()
+    parts.into_iter().map(|(_, infos)| MeshOrLobbyMessage::Mesh(MeshMessage::Members { mesh_id, infos })).collect()
 }
 
 #[cfg(test)]
@@ -139,46 +134,46 @@ mod tests {
     use super::*;
     use crate::reliable::MAX_MESSAGE_LEN;
 
-    fn member_info(number: u8, places: usize) -> MemberInfo {
-        let places = (0..places).map(|place| PeerAddr("x".repeat(MAX_PEER_ADDR_LEN - place))).collect();
+    fn member_info(number: u8, addr_count: usize) -> MemberInfo {
+        let addrs = (0..addr_count).map(|index| PeerAddr("x".repeat(MAX_PEER_ADDR_LEN - index))).collect();
         let name = "n".repeat(MAX_NAME_LEN);
         let site = u32::MAX - u32::from(number);
-        MemberInfo { revision: u32::MAX, key: PeerKey([number; 32]), site, run_id: [number; 16], name, addrs: places }
+        MemberInfo { revision: u32::MAX, key: PeerKey([number; 32]), site, run_id: [number; 16], name, addrs }
     }
 
     #[test]
     fn mesh_messages_round_trip() {
-        let group = MeshKey::random();
-        let multicast = Some("239.255.77.77:5700".parse().unwrap());
+        let mesh_key = MeshKey::random();
+        let multicast_group = Some("239.255.77.77:5700".parse().unwrap());
         let welcome = MeshWelcome {
-            mesh_key: group.clone(),
+            mesh_key: mesh_key.clone(),
             settings: vec![7; MAX_SETTINGS_LEN],
-            multicast_group: multicast,
+            multicast_group,
             your_info: member_info(1, 2),
         };
-        let inside = [MeshMessage::Welcome(welcome), MeshMessage::Bye];
-        let words = inside
+        let mesh_messages = [MeshMessage::Welcome(welcome), MeshMessage::Bye];
+        let messages = mesh_messages
             .map(MeshOrLobbyMessage::Mesh)
             .into_iter()
-            .chain(split_into_messages(group.mesh_id(), [member_info(1, 2), member_info(2, 0)]));
-        for word in words.chain([MeshOrLobbyMessage::Lobby(lobby::LobbyMessage::Bye)]) {
-            assert_eq!(MeshOrLobbyMessage::from_bytes(&word.to_bytes()), Some(word));
+            .chain(split_into_messages(mesh_key.mesh_id(), [member_info(1, 2), member_info(2, 0)]));
+        for message in messages.chain([MeshOrLobbyMessage::Lobby(lobby::LobbyMessage::Bye)]) {
+            assert_eq!(MeshOrLobbyMessage::from_bytes(&message.to_bytes()), Some(message));
         }
     }
 
     #[test]
     fn oversized_messages_are_rejected() {
         let long_name = MemberInfo { name: "n".repeat(MAX_NAME_LEN + 1), ..member_info(1, 1) };
-        let many_places = member_info(1, MAX_PEER_ADDRS + 1);
-        for account in [long_name.clone(), many_places] {
-            let word = MeshOrLobbyMessage::Mesh(MeshMessage::Members { mesh_id: 1, infos: vec![account] });
-            assert_eq!(MeshOrLobbyMessage::from_bytes(&word.to_bytes()), None);
+        let many_addrs = member_info(1, MAX_PEER_ADDRS + 1);
+        for info in [long_name.clone(), many_addrs] {
+            let message = MeshOrLobbyMessage::Mesh(MeshMessage::Members { mesh_id: 1, infos: vec![info] });
+            assert_eq!(MeshOrLobbyMessage::from_bytes(&message.to_bytes()), None);
         }
-        let welcome = |terms, you| MeshWelcome {
+        let welcome = |settings, your_info| MeshWelcome {
             mesh_key: MeshKey::random(),
-            settings: terms,
+            settings,
             multicast_group: None,
-            your_info: you,
+            your_info,
         };
         for welcome in [welcome(vec![0; MAX_SETTINGS_LEN + 1], member_info(1, 1)), welcome(vec![], long_name)] {
             assert_eq!(
@@ -201,12 +196,12 @@ mod tests {
     #[test]
     fn member_infos_are_split_to_fit_reliable_messages() {
         let all: Vec<MemberInfo> = (0..128).map(|number| member_info(number, MAX_PEER_ADDRS)).collect();
-        let told = split_into_messages(1, all.clone());
-        assert!(told.iter().all(|word| word.to_bytes().len() <= MAX_MESSAGE_LEN), "too long");
-        let again = told.into_iter().flat_map(|word| match word {
-            MeshOrLobbyMessage::Mesh(MeshMessage::Members { infos: accounts, .. }) => accounts,
+        let messages = split_into_messages(1, all.clone());
+        assert!(messages.iter().all(|message| message.to_bytes().len() <= MAX_MESSAGE_LEN), "too long");
+        let received = messages.into_iter().flat_map(|message| match message {
+            MeshOrLobbyMessage::Mesh(MeshMessage::Members { infos, .. }) => infos,
             other => panic!("{other:?}"),
         });
-        assert_eq!(again.collect::<Vec<_>>(), all);
+        assert_eq!(received.collect::<Vec<_>>(), all);
     }
 }

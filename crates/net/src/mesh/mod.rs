@@ -1,14 +1,17 @@
-//! A group of sites without a server: each can send a datagram to all others, to those who want to hear of a region, or to one.
+//! A mesh of sites without a server: each site can send a datagram to all others, to the subscribers of a region, or to
+//! one.
 //!
-//! Whoever knows the ticket of any of them knocks there and is let in; then it calls all others, so that there is a secured channel
-//! between any two. Whoever founded the group may leave, and the rest goes on. Everybody keeps a list, and lists are merged.
+//! A joiner sends a join request to any member whose ticket it has. Once admitted it dials all other members, so that
+//! there is a secured channel between any two. The founder may leave, and the rest goes on. Every site keeps a member
+//! table, and tables are merged.
 //!
-//! What is for many is sent once where [multicast](MulticastConfig) gets through, and to one after the other where it does not. Each
-//! site tells each other one every second whether it hears it by multicast: this *beat* also shows that it is there. So a pair between which
-//! multicast is lost falls back to their channel within some seconds, and only that pair.
+//! A datagram for many sites is sent once where [multicast](MulticastConfig) gets through, and by unicast where it does
+//! not. Each site reports to every other one each second whether it receives its multicast; this *heartbeat* also
+//! proves its presence. So two sites between which multicast is lost fall back to their channel within some seconds,
+//! and only they.
 //!
-//! What comes by a channel is from the member that it says. What comes by multicast is from one of the group, and any of
-//! them can have made it: see `seal`. So nothing of the list is ever told by multicast.
+//! A datagram on a channel comes from the member that it states. A multicast packet comes from some member of the mesh,
+//! and any of them can have made it: see `seal`. Member information is therefore never sent by multicast.
 
 mod dial_limiter;
 mod error;
@@ -51,63 +54,65 @@ pub use multicast::{DEFAULT_MULTICAST_GROUP, MulticastConfig, MulticastError};
 pub use seal::RejectedPackets;
 pub use stats::{MeshStats, Traffic};
 
-/// The most sites of a group. If several let somebody in at the same moment there may be a few more; nobody is put out for that.
+/// Maximum number of sites in a mesh. Simultaneous admissions at several members may exceed it slightly; no member is
+/// evicted for that.
 pub const MAX_MEMBERS: usize = 64;
-/// The longest terms.
+/// Maximum length of the settings, in bytes.
 pub const MAX_SETTINGS_LEN: usize = 1_000;
-/// The longest datagram.
+/// Maximum length of a datagram, in bytes.
 pub const MAX_PAYLOAD_LEN: usize = MAX_DATAGRAM - 1;
 
-/// The first byte of a datagram on a channel: something of the game, or whether the sender hears us by multicast.
+/// First byte of a datagram on a channel: game data, or a heartbeat with the state of multicast reception.
 const GAME_DATAGRAM: u8 = 0x44;
 const HEARTBEAT_DATAGRAM: u8 = 0x45;
 
-/// What is due is looked after this often.
+/// Interval of the periodic work.
 const HOUSEKEEPING_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// Who looked so long ago was asleep.
+/// Gap between two runs of the periodic work from which on this computer counts as having been suspended.
 const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(3);
-/// Something is sent by multicast at least this often, so that the others know whether they hear it.
+/// Maximum interval between multicast packets, from which the others tell whether they receive this site.
 const BEACON_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
-/// However late we are, so many things that came are taken at a time.
+/// Number of queued events that one call of `poll` handles after its deadline.
 const MAX_OVERDUE_RECEIVES: usize = 64;
-/// The last mail gets so long.
+/// Time limit for delivering the last messages.
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_millis(800);
 
-/// What carries a group.
+/// Transport of a mesh.
 pub struct MeshTransport {
-    /// What carries datagrams between two.
+    /// Carries datagrams between two sites.
     pub transport: Arc<dyn Transport>,
-    /// What comes in.
+    /// Receiver of the incoming events.
     pub incoming: Receiver<Incoming>,
-    /// The other end of that: what comes by multicast goes there, too.
+    /// Sender of the same queue, into which multicast packets go, too.
     pub incoming_sender: SyncSender<Incoming>,
 }
 
-/// How to take part.
+/// Options of a member.
 #[derive(Clone, Debug, Default)]
 pub struct MeshOptions {
-    /// What to call us.
+    /// Display name of this site.
     pub name: String,
-    /// How to reach many at once, if at all.
+    /// Multicast settings; `None` uses unicast only.
     pub multicast: Option<MulticastConfig>,
-    /// As if what comes by multicast came over worse links, one from each sender. Channels are impaired where they are
-    /// [made](crate::impair::ImpairedTransport).
+    /// Emulates worse links for incoming multicast, one per sender. Channels are impaired by
+    /// [`ImpairedTransport`](crate::impair::ImpairedTransport).
     pub impairment: Option<Impairment>,
 }
 
-/// One site of a group. It belongs to one thread, which calls [`poll`](Self::poll_command) all the time.
+/// One site of a mesh. It belongs to one thread, which calls [`poll`](Self::poll) continuously.
 pub struct Mesh {
     mux: Mux,
     mesh_key: MeshKey,
     settings: Vec<u8>,
     member_table: MemberTable,
     multicast_probe: MulticastProbe,
-    /// Where the group meets by multicast, if it does; and our own way to that, if there is one.
+    /// Multicast address of the mesh, if it uses multicast.
     multicast_group: Option<SocketAddrV4>,
+    /// This site's multicast socket, if multicast works here.
     multicast_socket: Option<MulticastSocket>,
-    /// The interface is the one that leads to the others.
+    /// Whether the interface is chosen by the route to the other members.
     is_interface_automatic: bool,
-    /// What comes by multicast and is still under way, if that is to be impaired.
+    /// Received multicast packets in flight on emulated links, if those are impaired.
     multicast_impairment: Option<LinkEmulator>,
     events: VecDeque<MeshEvent>,
     stats: MeshStats,
@@ -115,55 +120,55 @@ pub struct Mesh {
     last_housekeeping: Instant,
     next_beacon: Instant,
     next_gossip: Instant,
-    /// Who was told of all when it was last somebody's turn.
+    /// Peer of the last gossip turn.
     last_gossip_peer: Option<PeerKey>,
     next_addr_check: Instant,
 }
 
 impl Mesh {
-    /// Founds a group of our own, with nobody else in it yet.
-    pub fn create(wire: MeshTransport, terms: &[u8], manner: &MeshOptions) -> Result<Self, MeshError> {
-        if terms.len() > MAX_SETTINGS_LEN {
+    /// Creates a mesh with this site as its only member.
+    pub fn create(mesh_transport: MeshTransport, settings: &[u8], options: &MeshOptions) -> Result<Self, MeshError> {
+        if settings.len() > MAX_SETTINGS_LEN {
             return Err(MeshError::SettingsTooLong);
         }
-        let (key, me) = (MeshKey::random(), wire.transport.key());
-        let site = key.site_number(&me, 0);
-        let post = Mux::new(wire.transport, wire.incoming);
-        let places = post.own_addrs();
-        let you = MemberInfo {
+        let (mesh_key, own_key) = (MeshKey::random(), mesh_transport.transport.key());
+        let site = mesh_key.site_number(&own_key, 0);
+        let mux = Mux::new(mesh_transport.transport, mesh_transport.incoming);
+        let addrs = mux.own_addrs();
+        let your_info = MemberInfo {
             revision: 1,
-            key: me,
+            key: own_key,
             site,
             run_id: random_bytes(),
-            name: sanitize(&manner.name, MAX_NAME_LEN),
-            addrs: places,
+            name: sanitize(&options.name, MAX_NAME_LEN),
+            addrs,
         };
-        let multicast = manner.multicast.as_ref().map(|multicast| multicast.group);
-        let towards = you.addrs.first().cloned();
-        let mut group = Self::from_welcome(
-            post,
-            MeshWelcome { mesh_key: key, settings: terms.to_vec(), multicast_group: multicast, your_info: you },
-            manner,
+        let multicast_group = options.multicast.as_ref().map(|multicast| multicast.group);
+        let towards = your_info.addrs.first().cloned();
+        let mut mesh = Self::from_welcome(
+            mux,
+            MeshWelcome { mesh_key, settings: settings.to_vec(), multicast_group, your_info },
+            options,
         );
-        group.open_multicast(manner, towards.as_ref(), wire.incoming_sender)?;
-        if group.multicast_socket.is_none() {
-            group.multicast_group = None;
+        mesh.open_multicast(options, towards.as_ref(), mesh_transport.incoming_sender)?;
+        if mesh.multicast_socket.is_none() {
+            mesh.multicast_group = None;
         }
-        Ok(group)
+        Ok(mesh)
     }
 
-    fn from_welcome(post: Mux, welcome: MeshWelcome, manner: &MeshOptions) -> Self {
+    fn from_welcome(mux: Mux, welcome: MeshWelcome, options: &MeshOptions) -> Self {
         let now = clock::now();
         Self {
-            mux: post,
+            mux,
             member_table: MemberTable::new(welcome.mesh_key.clone(), welcome.your_info),
             mesh_key: welcome.mesh_key,
             settings: welcome.settings,
             multicast_probe: MulticastProbe::default(),
             multicast_group: welcome.multicast_group,
             multicast_socket: None,
-            is_interface_automatic: manner.multicast.as_ref().is_some_and(|multicast| multicast.interface.is_none()),
-            multicast_impairment: manner.impairment.clone().map(|impairment| LinkEmulator::new(now, impairment)),
+            is_interface_automatic: options.multicast.as_ref().is_some_and(|multicast| multicast.interface.is_none()),
+            multicast_impairment: options.impairment.clone().map(|impairment| LinkEmulator::new(now, impairment)),
             events: VecDeque::new(),
             stats: MeshStats::default(),
             next_housekeeping: now,
@@ -175,22 +180,22 @@ impl Mesh {
         }
     }
 
-    /// Begins with multicast, as far as it is wanted and works.
+    /// Opens the multicast socket if multicast is wanted and works.
     fn open_multicast(
         &mut self,
-        manner: &MeshOptions,
+        options: &MeshOptions,
         towards: Option<&PeerAddr>,
         queue: SyncSender<Incoming>,
     ) -> Result<(), MeshError> {
-        let Some(wanted) = &manner.multicast else { return Ok(()) };
+        let Some(wanted) = &options.multicast else { return Ok(()) };
         let opened = self.multicast_group.ok_or(MulticastError::NotUsedByMesh).and_then(|group| {
             let interface = wanted.interface.or_else(|| towards.and_then(interface_towards));
-            let (site, run) = (self.member_table.own_info().site, self.member_table.own_info().run_id);
-            let keys = (Sealer::new(&self.mesh_key, site, run), Opener::new(&self.mesh_key, site));
+            let (site, run_id) = (self.member_table.own_info().site, self.member_table.own_info().run_id);
+            let keys = (Sealer::new(&self.mesh_key, site, run_id), Opener::new(&self.mesh_key, site));
             MulticastSocket::open(group, interface.unwrap_or(Ipv4Addr::UNSPECIFIED), keys, queue)
         });
         match opened {
-            Ok(channels) => self.multicast_socket = Some(channels),
+            Ok(socket) => self.multicast_socket = Some(socket),
             Err(error) if wanted.is_required => return Err(MeshError::Multicast(error)),
             Err(MulticastError::NotUsedByMesh) => {}
             Err(error) => self.events.push_back(MeshEvent::MulticastUnavailable(error)),
@@ -198,55 +203,55 @@ impl Mesh {
         Ok(())
     }
 
-    /// Our number.
+    /// Returns this site's number.
     pub fn site(&self) -> u32 {
         self.member_table.own_info().site
     }
 
-    /// What was agreed on when the group was founded.
+    /// Returns the settings that the founder chose.
     pub fn settings(&self) -> &[u8] {
         &self.settings
     }
 
-    /// All who are here, ourselves first.
+    /// Returns all present members, this site first.
     pub fn members(&self) -> impl Iterator<Item = MeshMember> {
         self.member_table.members()
     }
 
-    /// Where the group meets by multicast, if we take part in that.
+    /// Returns the multicast address of the mesh, if this site uses multicast.
     pub fn multicast_addr(&self) -> Option<SocketAddrV4> {
         self.multicast_group.filter(|_| self.multicast_socket.is_some())
     }
 
-    /// Whether a site hears by multicast what we send.
+    /// Returns whether a site receives this one by multicast.
     pub fn is_multicast_received_by(&self, now: Instant, site: u32) -> bool {
         self.multicast_socket.is_some() && self.multicast_probe.is_received_by(now, site)
     }
 
-    /// What was sent and received so far.
+    /// Returns the traffic so far.
     pub fn stats(&self) -> MeshStats {
-        let (unfit, crowded_out) =
+        let (multicast_rejected, multicast_queue_full) =
             self.multicast_socket.as_ref().map(MulticastSocket::reject_counts).unwrap_or_default();
         MeshStats {
-            multicast_rejected: unfit,
-            multicast_queue_full: crowded_out,
+            multicast_rejected,
+            multicast_queue_full,
             transport_drops: self.mux.transport.drop_counts(),
             ..self.stats
         }
     }
 
-    /// Listens to what is sent to these regions, beside what is for all; without any, to what is sent to any region. Who hears more than
-    /// that must bear it: it may come one by one.
+    /// Subscribes to these regions, besides the channel for all sites; an empty list subscribes to every region.
+    /// Datagrams of other regions may still arrive: regions share channels, and unicast does not filter.
     pub fn subscribe_regions(&mut self, regions: &[WorldRegion]) {
-        let listens = self.multicast_socket.as_mut().map_or(Ok(()), |channels| channels.subscribe_regions(regions));
-        if let Err(error) = listens {
-            // Who misses a region must be sent everything one by one.
+        let subscribed = self.multicast_socket.as_mut().map_or(Ok(()), |socket| socket.subscribe_regions(regions));
+        if let Err(error) = subscribed {
+            // A site that misses a region must get everything by unicast.
             self.multicast_socket = None;
             self.events.push_back(MeshEvent::MulticastUnavailable(error));
         }
     }
 
-    /// Sends a datagram at once. The timestamp is for who looks at RTP headers: a clock of 90,000 ticks a second.
+    /// Sends a datagram at once. `timestamp` only goes into the RTP header: a clock of 90,000 ticks per second.
     pub fn send(&mut self, now: Instant, to: &Dest<'_>, timestamp: u32, bytes: &[u8]) {
         if bytes.len() > MAX_PAYLOAD_LEN {
             self.stats.too_long += 1;
@@ -265,17 +270,17 @@ impl Mesh {
         }
     }
 
-    /// By multicast, if anybody hears us there, and one by one to those who do not.
+    /// Sends by multicast if any member receives this site, and by unicast to the sites that do not.
     fn send_multicast(&mut self, now: Instant, channel: u8, timestamp: u32, bytes: &[u8], sites: &[u32]) {
-        let anybody = self.member_table.present_peers().any(|(_, site)| self.is_multicast_received_by(now, site));
-        let cast = anybody && self.send_on_channel(now, channel, timestamp, bytes);
-        let deaf: Vec<u32> =
-            sites.iter().copied().filter(|site| !cast || !self.is_multicast_received_by(now, *site)).collect();
-        self.send_unicast(bytes, deaf);
+        let any_receiver = self.member_table.present_peers().any(|(_, site)| self.is_multicast_received_by(now, site));
+        let is_multicast = any_receiver && self.send_on_channel(now, channel, timestamp, bytes);
+        let unreached: Vec<u32> =
+            sites.iter().copied().filter(|site| !is_multicast || !self.is_multicast_received_by(now, *site)).collect();
+        self.send_unicast(bytes, unreached);
     }
 
     fn send_on_channel(&mut self, now: Instant, channel: u8, timestamp: u32, bytes: &[u8]) -> bool {
-        let sent = self.multicast_socket.as_mut().and_then(|channels| channels.send(channel, timestamp, bytes));
+        let sent = self.multicast_socket.as_mut().and_then(|socket| socket.send(channel, timestamp, bytes));
         sent.into_iter().for_each(|len| self.stats.multicast_sent.record(len));
         if sent.is_some() && channel == ALL_CHANNEL {
             self.next_beacon = now + BEACON_INTERVAL;
@@ -293,17 +298,17 @@ impl Mesh {
         }
     }
 
-    /// The next thing that happens, if it does before the deadline.
+    /// Returns the next event, waiting until `deadline` at most.
     pub fn poll(&mut self, deadline: Instant) -> Option<MeshEvent> {
-        let mut late = 0;
+        let mut overdue = 0;
         loop {
             let now = clock::now();
             self.handle_timeouts(now);
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            late += usize::from(now >= deadline);
-            if late > MAX_OVERDUE_RECEIVES {
+            overdue += usize::from(now >= deadline);
+            if overdue > MAX_OVERDUE_RECEIVES {
                 return None;
             }
             match self.mux.recv_until(self.next_deadline().min(deadline)) {
@@ -314,23 +319,23 @@ impl Mesh {
         }
     }
 
-    /// When there is something to do at the latest.
+    /// Returns the time of the next timeout.
     fn next_deadline(&self) -> Instant {
-        let under_way = self.multicast_impairment.as_ref().and_then(LinkEmulator::poll_timeout);
-        [self.mux.poll_timeout(), under_way].into_iter().flatten().fold(self.next_housekeeping, Instant::min)
+        let in_flight = self.multicast_impairment.as_ref().and_then(LinkEmulator::poll_timeout);
+        [self.mux.poll_timeout(), in_flight].into_iter().flatten().fold(self.next_housekeeping, Instant::min)
     }
 
-    /// Says goodbye, and sees that the others hear it. Nothing can be done with the group after that.
+    /// Leaves the mesh, after delivering a goodbye to the others for at most 0.8 s.
     pub fn leave(mut self) {
         let others: Vec<PeerKey> = self.member_table.present_peers().map(|(key, _)| key).collect();
         self.mux.send_to_all(others, &MeshOrLobbyMessage::Mesh(MeshMessage::Bye));
         self.mux.drain(DRAIN_TIMEOUT);
     }
 
-    /// Does what is due.
+    /// Handles the timeouts that are due.
     fn handle_timeouts(&mut self, now: Instant) {
         while let Some((from, bytes)) =
-            self.multicast_impairment.as_mut().and_then(|under_way| under_way.poll_transmit(now))
+            self.multicast_impairment.as_mut().and_then(|in_flight| in_flight.poll_transmit(now))
         {
             self.deliver_multicast(now, from, bytes);
         }
@@ -356,16 +361,18 @@ impl Mesh {
         }
     }
 
-    /// As long as nobody hears us by multicast, whoever comes shows on which interface that may change.
+    /// Follows a new member to its interface as long as no member receives this site by multicast.
     fn follow_interface(&mut self, key: &PeerKey) {
         let now = clock::now();
-        let lonely = !self.member_table.present_peers().any(|(_, site)| self.multicast_probe.is_received_by(now, site));
-        let Some(channels) = self.multicast_socket.as_mut().filter(|_| self.is_interface_automatic && lonely) else {
+        let is_unreceived =
+            !self.member_table.present_peers().any(|(_, site)| self.multicast_probe.is_received_by(now, site));
+        let Some(socket) = self.multicast_socket.as_mut().filter(|_| self.is_interface_automatic && is_unreceived)
+        else {
             return;
         };
         let interface = self.mux.transport.addr_of(key).as_ref().and_then(interface_towards);
-        if let Some(interface) = interface.filter(|interface| *interface != channels.interface()) {
-            channels.switch_interface(interface);
+        if let Some(interface) = interface.filter(|interface| *interface != socket.interface()) {
+            socket.switch_interface(interface);
         }
     }
 
@@ -388,18 +395,18 @@ impl Mesh {
                 self.handle_member_events();
                 self.events.push_back(MeshEvent::Datagram { at, from, bytes: bytes.to_vec() });
             }
-            (Some(from), [HEARTBEAT_DATAGRAM, hears @ (0 | 1)]) => {
-                self.multicast_probe.on_heartbeat(at, from, *hears == 1)
+            (Some(from), [HEARTBEAT_DATAGRAM, is_receiving @ (0 | 1)]) => {
+                self.multicast_probe.on_heartbeat(at, from, *is_receiving == 1)
             }
             _ => self.stats.unexpected += 1,
         }
     }
 
     fn handle_multicast(&mut self, at: Instant, site: u32, bytes: Vec<u8>) {
-        // It was in the list when it came; in the meantime it may have left.
+        // The sender was a member when the packet arrived, and may have left since.
         let Some(key) = self.member_table.key_of(site) else { return };
         match &mut self.multicast_impairment {
-            Some(under_way) => under_way.send(at, key, &bytes),
+            Some(in_flight) => in_flight.send(at, key, &bytes),
             None => self.deliver_multicast(at, key, bytes),
         }
     }
@@ -407,7 +414,8 @@ impl Mesh {
     fn deliver_multicast(&mut self, at: Instant, key: PeerKey, bytes: Vec<u8>) {
         let Some(from) = self.member_table.site_of(&key) else { return };
         self.multicast_probe.on_multicast(at, from);
-        // Nothing in it: it is only there to be heard. And who is not here on its channel has not come yet, or has gone.
+        // An empty packet only proves reception. A sender that is not present on its channel has not joined yet, or has
+        // left.
         if !bytes.is_empty() && self.member_table.is_present(&key) {
             self.stats.multicast_received.record(bytes.len());
             self.events.push_back(MeshEvent::Datagram { at, from, bytes });

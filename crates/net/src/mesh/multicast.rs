@@ -1,7 +1,8 @@
-//! One datagram for many: IP multicast in the local network.
+//! IP multicast in the local network: one packet for many sites.
 //!
-//! A group has an address for what concerns all, and the 16 after it for [regions](SendToRegion): who listens to a region hears what is sent there,
-//! and of the rest the network spares it as much as it can. Nothing leaves the local network.
+//! A mesh has one multicast address for all sites and the 16 following ones for [regions](WorldRegion). A site receives
+//! the packets of the regions to which it subscribes, and the network filters as much of the rest as it can. No packet
+//! leaves the local network (TTL 1).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,31 +23,32 @@ use crate::clock;
 use crate::iroh::IrohAddr;
 use crate::transport::{Incoming, PeerAddr};
 
-/// Where a group meets if nothing else is said: an address for use inside of an organisation (RFC 2365).
+/// Default multicast address of a mesh: administratively scoped (RFC 2365).
 pub const DEFAULT_MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 77, 77), 5_700);
 
-/// The channel that concerns all.
+/// Channel for all sites.
 pub(super) const ALL_CHANNEL: u8 = 0;
-/// Channels for regions, after that.
+/// Number of region channels, which follow the channel for all sites.
 const REGION_CHANNELS: u8 = 16;
-/// Room for a burst that comes while the thread is not running.
+/// Receive buffer for bursts while the thread is not running, in bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// Longer than anything that makes sense.
+/// Size of the packet buffer, in bytes: more than any valid packet.
 const MAX_PACKET_LEN: usize = 2_048;
-/// The thread looks this often whether it is to end.
+/// Interval at which the thread checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// What we send ourselves comes back at once, if multicast works at all. It is sent more than once, because anything may be lost.
+/// Time limit for a loopback packet, which returns at once if multicast works.
 const LOOPBACK_TIMEOUT: Duration = Duration::from_millis(500);
+/// Number of loopback packets sent, since any of them may be lost.
 const LOOPBACK_ATTEMPTS: u32 = 4;
 
-/// How a site uses multicast.
+/// Multicast settings of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MulticastConfig {
-    /// The first address of the group. Who joins a group uses that group's.
+    /// First multicast address of the mesh. A joiner uses the address of the mesh that it joins.
     pub group: SocketAddrV4,
-    /// The interface, by its address; without one it is that which leads to whom we join, or to who comes first.
+    /// Address of the interface; `None` selects the interface towards the admitting site or the first joiner.
     pub interface: Option<Ipv4Addr>,
-    /// Without it there is no group; otherwise everybody is reached one by one where it does not work.
+    /// Whether the mesh fails without multicast; otherwise sites that multicast does not reach get unicast.
     pub is_required: bool,
 }
 
@@ -56,19 +58,19 @@ impl Default for MulticastConfig {
     }
 }
 
-/// Why there is no multicast.
+/// Reason why multicast is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MulticastError {
-    /// It is not an address for multicast, or too near to the end of those.
+    /// Not a multicast address, or too close to the end of the multicast range.
     InvalidAddress(SocketAddrV4),
-    /// It does not work on an interface.
+    /// Multicast does not work on an interface.
     Unavailable {
-        /// The address of the interface.
+        /// Address of the interface.
         interface: Ipv4Addr,
-        /// What the system says, or what was seen.
+        /// Error of the operating system, or the failed check.
         reason: String,
     },
-    /// Those who are in the group already do not use it.
+    /// The present members do not use multicast.
     NotUsedByMesh,
 }
 
@@ -76,27 +78,27 @@ impl fmt::Display for MulticastError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidAddress(addr) => {
-                write!(f, "{addr} is no place for multicast: that is from 224.0.0.0 to 239.255.255.193, and a port")
+                write!(f, "{addr} is no place for multicast: use 224.0.0.0 to 239.255.255.239 and a port")
             }
-            Self::Unavailable { interface, reason: why } if interface.is_unspecified() => {
-                write!(f, "multicast does not work: {why}")
+            Self::Unavailable { interface, reason } if interface.is_unspecified() => {
+                write!(f, "multicast does not work: {reason}")
             }
-            Self::Unavailable { interface, reason: why } => {
-                write!(f, "multicast does not work on the interface of {interface}: {why}")
+            Self::Unavailable { interface, reason } => {
+                write!(f, "multicast does not work on interface {interface}: {reason}")
             }
-            Self::NotUsedByMesh => write!(f, "those who are there do not use multicast"),
+            Self::NotUsedByMesh => write!(f, "the other members do not use multicast"),
         }
     }
 }
 
 impl std::error::Error for MulticastError {}
 
-/// The channel of a region. Regions near each other have different ones.
+/// Returns the channel of a region. Adjacent regions have different channels.
 pub(super) fn channel_for_region(region: WorldRegion) -> u8 {
     1 + region.x % 4 + 4 * (region.y % 4)
 }
 
-/// The channels of these regions, beside what concerns all. Who is nowhere looks at everything, and listens to all of them.
+/// Returns the channels of these regions and the channel for all sites; for no region, all channels.
 fn channels_for_regions(regions: &[WorldRegion]) -> BTreeSet<u8> {
     match regions {
         [] => (ALL_CHANNEL..=REGION_CHANNELS).collect(),
@@ -104,21 +106,21 @@ fn channels_for_regions(regions: &[WorldRegion]) -> BTreeSet<u8> {
     }
 }
 
-/// Whether all channels of a group are addresses for multicast.
+/// Checks that all channels of a mesh have multicast addresses.
 fn check_group(group: SocketAddrV4) -> Result<(), MulticastError> {
     let last = u32::from(*group.ip()).checked_add(u32::from(REGION_CHANNELS)).map(Ipv4Addr::from);
-    let sound = group.ip().is_multicast() && last.is_some_and(|last| last.is_multicast()) && group.port() != 0;
-    if sound { Ok(()) } else { Err(MulticastError::InvalidAddress(group)) }
+    let is_valid = group.ip().is_multicast() && last.is_some_and(|last| last.is_multicast()) && group.port() != 0;
+    if is_valid { Ok(()) } else { Err(MulticastError::InvalidAddress(group)) }
 }
 
 fn channel_addr(group: SocketAddrV4, channel: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(u32::from(*group.ip()) + u32::from(channel)), group.port())
 }
 
-/// The address of the interface that leads to a place; none if that is not known, or not of this family.
-pub(super) fn interface_towards(place: &PeerAddr) -> Option<Ipv4Addr> {
-    let addrs =
-        IrohAddr::from_peer_addr(place).map_or_else(|| place.0.parse().into_iter().collect(), |home| home.addrs);
+/// Returns the IPv4 address of the interface towards a peer; `None` if the peer has no known IPv4 address.
+pub(super) fn interface_towards(addr: &PeerAddr) -> Option<Ipv4Addr> {
+    let addrs = IrohAddr::from_peer_addr(addr)
+        .map_or_else(|| addr.0.parse().into_iter().collect(), |iroh_addr| iroh_addr.addrs);
     let v4 = |addr: SocketAddr| match addr.ip().to_canonical() {
         IpAddr::V4(ip) => Some(SocketAddrV4::new(ip, addr.port())),
         IpAddr::V6(_) => None,
@@ -132,7 +134,7 @@ pub(super) fn interface_towards(place: &PeerAddr) -> Option<Ipv4Addr> {
     }
 }
 
-/// The way to many at once, and the thread that listens to it.
+/// Multicast socket with its receiving thread.
 pub(super) struct MulticastSocket {
     group: SocketAddrV4,
     interface: Ipv4Addr,
@@ -144,7 +146,7 @@ pub(super) struct MulticastSocket {
 struct MulticastShared {
     socket: UdpSocket,
     opener: Mutex<Opener>,
-    /// The channels that we listen to.
+    /// Channels to which this site subscribes.
     subscribed_channels: Mutex<BTreeSet<u8>>,
     incoming_sender: SyncSender<Incoming>,
     queue_full: AtomicU64,
@@ -152,7 +154,7 @@ struct MulticastShared {
 }
 
 impl MulticastSocket {
-    /// Listens to what concerns all, after proving that what is sent there comes back.
+    /// Subscribes to the channel for all sites, after checking that a sent packet loops back.
     pub(super) fn open(
         group: SocketAddrV4,
         interface: Ipv4Addr,
@@ -160,8 +162,8 @@ impl MulticastSocket {
         queue: SyncSender<Incoming>,
     ) -> Result<Self, MulticastError> {
         check_group(group)?;
-        let broken = |why: String| MulticastError::Unavailable { interface, reason: why };
-        let socket = open_socket(group, interface).map_err(|error| broken(error.to_string()))?;
+        let unavailable = |reason: String| MulticastError::Unavailable { interface, reason };
+        let socket = open_socket(group, interface).map_err(|error| unavailable(error.to_string()))?;
         let shared = MulticastShared {
             socket,
             opener: Mutex::new(opener),
@@ -170,26 +172,26 @@ impl MulticastSocket {
             queue_full: AtomicU64::new(0),
             is_stopped: AtomicBool::new(false),
         };
-        shared.check_loopback(group, &mut sealer).map_err(broken)?;
+        shared.check_loopback(group, &mut sealer).map_err(unavailable)?;
         let shared = Arc::new(shared);
         let listener = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("multicast".into()).spawn(move || listener.receive_loop());
-        let thread = thread.map_err(|error| broken(error.to_string()))?;
+        let thread = thread.map_err(|error| unavailable(error.to_string()))?;
         Ok(Self { group, interface, sealer, shared, thread: Some(thread) })
     }
 
-    /// Sends something to all who listen to a channel; says how many bytes that took, or nothing if it cannot be sent.
+    /// Sends a packet on a channel. Returns its length in bytes, or `None` if it cannot be sent.
     pub(super) fn send(&mut self, channel: u8, timestamp: u32, bytes: &[u8]) -> Option<usize> {
         let packet = self.sealer.seal(channel, timestamp, bytes)?;
         self.shared.socket.send_to(&packet, channel_addr(self.group, channel)).ok()
     }
 
-    /// Listens to these regions, beside what concerns all, and to no others.
+    /// Subscribes to these regions and the channel for all sites, and unsubscribes from others.
     pub(super) fn subscribe_regions(&mut self, regions: &[WorldRegion]) -> Result<(), MulticastError> {
         let wanted = channels_for_regions(regions);
         let before = std::mem::replace(&mut *lock(&self.shared.subscribed_channels), wanted.clone());
         for channel in before.difference(&wanted) {
-            // An interface that is gone has left by itself.
+            // An error means that the interface is gone, which ends its subscriptions.
             let _ = self.shared.socket.leave_multicast_v4(channel_addr(self.group, *channel).ip(), &self.interface);
         }
         for channel in wanted.difference(&before) {
@@ -202,7 +204,8 @@ impl MulticastSocket {
         Ok(())
     }
 
-    /// Moves to another interface, if that can be. It takes no time, and whether anybody is heard there will be seen.
+    /// Moves to another interface if possible. The call does not wait; the heartbeats will show whether sites are
+    /// received.
     pub(super) fn switch_interface(&mut self, interface: Ipv4Addr) {
         let channels = lock(&self.shared.subscribed_channels).clone();
         let groups: Vec<Ipv4Addr> = channels.iter().map(|channel| *channel_addr(self.group, *channel).ip()).collect();
@@ -210,21 +213,21 @@ impl MulticastSocket {
         let joined = groups.iter().all(|group| socket.join_multicast_v4(group, &interface).is_ok());
         let moved = joined && SockRef::from(socket).set_multicast_if_v4(&interface).is_ok();
         let left = if moved { std::mem::replace(&mut self.interface, interface) } else { interface };
-        // Of those that were not joined there is nothing to leave.
+        // Leaving an address that was not joined has no effect.
         groups.iter().for_each(|group| _ = socket.leave_multicast_v4(group, &left));
     }
 
-    /// The address of our interface.
+    /// Returns the address of the interface.
     pub(super) fn interface(&self) -> Ipv4Addr {
         self.interface
     }
 
-    /// What comes is taken from these sites, in these runs of theirs, and no others.
+    /// Accepts packets only from these sites, in these runs.
     pub(super) fn set_sources(&self, sources: impl IntoIterator<Item = (u32, RunId)>) {
         lock(&self.shared.opener).set_sources(sources);
     }
 
-    /// What was not taken, and for how much there was no room.
+    /// Returns the counts of rejected packets, and of packets for which the queue had no room.
     pub(super) fn reject_counts(&self) -> (RejectedPackets, u64) {
         (lock(&self.shared.opener).rejected(), self.shared.queue_full.load(Ordering::Relaxed))
     }
@@ -234,7 +237,7 @@ impl Drop for MulticastSocket {
     fn drop(&mut self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It ended by a panic of its own, which was told when it happened.
+            // An error means that the thread panicked, which the panic hook has already reported.
             let _ = thread.join();
         }
     }
@@ -244,11 +247,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A socket for all channels of a group, that shares its port with others on this computer.
+/// Opens a socket for all channels of a mesh, which shares its port with other sockets on this computer.
 fn open_socket(group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;
-    // A system may give less than asked for; that is its business.
+    // The system may grant less than requested, which is acceptable.
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     socket.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, group.port()).into())?;
     socket.set_multicast_if_v4(&interface)?;
@@ -259,22 +262,22 @@ fn open_socket(group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<UdpSocket
 }
 
 impl MulticastShared {
-    /// What we send must come back to ourselves: otherwise a firewall, or the interface itself, lets nothing through.
+    /// Checks that a sent packet loops back: otherwise a firewall or the interface blocks multicast.
     fn check_loopback(&self, group: SocketAddrV4, sealer: &mut Sealer) -> Result<(), String> {
         for _ in 0..LOOPBACK_ATTEMPTS {
-            let packet = sealer.seal(ALL_CHANNEL, 0, &[]).ok_or("it cannot be sealed")?;
+            let packet = sealer.seal(ALL_CHANNEL, 0, &[]).ok_or("the test packet cannot be sealed")?;
             self.socket.send_to(&packet, group).map_err(|error| error.to_string())?;
             if self.is_looped_back(&packet) {
                 return Ok(());
             }
         }
-        Err("what is sent does not come back, perhaps because of a firewall".into())
+        Err("sent packets do not loop back, perhaps because of a firewall".into())
     }
 
     fn is_looped_back(&self, packet: &[u8]) -> bool {
-        let until = Instant::now() + LOOPBACK_TIMEOUT;
+        let deadline = Instant::now() + LOOPBACK_TIMEOUT;
         let mut bytes = [0; MAX_PACKET_LEN];
-        while Instant::now() < until {
+        while Instant::now() < deadline {
             let _ = self.socket.set_read_timeout(Some(LOOPBACK_TIMEOUT));
             if self.socket.recv(&mut bytes).is_ok_and(|len| bytes[..len] == *packet) {
                 return true;
@@ -290,7 +293,7 @@ impl MulticastShared {
             match self.socket.recv(&mut bytes) {
                 Ok(len) => self.handle_packet(&bytes[..len]),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-                // The interface is gone, perhaps for a while.
+                // The interface is gone, perhaps temporarily.
                 Err(_) => std::thread::sleep(STOP_POLL_INTERVAL),
             }
         }
@@ -325,11 +328,11 @@ mod tests {
 
     #[test]
     fn no_region_subscribes_to_all_channels() {
-        let (here, there) = (WorldRegion { x: 3, y: 4 }, WorldRegion { x: 7, y: 8 });
-        assert_eq!(channels_for_regions(&[here]), BTreeSet::from([ALL_CHANNEL, channel_for_region(here)]));
-        assert_eq!(channels_for_regions(&[here, there]), channels_for_regions(&[here]), "they share one");
+        let (one, other) = (WorldRegion { x: 3, y: 4 }, WorldRegion { x: 7, y: 8 });
+        assert_eq!(channels_for_regions(&[one]), BTreeSet::from([ALL_CHANNEL, channel_for_region(one)]));
+        assert_eq!(channels_for_regions(&[one, other]), channels_for_regions(&[one]), "both share a channel");
         let all = channels_for_regions(&[]);
-        assert!(all.len() == 17 && all.contains(&ALL_CHANNEL) && all.contains(&channel_for_region(here)));
+        assert!(all.len() == 17 && all.contains(&ALL_CHANNEL) && all.contains(&channel_for_region(one)));
     }
 
     #[test]

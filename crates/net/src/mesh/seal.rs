@@ -1,4 +1,4 @@
-//! Datagrams for many: RTP packets whose content is sealed with the group's key.
+//! Multicast packets: RTP packets whose content is sealed with the key of the mesh.
 //!
 //! ```text
 //! RTP header (RFC 3550): version 2, payload type 96, sequence number, timestamp, SSRC = site      12 bytes
@@ -6,11 +6,12 @@
 //! content, sealed by XChaCha20-Poly1305; all before it is authenticated with it                    n + 16 bytes
 //! ```
 //!
-//! The nonce is the number of the sender's *run*, random and told to all over secured channels, and the packet's number in that run. So no nonce
-//! is used twice however often a program is started anew, and a packet of an earlier run does not open. A packet is taken once.
+//! The nonce consists of the sender's *run id*, a random number that all members get over secured channels, and the
+//! packet's number in that run. So no nonce repeats across restarts of a program, and a packet of an earlier run does
+//! not open. Each packet is accepted once.
 //!
-//! The key is everybody's: it keeps out who is not in the group, and does not tell those in it apart. Whoever is in can pose as
-//! another one here; on the channels between two sites nobody can.
+//! All members share the key: it keeps strangers out and does not distinguish members. A member can impersonate another
+//! in multicast, but not on the channel between two sites.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,24 +27,25 @@ use super::message::RunId;
 use crate::key::{PeerKey, random_bytes};
 use crate::udp::ReplayFilter;
 
-/// A member whose numbers are all others' already is not let in. They have 32 bits, so not even the second is ever needed by chance.
+/// Number of site numbers that a member can have. Admission fails if others have all of them. A site number has 32
+/// bits, so that a collision by chance is very unlikely.
 const MAX_SITE_NUMBER_ATTEMPTS: u32 = 8;
-/// The first payload type that has no fixed meaning.
+/// First dynamic payload type.
 const PAYLOAD_TYPE: u8 = 96;
-/// The RTP header, and what is in front of all content.
+/// Lengths of the RTP header, and of everything in front of the content, in bytes.
 const RTP_HEADER_LEN: usize = RtpPacket::MIN_RTP_PACKET_LEN;
 const HEADER_LEN: usize = RTP_HEADER_LEN + 1 + 4;
 const TAG_LEN: usize = 16;
-/// What sealing adds to a datagram.
+/// Bytes that sealing adds to a datagram.
 pub(super) const SEAL_OVERHEAD: usize = HEADER_LEN + TAG_LEN;
 
-/// What everybody in a group knows and nobody else does.
+/// Key shared by all members of a mesh.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MeshKey([u8; 32]);
 
 impl fmt::Debug for MeshKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "group key")
+        write!(f, "mesh key")
     }
 }
 
@@ -52,24 +54,26 @@ impl MeshKey {
         Self(random_bytes())
     }
 
-    /// What tells the group from others, and shows that one knows its key.
+    /// Returns a number that identifies the mesh and proves knowledge of its key.
     pub(super) fn mesh_id(&self) -> u64 {
         u64::from_le_bytes(self.digest(b"name", &[]))
     }
 
-    /// The number of a member, whoever lets it in and however often; the next one if that is another's already.
+    /// Returns a site number of a member, independent of the admitting site; `attempt` selects another one on
+    /// collision.
     pub(super) fn site_number(&self, member: &PeerKey, attempt: u32) -> u32 {
         let bytes: [u8; 4] = self.digest(b"site", &[&member.0, &attempt.to_le_bytes()]);
         u32::from_le_bytes(bytes)
     }
 
-    /// All numbers that a member can have, the first that nobody else has before others.
+    /// Returns all site numbers that a member can have, in order of preference.
     pub(super) fn site_numbers(&self, member: &PeerKey) -> impl Iterator<Item = u32> {
         (0..MAX_SITE_NUMBER_ATTEMPTS).map(move |attempt| self.site_number(member, attempt))
     }
 
     fn digest<const N: usize>(&self, purpose: &[u8], parts: &[&[u8]]) -> [u8; N] {
-        let mut mac = <Blake2sMac<U16> as blake2::digest::KeyInit>::new_from_slice(&self.0).expect("a key of 32 bytes");
+        let mut mac =
+            <Blake2sMac<U16> as blake2::digest::KeyInit>::new_from_slice(&self.0).expect("the key has 32 bytes");
         mac.update(purpose);
         parts.iter().for_each(|part| mac.update(part));
         let whole = mac.finalize().into_bytes();
@@ -88,7 +92,7 @@ fn nonce(run: &RunId, number: u64) -> XNonce {
     nonce.into()
 }
 
-/// Makes the packets of one run of a site.
+/// Seals the packets of one run of a site.
 pub(super) struct Sealer {
     cipher: XChaCha20Poly1305,
     site: u32,
@@ -97,11 +101,12 @@ pub(super) struct Sealer {
 }
 
 impl Sealer {
-    pub(super) fn new(group: &MeshKey, site: u32, run: RunId) -> Self {
-        Self { cipher: group.cipher(), site, run_id: run, next_packet_number: 0 }
+    pub(super) fn new(mesh_key: &MeshKey, site: u32, run_id: RunId) -> Self {
+        Self { cipher: mesh_key.cipher(), site, run_id, next_packet_number: 0 }
     }
 
-    /// A packet for all who listen to a channel. `None` if it would be longer than anything, or the last number was used.
+    /// Seals a packet for the subscribers of a channel. Returns `None` if the packet is too long or the numbers are
+    /// used up.
     pub(super) fn seal(&mut self, channel: u8, timestamp: u32, bytes: &[u8]) -> Option<Vec<u8>> {
         let number = self.next_packet_number;
         let upper = u32::try_from(number >> 16).ok()?;
@@ -118,38 +123,38 @@ impl Sealer {
     }
 }
 
-/// Packets that were not taken.
+/// Counts of rejected packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RejectedPackets {
-    /// They are none of ours.
+    /// Not packets of this format.
     pub garbage: u64,
-    /// They say that they are from a site that is not in the group.
+    /// The stated site is not a member.
     pub unknown_senders: u64,
-    /// They were not made with the group's key, or in another run of the sender, or were changed.
+    /// Sealed with another key or in another run of the sender, or modified.
     pub forged: u64,
-    /// They came before, or are too old to tell.
+    /// Received before, or too old to decide.
     pub replayed: u64,
 }
 
 impl RejectedPackets {
-    /// All of them.
+    /// Returns the sum of all counts.
     pub fn total(&self) -> u64 {
         self.garbage + self.unknown_senders + self.forged + self.replayed
     }
 }
 
-/// What a packet brings.
+/// Result of opening a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// Nothing for us.
+    /// Rejected, or on a channel without subscription.
     Ignored,
-    /// Something that we sent ourselves.
+    /// A packet that this site sent.
     Own,
-    /// Something from a site.
+    /// Content from another site.
     Content { site: u32, bytes: Vec<u8> },
 }
 
-/// Opens the packets of all sites but our own.
+/// Opens the packets of all other sites.
 pub(super) struct Opener {
     cipher: XChaCha20Poly1305,
     own_site: u32,
@@ -157,35 +162,33 @@ pub(super) struct Opener {
     rejected: RejectedPackets,
 }
 
-/// Somebody from whom packets may come.
+/// A site from which packets are accepted.
 struct PacketSource {
     run_id: RunId,
     replay_filter: ReplayFilter,
 }
 
 impl Opener {
-    pub(super) fn new(group: &MeshKey, me: u32) -> Self {
-        Self { cipher: group.cipher(), own_site: me, sources: BTreeMap::new(), rejected: RejectedPackets::default() }
+    pub(super) fn new(mesh_key: &MeshKey, own_site: u32) -> Self {
+        Self { cipher: mesh_key.cipher(), own_site, sources: BTreeMap::new(), rejected: RejectedPackets::default() }
     }
 
     pub(super) fn rejected(&self) -> RejectedPackets {
         self.rejected
     }
 
-    /// Packets are taken from these sites and no others. Which were seen is forgotten only with the run that they belong to.
+    /// Accepts packets only from these sites. The replay filter of a site is reset only when its run changes.
     pub(super) fn set_sources(&mut self, sources: impl IntoIterator<Item = (u32, RunId)>) {
         let mut before = std::mem::take(&mut self.sources);
-        for (site, run) in sources {
-            let known = before.remove(&site).filter(|source| source.run_id == run);
-            self.sources.insert(
-                site,
-                known.unwrap_or_else(|| PacketSource { run_id: run, replay_filter: ReplayFilter::new() }),
-            );
+        for (site, run_id) in sources {
+            let known = before.remove(&site).filter(|source| source.run_id == run_id);
+            self.sources
+                .insert(site, known.unwrap_or_else(|| PacketSource { run_id, replay_filter: ReplayFilter::new() }));
         }
     }
 
-    /// Takes a packet of anybody's. What is for a channel to which we do not listen is left alone.
-    pub(super) fn open(&mut self, packet: &[u8], listens: impl Fn(u8) -> bool) -> Opened {
+    /// Opens a packet from an untrusted sender. A packet on a channel without subscription is ignored.
+    pub(super) fn open(&mut self, packet: &[u8], is_subscribed: impl Fn(u8) -> bool) -> Opened {
         let Some(PacketHeader { site, channel, number }) = PacketHeader::parse(packet) else {
             self.rejected.garbage += 1;
             return Opened::Ignored;
@@ -197,7 +200,7 @@ impl Opener {
             self.rejected.unknown_senders += 1;
             return Opened::Ignored;
         };
-        if !listens(channel) {
+        if !is_subscribed(channel) {
             return Opened::Ignored;
         }
         if !source.replay_filter.is_new(number) {
@@ -217,7 +220,7 @@ impl Opener {
     }
 }
 
-/// What a packet says before it is opened.
+/// Unencrypted header of a packet.
 struct PacketHeader {
     site: u32,
     channel: u8,
@@ -225,7 +228,7 @@ struct PacketHeader {
 }
 
 impl PacketHeader {
-    /// `None` if it is no packet as we make them.
+    /// Parses the header; `None` if the packet does not have our format.
     fn parse(packet: &[u8]) -> Option<Self> {
         let rtp = RtpPacket::parse(packet).ok()?;
         let plain = !rtp.padding_bit() && !rtp.extension_bit() && rtp.n_csrcs() == 0 && !rtp.marker_bit();
@@ -243,10 +246,10 @@ mod tests {
     const RUN_ID: RunId = [5; 16];
 
     fn pair() -> (MeshKey, Sealer, Opener) {
-        let group = MeshKey::random();
-        let (sealer, mut opener) = (Sealer::new(&group, 7, RUN_ID), Opener::new(&group, 8));
+        let mesh_key = MeshKey::random();
+        let (sealer, mut opener) = (Sealer::new(&mesh_key, 7, RUN_ID), Opener::new(&mesh_key, 8));
         opener.set_sources([(7, RUN_ID)]);
-        (group, sealer, opener)
+        (mesh_key, sealer, opener)
     }
 
     fn content(bytes: &[u8]) -> Opened {
@@ -278,7 +281,7 @@ mod tests {
         }
         assert!(packets.iter().all(|packet| opener.open(packet, |_| true) == Opened::Ignored));
         sealer.next_packet_number = 1 << 48;
-        assert_eq!(sealer.seal(0, 0, b"x"), None, "no nonce is used twice");
+        assert_eq!(sealer.seal(0, 0, b"x"), None, "no nonce is reused");
     }
 
     #[test]
@@ -293,29 +296,29 @@ mod tests {
             }
         }
         (0..packet.len()).for_each(|len| assert_eq!(opener.open(&packet[..len], |_| true), Opened::Ignored));
-        let RejectedPackets { garbage, unknown_senders: strangers, forged, replayed } = opener.rejected();
-        // Sixteen bits of the header are always the same for us, and 32 say who sends it.
-        assert!(garbage > 0 && strangers == 32 && forged > 200 && replayed == 0, "{:?}", opener.rejected());
+        let RejectedPackets { garbage, unknown_senders, forged, replayed } = opener.rejected();
+        // Sixteen bits of the header are constant in our packets, and 32 bits state the sender.
+        assert!(garbage > 0 && unknown_senders == 32 && forged > 200 && replayed == 0, "{:?}", opener.rejected());
         assert_eq!(opener.rejected().total(), packet.len() as u64 * 9);
-        assert_eq!(opener.open(&packet, |_| true), content(b"hello"), "and the genuine one is still taken");
+        assert_eq!(opener.open(&packet, |_| true), content(b"hello"), "the authentic packet is still accepted");
     }
 
     #[test]
     fn only_members_current_run_is_accepted() {
-        let (group, mut sealer, mut opener) = pair();
+        let (mesh_key, mut sealer, mut opener) = pair();
         let old = sealer.seal(0, 0, b"old").unwrap();
         let other = Sealer::new(&MeshKey::random(), 7, RUN_ID).seal(0, 0, b"other").unwrap();
-        let stranger = Sealer::new(&group, 9, RUN_ID).seal(0, 0, b"stranger").unwrap();
-        let own = Sealer::new(&group, 8, RUN_ID).seal(0, 0, b"own").unwrap();
+        let stranger = Sealer::new(&mesh_key, 9, RUN_ID).seal(0, 0, b"stranger").unwrap();
+        let own = Sealer::new(&mesh_key, 8, RUN_ID).seal(0, 0, b"own").unwrap();
         assert_eq!(opener.open(&other, |_| true), Opened::Ignored);
         assert_eq!(opener.open(&stranger, |_| true), Opened::Ignored);
         assert_eq!(opener.open(&own, |_| true), Opened::Own);
         opener.set_sources([(7, [6; 16])]);
-        let new = Sealer::new(&group, 7, [6; 16]).seal(0, 0, b"new").unwrap();
+        let new = Sealer::new(&mesh_key, 7, [6; 16]).seal(0, 0, b"new").unwrap();
         assert_eq!(opener.open(&old, |_| true), Opened::Ignored);
         assert_eq!(opener.open(&new, |_| true), content(b"new"));
         opener.set_sources([(7, [6; 16]), (9, RUN_ID)]);
-        assert_eq!(opener.open(&new, |_| true), Opened::Ignored, "what was seen is not forgotten");
+        assert_eq!(opener.open(&new, |_| true), Opened::Ignored, "the replay filter is kept");
         assert_eq!(opener.rejected(), RejectedPackets { garbage: 0, unknown_senders: 1, forged: 2, replayed: 1 });
     }
 
@@ -334,6 +337,6 @@ mod tests {
         assert_eq!(one.site_number(&key, 0), one.clone().site_number(&key, 0));
         assert_ne!(one.site_number(&key, 0), one.site_number(&key, 1));
         assert_ne!((one.site_number(&key, 0), one.mesh_id()), (other.site_number(&key, 0), other.mesh_id()));
-        assert!(!format!("{one:?}").contains(','), "it is for logs, where no key belongs");
+        assert!(!format!("{one:?}").contains(','), "debug output goes to logs and must not contain a key");
     }
 }

@@ -1,37 +1,37 @@
-//! What a site sent and received, in numbers.
+//! Traffic counters of a mesh.
 
 use super::RejectedPackets;
 use crate::transport::DropCounts;
 
-/// So many datagrams, of so many bytes as they were given or handed out.
+/// Number of datagrams and of their payload bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// How many.
+    /// Number of datagrams.
     pub datagrams: u64,
-    /// Their bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
-/// What was sent and received, and what was not taken.
+/// Sent, received and rejected datagrams of a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeshStats {
-    /// Sent to one site each.
+    /// Sent by unicast, once per recipient.
     pub unicast_sent: Traffic,
-    /// Sent to many at once, with what sealing adds.
+    /// Sent by multicast, with the overhead of sealing.
     pub multicast_sent: Traffic,
-    /// Received on channels.
+    /// Received by unicast.
     pub unicast_received: Traffic,
     /// Received by multicast.
     pub multicast_received: Traffic,
-    /// Too long to be sent.
+    /// Datagrams that were too long to send.
     pub too_long: u64,
-    /// On channels, from who is not in the group, or without sense.
+    /// Unicast datagrams that were malformed or from a peer that is not a member.
     pub unexpected: u64,
-    /// By multicast.
+    /// Rejected multicast packets.
     pub multicast_rejected: RejectedPackets,
-    /// Genuine ones that came by multicast and for which there was no room.
+    /// Authentic multicast packets for which the queue had no room.
     pub multicast_queue_full: u64,
-    /// By the transport.
+    /// Datagrams dropped by the transport.
     pub transport_drops: DropCounts,
 }
 

@@ -1,9 +1,10 @@
-//! Short messages between two peers that arrive, in order, over datagrams that may not: names, terms, chat.
+//! Reliable, ordered delivery of short messages between two peers over unreliable datagrams: names, settings, chat.
 //!
-//! Not for the game itself, where what is late is of no use. A message is cut into parts, parts are numbered and acknowledged up to the
-//! first that is missing, and what is not acknowledged is sent again. Whoever starts anew begins another *epoch*, so that nothing of
-//! before is mistaken for something of now; and is told with every part how far back parts still come, so that it does not wait for
-//! what the one before it has heard. Everything is bounded.
+//! It is not meant for game input, which is useless when late. A message is split into fragments. Fragments are
+//! numbered and acknowledged cumulatively, and unacknowledged ones are retransmitted. A restarted site chooses another
+//! random *stream id*, so that no old fragment is mistaken for a new one. Every fragment also states how many
+//! unacknowledged fragments precede it, so that a restarted receiver does not wait for fragments that its predecessor
+//! acknowledged. Every buffer is bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,44 +12,48 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::key::random_bytes;
 
-/// The first byte of every datagram of this family.
+/// First byte of a fragment datagram.
 pub const FRAGMENT: u8 = 0x40;
+/// First byte of an acknowledgement datagram.
 const ACK: u8 = 0x41;
 
-/// Before the bytes of a part: what it is, epoch, number, flags, and how many parts before it are not acknowledged either.
+/// Length of a fragment header, in bytes: type, stream id, number, flags, and the number of unacknowledged fragments
+/// before it.
 const HEADER_LEN: usize = 1 + 4 + 4 + 1 + 1;
 const FLAG_LAST: u8 = 1;
 const FLAG_FIRST: u8 = 2;
-/// What fits into one datagram beside the head, whatever carries it.
+/// Payload of one fragment in bytes, which fits into a datagram of any transport.
 const MAX_FRAGMENT_LEN: usize = 1_000;
-/// The longest message.
+/// Maximum length of a message, in bytes.
 pub const MAX_MESSAGE_LEN: usize = 16 * 1024;
-/// Parts that wait to be acknowledged, and parts kept ahead of one that is missing.
+/// Maximum number of unacknowledged fragments in the send queue, and of unread messages.
 const MAX_QUEUED: usize = 256;
+/// Maximum distance of a buffered fragment ahead of the next expected one.
 const MAX_OUT_OF_ORDER: u32 = 64;
-/// Parts under way at once.
+/// Maximum number of fragments in flight.
 const MAX_IN_FLIGHT: usize = 16;
 const RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
-/// To who is not heard of for so long parts go less often: it may be gone.
+/// Silence of the peer after which fragments are retransmitted less often: it may be gone.
 const SILENCE_THRESHOLD: TimeDelta = TimeDelta::from_secs(3);
 const SLOW_RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
 
-/// One end of the mail between two peers.
+/// One end of a reliable channel.
 #[derive(Debug)]
 pub struct Channel {
     stream_id: u32,
-    /// The number of the first part that waits, and the parts.
+    /// Number of the first fragment in `send_queue`.
     first_unacked: u32,
     send_queue: VecDeque<Fragment>,
-    /// The epoch of the other end, and the number of the next part of it.
+    /// Stream id of the peer, if known.
     peer_stream_id: Option<u32>,
+    /// Number of the peer's next fragment.
     next_expected: u32,
     out_of_order: BTreeMap<u32, (u8, Vec<u8>)>,
     partial_message: Vec<u8>,
-    /// What comes is the rest of a message whose beginning we do not have.
+    /// Whether the beginning of the current message is missing, so that its fragments are skipped.
     is_skipping: bool,
     is_ack_pending: bool,
-    /// Since when parts are sent and nothing is heard.
+    /// Time since which fragments are sent without any reply.
     silent_since: Option<Instant>,
     inbox: VecDeque<Vec<u8>>,
 }
@@ -57,11 +62,11 @@ pub struct Channel {
 struct Fragment {
     flags: u8,
     bytes: Vec<u8>,
-    /// When it is to be sent, again or for the first time.
+    /// Time of the next transmission.
     due: Instant,
 }
 
-/// The message is longer than [`MAX_MESSAGE_LEN`], or too many wait already.
+/// The message exceeds [`MAX_MESSAGE_LEN`], or the send queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendQueueError;
 
@@ -72,7 +77,7 @@ impl Default for Channel {
 }
 
 impl Channel {
-    /// Nothing was said yet.
+    /// Returns a channel with a random stream id.
     pub fn new() -> Self {
         Self {
             stream_id: u32::from_le_bytes(random_bytes()),
@@ -89,17 +94,17 @@ impl Channel {
         }
     }
 
-    /// Whether a datagram is for [`handle_datagram`](Self::handle_datagram).
+    /// Returns whether a datagram is for [`handle_datagram`](Self::handle_datagram).
     pub fn is_channel_datagram(bytes: &[u8]) -> bool {
         matches!(bytes.first(), Some(&(FRAGMENT | ACK)))
     }
 
-    /// Whether everything that was sent is known to have arrived.
+    /// Returns whether the peer has acknowledged everything.
     pub fn is_idle(&self) -> bool {
         self.send_queue.is_empty()
     }
 
-    /// Sends a message.
+    /// Queues a message.
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendQueueError> {
         let parts = message.len().div_ceil(MAX_FRAGMENT_LEN).max(1);
         if message.len() > MAX_MESSAGE_LEN || self.send_queue.len() + parts > MAX_QUEUED {
@@ -114,21 +119,21 @@ impl Channel {
         Ok(())
     }
 
-    /// The next message that came.
+    /// Returns the next received message.
     pub fn poll_message(&mut self) -> Option<Vec<u8>> {
         self.inbox.pop_front()
     }
 
-    /// The next datagram to be sent.
+    /// Returns the next datagram to send.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
-        if let Some(theirs) = self.peer_stream_id.filter(|_| std::mem::take(&mut self.is_ack_pending)) {
-            return Some([&[ACK][..], &theirs.to_le_bytes(), &self.next_expected.to_le_bytes()].concat());
+        if let Some(peer_stream_id) = self.peer_stream_id.filter(|_| std::mem::take(&mut self.is_ack_pending)) {
+            return Some([&[ACK][..], &peer_stream_id.to_le_bytes(), &self.next_expected.to_le_bytes()].concat());
         }
-        let again = self.retransmit_interval(now);
+        let interval = self.retransmit_interval(now);
         let at = self.send_queue.iter().take(MAX_IN_FLIGHT).position(|part| part.due <= now)?;
         let number = self.first_unacked.wrapping_add(at as u32);
         let part = &mut self.send_queue[at];
-        part.due = now + again;
+        part.due = now + interval;
         self.silent_since.get_or_insert(now);
         let head = [&[FRAGMENT][..], &self.stream_id.to_le_bytes(), &number.to_le_bytes(), &[part.flags, at as u8]];
         Some([&head.concat()[..], &part.bytes].concat())
@@ -142,50 +147,50 @@ impl Channel {
         }
     }
 
-    /// When there is something to send at the latest.
+    /// Returns the time of the next transmission.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let due = self.send_queue.iter().take(MAX_IN_FLIGHT).map(|part| part.due).min();
         if self.is_ack_pending { Some(Instant::ZERO) } else { due }
     }
 
-    /// Takes a datagram of this family. What makes no sense changes nothing.
+    /// Handles a fragment or an acknowledgement. A malformed datagram has no effect on the stream.
     pub fn handle_datagram(&mut self, bytes: &[u8]) {
         let number = |at: usize| bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_le_bytes);
-        let (Some(epoch), Some(number)) = (number(1), number(5)) else { return };
+        let (Some(stream_id), Some(number)) = (number(1), number(5)) else { return };
         self.silent_since = None;
         match bytes[0] {
-            ACK if epoch == self.stream_id => self.on_ack(number),
+            ACK if stream_id == self.stream_id => self.on_ack(number),
             FRAGMENT if bytes.len() >= HEADER_LEN && bytes.len() <= HEADER_LEN + MAX_FRAGMENT_LEN => {
-                self.on_fragment(epoch, number, (bytes[9], bytes[10]), &bytes[HEADER_LEN..]);
+                self.on_fragment(stream_id, number, (bytes[9], bytes[10]), &bytes[HEADER_LEN..]);
             }
             _ => {}
         }
     }
 
     fn on_ack(&mut self, next: u32) {
-        let heard = next.wrapping_sub(self.first_unacked) as usize;
-        if heard <= self.send_queue.len() {
-            self.send_queue.drain(..heard);
+        let acked = next.wrapping_sub(self.first_unacked) as usize;
+        if acked <= self.send_queue.len() {
+            self.send_queue.drain(..acked);
             self.first_unacked = next;
         }
     }
 
-    fn on_fragment(&mut self, epoch: u32, number: u32, (flags, back): (u8, u8), bytes: &[u8]) {
-        if self.peer_stream_id != Some(epoch) {
-            self.peer_stream_id = Some(epoch);
+    fn on_fragment(&mut self, stream_id: u32, number: u32, (flags, unacked_before): (u8, u8), bytes: &[u8]) {
+        if self.peer_stream_id != Some(stream_id) {
+            self.peer_stream_id = Some(stream_id);
             self.out_of_order.clear();
             self.restart_at(0);
         }
         self.is_ack_pending = true;
-        // What is before that was heard by who was here before us, and does not come again.
-        let first = number.wrapping_sub(u32::from(back));
+        // The peer does not retransmit earlier fragments: a previous run of this site acknowledged them.
+        let first = number.wrapping_sub(u32::from(unacked_before));
         if first.wrapping_sub(self.next_expected) as i32 > 0 {
             self.restart_at(first);
         }
         if number.wrapping_sub(self.next_expected) < MAX_OUT_OF_ORDER {
             self.out_of_order.insert(number, (flags, bytes.to_vec()));
         }
-        // Who does not read its messages does not get more.
+        // A reader that does not take its messages gets no more.
         while self.inbox.len() < MAX_QUEUED
             && let Some((flags, bytes)) = self.out_of_order.remove(&self.next_expected)
         {
@@ -224,9 +229,9 @@ impl Channel {
 mod tests {
     use super::*;
 
-    /// Lets two ends talk for a while; of every datagram `lost` says whether it is.
+    /// Runs two ends for 40 s; `lost` decides for each datagram whether it is lost.
     fn run(one: &mut Channel, other: &mut Channel, mut lost: impl FnMut() -> bool) -> Vec<Vec<u8>> {
-        let mut came = Vec::new();
+        let mut received = Vec::new();
         for millis in 0..4_000 {
             let now = Instant::ZERO + TimeDelta::from_millis(millis * 10);
             while let Some(bytes) = one.poll_transmit(now) {
@@ -239,9 +244,9 @@ mod tests {
                     one.handle_datagram(&bytes);
                 }
             }
-            came.extend(std::iter::from_fn(|| other.poll_message()));
+            received.extend(std::iter::from_fn(|| other.poll_message()));
         }
-        came
+        received
     }
 
     fn messages() -> Vec<Vec<u8>> {
@@ -253,13 +258,13 @@ mod tests {
     #[test]
     fn messages_arrive_in_order_despite_packet_loss() {
         for percent in [0, 20, 60] {
-            let (mut one, mut other, mut luck) = (Channel::new(), Channel::new(), 1u32);
+            let (mut one, mut other, mut random) = (Channel::new(), Channel::new(), 1u32);
             messages().iter().for_each(|message| one.send(message).unwrap());
-            let came = run(&mut one, &mut other, || {
-                luck = luck.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (luck >> 16) % 100 < percent
+            let received = run(&mut one, &mut other, || {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (random >> 16) % 100 < percent
             });
-            assert!(came == messages(), "{percent} % lost");
+            assert!(received == messages(), "{percent} % lost");
             assert!(one.is_idle() && one.poll_timeout().is_none());
         }
     }
@@ -277,9 +282,9 @@ mod tests {
     #[test]
     fn restarted_receiver_gets_unacknowledged_messages() {
         let (mut one, mut other) = (Channel::new(), Channel::new());
-        (0..100).for_each(|_| one.send(b"heard").unwrap());
+        (0..100).for_each(|_| one.send(b"acked").unwrap());
         assert_eq!(run(&mut one, &mut other, || false).len(), 100);
-        // A part of a long message is heard, and then nobody is there any more.
+        // The receiver gets one fragment of a long message, and then vanishes.
         one.send(&[7; 3 * MAX_FRAGMENT_LEN]).unwrap();
         let part = one.poll_transmit(Instant::ZERO).unwrap();
         other.handle_datagram(&part);
@@ -287,11 +292,11 @@ mod tests {
         one.send(b"new").unwrap();
         let mut other = Channel::new();
         other.send(b"hello").unwrap();
-        assert_eq!(run(&mut one, &mut other, || false), [b"new"], "the rest of a message is none");
+        assert_eq!(run(&mut one, &mut other, || false), [b"new"], "the rest of an incomplete message is skipped");
         assert!(one.is_idle() && other.is_idle());
     }
 
-    /// Who is gone must not be sent the same for ever as if it were there.
+    /// A silent peer must not get retransmissions at the full rate for ever.
     #[test]
     fn retransmission_slows_down_for_silent_peer() {
         let (mut one, mut other) = (Channel::new(), Channel::new());
@@ -301,18 +306,18 @@ mod tests {
             let now = Instant::ZERO + TimeDelta::from_millis(millis * 10);
             let due = one.poll_timeout().is_some_and(|due| due <= now);
             let is_sent = one.poll_transmit(now).is_some();
-            assert_eq!(is_sent, due, "what is due is sent, and nothing else");
+            assert_eq!(is_sent, due, "a datagram is sent exactly when due");
             sent += usize::from(is_sent);
         }
         assert!((20..30).contains(&sent), "{sent} datagrams in 23 seconds");
-        assert_eq!(run(&mut one, &mut other, || false), [b"hello"], "when it is back it is told");
+        assert_eq!(run(&mut one, &mut other, || false), [b"hello"], "a returning peer gets the message");
     }
 
     #[test]
     fn oversized_message_and_full_queue_are_rejected() {
-        let mut mail = Channel::new();
-        assert_eq!(mail.send(&[0; MAX_MESSAGE_LEN + 1]), Err(SendQueueError));
-        let sent = (0..1_000).take_while(|_| mail.send(b"word").is_ok()).count();
+        let mut channel = Channel::new();
+        assert_eq!(channel.send(&[0; MAX_MESSAGE_LEN + 1]), Err(SendQueueError));
+        let sent = (0..1_000).take_while(|_| channel.send(b"word").is_ok()).count();
         assert_eq!(sent, MAX_QUEUED);
     }
 
@@ -325,6 +330,6 @@ mod tests {
         other.handle_datagram(&[&[FRAGMENT][..], &[9; 8], &[1], &[7; MAX_FRAGMENT_LEN + 1]].concat());
         assert_eq!(other.poll_message(), None);
         one.handle_datagram(&[&[ACK][..], &one.stream_id.to_le_bytes(), &9u32.to_le_bytes()].concat());
-        assert!(!one.is_idle(), "nobody can have heard what was not said");
+        assert!(!one.is_idle(), "unsent fragments cannot be acknowledged");
     }
 }

@@ -1,4 +1,5 @@
-//! Reliable, ordered messages over datagrams that may be lost: [`SecureChannel`] is one connection, `Mux` runs one for each peer.
+//! Reliable, ordered messages over unreliable datagrams: a [`Channel`] serves one peer, and `Mux` runs one channel per
+//! peer.
 
 mod channel;
 mod mux;

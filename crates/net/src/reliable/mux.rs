@@ -1,4 +1,4 @@
-//! The transport with the mail on top of it.
+//! A transport with one reliable channel per peer.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use crate::lobby::{self, MAX_PEER_ADDRS};
 use crate::reliable::Channel;
 use crate::transport::{Incoming, PeerAddr, Transport};
 
-/// Mail of this many peers is kept; of the rest who was silent for longest is forgotten.
+/// Maximum number of peers with a channel; one more evicts an idle peer first, the one silent for longest.
 const MAX_PEERS: usize = 8_192;
-/// Datagrams of mail sent at a time: a line of chat for thousands must not keep a frame waiting.
+/// Maximum number of datagrams per flush: a chat line for thousands of spectators must not delay a frame.
 const MAX_DATAGRAMS_PER_FLUSH: usize = 64;
-/// What was not acknowledged is looked after this often.
+/// Interval of checking for retransmissions.
 const RETRANSMIT_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(20);
-/// Mail with who is silent for so long is forgotten; whoever comes back begins anew.
+/// Channels to peers silent for 60 s are dropped; a returning peer starts a new stream.
 const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(60);
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
-/// What can be mailed.
+/// A message that a channel can carry.
 pub(crate) trait Message: Sized {
-    /// As bytes.
+    /// Encodes the message.
     fn to_bytes(&self) -> Vec<u8>;
 
-    /// From bytes of somebody else's; `None` if they make no sense.
+    /// Decodes a message from an untrusted peer; `None` if it is malformed.
     fn from_bytes(bytes: &[u8]) -> Option<Self>;
 }
 
@@ -41,20 +41,20 @@ impl Message for lobby::LobbyMessage {
     }
 }
 
-/// What comes in, and mail out. What it does does not depend on how many peers there are to whom nothing is to be said.
+/// Receives events and sends reliable messages. Its work does not depend on the number of idle peers.
 pub(crate) struct Mux {
     pub(crate) transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
     peers: BTreeMap<PeerKey, MuxPeer>,
-    /// Those who have something to be sent now.
+    /// Peers with a datagram to send now.
     send_ready: VecDeque<PeerKey>,
-    /// Those who may have to be sent something again.
+    /// Peers that may need a retransmission.
     unacked: BTreeSet<PeerKey>,
     next_retransmit_check: Instant,
     next_sweep: Instant,
 }
 
-/// The mail with one peer.
+/// Channel to one peer.
 #[derive(Default)]
 struct MuxPeer {
     channel: Channel,
@@ -75,13 +75,13 @@ impl Mux {
         }
     }
 
-    /// The next thing that comes before then.
+    /// Returns the next event, waiting until `until` at most.
     pub(crate) fn recv_until(&self, until: Instant) -> Option<Incoming> {
         let left = (until - clock::now()).to_duration();
         match self.incoming.recv_timeout(left) {
             Ok(incoming) => Some(incoming),
             Err(RecvTimeoutError::Timeout) => None,
-            // The transport is gone; there is nothing to wait for but the time.
+            // The transport is gone: only the time limit remains.
             Err(RecvTimeoutError::Disconnected) => {
                 std::thread::sleep(left);
                 None
@@ -93,7 +93,7 @@ impl Mux {
         self.incoming.try_recv().ok()
     }
 
-    /// Sends a message to a peer, for certain.
+    /// Sends a message to a peer reliably.
     pub(crate) fn send(&mut self, to: PeerKey, message: &impl Message) {
         self.send_to_all([to], message);
     }
@@ -103,7 +103,7 @@ impl Mux {
         let bytes = message.to_bytes();
         let own = self.transport.key();
         for peer in to.into_iter().filter(|peer| *peer != own) {
-            // Who does not take its mail for so long that no more fits has other troubles.
+            // A peer that acknowledges nothing until its queue is full misses messages.
             let _ = self.peer_mut(peer).channel.send(&bytes);
             self.mark_send_ready(peer);
         }
@@ -111,7 +111,10 @@ impl Mux {
 
     fn peer_mut(&mut self, peer: PeerKey) -> &mut MuxPeer {
         if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&peer) {
-            let stalest = self.peers.iter().min_by_key(|(_, line)| (!line.channel.is_idle(), line.last_received));
+            let stalest = self
+                .peers
+                .iter()
+                .min_by_key(|(_, peer_state)| (!peer_state.channel.is_idle(), peer_state.last_received));
             if let Some(stalest) = stalest.map(|(peer, _)| *peer) {
                 self.peers.remove(&stalest);
             }
@@ -120,29 +123,29 @@ impl Mux {
     }
 
     fn mark_send_ready(&mut self, peer: PeerKey) {
-        if let Some(line) = self.peers.get_mut(&peer)
-            && !std::mem::replace(&mut line.is_send_ready, true)
+        if let Some(peer_state) = self.peers.get_mut(&peer)
+            && !std::mem::replace(&mut peer_state.is_send_ready, true)
         {
             self.send_ready.push_back(peer);
         }
     }
 
-    /// Takes a datagram of mail; returns the messages that it completes.
+    /// Handles a datagram of a channel. Returns the messages that it completes.
     pub(crate) fn handle_datagram<L: Message>(&mut self, from: PeerKey, bytes: &[u8]) -> Vec<L> {
         let messages = self.receive_messages(from, bytes);
         messages.into_iter().filter_map(|bytes| L::from_bytes(&bytes)).collect()
     }
 
     fn receive_messages(&mut self, from: PeerKey, bytes: &[u8]) -> Vec<Vec<u8>> {
-        let line = self.peer_mut(from);
-        line.last_received = clock::now();
-        line.channel.handle_datagram(bytes);
-        let messages = std::iter::from_fn(|| line.channel.poll_message()).collect();
+        let peer_state = self.peer_mut(from);
+        peer_state.last_received = clock::now();
+        peer_state.channel.handle_datagram(bytes);
+        let messages = std::iter::from_fn(|| peer_state.channel.poll_message()).collect();
         self.mark_send_ready(from);
         messages
     }
 
-    /// Sends what mail is due, a little at a time.
+    /// Sends due datagrams, at most [`MAX_DATAGRAMS_PER_FLUSH`].
     pub(crate) fn flush(&mut self, now: Instant) {
         if now >= self.next_retransmit_check {
             self.next_retransmit_check = now + RETRANSMIT_CHECK_INTERVAL;
@@ -152,15 +155,15 @@ impl Mux {
         while left > 0
             && let Some(peer) = self.send_ready.pop_front()
         {
-            let Some(line) = self.peers.get_mut(&peer) else { continue };
-            line.is_send_ready = false;
+            let Some(peer_state) = self.peers.get_mut(&peer) else { continue };
+            peer_state.is_send_ready = false;
             while left > 0
-                && let Some(bytes) = line.channel.poll_transmit(now)
+                && let Some(bytes) = peer_state.channel.poll_transmit(now)
             {
                 self.transport.send(&peer, &bytes);
                 left -= 1;
             }
-            match line.channel.poll_timeout() {
+            match peer_state.channel.poll_timeout() {
                 Some(_) if left == 0 => self.mark_send_ready(peer),
                 Some(_) => _ = self.unacked.insert(peer),
                 None => _ = self.unacked.remove(&peer),
@@ -168,43 +171,43 @@ impl Mux {
         }
     }
 
-    /// What was sent and not acknowledged may have to be sent again.
+    /// Queues the peers whose unacknowledged fragments are due for retransmission.
     fn queue_retransmits(&mut self, now: Instant) {
-        let lines = &mut self.peers;
-        let fresh = &mut self.send_ready;
+        let peer_states = &mut self.peers;
+        let send_ready = &mut self.send_ready;
         self.unacked.retain(|peer| {
-            let Some(line) = lines.get_mut(peer) else { return false };
-            let due = line.channel.poll_timeout().is_some_and(|due| due <= now);
-            if due && !std::mem::replace(&mut line.is_send_ready, true) {
-                fresh.push_back(*peer);
+            let Some(peer_state) = peer_states.get_mut(peer) else { return false };
+            let due = peer_state.channel.poll_timeout().is_some_and(|due| due <= now);
+            if due && !std::mem::replace(&mut peer_state.is_send_ready, true) {
+                send_ready.push_back(*peer);
             }
-            !line.channel.is_idle()
+            !peer_state.channel.is_idle()
         });
     }
 
-    /// When there is mail to be sent at the latest.
+    /// Returns the time of the next transmission.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let next = (!self.unacked.is_empty()).then_some(self.next_retransmit_check);
         if self.send_ready.is_empty() { next } else { Some(Instant::ZERO) }
     }
 
-    /// Forgets those of whom nothing was heard for long, but for some.
-    pub(crate) fn forget_silent_peers(&mut self, now: Instant, but: impl Fn(&PeerKey) -> bool) {
+    /// Drops the channels of silent peers, except those for which `keep` holds.
+    pub(crate) fn forget_silent_peers(&mut self, now: Instant, keep: impl Fn(&PeerKey) -> bool) {
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_INTERVAL;
-            self.peers.retain(|peer, line| now - line.last_received < PEER_TIMEOUT || but(peer));
+            self.peers.retain(|peer, peer_state| now - peer_state.last_received < PEER_TIMEOUT || keep(peer));
         }
     }
 
-    /// Whether everything that was mailed has arrived.
+    /// Returns whether the peers have acknowledged everything.
     pub(crate) fn is_idle(&self) -> bool {
-        self.peers.values().all(|line| line.channel.is_idle())
+        self.peers.values().all(|peer_state| peer_state.channel.is_idle())
     }
 
-    /// Sees that mail gets out before we are gone.
-    pub(crate) fn drain(&mut self, patience: TimeDelta) {
-        let until = clock::now() + patience;
-        while !self.is_idle() && clock::now() < until {
+    /// Sends until everything is acknowledged, for at most `limit`.
+    pub(crate) fn drain(&mut self, limit: TimeDelta) {
+        let deadline = clock::now() + limit;
+        while !self.is_idle() && clock::now() < deadline {
             self.flush(clock::now());
             if let Some(Incoming::Datagram { from, bytes, .. }) =
                 self.recv_until(clock::now() + TimeDelta::from_millis(20))
@@ -215,17 +218,17 @@ impl Mux {
         }
     }
 
-    /// Where others can be told to look for us.
+    /// Returns this site's addresses for other peers.
     pub(crate) fn own_addrs(&self) -> Vec<PeerAddr> {
-        let mut places = self.transport.own_addrs();
-        places.truncate(MAX_PEER_ADDRS);
-        places
+        let mut addrs = self.transport.own_addrs();
+        addrs.truncate(MAX_PEER_ADDRS);
+        addrs
     }
 
-    /// Tries to reach a member at all of its places.
-    pub(crate) fn dial(&self, places: &[PeerAddr], key: PeerKey) {
+    /// Starts dialing a member at all of its addresses, unless it is connected already.
+    pub(crate) fn dial(&self, addrs: &[PeerAddr], key: PeerKey) {
         if key != self.transport.key() && self.transport.addr_of(&key).is_none() {
-            places.iter().for_each(|place| self.transport.dial(place, Some(key)));
+            addrs.iter().for_each(|addr| self.transport.dial(addr, Some(key)));
         }
     }
 }
@@ -239,7 +242,7 @@ mod tests {
     use crate::lobby::LobbyMessage;
     use crate::transport::DropCounts;
 
-    /// A network in which everything that is sent is noted, and nothing comes back.
+    /// A transport that records recipients and on which no peer answers.
     #[derive(Default)]
     struct RecordingTransport(Mutex<Vec<PeerKey>>);
 
@@ -277,44 +280,44 @@ mod tests {
     }
 
     fn mux() -> (Arc<RecordingTransport>, Mux) {
-        let void = Arc::new(RecordingTransport::default());
-        (void.clone(), Mux::new(void, sync_channel(1).1))
+        let transport = Arc::new(RecordingTransport::default());
+        (transport.clone(), Mux::new(transport, sync_channel(1).1))
     }
 
     #[test]
     fn broadcast_is_sent_in_bounded_flushes_and_retransmitted() {
-        let (void, mut post) = mux();
-        post.send_to_all((0..1_000).map(key), &LobbyMessage::Bye);
+        let (transport, mut mux) = mux();
+        mux.send_to_all((0..1_000).map(key), &LobbyMessage::Bye);
         let now = clock::now();
-        post.flush(now);
-        assert_eq!(void.0.lock().unwrap().len(), MAX_DATAGRAMS_PER_FLUSH);
-        assert_eq!(post.poll_timeout(), Some(Instant::ZERO), "there is more");
-        (0..1_000 / MAX_DATAGRAMS_PER_FLUSH).for_each(|_| post.flush(now));
-        let told: BTreeSet<PeerKey> = void.0.lock().unwrap().drain(..).collect();
-        assert_eq!(told.len(), 1_000);
-        assert!(post.poll_timeout().is_some_and(|due| due > now), "nothing more for now");
-        // Nobody acknowledges it: it is sent again, and after a while less often, and in the end no more.
+        mux.flush(now);
+        assert_eq!(transport.0.lock().unwrap().len(), MAX_DATAGRAMS_PER_FLUSH);
+        assert_eq!(mux.poll_timeout(), Some(Instant::ZERO), "more datagrams are ready");
+        (0..1_000 / MAX_DATAGRAMS_PER_FLUSH).for_each(|_| mux.flush(now));
+        let recipients: BTreeSet<PeerKey> = transport.0.lock().unwrap().drain(..).collect();
+        assert_eq!(recipients.len(), 1_000);
+        assert!(mux.poll_timeout().is_some_and(|due| due > now), "nothing is ready now");
+        // Without acknowledgement the message is retransmitted, later less often, and at last given up.
         let later = |millis| now + TimeDelta::from_millis(millis);
-        (21..40).for_each(|tenth| post.flush(later(tenth * 10)));
-        assert_eq!(void.0.lock().unwrap().drain(..).collect::<BTreeSet<_>>().len(), 1_000);
-        post.forget_silent_peers(now + PEER_TIMEOUT + PEER_TIMEOUT, |peer| *peer == key(7));
-        post.flush(now + PEER_TIMEOUT + PEER_TIMEOUT);
-        assert_eq!(void.0.lock().unwrap().drain(..).collect::<Vec<_>>(), [key(7)]);
-        assert_eq!((post.peers.len(), post.unacked.len()), (1, 1));
+        (21..40).for_each(|tenth| mux.flush(later(tenth * 10)));
+        assert_eq!(transport.0.lock().unwrap().drain(..).collect::<BTreeSet<_>>().len(), 1_000);
+        mux.forget_silent_peers(now + PEER_TIMEOUT + PEER_TIMEOUT, |peer| *peer == key(7));
+        mux.flush(now + PEER_TIMEOUT + PEER_TIMEOUT);
+        assert_eq!(transport.0.lock().unwrap().drain(..).collect::<Vec<_>>(), [key(7)]);
+        assert_eq!((mux.peers.len(), mux.unacked.len()), (1, 1));
     }
 
     #[test]
     fn idle_peers_cost_only_one_acknowledgement() {
-        let (void, mut post) = mux();
+        let (transport, mut mux) = mux();
         let mut other = Channel::new();
         other.send(&LobbyMessage::Bye.to_bytes()).unwrap();
         let bytes = other.poll_transmit(clock::now()).unwrap();
         for number in 0..1_000 {
-            assert_eq!(post.handle_datagram::<LobbyMessage>(key(number), &bytes), [LobbyMessage::Bye]);
+            assert_eq!(mux.handle_datagram::<LobbyMessage>(key(number), &bytes), [LobbyMessage::Bye]);
         }
         let now = clock::now();
-        (0..20).for_each(|_| post.flush(now));
-        assert_eq!(void.0.lock().unwrap().len(), 1_000, "one acknowledgement each");
-        assert_eq!((post.poll_timeout(), post.unacked.len(), post.send_ready.len()), (None, 0, 0));
+        (0..20).for_each(|_| mux.flush(now));
+        assert_eq!(transport.0.lock().unwrap().len(), 1_000, "one acknowledgement each");
+        assert_eq!((mux.poll_timeout(), mux.unacked.len(), mux.send_ready.len()), (None, 0, 0));
     }
 }

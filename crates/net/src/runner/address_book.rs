@@ -1,4 +1,4 @@
-//! Which peer is what address of the engine's.
+//! Maps peers to the engine's addresses.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use coplay::time::{Instant, TimeDelta};
 use crate::key::PeerKey;
 use crate::lobby::LobbyInfo;
 
-/// Those who watch have addresses from here on; those with a seat have that of their seat.
+/// First engine address of spectators; a seated peer has the number of its seat.
 const FIRST_SPECTATOR_ADDR: u64 = 1_000;
-/// The most who watch and are remembered; then who was silent for longest is forgotten.
+/// Maximum number of remembered spectators; one more evicts the one silent for longest.
 const MAX_SPECTATORS: usize = 8_192;
-/// Who was silent for so long is forgotten in any case: a computer may sleep.
+/// Spectators silent for 15 min are forgotten; a suspended computer may return earlier.
 const SPECTATOR_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::from_secs(10);
 
-/// Keys and addresses.
+/// Engine addresses of peers.
 #[derive(Debug, Default)]
 pub(super) struct AddressBook {
     seats: BTreeMap<u64, PeerKey>,
@@ -32,33 +32,33 @@ struct SpectatorEntry {
     last_received: Instant,
 }
 
-/// What somebody may send.
+/// Role of a peer, which decides what it may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerRole {
-    /// It has a seat: anything.
+    /// Owner of a seat, which may send anything.
     Player(Addr),
-    /// It may watch, no more.
+    /// A peer without a seat, which may only subscribe to the spectator feed.
     Spectator(Addr),
 }
 
 impl AddressBook {
-    pub(super) fn set_members(&mut self, party: &LobbyInfo) {
-        self.seats = party.members.iter().map(|member| (u64::from(member.site), member.key)).collect();
+    pub(super) fn set_members(&mut self, lobby: &LobbyInfo) {
+        self.seats = lobby.members.iter().map(|member| (u64::from(member.site), member.key)).collect();
     }
 
-    /// Whether somebody has a seat.
+    /// Returns whether a peer owns a seat.
     pub(super) fn is_seated(&self, key: &PeerKey) -> bool {
         self.seats.values().any(|seated| seated == key)
     }
 
-    /// What somebody may send who is heard of now.
+    /// Returns the role of a peer from which a datagram arrived at `now`.
     pub(super) fn role_of(&mut self, now: Instant, key: PeerKey) -> PeerRole {
         if let Some((site, _)) = self.seats.iter().find(|(_, seated)| **seated == key) {
             return PeerRole::Player(Addr(*site));
         }
-        if let Some(watcher) = self.spectators.get_mut(&key) {
-            watcher.last_received = now;
-            return PeerRole::Spectator(Addr(watcher.addr));
+        if let Some(spectator) = self.spectators.get_mut(&key) {
+            spectator.last_received = now;
+            return PeerRole::Spectator(Addr(spectator.addr));
         }
         self.evict_spectators(now);
         let addr = FIRST_SPECTATOR_ADDR + self.next_spectator;
@@ -68,21 +68,21 @@ impl AddressBook {
         PeerRole::Spectator(Addr(addr))
     }
 
-    /// Somebody new comes: those who are long gone make room.
+    /// Makes room for another spectator.
     fn evict_spectators(&mut self, now: Instant) {
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_INTERVAL;
-            self.spectators.retain(|_, watcher| now - watcher.last_received < SPECTATOR_TIMEOUT);
+            self.spectators.retain(|_, spectator| now - spectator.last_received < SPECTATOR_TIMEOUT);
             self.spectator_keys.retain(|_, key| self.spectators.contains_key(key));
         }
         if self.spectators.len() < MAX_SPECTATORS {
             return;
         }
         if let Some(stalest) =
-            self.spectators.iter().min_by_key(|(_, watcher)| watcher.last_received).map(|(key, _)| *key)
-            && let Some(watcher) = self.spectators.remove(&stalest)
+            self.spectators.iter().min_by_key(|(_, spectator)| spectator.last_received).map(|(key, _)| *key)
+            && let Some(spectator) = self.spectators.remove(&stalest)
         {
-            self.spectator_keys.remove(&watcher.addr);
+            self.spectator_keys.remove(&spectator.addr);
         }
     }
 
@@ -115,7 +115,7 @@ mod tests {
             is_ready: true,
             is_present: true,
         };
-        let party = LobbyInfo {
+        let lobby = LobbyInfo {
             serial: 1,
             session: 1,
             settings: vec![],
@@ -126,12 +126,12 @@ mod tests {
             your_site: None,
         };
         let mut book = AddressBook::default();
-        book.set_members(&party);
+        book.set_members(&lobby);
         assert_eq!(book.role_of(NOW, key(3)), PeerRole::Player(Addr(3)));
         assert!(book.is_seated(&key(3)) && !book.is_seated(&key(9)));
         let stranger = book.role_of(NOW, key(9));
         assert!(matches!(stranger, PeerRole::Spectator(addr) if book.key_of(addr) == Some(key(9))));
-        assert_eq!(book.role_of(NOW, key(9)), stranger, "always the same");
+        assert_eq!(book.role_of(NOW, key(9)), stranger, "the address is stable");
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         (1..MAX_SPECTATORS as u32).for_each(|number| _ = book.role_of(early, key(number)));
         assert_eq!(book.role_of(early + SWEEP_INTERVAL, key(0)), first);
         (0..100).for_each(|number| _ = book.role_of(early + SWEEP_INTERVAL, key(1_000_000 + number)));
-        assert_eq!(book.role_of(early + SWEEP_INTERVAL, key(0)), first, "it was heard of after the others");
+        assert_eq!(book.role_of(early + SWEEP_INTERVAL, key(0)), first, "it was active after the others");
         assert_eq!((book.spectators.len(), book.spectator_keys.len()), (MAX_SPECTATORS, MAX_SPECTATORS));
         let late = early + SWEEP_INTERVAL + SPECTATOR_TIMEOUT;
         book.role_of(late, key(2_000_000));

@@ -1,4 +1,4 @@
-//! What a run leaves behind for those who measure: a line per step, and numbers at the end.
+//! Measurements of a run: a CSV line per step, and statistics at the end.
 
 use std::io::{self, Write};
 
@@ -9,19 +9,19 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::transport::DropCounts;
 
-/// A line of CSV for every step.
+/// CSV log with a line per step.
 pub struct FrameLog {
     out: Box<dyn Write + Send>,
 }
 
 impl FrameLog {
-    /// A log with its header.
+    /// Creates a log and writes its header.
     pub fn new(mut out: Box<dyn Write + Send>) -> io::Result<Self> {
         writeln!(out, "frame,start_ns,resim,inputs,hash")?;
         Ok(Self { out })
     }
 
-    /// Writes down one step. `start` is when it began, on the system's clock that never goes back.
+    /// Logs one step. `start` is its start on the monotonic system clock.
     pub(super) fn write_step(
         &mut self,
         frame: Frame,
@@ -33,7 +33,7 @@ impl FrameLog {
         let inputs: Vec<String> = inputs.iter().map(|word| format!("{word:x}")).collect();
         let hash = hash.map_or_else(String::new, |hash| format!("{hash:016x}"));
         let (start, resim, inputs) = (start.as_nanos(), u8::from(resim), inputs.join(":"));
-        // A disk that is full must not stop the game.
+        // A full disk must not stop the game.
         let _ = writeln!(self.out, "{frame},{start},{resim},{inputs},{hash}");
     }
 
@@ -42,27 +42,27 @@ impl FrameLog {
     }
 }
 
-/// A run in numbers.
+/// Statistics of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunStats {
-    /// Frames shown.
+    /// Number of frames shown.
     pub frames: u64,
-    /// Frames per second, from the first to the last.
+    /// Frames per second, from the first to the last measured frame.
     pub fps: f64,
-    /// Mean absolute deviation of the time from one frame to the next, in milliseconds.
+    /// Mean absolute deviation of the frame interval from its period, in milliseconds.
     pub deviation_ms: f64,
-    /// The longest time from one frame to the next, in milliseconds.
+    /// Longest frame interval, in milliseconds.
     pub longest_ms: f64,
-    /// The session.
+    /// Statistics of the session.
     pub session: Stats,
-    /// Every other site, by number.
+    /// Link statistics of every peer, by site number.
     pub peers: Vec<(u8, PeerStats)>,
-    /// What the network brought that was not for us.
+    /// Received datagrams that were not delivered.
     pub drops: DropCounts,
 }
 
 impl RunStats {
-    /// As JSON.
+    /// Encodes the statistics as JSON.
     pub fn to_json(&self) -> String {
         let peer = |(site, peer): &(u8, PeerStats)| {
             format!(
@@ -104,20 +104,20 @@ impl RunStats {
     }
 }
 
-/// Watches the beat of the frames.
+/// Measures frame intervals.
 #[derive(Debug, Default)]
 pub(super) struct FrameTiming {
     first_frame_at: Option<Instant>,
     last_frame_at: Option<Instant>,
     frames: u64,
-    /// The sum of absolute deviations from the period, in nanoseconds.
+    /// Sum of absolute deviations from the period, in nanoseconds.
     deviation_sum: f64,
     longest_interval: TimeDelta,
-    /// The last second.
+    /// Frames of the last second.
     recent_frames: std::collections::VecDeque<Instant>,
 }
 
-/// The first frames, while the pace is found, are not counted.
+/// Number of initial frames that are not measured, while the pacing settles.
 const WARM_UP_FRAMES: u64 = 60;
 
 impl FrameTiming {
@@ -143,7 +143,7 @@ impl FrameTiming {
         self.recent_frames.len() as f64
     }
 
-    pub(super) fn run_stats(&self, stats: Stats, peers: Vec<(u8, PeerStats)>, refused: DropCounts) -> RunStats {
+    pub(super) fn run_stats(&self, stats: Stats, peers: Vec<(u8, PeerStats)>, drops: DropCounts) -> RunStats {
         let counted = self.frames.saturating_sub(WARM_UP_FRAMES + 1).max(1) as f64;
         let seconds = match (self.first_frame_at, self.last_frame_at) {
             (Some(first), Some(last)) => (last - first).as_secs_f64(),
@@ -156,7 +156,7 @@ impl FrameTiming {
             longest_ms: self.longest_interval.as_millis_f64(),
             session: stats,
             peers,
-            drops: refused,
+            drops,
         }
     }
 }

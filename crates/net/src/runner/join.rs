@@ -1,4 +1,4 @@
-//! Coming to a game: knock, hear the terms, find the game, sit down.
+//! Joining a lobby: sends a join request, receives the settings, compares the game, and takes a seat.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,89 +19,84 @@ use crate::reliable::Channel;
 use crate::reliable::Mux;
 use crate::transport::{Incoming, PeerAddr, Transport};
 
-/// How to come to a game.
+/// Settings of a join attempt.
 #[derive(Clone, Debug)]
 pub struct JoinConfig {
-    /// What to call us.
+    /// Display name of the joiner.
     pub name: String,
-    /// What we want.
+    /// Requested role.
     pub intent: JoinIntent,
-    /// Where the host may be, or anybody else of the game.
+    /// Addresses at which the host, or another member of the game, may be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Who must answer there, if that is known.
+    /// Key of the site that must answer, if it is known.
     pub expected_peer: Option<PeerKey>,
-    /// We go on knocking so long.
+    /// Time limit for the attempt.
     pub timeout: TimeDelta,
 }
 
-/// Somebody who was let in and has not sat down yet.
+/// An admitted site that does not play or watch yet.
 pub struct LobbyConnection {
     pub(super) mux: Mux,
     pub(super) lobby: LobbyInfo,
     pub(super) settings: Settings,
     pub(super) leader: PeerKey,
     pub(super) name: String,
-    /// Where we said that we can be reached.
+    /// Own addresses that the other members know.
     announced_addrs: Vec<PeerAddr>,
 }
 
 impl LobbyConnection {
-    /// Knocks, until somebody opens or patience ends. The front end may quit meanwhile, which is no failure and gives `None`.
+    /// Sends join requests until a member admits this site or the time limit ends. If the user quits meanwhile, returns
+    /// `None`.
     pub fn connect(
         transport: Arc<dyn Transport>,
         incoming: Receiver<Incoming>,
-        plan: &JoinConfig,
-        front: &mut dyn Frontend,
+        config: &JoinConfig,
+        frontend: &mut dyn Frontend,
     ) -> Result<Option<Self>, RunError> {
-        let mut door = JoinAttempt::new(Mux::new(transport, incoming), plan);
+        let mut attempt = JoinAttempt::new(Mux::new(transport, incoming), config);
         loop {
-            while let Some(command) = front.poll_command() {
+            while let Some(command) = frontend.poll_command() {
                 if command == UserCommand::Quit {
                     return Ok(None);
                 }
             }
             let now = clock::now();
-            door.mux.flush(now);
+            attempt.mux.flush(now);
             let wake = now + TimeDelta::from_millis(50);
-            if let Some(incoming) = door.mux.recv_until(door.mux.poll_timeout().map_or(wake, |due| due.min(wake))) {
-                door.handle_incoming(incoming, plan)?;
+            if let Some(incoming) = attempt.mux.recv_until(attempt.mux.poll_timeout().map_or(wake, |due| due.min(wake)))
+            {
+                attempt.handle_incoming(incoming, config)?;
             }
-            if let Some((host, party)) = door.admitted.take() {
-                let settings = Settings::from_bytes(&party.settings).map_err(|_| RunError::UnreadableSettings)?;
+            if let Some((leader, lobby)) = attempt.admitted.take() {
+                let settings = Settings::from_bytes(&lobby.settings).map_err(|_| RunError::UnreadableSettings)?;
                 settings.check().map_err(RunError::InvalidSettings)?;
-                front.on_event(RunnerEvent::LobbyChanged(&party));
-                let (post, name, places) = (door.mux, plan.name.clone(), door.own_addrs);
-                return Ok(Some(Self {
-                    mux: post,
-                    lobby: party,
-                    settings,
-                    leader: host,
-                    name,
-                    announced_addrs: places,
-                }));
+                frontend.on_event(RunnerEvent::LobbyChanged(&lobby));
+                let (mux, name, announced_addrs) = (attempt.mux, config.name.clone(), attempt.own_addrs);
+                return Ok(Some(Self { mux, lobby, settings, leader, name, announced_addrs }));
             }
-            door.check_timeout(now, plan)?;
+            attempt.check_timeout(now, config)?;
         }
     }
 
-    /// What is played, and how.
+    /// Returns the session settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Who is around.
+    /// Returns the state of the lobby.
     pub fn lobby(&self) -> &LobbyInfo {
         &self.lobby
     }
 
-    /// Goes away again, and gives the seat back.
+    /// Leaves the lobby and gives the seat back.
     pub fn leave(mut self) {
         self.mux.send(self.leader, &LobbyMessage::Bye);
         self.mux.drain(TimeDelta::from_millis(500));
     }
 
-    /// Takes the seat with a machine of our own, which must be the one that the host has.
-    pub fn into_player(mut self, machine: Box<dyn Machine>, manner: RunOptions) -> Result<PlayerRunner, RunError> {
+    /// Takes the seat with the local machine, which must match the host's.
+    pub fn into_player(mut self, machine: Box<dyn Machine>, options: RunOptions) -> Result<PlayerRunner, RunError> {
         let machine = ControlledMachine::new(machine);
         let differences = differences(&self.settings, &machine);
         if !differences.is_empty() {
@@ -112,14 +107,14 @@ impl LobbyConnection {
         let me = self.lobby.your_site.ok_or(RunError::Refused(JoinRefusal::Full))?;
         self.mux.send(self.leader, &LobbyMessage::Ready(true));
         let others = self.lobby.members.iter().map(|member| (member.addrs.clone(), member.key));
-        others.for_each(|(places, key)| self.mux.dial(&places, key));
-        let mut drive = PlayerRunner::new(self.mux, machine, (self.lobby, self.leader), me, self.name, manner);
-        drive.announced_addrs = self.announced_addrs;
-        Ok(drive)
+        others.for_each(|(addrs, key)| self.mux.dial(&addrs, key));
+        let mut runner = PlayerRunner::new(self.mux, machine, (self.lobby, self.leader), me, self.name, options);
+        runner.announced_addrs = self.announced_addrs;
+        Ok(runner)
     }
 }
 
-/// Everything in which our machine and game are not those of the host.
+/// Returns every point in which the local machine or game differs from the host's.
 pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<String> {
     let ours = session_adapter::settings(machine, session_adapter::SessionOptions::new(theirs.site_count));
     let same = Settings { game: ours.game, machine: ours.machine, rate: ours.rate, ..theirs.clone() };
@@ -127,8 +122,8 @@ pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<Strin
     same.differences(theirs).iter().map(ToString::to_string).chain(players).collect()
 }
 
-/// Refuses settings that have another number of players than the machine. The host can change the settings until the game starts, so
-/// this is checked again then.
+/// Refuses settings whose number of players differs from the machine's. The host can change the settings until the game
+/// starts, so the check is repeated then.
 pub(super) fn check_player_count(theirs: &Settings, machine: &dyn Machine) -> Result<(), String> {
     match (machine.pads().len(), theirs.ownership.players()) {
         (ours, theirs) if ours == theirs => Ok(()),
@@ -136,51 +131,43 @@ pub(super) fn check_player_count(theirs: &Settings, machine: &dyn Machine) -> Re
     }
 }
 
-/// Standing in front of the door.
+/// A running attempt to join.
 struct JoinAttempt {
     mux: Mux,
     started_at: Instant,
-    /// Somebody answered, and has our knock.
+    /// A member answered the dial and was sent the join request.
     has_requested: bool,
-    /// Whom we asked because somebody else, who does not let people in, said so.
+    /// Leaders asked because another member, which does not admit joiners, named them.
     redirected_to: BTreeSet<PeerKey>,
     dial_failures: DialFailures,
-    /// Where we say that we can be reached.
+    /// Own addresses in the join request.
     own_addrs: Vec<PeerAddr>,
     admitted: Option<(PeerKey, LobbyInfo)>,
 }
 
 impl JoinAttempt {
-    fn new(post: Mux, plan: &JoinConfig) -> Self {
-        plan.addrs.iter().for_each(|place| post.transport.dial(place, plan.expected_peer));
-        let places = post.own_addrs();
-        let (since, sent_to, closed) = (clock::now(), BTreeSet::new(), DialFailures::default());
-        Self {
-            mux: post,
-            started_at: since,
-            has_requested: false,
-            redirected_to: sent_to,
-            dial_failures: closed,
-            own_addrs: places,
-            admitted: None,
-        }
+    fn new(mux: Mux, config: &JoinConfig) -> Self {
+        config.addrs.iter().for_each(|addr| mux.transport.dial(addr, config.expected_peer));
+        let own_addrs = mux.own_addrs();
+        let (started_at, redirected_to, dial_failures) = (clock::now(), BTreeSet::new(), DialFailures::default());
+        Self { mux, started_at, has_requested: false, redirected_to, dial_failures, own_addrs, admitted: None }
     }
 
-    fn handle_incoming(&mut self, incoming: Incoming, plan: &JoinConfig) -> Result<(), RunError> {
+    fn handle_incoming(&mut self, incoming: Incoming, config: &JoinConfig) -> Result<(), RunError> {
         match incoming {
             Incoming::Connected { peer, dialed: Some(_) } => {
                 self.own_addrs = self.mux.own_addrs();
-                let (name, places) = (plan.name.clone(), self.own_addrs.clone());
-                let knock = JoinRequest { version: PROTOCOL_VERSION, name, intent: plan.intent, addrs: places };
-                self.mux.send(peer, &LobbyMessage::JoinRequest(knock));
+                let (name, addrs) = (config.name.clone(), self.own_addrs.clone());
+                let request = JoinRequest { version: PROTOCOL_VERSION, name, intent: config.intent, addrs };
+                self.mux.send(peer, &LobbyMessage::JoinRequest(request));
                 self.has_requested = true;
             }
             Incoming::Datagram { from, bytes, .. } if Channel::is_channel_datagram(&bytes) => {
                 for message in self.mux.handle_datagram(from, &bytes) {
                     match message {
-                        LobbyMessage::Lobby(party) => self.admitted = Some((from, party)),
-                        LobbyMessage::Refused(JoinRefusal::NotLeader { leader: keeper, addrs: places }) => {
-                            self.follow_redirect(keeper, &places)
+                        LobbyMessage::Lobby(lobby) => self.admitted = Some((from, lobby)),
+                        LobbyMessage::Refused(JoinRefusal::NotLeader { leader, addrs }) => {
+                            self.follow_redirect(leader, &addrs)
                         }
                         LobbyMessage::Refused(refusal) => return Err(RunError::Refused(refusal)),
                         _ => {}
@@ -192,27 +179,27 @@ impl JoinAttempt {
         Ok(())
     }
 
-    /// Somebody else of the same game may open; nobody is asked twice.
-    fn follow_redirect(&mut self, keeper: PeerKey, places: &[PeerAddr]) {
-        if self.redirected_to.insert(keeper) {
-            places.iter().for_each(|place| self.mux.transport.dial(place, Some(keeper)));
+    /// Starts dialing the named leader; each leader is dialed once.
+    fn follow_redirect(&mut self, leader: PeerKey, addrs: &[PeerAddr]) {
+        if self.redirected_to.insert(leader) {
+            addrs.iter().for_each(|addr| self.mux.transport.dial(addr, Some(leader)));
         }
     }
 
-    /// Ends the wait when patience does, or as soon as there is nothing to wait for.
-    fn check_timeout(&self, now: Instant, plan: &JoinConfig) -> Result<(), RunError> {
-        let hopeless = self.dial_failures.is_final(plan.addrs.len()) && !self.has_requested;
-        if !hopeless && now - self.started_at < plan.timeout {
+    /// Ends the attempt at its time limit, or as soon as it cannot succeed.
+    fn check_timeout(&self, now: Instant, config: &JoinConfig) -> Result<(), RunError> {
+        let hopeless = self.dial_failures.is_final(config.addrs.len()) && !self.has_requested;
+        if !hopeless && now - self.started_at < config.timeout {
             return Ok(());
         }
-        let somewhere = || plan.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the host's place".into()));
+        let any_addr = || config.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the host's address".into()));
         Err(match self.dial_failures.worst() {
             _ if self.has_requested => RunError::HostGone,
-            Some((place, DialFailure::WrongPeer)) => RunError::WrongPeer { addr: place.clone() },
-            Some((place, how)) => {
-                RunError::Unreachable { addr: place.clone(), wrong_secret: how == DialFailure::WrongSecret }
+            Some((addr, DialFailure::WrongPeer)) => RunError::WrongPeer { addr: addr.clone() },
+            Some((addr, failure)) => {
+                RunError::Unreachable { addr: addr.clone(), wrong_secret: failure == DialFailure::WrongSecret }
             }
-            None => RunError::Unreachable { addr: somewhere(), wrong_secret: false },
+            None => RunError::Unreachable { addr: any_addr(), wrong_secret: false },
         })
     }
 }

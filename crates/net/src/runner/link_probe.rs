@@ -1,6 +1,6 @@
-//! What a line to somebody is like, without taking part in anything: a few bytes there and back, which everybody answers who is in a game.
+//! Measures the link to a site without joining its game: pings, which every site in a game answers.
 //!
-//! Whoever is asked does not count us among those who play or watch. Asking takes less than a player sends.
+//! The probed site counts this one neither as a player nor as a spectator. Probing sends less than a player does.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -13,127 +13,125 @@ use crate::clock;
 use crate::key::PeerKey;
 use crate::transport::{Incoming, PeerAddr, Transport};
 
-/// How to look at a line.
+/// Settings of a link probe.
 #[derive(Clone, Debug)]
 pub struct LinkProbeConfig {
-    /// Where somebody may be.
+    /// Addresses at which a site may be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Who must answer there, if that is known.
+    /// Key of the site that must answer, if it is known.
     pub expected_peer: Option<PeerKey>,
-    /// We go on calling so long.
+    /// Time limit for connecting.
     pub timeout: TimeDelta,
-    /// How many questions are asked.
+    /// Number of pings.
     pub ping_count: u32,
-    /// One every so often.
+    /// Interval between pings.
     pub ping_interval: TimeDelta,
 }
 
-/// What a line is like.
+/// Measured quality of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkReport {
-    /// The least time there and back.
+    /// Minimum round-trip time.
     pub min_rtt: TimeDelta,
-    /// The mean of what was added to that, there and back.
+    /// Mean excess of the round-trip time over `min_rtt`.
     pub jitter: TimeDelta,
-    /// The part of packets lost in one direction, if both are alike; 0 to 1.
+    /// Packet loss in one direction, 0 to 1, under the assumption that both directions are alike.
     pub loss: f64,
-    /// Questions that were answered, of so many.
+    /// Number of replies, and number of pings.
     pub replies: (u32, u32),
 }
 
-/// Answers may take so long after the last question.
+/// Time limit for replies after the last ping.
 const REPLY_TIMEOUT: TimeDelta = TimeDelta::from_secs(2);
 
 impl LinkReport {
-    /// From the times that answers took, of so many questions; `None` if nobody answered.
-    fn from_rtts(trips: &[TimeDelta], asked: u32) -> Option<Self> {
-        let least = trips.iter().copied().min()?;
-        let above: TimeDelta = trips.iter().fold(TimeDelta::ZERO, |sum, trip| sum + (*trip - least));
-        let there_and_back = trips.len() as f64 / f64::from(asked.max(1));
+    /// Computes the report from round-trip times; `None` without any reply.
+    fn from_rtts(rtts: &[TimeDelta], ping_count: u32) -> Option<Self> {
+        let min_rtt = rtts.iter().copied().min()?;
+        let excess: TimeDelta = rtts.iter().fold(TimeDelta::ZERO, |sum, rtt| sum + (*rtt - min_rtt));
+        let reply_rate = rtts.len() as f64 / f64::from(ping_count.max(1));
         Some(Self {
-            min_rtt: least,
-            jitter: above / trips.len() as i64,
-            loss: (1.0 - there_and_back.sqrt()).clamp(0.0, 1.0),
-            replies: (trips.len() as u32, asked),
+            min_rtt,
+            jitter: excess / rtts.len() as i64,
+            loss: (1.0 - reply_rate.sqrt()).clamp(0.0, 1.0),
+            replies: (rtts.len() as u32, ping_count),
         })
     }
 }
 
-/// Looks at the line to whoever answers first.
+/// Measures the link to the first site that answers.
 pub fn probe_link(
     transport: &Arc<dyn Transport>,
     incoming: &Receiver<Incoming>,
-    plan: &LinkProbeConfig,
+    config: &LinkProbeConfig,
 ) -> Result<LinkReport, RunError> {
-    plan.addrs.iter().for_each(|place| transport.dial(place, plan.expected_peer));
-    let peer = connect(incoming, plan)?;
-    let trips = measure_rtts(transport, incoming, plan, peer);
-    LinkReport::from_rtts(&trips, plan.ping_count).ok_or(RunError::HostGone)
+    config.addrs.iter().for_each(|addr| transport.dial(addr, config.expected_peer));
+    let peer = connect(incoming, config)?;
+    let rtts = measure_rtts(transport, incoming, config, peer);
+    LinkReport::from_rtts(&rtts, config.ping_count).ok_or(RunError::HostGone)
 }
 
-/// Waits until somebody answers our call.
-fn connect(incoming: &Receiver<Incoming>, plan: &LinkProbeConfig) -> Result<PeerKey, RunError> {
-    let until = clock::now() + plan.timeout;
-    let place = plan.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the host's place".into()));
-    let mut failure = RunError::Unreachable { addr: place, wrong_secret: false };
-    while let Some(came) = recv_until(incoming, until) {
-        match came {
+/// Waits until a dialed site answers.
+fn connect(incoming: &Receiver<Incoming>, config: &LinkProbeConfig) -> Result<PeerKey, RunError> {
+    let until = clock::now() + config.timeout;
+    let addr = config.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the host's address".into()));
+    let mut error = RunError::Unreachable { addr, wrong_secret: false };
+    while let Some(event) = recv_until(incoming, until) {
+        match event {
             Incoming::Connected { peer, dialed: Some(_) } => return Ok(peer),
-            Incoming::Unreachable { addr: place, wrong_secret: refused } => {
-                failure = RunError::Unreachable { addr: place, wrong_secret: refused }
-            }
-            Incoming::WrongPeer { addr: place } => failure = RunError::WrongPeer { addr: place },
+            Incoming::Unreachable { addr, wrong_secret } => error = RunError::Unreachable { addr, wrong_secret },
+            Incoming::WrongPeer { addr } => error = RunError::WrongPeer { addr },
             Incoming::Connected { dialed: None, .. } | Incoming::Datagram { .. } | Incoming::Multicast { .. } => {}
         }
-        // Where there is one place, and it is closed for good, there is nothing to wait for.
-        let closed = matches!(failure, RunError::Unreachable { wrong_secret: true, .. } | RunError::WrongPeer { .. });
-        if closed && plan.addrs.len() == 1 {
+        // A single address that failed for a lasting reason ends the wait.
+        let is_final = matches!(error, RunError::Unreachable { wrong_secret: true, .. } | RunError::WrongPeer { .. });
+        if is_final && config.addrs.len() == 1 {
             break;
         }
     }
-    Err(failure)
+    Err(error)
 }
 
-/// Asks, and says how long each answer took.
+/// Sends the pings and returns the round-trip time of each reply.
 fn measure_rtts(
     transport: &Arc<dyn Transport>,
     incoming: &Receiver<Incoming>,
-    plan: &LinkProbeConfig,
+    config: &LinkProbeConfig,
     peer: PeerKey,
 ) -> Vec<TimeDelta> {
     let mut sent: Vec<Instant> = Vec::new();
-    let mut trips = Vec::new();
-    while trips.len() < plan.ping_count as usize {
+    let mut rtts = Vec::new();
+    while rtts.len() < config.ping_count as usize {
         let now = clock::now();
-        let due = sent.last().map_or(now, |last| *last + plan.ping_interval);
-        let all_asked = sent.len() == plan.ping_count as usize;
-        if !all_asked && due <= now {
-            // If there is no way just now, it is lost on the way.
+        let due = sent.last().map_or(now, |last| *last + config.ping_interval);
+        let all_sent = sent.len() == config.ping_count as usize;
+        if !all_sent && due <= now {
+            // Without a connection at this moment the ping counts as lost.
             transport.send(&peer, &PingMessage::Ping { nonce: sent.len() as u32 }.encode());
             sent.push(now);
             continue;
         }
-        let until = if all_asked { sent.last().map_or(now, |last| *last + REPLY_TIMEOUT) } else { due };
+        let until = if all_sent { sent.last().map_or(now, |last| *last + REPLY_TIMEOUT) } else { due };
         match recv_until(incoming, until) {
             Some(Incoming::Datagram { at, from, bytes }) if from == peer => {
-                if let Some(PingMessage::Pong { nonce: number, .. }) = PingMessage::decode(&bytes) {
-                    trips.extend(sent.get(number as usize).map(|sent| (at - *sent).max(TimeDelta::ZERO)));
+                if let Some(PingMessage::Pong { nonce, .. }) = PingMessage::decode(&bytes) {
+                    rtts.extend(sent.get(nonce as usize).map(|sent| (at - *sent).max(TimeDelta::ZERO)));
                 }
             }
-            None if all_asked => break,
+            None if all_sent => break,
             _ => {}
         }
     }
-    trips
+    rtts
 }
 
-/// The next thing that comes before then.
+/// Returns the next event, waiting until `until` at most.
 fn recv_until(incoming: &Receiver<Incoming>, until: Instant) -> Option<Incoming> {
     let left = (until - clock::now()).to_duration();
     match incoming.recv_timeout(left) {
-        Ok(came) => Some(came),
+        Ok(event) => Some(event),
         Err(RecvTimeoutError::Timeout) => None,
-        // The transport is gone; there is nothing to wait for but the time.
+        // The transport is gone: only the time limit remains.
         Err(RecvTimeoutError::Disconnected) => {
             std::thread::sleep(left);
             None
@@ -147,12 +145,12 @@ mod tests {
 
     #[test]
     fn link_report_computes_rtt_jitter_and_loss() {
-        let trips = [20, 22, 20, 26].map(TimeDelta::from_millis);
-        let survey = LinkReport::from_rtts(&trips, 4).unwrap();
-        assert_eq!((survey.min_rtt, survey.jitter), (TimeDelta::from_millis(20), TimeDelta::from_millis(2)));
-        assert_eq!((survey.loss, survey.replies), (0.0, (4, 4)));
-        // A quarter of all answers comes back where half of the packets are lost each way.
-        assert_eq!(LinkReport::from_rtts(&trips, 16).unwrap().loss, 0.5);
+        let rtts = [20, 22, 20, 26].map(TimeDelta::from_millis);
+        let report = LinkReport::from_rtts(&rtts, 4).unwrap();
+        assert_eq!((report.min_rtt, report.jitter), (TimeDelta::from_millis(20), TimeDelta::from_millis(2)));
+        assert_eq!((report.loss, report.replies), (0.0, (4, 4)));
+        // With 50 % loss each way a quarter of the pings gets a reply.
+        assert_eq!(LinkReport::from_rtts(&rtts, 16).unwrap().loss, 0.5);
         assert_eq!(LinkReport::from_rtts(&[], 16), None);
     }
 }

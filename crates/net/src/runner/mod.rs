@@ -1,7 +1,8 @@
-//! Driving a game in real time: one loop, on one thread, that owns the session, the machine and the pace.
+//! Runs a session in real time: one loop, on one thread, that owns the session, the machine and the pacing.
 //!
-//! It waits for a datagram or for the next thing that is due, whichever comes first, and never for another thread. What is to be
-//! sent leaves at once. A front end on a thread of its own is reached by [`Frontend`], whose functions must not wait.
+//! The loop waits for a datagram or for the next timeout, whichever comes first, and never for another thread.
+//! Datagrams leave at once. A frontend on a thread of its own is reached through [`Frontend`], whose functions must
+//! not block.
 
 mod address_book;
 mod frame_log;
@@ -29,173 +30,175 @@ use coplay_machines::control::MachineControl;
 use crate::lobby::{JoinRefusal, LobbyInfo};
 use crate::transport::{DropCounts, PeerAddr};
 
-/// The person in front of a site, or what stands for one. Nothing here may wait.
+/// User interface of a site, or a program in its place. No function may block.
 pub trait Frontend {
-    /// What the local players press now, one word for each of them.
+    /// Fills in the current input of the local players, one word per player.
     fn sample_input(&mut self, pads: &mut [InputWord]);
 
-    /// A frame is to be seen and heard.
+    /// Shows and plays a frame.
     fn show_frame(&mut self, frame: Frame, machine: &dyn Machine);
 
-    /// Something happened.
-    fn on_event(&mut self, news: RunnerEvent<'_>);
+    /// Handles an event.
+    fn on_event(&mut self, event: RunnerEvent<'_>);
 
-    /// What the person wants, if anything.
+    /// Returns the next command of the user, if any.
     fn poll_command(&mut self) -> Option<UserCommand>;
 }
 
-/// Something to be shown.
+/// Event for the frontend.
 #[derive(Debug)]
 pub enum RunnerEvent<'a> {
-    /// Who is around has changed.
+    /// The lobby has changed.
     LobbyChanged(&'a LobbyInfo),
-    /// The session has something to say.
+    /// An event of the session.
     Session(&'a Event),
     /// A line of chat.
     Chat {
-        /// Who says it.
+        /// Name of its author.
         name: &'a str,
-        /// What.
+        /// Content.
         text: &'a str,
     },
-    /// How it goes, a few times a second.
+    /// Status report, every 250 ms.
     Status(&'a Status),
-    /// The last other player is gone, and this site plays on alone. Told after the event, and after the party as it is now.
+    /// The last other player is gone, and this site plays on alone. It follows the session event and the updated lobby.
     PlayingAlone,
-    /// Something else, in words.
+    /// Another message for the user, as text.
     Note(String),
 }
 
-/// How it goes.
+/// Status of a running site.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// The session in numbers.
+    /// Statistics of the session.
     pub stats: Stats,
-    /// The session's state; `None` before it begins.
+    /// State of the session; `None` before it starts.
     pub state: Option<State>,
-    /// The link to each other site that is there, by number.
+    /// Link statistics of each present peer, by site number.
     pub peers: Vec<(u8, PeerStats)>,
-    /// How long it takes to each other site and back, by number, while no session measures it.
+    /// Round-trip time to each peer, by site number, while no session measures it.
     pub round_trips: Vec<(u8, TimeDelta)>,
-    /// Whether the game waits for silent players, and [`UserCommand::ContinueAlone`] would let it go on without them.
+    /// Whether the game waits for silent players, and [`UserCommand::ContinueAlone`] would resume it without them.
     pub can_continue_alone: bool,
-    /// The site that paused the machine, while it stands still.
+    /// Site that paused the machine, while it is paused.
     pub paused_by: Option<u8>,
     /// Frames shown in the last second.
     pub fps: f64,
-    /// What the network brought that was not for us.
+    /// Received datagrams that were not delivered.
     pub drops: DropCounts,
 }
 
-/// What a person wants.
+/// Command of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserCommand {
-    /// Away from here.
+    /// Leave.
     Quit,
-    /// To begin with those who are here, at the host.
+    /// Start the game with the members that are ready; only the roster leader can.
     Start,
-    /// To say something.
+    /// Send a line of chat.
     Chat(String),
-    /// To play on alone, without the silent players that the game waits for.
+    /// Play on alone, without the silent players for which the game waits.
     ContinueAlone,
-    /// To press a button of the machine, for all.
+    /// Press a button of the machine, for all players.
     Control(MachineControl),
 }
 
-/// How it ended.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
-    /// Why it is over.
+    /// Reason of the end.
     pub end_reason: EndReason,
-    /// Frames that are certain.
+    /// Number of confirmed frames.
     pub confirmed_frames: u32,
-    /// Whether all states that were compared were equal.
+    /// Whether all compared state hashes were equal.
     pub is_in_sync: bool,
-    /// Everything in numbers.
+    /// Statistics of the run.
     pub stats: RunStats,
-    /// What is on record, if a movie was wanted.
+    /// Summary of the recording, if there was a recorder.
     pub recording: Option<RecordingSummary>,
 }
 
-/// Why it is over.
+/// Reason why a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndReason {
-    /// So it was asked for.
+    /// The user or the frame limit ended it.
     Requested,
     /// The session ended.
     SessionEnded(SessionEnd),
-    /// The feed that was watched ended.
+    /// The spectator feed ended.
     FeedEnded,
 }
 
-/// Why it could not be.
+/// Reason why a run failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunError {
-    /// Nobody answers there.
+    /// The dialed address does not answer.
     Unreachable {
-        /// Where.
+        /// Address that was dialed.
         addr: PeerAddr,
-        /// Somebody is there, but the secret is another.
+        /// A site exists there, but its secret is another.
         wrong_secret: bool,
     },
-    /// Who answers there is not who was called.
+    /// The site at the address is not the expected peer.
     WrongPeer {
-        /// Where.
+        /// Address that was dialed.
         addr: PeerAddr,
     },
-    /// We were not let in.
+    /// The host refused this site.
     Refused(JoinRefusal),
-    /// What the host plays is not what we have, in these points.
+    /// The host's game or machine differs from the local one, in these points.
     GameMismatch(Vec<String>),
-    /// The host's terms make no sense to this program.
+    /// This program cannot decode the host's settings.
     UnreadableSettings,
     /// The host's settings break a rule that every host keeps.
     InvalidSettings(SettingsError),
-    /// The machine could not go on.
+    /// The machine failed.
     Machine(String),
-    /// Nobody keeps the list any more.
+    /// The roster leader is gone.
     HostGone,
-    /// The session could not be made.
+    /// The session could not be created.
     SessionConfig(String),
-    /// The feed let us go.
+    /// The spectator feed dropped this site.
     FeedDropped(String),
 }
 
 impl std::fmt::Display for RunError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unreachable { addr: place, wrong_secret: false } => write!(f, "nobody answers at {}", place.brief()),
-            Self::Unreachable { addr: place, wrong_secret: true } => {
-                write!(f, "somebody is at {}, but does not know our secret", place.brief())
+            Self::Unreachable { addr, wrong_secret: false } => write!(f, "nobody answers at {}", addr.brief()),
+            Self::Unreachable { addr, wrong_secret: true } => {
+                write!(f, "the site at {} does not know our secret", addr.brief())
             }
-            Self::WrongPeer { addr: place } => {
-                write!(f, "who answers at {} is not the host of this game", place.brief())
+            Self::WrongPeer { addr } => {
+                write!(f, "the site at {} is not the host of this game", addr.brief())
             }
-            Self::Refused(JoinRefusal::Full) => write!(f, "the game is full: every seat belongs to somebody"),
+            Self::Refused(JoinRefusal::Full) => write!(f, "the game is full: every seat is taken"),
             Self::Refused(JoinRefusal::VersionMismatch(theirs)) => {
                 write!(
                     f,
-                    "the host runs another version of coplay (its language is {theirs}, ours {})",
+                    "the host runs another version of coplay (protocol {theirs}, this one has {})",
                     crate::lobby::PROTOCOL_VERSION
                 )
             }
             Self::Refused(JoinRefusal::NoSpectators) => write!(f, "nobody may watch this game"),
-            Self::Refused(JoinRefusal::NotLeader { .. }) => write!(f, "the one we asked does not let people in"),
-            Self::Refused(JoinRefusal::WrongGameKind) => write!(f, "what is played there is a world to walk about in"),
+            Self::Refused(JoinRefusal::NotLeader { .. }) => write!(f, "the member asked does not admit joiners"),
+            Self::Refused(JoinRefusal::WrongGameKind) => {
+                write!(f, "the ticket belongs to a world, not to a machine game")
+            }
             Self::GameMismatch(points) => write!(f, "the host plays something else: {}", points.join("; ")),
-            Self::UnreadableSettings => write!(f, "the host's terms make no sense to this version of coplay"),
-            Self::InvalidSettings(why) => write!(f, "the host sent invalid settings: {why}"),
-            Self::Machine(why) => write!(f, "the machine cannot go on: {why}"),
+            Self::UnreadableSettings => write!(f, "this version of coplay cannot read the host's settings"),
+            Self::InvalidSettings(reason) => write!(f, "the host sent invalid settings: {reason}"),
+            Self::Machine(reason) => write!(f, "the machine failed: {reason}"),
             Self::HostGone => write!(f, "the host is gone"),
-            Self::SessionConfig(why) => write!(f, "there can be no such game: {why}"),
-            Self::FeedDropped(why) => write!(f, "the game cannot be watched any more: {why}"),
+            Self::SessionConfig(reason) => write!(f, "invalid session settings: {reason}"),
+            Self::FeedDropped(reason) => write!(f, "the spectator feed dropped this site: {reason}"),
         }
     }
 }
 
 impl std::error::Error for RunError {}
 
-/// The status is told this often.
+/// Status interval.
 const STATUS_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
-/// The front end is asked at least this often.
+/// Maximum interval between polls of the frontend.
 const FRONTEND_POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(20);

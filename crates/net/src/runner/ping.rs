@@ -1,4 +1,4 @@
-//! How far away somebody is, while no session measures it: a few bytes there and back, now and then.
+//! Measures round-trip times while no session does: a few bytes to a peer and back.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::key::{PeerKey, random_bytes};
 
 const PING: u8 = 0x42;
 const PONG: u8 = 0x43;
-/// What it is, a number that comes back, and how many look on. No answer is longer than the question.
+/// Length of a datagram, in bytes: type, nonce, and number of spectators. No reply is longer than its request.
 const DATAGRAM_LEN: usize = 1 + 4 + 2;
-/// Of who does not answer so many times in a row it is not known how far away it is.
+/// Number of consecutive unanswered pings after which the round-trip time counts as unknown.
 const MAX_MISSED: u32 = 3;
 
-/// How far away others are.
+/// Round-trip times to other peers.
 #[derive(Debug, Default)]
 pub(super) struct Pinger {
     peers: BTreeMap<PeerKey, PingState>,
@@ -24,89 +24,89 @@ pub(super) struct Pinger {
 struct PingState {
     nonce: u32,
     sent_at: Instant,
-    /// Since the last answer.
+    /// Number of pings since the last reply.
     missed: u32,
     rtt: Option<TimeDelta>,
 }
 
-/// What somebody wants to know, or says.
+/// Ping or reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PingMessage {
-    /// Are you there? And what to answer.
+    /// Request for a reply with the same nonce.
     Ping { nonce: u32 },
-    /// Yes.
+    /// Reply to a ping.
     Pong { nonce: u32, spectator_count: u16 },
 }
 
 impl PingMessage {
-    /// `None` if a datagram is something else.
+    /// Decodes a datagram; `None` if it is not a ping message.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let &[kind, a, b, c, d, low, high] = bytes else { return None };
-        let number = u32::from_le_bytes([a, b, c, d]);
+        let nonce = u32::from_le_bytes([a, b, c, d]);
         match kind {
-            PING => Some(Self::Ping { nonce: number }),
-            PONG => Some(Self::Pong { nonce: number, spectator_count: u16::from_le_bytes([low, high]) }),
+            PING => Some(Self::Ping { nonce }),
+            PONG => Some(Self::Pong { nonce, spectator_count: u16::from_le_bytes([low, high]) }),
             _ => None,
         }
     }
 
     pub(super) fn encode(self) -> [u8; DATAGRAM_LEN] {
-        let (kind, number, watchers) = match self {
-            Self::Ping { nonce: number } => (PING, number, 0u16),
-            Self::Pong { nonce: number, spectator_count: watchers } => (PONG, number, watchers),
+        let (kind, nonce, spectator_count) = match self {
+            Self::Ping { nonce } => (PING, nonce, 0u16),
+            Self::Pong { nonce, spectator_count } => (PONG, nonce, spectator_count),
         };
-        let ([a, b, c, d], [low, high]) = (number.to_le_bytes(), watchers.to_le_bytes());
+        let ([a, b, c, d], [low, high]) = (nonce.to_le_bytes(), spectator_count.to_le_bytes());
         [kind, a, b, c, d, low, high]
     }
 }
 
 impl Pinger {
-    /// Asks everybody, if that is due; whoever is not asked any more is forgotten.
+    /// Pings these peers if that is due, and forgets all others.
     pub(super) fn ping_all(
         &mut self,
         now: Instant,
-        every: TimeDelta,
+        interval: TimeDelta,
         peers: impl IntoIterator<Item = PeerKey>,
         mut send: impl FnMut(&PeerKey, &[u8]),
     ) {
         if now < self.next_ping {
             return;
         }
-        self.next_ping = now + every;
+        self.next_ping = now + interval;
         let mut before = std::mem::take(&mut self.peers);
         for peer in peers {
-            let mut trip = before.remove(&peer).unwrap_or_default();
-            trip.missed += 1;
-            if trip.missed > MAX_MISSED {
-                trip.rtt = None;
+            let mut state = before.remove(&peer).unwrap_or_default();
+            state.missed += 1;
+            if state.missed > MAX_MISSED {
+                state.rtt = None;
             }
-            (trip.nonce, trip.sent_at) = (u32::from_le_bytes(random_bytes()), now);
-            send(&peer, &PingMessage::Ping { nonce: trip.nonce }.encode());
-            self.peers.insert(peer, trip);
+            (state.nonce, state.sent_at) = (u32::from_le_bytes(random_bytes()), now);
+            send(&peer, &PingMessage::Ping { nonce: state.nonce }.encode());
+            self.peers.insert(peer, state);
         }
     }
 
-    /// Somebody answers; whether it was asked that.
-    pub(super) fn on_pong(&mut self, at: Instant, from: &PeerKey, number: u32) -> bool {
-        let asked = |trip: &&mut PingState| trip.nonce == number && trip.missed > 0;
-        let Some(trip) = self.peers.get_mut(from).filter(asked) else { return false };
-        let took = (at - trip.sent_at).max(TimeDelta::ZERO);
-        trip.rtt = Some(trip.rtt.map_or(took, |before| (before * 3 + took) / 4));
-        trip.missed = 0;
+    /// Handles a reply. Returns whether it matches an open ping.
+    pub(super) fn on_pong(&mut self, at: Instant, from: &PeerKey, nonce: u32) -> bool {
+        let is_open = |state: &&mut PingState| state.nonce == nonce && state.missed > 0;
+        let Some(state) = self.peers.get_mut(from).filter(is_open) else { return false };
+        let took = (at - state.sent_at).max(TimeDelta::ZERO);
+        state.rtt = Some(state.rtt.map_or(took, |before| (before * 3 + took) / 4));
+        state.missed = 0;
         true
     }
 
-    /// How long it takes to somebody and back, if it answers.
+    /// Returns the smoothed round-trip time to a peer, if it answers.
     pub(super) fn rtt(&self, peer: &PeerKey) -> Option<TimeDelta> {
-        self.peers.get(peer).and_then(|trip| trip.rtt)
+        self.peers.get(peer).and_then(|state| state.rtt)
     }
 
-    /// Whether somebody was asked again and again and does not answer.
+    /// Returns whether a peer did not answer several pings in a row.
     pub(super) fn is_silent(&self, peer: &PeerKey) -> bool {
-        self.peers.get(peer).is_some_and(|trip| trip.missed > MAX_MISSED)
+        self.peers.get(peer).is_some_and(|state| state.missed > MAX_MISSED)
     }
 
-    /// Nobody is asked any more.
+    /// Forgets all peers.
     pub(super) fn clear(&mut self) {
         self.peers.clear();
     }
@@ -120,34 +120,32 @@ mod tests {
 
     #[test]
     fn ping_messages_round_trip() {
-        for word in [PingMessage::Ping { nonce: 7 }, PingMessage::Pong { nonce: u32::MAX, spectator_count: 900 }] {
-            assert_eq!(PingMessage::decode(&word.encode()), Some(word));
-            assert_eq!(PingMessage::decode(&word.encode()[1..]), None);
+        for message in [PingMessage::Ping { nonce: 7 }, PingMessage::Pong { nonce: u32::MAX, spectator_count: 900 }] {
+            assert_eq!(PingMessage::decode(&message.encode()), Some(message));
+            assert_eq!(PingMessage::decode(&message.encode()[1..]), None);
         }
         assert!(!crate::reliable::Channel::is_channel_datagram(&[PING]) && !coplay::wire::is_feed(&[PONG]));
     }
 
     #[test]
     fn rtt_is_measured_until_peer_stops_answering() {
-        let (peer, mut pings, mut asked) = (PeerKey([1; 32]), Pinger::default(), Vec::new());
+        let (peer, mut pinger, mut sent) = (PeerKey([1; 32]), Pinger::default(), Vec::new());
         let at = |millis| Instant::ZERO + TimeDelta::from_millis(millis);
-        let mut ask = |pings: &mut Pinger, now| {
-            pings.ping_all(now, INTERVAL, [peer], |to, bytes| asked.push((*to, PingMessage::decode(bytes))));
-            asked.drain(..).next_back()
+        let mut ping = |pinger: &mut Pinger, now| {
+            pinger.ping_all(now, INTERVAL, [peer], |to, bytes| sent.push((*to, PingMessage::decode(bytes))));
+            sent.drain(..).next_back()
         };
-        let Some((_, Some(PingMessage::Ping { nonce: number }))) = ask(&mut pings, at(0)) else {
-            panic!("it is not asked")
-        };
-        assert_eq!(ask(&mut pings, at(999)), None, "not so often");
-        assert!(!pings.on_pong(at(20), &peer, number.wrapping_add(1)) && pings.rtt(&peer).is_none());
-        assert!(pings.on_pong(at(23), &peer, number));
-        assert_eq!(pings.rtt(&peer), Some(TimeDelta::from_millis(23)));
-        assert!(!pings.on_pong(at(900), &peer, number), "only once");
-        (1..=3).for_each(|second| _ = ask(&mut pings, at(second * 1_000)));
-        assert!(pings.rtt(&peer).is_some() && !pings.is_silent(&peer));
-        ask(&mut pings, at(4_000));
-        assert!(pings.rtt(&peer).is_none() && pings.is_silent(&peer));
-        pings.ping_all(at(5_000), INTERVAL, [], |_, _| {});
-        assert!(!pings.is_silent(&peer), "who is not asked is not missed");
+        let Some((_, Some(PingMessage::Ping { nonce }))) = ping(&mut pinger, at(0)) else { panic!("no ping was sent") };
+        assert_eq!(ping(&mut pinger, at(999)), None, "the interval has not passed");
+        assert!(!pinger.on_pong(at(20), &peer, nonce.wrapping_add(1)) && pinger.rtt(&peer).is_none());
+        assert!(pinger.on_pong(at(23), &peer, nonce));
+        assert_eq!(pinger.rtt(&peer), Some(TimeDelta::from_millis(23)));
+        assert!(!pinger.on_pong(at(900), &peer, nonce), "a reply counts once");
+        (1..=3).for_each(|second| _ = ping(&mut pinger, at(second * 1_000)));
+        assert!(pinger.rtt(&peer).is_some() && !pinger.is_silent(&peer));
+        ping(&mut pinger, at(4_000));
+        assert!(pinger.rtt(&peer).is_none() && pinger.is_silent(&peer));
+        pinger.ping_all(at(5_000), INTERVAL, [], |_, _| {});
+        assert!(!pinger.is_silent(&peer), "a peer without pings is not silent");
     }
 }

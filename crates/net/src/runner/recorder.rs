@@ -1,4 +1,4 @@
-//! A movie of what a session played, as it becomes certain.
+//! Records a movie of the confirmed frames of a session.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -9,32 +9,33 @@ use coplay::movie::{MovieStart, MovieWriter};
 use coplay::session::Settings;
 use coplay_machines::session_adapter::{RequestOutcome, SessionAdapter};
 
-/// A movie in the making. What goes wrong with it does not stop the game, and is told at the end.
+/// A movie being recorded. An error does not stop the game; it is reported at the end.
 pub struct MovieRecorder {
     file: File,
     writer: Option<MovieWriter>,
     frames: u32,
-    /// It goes no further, and why if that was not meant.
+    /// Whether recording has ended.
     is_finished: bool,
+    /// Reason of an early end.
     error: Option<String>,
 }
 
-/// What is on record.
+/// Summary of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingSummary {
-    /// So many frames.
+    /// Number of recorded frames.
     pub frames: u32,
-    /// Why not all of them, if so.
+    /// Reason why the recording is incomplete, if it is.
     pub error: Option<String>,
 }
 
 impl MovieRecorder {
-    /// A movie in a file that is empty. It stays empty if nothing is played.
+    /// Creates a recorder for an empty file, which stays empty if nothing is played.
     pub fn new(file: File) -> Self {
         Self { file, writer: None, frames: 0, is_finished: false, error: None }
     }
 
-    /// Begins, or begins anew: what was on record before is gone.
+    /// Starts the recording, or restarts it and discards the frames recorded before.
     pub(super) fn start(&mut self, settings: &Settings, start: MovieStart<'_>) {
         if self.is_finished {
             return;
@@ -45,38 +46,39 @@ impl MovieRecorder {
         }
         match MovieWriter::new(settings, start) {
             Ok(writer) => (self.writer, self.frames) = (Some(writer), 0),
-            Err(error) => self.stop(&format!("this game cannot be recorded: {error}")),
+            Err(error) => self.stop(&format!("cannot record this game: {error}")),
         }
         self.write_pending();
     }
 
-    /// Whether anything is on record.
+    /// Returns whether the recording has started.
     pub(super) fn has_started(&self) -> bool {
         self.writer.is_some()
     }
 
-    /// Goes along with who comes late, from the state that it is given on. With another state it begins anew.
-    pub(super) fn record_join(&mut self, turn: &RequestOutcome, hosted: &mut SessionAdapter, settings: &Settings) {
-        match turn {
+    /// Records the catch-up of a late joiner, starting from the snapshot that it loads. Another snapshot restarts the
+    /// recording.
+    pub(super) fn record_join(&mut self, outcome: &RequestOutcome, adapter: &mut SessionAdapter, settings: &Settings) {
+        match outcome {
             RequestOutcome::Loaded { frame } => {
                 let mut state = Vec::new();
-                match hosted.machine_mut().save(&mut state) {
+                match adapter.machine_mut().save(&mut state) {
                     Ok(()) => self.start(settings, MovieStart::Snapshot { frame: *frame, state: &state }),
-                    Err(error) => self.stop(&format!("a recording cannot begin here: {error}")),
+                    Err(error) => self.stop(&format!("cannot start a recording here: {error}")),
                 }
             }
             RequestOutcome::Stepped { frame, .. } => {
                 if !self.has_started() {
                     self.start(settings, MovieStart::PowerOn);
                 }
-                let hash = is_hash_compared(*frame, settings).then(|| hosted.machine_mut().hash());
-                self.push_frame(*frame, hosted.inputs(), hash);
+                let hash = is_hash_compared(*frame, settings).then(|| adapter.machine_mut().hash());
+                self.push_frame(*frame, adapter.inputs(), hash);
             }
             _ => {}
         }
     }
 
-    /// A frame that is certain, and perhaps the hash of the state after it. What is on record already is passed over.
+    /// Records a confirmed frame, with the state hash after it if there is one. Frames recorded before are skipped.
     pub(super) fn push_frame(&mut self, frame: Frame, inputs: &[InputWord], hash: Option<u64>) {
         let Some(writer) = self.writer.as_mut().filter(|writer| !self.is_finished && frame >= writer.next_frame())
         else {
@@ -84,25 +86,25 @@ impl MovieRecorder {
         };
         let mut pushed = writer.push(frame, inputs);
         if let Some(hash) = hash {
-            // Whatever ends the program, all up to here is there.
+            // Flushing keeps everything up to here if the program ends abruptly.
             pushed = pushed.and_then(|()| writer.push_hash(frame, hash)).and_then(|()| writer.flush());
         }
         match pushed {
             Ok(()) => self.frames += 1,
-            Err(error) => self.stop(&format!("the recording breaks off: {error}")),
+            Err(error) => self.stop(&format!("recording stopped: {error}")),
         }
         self.write_pending();
     }
 
-    /// It goes no further.
-    pub(super) fn stop(&mut self, why: &str) {
+    /// Ends the recording early, with a reason.
+    pub(super) fn stop(&mut self, reason: &str) {
         if !self.is_finished {
-            self.error.get_or_insert_with(|| why.into());
+            self.error.get_or_insert_with(|| reason.into());
             self.finish();
         }
     }
 
-    /// The movie is whole.
+    /// Completes the movie.
     pub(super) fn finish(&mut self) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
@@ -113,7 +115,7 @@ impl MovieRecorder {
         self.write_pending();
     }
 
-    /// What it came to.
+    /// Returns the summary.
     pub(super) fn summary(&self) -> RecordingSummary {
         RecordingSummary { frames: self.frames, error: self.error.clone() }
     }
@@ -130,12 +132,12 @@ impl MovieRecorder {
     fn check_written(&mut self, written: std::io::Result<()>) {
         if let Err(error) = written {
             self.is_finished = true;
-            self.error.get_or_insert_with(|| format!("the recording cannot be written any further: {error}"));
+            self.error.get_or_insert_with(|| format!("cannot write the recording: {error}"));
         }
     }
 }
 
-/// Whether states are compared after a frame.
+/// Returns whether state hashes are compared after a frame.
 pub(super) fn is_hash_compared(frame: Frame, settings: &Settings) -> bool {
     settings.compare_interval > 0 && frame.next().number().is_multiple_of(settings.compare_interval)
 }

@@ -1,4 +1,4 @@
-//! Looking on.
+//! A spectating site.
 
 use coplay::frame::Frame;
 use coplay::id::Addr;
@@ -26,26 +26,26 @@ use crate::reliable::Channel;
 use crate::reliable::Mux;
 use crate::transport::Incoming;
 
-/// Whoever keeps the list is asked this often whether it is there: it counts us for as long as it hears of us.
+/// Ping interval towards the roster leader, which counts a spectator as long as datagrams from it arrive.
 const PING_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
 
-/// The last frames of a game get so long to come.
+/// Time limit for the last frames of a game to arrive.
 const FEED_END_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 
-/// How to look on.
+/// Options of a spectator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpectateOptions {
-    /// Ends after so many frames.
+    /// Number of frames after which the run ends.
     pub frame_limit: Option<u32>,
 }
 
-/// Somebody who looks on.
+/// A spectating site: feed, machine and network, to be [run](Self::run).
 pub struct SpectatorRunner {
     mux: Mux,
     address_book: AddressBook,
     lobby: LobbyInfo,
     settings: Settings,
-    /// Who keeps the list, as far as we know.
+    /// The roster leader as far as this site knows.
     leader: PeerKey,
     name: String,
     pinger: Pinger,
@@ -59,17 +59,17 @@ pub struct SpectatorRunner {
     frames_seen: u32,
     has_diverged: bool,
     next_status: Instant,
-    /// Everybody who played has said goodbye: so long the feed may still take to come to its end.
+    /// Time limit of the feed after the last player said goodbye.
     feed_deadline: Option<Instant>,
     end_reason: Option<EndReason>,
 }
 
 impl LobbyConnection {
-    /// Looks on with a machine of our own, which must be the one that the host has.
+    /// Spectates with the local machine, which must match the host's.
     pub fn into_spectator(
         mut self,
         machine: Box<dyn Machine>,
-        plan: SpectateOptions,
+        options: SpectateOptions,
     ) -> Result<SpectatorRunner, RunError> {
         let machine = ControlledMachine::new(machine);
         let differences = differences(&self.settings, &machine);
@@ -78,11 +78,11 @@ impl LobbyConnection {
             self.mux.drain(TimeDelta::from_millis(500));
             return Err(RunError::GameMismatch(differences));
         }
-        let mut book = AddressBook::default();
-        book.set_members(&self.lobby);
+        let mut address_book = AddressBook::default();
+        address_book.set_members(&self.lobby);
         Ok(SpectatorRunner {
             mux: self.mux,
-            address_book: book,
+            address_book,
             lobby: self.lobby,
             settings: self.settings,
             leader: self.leader,
@@ -91,7 +91,7 @@ impl LobbyConnection {
             pause_indicator: machine.pause_indicator(),
             machine: Box::new(machine),
             spectator: None,
-            options: plan,
+            options,
             frame_log: None,
             recorder: None,
             frame_timing: FrameTiming::default(),
@@ -105,26 +105,26 @@ impl LobbyConnection {
 }
 
 impl SpectatorRunner {
-    /// Writes down every step.
+    /// Logs every step.
     pub fn set_frame_log(&mut self, log: FrameLog) {
         self.frame_log = Some(log);
     }
 
-    /// Keeps a movie of what is seen.
-    pub fn set_recorder(&mut self, tape: MovieRecorder) {
-        self.recorder = Some(tape);
+    /// Records a movie of the frames shown.
+    pub fn set_recorder(&mut self, recorder: MovieRecorder) {
+        self.recorder = Some(recorder);
     }
 
-    /// Runs until it is over.
-    pub fn run(&mut self, front: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
-        let mut result = self.run_loop(front);
+    /// Runs until the feed or the user ends it.
+    pub fn run(&mut self, frontend: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
+        let mut result = self.run_loop(frontend);
         self.mux.send(self.leader, &LobbyMessage::Bye);
         self.mux.drain(TimeDelta::from_millis(500));
         if let Some(log) = &mut self.frame_log {
             log.finish();
         }
-        if let Some(tape) = &mut self.recorder {
-            tape.finish();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.finish();
         }
         if let Ok(outcome) = &mut result {
             outcome.recording = self.recorder.as_ref().map(MovieRecorder::summary);
@@ -132,30 +132,30 @@ impl SpectatorRunner {
         result
     }
 
-    fn run_loop(&mut self, front: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
+    fn run_loop(&mut self, frontend: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
         loop {
             while let Some(incoming) = self.mux.try_recv() {
-                self.handle_incoming(incoming, front);
+                self.handle_incoming(incoming, frontend);
             }
             let now = clock::now();
             if self.lobby.is_started && self.spectator.is_none() {
                 self.start_spectating(now)?;
             }
-            self.serve_requests(front)?;
+            self.serve_requests(frontend)?;
             self.transmit_all(now);
-            self.housekeep(now, front)?;
-            if let Some(why) = self.end_reason.take() {
+            self.housekeep(now, frontend)?;
+            if let Some(end_reason) = self.end_reason.take() {
                 let stats = Stats {
                     frame: Frame::new(self.frames_seen),
                     confirmed: Frame::new(self.frames_seen),
                     ..Stats::default()
                 };
-                let numbers = self.frame_timing.run_stats(stats, Vec::new(), self.mux.transport.drop_counts());
+                let stats = self.frame_timing.run_stats(stats, Vec::new(), self.mux.transport.drop_counts());
                 return Ok(RunOutcome {
-                    end_reason: why,
+                    end_reason,
                     confirmed_frames: self.frames_seen,
                     is_in_sync: !self.has_diverged,
-                    stats: numbers,
+                    stats,
                     recording: None,
                 });
             }
@@ -163,7 +163,7 @@ impl SpectatorRunner {
             let until =
                 [due, self.mux.poll_timeout()].into_iter().flatten().fold(now + FRONTEND_POLL_INTERVAL, Instant::min);
             if let Some(incoming) = self.mux.recv_until(until) {
-                self.handle_incoming(incoming, front);
+                self.handle_incoming(incoming, frontend);
             }
         }
     }
@@ -174,7 +174,7 @@ impl SpectatorRunner {
         for member in &self.lobby.members {
             self.mux.dial(&member.addrs, member.key);
         }
-        // The host first: to the others there may be no way.
+        // The leader first: the other sites may be unreachable.
         let mut sources: Vec<&crate::lobby::LobbyMember> =
             self.lobby.members.iter().filter(|member| member.is_present).collect();
         sources.sort_by_key(|member| member.key != self.leader);
@@ -186,34 +186,33 @@ impl SpectatorRunner {
         Ok(())
     }
 
-    fn handle_incoming(&mut self, incoming: Incoming, front: &mut dyn Frontend) {
+    fn handle_incoming(&mut self, incoming: Incoming, frontend: &mut dyn Frontend) {
         let Incoming::Datagram { at, from, bytes } = incoming else { return };
-        if let Some(word) = ping::PingMessage::decode(&bytes) {
-            return self.handle_ping(at, from, word, front);
+        if let Some(message) = ping::PingMessage::decode(&bytes) {
+            return self.handle_ping(at, from, message, frontend);
         }
         if !Channel::is_channel_datagram(&bytes) {
-            if let (PeerRole::Player(addr), Some(watcher)) = (self.address_book.role_of(at, from), &mut self.spectator)
+            if let (PeerRole::Player(addr), Some(spectator)) =
+                (self.address_book.role_of(at, from), &mut self.spectator)
             {
-                watcher.handle_datagram(at, addr, &bytes);
+                spectator.handle_datagram(at, addr, &bytes);
             }
             return;
         }
         for message in self.mux.handle_datagram(from, &bytes) {
             match message {
-                // Nobody else has anything to say here.
+                // Only the leader's messages count.
                 _ if from != self.leader => {}
-                LobbyMessage::Lobby(party) if party.serial > self.lobby.serial => {
-                    self.lobby = party;
+                LobbyMessage::Lobby(lobby) if lobby.serial > self.lobby.serial => {
+                    self.lobby = lobby;
                     self.address_book.set_members(&self.lobby);
-                    front.on_event(RunnerEvent::LobbyChanged(&self.lobby));
+                    frontend.on_event(RunnerEvent::LobbyChanged(&self.lobby));
                 }
-                LobbyMessage::Chat { name, text: line } => {
-                    front.on_event(RunnerEvent::Chat { name: &name, text: &line })
-                }
-                LobbyMessage::Refused(JoinRefusal::NotLeader { leader: keeper, .. })
-                    if self.address_book.is_seated(&keeper) =>
+                LobbyMessage::Chat { name, text } => frontend.on_event(RunnerEvent::Chat { name: &name, text: &text }),
+                LobbyMessage::Refused(JoinRefusal::NotLeader { leader, .. })
+                    if self.address_book.is_seated(&leader) =>
                 {
-                    self.switch_leader(keeper)
+                    self.switch_leader(leader)
                 }
                 LobbyMessage::Refused(_) => self.switch_to_next_leader(),
                 LobbyMessage::Bye => self.on_bye(from),
@@ -222,15 +221,15 @@ impl SpectatorRunner {
         }
     }
 
-    fn handle_ping(&mut self, at: Instant, from: PeerKey, word: ping::PingMessage, front: &mut dyn Frontend) {
-        let ping::PingMessage::Pong { nonce: number, spectator_count: watchers } = word else { return };
-        if self.pinger.on_pong(at, &from, number) && watchers != self.lobby.spectator_count {
-            self.lobby.spectator_count = watchers;
-            front.on_event(RunnerEvent::LobbyChanged(&self.lobby));
+    fn handle_ping(&mut self, at: Instant, from: PeerKey, message: ping::PingMessage, frontend: &mut dyn Frontend) {
+        let ping::PingMessage::Pong { nonce, spectator_count } = message else { return };
+        if self.pinger.on_pong(at, &from, nonce) && spectator_count != self.lobby.spectator_count {
+            self.lobby.spectator_count = spectator_count;
+            frontend.on_event(RunnerEvent::LobbyChanged(&self.lobby));
         }
     }
 
-    /// Shows that we are here to who keeps the list; if it is gone, somebody else of those who play keeps it now.
+    /// Pings the roster leader; if it is silent, another player leads now.
     fn ping_leader(&mut self, now: Instant) {
         if self.pinger.is_silent(&self.leader) {
             self.switch_to_next_leader();
@@ -239,7 +238,7 @@ impl SpectatorRunner {
         self.pinger.ping_all(now, PING_INTERVAL, [self.leader], |to, bytes| _ = transport.send(to, bytes));
     }
 
-    /// Whoever kept the list goes; if others play on, one of them keeps it now.
+    /// Handles the leader's goodbye: if other players remain, one of them leads now.
     fn on_bye(&mut self, from: PeerKey) {
         self.lobby.members.retain(|member| member.key != from);
         if self.lobby.members.iter().any(|member| member.is_present) {
@@ -259,73 +258,75 @@ impl SpectatorRunner {
     fn switch_leader(&mut self, next: PeerKey) {
         self.leader = next;
         self.pinger.clear();
-        let (name, places) = (self.name.clone(), Vec::new());
+        let (name, addrs) = (self.name.clone(), Vec::new());
         self.mux.send(
             next,
             &LobbyMessage::JoinRequest(JoinRequest {
                 version: PROTOCOL_VERSION,
                 name,
                 intent: JoinIntent::Spectate,
-                addrs: places,
+                addrs,
             }),
         );
     }
 
-    fn serve_requests(&mut self, front: &mut dyn Frontend) -> Result<(), RunError> {
-        let Some(watcher) = &mut self.spectator else { return Ok(()) };
+    fn serve_requests(&mut self, frontend: &mut dyn Frontend) -> Result<(), RunError> {
+        let Some(spectator) = &mut self.spectator else { return Ok(()) };
         loop {
             let now = clock::now();
-            let Some(request) = watcher.poll_request(now) else { return Ok(()) };
+            let Some(request) = spectator.poll_request(now) else { return Ok(()) };
             match request {
                 SpectatorRequest::Load { next_frame, state, .. } => {
                     self.machine.load(state).map_err(|error| RunError::Machine(error.to_string()))?;
                     match &mut self.recorder {
-                        Some(tape) if tape.has_started() => tape.stop("the recording ends where frames were missed"),
-                        Some(tape) => {
-                            tape.start(&self.settings, movie::MovieStart::Snapshot { frame: next_frame, state })
+                        Some(recorder) if recorder.has_started() => {
+                            recorder.stop("the recording ends where frames were missed")
+                        }
+                        Some(recorder) => {
+                            recorder.start(&self.settings, movie::MovieStart::Snapshot { frame: next_frame, state })
                         }
                         None => {}
                     }
                 }
-                SpectatorRequest::Advance { frame, inputs, is_presented: fresh } => {
-                    self.machine.step(inputs, fresh);
+                SpectatorRequest::Advance { frame, inputs, is_presented } => {
+                    self.machine.step(inputs, is_presented);
                     self.frames_seen = frame.number() + 1;
-                    if let Some(tape) = &mut self.recorder {
-                        if !tape.has_started() {
-                            tape.start(&self.settings, movie::MovieStart::PowerOn);
+                    if let Some(recorder) = &mut self.recorder {
+                        if !recorder.has_started() {
+                            recorder.start(&self.settings, movie::MovieStart::PowerOn);
                         }
                         let hash = is_hash_compared(frame, &self.settings).then(|| self.machine.hash());
-                        tape.push_frame(frame, inputs, hash);
+                        recorder.push_frame(frame, inputs, hash);
                     }
                     if let Some(log) = &mut self.frame_log {
                         log.write_step(frame, now, false, inputs, Some(self.machine.hash()));
                     }
-                    if fresh {
+                    if is_presented {
                         self.frame_timing.on_frame(now, self.machine.frame_rate().period());
-                        front.show_frame(frame, &*self.machine);
+                        frontend.show_frame(frame, &*self.machine);
                     }
                 }
-                SpectatorRequest::Hash { .. } => watcher.handle_hash(self.machine.hash()),
+                SpectatorRequest::Hash { .. } => spectator.handle_hash(self.machine.hash()),
             }
         }
     }
 
     fn transmit_all(&mut self, now: Instant) {
-        let Some(watcher) = &mut self.spectator else { return };
+        let Some(spectator) = &mut self.spectator else { return };
         let mut buf = [0; MAX_DATAGRAM];
-        while let Some(transmit) = watcher.poll_transmit(now, &mut buf) {
+        while let Some(transmit) = spectator.poll_transmit(now, &mut buf) {
             if let Some(key) = self.address_book.key_of(transmit.to) {
                 self.mux.transport.send(&key, &buf[..transmit.len]);
             }
         }
     }
 
-    fn housekeep(&mut self, now: Instant, front: &mut dyn Frontend) -> Result<(), RunError> {
-        while let Some(command) = front.poll_command() {
+    fn housekeep(&mut self, now: Instant, frontend: &mut dyn Frontend) -> Result<(), RunError> {
+        while let Some(command) = frontend.poll_command() {
             match command {
                 UserCommand::Quit => self.end_reason = Some(EndReason::Requested),
                 UserCommand::Chat(line) => {
-                    front.on_event(RunnerEvent::Chat { name: &self.name, text: &line });
+                    frontend.on_event(RunnerEvent::Chat { name: &self.name, text: &line });
                     self.mux.send(self.leader, &LobbyMessage::Chat { name: self.name.clone(), text: line });
                 }
                 UserCommand::Start | UserCommand::ContinueAlone | UserCommand::Control(_) => {}
@@ -342,26 +343,29 @@ impl SpectatorRunner {
                 _ => {}
             }
         }
-        if self.feed_deadline.is_some_and(|over| now >= over) {
+        if self.feed_deadline.is_some_and(|deadline| now >= deadline) {
             self.end_reason.get_or_insert(EndReason::FeedEnded);
         }
         self.ping_leader(now);
         self.mux.flush(now);
         if now >= self.next_status {
             self.next_status = now + STATUS_INTERVAL;
-            front.on_event(RunnerEvent::Status(&self.status()));
+            frontend.on_event(RunnerEvent::Status(&self.status()));
         }
         Ok(())
     }
 
     fn status(&self) -> Status {
-        let (next, newest) =
-            self.spectator.as_ref().map(|watcher| (watcher.next_frame(), watcher.newest_frame())).unwrap_or_default();
+        let (next, newest) = self
+            .spectator
+            .as_ref()
+            .map(|spectator| (spectator.next_frame(), spectator.newest_frame()))
+            .unwrap_or_default();
         let stats = Stats { frame: newest, confirmed: next, ..Stats::default() };
         let host = self.lobby.members.iter().find(|member| member.key == self.leader).map_or(0, |member| member.site);
         Status {
             stats,
-            round_trips: self.pinger.rtt(&self.leader).map(|trip| (host, trip)).into_iter().collect(),
+            round_trips: self.pinger.rtt(&self.leader).map(|rtt| (host, rtt)).into_iter().collect(),
             paused_by: self.pause_indicator.paused_by(),
             fps: self.frame_timing.fps(),
             drops: self.mux.transport.drop_counts(),

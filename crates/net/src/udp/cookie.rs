@@ -1,4 +1,4 @@
-//! Cookies: who says one back has the address that it was sent to. Nothing is kept for it.
+//! Stateless cookies: a sender that returns a cookie owns the address to which the cookie was sent.
 
 use std::net::SocketAddr;
 
@@ -12,10 +12,10 @@ use crate::key::random_bytes;
 pub(super) type Cookie = [u8; COOKIE_LEN];
 pub(super) const COOKIE_LEN: usize = 16;
 
-/// A cookie is good for one to two of these.
+/// Validity period: a cookie is valid for one to two of these.
 const COOKIE_PERIOD: TimeDelta = TimeDelta::from_secs(20);
 
-/// What makes the cookies.
+/// Computes and checks cookies.
 #[derive(Debug)]
 pub(super) struct CookieGenerator {
     key: [u8; 32],
@@ -31,13 +31,13 @@ impl CookieGenerator {
     }
 
     pub(super) fn is_valid(&self, now: Instant, addr: SocketAddr, cookie: &Cookie) -> bool {
-        let age = period(now);
-        [age, age.wrapping_sub(1)].iter().any(|age| self.cookie_for_period(*age, addr) == *cookie)
+        let current = period(now);
+        [current, current.wrapping_sub(1)].iter().any(|period| self.cookie_for_period(*period, addr) == *cookie)
     }
 
-    fn cookie_for_period(&self, age: u64, addr: SocketAddr) -> Cookie {
-        let mut mac = <Blake2sMac<U16> as KeyInit>::new_from_slice(&self.key).expect("a key of 32 bytes");
-        mac.update(&age.to_le_bytes());
+    fn cookie_for_period(&self, period: u64, addr: SocketAddr) -> Cookie {
+        let mut mac = <Blake2sMac<U16> as KeyInit>::new_from_slice(&self.key).expect("the key has 32 bytes");
+        mac.update(&period.to_le_bytes());
         mac.update(&addr.port().to_le_bytes());
         match addr.ip().to_canonical() {
             std::net::IpAddr::V4(ip) => mac.update(&ip.octets()),
@@ -57,11 +57,11 @@ mod tests {
 
     #[test]
     fn cookie_is_valid_for_one_address_and_limited_time() {
-        let (jar, now) = (CookieGenerator::new(), Instant::ZERO + COOKIE_PERIOD * 7);
-        let [here, there]: [SocketAddr; 2] = ["10.0.0.1:7000", "10.0.0.1:7001"].map(|addr| addr.parse().unwrap());
-        let cookie = jar.cookie(now, here);
-        assert!(jar.is_valid(now, here, &cookie) && jar.is_valid(now + COOKIE_PERIOD, here, &cookie));
-        assert!(!jar.is_valid(now, there, &cookie) && !jar.is_valid(now + COOKIE_PERIOD * 2, here, &cookie));
-        assert!(!CookieGenerator::new().is_valid(now, here, &cookie));
+        let (generator, now) = (CookieGenerator::new(), Instant::ZERO + COOKIE_PERIOD * 7);
+        let [one, other]: [SocketAddr; 2] = ["10.0.0.1:7000", "10.0.0.1:7001"].map(|addr| addr.parse().unwrap());
+        let cookie = generator.cookie(now, one);
+        assert!(generator.is_valid(now, one, &cookie) && generator.is_valid(now + COOKIE_PERIOD, one, &cookie));
+        assert!(!generator.is_valid(now, other, &cookie) && !generator.is_valid(now + COOKIE_PERIOD * 2, one, &cookie));
+        assert!(!CookieGenerator::new().is_valid(now, one, &cookie));
     }
 }

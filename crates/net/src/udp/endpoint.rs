@@ -1,4 +1,4 @@
-//! One socket's worth of peers: handshakes in both directions, and the channels that come of them.
+//! Handshakes in both directions on one socket, and the channels that they establish.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -12,105 +12,107 @@ use super::secure_channel::{DecryptError, SecureChannel};
 use super::{COOKIE, DATA, HANDSHAKE_FIRST, HANDSHAKE_SECOND, HANDSHAKE_THIRD, HELLO};
 use crate::key::{Identity, PeerKey, Secret, random_bytes};
 
-/// A message that is not answered is sent again so soon.
+/// Retransmission interval of handshake messages.
 const RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
-/// Who calls is told after so long that nobody answers, and goes on trying.
+/// Time without an answer after which a dial is reported as unreachable; dialing continues.
 const UNREACHABLE_TIMEOUT: TimeDelta = TimeDelta::from_secs(4);
-/// A first message is sent for so long before another cookie is asked for: this one may be too old, or may not be from who we call.
-/// It is sent for longer where the way is long: twice as long as the cookie took, within bounds.
+/// Minimum and maximum time for which a first message is retransmitted before another cookie is requested: the cookie
+/// may have expired, or may be forged. Within these bounds the time is twice the round trip of the cookie.
 const MIN_COOKIE_ROUND: TimeDelta = TimeDelta::from_millis(750);
 const MAX_COOKIE_ROUND: TimeDelta = TimeDelta::from_secs(4);
-/// Who was given so many cookies, one after the other, and never an answer to the first message that each went with, does not know the
-/// secret. One cookie is not enough: it is not authenticated, so who reads our packets on their way can make one, and then the
-/// first message is worth nothing. To keep that up through all rounds it must be quicker than the genuine answer each time; and who
-/// can do that can keep us out anyway. Nobody else can make any, because a call has a random number.
+/// Number of cookies, each without an answer to the first message that returned it, after which the secret counts as
+/// wrong. One cookie is not enough: it is not authenticated, so an attacker that reads our packets can forge one, and
+/// then the first message is worthless. To sustain that through all rounds the attacker must be faster than the
+/// authentic answer each time, and such an attacker can keep us out anyway. Others cannot forge cookies, because a dial
+/// has a random number.
 const ROUNDS_UNTIL_WRONG_SECRET: u32 = 3;
-/// Who was called forgets the caller after so long.
+/// Lifetime of a handshake that a dialer started and did not complete.
 const HALF_OPEN_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
-/// A channel that another one has replaced is kept for what is still under way.
+/// Time for which a replaced channel is kept for datagrams in flight.
 const REPLACED_CHANNEL_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// A channel from which nothing comes is kept so long: a computer may sleep.
+/// Time without datagrams after which a channel is closed: a computer may be suspended.
 const CHANNEL_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
 
-/// The most handshakes that others can begin at once, and channels.
+/// Maximum number of incomplete incoming handshakes, and of channels.
 const MAX_HALF_OPEN: usize = 64;
 const MAX_CHANNELS: usize = 4_096;
-/// The most cookies given in a millisecond, and the most last messages of a handshake that are confirmed again: nobody shall use us to
-/// flood another.
+/// Maximum number of cookies sent per millisecond, and of repeated confirmations of a third message, so that this
+/// endpoint cannot be abused to flood another.
 const COOKIES_PER_MS: u32 = 5;
 const CONFIRMS_PER_MS: u32 = 2;
-/// The most first messages looked at in a millisecond: each costs some fifty microseconds, whoever sends it.
+/// Maximum number of first messages processed per millisecond: each costs about 50 µs.
 const HANDSHAKES_PER_MS: u32 = 1;
-/// Events not yet asked for.
+/// Maximum number of queued events.
 const MAX_EVENTS: usize = 256;
 
-/// A HELLO is longer than the cookie that answers it.
+/// Length of a HELLO in bytes, more than that of the cookie that answers it.
 const HELLO_LEN: usize = 40;
 const HANDSHAKE_FIRST_LEN: usize = 5 + COOKIE_LEN + 32 + FIRST_PADDING_LEN + 16;
 
-/// What came in a datagram.
+/// Content of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// Nothing for anybody but the endpoint itself.
+    /// Nothing for the caller.
     Nothing,
-    /// So many bytes from a peer.
+    /// Data from a peer.
     Data {
-        /// Who sent them.
+        /// Authenticated sender.
         from: PeerKey,
-        /// How many there are.
+        /// Number of bytes in `out`.
         len: usize,
     },
 }
 
-/// Something that happened.
+/// Event of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointEvent {
-    /// There is a channel to a peer, or a new one.
+    /// A channel to a peer was established or replaced.
     Connected {
-        /// Who it is.
+        /// Public key of the peer.
         peer: PeerKey,
-        /// Where it is.
+        /// Address of the peer.
         addr: SocketAddr,
-        /// Whether we called.
+        /// Whether this endpoint dialed.
         was_dialed: bool,
     },
-    /// Nobody has answered our call for a while; we go on calling. It is told once for silence, and once for a refusal.
+    /// A dial has not been answered for a while; dialing continues. Reported at most once for silence and once for a
+    /// wrong secret.
     Unreachable {
-        /// Where we call.
+        /// Dialed address.
         addr: SocketAddr,
-        /// Somebody is there, and again and again does not answer who does not know the secret.
+        /// An endpoint exists there but repeatedly does not answer: its secret is another.
         wrong_secret: bool,
     },
-    /// Who answered our call is not who we wanted.
+    /// The answering peer is not the expected one, or is this endpoint itself.
     WrongPeer {
-        /// Where we called.
+        /// Dialed address.
         addr: SocketAddr,
-        /// Who answered.
+        /// Public key of the answering peer.
         peer: PeerKey,
     },
 }
 
-/// What became of datagrams that were not taken.
+/// Counts of rejected datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RejectCounts {
-    /// Datagrams that made no sense, or for channels that are not there.
+    /// Malformed, or for an unknown channel.
     pub malformed: u64,
-    /// Those that were not made by who they seemed to be from.
+    /// Not authentic.
     pub forged: u64,
-    /// Those that came before.
+    /// Received before.
     pub replayed: u64,
-    /// Calls from addresses that were not proven, or without the secret.
+    /// Handshakes from unproven addresses, or without the secret.
     pub unauthorized: u64,
 }
 
 impl RejectCounts {
-    /// All of them.
+    /// Returns the sum of all counts.
     pub fn total(&self) -> u64 {
         self.malformed + self.forged + self.replayed + self.unauthorized
     }
 }
 
-/// A call of ours.
+/// Outgoing handshake.
 #[derive(Debug)]
 struct DialState {
     addr: SocketAddr,
@@ -119,15 +121,15 @@ struct DialState {
     stage: DialStage,
     next_send: Instant,
     started_at: Instant,
-    /// What was told of it: that nobody answers, or that the secret is another.
+    /// Problem reported so far: no answer, or a wrong secret.
     reported: Option<UnreachableReason>,
-    /// Cookies that came, each after the first messages with the one before it were not answered.
+    /// Number of cookies received, each after the first messages with the previous one remained unanswered.
     cookie_rounds: u32,
-    /// When the next of them was first asked for.
+    /// Time at which the next cookie was first requested.
     cookie_requested_at: Instant,
 }
 
-/// How a call is not answered.
+/// Reason why a dial is unreachable, from the least to the most specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum UnreachableReason {
     NoAnswer,
@@ -141,20 +143,21 @@ enum DialStage {
     ThirdSent { message: Vec<u8>, channel: Arc<SecureChannel> },
 }
 
-/// A call of somebody else's.
+/// Incoming handshake.
 #[derive(Debug)]
 struct HalfOpenHandshake {
     addr: SocketAddr,
     local_index: u32,
     remote_index: u32,
-    /// What it said, and what we answered.
+    /// Received first message.
     first: Vec<u8>,
+    /// Second message sent in reply.
     second: Vec<u8>,
     handshake: Handshake,
     started_at: Instant,
 }
 
-/// So many things of a kind may be done in a millisecond.
+/// Limits an action to a number of times per millisecond.
 #[derive(Debug)]
 struct RateLimiter {
     limit_per_ms: u32,
@@ -163,11 +166,11 @@ struct RateLimiter {
 }
 
 impl RateLimiter {
-    fn new(most: u32) -> Self {
-        Self { limit_per_ms: most, current_ms: 0, used: 0 }
+    fn new(limit_per_ms: u32) -> Self {
+        Self { limit_per_ms, current_ms: 0, used: 0 }
     }
 
-    /// Whether one more may be done now.
+    /// Returns whether one more action is allowed now, and counts it.
     fn allows(&mut self, now: Instant) -> bool {
         let millisecond = now.as_nanos() / 1_000_000;
         if self.current_ms != millisecond {
@@ -178,7 +181,7 @@ impl RateLimiter {
     }
 }
 
-/// Everything about the peers of one socket but the socket.
+/// All peers of one socket, without the socket itself.
 #[derive(Debug)]
 pub struct Endpoint {
     identity: Identity,
@@ -187,7 +190,7 @@ pub struct Endpoint {
     dials: Vec<DialState>,
     half_open: VecDeque<HalfOpenHandshake>,
     channels: BTreeMap<u32, Arc<SecureChannel>>,
-    /// The newest channel of each peer.
+    /// Newest channel of each peer.
     newest_channels: BTreeMap<PeerKey, u32>,
     replaced_channels: VecDeque<(Instant, u32)>,
     outbox: VecDeque<(SocketAddr, Vec<u8>)>,
@@ -201,7 +204,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint of somebody, in a group that shares a secret.
+    /// Creates an endpoint with an identity and the secret of its group.
     pub fn new(identity: Identity, secret: Secret) -> Self {
         Self {
             identity,
@@ -223,28 +226,28 @@ impl Endpoint {
         }
     }
 
-    /// Who we are.
+    /// Returns the public key of this endpoint.
     pub fn key(&self) -> PeerKey {
         self.identity.key()
     }
 
-    /// What was not taken.
+    /// Returns the counts of rejected datagrams.
     pub fn reject_counts(&self) -> RejectCounts {
         self.reject_counts
     }
 
-    /// The newest channel to a peer.
+    /// Returns the newest channel to a peer.
     pub fn channel(&self, peer: &PeerKey) -> Option<&Arc<SecureChannel>> {
         self.newest_channels.get(peer).and_then(|index| self.channels.get(index))
     }
 
-    /// Calls an address until somebody answers: anybody of the group, or only who is expected.
+    /// Keeps dialing an address until a peer answers: any member of the group, or only the peer `expect`.
     pub fn dial(&mut self, now: Instant, addr: SocketAddr, expect: Option<PeerKey>) {
-        if self.dials.iter().any(|call| call.addr == addr && call.expected_peer == expect) {
+        if self.dials.iter().any(|dial| dial.addr == addr && dial.expected_peer == expect) {
             return;
         }
         let index = self.free_index();
-        let call = DialState {
+        let dial = DialState {
             addr,
             expected_peer: expect,
             local_index: index,
@@ -255,21 +258,21 @@ impl Endpoint {
             cookie_rounds: 0,
             cookie_requested_at: now,
         };
-        self.dials.push(call);
+        self.dials.push(dial);
         self.handle_timeout(now);
     }
 
-    /// Stops calling wherever a peer was expected.
+    /// Stops dialing all addresses at which a peer was expected.
     pub fn cancel_dial(&mut self, peer: &PeerKey) {
         self.dials
-            .retain(|call| call.expected_peer != Some(*peer) || matches!(call.stage, DialStage::ThirdSent { .. }));
+            .retain(|dial| dial.expected_peer != Some(*peer) || matches!(dial.stage, DialStage::ThirdSent { .. }));
     }
 
     fn free_index(&self) -> u32 {
         loop {
             let index = u32::from_le_bytes(random_bytes());
             let taken = self.channels.contains_key(&index)
-                || self.dials.iter().any(|call| call.local_index == index)
+                || self.dials.iter().any(|dial| dial.local_index == index)
                 || self.half_open.iter().any(|half| half.local_index == index);
             if !taken && index != 0 {
                 return index;
@@ -277,7 +280,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes a datagram. What it brings is put into `out`.
+    /// Handles a datagram. Received data is put into `out`.
     pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, bytes: &[u8], out: &mut [u8]) -> Received {
         let index = bytes.get(1..5).and_then(|index| index.try_into().ok()).map(u32::from_le_bytes);
         let (Some(kind), Some(index)) = (bytes.first(), index) else {
@@ -302,14 +305,14 @@ impl Endpoint {
             return Received::Nothing;
         };
         match channel.open(now, from, bytes, out) {
-            // Nothing in it: it says that the last message of a handshake arrived.
+            // An empty datagram confirms the third message of a handshake.
             Ok(0) => {
-                self.dials.retain(|call| call.local_index != index);
+                self.dials.retain(|dial| dial.local_index != index);
                 Received::Nothing
             }
             Ok(len) => Received::Data { from: channel.peer, len },
-            Err(refused) => {
-                match refused {
+            Err(error) => {
+                match error {
                     DecryptError::Replayed => self.reject_counts.replayed += 1,
                     DecryptError::Forged => self.reject_counts.forged += 1,
                 }
@@ -318,7 +321,7 @@ impl Endpoint {
         }
     }
 
-    /// Somebody calls, from an address that it may not have.
+    /// Answers a dialer at an unproven address with a cookie.
     fn on_hello(&mut self, now: Instant, from: SocketAddr, index: u32) {
         if !self.cookie_limiter.allows(now) {
             self.reject_counts.unauthorized += 1;
@@ -328,63 +331,65 @@ impl Endpoint {
         self.outbox.push_back((from, encode_message(COOKIE, index, &[&cookie])));
     }
 
-    /// Our call was heard: say the cookie back, with the first message.
+    /// Answers a cookie with the first message, which contains it.
     fn on_cookie(&mut self, now: Instant, from: SocketAddr, index: u32, cookie: &[u8]) {
-        let Some(call) = self.dials.iter_mut().find(|call| call.local_index == index && call.addr == from) else {
+        let Some(dial) = self.dials.iter_mut().find(|dial| dial.local_index == index && dial.addr == from) else {
             self.reject_counts.malformed += 1;
             return;
         };
-        // One cookie at a time: whoever makes more of them must not undo what the first one began.
-        let wanted = match &call.stage {
+        // One cookie at a time: a forger of more cookies must not disrupt the round of the first one.
+        let is_wanted = match &dial.stage {
             DialStage::CookieRequested => true,
             DialStage::FirstSent { until, .. } => now >= *until,
             DialStage::ThirdSent { .. } => false,
         };
-        if !wanted {
+        if !is_wanted {
             return;
         }
-        call.cookie_rounds += 1;
+        dial.cookie_rounds += 1;
         let (handshake, first) = Handshake::initiate(&self.identity, &self.secret);
         let message = encode_message(HANDSHAKE_FIRST, index, &[cookie, &first]);
         self.outbox.push_back((from, message.clone()));
-        let round = ((now - call.cookie_requested_at) * 2).clamp(MIN_COOKIE_ROUND, MAX_COOKIE_ROUND);
-        call.stage = DialStage::FirstSent { handshake, message, until: now + round };
-        call.cookie_requested_at = now + round;
-        call.next_send = now + RETRANSMIT_INTERVAL;
+        let round = ((now - dial.cookie_requested_at) * 2).clamp(MIN_COOKIE_ROUND, MAX_COOKIE_ROUND);
+        dial.stage = DialStage::FirstSent { handshake, message, until: now + round };
+        dial.cookie_requested_at = now + round;
+        dial.next_send = now + RETRANSMIT_INTERVAL;
     }
 
-    /// Somebody at a proven address calls, and must know the secret.
-    fn on_first(&mut self, now: Instant, from: SocketAddr, theirs: u32, rest: &[u8]) {
+    /// Handles the first message of a dialer, which must have a valid cookie and know the secret.
+    fn on_first(&mut self, now: Instant, from: SocketAddr, remote_index: u32, rest: &[u8]) {
         let (cookie, first) = rest.split_at(COOKIE_LEN);
-        let cookie: &Cookie = cookie.try_into().expect("it was split there");
-        let good = self.cookie_generator.is_valid(now, from, cookie);
-        let same = |half: &&HalfOpenHandshake| (half.addr, half.remote_index) == (from, theirs) && half.first == first;
-        if let Some(half) = self.half_open.iter().find(same).filter(|_| good) {
+        let cookie: &Cookie = cookie.try_into().expect("the length was split off");
+        let is_valid = self.cookie_generator.is_valid(now, from, cookie);
+        let is_repeated =
+            |half: &&HalfOpenHandshake| (half.addr, half.remote_index) == (from, remote_index) && half.first == first;
+        if let Some(half) = self.half_open.iter().find(is_repeated).filter(|_| is_valid) {
             if !self.repeat_limiter.allows(now) {
                 self.reject_counts.replayed += 1;
                 return;
             }
-            // Who sends it again has not heard our answer yet. Another one would undo the first, which may be on its way.
+            // The dialer has not received the second message yet. Another one would invalidate the first, which may be
+            // in flight.
             return self.outbox.push_back((from, half.second.clone()));
         }
-        let good = good && self.handshake_limiter.allows(now);
-        let answer = good.then(|| Handshake::respond(&self.identity, &self.secret, first)).flatten();
+        let is_valid = is_valid && self.handshake_limiter.allows(now);
+        let answer = is_valid.then(|| Handshake::respond(&self.identity, &self.secret, first)).flatten();
         let Some((handshake, second)) = answer else {
             self.reject_counts.unauthorized += 1;
             return;
         };
-        // Who begins anew has given the old one up.
-        self.half_open.retain(|half| (half.addr, half.remote_index) != (from, theirs));
+        // A dialer that starts again has abandoned its old handshake.
+        self.half_open.retain(|half| (half.addr, half.remote_index) != (from, remote_index));
         if self.half_open.len() == MAX_HALF_OPEN {
             self.half_open.pop_front();
         }
-        let ours = self.free_index();
-        let second = encode_message(HANDSHAKE_SECOND, theirs, &[&ours.to_le_bytes(), &second]);
+        let local_index = self.free_index();
+        let second = encode_message(HANDSHAKE_SECOND, remote_index, &[&local_index.to_le_bytes(), &second]);
         self.outbox.push_back((from, second.clone()));
         self.half_open.push_back(HalfOpenHandshake {
             addr: from,
-            local_index: ours,
-            remote_index: theirs,
+            local_index,
+            remote_index,
             first: first.to_vec(),
             second,
             handshake,
@@ -392,41 +397,41 @@ impl Endpoint {
         });
     }
 
-    /// Our call is answered.
+    /// Handles the second message, the answer to this endpoint's dial.
     fn on_second(&mut self, now: Instant, from: SocketAddr, index: u32, rest: &[u8]) {
-        let Some(at) = self.dials.iter().position(|call| call.local_index == index && call.addr == from) else {
+        let Some(at) = self.dials.iter().position(|dial| dial.local_index == index && dial.addr == from) else {
             self.reject_counts.malformed += 1;
             return;
         };
-        let Some((theirs, second)) = rest.split_at_checked(4) else { return };
-        let theirs = u32::from_le_bytes(theirs.try_into().expect("it was split there"));
+        let Some((remote_index, second)) = rest.split_at_checked(4) else { return };
+        let remote_index = u32::from_le_bytes(remote_index.try_into().expect("the length was split off"));
         let DialStage::FirstSent { handshake, .. } = &mut self.dials[at].stage else { return };
         let Some(third) = handshake.handle_second(second) else {
             self.reject_counts.forged += 1;
             return;
         };
-        let call = &mut self.dials[at];
-        let DialStage::FirstSent { handshake, .. } = std::mem::replace(&mut call.stage, DialStage::CookieRequested)
+        let dial = &mut self.dials[at];
+        let DialStage::FirstSent { handshake, .. } = std::mem::replace(&mut dial.stage, DialStage::CookieRequested)
         else {
             return;
         };
         let Some((cipher, peer)) = handshake.into_transport() else { return };
-        if call.expected_peer.is_some_and(|expected| expected != peer) || peer == self.identity.key() {
+        if dial.expected_peer.is_some_and(|expected| expected != peer) || peer == self.identity.key() {
             self.dials.remove(at);
             return self.push_event(EndpointEvent::WrongPeer { addr: from, peer });
         }
-        let message = encode_message(HANDSHAKE_THIRD, theirs, &[&third]);
+        let message = encode_message(HANDSHAKE_THIRD, remote_index, &[&third]);
         self.outbox.push_back((from, message.clone()));
-        let channel = Arc::new(SecureChannel::new(now, peer, theirs, cipher, from));
-        call.next_send = now + RETRANSMIT_INTERVAL;
-        call.stage = DialStage::ThirdSent { message, channel: Arc::clone(&channel) };
+        let channel = Arc::new(SecureChannel::new(now, peer, remote_index, cipher, from));
+        dial.next_send = now + RETRANSMIT_INTERVAL;
+        dial.stage = DialStage::ThirdSent { message, channel: Arc::clone(&channel) };
         self.add_channel(now, index, channel, true);
     }
 
-    /// Somebody whom we answered has shown who it is.
+    /// Handles the third message, with which a dialer proves its identity.
     fn on_third(&mut self, now: Instant, from: SocketAddr, index: u32, third: &[u8]) {
         if let Some(channel) = self.channels.get(&index) {
-            // It did not hear that we heard; or somebody else has heard it say so.
+            // The dialer did not receive the confirmation, or an attacker replays the message.
             if !self.confirm_limiter.allows(now) {
                 self.reject_counts.replayed += 1;
                 return;
@@ -442,27 +447,27 @@ impl Endpoint {
             self.reject_counts.forged += 1;
             return;
         }
-        let Some(HalfOpenHandshake { remote_index: theirs, handshake, .. }) = self.half_open.remove(at) else { return };
+        let Some(HalfOpenHandshake { remote_index, handshake, .. }) = self.half_open.remove(at) else { return };
         let Some((cipher, peer)) = handshake.into_transport() else { return };
-        let channel = Arc::new(SecureChannel::new(now, peer, theirs, cipher, from));
+        let channel = Arc::new(SecureChannel::new(now, peer, remote_index, cipher, from));
         self.outbox.extend(encode_confirmation(&channel));
         self.add_channel(now, index, channel, false);
     }
 
-    fn add_channel(&mut self, now: Instant, index: u32, channel: Arc<SecureChannel>, called: bool) {
+    fn add_channel(&mut self, now: Instant, index: u32, channel: Arc<SecureChannel>, was_dialed: bool) {
         let (peer, addr) = (channel.peer, channel.addr());
         if self.channels.len() >= MAX_CHANNELS {
             self.close_stalest_channel();
         }
         self.channels.insert(index, channel);
-        // It was found: where else we call it does not matter any more.
-        let calls = self.dials.len();
+        // The peer is connected: dialing it at other addresses is pointless.
+        let dials_before = self.dials.len();
         self.cancel_dial(&peer);
-        let called = called || self.dials.len() < calls;
+        let was_dialed = was_dialed || self.dials.len() < dials_before;
         if let Some(old) = self.newest_channels.insert(peer, index) {
             self.replaced_channels.push_back((now, old));
         }
-        self.push_event(EndpointEvent::Connected { peer, addr, was_dialed: called });
+        self.push_event(EndpointEvent::Connected { peer, addr, was_dialed });
     }
 
     fn close_stalest_channel(&mut self) {
@@ -488,13 +493,13 @@ impl Endpoint {
         self.events.push_back(event);
     }
 
-    /// What is due: messages that were not answered, and forgetting. Call it when [`poll_timeout`](Self::poll_timeout) says so.
+    /// Retransmits unanswered messages and drops expired state. To be called at [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         for at in 0..self.dials.len() {
             self.retransmit_dial(now, at);
         }
-        self.dials.retain(|call| {
-            !matches!(&call.stage, DialStage::ThirdSent { .. }) || now - call.started_at < UNREACHABLE_TIMEOUT * 4
+        self.dials.retain(|dial| {
+            !matches!(&dial.stage, DialStage::ThirdSent { .. }) || now - dial.started_at < UNREACHABLE_TIMEOUT * 4
         });
         if now < self.next_sweep {
             return;
@@ -515,51 +520,51 @@ impl Endpoint {
     }
 
     fn retransmit_dial(&mut self, now: Instant, at: usize) {
-        let call = &mut self.dials[at];
+        let dial = &mut self.dials[at];
         let mut unanswered = false;
-        if now >= call.next_send {
-            call.next_send = now + RETRANSMIT_INTERVAL;
-            let bytes = match &call.stage {
+        if now >= dial.next_send {
+            dial.next_send = now + RETRANSMIT_INTERVAL;
+            let bytes = match &dial.stage {
                 DialStage::FirstSent { message, until, .. } if now < *until => message.clone(),
                 DialStage::ThirdSent { message, .. } => message.clone(),
                 stage => {
-                    // Also after first messages that nobody answered. What answers them late is still taken.
+                    // Also after unanswered first messages. A late answer to them is still accepted.
                     unanswered =
-                        matches!(stage, DialStage::FirstSent { .. }) && call.cookie_rounds >= ROUNDS_UNTIL_WRONG_SECRET;
-                    encode_message(HELLO, call.local_index, &[&[0; HELLO_LEN - 5]])
+                        matches!(stage, DialStage::FirstSent { .. }) && dial.cookie_rounds >= ROUNDS_UNTIL_WRONG_SECRET;
+                    encode_message(HELLO, dial.local_index, &[&[0; HELLO_LEN - 5]])
                 }
             };
-            let to = match &call.stage {
+            let to = match &dial.stage {
                 DialStage::ThirdSent { channel, .. } => channel.addr(),
-                _ => call.addr,
+                _ => dial.addr,
             };
             self.outbox.push_back((to, bytes));
         }
-        if matches!(call.stage, DialStage::ThirdSent { .. }) {
+        if matches!(dial.stage, DialStage::ThirdSent { .. }) {
             return;
         }
-        let refusal = match now - call.started_at > UNREACHABLE_TIMEOUT {
+        let reason = match now - dial.started_at > UNREACHABLE_TIMEOUT {
             _ if unanswered => Some(UnreachableReason::WrongSecret),
-            late => late.then_some(UnreachableReason::NoAnswer),
+            is_late => is_late.then_some(UnreachableReason::NoAnswer),
         };
-        if refusal > call.reported {
-            call.reported = refusal;
-            let event = EndpointEvent::Unreachable { addr: call.addr, wrong_secret: unanswered };
+        if reason > dial.reported {
+            dial.reported = reason;
+            let event = EndpointEvent::Unreachable { addr: dial.addr, wrong_secret: unanswered };
             self.push_event(event);
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) at the latest.
+    /// Returns the time of the next [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.dials.iter().map(|call| call.next_send).min()
+        self.dials.iter().map(|dial| dial.next_send).min()
     }
 
-    /// The next datagram to be sent.
+    /// Returns the next datagram to send.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.outbox.pop_front()
     }
 
-    /// The next thing that happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
         self.events.pop_front()
     }
@@ -572,7 +577,7 @@ fn encode_message(kind: u8, index: u32, parts: &[&[u8]]) -> Vec<u8> {
     message
 }
 
-/// An empty datagram: it shows that we have the keys.
+/// Returns an empty datagram, which proves that this endpoint has the keys.
 fn encode_confirmation(channel: &SecureChannel) -> Option<(SocketAddr, Vec<u8>)> {
     let mut bytes = vec![0; super::SEAL_OVERHEAD];
     let len = channel.seal(&[], &mut bytes)?;

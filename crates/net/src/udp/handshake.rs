@@ -1,27 +1,28 @@
-//! The Noise handshake, step by step.
+//! The Noise handshake, message by message.
 
 use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use crate::key::{Identity, PeerKey, Secret};
 
-/// Both sides show who they are, and that they know the secret, which nobody else could have made any of these messages without.
+/// Both sides prove their identity and that they know the secret. Without the secret none of these messages can be
+/// made.
 const NOISE_PATTERN: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
-/// Another version of this protocol is another conversation.
+/// Protocol version: handshakes of different versions fail.
 const PROLOGUE: &[u8] = b"coplay udp 1";
 
-/// The first message is at least as long as the answer.
+/// Padding that makes the first message at least as long as its reply, in bytes.
 pub(super) const FIRST_PADDING_LEN: usize = 64;
 
 pub(super) struct Handshake(Box<HandshakeState>);
 
 impl std::fmt::Debug for Handshake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a handshake")
+        write!(f, "handshake")
     }
 }
 
-/// The public key of a private one.
+/// Returns the public key of a private key.
 pub(crate) fn public_key(private: &[u8; 32]) -> [u8; 32] {
     use snow::resolvers::{CryptoResolver, DefaultResolver};
     let mut dh = DefaultResolver.resolve_dh(&snow::params::DHChoice::Curve25519).expect("the curve is built in");
@@ -30,26 +31,24 @@ pub(crate) fn public_key(private: &[u8; 32]) -> [u8; 32] {
 }
 
 fn noise_builder<'a>(identity: &'a [u8; 32], secret: &'a Secret) -> Builder<'a> {
-    let params: NoiseParams = NOISE_PATTERN.parse().expect("a known pattern");
+    let params: NoiseParams = NOISE_PATTERN.parse().expect("the pattern is supported");
     let builder = Builder::new(params).local_private_key(identity).and_then(|builder| builder.psk(0, secret.bytes()));
-    builder.and_then(|builder| builder.prologue(PROLOGUE)).expect("each is set once")
+    builder.and_then(|builder| builder.prologue(PROLOGUE)).expect("each parameter is set once")
 }
 
 impl Handshake {
-    /// The side that calls, with its first message.
+    /// Starts a handshake as the dialer. Returns the first message.
     pub(super) fn initiate(identity: &Identity, secret: &Secret) -> (Self, Vec<u8>) {
-        let mut state =
-            noise_builder(&identity.to_bytes(), secret).build_initiator().expect("all is there that it needs");
+        let mut state = noise_builder(&identity.to_bytes(), secret).build_initiator().expect("all parameters are set");
         let mut first = vec![0; 128 + FIRST_PADDING_LEN];
         let len = state.write_message(&[0; FIRST_PADDING_LEN], &mut first).expect("there is room");
         first.truncate(len);
         (Self(Box::new(state)), first)
     }
 
-    /// The side that is called, with its answer; `None` if the caller does not know the secret.
+    /// Answers a first message. Returns the second message, or `None` if the dialer does not know the secret.
     pub(super) fn respond(identity: &Identity, secret: &Secret, first: &[u8]) -> Option<(Self, Vec<u8>)> {
-        let mut state =
-            noise_builder(&identity.to_bytes(), secret).build_responder().expect("all is there that it needs");
+        let mut state = noise_builder(&identity.to_bytes(), secret).build_responder().expect("all parameters are set");
         let mut buf = [0; 256];
         state.read_message(first, &mut buf).ok()?;
         let mut second = vec![0; 128];
@@ -58,7 +57,8 @@ impl Handshake {
         Some((Self(Box::new(state)), second))
     }
 
-    /// The caller takes the answer and gets the last message; `None` if that was no answer, which may still come.
+    /// Handles the second message. Returns the third, or `None` if the message is invalid; a valid one may still
+    /// arrive.
     pub(super) fn handle_second(&mut self, second: &[u8]) -> Option<Vec<u8>> {
         let mut buf = [0; 256];
         self.0.read_message(second, &mut buf).ok()?;
@@ -68,12 +68,12 @@ impl Handshake {
         Some(third)
     }
 
-    /// The one who was called takes the last message; `false` if that was not it.
+    /// Handles the third message. Returns whether it is valid.
     pub(super) fn handle_third(&mut self, third: &[u8]) -> bool {
         self.0.read_message(third, &mut [0; 256]).is_ok()
     }
 
-    /// The keys, and who is at the other end, once all messages are through.
+    /// Returns the transport keys and the peer, once all messages have been handled.
     pub(super) fn into_transport(self) -> Option<(StatelessTransportState, PeerKey)> {
         let peer = PeerKey(self.0.get_remote_static()?.try_into().ok()?);
         Some((self.0.into_stateless_transport_mode().ok()?, peer))

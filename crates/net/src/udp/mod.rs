@@ -1,11 +1,12 @@
-//! Plain UDP, secured: for the lab, for networks of one's own, and wherever a port can be opened.
+//! Secured plain UDP: for the lab, for private networks, and wherever a port can be opened.
 //!
-//! Between two peers there is a [`SecureChannel`], made by a Noise handshake (`XXpsk0`: both show who they are, and that they know the
-//! session's secret). Before anything else the one who calls proves its address by saying a cookie back; until then it costs
-//! one short hash, and gets less than it sent. Who does not know the secret gets no further.
+//! Two peers share a [`SecureChannel`], established by a Noise handshake (`XXpsk0`: both prove their identity and that
+//! they know the session secret). First of all the dialer proves its address by returning a cookie; until then it costs
+//! the acceptor one short hash, and gets fewer bytes than it sent. A dialer that does not know the secret gets no
+//! further.
 //!
 //! ```text
-//! caller                          answerer
+//! dialer                          acceptor
 //!   HELLO, padded            ──►
 //!                            ◄──  COOKIE
 //!   FIRST, with the cookie   ──►  (psk, e)
@@ -14,9 +15,9 @@
 //!   DATA                     ◄─►  DATA
 //! ```
 //!
-//! A channel is named by a number that its receiver chose, so that a peer can move to another address. Datagrams are numbered; one that
-//! comes again is dropped. An [`Endpoint`] reads no clock and no
-//! socket, it is told what came and when; [`UdpTransport`] is a real socket with a thread that listens.
+//! A channel is identified by a number that its receiver chose, so that a peer can move to another address. Datagrams
+//! are numbered, and a replayed one is dropped. An [`Endpoint`] reads no clock and no socket: its caller passes in
+//! datagrams and times. [`UdpTransport`] adds a real socket with a receiving thread.
 
 mod cookie;
 mod endpoint;
@@ -40,11 +41,11 @@ const HANDSHAKE_SECOND: u8 = 4;
 const HANDSHAKE_THIRD: u8 = 5;
 const DATA: u8 = 6;
 
-/// Bytes of an authentication tag.
+/// Length of an authentication tag, in bytes.
 const TAG_LEN: usize = 16;
 
-/// What securing adds to a datagram.
+/// Bytes that sealing adds to a datagram.
 pub const SEAL_OVERHEAD: usize = secure_channel::HEADER_LEN + TAG_LEN;
 
-/// The longest datagram that is sent, with what securing adds.
+/// Maximum length of a sealed datagram, in bytes.
 pub const MAX_SEALED: usize = coplay::wire::MAX_DATAGRAM + SEAL_OVERHEAD;

@@ -1,4 +1,4 @@
-//! Taking datagrams from a socket, and learning how many the system had to drop.
+//! Receives datagrams from a socket, with the count of datagrams that the system dropped.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,10 +8,10 @@ pub(super) use linux::DatagramReceiver;
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::DatagramReceiver;
 
-/// Longer than anything that makes sense; of what is longer still, the rest is cut off.
+/// Receive buffer, in bytes: longer than any valid datagram, so that a longer one is recognised though truncated.
 const MAX_RECEIVE_LEN: usize = super::MAX_SEALED + 1;
 
-/// Something that came.
+/// Sender and content of a datagram.
 type ReceiveResult<'a> = io::Result<(SocketAddr, &'a [u8])>;
 
 #[cfg(target_os = "linux")]
@@ -23,18 +23,20 @@ mod linux {
 
     use super::*;
 
-    /// The system says with a datagram how many it has dropped before: nothing has to be looked up, however many sockets there are.
+    /// Receives datagrams with the system's drop count as ancillary data, which costs no lookup for any number of
+    /// sockets.
     pub(crate) struct DatagramReceiver {
         bytes: Box<[u8; MAX_RECEIVE_LEN]>,
         control_buf: Vec<u8>,
-        /// As the system counts, which begins again after 32 bits, and as we do.
+        /// Drop count of the system, which wraps at 32 bits.
         last_overflow_count: u32,
+        /// Total drop count.
         dropped: u64,
     }
 
     impl DatagramReceiver {
         pub(crate) fn new(socket: &UdpSocket) -> Self {
-            // Without it nothing is known of them, and all else is as before.
+            // Without this option the drop count stays 0, and nothing else changes.
             let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
             Self {
                 bytes: Box::new([0; MAX_RECEIVE_LEN]),
@@ -44,18 +46,18 @@ mod linux {
             }
         }
 
-        /// Waits for a datagram, for as long as the socket does.
+        /// Waits for a datagram, up to the read timeout of the socket.
         pub(crate) fn receive(&mut self, socket: &UdpSocket) -> ReceiveResult<'_> {
-            let mut into = [IoSliceMut::new(&mut self.bytes[..])];
+            let mut buffers = [IoSliceMut::new(&mut self.bytes[..])];
             let message = recvmsg::<SockaddrStorage>(
                 socket.as_raw_fd(),
-                &mut into,
+                &mut buffers,
                 Some(&mut self.control_buf),
                 MsgFlags::empty(),
             )?;
             let (len, from) = (message.bytes, message.address.as_ref().and_then(to_socket_addr));
-            for note in message.cmsgs().into_iter().flatten() {
-                if let ControlMessageOwned::RxqOvfl(counted) = note {
+            for control in message.cmsgs().into_iter().flatten() {
+                if let ControlMessageOwned::RxqOvfl(counted) = control {
                     self.dropped += u64::from(counted.wrapping_sub(self.last_overflow_count));
                     self.last_overflow_count = counted;
                 }
@@ -64,7 +66,7 @@ mod linux {
             Ok((from, &self.bytes[..len]))
         }
 
-        /// How many the system dropped because our buffer was full, up to the last that came.
+        /// Returns the number of datagrams dropped for a full receive buffer, up to the last received one.
         pub(crate) fn dropped(&self) -> u64 {
             self.dropped
         }
@@ -89,13 +91,13 @@ mod other {
             Self { bytes: Box::new([0; MAX_RECEIVE_LEN]) }
         }
 
-        /// Waits for a datagram, for as long as the socket does.
+        /// Waits for a datagram, up to the read timeout of the socket.
         pub(crate) fn receive(&mut self, socket: &UdpSocket) -> ReceiveResult<'_> {
             let (len, from) = socket.recv_from(&mut self.bytes[..])?;
             Ok((from, &self.bytes[..len]))
         }
 
-        /// This system does not tell.
+        /// Returns 0: this system does not report drops.
         pub(crate) fn dropped(&self) -> u64 {
             0
         }
@@ -109,7 +111,7 @@ mod tests {
     #[test]
     fn datagrams_arrive_whole_with_their_source_address() {
         for any in ["127.0.0.1:0", "[::1]:0"] {
-            // Not every computer has both.
+            // Some computers lack one of the two address families.
             let (Ok(one), Ok(other)) = (UdpSocket::bind(any), UdpSocket::bind(any)) else { continue };
             let mut receiver = DatagramReceiver::new(&one);
             for bytes in [&b"ping"[..], b"", &[7; 1_000]] {
@@ -117,7 +119,7 @@ mod tests {
                 assert_eq!(receiver.receive(&one).unwrap(), (other.local_addr().unwrap(), bytes));
             }
             other.send_to(&[7; 5_000], one.local_addr().unwrap()).unwrap();
-            assert_eq!(receiver.receive(&one).unwrap().1.len(), MAX_RECEIVE_LEN, "the rest is of no interest");
+            assert_eq!(receiver.receive(&one).unwrap().1.len(), MAX_RECEIVE_LEN, "a longer datagram is truncated");
             assert_eq!(receiver.dropped(), 0);
         }
     }
@@ -128,18 +130,18 @@ mod tests {
         let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         one.set_nonblocking(true).unwrap();
         let mut receiver = DatagramReceiver::new(&one);
-        let mut come = || std::iter::from_fn(|| receiver.receive(&one).ok().map(|_| ())).count() as u64;
-        let mut taken = 0;
+        let mut receive_all = || std::iter::from_fn(|| receiver.receive(&one).ok().map(|_| ())).count() as u64;
+        let mut received = 0;
         for _ in 0..2 {
             for _ in 0..20_000 {
                 other.send_to(&[0; 100], one.local_addr().unwrap()).unwrap();
             }
-            taken += come();
-            // The count comes with the next one.
+            received += receive_all();
+            // The drop count arrives with the next datagram.
             other.send_to(b"last", one.local_addr().unwrap()).unwrap();
-            taken += come();
+            received += receive_all();
         }
         assert!(receiver.dropped() > 0);
-        assert_eq!(taken + receiver.dropped(), 40_002);
+        assert_eq!(received + receiver.dropped(), 40_002);
     }
 }

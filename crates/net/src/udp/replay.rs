@@ -1,13 +1,13 @@
-//! Telling packets that come for the first time from those that come again.
+//! Replay protection: tells new packets from repeated ones.
 
-/// Packets further behind the newest than this are taken for old ones.
+/// Number of packets behind the newest that are tracked; older ones count as replayed.
 const REPLAY_DEPTH: u64 = 1_024;
 const BITMAP_WORDS: usize = REPLAY_DEPTH as usize / 64;
 
-/// Which of the newest packets were seen.
+/// Bitmap of the newest packet numbers received.
 #[derive(Debug)]
 pub(crate) struct ReplayFilter {
-    /// One more than the highest number seen.
+    /// Highest received number plus one.
     next_number: u64,
     bitmap: [u64; BITMAP_WORDS],
 }
@@ -17,20 +17,20 @@ impl ReplayFilter {
         Self { next_number: 0, bitmap: [0; BITMAP_WORDS] }
     }
 
-    /// The number that the low 32 bits of one stand for: the nearest to what is expected.
+    /// Returns the full packet number for its low 32 bits: the one nearest to the expected number.
     pub(crate) fn expand_number(&self, low: u32) -> u64 {
-        let near = self.next_number;
-        let ahead = i64::from(low.wrapping_sub(near as u32) as i32);
-        near.checked_add_signed(ahead).unwrap_or(u64::from(low))
+        let expected = self.next_number;
+        let ahead = i64::from(low.wrapping_sub(expected as u32) as i32);
+        expected.checked_add_signed(ahead).unwrap_or(u64::from(low))
     }
 
-    /// Whether a packet of this number was not seen before, as far as can be told.
+    /// Returns whether a packet number is new; a number below the tracked range is not.
     pub(crate) fn is_new(&self, number: u64) -> bool {
         number >= self.next_number
             || self.next_number - number <= REPLAY_DEPTH && self.bitmap[word(number)] & bit(number) == 0
     }
 
-    /// Notes a packet that proved to be genuine; says whether it is the newest.
+    /// Records an authentic packet. Returns whether it is the newest.
     pub(crate) fn record(&mut self, number: u64) -> bool {
         let newest = number >= self.next_number;
         if newest {
@@ -61,28 +61,28 @@ mod tests {
 
     #[test]
     fn each_number_is_accepted_once() {
-        let mut seen = ReplayFilter::new();
+        let mut filter = ReplayFilter::new();
         for number in [0, 1, 5, 3, 2, 4, 1_000, 700, 1_700, 100_000, 99_999, 98_977] {
-            assert!(seen.is_new(number), "{number}");
-            seen.record(number);
-            assert!(!seen.is_new(number), "{number}");
+            assert!(filter.is_new(number), "{number}");
+            filter.record(number);
+            assert!(!filter.is_new(number), "{number}");
         }
     }
 
     #[test]
     fn numbers_older_than_the_replay_depth_are_rejected() {
-        let mut seen = ReplayFilter::new();
-        seen.record(5_000);
-        assert!(!seen.is_new(5_000 - REPLAY_DEPTH) && seen.is_new(5_001 - REPLAY_DEPTH));
+        let mut filter = ReplayFilter::new();
+        filter.record(5_000);
+        assert!(!filter.is_new(5_000 - REPLAY_DEPTH) && filter.is_new(5_001 - REPLAY_DEPTH));
     }
 
     #[test]
     fn truncated_numbers_expand_to_the_nearest() {
-        let mut seen = ReplayFilter::new();
-        assert_eq!(seen.expand_number(7), 7);
-        seen.record((1 << 32) - 2);
+        let mut filter = ReplayFilter::new();
+        assert_eq!(filter.expand_number(7), 7);
+        filter.record((1 << 32) - 2);
         assert_eq!(
-            (seen.expand_number(u32::MAX), seen.expand_number(3), seen.expand_number(u32::MAX - 9)),
+            (filter.expand_number(u32::MAX), filter.expand_number(3), filter.expand_number(u32::MAX - 9)),
             ((1 << 32) - 1, (1 << 32) + 3, (1 << 32) - 10)
         );
     }

@@ -1,4 +1,4 @@
-//! A secured way between two peers: every datagram is encrypted, authenticated and taken once.
+//! Secured channel between two peers: every datagram is encrypted, authenticated, and accepted at most once.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -11,30 +11,30 @@ use super::replay::ReplayFilter;
 use super::{DATA, TAG_LEN};
 use crate::key::PeerKey;
 
-/// What a datagram of data has in front: its kind, the number that the receiver gave the channel, and its own.
+/// Length of a data header, in bytes: type, the receiver's channel number, and the packet number.
 pub(super) const HEADER_LEN: usize = 9;
 
-/// One end of a channel. Sending and receiving do not wait for each other.
+/// One end of a channel. Sending and receiving do not block each other.
 #[derive(Debug)]
 pub struct SecureChannel {
-    /// Who is at the other end.
+    /// Public key of the peer.
     pub peer: PeerKey,
-    /// What the other end calls the channel.
+    /// Channel number at the peer.
     remote_index: u32,
     cipher: StatelessTransportState,
     next_number: AtomicU64,
     replay_filter: Mutex<ReplayFilter>,
     addr: Mutex<SocketAddr>,
-    /// When a genuine datagram last came, in nanoseconds.
+    /// Arrival time of the last authentic datagram, in nanoseconds.
     last_received: AtomicI64,
 }
 
-/// Why a datagram was not taken.
+/// Reason why a datagram was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecryptError {
-    /// It came before, or is too old to tell.
+    /// Received before, or too old to decide.
     Replayed,
-    /// It was not made by the peer, or damaged on the way.
+    /// Not from the peer, or damaged in transit.
     Forged,
 }
 
@@ -42,13 +42,13 @@ impl SecureChannel {
     pub(super) fn new(
         now: Instant,
         peer: PeerKey,
-        theirs: u32,
+        remote_index: u32,
         cipher: StatelessTransportState,
         addr: SocketAddr,
     ) -> Self {
         Self {
             peer,
-            remote_index: theirs,
+            remote_index,
             cipher,
             next_number: AtomicU64::new(0),
             replay_filter: Mutex::new(ReplayFilter::new()),
@@ -57,17 +57,18 @@ impl SecureChannel {
         }
     }
 
-    /// Where the peer was last heard.
+    /// Returns the address from which the newest datagram of the peer came.
     pub fn addr(&self) -> SocketAddr {
-        *self.addr.lock().expect("nobody panics with it")
+        *self.addr.lock().expect("no thread panics while holding it")
     }
 
-    /// When it was.
+    /// Returns the arrival time of the last authentic datagram.
     pub fn last_received(&self) -> Instant {
         Instant::from_nanos(self.last_received.load(Ordering::Relaxed))
     }
 
-    /// Puts a datagram into `out`, ready to be sent to [`addr`](Self::addr); says how long it is, or `None` if there is no room.
+    /// Seals a datagram into `out`, to be sent to [`addr`](Self::addr). Returns its length, or `None` if `out` is too
+    /// short.
     pub fn seal(&self, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (head, body) = out.split_at_mut_checked(HEADER_LEN)?;
@@ -78,7 +79,7 @@ impl SecureChannel {
         Some(HEADER_LEN + len)
     }
 
-    /// Opens a datagram of data into `out`; says how long its content is.
+    /// Opens a data datagram into `out`. Returns the length of its content.
     pub(super) fn open(
         &self,
         now: Instant,
@@ -89,18 +90,18 @@ impl SecureChannel {
         let (head, body) =
             bytes.split_at_checked(HEADER_LEN).filter(|(_, body)| body.len() >= TAG_LEN).ok_or(DecryptError::Forged)?;
         let low = u32::from_le_bytes([head[5], head[6], head[7], head[8]]);
-        let mut seen = self.replay_filter.lock().expect("nobody panics with it");
-        let number = seen.expand_number(low);
-        if !seen.is_new(number) {
+        let mut replay_filter = self.replay_filter.lock().expect("no thread panics while holding it");
+        let number = replay_filter.expand_number(low);
+        if !replay_filter.is_new(number) {
             return Err(DecryptError::Replayed);
         }
         let len = self.cipher.read_message(number, body, out).map_err(|_| DecryptError::Forged)?;
-        let newest = seen.record(number);
-        drop(seen);
+        let newest = replay_filter.record(number);
+        drop(replay_filter);
         self.last_received.store(now.as_nanos(), Ordering::Relaxed);
-        // A peer is where its newest datagram came from: it may have moved.
+        // The newest datagram determines the peer's address: the peer may have moved.
         if newest {
-            *self.addr.lock().expect("nobody panics with it") = from;
+            *self.addr.lock().expect("no thread panics while holding it") = from;
         }
         Ok(len)
     }

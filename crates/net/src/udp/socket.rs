@@ -1,4 +1,4 @@
-//! A real socket under an [`Endpoint`], and the thread that listens to it.
+//! A real socket for an [`Endpoint`], with its receiving thread.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,13 +17,13 @@ use crate::clock;
 use crate::key::{Identity, PeerKey, Secret};
 use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
 
-/// Room for a burst that comes while the thread is not running.
+/// Receive buffer for bursts while the thread is not running, in bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
 const SEND_BUFFER: usize = 1 << 20;
-/// The thread looks this often whether it is to end.
+/// Interval at which the thread checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MIN_WAIT: Duration = Duration::from_millis(1);
-/// Channels that are closed are forgotten here, too, this often.
+/// Interval at which closed channels are removed from the senders' table.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Secured UDP on one socket.
@@ -38,10 +38,11 @@ struct UdpShared {
     socket: UdpSocket,
     key: PeerKey,
     endpoint: Mutex<Endpoint>,
-    /// The newest channel of each peer: what is sent need not wait for what is received.
+    /// Newest channel of each peer. With this copy a sending thread need not wait for the receiving one.
     channels: RwLock<BTreeMap<PeerKey, Arc<SecureChannel>>>,
     incoming_sender: SyncSender<Incoming>,
-    /// What was not taken: by us, by the system, and for want of room in the queue. Whoever asks waits for nobody.
+    /// Counts of datagrams rejected by the endpoint, dropped by the system, and lost to a full queue. Reading them
+    /// takes no lock.
     rejected: AtomicU64,
     kernel_dropped: AtomicU64,
     queue_full: AtomicU64,
@@ -49,7 +50,8 @@ struct UdpShared {
 }
 
 impl UdpTransport {
-    /// Listens at an address; port 0 takes any that is free. What comes goes into `queue`; what finds no room there is lost.
+    /// Listens at an address; port 0 selects any free port. Events go into `queue`; events for which it has no room are
+    /// dropped.
     pub fn listen(
         addr: SocketAddr,
         identity: Identity,
@@ -73,7 +75,7 @@ impl UdpTransport {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// The address that we listen at.
+    /// Returns the local address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.shared.socket.local_addr()
     }
@@ -83,7 +85,7 @@ impl Drop for UdpTransport {
     fn drop(&mut self) {
         self.shared.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It ended by a panic of its own, which was told when it happened.
+            // An error means that the thread panicked, which the panic hook has already reported.
             let _ = thread.join();
         }
     }
@@ -92,10 +94,10 @@ impl Drop for UdpTransport {
 fn open_socket(addr: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     if addr.is_ipv6() {
-        // Where the system allows it, both families arrive at one socket.
+        // Where the system allows it, one socket serves both address families.
         let _ = socket.set_only_v6(false);
     }
-    // A system may give less than asked for; that is its business.
+    // The system may grant less than requested, which is acceptable.
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     let _ = socket.set_send_buffer_size(SEND_BUFFER);
     socket.bind(&addr.into())?;
@@ -105,20 +107,20 @@ fn open_socket(addr: SocketAddr) -> io::Result<UdpSocket> {
 impl UdpShared {
     fn receive_loop(&self) {
         let mut receiver = DatagramReceiver::new(&self.socket);
-        let mut next_look = clock::now();
-        let mut next_forget = next_look + SWEEP_INTERVAL.into();
+        let mut next_housekeeping = clock::now();
+        let mut next_sweep = next_housekeeping + SWEEP_INTERVAL.into();
         while !self.is_stopped.load(Ordering::Relaxed) {
             let now = clock::now();
-            if now >= next_look {
+            if now >= next_housekeeping {
                 let wait = self.housekeep();
-                next_look = now + wait.into();
+                next_housekeeping = now + wait.into();
                 let _ = self.socket.set_read_timeout(Some(wait));
             }
-            if now >= next_forget {
-                next_forget = now + SWEEP_INTERVAL.into();
+            if now >= next_sweep {
+                next_sweep = now + SWEEP_INTERVAL.into();
                 self.remove_closed_channels();
             }
-            // An error can be told for something sent before, to an address where nobody listens: of no interest here.
+            // An error may concern an earlier datagram to an address without a listener; it is ignored.
             if let Ok((from, bytes)) = receiver.receive(&self.socket) {
                 self.handle_datagram(from, bytes);
                 self.kernel_dropped.store(receiver.dropped(), Ordering::Relaxed);
@@ -126,7 +128,7 @@ impl UdpShared {
         }
     }
 
-    /// Sends what is due, tells what happened, and says how long nothing else is.
+    /// Sends due datagrams and reports events. Returns the time until the next call.
     fn housekeep(&self) -> Duration {
         let now = clock::now();
         let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,17 +155,17 @@ impl UdpShared {
 
     fn flush(&self, endpoint: &mut Endpoint) {
         while let Some((to, bytes)) = endpoint.poll_transmit() {
-            // What cannot be sent is lost, as it may be later on its way.
+            // A datagram that cannot be sent counts as lost.
             let _ = self.socket.send_to(&bytes, to);
         }
         while let Some(event) = endpoint.poll_event() {
             self.enqueue(match event {
-                EndpointEvent::Connected { peer, addr, was_dialed: called } => {
+                EndpointEvent::Connected { peer, addr, was_dialed } => {
                     self.publish_channel(endpoint, peer);
-                    Incoming::Connected { peer, dialed: called.then(|| to_peer_addr(addr)) }
+                    Incoming::Connected { peer, dialed: was_dialed.then(|| to_peer_addr(addr)) }
                 }
-                EndpointEvent::Unreachable { addr, wrong_secret: refused } => {
-                    Incoming::Unreachable { addr: to_peer_addr(addr), wrong_secret: refused }
+                EndpointEvent::Unreachable { addr, wrong_secret } => {
+                    Incoming::Unreachable { addr: to_peer_addr(addr), wrong_secret }
                 }
                 EndpointEvent::WrongPeer { addr, .. } => Incoming::WrongPeer { addr: to_peer_addr(addr) },
             });
@@ -210,12 +212,12 @@ impl Transport for UdpTransport {
         sent.is_some_and(|sent| sent.is_ok())
     }
 
-    fn dial(&self, place: &PeerAddr, expect: Option<PeerKey>) {
-        let Ok(addr) = place.0.parse::<SocketAddr>() else { return };
-        let v6 = self.local_addr().is_ok_and(|own| own.is_ipv6());
-        // A socket of both families knows the older one by its place in the newer.
+    fn dial(&self, peer_addr: &PeerAddr, expect: Option<PeerKey>) {
+        let Ok(addr) = peer_addr.0.parse::<SocketAddr>() else { return };
+        let is_ipv6 = self.local_addr().is_ok_and(|own| own.is_ipv6());
+        // A dual-stack socket needs IPv4 addresses in their IPv6-mapped form.
         let addr = match addr.ip() {
-            IpAddr::V4(ip) if v6 => SocketAddr::new(ip.to_ipv6_mapped().into(), addr.port()),
+            IpAddr::V4(ip) if is_ipv6 => SocketAddr::new(ip.to_ipv6_mapped().into(), addr.port()),
             _ => addr,
         };
         let mut endpoint = self.shared.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,27 +243,27 @@ impl Transport for UdpTransport {
     }
 
     fn drop_counts(&self) -> DropCounts {
-        let UdpShared { rejected: refused, kernel_dropped: dropped, queue_full: crowded_out, .. } = &*self.shared;
-        let [by_us, by_system, crowded_out] =
-            [refused, dropped, crowded_out].map(|count| count.load(Ordering::Relaxed));
-        DropCounts { rejected: by_us, kernel_dropped: by_system, queue_full: crowded_out }
+        let UdpShared { rejected, kernel_dropped, queue_full, .. } = &*self.shared;
+        let [rejected, kernel_dropped, queue_full] =
+            [rejected, kernel_dropped, queue_full].map(|count| count.load(Ordering::Relaxed));
+        DropCounts { rejected, kernel_dropped, queue_full }
     }
 }
 
-/// Our own addresses on the ways that lead out: what the system would send from. Nothing is sent.
+/// Returns this computer's addresses on its outward routes, from which the system would send. Nothing is sent.
 fn outward_ips(local: SocketAddr) -> Vec<IpAddr> {
-    let ask = |bind: &str, to: &str| {
+    let source_ip = |bind: &str, to: &str| {
         let socket = UdpSocket::bind(bind).ok()?;
         socket.connect(to).ok()?;
         socket.local_addr().ok().map(|addr| addr.ip())
     };
-    let v4 = ask("0.0.0.0:0", "192.0.2.1:9");
-    let v6 = if local.is_ipv6() { ask("[::]:0", "[2001:db8::1]:9") } else { None };
+    let v4 = source_ip("0.0.0.0:0", "192.0.2.1:9");
+    let v6 = if local.is_ipv6() { source_ip("[::]:0", "[2001:db8::1]:9") } else { None };
     let found: Vec<IpAddr> = v4.into_iter().chain(v6).filter(|ip| !ip.is_unspecified()).collect();
     if found.is_empty() { vec![IpAddr::from([127, 0, 0, 1])] } else { found }
 }
 
-/// How many datagrams the system dropped at this port because our buffer was full.
+/// Returns the number of datagrams that the system dropped at this port for a full receive buffer.
 #[cfg(target_os = "linux")]
 pub(crate) fn kernel_drop_count(addr: SocketAddr) -> Option<u64> {
     let table = if addr.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };
@@ -296,10 +298,10 @@ mod tests {
         };
         let ((one, incoming), (other, _incoming)) = (listen(), listen());
         one.dial(&other.own_addrs().remove(0), None);
-        let up = incoming.recv_timeout(Duration::from_secs(30));
-        assert!(matches!(up, Ok(Incoming::Connected { .. })), "{up:?}");
+        let event = incoming.recv_timeout(Duration::from_secs(30));
+        assert!(matches!(event, Ok(Incoming::Connected { .. })), "{event:?}");
         let (open, closed) = (other.key(), PeerKey([7; 32]));
-        let channel = one.shared.channel(&open).expect("it is up");
+        let channel = one.shared.channel(&open).expect("the channel is open");
         one.shared.channels.write().unwrap().insert(closed, channel);
         one.shared.remove_closed_channels();
         assert!(one.shared.channel(&open).is_some() && one.shared.channel(&closed).is_none());

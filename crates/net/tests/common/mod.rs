@@ -1,19 +1,19 @@
-//! What comes from a transport, one thing after the other.
+//! Helpers that wait for events of a transport.
 
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use coplay_net::{Incoming, PeerKey};
 
-/// Nothing here takes longer, even where the computer has much else to do.
+/// Time limit of every wait, generous enough for a loaded computer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Waits for something that comes.
+/// Waits for the first event for which `pick` returns a value.
 #[track_caller]
 pub fn wait_for<T>(incoming: &Receiver<Incoming>, pick: impl Fn(Incoming) -> Option<T>) -> T {
-    let until = Instant::now() + TIMEOUT;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        let left = until.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         match incoming.recv_timeout(left) {
             Ok(incoming) => {
                 if let Some(picked) = pick(incoming) {
@@ -25,12 +25,12 @@ pub fn wait_for<T>(incoming: &Receiver<Incoming>, pick: impl Fn(Incoming) -> Opt
     }
 }
 
-/// There is a way to somebody.
+/// Returns the peer of a connection event.
 pub fn connected_peer(incoming: Incoming) -> Option<PeerKey> {
     if let Incoming::Connected { peer, .. } = incoming { Some(peer) } else { None }
 }
 
-/// Somebody sends something.
+/// Returns the sender and content of a datagram event.
 pub fn received_datagram(incoming: Incoming) -> Option<(PeerKey, Vec<u8>)> {
     if let Incoming::Datagram { from, bytes, .. } = incoming { Some((from, bytes)) } else { None }
 }

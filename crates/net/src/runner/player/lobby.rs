@@ -1,4 +1,4 @@
-//! The people around a game, as a site sees them: the list and who keeps it, the lobby, the start, and who goes.
+//! The lobby as a playing site sees it: the roster and its leader, the start, and departures.
 
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;
@@ -14,52 +14,52 @@ use crate::lobby::{self, JoinRequest, LobbyInfo, LobbyMember, LobbyMessage, Reci
 use crate::runner::{Frontend, RunError, RunnerEvent, ping};
 use crate::transport::PeerAddr;
 
-/// Who waits for a start and does not hear from the host for so long gives up.
+/// A member that waits for the start gives up after 15 s without a message from the leader.
 const LEADER_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
-/// A guest says that it is there this often, until the game begins.
+/// Keep-alive interval of a member until the game starts.
 const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
-/// Who is awaited for the start and is not heard of for so long has to come later.
+/// Time of silence after which the game starts without a member that was ready.
 const START_TIMEOUT: TimeDelta = TimeDelta::from_secs(6);
-/// How far away the others are is measured this often, until the session does it.
+/// Ping interval, until the session measures round-trip times.
 const PING_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Where we can be reached is looked at this often.
+/// Interval of checking this site's own addresses.
 const ADDR_CHECK_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
-/// The last mail gets so long.
+/// Time limit for delivering the last messages.
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_millis(800);
 
 impl PlayerRunner {
-    /// Somebody is not where it was looked for. That is of interest only as long as it was not found elsewhere.
-    pub(super) fn report_dial_failure(&self, place: &PeerAddr, what: &str, front: &mut dyn Frontend) {
-        let member = self.lobby.members.iter().find(|member| member.addrs.contains(place));
+    /// Reports a failed dial, unless the member is connected at another address.
+    pub(super) fn report_dial_failure(&self, addr: &PeerAddr, problem: &str, frontend: &mut dyn Frontend) {
+        let member = self.lobby.members.iter().find(|member| member.addrs.contains(addr));
         if member.is_some_and(|member| self.mux.transport.addr_of(&member.key).is_some()) {
             return;
         }
         let note = match member.filter(|member| !member.name.is_empty()) {
-            Some(member) => format!("{what} {} ({})", member.name, place.brief()),
-            None => format!("{what} {}", place.brief()),
+            Some(member) => format!("{problem} {} ({})", member.name, addr.brief()),
+            None => format!("{problem} {}", addr.brief()),
         };
-        front.on_event(RunnerEvent::Note(note));
+        frontend.on_event(RunnerEvent::Note(note));
     }
 
-    /// Somebody wants to know how far away we are, or answers that.
-    pub(super) fn handle_ping(&mut self, at: Instant, from: PeerKey, word: ping::PingMessage) {
-        if let Some(list) = &mut self.roster {
-            list.record_activity(at, &from);
+    /// Answers a ping, or handles the reply to one.
+    pub(super) fn handle_ping(&mut self, at: Instant, from: PeerKey, message: ping::PingMessage) {
+        if let Some(roster) = &mut self.roster {
+            roster.record_activity(at, &from);
         }
-        match word {
-            ping::PingMessage::Ping { nonce: number } => {
-                let answer = ping::PingMessage::Pong { nonce: number, spectator_count: self.lobby.spectator_count };
-                self.mux.transport.send(&from, &answer.encode());
+        match message {
+            ping::PingMessage::Ping { nonce } => {
+                let reply = ping::PingMessage::Pong { nonce, spectator_count: self.lobby.spectator_count };
+                self.mux.transport.send(&from, &reply.encode());
             }
-            ping::PingMessage::Pong { nonce: number, .. } => _ = self.pinger.on_pong(at, &from, number),
+            ping::PingMessage::Pong { nonce, .. } => _ = self.pinger.on_pong(at, &from, nonce),
         }
     }
 
-    /// A message came.
-    pub(super) fn handle_message(&mut self, from: PeerKey, message: LobbyMessage, front: &mut dyn Frontend) {
-        if let Some(list) = &mut self.roster {
-            let seen = self.mux.transport.addr_of(&from);
-            return list.handle_message(clock::now(), from, message, seen);
+    /// Handles a lobby message.
+    pub(super) fn handle_message(&mut self, from: PeerKey, message: LobbyMessage, frontend: &mut dyn Frontend) {
+        if let Some(roster) = &mut self.roster {
+            let observed = self.mux.transport.addr_of(&from);
+            return roster.handle_message(clock::now(), from, message, observed);
         }
         match message {
             LobbyMessage::Lobby(lobby)
@@ -67,56 +67,56 @@ impl PlayerRunner {
             {
                 self.leader_last_received = clock::now();
                 self.lobby = lobby;
-                self.on_lobby_changed(front);
+                self.on_lobby_changed(frontend);
             }
-            LobbyMessage::JoinRequest(knock) => self.on_join_request(from, knock),
+            LobbyMessage::JoinRequest(request) => self.on_join_request(from, request),
             _ if self.leader.key() != from => {}
-            LobbyMessage::SpectatorCount(watchers) => {
+            LobbyMessage::SpectatorCount(count) => {
                 self.leader_last_received = clock::now();
-                self.lobby.spectator_count = watchers;
-                self.notify_lobby(front);
+                self.lobby.spectator_count = count;
+                self.notify_lobby(frontend);
             }
-            LobbyMessage::Chat { name, text: line } => {
+            LobbyMessage::Chat { name, text } => {
                 self.leader_last_received = clock::now();
-                front.on_event(RunnerEvent::Chat { name: &name, text: &line });
+                frontend.on_event(RunnerEvent::Chat { name: &name, text: &text });
             }
             _ => self.leader_last_received = clock::now(),
         }
     }
 
-    /// Somebody wants to come in, and somebody else keeps the list; unless that is the very one who knocks, because it was started anew.
-    fn on_join_request(&mut self, from: PeerKey, knock: JoinRequest) {
+    /// Refers a joiner to the roster leader. If the joiner is that leader, restarted, the roster passes on first.
+    fn on_join_request(&mut self, from: PeerKey, request: JoinRequest) {
         if self.leader.key() == from {
             self.on_leader_gone(&from);
         }
-        if let Some(list) = &mut self.roster {
-            let seen = self.mux.transport.addr_of(&from);
-            return list.handle_message(clock::now(), from, LobbyMessage::JoinRequest(knock), seen);
+        if let Some(roster) = &mut self.roster {
+            let observed = self.mux.transport.addr_of(&from);
+            return roster.handle_message(clock::now(), from, LobbyMessage::JoinRequest(request), observed);
         }
-        let keeper = self.leader.key();
-        let member = self.lobby.members.iter().find(|member| member.key == keeper);
-        let told = member.map_or(&[][..], |member| &member.addrs);
-        let places = lobby::merge_addrs(told, self.mux.transport.addr_of(&keeper));
-        self.mux.send(from, &LobbyMessage::Refused(lobby::JoinRefusal::NotLeader { leader: keeper, addrs: places }));
+        let leader = self.leader.key();
+        let member = self.lobby.members.iter().find(|member| member.key == leader);
+        let reported = member.map_or(&[][..], |member| &member.addrs);
+        let addrs = lobby::merge_addrs(reported, self.mux.transport.addr_of(&leader));
+        self.mux.send(from, &LobbyMessage::Refused(lobby::JoinRefusal::NotLeader { leader, addrs }));
     }
 
-    fn on_lobby_changed(&mut self, front: &mut dyn Frontend) {
+    fn on_lobby_changed(&mut self, frontend: &mut dyn Frontend) {
         self.address_book.set_members(&self.lobby);
-        // It begins anew, without somebody who did not come.
+        // The game starts again, without a member that did not arrive.
         if self.session_id != Some(self.lobby.session) && !self.is_late_joiner {
             self.session = None;
         }
         for member in &self.lobby.members {
             self.mux.dial(&member.addrs, member.key);
         }
-        self.notify_lobby(front);
+        self.notify_lobby(frontend);
     }
 
-    pub(super) fn notify_lobby(&self, front: &mut dyn Frontend) {
-        front.on_event(RunnerEvent::LobbyChanged(&self.lobby));
+    pub(super) fn notify_lobby(&self, frontend: &mut dyn Frontend) {
+        frontend.on_event(RunnerEvent::LobbyChanged(&self.lobby));
     }
 
-    /// Until the session knows how far away the others are.
+    /// Pings the other members until the session measures round-trip times.
     pub(super) fn ping_members(&mut self, now: Instant) {
         if self.is_running() {
             return self.pinger.clear();
@@ -127,84 +127,87 @@ impl PlayerRunner {
         self.pinger.ping_all(now, PING_INTERVAL, others.map(|member| member.key), send);
     }
 
-    /// An address may change, and a relay may be found late: then the others must know.
+    /// Announces changed addresses of this site: an address may change, and a relay may be found late.
     pub(super) fn check_own_addrs(&mut self, now: Instant) {
         if now < self.next_addr_check {
             return;
         }
         self.next_addr_check = now + ADDR_CHECK_INTERVAL;
-        let places = self.mux.own_addrs();
-        if places == self.announced_addrs {
+        let addrs = self.mux.own_addrs();
+        if addrs == self.announced_addrs {
             return;
         }
-        self.announced_addrs.clone_from(&places);
+        self.announced_addrs.clone_from(&addrs);
         let me = self.mux.transport.key();
         match &mut self.roster {
-            Some(list) => list.set_addrs(&me, &places, None),
-            None => self.mux.send(self.leader.key(), &LobbyMessage::AddrsChanged(places)),
+            Some(roster) => roster.set_addrs(&me, &addrs, None),
+            None => self.mux.send(self.leader.key(), &LobbyMessage::AddrsChanged(addrs)),
         }
     }
 
-    /// What the list has to say to others and to us.
-    pub(super) fn run_roster(&mut self, front: &mut dyn Frontend) {
-        let Some(list) = &mut self.roster else { return };
-        list.handle_timeout(clock::now());
-        while let Some((to, message)) = list.poll_message() {
+    /// Sends the roster's messages and handles its events.
+    pub(super) fn run_roster(&mut self, frontend: &mut dyn Frontend) {
+        let Some(roster) = &mut self.roster else { return };
+        roster.handle_timeout(clock::now());
+        while let Some((to, message)) = roster.poll_message() {
             match to {
                 Recipient::One(key) => self.mux.send(key, &message),
-                Recipient::Spectators { except: but } => {
-                    let watchers = list.spectators().copied().filter(|key| Some(*key) != but);
-                    self.mux.send_to_all(watchers, &message);
+                Recipient::Spectators { except } => {
+                    let spectators = roster.spectators().copied().filter(|key| Some(*key) != except);
+                    self.mux.send_to_all(spectators, &message);
                 }
             }
         }
-        while let Some(event) = list.poll_event() {
-            if let lobby::RosterEvent::Chat { name, text: line } = &event {
-                front.on_event(RunnerEvent::Chat { name, text: line });
+        while let Some(event) = roster.poll_event() {
+            if let lobby::RosterEvent::Chat { name, text } = &event {
+                frontend.on_event(RunnerEvent::Chat { name, text });
             }
         }
         let (complete, changed) =
-            (list.is_ready_to_start() && !list.lobby().is_started, list.lobby().serial != self.lobby.serial);
-        let watchers = list.lobby().spectator_count;
+            (roster.is_ready_to_start() && !roster.lobby().is_started, roster.lobby().serial != self.lobby.serial);
+        let spectator_count = roster.lobby().spectator_count;
         if changed {
-            self.lobby = LobbyInfo { your_site: Some(self.own_site), ..list.lobby().clone() };
-            self.on_lobby_changed(front);
-        } else if watchers != self.lobby.spectator_count {
-            self.lobby.spectator_count = watchers;
-            self.notify_lobby(front);
+            self.lobby = LobbyInfo { your_site: Some(self.own_site), ..roster.lobby().clone() };
+            self.on_lobby_changed(frontend);
+        } else if spectator_count != self.lobby.spectator_count {
+            self.lobby.spectator_count = spectator_count;
+            self.notify_lobby(frontend);
         }
         if complete {
             self.start_game();
         }
     }
 
-    /// The host begins with those who are ready; the others can come later.
+    /// Starts the game with the members that are ready; the others can join later.
     pub(super) fn start_game(&mut self) {
-        let Some(list) = self.roster.as_mut().filter(|list| !list.lobby().is_started) else { return };
-        Self::assign_seats_and_start(list, self.session_adapter.machine());
+        let Some(roster) = self.roster.as_mut().filter(|roster| !roster.lobby().is_started) else { return };
+        Self::assign_seats_and_start(roster, self.session_adapter.machine());
     }
 
-    fn assign_seats_and_start(list: &mut Roster, machine: &dyn Machine) {
-        let Ok(settings) = Settings::from_bytes(&list.lobby().settings) else { return };
-        let settings = assign_seats(settings, machine, &list.lobby().members);
-        if let Some(terms) = settings.to_bytes() {
-            list.start(u64::from_le_bytes(random_bytes()) | 1, terms);
+    fn assign_seats_and_start(roster: &mut Roster, machine: &dyn Machine) {
+        let Ok(settings) = Settings::from_bytes(&roster.lobby().settings) else { return };
+        let settings = assign_seats(settings, machine, &roster.lobby().members);
+        if let Some(bytes) = settings.to_bytes() {
+            roster.start(u64::from_le_bytes(random_bytes()) | 1, bytes);
         }
     }
 
-    /// Somebody said that it was ready and is not heard of since: the others begin without it.
+    /// Starts the game without members that were ready and have been silent since.
     pub(super) fn check_start_timeout(&mut self, now: Instant) {
         let Some(State::Lobby { waiting_for }) = self.session.as_ref().map(Session::state) else {
             self.session_created_at = now;
             return;
         };
-        let Some(list) = self.roster.as_mut().filter(|_| now - self.session_created_at > START_TIMEOUT) else { return };
+        let Some(roster) = self.roster.as_mut().filter(|_| now - self.session_created_at > START_TIMEOUT) else {
+            return;
+        };
         self.session_created_at = now;
-        waiting_for.iter().for_each(|site| list.mark_absent(site.number()));
-        Self::assign_seats_and_start(list, self.session_adapter.machine());
+        waiting_for.iter().for_each(|site| roster.mark_absent(site.number()));
+        Self::assign_seats_and_start(roster, self.session_adapter.machine());
     }
 
-    /// Who waits for a start must know that somebody will give it.
+    /// Sends keep-alives while waiting for the start. Fails if the leader is gone, since no other member can start the
+    /// game.
     pub(super) fn check_leader_timeout(&mut self, now: Instant) -> Result<(), RunError> {
         if self.roster.is_some() || self.session.is_some() {
             return Ok(());
@@ -219,26 +222,26 @@ impl PlayerRunner {
         if now - self.leader_last_received > LEADER_TIMEOUT { Err(RunError::HostGone) } else { Ok(()) }
     }
 
-    pub(super) fn set_present(&mut self, site: SiteId, here: bool) {
-        if let Some(list) = &mut self.roster {
-            list.set_present(site.number(), here);
+    pub(super) fn set_present(&mut self, site: SiteId, is_present: bool) {
+        if let Some(roster) = &mut self.roster {
+            roster.set_present(site.number(), is_present);
         } else if let Some(member) = self.lobby.members.iter_mut().find(|member| member.site == site.number()) {
-            member.is_present = here;
+            member.is_present = is_present;
         }
     }
 
-    /// A site is gone: for good, or so that it can come back.
+    /// Handles the departure of a site: for good if `left`, otherwise it keeps its seat.
     pub(super) fn on_player_gone(&mut self, site: SiteId, left: bool) {
         self.set_present(site, false);
         let gone = self.lobby.members.iter().find(|member| member.site == site.number()).map(|member| member.key);
         let Some(gone) = gone else { return };
         self.on_leader_gone(&gone);
-        if let Some(list) = self.roster.as_mut().filter(|_| left) {
-            list.handle_message(clock::now(), gone, LobbyMessage::Bye, None);
+        if let Some(roster) = self.roster.as_mut().filter(|_| left) {
+            roster.handle_message(clock::now(), gone, LobbyMessage::Bye, None);
         }
     }
 
-    /// If this is who kept the list, the next one goes on with it: perhaps we.
+    /// If the departed member led the roster, its successor takes over: perhaps this site.
     fn on_leader_gone(&mut self, gone: &PeerKey) {
         if let Some(member) = self.lobby.members.iter_mut().find(|member| member.key == *gone) {
             member.is_present = false;
@@ -250,10 +253,11 @@ impl PlayerRunner {
         }
     }
 
-    /// The others went on without us, and with the list if it was ours.
+    /// Handles the eviction of this site. The other sites continue with the roster, too.
     pub(super) fn on_own_eviction(&mut self) {
         self.roster = None;
-        // Where both of two kept a list, ours leapt when we took it over. Of who keeps it now, every newer one counts.
+        // After a split brain this site's serial has the increment of its takeover. Any newer roster of the present
+        // leader counts.
         self.lobby.serial = self.serial_before_takeover.take().unwrap_or(self.lobby.serial);
         self.leader_last_received = clock::now();
         self.leader.on_own_eviction(&self.lobby, &self.mux.transport.key());
@@ -266,22 +270,22 @@ impl PlayerRunner {
 
     pub(super) fn send_bye(&mut self) {
         match &self.roster {
-            Some(list) => self.mux.send_to_all(list.spectators().copied(), &LobbyMessage::Bye),
+            Some(roster) => self.mux.send_to_all(roster.spectators().copied(), &LobbyMessage::Bye),
             None => self.mux.send(self.leader.key(), &LobbyMessage::Bye),
         }
         self.mux.drain(DRAIN_TIMEOUT);
     }
 }
 
-/// Gives every member as many pads as it has people, the seats that are free one each, and everybody the buttons of the machine.
+/// Assigns each member its number of pads, each free seat one pad, and every site the machine buttons.
 fn assign_seats(mut settings: Settings, machine: &dyn Machine, members: &[LobbyMember]) -> Settings {
     let pads = machine.pads();
     let control = pads.len() - 1;
     let mut ownership = Ownership::new(pads.len());
     let mut next = 0..control;
-    let mut give = |site: SiteId, count: u8, ownership: &mut Ownership| {
+    let mut assign = |site: SiteId, count: u8, ownership: &mut Ownership| {
         for player in next.by_ref().take(usize::from(count)) {
-            ownership.assign(site, player, pads[player].mask).expect("nobody has it yet");
+            ownership.assign(site, player, pads[player].mask).expect("each player is assigned once");
         }
         let bits = MachineControl::mask(site.index());
         ownership.assign(site, control, bits).expect("every site has bits of its own");
@@ -289,10 +293,10 @@ fn assign_seats(mut settings: Settings, machine: &dyn Machine, members: &[LobbyM
     let sites: Vec<SiteId> = SiteId::first(usize::from(settings.site_count)).collect();
     let member = |site: &SiteId| members.iter().find(|member| member.site == site.number());
     for site in sites.iter().filter(|site| member(site).is_some()) {
-        give(*site, member(site).map_or(1, |member| member.pads), &mut ownership);
+        assign(*site, member(site).map_or(1, |member| member.pads), &mut ownership);
     }
     for site in sites.iter().filter(|site| member(site).is_none()) {
-        give(*site, 1, &mut ownership);
+        assign(*site, 1, &mut ownership);
     }
     settings.ownership = ownership;
     let ready = members.iter().filter(|member| member.is_ready && member.is_present);

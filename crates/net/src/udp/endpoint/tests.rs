@@ -1,19 +1,19 @@
 use super::*;
 use crate::udp::MAX_SEALED;
 
-/// Two endpoints and a wire that somebody listens to.
+/// Two endpoints on a network with an eavesdropper.
 struct Pair {
     ends: [Endpoint; 2],
     addrs: [SocketAddr; 2],
     now: Instant,
-    /// Everything that was sent: from whom, to whom, what.
+    /// All datagrams sent: sender, destination, content.
     sent: Vec<(usize, SocketAddr, Vec<u8>)>,
-    /// What arrived, by receiver.
+    /// Received data, by receiver.
     received: [Vec<Vec<u8>>; 2],
     events: [Vec<EndpointEvent>; 2],
-    /// So many times somebody else answers with a cookie before the one who is called can.
+    /// Number of cookies that an attacker still forges, each before the acceptor can answer.
     forged_cookies: usize,
-    /// Which datagrams are lost, by how many were sent before.
+    /// Whether a datagram is lost, by the number of datagrams sent before it.
     is_lost: fn(usize) -> bool,
 }
 
@@ -87,7 +87,7 @@ impl Pair {
         }
     }
 
-    /// A datagram as it would leave.
+    /// Returns a sealed datagram with its destination.
     fn seal(&self, from: usize, bytes: &[u8]) -> (SocketAddr, Vec<u8>) {
         let channel = self.ends[from].channel(&self.key(1 - from)).expect("there is a channel");
         let mut out = vec![0; MAX_SEALED];
@@ -115,11 +115,11 @@ impl Pair {
 fn endpoints_with_equal_secrets_get_a_channel() {
     let mut pair = Pair::new();
     pair.connect();
-    let up = |peer, addr, called| EndpointEvent::Connected { peer, addr, was_dialed: called };
+    let up = |peer, addr, was_dialed| EndpointEvent::Connected { peer, addr, was_dialed };
     assert_eq!(pair.events[0], [up(pair.key(1), addr(2), true)]);
     assert_eq!(pair.events[1], [up(pair.key(0), addr(1), false)]);
     pair.assert_connected();
-    assert_eq!(pair.ends[0].poll_timeout(), None, "nothing more is to be done");
+    assert_eq!(pair.ends[0].poll_timeout(), None, "no timeout is pending");
 }
 
 #[test]
@@ -145,7 +145,8 @@ fn wrong_secret_gets_only_a_cookie() {
     assert!(pair.ends[1].reject_counts().unauthorized > 0 && pair.ends[1].half_open.is_empty());
 }
 
-/// Who reads our packets and answers before everybody else can make cookies, but one or two of them do not make a wrong secret.
+/// An attacker that reads our packets and answers first can forge cookies; one or two of them do not count as a wrong
+/// secret.
 #[test]
 fn forged_cookies_are_not_reported_as_wrong_secret() {
     for forged in [1, 2] {
@@ -153,29 +154,29 @@ fn forged_cookies_are_not_reported_as_wrong_secret() {
         pair.forged_cookies = forged;
         pair.ends[0].dial(pair.now, addr(2), None);
         pair.run(TimeDelta::from_secs(6));
-        let up = EndpointEvent::Connected { peer: pair.key(1), addr: addr(2), was_dialed: true };
-        assert_eq!(pair.events[0], [up], "with {forged} forged");
+        let connected = EndpointEvent::Connected { peer: pair.key(1), addr: addr(2), was_dialed: true };
+        assert_eq!(pair.events[0], [connected], "with {forged} forged");
         pair.assert_connected();
     }
 }
 
-/// However long the way is, it is not taken for a wrong secret.
+/// A long round trip does not count as a wrong secret.
 #[test]
 fn long_round_trip_is_not_reported_as_wrong_secret() {
     for one_way in [200, 600, 1_500] {
         let mut pair = Pair::new();
         pair.ends[0].dial(pair.now, addr(2), None);
-        let mut under_way: VecDeque<(Instant, usize, Vec<u8>)> = VecDeque::new();
+        let mut in_flight: VecDeque<(Instant, usize, Vec<u8>)> = VecDeque::new();
         for _ in 0..1_500 {
             for end in 0..2 {
                 pair.ends[end].handle_timeout(pair.now);
                 while let Some((_, bytes)) = pair.ends[end].poll_transmit() {
-                    under_way.push_back((pair.now + TimeDelta::from_millis(one_way), 1 - end, bytes));
+                    in_flight.push_back((pair.now + TimeDelta::from_millis(one_way), 1 - end, bytes));
                 }
                 let events: Vec<EndpointEvent> = std::iter::from_fn(|| pair.ends[end].poll_event()).collect();
                 pair.events[end].extend(events);
             }
-            while let Some((_, end, bytes)) = under_way.pop_front_if(|(due, ..)| *due <= pair.now) {
+            while let Some((_, end, bytes)) = in_flight.pop_front_if(|(due, ..)| *due <= pair.now) {
                 pair.deliver(end, addr(2 - end as u16), &bytes);
             }
             pair.now += TimeDelta::from_millis(10);
@@ -196,21 +197,22 @@ fn unanswered_dial_is_not_reported_as_wrong_secret() {
     assert_eq!(pair.events[0], [EndpointEvent::Unreachable { addr: addr(9), wrong_secret: false }]);
 }
 
-/// Whatever comes from an address that is not proven yet, less goes back to it.
+/// An unproven address gets fewer bytes than it sends.
 #[test]
 fn unproven_address_gets_shorter_replies_than_requests() {
     let mut pair = Pair::new();
     pair.connect();
-    let questions: Vec<_> = pair.sent.iter().filter(|(from, ..)| *from == 0).map(|(.., bytes)| bytes.len()).collect();
-    let answers: Vec<_> = pair.sent.iter().filter(|(from, ..)| *from == 1).map(|(.., bytes)| bytes.len()).collect();
-    assert!(answers[0] < questions[0] && answers[1] < questions[1], "{questions:?}, {answers:?}");
+    let requests: Vec<_> = pair.sent.iter().filter(|(from, ..)| *from == 0).map(|(.., bytes)| bytes.len()).collect();
+    let replies: Vec<_> = pair.sent.iter().filter(|(from, ..)| *from == 1).map(|(.., bytes)| bytes.len()).collect();
+    assert!(replies[0] < requests[0] && replies[1] < requests[1], "{requests:?}, {replies:?}");
 }
 
 #[test]
 fn first_handshake_message_from_another_address_is_rejected() {
     let mut pair = Pair::new();
     pair.connect();
-    let first = pair.sent.iter().find(|(.., bytes)| bytes[0] == HANDSHAKE_FIRST).expect("it was sent").2.clone();
+    let first =
+        pair.sent.iter().find(|(.., bytes)| bytes[0] == HANDSHAKE_FIRST).expect("a first message was sent").2.clone();
     pair.deliver(1, addr(77), &first);
     assert_eq!(pair.ends[1].poll_transmit(), None);
     assert_eq!(pair.ends[1].reject_counts().unauthorized, 1);
@@ -239,7 +241,7 @@ fn modified_datagram_is_rejected() {
     assert_eq!(pair.received[1], Vec::<Vec<u8>>::new());
     assert!(pair.ends[1].reject_counts().total() >= 2 * bytes.len() as u64 - 1);
     pair.deliver(1, addr(1), &bytes);
-    assert_eq!(pair.received[1], [b"buttons".to_vec()], "the genuine one is still good");
+    assert_eq!(pair.received[1], [b"buttons".to_vec()], "the authentic datagram is still accepted");
 }
 
 #[test]
@@ -248,7 +250,7 @@ fn peer_is_followed_to_its_new_address() {
     pair.connect();
     pair.addrs[0] = addr(50);
     pair.assert_connected();
-    // What somebody repeats from elsewhere moves nobody.
+    // A datagram replayed from another address does not move the peer.
     let old = pair.sent.iter().rev().find(|(from, ..)| *from == 0).expect("something was sent").2.clone();
     pair.deliver(1, addr(66), &old);
     pair.assert_connected();
@@ -277,25 +279,25 @@ fn simultaneous_dials_connect() {
     pair.assert_connected();
 }
 
-/// Somebody may be at one of several places: when it is found, the others are left in peace.
+/// A peer may be at one of several addresses; once connected, it is not dialed at the others.
 #[test]
 fn connected_peer_is_not_dialed_at_other_addresses() {
     let mut pair = Pair::new();
     let expected = pair.key(1);
-    [addr(8), pair.addrs[1], addr(9)].iter().for_each(|place| pair.ends[0].dial(pair.now, *place, Some(expected)));
+    [addr(8), pair.addrs[1], addr(9)].iter().for_each(|addr| pair.ends[0].dial(pair.now, *addr, Some(expected)));
     pair.ends[0].dial(pair.now, addr(7), Some(PeerKey([7; 32])));
     pair.run(TimeDelta::from_secs(2));
     pair.sent.clear();
     pair.run(TimeDelta::from_secs(2));
-    let asked: Vec<SocketAddr> = pair.sent.iter().map(|(_, to, _)| *to).collect();
-    assert!(!asked.is_empty() && asked.iter().all(|to| *to == addr(7)), "{asked:?}");
+    let dialed: Vec<SocketAddr> = pair.sent.iter().map(|(_, to, _)| *to).collect();
+    assert!(!dialed.is_empty() && dialed.iter().all(|to| *to == addr(7)), "{dialed:?}");
     pair.ends[0].cancel_dial(&PeerKey([7; 32]));
     pair.sent.clear();
     pair.run(TimeDelta::from_secs(2));
     assert_eq!(pair.sent.len(), 0);
 }
 
-/// We are called by whom we call, and hear that our call came to something.
+/// The dialed peer dials back at the same time, and its connection completes the dial.
 #[test]
 fn incoming_connection_completes_a_pending_dial() {
     let mut pair = Pair::new();
@@ -315,21 +317,21 @@ fn unexpected_peer_is_reported_as_wrong_peer() {
     assert!(pair.ends[0].channel(&pair.key(1)).is_none());
 }
 
-/// A flood of calls and nonsense takes a bounded amount of memory, and gets a bounded number of answers.
+/// A flood of handshakes and garbage takes a bounded amount of memory, and gets a bounded number of replies.
 #[test]
 fn flood_uses_bounded_memory_and_replies() {
     let mut pair = Pair::new();
-    let mut answers = 0;
+    let mut replies = 0;
     for number in 0..20_000u32 {
         let from = SocketAddr::from((number.to_le_bytes(), number as u16));
         pair.deliver(1, from, &encode_message(HELLO, number, &[&[0; HELLO_LEN - 5]]));
         pair.deliver(1, from, &encode_message(HANDSHAKE_FIRST, number, &[&[7; HANDSHAKE_FIRST_LEN - 5]]));
         pair.deliver(1, from, &encode_message(number as u8, number, &[&[7; 60]]));
         while pair.ends[1].poll_transmit().is_some() {
-            answers += 1;
+            replies += 1;
         }
     }
-    assert!(answers <= COOKIES_PER_MS, "{answers} answers in one millisecond");
+    assert!(replies <= COOKIES_PER_MS, "{replies} replies in one millisecond");
     assert!(pair.ends[1].half_open.is_empty() && pair.ends[1].channels.is_empty());
     pair.now += TimeDelta::from_millis(1);
     pair.connect();
@@ -350,19 +352,19 @@ fn fifty_peers_connect_to_one_endpoint() {
     assert_eq!(server.ends[1].channels.len(), 50);
 }
 
-/// Messages of a handshake that somebody has heard and says again, by the thousand, are answered a few times and no more.
+/// A thousand replays of a handshake message get a few replies only.
 #[test]
 fn replayed_handshakes_are_rate_limited() {
     let mut pair = Pair::new();
     pair.connect();
     for kind in [HELLO, HANDSHAKE_FIRST, HANDSHAKE_THIRD] {
-        let said = pair.sent.iter().find(|(from, _, bytes)| *from == 0 && bytes[0] == kind);
-        let (from, said) = (pair.addrs[0], said.expect("it was said").2.clone());
-        let refused = pair.ends[1].reject_counts().total();
-        (0..1_000).for_each(|_| pair.deliver(1, from, &said));
-        let answers = std::iter::from_fn(|| pair.ends[1].poll_transmit()).count();
-        assert!((1..=5).contains(&answers), "{answers} answers to {kind}");
-        assert!(pair.ends[1].reject_counts().total() - refused >= 995, "the rest is counted");
+        let message = pair.sent.iter().find(|(from, _, bytes)| *from == 0 && bytes[0] == kind);
+        let (from, message) = (pair.addrs[0], message.expect("the message was sent").2.clone());
+        let rejected_before = pair.ends[1].reject_counts().total();
+        (0..1_000).for_each(|_| pair.deliver(1, from, &message));
+        let replies = std::iter::from_fn(|| pair.ends[1].poll_transmit()).count();
+        assert!((1..=5).contains(&replies), "{replies} replies to {kind}");
+        assert!(pair.ends[1].reject_counts().total() - rejected_before >= 995, "the rest is counted as rejected");
     }
     pair.assert_connected();
 }

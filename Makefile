@@ -69,7 +69,7 @@ world: setup ## build the world server: target/release/coplay-world
 
 crowd: setup ## let 10,000 spectators watch one game and compare the players' packets
 	@$(CARGO) run --release -q -p coplay-sim --bin crowd
-	@$(CARGO) test --release -q -p coplay-bench --test spectator_feed_allocations -- --nocapture | grep 'per watcher'
+	@$(CARGO) test --release -q -p coplay-bench --test spectator_feed_allocations -- --nocapture | grep 'per spectator'
 
 latecomer: setup ## measure a late join and its cost for the players
 	@$(CARGO) run --release -q -p coplay-sim --bin latecomer

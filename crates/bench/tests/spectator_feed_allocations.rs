@@ -156,7 +156,7 @@ fn feed_and_spectators_do_not_allocate_in_steady_state() {
     println!("{SPECTATOR_COUNT} spectators, loss {LOSS}: {:?}", bench.feed.stats());
     // The Makefile searches for the end of this line.
     println!(
-        "feed {:.0} ns, spectator {:.0} ns, per watcher and frame",
+        "feed {:.0} ns, spectator {:.0} ns, per spectator and frame",
         per(bench.feed_cost),
         per(bench.spectators_cost)
     );

@@ -273,7 +273,8 @@ mod tests {
     #[test]
     fn metrics_have_the_expected_values() {
         let (text, json) = (sample_metrics().to_prometheus(NOW), sample_metrics().to_json());
-        // Delivered and late events count the same events, those of other servers, so that the share of late ones is known.
+        // Delivered and late events count the same events, those of other servers, so that the share of late ones is
+        // known.
         for line in ["events_delivered_total 10", "events_late_total 3", "objects 5", "known_objects 9", "players 3"] {
             assert!(text.contains(&format!("\ncoplay_world_{line}\n")), "{line}: {text}");
         }

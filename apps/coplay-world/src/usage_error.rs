@@ -78,8 +78,8 @@ fn first(error: &Error, kind: ContextKind) -> String {
     all(error, kind).into_iter().next().unwrap_or_default()
 }
 
-/// Returns the words up to the innermost subcommand that was typed, such as `coplay world serve`, and the kind of entries
-/// that its help lists.
+/// Returns the words up to the innermost subcommand that was typed, such as `coplay world serve`, and the kind of
+/// entries that its help lists.
 fn typed_command(root: &Command, args: &[OsString]) -> (String, &'static str) {
     let (mut command, mut path) = (root, root.get_name().to_owned());
     for word in args.iter().skip(1).map_while(|word| word.to_str()) {

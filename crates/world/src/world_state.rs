@@ -370,7 +370,8 @@ impl WorldState {
         if placement.ownership.owner == self.source {
             return;
         }
-        // A player on this server has not left, even if a server without knowledge of that asserts it: acquires it again.
+        // A player on this server has not left, even if a server without knowledge of that asserts it: acquires it
+        // again.
         if placement.avatar.is_none() && self.players.contains_key(&entity) && self.simulation.contains(entity) {
             let (tick, avatar) = (self.tick.unwrap_or_default(), self.avatars.get(entity).cloned());
             let epoch = self.next_epoch(tick, entity);

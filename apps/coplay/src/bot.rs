@@ -1,37 +1,37 @@
-//! Somebody to play when nobody does: presses buttons by a seed, the same ones every time.
+//! A bot that presses random buttons. The same seed gives the same inputs.
 
 use coplay::input::InputWord;
 use coplay_machines::pad::{Button, Pad};
 use coplay_sim::random::Random;
 
-/// One player.
+/// One bot player.
 #[derive(Clone, Debug)]
 pub struct Bot {
     random: Random,
     mask: InputWord,
     word: InputWord,
-    /// Frames for which it stays so.
+    /// Frames for which the current input stays.
     frames_left: u64,
-    /// How long it stays so at most.
+    /// Longest time that an input stays, in frames.
     max_hold_frames: i64,
 }
 
-/// Directions that exclude each other.
+/// Opposite directions, of which at most one is pressed.
 const OPPOSITE_DIRECTIONS: [(Button, Button); 2] = [(Button::Left, Button::Right), (Button::Up, Button::Down)];
 
 impl Bot {
-    /// A player of this number, on this pad.
+    /// Creates the bot of player `player`, for this pad.
     pub fn new(seed: u64, player: usize, pad: &Pad) -> Self {
         let random = Random::stream(seed, &format!("bot/{player}"));
         Self { random, mask: pad.mask, word: 0, frames_left: 0, max_hold_frames: 24 }
     }
 
-    /// One that presses something else about every eight frames, so that what others guess is wrong that often.
+    /// Creates a bot that changes its input every 8 frames on average, which causes a misprediction each time.
     pub fn new_restless(seed: u64, player: usize, pad: &Pad) -> Self {
         Self { max_hold_frames: 12, ..Self::new(seed, player, pad) }
     }
 
-    /// What it presses in the next frame.
+    /// Returns the input of the next frame.
     pub fn press(&mut self) -> InputWord {
         if self.frames_left == 0 {
             self.word = self.choose_word() & self.mask;
@@ -43,17 +43,17 @@ impl Bot {
 
     fn choose_word(&mut self) -> InputWord {
         let mut word = 0;
-        for (one, other) in OPPOSITE_DIRECTIONS {
+        for (first, second) in OPPOSITE_DIRECTIONS {
             word |= match self.random.below(3) {
-                0 => one.bit(),
-                1 => other.bit(),
+                0 => first.bit(),
+                1 => second.bit(),
                 _ => 0,
             };
         }
         for button in [Button::A, Button::B, Button::X, Button::Y, Button::L, Button::R] {
             word |= if self.random.chance(0.3) { button.bit() } else { 0 };
         }
-        // Menus want it now and then; a game that is paused all the time is no game.
+        // Menus need Start now and then, but it also pauses many games, so it is rare.
         word | if self.random.chance(0.04) { Button::Start.bit() } else { 0 }
     }
 }

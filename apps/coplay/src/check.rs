@@ -1,4 +1,4 @@
-//! `coplay check`: is this machine fit to be shared, and how?
+//! `coplay check`: tests whether a game can be shared on its machine, with rollback or in lockstep only.
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use crate::config::cache_dir;
 use crate::error::AppError;
 use crate::game::{self, BUILT_IN_MACHINE, GameImage, MachineSpec, OpenedMachine, core_error};
 
-/// The command that the other process is started with.
+/// Hidden command that starts the child process of a check.
 pub const CHILD_COMMAND: &str = "check-child";
 
-/// Makes the check, or finds it made, and prints the report. A machine that is unfit is a failure.
+/// Runs the check, or takes the cached report, and prints the report. An unfit machine is an error.
 pub fn run(args: &cli::CheckArgs) -> Result<(), AppError> {
-    let no_output = |error: io::Error| AppError::failure(format!("there is nowhere to print: {error}"));
+    let no_output = |error: io::Error| AppError::failure(format!("cannot use stdout: {error}"));
     run_check(args, &mut check::exclusive_stdout().map_err(no_output)?).map(|_| ())
 }
 
-/// Makes the check, or finds it made, and writes the report. A machine that is unfit is a failure.
+/// Runs the check, or takes the cached report, and writes the report. An unfit machine is an error.
 pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<CheckReport, AppError> {
     let args = with_absolute_paths(args.clone())?;
     let mut opener = MachineOpener::new(&args)?;
     let (machine, title) = opener.names();
-    let asked = CheckRequest {
+    let request = CheckRequest {
         json: args.json,
         long_run_frames: args.frames,
         max_seconds: args.seconds,
@@ -36,33 +36,34 @@ pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<Check
         show_progress: io::stderr().is_terminal(),
     };
     let program = std::env::current_exe();
-    let program = program.map_err(|error| AppError::failure(format!("this program cannot find itself: {error}")))?;
+    let program =
+        program.map_err(|error| AppError::failure(format!("cannot find the path of this program: {error}")))?;
     let mut child = || child_command(&program, &args);
-    // What it cannot play is told as `coplay play` tells it.
-    let mut refused = None;
+    // The error of a machine that does not open keeps the hint that `coplay play` gives.
+    let mut open_error = None;
     let mut open = || {
-        opener.open().map_err(|trouble| {
-            let words = trouble.to_string();
-            refused = Some(trouble);
-            words
+        opener.open().map_err(|error| {
+            let text = error.to_string();
+            open_error = Some(error);
+            text
         })
     };
     let subject =
         CheckSubject { machine_name: &machine, game_name: &title, open: &mut open, child_command: &mut child };
-    let report = check::run(&asked, subject, out, &mut io::stderr());
-    let hint = "does it play? try `coplay play` with the same";
-    let report = report.map_err(|error| refused.unwrap_or_else(|| AppError::failure(error.to_string()).hint(hint)))?;
+    let report = check::run(&request, subject, out, &mut io::stderr());
+    let hint = "try `coplay play` with the same game and core";
+    let report =
+        report.map_err(|error| open_error.unwrap_or_else(|| AppError::failure(error.to_string()).hint(hint)))?;
     if report.verdict.is_fit() {
         return Ok(report);
     }
-    Err(AppError::failure(format!("{title} cannot be shared on this machine"))
-        .hint("another core may do better: see --core"))
+    Err(AppError::failure(format!("{title} cannot be shared on this machine")).hint("try another core with --core"))
 }
 
-/// The other process of a check.
+/// Runs the child process of a check, and returns its exit code.
 pub fn run_child(args: &cli::CheckArgs) -> u8 {
     let open = || MachineOpener::new(args)?.open();
-    check::run_child(|| open().map_err(|trouble| trouble.to_string()))
+    check::run_child(|| open().map_err(|error| error.to_string()))
 }
 
 fn child_command(program: &Path, args: &cli::CheckArgs) -> Command {
@@ -84,7 +85,7 @@ fn child_command(program: &Path, args: &cli::CheckArgs) -> Command {
     command
 }
 
-/// The other process runs in another folder and home: everything is named so that it is found from there.
+/// Makes all paths absolute: the child process runs in another working directory and another home directory.
 fn with_absolute_paths(mut args: cli::CheckArgs) -> Result<cli::CheckArgs, AppError> {
     args.machine.system_dir = args.machine.system_dir()?.map(absolute_path);
     if let Some(core) = &args.machine.core {
@@ -99,7 +100,7 @@ fn absolute_path(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Opens the machine again and again: a core once, and then its twins, which costs less.
+/// Opens the same machine repeatedly. A core is opened once; its twins cost less.
 struct MachineOpener {
     game: Option<GameImage>,
     spec: MachineSpec,
@@ -107,13 +108,13 @@ struct MachineOpener {
 }
 
 impl MachineOpener {
-    /// Nothing is opened yet: a machine may take its process down.
+    /// Reads the game, but opens no machine yet: a machine may crash its process.
     fn new(args: &cli::CheckArgs) -> Result<Self, AppError> {
         let game = args.game.as_deref().map(GameImage::read).transpose()?;
         Ok(Self { game, spec: args.machine.spec(&args.core_options, args.players)?, opened_core: None })
     }
 
-    /// What machine and game are called, before they can be asked.
+    /// Returns the names of machine and game without opening them.
     fn names(&self) -> (String, String) {
         let machine = match &self.spec.core {
             None => BUILT_IN_MACHINE.into(),
@@ -134,7 +135,7 @@ impl MachineOpener {
                 OpenedMachine::Core(core) => core,
             },
         };
-        let core = self.spec.core.as_ref().expect("a core was opened because one is wanted");
+        let core = self.spec.core.as_ref().expect("a machine that is not built in has a core");
         let twin = first.twin().map_err(|error| core_error(core, &error));
         self.opened_core = Some(first);
         Ok(Box::new(twin?))

@@ -4,105 +4,108 @@ pub mod lab;
 pub mod maze;
 pub mod maze_online;
 pub mod net;
+mod usage_error;
+pub mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use coplay_machines::libretro::CoreSource;
 
 use crate::config::{Config, MAX_SCALE};
 use crate::error::AppError;
 use crate::frontend::FrontendRequest;
 use crate::game::MachineSpec;
+use values::{AutoOrFrames, auto_or_frames, parse_seed, whole_number};
 
-/// What is said of what should be one.
-const WHOLE_NUMBER_MESSAGE: &str = "this must be a whole number";
+/// Largest `--delay` and `--prediction` of a demo, in frames: the range of its dials.
+const MAX_DEMO_FRAMES: u32 = 20;
 
 /// Play an old game, alone or with friends far away.
 #[derive(Debug, Parser)]
-#[command(name = "coplay", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(name = "coplay", version, disable_help_subcommand = true, arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Play a game on this computer
     Play(PlayArgs),
-    /// Play a movie, and prove that the machine does the same again
+    /// Replay a movie, and check that the machine reaches the recorded states
     Replay(ReplayArgs),
-    /// Play a game with others, who join it with a ticket
+    /// Host a game that others join with a ticket
     Host(net::HostArgs),
-    /// Join the game of somebody else
+    /// Join a game that another player hosts
     Join(net::JoinArgs),
     /// Watch a game that others play
     Watch(net::WatchArgs),
-    /// See two sites share a game over a bad link, and turn its dials
+    /// Show two sites that share a game over a bad link, with dials for link, delay and prediction
     Demo(DemoArgs),
-    /// Find out whether a game is fit to be shared on its machine, and how
+    /// Check whether a game can be shared on its machine: with rollback, in lockstep only, or not at all
     Check(CheckArgs),
-    /// Do the papers' experiments with the engine of this program, ours beside theirs
+    /// Run the experiments of the papers with this engine, and compare the results
     Lab(lab::LabArgs),
-    /// Chase and be chased in a maze: a world without a server
+    /// Chase and be chased in a maze: a shared world without a server
     Maze(maze::MazeArgs),
-    /// Run servers of a shared world, and try them: see `coplay world --help`
+    /// Run and test servers of a shared world (see `coplay world --help`)
     #[command(disable_help_flag = true)]
     World(WorldArgs),
-    /// The other process of a check
+    /// Run the child process of a check
     #[command(name = crate::check::CHILD_COMMAND, hide = true)]
     CheckChild(CheckArgs),
-    /// Show where the settings are, and what they are
+    /// Show the settings and the path of their file
     Config,
 }
 
-/// What is handed on to the program for servers.
+/// Arguments that are passed on to the server program.
 #[derive(Args, Clone, Debug)]
 pub struct WorldArgs {
-    /// What to do with servers
+    /// Command of the server program, with its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub args: Vec<OsString>,
 }
 
-/// How to see it.
+/// Output of a game on this computer.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DisplayArgs {
-    /// Show it in this terminal
+    /// Show the game in this terminal
     #[arg(long, conflicts_with = "headless")]
     pub terminal: bool,
-    /// Show it in a window
+    /// Show the game in a window on the screen
     #[arg(long, conflicts_with_all = ["headless", "terminal"])]
     pub window: bool,
-    /// Show nothing: as fast as it goes, then a few numbers
+    /// Show nothing: run as fast as possible, then print a summary
     #[arg(long)]
     pub headless: bool,
-    /// How many times larger than the picture the window is
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SCALE)))]
+    /// Open the window at this multiple of the picture's size, 1 to 20 [default: 3, or as in the settings]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=MAX_SCALE))]
     pub scale: Option<u32>,
-    /// No sound
+    /// Play no sound
     #[arg(long)]
     pub mute: bool,
 }
 
-/// A machine.
+/// Machine that runs the game.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MachineArgs {
-    /// Play it with this libretro core, by name or path
+    /// Run the game on this libretro core, given by name or path [default: the built-in NES]
     #[arg(long, value_name = "CORE", value_parser = parse_core_source)]
     pub core: Option<CoreSource>,
-    /// The folder with the BIOS images that the core needs; all who play need the same
-    #[arg(long, value_name = "DIR")]
+    /// Read the BIOS images that the core needs from this folder; all players need the same images
+    #[arg(long = "system", value_name = "DIR")]
     pub system_dir: Option<PathBuf>,
 }
 
-/// How a machine is set up.
+/// Options of a libretro core.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CoreOptionArgs {
-    /// Set an option of the core; can be said several times, and who joins plays with the same
+    /// Set an option of the core; repeat the flag for more options. Joiners get the options of the host
     #[arg(long = "option", value_name = "KEY=VALUE", requires = "core", value_parser = parse_key_value)]
     pub options: Vec<(String, String)>,
 }
@@ -114,198 +117,182 @@ fn parse_core_source(text: &str) -> Result<CoreSource, String> {
 fn parse_key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
-        _ => Err("this must be a key and a value with = in between".into()),
+        _ => Err("must be a key and a value with = in between, such as region=pal".into()),
     }
 }
 
 impl MachineArgs {
-    /// What to open: this machine, set up like that, for so many players.
-    pub fn spec(&self, setup: &CoreOptionArgs, players: Option<u8>) -> Result<MachineSpec, AppError> {
+    /// Describes the machine to open, with these core options, for `players` players.
+    pub fn spec(&self, core_options: &CoreOptionArgs, players: Option<u8>) -> Result<MachineSpec, AppError> {
         let (core, players) = (self.core.clone(), players.map(usize::from));
-        let (options, system) = (setup.options.clone(), self.system_dir()?);
-        Ok(MachineSpec { core, players, options, system_dir: system, ..MachineSpec::default() })
+        let (options, system_dir) = (core_options.options.clone(), self.system_dir()?);
+        Ok(MachineSpec { core, players, options, system_dir, ..MachineSpec::default() })
     }
 
-    /// The folder with BIOS images: the one that was said, or that of the settings.
+    /// Returns the folder with BIOS images: that of `--system`, or that of the settings.
     pub fn system_dir(&self) -> Result<Option<PathBuf>, AppError> {
         match (&self.system_dir, &self.core) {
-            (Some(folder), _) if !folder.is_dir() => {
-                let what = format!("there is no folder {} for BIOS images", folder.display());
-                Err(AppError::failure(what).hint("say --system with a folder"))
+            (Some(dir), _) if !dir.is_dir() => {
+                let message = format!("there is no folder {} for BIOS images", dir.display());
+                Err(AppError::failure(message).hint("give an existing folder with --system DIR"))
             }
-            (Some(folder), _) => Ok(Some(folder.clone())),
+            (Some(dir), _) => Ok(Some(dir.clone())),
             (None, Some(_)) => Ok(Config::load()?.system_dir),
             (None, None) => Ok(None),
         }
     }
 }
 
-/// How to play.
+/// Arguments of `coplay play`.
 #[derive(Args, Clone, Debug)]
 pub struct PlayArgs {
-    /// The file of a game; without one, the game that comes with coplay
+    /// File of the game [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// The machine.
+    /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// How it is set up.
+    /// Core options.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// How many play
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    /// Set the number of players, 1 to 8 [default: all pads of the machine]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u8>(1..=8))]
     pub players: Option<u8>,
-    /// Keep a movie in this file
+    /// Record a movie to this file
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Let the movie overwrite what is there
+    /// Overwrite an existing movie
     #[arg(long, requires = "record")]
     pub force: bool,
-    /// End after so many frames
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Stop after this many frames [default: none; with --headless: 600]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
-    /// Let bots play; a seed always plays the same
+    /// Let bots play; the same seed gives the same inputs
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub bot: Option<u64>,
-    /// How to see it.
+    /// Output.
     #[command(flatten)]
     pub display: DisplayArgs,
 }
 
-/// How to replay.
+/// Arguments of `coplay replay`.
 #[derive(Args, Clone, Debug)]
 pub struct ReplayArgs {
-    /// The movie
+    /// File of the movie
     pub file: PathBuf,
-    /// The game that it is of; not needed for the one that comes with coplay
+    /// File of the game that was recorded [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// The machine.
+    /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// How to see it.
+    /// Output.
     #[command(flatten)]
     pub display: DisplayArgs,
 }
 
-/// What to check, and how thoroughly.
+/// Arguments of `coplay check`.
 #[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
-    /// The file of a game; without one, the game that comes with coplay
+    /// File of the game [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// The machine.
+    /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// How it is set up.
+    /// Core options.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// For how many players, as it will be said to `coplay host`
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    /// Set the number of players, 1 to 8, as for `coplay host`
+    #[arg(long, value_name = "N", value_parser = whole_number::<u8>(1..=8))]
     pub players: Option<u8>,
-    /// For programs: the report as JSON
+    /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Compare so many frames in the long run
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Compare this many frames in the long run [default: 7200]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
-    /// Take no longer than about this
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    /// Limit the check to about this many seconds [default: 90]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_number::<u64>(1..=u64::MAX))]
     pub seconds: Option<u64>,
-    /// Check again, even if it was checked before
+    /// Repeat the check even if there is a cached report
     #[arg(long)]
     pub again: bool,
 }
 
-/// How to show what it is all about.
+/// Arguments of `coplay demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// The file of a game; without one, the game that comes with coplay
+    /// File of the game [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// The machine.
+    /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// How it is set up.
+    /// Core options.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// The round trip of the link, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 80, value_parser = clap::value_parser!(u32).range(0..=400))]
+    /// Set the round-trip time of the link, 0 to 400 ms
+    #[arg(long, value_name = "MS", default_value_t = 80, value_parser = whole_number::<u32>(0..=400))]
     pub rtt: u32,
-    /// The mean jitter of the link, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=50))]
+    /// Set the mean jitter of the link, 0 to 50 ms
+    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = whole_number::<u32>(0..=50))]
     pub jitter: u32,
-    /// The packets that the link loses, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=30))]
+    /// Set the packet loss of the link, 0 to 30 percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = whole_number::<u32>(0..=30))]
     pub loss: u32,
-    /// By how many frames local input is delayed
-    #[arg(long, value_name = "FRAMES", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=20))]
-    pub input_delay: u32,
-    /// How many frames may be guessed: the window of the engine
-    #[arg(long, value_name = "FRAMES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=20))]
-    pub prediction_window: u32,
-    /// What chance is drawn from
+    /// Delay local input by this many frames, 0 to 20, or as the link needs (`auto`) [default: 2]
+    #[arg(long, alias = "lag", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DEMO_FRAMES))]
+    pub delay: Option<AutoOrFrames>,
+    /// Predict at most this many frames, 0 to 20, or as the link needs (`auto`) [default: 8]
+    #[arg(long, alias = "guess", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DEMO_FRAMES))]
+    pub prediction: Option<AutoOrFrames>,
+    /// Seed the link and the bots; with --headless the same seed gives the same run
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
-    /// End after so many frames
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Stop after this many frames [default: none; with --headless: 600]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
-    /// Keep the last picture in this file: an image of a window, the text of a terminal
+    /// Save the last picture to this file: an image of the window, or the text of the terminal
     #[arg(long, value_name = "FILE")]
     pub screenshot: Option<PathBuf>,
-    /// How to see it.
+    /// Output.
     #[command(flatten)]
     pub display: DisplayArgs,
 }
 
 impl DisplayArgs {
-    /// The front end that was asked for.
+    /// Returns the front end that the flags ask for.
     pub fn requested_frontend(&self) -> FrontendRequest {
         FrontendRequest { window: self.window, terminal: self.terminal }
     }
 }
 
-/// What the command line says; `Ok(Err(text))` is help, which is wanted and goes to stdout.
+/// Parses the command line; `Ok(Err(text))` is help or version text that was asked for, to be printed on stdout.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Result<Cli, String>, AppError> {
-    let args: Vec<_> = args.into_iter().collect();
-    let error = match Cli::try_parse_from(&args) {
+    let (args, command): (Vec<_>, _) = (args.into_iter().collect(), command());
+    let matches = command.clone().try_get_matches_from(&args);
+    let error = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => return Ok(Ok(cli)),
         Err(error) => error,
     };
-    let text = error.render().to_string();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Err(text)),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Err(error.render().to_string())),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if args.len() < 2 => {
-            Err(AppError::usage("a command is missing").hint("try `coplay play`; `coplay --help` lists all of them"))
+            Err(AppError::usage("missing command").hint("try `coplay play`; `coplay --help` lists all commands"))
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let what = "it is not said what to do there";
-            Err(AppError::usage(what).hint(help_hint(&args)))
-        }
-        _ => Err(usage_error(&text, &args)),
+        _ => Err(usage_error::usage_error(&command, &args, &error)),
     }
 }
 
-/// Makes one sentence and a hint of what clap has to say about a command line.
-fn usage_error(text: &str, args: &[OsString]) -> AppError {
-    let said: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
-    let said = said.join(" ");
-    // What is said of a number is in the words of a programming language.
-    let what =
-        said.strip_prefix("error: ").unwrap_or(&said).replace("invalid digit found in string", WHOLE_NUMBER_MESSAGE);
-    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-    AppError::usage(what).hint(tip.map_or_else(|| help_hint(args), str::to_owned))
+/// Returns the command line definition. A negative number after an option is the option's value, so that its own range
+/// is named if the number is invalid.
+fn command() -> clap::Command {
+    accept_negative_numbers(Cli::command())
 }
 
-/// Where it is explained what was typed: at the innermost command of it.
-fn help_hint(args: &[OsString]) -> String {
-    let (mut command, mut typed) = (&Cli::command(), String::new());
-    for word in args.iter().skip(1).map_while(|word| word.to_str()) {
-        let Some(inner) = command.find_subcommand(word) else { break };
-        (command, typed) = (inner, format!("{typed}{word} "));
-    }
-    format!("`coplay {typed}--help` lists what there is")
-}
-
-/// What chance is drawn from, or a maze follows from.
-fn parse_seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("a seed is a whole number from 0 to {}, such as 42", u64::MAX))
+fn accept_negative_numbers(command: clap::Command) -> clap::Command {
+    let accept = |arg: clap::Arg| {
+        let is_option = arg.get_long().is_some() && arg.get_action().takes_values();
+        if is_option { arg.allow_negative_numbers(true) } else { arg }
+    };
+    command.mut_args(accept).mut_subcommands(accept_negative_numbers)
 }
 
 #[cfg(test)]
@@ -318,19 +305,122 @@ mod tests {
 
     #[test]
     fn clap_definition_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn usage_error_is_one_sentence_and_a_hint() {
-        let told = usage_error_text(&["coplay", "play", "--frames", "many"]);
-        assert!(told.starts_with("error: invalid value 'many' for '--frames <N>'"), "{told}");
-        assert!(told.ends_with("hint: `coplay play --help` lists what there is"), "{told}");
-        assert_eq!(told.lines().count(), 2);
-        let told = usage_error_text(&["coplay", "play", "--recrd", "x"]);
-        assert!(told.contains("--recrd") && told.contains("hint: a similar argument exists: '--record'"), "{told}");
-        assert!(usage_error_text(&["coplay"]).starts_with("error: a command is missing"));
-        assert!(usage_error_text(&["coplay", "play", "--window", "--terminal"]).contains("cannot be used with"));
+        for (args, expected) in [
+            (
+                &["play", "--frames", "many"][..],
+                "error: invalid value \"many\" for --frames: must be a whole number from 1 to 4294967295\n\
+                 hint: `coplay play --help` explains --frames",
+            ),
+            (&["play", "--recrd", "x"], "error: there is no option --recrd\nhint: did you mean --record?"),
+            (&["play", "--frames"], "error: --frames needs a value\nhint: `coplay play --help` explains --frames"),
+            (&["play", "--mute=yes"], "error: --mute takes no value\nhint: `coplay play --help` explains --mute"),
+            (&["play", "--bot", "1", "--bot", "2"], "error: --bot is given twice\nhint: give --bot once"),
+            (
+                &["play", "--window", "--terminal"],
+                "error: --window cannot be used with --terminal\nhint: leave out --window or --terminal",
+            ),
+            (
+                &["host", "--lan", "open"],
+                "error: invalid value \"open\" for --lan: must be see, join or hide\n\
+                 hint: `coplay host --help` explains --lan",
+            ),
+            (&["replay"], "error: missing FILE\nhint: `coplay replay --help` lists all options"),
+            (&["play", "--force"], "error: missing --record FILE\nhint: `coplay play --help` lists all options"),
+            (&["replya"], "error: there is no command \"replya\"\nhint: did you mean `coplay replay`?"),
+            (&["dance"], "error: there is no command \"dance\"\nhint: `coplay --help` lists all commands"),
+            (&[], "error: missing command\nhint: try `coplay play`; `coplay --help` lists all commands"),
+            (&["maze"], "error: missing subcommand\nhint: `coplay maze --help` lists all commands"),
+        ] {
+            assert_eq!(usage_error_text(&[&["coplay"], args].concat()), expected);
+        }
+    }
+
+    #[test]
+    fn negative_number_is_an_invalid_value() {
+        for (args, reason) in [
+            (&["play", "--frames", "-5"][..], "for --frames: must be a whole number from 1 to 4294967295"),
+            (&["demo", "--delay", "-1"], "for --delay: must be `auto` or a number of frames from 0 to 20"),
+            (&["lab", "feel", "--rtt", "-0.5"], "for --rtt: must be a number from 0 to 2000"),
+        ] {
+            let text = usage_error_text(&[&["coplay"], args].concat());
+            assert!(text.contains(reason) && !text.contains("-- -"), "{text}");
+        }
+    }
+
+    #[test]
+    fn hint_never_suggests_a_command_line_that_fails() {
+        let text = usage_error_text(&["coplay", "host", "--name", "-Bob"]);
+        assert_eq!(text, "error: there is no option -B\nhint: to pass -Bob as a value, write --name=-Bob");
+        let text = usage_error_text(&["coplay", "play", "--frames", "-x"]);
+        assert_eq!(text, "error: there is no option -x\nhint: `coplay play --help` lists all options");
+        let text = usage_error_text(&["coplay", "demo", "--gues", "3"]);
+        assert_eq!(text, "error: there is no option --gues\nhint: did you mean --prediction?", "not the old name");
+    }
+
+    #[test]
+    fn old_flag_names_have_the_same_meaning() {
+        let parse = |args: &[&str]| parse(args.iter().map(Into::into)).unwrap().unwrap().command;
+        let host = |flags: &[&str]| match parse(&[&["coplay", "host"], flags].concat()) {
+            Command::Host(host) => (host.delay, host.prediction, host.player.drop_stalled),
+            _ => panic!("not host"),
+        };
+        assert_eq!(
+            host(&["--lag", "3", "--window", "auto", "--late-after", "0.5"]),
+            host(&["--delay", "3", "--prediction", "auto", "--drop-stalled", "0.5"])
+        );
+        let demo = |flags: &[&str]| match parse(&[&["coplay", "demo"], flags].concat()) {
+            Command::Demo(demo) => (demo.delay, demo.prediction, demo.display.window),
+            _ => panic!("not demo"),
+        };
+        assert_eq!(demo(&["--lag", "3", "--guess", "5"]), demo(&["--delay", "3", "--prediction", "5"]));
+        assert_eq!(demo(&["--window"]), (None, None, true), "a window on the screen");
+        let maze = |flags: &[&str]| match parse(&[&["coplay", "maze", "host"], flags].concat()) {
+            Command::Maze(maze::MazeArgs { command: maze::MazeCommand::Host(host) }) => host.delay,
+            _ => panic!("not maze host"),
+        };
+        assert_eq!(maze(&["--delay", "200"]), maze(&["--playout-delay", "200"]));
+    }
+
+    #[test]
+    fn every_number_flag_has_the_type_of_its_field() {
+        for args in [
+            &["play", "--scale", "2", "--players", "2", "--frames", "9", "--bot", "1"][..],
+            &["check", "--players", "2", "--frames", "9", "--seconds", "9"],
+            &["demo", "--rtt", "9", "--jitter", "9", "--loss", "9", "--seed", "9", "--frames", "9"],
+            &["host", "--players", "2", "--pads", "1", "--scale", "2", "--frames", "9", "--bot", "1"],
+            &["join", "--pads", "1", "--scale", "2", "--frames", "9", "--bot", "1"],
+            &["watch", "--scale", "2", "--frames", "9"],
+            &["lab", "feel", "--rtt", "9", "--jitter", "9", "--loss", "9", "--seed", "9"],
+            &["lab", "report", "--seed", "9"],
+            &["maze", "play", "--seconds", "9", "--ninjas", "9", "--side", "9", "--seed", "9", "--scale", "2"],
+            &["maze", "host", "--ninjas", "9", "--side", "9", "--seconds", "9", "--reckon", "9", "--bucket", "20"],
+            &["maze", "join", "--rate", "25", "--scale", "2"],
+        ] {
+            let args = [&["coplay"], args].concat();
+            assert!(parse(args.iter().map(Into::into)).unwrap().is_ok(), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn help_hides_old_flag_names() {
+        let help = |command: &[&str]| {
+            parse([&["coplay"], command, &["--help"]].concat().iter().map(Into::into)).unwrap().unwrap_err()
+        };
+        let host = help(&["host"]);
+        for flag in ["--delay <FRAMES|auto>", "--prediction <FRAMES|auto>", "--drop-stalled <SECONDS|never>"] {
+            assert!(host.contains(flag), "{flag} is missing in\n{host}");
+        }
+        for flag in ["--lag", "--window", "--late-after"] {
+            assert!(!host.contains(flag), "{flag} is in\n{host}");
+        }
+        let demo = help(&["demo"]);
+        assert!(demo.contains("--delay <FRAMES|auto>") && demo.contains("--prediction <FRAMES|auto>"), "{demo}");
+        assert!(!demo.contains("--lag") && !demo.contains("--guess"), "{demo}");
     }
 
     #[test]
@@ -342,41 +432,41 @@ mod tests {
             (&["coplay", "lab", "run"], "coplay lab run"),
             (&["coplay", "dance", "play"], "coplay"),
         ] {
-            let told = usage_error_text(args);
-            assert!(told.ends_with(&format!("hint: `{command} --help` lists what there is")), "{args:?}: {told}");
+            let text = usage_error_text(args);
+            assert!(text.contains(&format!("hint: `{command} --help`")), "{args:?}: {text}");
         }
     }
 
     #[test]
-    fn invalid_number_is_reported_in_plain_words() {
+    fn invalid_seed_names_its_range() {
         for args in [
             ["play", "--bot"].as_slice(),
+            &["host", "--bot"],
             &["demo", "--seed"],
+            &["lab", "report", "--seed"],
             &["maze", "play", "--seed"],
             &["maze", "host", "--seed"],
         ] {
-            for value in ["abc", "1.5", "99999999999999999999"] {
-                let told = usage_error_text(&[&["coplay"], args, &[value]].concat());
-                assert!(told.contains("a seed is a whole number"), "{told}");
+            for value in ["abc", "1.5", "-1", "99999999999999999999"] {
+                let text = usage_error_text(&[&["coplay"], args, &[value]].concat());
+                assert!(text.contains("must be a whole number from 0 to 18446744073709551615, such as 42"), "{text}");
             }
         }
-        let told = usage_error_text(&["coplay", "maze", "play", "--seconds", "long"]);
-        assert!(told.contains(WHOLE_NUMBER_MESSAGE) && !told.contains("digit"), "{told}");
     }
 
     #[test]
     fn help_states_value_ranges() {
-        let help = |what: &str| parse(["coplay", "maze", what, "--help"].map(Into::into)).unwrap().unwrap_err();
-        let assert_says = |what, bounds: &[&str]| {
-            // However its lines are broken.
-            let help = help(what).split_whitespace().collect::<Vec<_>>().join(" ");
-            bounds.iter().for_each(|bounds| assert!(help.contains(bounds), "{bounds} is missing in\n{help}"));
+        let help = |command: &str| parse(["coplay", "maze", command, "--help"].map(Into::into)).unwrap().unwrap_err();
+        let assert_contains = |command, ranges: &[&str]| {
+            // Whatever the line breaks are.
+            let help = help(command).split_whitespace().collect::<Vec<_>>().join(" ");
+            ranges.iter().for_each(|range| assert!(help.contains(range), "{range} is missing in\n{help}"));
         };
-        let most = coplay_maze::MAX_AVATARS - 1;
-        let sides = format!("from {} to {}", maze::side_range().start(), maze::side_range().end());
-        assert_says("play", &[&format!("from 0 to {most}"), &sides]);
-        let ticks = format!("from 10 to {}0", coplay_maze::MazeSettings::MAX_TICKS);
-        assert_says("host", &["from 0 to 31", &sides, &ticks, "1, 2, 4, 5, 10, 20, 25, 50 or 100"]);
+        let max_ninjas = coplay_maze::MAX_AVATARS - 1;
+        let sides = format!("{} to {}", maze::side_range().start(), maze::side_range().end());
+        assert_contains("play", &[&format!("0 to {max_ninjas}"), &sides]);
+        let ticks = format!("10 to {}0 ms", coplay_maze::MazeSettings::MAX_TICKS);
+        assert_contains("host", &["0 to 31", &sides, &ticks, "1, 2, 4, 5, 10, 20, 25, 50 or 100"]);
     }
 
     #[test]
@@ -384,9 +474,9 @@ mod tests {
         let args = ["coplay", "play", "--core", "x", "--option", "a=b=c", "--option", "d="];
         let Ok(Cli { command: Command::Play(play) }) = parse(args.map(Into::into)).unwrap() else { panic!("no play") };
         assert_eq!(play.core_options.options, [("a".into(), "b=c".into()), ("d".into(), String::new())]);
-        let told = usage_error_text(&["coplay", "play", "--core", "x", "--option", "fast"]);
-        assert!(told.contains("a key and a value"), "{told}");
-        assert!(usage_error_text(&["coplay", "play", "--option", "a=b"]).contains("--core <CORE>"));
+        let text = usage_error_text(&["coplay", "play", "--core", "x", "--option", "fast"]);
+        assert!(text.contains("a key and a value"), "{text}");
+        assert!(usage_error_text(&["coplay", "play", "--option", "a=b"]).contains("missing --core CORE"));
     }
 
     #[test]

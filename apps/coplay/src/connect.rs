@@ -1,6 +1,7 @@
-//! How sites find each other: the one place that knows which transports there are.
+//! Connects sites. Only this module knows which transports there are.
 //!
-//! A host opens a [`TransportKind`] and gets a ticket, which is a text. Whoever has the ticket gets a line to the host with [`open_for_ticket`].
+//! A host opens a [`TransportKind`] and gets a ticket, which is a text. [`open_for_ticket`] connects to the host of a
+//! ticket.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -16,58 +17,58 @@ use coplay_net::{Incoming, PeerAddr, PeerKey, Transport};
 
 use crate::error::AppError;
 
-/// What may wait for the game's thread: some frames of a crowd.
+/// Datagrams that may wait for the game thread: a few frames with many peers.
 const INCOMING_QUEUE_LEN: usize = 4_096;
-/// So long a ticket waits for a relay to be in it. Where there is no network beyond the local one, it does without.
+/// Time to wait for a relay before a ticket is made without one, as in a network without Internet access.
 const RELAY_WAIT: Duration = Duration::from_millis(700);
-/// Any address of this computer, and any port.
+/// All addresses of this computer, and any free port.
 const ANY_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// A way to be reached, for a host.
+/// Transport of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransportKind {
-    /// Plain UDP, secured by a secret.
+    /// Plain UDP, secured by a shared secret.
     Udp {
-        /// Where to listen.
+        /// Address to listen on.
         addr: SocketAddr,
-        /// What everybody must know.
+        /// Secret that all peers share.
         secret: String,
     },
-    /// Through most routers.
+    /// Iroh, which traverses most NATs.
     Iroh {
-        /// What helps where there is no way.
+        /// Relay for peers without a direct connection.
         relay: RelayConfig,
-        /// What lets in.
+        /// Token that admits a peer.
         token: Token,
     },
 }
 
-/// A transport that is up.
+/// An open transport.
 pub struct Connection {
-    /// What carries datagrams.
+    /// Transport for outgoing datagrams.
     pub transport: Arc<dyn Transport>,
-    /// What comes in.
+    /// Queue of incoming datagrams and connection events.
     pub incoming: Receiver<Incoming>,
-    /// The other end of that: what comes another way can be put there, too.
+    /// Sending end of `incoming`, for input from other sources.
     pub incoming_sender: SyncSender<Incoming>,
-    /// Where the host may be; at the host itself, nothing.
+    /// Addresses of the host to dial; empty at the host itself.
     pub host_addrs: Vec<PeerAddr>,
-    /// Who must answer there, if that is known.
+    /// Key that the host must prove, if the ticket has it.
     pub expected_key: Option<PeerKey>,
-    /// What leads to us, as far as we know by now.
+    /// Source of the ticket that leads to this site.
     pub own_ticket: TicketSource,
 }
 
-/// Tells what leads to us now: addresses come and go.
+/// Returns the ticket that leads to this site now. Its addresses change over time.
 pub type TicketSource = Arc<dyn Fn() -> Ticket + Send + Sync>;
 
 impl TransportKind {
-    /// Plain UDP, as a host asked for it.
+    /// Plain UDP on this address, with this secret or a random one.
     pub fn udp(listen: &str, secret: Option<&str>) -> Result<Self, AppError> {
         let secret = match secret {
             Some(secret) if !ticket::is_valid_secret(secret) => {
-                let hint = "a secret is one word, such as 16 letters and digits that nobody can guess";
-                return Err(AppError::usage("the secret is empty, too long, or has a space in it").hint(hint));
+                let hint = "give one word, such as 16 random letters and digits, with --secret, or leave it out";
+                return Err(AppError::usage("the secret is empty, too long, or contains a space").hint(hint));
             }
             Some(secret) => secret.to_owned(),
             None => Secret::random_text(),
@@ -75,12 +76,12 @@ impl TransportKind {
         Ok(Self::Udp { addr: listen_address(listen)?, secret })
     }
 
-    /// Through most routers, for those who get the ticket.
+    /// Iroh with this relay and a random token.
     pub fn iroh(relay: RelayConfig) -> Self {
         Self::Iroh { relay, token: Token::random() }
     }
 
-    /// What a seat key belongs to.
+    /// Returns the group that seat keys belong to.
     pub fn seat_group(&self) -> String {
         match self {
             Self::Udp { secret, .. } => ticket::seat_group_of_secret(secret),
@@ -88,28 +89,28 @@ impl TransportKind {
         }
     }
 
-    /// Opens it.
+    /// Opens the transport.
     pub fn open(&self, identity: Identity) -> Result<Connection, AppError> {
         match self {
             Self::Udp { addr, secret } => open_udp(*addr, identity, secret),
             Self::Iroh { relay, token } => {
-                let (line, iroh) = open_iroh(&identity, token.clone(), relay.clone())?;
+                let (connection, iroh) = open_iroh(&identity, token.clone(), relay.clone())?;
                 iroh.wait_for_relay(RELAY_WAIT);
-                Ok(line)
+                Ok(connection)
             }
         }
     }
 }
 
-/// Reads a ticket.
+/// Parses a ticket.
 pub fn parse_ticket(text: &str) -> Result<Ticket, AppError> {
     text.parse().map_err(|error| {
-        AppError::usage(format!("this is no ticket: {error}"))
-            .hint("copy all of what the host's coplay shows, and in a shell put it between quotes")
+        AppError::usage(format!("invalid ticket: {error}"))
+            .hint("copy the whole ticket that the host's coplay shows, and put it in quotes in a shell")
     })
 }
 
-/// Opens a line to whoever gave this ticket. Through the relay that it names, unless another is wanted.
+/// Opens a transport to the host of this ticket, with `relay` in place of the ticket's relay if it is given.
 pub fn open_for_ticket(
     ticket: &Ticket,
     identity: Identity,
@@ -117,67 +118,67 @@ pub fn open_for_ticket(
 ) -> Result<Connection, AppError> {
     match ticket {
         Ticket::Udp { host, port, secret } => {
-            let mut line = open_udp(any_port(&resolve(host, *port)?), identity, secret)?;
-            line.host_addrs = ticket_addrs(ticket)?;
-            Ok(line)
+            let mut connection = open_udp(any_port(&resolve(host, *port)?), identity, secret)?;
+            connection.host_addrs = ticket_addrs(ticket)?;
+            Ok(connection)
         }
-        Ticket::Iroh { addr: home, token } => {
-            let relay = relay.or_else(|| home.relay.clone().map(RelayConfig::Url)).unwrap_or_default();
-            let (mut line, _) = open_iroh(&identity, token.clone(), relay)?;
-            (line.host_addrs, line.expected_key) = (ticket_addrs(ticket)?, Some(home.key));
-            Ok(line)
+        Ticket::Iroh { addr, token } => {
+            let relay = relay.or_else(|| addr.relay.clone().map(RelayConfig::Url)).unwrap_or_default();
+            let (mut connection, _) = open_iroh(&identity, token.clone(), relay)?;
+            (connection.host_addrs, connection.expected_key) = (ticket_addrs(ticket)?, Some(addr.key));
+            Ok(connection)
         }
     }
 }
 
-/// Where whoever gave this ticket may be.
+/// Returns the addresses of the host of this ticket.
 pub fn ticket_addrs(ticket: &Ticket) -> Result<Vec<PeerAddr>, AppError> {
     Ok(match ticket {
         Ticket::Udp { host, port, .. } => resolve(host, *port)?.iter().map(|addr| PeerAddr(addr.to_string())).collect(),
-        Ticket::Iroh { addr: home, .. } => vec![home.to_peer_addr()],
+        Ticket::Iroh { addr, .. } => vec![addr.to_peer_addr()],
     })
 }
 
-/// Says whom we look for, as soon as that is begun: it may take a while until somebody answers, or nobody does.
+/// Prints the addresses that are dialed. The answer may take a while, or never come.
 pub fn print_dialing(tickets: &[Ticket]) {
-    let places: Vec<String> = tickets.iter().map(short_address).collect();
-    eprintln!("looking for {} ...", places.join(", "));
+    let addrs: Vec<String> = tickets.iter().map(short_address).collect();
+    eprintln!("connecting to {} ...", addrs.join(", "));
 }
 
-/// Where a ticket leads, as people say it. What must be known there is not in it.
+/// Returns the address of a ticket without its secret.
 fn short_address(ticket: &Ticket) -> String {
     match ticket {
         Ticket::Udp { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
         Ticket::Udp { host, port, .. } => format!("{host}:{port}"),
-        Ticket::Iroh { addr: home, .. } => home.to_peer_addr().brief(),
+        Ticket::Iroh { addr, .. } => addr.to_peer_addr().brief(),
     }
 }
 
-/// The address to listen at: a port alone stands for all addresses of this computer.
+/// Parses an address to listen on. A port alone stands for all addresses of this computer.
 fn listen_address(text: &str) -> Result<SocketAddr, AppError> {
-    let bare = text.strip_prefix(':').unwrap_or(text);
-    if let Ok(port) = bare.parse::<u16>() {
+    let port = text.strip_prefix(':').unwrap_or(text);
+    if let Ok(port) = port.parse::<u16>() {
         return Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
     }
     let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     found.ok_or_else(|| {
-        AppError::usage(format!("{text:?} is no address to listen at"))
-            .hint("say a port, such as 7000, or an address and a port, such as 192.168.1.5:7000 or [::]:7000")
+        AppError::usage(format!("{text:?} is not an address to listen on"))
+            .hint("give a port, such as 7000, or an address and a port, such as 192.168.1.5:7000 or [::]:7000")
     })
 }
 
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, AppError> {
     let found: Vec<SocketAddr> = (host, port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
     if found.is_empty() {
-        return Err(AppError::failure(format!("there is no computer called {host}"))
-            .hint("is the ticket copied as it was shown, and is there a network?"));
+        return Err(AppError::failure(format!("cannot resolve host {host}"))
+            .hint("check that the whole ticket was copied, and that there is a network"));
     }
     Ok(found)
 }
 
-/// Any port, of a family that can reach them.
-fn any_port(places: &[SocketAddr]) -> SocketAddr {
-    let any: IpAddr = match places.iter().any(SocketAddr::is_ipv6) {
+/// Returns any free port, of an address family that reaches `addrs`.
+fn any_port(addrs: &[SocketAddr]) -> SocketAddr {
+    let any: IpAddr = match addrs.iter().any(SocketAddr::is_ipv6) {
         true => Ipv6Addr::UNSPECIFIED.into(),
         false => Ipv4Addr::UNSPECIFIED.into(),
     };
@@ -188,10 +189,10 @@ fn open_udp(addr: SocketAddr, identity: Identity, secret: &str) -> Result<Connec
     let (queue, incoming) = sync_channel(INCOMING_QUEUE_LEN);
     let opened = UdpTransport::listen(addr, identity, Secret::from_text(secret), queue.clone());
     let udp = Arc::new(opened.map_err(|error| listen_error(addr, &error))?);
-    let (here, secret) = (udp.clone(), secret.to_owned());
-    let ticket = Arc::new(move || {
-        let place = here.own_addrs().into_iter().find_map(|place| place.0.parse().ok()).unwrap_or(addr);
-        Ticket::Udp { host: place.ip().to_string(), port: place.port(), secret: secret.clone() }
+    let (transport, secret) = (udp.clone(), secret.to_owned());
+    let own_ticket = Arc::new(move || {
+        let own_addr = transport.own_addrs().into_iter().find_map(|addr| addr.0.parse().ok()).unwrap_or(addr);
+        Ticket::Udp { host: own_addr.ip().to_string(), port: own_addr.port(), secret: secret.clone() }
     });
     Ok(Connection {
         transport: udp,
@@ -199,7 +200,7 @@ fn open_udp(addr: SocketAddr, identity: Identity, secret: &str) -> Result<Connec
         incoming_sender: queue,
         host_addrs: vec![],
         expected_key: None,
-        own_ticket: ticket,
+        own_ticket,
     })
 }
 
@@ -210,12 +211,12 @@ fn open_iroh(
 ) -> Result<(Connection, Arc<IrohTransport>), AppError> {
     let (queue, incoming) = sync_channel(INCOMING_QUEUE_LEN);
     let opened = IrohTransport::listen(ANY_ADDRESS, identity, token, relay, queue.clone()).map_err(|error| {
-        AppError::failure(format!("there is no way into the network: {error}"))
-            .hint("is there a network at all? In a trusted one, --udp is another way")
+        AppError::failure(format!("cannot open a network endpoint: {error}"))
+            .hint("check the network; in a trusted local network, try --udp")
     });
     let iroh = Arc::new(opened?);
-    let here = iroh.clone();
-    let ticket = Arc::new(move || here.ticket());
+    let transport = iroh.clone();
+    let own_ticket = Arc::new(move || transport.ticket());
     Ok((
         Connection {
             transport: iroh.clone(),
@@ -223,7 +224,7 @@ fn open_iroh(
             incoming_sender: queue,
             host_addrs: vec![],
             expected_key: None,
-            own_ticket: ticket,
+            own_ticket,
         },
         iroh,
     ))
@@ -232,13 +233,13 @@ fn open_iroh(
 fn listen_error(addr: SocketAddr, error: &std::io::Error) -> AppError {
     let port = addr.port();
     match error.kind() {
-        ErrorKind::AddrInUse => AppError::failure(format!("port {port} is taken by another program"))
-            .hint("choose another port with --udp, or leave --udp out to have any that is free"),
-        ErrorKind::AddrNotAvailable => AppError::failure(format!("{} is no address of this computer", addr.ip()))
-            .hint(format!("say --udp {port} to listen at all addresses of this computer")),
-        ErrorKind::PermissionDenied => AppError::failure(format!("listening at port {port} is not permitted"))
-            .hint("choose a port from 1024 on with --udp"),
-        _ => AppError::failure(format!("nothing can listen at {addr}: {error}"))
+        ErrorKind::AddrInUse => AppError::failure(format!("port {port} is used by another program"))
+            .hint("choose another port with --udp, or leave --udp out to use any free port"),
+        ErrorKind::AddrNotAvailable => AppError::failure(format!("{} is not an address of this computer", addr.ip()))
+            .hint(format!("use --udp {port} to listen on all addresses of this computer")),
+        ErrorKind::PermissionDenied => AppError::failure(format!("no permission to listen on port {port}"))
+            .hint("choose port 1024 or higher with --udp"),
+        _ => AppError::failure(format!("cannot listen on {addr}: {error}"))
             .hint("choose another address with --udp, or leave --udp out"),
     }
 }
@@ -249,56 +250,58 @@ mod tests {
 
     #[test]
     fn invalid_ticket_error_states_the_reason() {
-        for (text, why) in
+        for (text, reason) in
             [("", "does not begin with"), ("udp://a:7000", "after # is missing"), ("coplay:aa", "missing")]
         {
-            let told = parse_ticket(text).unwrap_err();
-            assert!(told.to_string().contains(why) && told.to_string().contains("\nhint: "), "{told}");
-            assert_eq!(told.exit_code(), 2);
+            let error = parse_ticket(text).unwrap_err();
+            assert!(error.to_string().contains(reason) && error.to_string().contains("\nhint: "), "{error}");
+            assert_eq!(error.exit_code(), 2);
         }
         assert!(TransportKind::udp("7000", Some("a b")).is_err() && TransportKind::udp("7000", Some("")).is_err());
     }
 
     #[test]
     fn short_address_omits_the_secret() {
-        let said = |text| short_address(&parse_ticket(text).unwrap());
-        assert_eq!(said("udp://127.0.0.1:7999#word"), "127.0.0.1:7999");
-        assert_eq!(said("udp://[::1]:7999#word"), "[::1]:7999");
+        let short = |text| short_address(&parse_ticket(text).unwrap());
+        assert_eq!(short("udp://127.0.0.1:7999#word"), "127.0.0.1:7999");
+        assert_eq!(short("udp://[::1]:7999#word"), "[::1]:7999");
     }
 
     #[test]
     fn listen_address_accepts_port_or_address() {
-        let at = |text| listen_address(text).unwrap().to_string();
+        let parsed = |text| listen_address(text).unwrap().to_string();
         assert_eq!(
-            (at("7000"), at(":7000"), at("127.0.0.1:5")),
+            (parsed("7000"), parsed(":7000"), parsed("127.0.0.1:5")),
             ("0.0.0.0:7000".into(), "0.0.0.0:7000".into(), "127.0.0.1:5".into())
         );
-        assert_eq!(at("[::]:9"), "[::]:9");
+        assert_eq!(parsed("[::]:9"), "[::]:9");
         assert!(listen_address("70000").is_err() && listen_address("nowhere").is_err());
     }
 
     #[test]
     fn port_in_use_is_reported() {
-        let line = TransportKind::udp("127.0.0.1:0", Some("tennis")).unwrap().open(Identity::random()).ok().unwrap();
-        let Ticket::Udp { host, port, .. } = (line.own_ticket)() else { panic!("another way was opened") };
-        let open = |at: &str| TransportKind::udp(at, None).unwrap().open(Identity::random()).err().unwrap().to_string();
-        let again = open(&format!("{host}:{port}"));
-        assert!(again.contains("is taken by another program"), "{again}");
-        let elsewhere = open("192.0.2.7:0");
-        assert!(elsewhere.contains("is no address of this computer"), "{elsewhere}");
+        let udp = TransportKind::udp("127.0.0.1:0", Some("tennis")).unwrap();
+        let connection = udp.open(Identity::random()).ok().unwrap();
+        let Ticket::Udp { host, port, .. } = (connection.own_ticket)() else { panic!("not a UDP ticket") };
+        let error =
+            |addr: &str| TransportKind::udp(addr, None).unwrap().open(Identity::random()).err().unwrap().to_string();
+        let in_use = error(&format!("{host}:{port}"));
+        assert!(in_use.contains("is used by another program"), "{in_use}");
+        let foreign = error("192.0.2.7:0");
+        assert!(foreign.contains("is not an address of this computer"), "{foreign}");
     }
 
-    /// Who has the ticket belongs to the group of whoever gave it.
+    /// A ticket connects to its issuer, and belongs to the same group of seat keys.
     #[test]
     fn ticket_connects_to_its_issuer() {
-        for way in [TransportKind::udp("127.0.0.1:0", None).unwrap(), TransportKind::iroh(RelayConfig::None)] {
-            let line = way.open(Identity::random()).ok().unwrap();
-            let ticket = parse_ticket(&(line.own_ticket)().to_string()).unwrap();
-            assert_eq!(ticket.seat_group(), way.seat_group());
-            let call = open_for_ticket(&ticket, Identity::random(), None).ok().unwrap();
-            call.host_addrs.iter().for_each(|place| call.transport.dial(place, call.expected_key));
-            let met = call.incoming.recv_timeout(Duration::from_secs(20)).unwrap();
-            assert!(matches!(met, Incoming::Connected { peer, .. } if peer == line.transport.key()), "{met:?}");
+        for kind in [TransportKind::udp("127.0.0.1:0", None).unwrap(), TransportKind::iroh(RelayConfig::None)] {
+            let host = kind.open(Identity::random()).ok().unwrap();
+            let ticket = parse_ticket(&(host.own_ticket)().to_string()).unwrap();
+            assert_eq!(ticket.seat_group(), kind.seat_group());
+            let joiner = open_for_ticket(&ticket, Identity::random(), None).ok().unwrap();
+            joiner.host_addrs.iter().for_each(|addr| joiner.transport.dial(addr, joiner.expected_key));
+            let event = joiner.incoming.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert!(matches!(event, Incoming::Connected { peer, .. } if peer == host.transport.key()), "{event:?}");
         }
     }
 }

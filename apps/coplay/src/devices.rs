@@ -1,4 +1,4 @@
-//! What a game needs around it beside a front end: a speaker and gamepads. What is missing is said once, and the game goes on.
+//! Speaker and gamepads of a game. A missing device is reported once, and the game goes on without it.
 
 use std::time::Instant;
 
@@ -15,29 +15,30 @@ use crate::ui_link::GamePort;
 #[derive(Debug)]
 pub struct Devices {
     speaker: Speaker,
-    /// What was missing.
+    /// Notes about missing devices.
     pub notes: Vec<String>,
 }
 
 impl Devices {
-    /// Opens what there is.
-    pub fn open(config: &Config, pads: &[Pad], stage: &GamePort, desk: &mut Hud) -> Self {
+    /// Opens the devices of this computer.
+    pub fn open(config: &Config, pads: &[Pad], ui: &GamePort, hud: &mut Hud) -> Self {
         let mut notes = vec![];
-        let speaker = Speaker::open(config.volume, config.mute).unwrap_or_else(|why| {
-            notes.push(format!("there is no sound: {why}"));
+        let speaker = Speaker::open(config.volume, config.mute).unwrap_or_else(|error| {
+            notes.push(format!("no sound: {error}"));
             Speaker::silent()
         });
-        notes.extend(Gamepads::new(config, pads, stage.input_state().clone()).start());
+        notes.extend(Gamepads::new(config, pads, ui.input_state().clone()).start());
         if let Some(note) = notes.first() {
-            desk.show_toast(Instant::now(), note.clone());
+            hud.show_toast(Instant::now(), note.clone());
         }
         Self { speaker, notes }
     }
 
-    /// Plays the machine's last frame, this loud.
-    pub fn play_sound(&mut self, machine: &dyn Machine, (volume, muted): (u8, bool), seam: bool) {
+    /// Plays the sound of the machine's last frame at this volume, in percent. `has_gap` marks sound that does not
+    /// continue that of the frame before.
+    pub fn play_sound(&mut self, machine: &dyn Machine, (volume, muted): (u8, bool), has_gap: bool) {
         self.speaker.set_volume(volume);
         self.speaker.set_muted(muted);
-        self.speaker.play(machine.sound(), machine.sample_rate(), seam);
+        self.speaker.play(machine.sound(), machine.sample_rate(), has_gap);
     }
 }

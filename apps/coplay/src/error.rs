@@ -1,19 +1,19 @@
-//! What went wrong, as a person is told: one sentence, and a hint where something can be done about it.
+//! Errors for the user: one sentence, and a hint if the user can fix the problem.
 
 use std::fmt;
 
-/// Who has to do something about it, which decides the exit code.
+/// Kind of an error, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppErrorKind {
-    /// The command was given wrongly: exit code 2.
+    /// Invalid command line: exit code 2.
     Usage,
-    /// It was given well and did not work: exit code 1.
+    /// Valid command that failed: exit code 1.
     Failure,
-    /// Somebody outside ended it before it came to anything: exit code 130, as shells have it for Ctrl-C.
+    /// Command that a signal ended before it had a result: exit code 130, as shells use for Ctrl-C.
     Interrupted,
 }
 
-/// A sentence about what went wrong, and a hint.
+/// Error message, and a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppError {
     kind: AppErrorKind,
@@ -22,33 +22,33 @@ pub struct AppError {
 }
 
 impl AppError {
-    /// The command cannot be carried out as it was given.
-    pub fn usage(what: impl Into<String>) -> Self {
-        Self { kind: AppErrorKind::Usage, message: what.into(), hint: None }
+    /// Creates an error for an invalid command line.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { kind: AppErrorKind::Usage, message: message.into(), hint: None }
     }
 
-    /// The command could not be carried out.
-    pub fn failure(what: impl Into<String>) -> Self {
-        Self { kind: AppErrorKind::Failure, message: what.into(), hint: None }
+    /// Creates an error for a command that failed.
+    pub fn failure(message: impl Into<String>) -> Self {
+        Self { kind: AppErrorKind::Failure, message: message.into(), hint: None }
     }
 
-    /// Somebody asked us to end before it came to anything.
-    pub fn interrupted(what: impl Into<String>) -> Self {
-        Self { kind: AppErrorKind::Interrupted, message: what.into(), hint: None }
+    /// Creates an error for a command that a signal ended before it had a result.
+    pub fn interrupted(message: impl Into<String>) -> Self {
+        Self { kind: AppErrorKind::Interrupted, message: message.into(), hint: None }
     }
 
-    /// With what to do about it.
+    /// Adds a hint: the next thing to try.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// As a note, where it is got over.
+    /// Formats the error as a note, for a program that goes on.
     pub fn as_note(&self) -> String {
         format!("note: {}", self.message)
     }
 
-    /// The exit code of a program that ends with this.
+    /// Returns the exit code of a program that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             AppErrorKind::Usage => 2,
@@ -70,16 +70,16 @@ impl fmt::Display for AppError {
 
 impl std::error::Error for AppError {}
 
-/// What the system says about a file, in words that follow its name.
+/// Describes an I/O error in words that follow the name of the file.
 pub fn describe_io_error(error: &std::io::Error) -> String {
     use std::io::ErrorKind as E;
     match error.kind() {
         E::NotFound => "there is no such file".into(),
-        E::PermissionDenied => "access is not permitted".into(),
+        E::PermissionDenied => "permission denied".into(),
         E::IsADirectory => "it is a directory".into(),
         E::NotADirectory => "a part of the path is not a directory".into(),
         E::StorageFull => "the disk is full".into(),
-        E::ReadOnlyFilesystem => "the file system cannot be written to".into(),
+        E::ReadOnlyFilesystem => "the file system is read-only".into(),
         _ => error.to_string(),
     }
 }
@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn error_and_hint_are_two_lines() {
-        let trouble = AppError::usage("that is not a number").hint("try 3");
-        assert_eq!(trouble.to_string(), "error: that is not a number\nhint: try 3");
-        assert_eq!((trouble.exit_code(), AppError::failure("no").exit_code()), (2, 1));
+        let error = AppError::usage("that is not a number").hint("try 3");
+        assert_eq!(error.to_string(), "error: that is not a number\nhint: try 3");
+        assert_eq!((error.exit_code(), AppError::failure("no").exit_code()), (2, 1));
     }
 }

@@ -1,11 +1,11 @@
-//! When frames begin: at fixed distances, whatever the frames before took.
+//! Schedule of frames: they start at fixed intervals, whatever time the frames before took.
 
 use std::time::{Duration, Instant};
 
-/// Who is later than this starts anew instead of hurrying after.
+/// Delay beyond which the schedule restarts, in place of a burst of frames that catches up.
 const RESYNC_THRESHOLD: Duration = Duration::from_millis(100);
 
-/// The plan of frames.
+/// The schedule.
 #[derive(Debug)]
 pub struct FrameTimer {
     period: Duration,
@@ -13,12 +13,12 @@ pub struct FrameTimer {
 }
 
 impl FrameTimer {
-    /// Frames at this distance, the first at once.
+    /// Creates a schedule of frames `period` apart that starts now.
     pub fn new(now: Instant, period: Duration) -> Self {
         Self { period, next_frame_time: now }
     }
 
-    /// When the next frame begins, at so many times the usual speed.
+    /// Returns the start of the next frame, at `speed` times the normal speed.
     pub fn next_frame_time(&mut self, now: Instant, speed: u32) -> Instant {
         self.next_frame_time += self.period / speed.max(1);
         if now > self.next_frame_time + RESYNC_THRESHOLD {
@@ -27,17 +27,17 @@ impl FrameTimer {
         self.next_frame_time
     }
 
-    /// Waits for that.
+    /// Sleeps until the start of the next frame.
     pub fn wait(&mut self, speed: u32) {
         sleep_until(self.next_frame_time(Instant::now(), speed));
     }
 }
 
-/// Sleeps until an instant; does not spin.
-pub fn sleep_until(at: Instant) {
+/// Sleeps until `deadline`, without spinning.
+pub fn sleep_until(deadline: Instant) {
     let mut now = Instant::now();
-    while now < at {
-        std::thread::sleep(at - now);
+    while now < deadline {
+        std::thread::sleep(deadline - now);
         now = Instant::now();
     }
 }
@@ -49,11 +49,11 @@ mod tests {
     #[test]
     fn late_frame_keeps_the_schedule_and_long_sleep_resets_it() {
         let (start, period) = (Instant::now(), Duration::from_millis(10));
-        let mut pace = FrameTimer::new(start, period);
-        assert_eq!(pace.next_frame_time(start + period * 3, 1), start + period);
-        assert_eq!(pace.next_frame_time(start + period * 3, 1), start + period * 2);
-        assert_eq!(pace.next_frame_time(start + period * 3, 2), start + period * 5 / 2);
+        let mut timer = FrameTimer::new(start, period);
+        assert_eq!(timer.next_frame_time(start + period * 3, 1), start + period);
+        assert_eq!(timer.next_frame_time(start + period * 3, 1), start + period * 2);
+        assert_eq!(timer.next_frame_time(start + period * 3, 2), start + period * 5 / 2);
         let awake = start + Duration::from_secs(5);
-        assert_eq!(pace.next_frame_time(awake, 1), awake);
+        assert_eq!(timer.next_frame_time(awake, 1), awake);
     }
 }

@@ -1,4 +1,4 @@
-//! What is pressed at the moment, by keys and gamepads, as one word per player.
+//! Pressed buttons of keyboard and gamepads, as one input word per player.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::config::{ACTIONS, Action, Config};
 use crate::key::Key;
 use crate::scene::{MenuMove, UiCommand};
 
-/// All players' hands. Front ends and gamepads press, the game looks.
+/// Pressed buttons of all players. Front ends and gamepads write them, the game samples them.
 #[derive(Debug, Default)]
 pub struct InputState {
     players: Mutex<[PlayerInput; MAX_PLAYERS]>,
@@ -19,33 +19,33 @@ pub struct InputState {
 struct PlayerInput {
     keys: InputWord,
     pad: InputWord,
-    /// What was pressed since the last look, so that a press shorter than a frame counts, too.
+    /// Buttons pressed since the last sample, so that a press shorter than a frame counts.
     pressed_since_sample: InputWord,
 }
 
-/// Buttons are the low bits of a word.
+/// Bits of an input word that are buttons. Stick positions are not kept until the next sample.
 const BUTTON_MASK: InputWord = 0xffff;
 
 impl InputState {
-    /// What each player presses. A press shorter than a frame is seen once.
+    /// Returns the input of each player. A press shorter than a frame is returned once.
     pub fn sample(&self) -> [InputWord; MAX_PLAYERS] {
         self.lock().each_mut().map(|held| held.keys | held.pad | std::mem::take(&mut held.pressed_since_sample))
     }
 
-    /// What a player's keys press now.
+    /// Sets the buttons that a player's keys press.
     pub fn set_keys(&self, player: usize, word: InputWord) {
         self.set(player, word, |held| &mut held.keys);
     }
 
-    /// What a player's gamepad presses now.
+    /// Sets the buttons that a player's gamepad presses.
     pub fn set_pad(&self, player: usize, word: InputWord) {
         self.set(player, word, |held| &mut held.pad);
     }
 
-    fn set(&self, player: usize, word: InputWord, which: impl Fn(&mut PlayerInput) -> &mut InputWord) {
+    fn set(&self, player: usize, word: InputWord, source: impl Fn(&mut PlayerInput) -> &mut InputWord) {
         if let Some(held) = self.lock().get_mut(player) {
             held.pressed_since_sample |= word & BUTTON_MASK;
-            *which(held) = word;
+            *source(held) = word;
         }
     }
 
@@ -54,7 +54,7 @@ impl InputState {
     }
 }
 
-/// What each key does, and which are held.
+/// Key bindings, and the held keys.
 #[derive(Debug)]
 pub struct Keyboard {
     button_map: Vec<Vec<(usize, Button)>>,
@@ -63,63 +63,64 @@ pub struct Keyboard {
 }
 
 impl Keyboard {
-    /// A keyboard as set.
+    /// Creates a keyboard with the bindings of the settings.
     pub fn new(config: &Config) -> Self {
-        let mut plays = vec![vec![]; Key::COUNT];
+        let mut button_map = vec![vec![]; Key::COUNT];
         for (player, map) in config.player_keys.iter().enumerate() {
             for (button, key) in map.iter().flat_map(|(button, keys)| keys.iter().map(move |key| (*button, key))) {
-                plays[key.index()].push((player, button));
+                button_map[key.index()].push((player, button));
             }
         }
-        let mut does = vec![None; Key::COUNT];
+        let mut action_map = vec![None; Key::COUNT];
         for (action, ..) in ACTIONS {
-            config.keys_of(action).iter().for_each(|key| does[key.index()] = Some(action));
+            config.keys_of(action).iter().for_each(|key| action_map[key.index()] = Some(action));
         }
-        Self { button_map: plays, action_map: does, held_keys: vec![false; Key::COUNT] }
+        Self { button_map, action_map, held_keys: vec![false; Key::COUNT] }
     }
 
-    /// A key went down or up. Says what is wanted by that; while a menu is open, keys move in it and play nothing.
-    pub fn on_key(&mut self, hands: &InputState, key: Key, down: bool, shift: bool, menu: bool) -> Option<UiCommand> {
-        let before = std::mem::replace(&mut self.held_keys[key.index()], down);
-        let plays = !menu || !down;
-        if plays && !self.button_map[key.index()].is_empty() {
-            self.update_input(hands);
+    /// Handles a key that went down or up, and returns its command. While a menu is open, keys move in the menu and
+    /// press no buttons.
+    pub fn on_key(&mut self, input: &InputState, key: Key, down: bool, shift: bool, menu: bool) -> Option<UiCommand> {
+        let was_down = std::mem::replace(&mut self.held_keys[key.index()], down);
+        let presses_buttons = !menu || !down;
+        if presses_buttons && !self.button_map[key.index()].is_empty() {
+            self.update_input(input);
         }
         let action = self.action_map[key.index()];
         match action {
-            Some(Action::FastForward) if down != before => return Some(UiCommand::FastForward(down)),
+            Some(Action::FastForward) if down != was_down => return Some(UiCommand::FastForward(down)),
             _ if !down => return None,
             _ => {}
         }
-        // A key that is held repeats in a menu and where it turns something, nowhere else.
+        // A held key repeats in a menu and for the volume or a dial, but not otherwise.
         if menu && let Some(step) = menu_move(key) {
             return Some(UiCommand::Move(step));
         }
-        if before && !matches!(action, Some(Action::Increase | Action::Decrease)) {
+        if was_down && !matches!(action, Some(Action::Increase | Action::Decrease)) {
             return None;
         }
         action_command(action?, shift)
     }
 
-    /// All keys are up: nobody looks at us any more. Says what is wanted by that.
-    pub fn release_all(&mut self, hands: &InputState) -> Option<UiCommand> {
-        let fast =
-            self.action_map.iter().zip(&self.held_keys).any(|(does, held)| *held && *does == Some(Action::FastForward));
+    /// Releases all keys when the window or terminal loses the focus, and returns the resulting command.
+    pub fn release_all(&mut self, input: &InputState) -> Option<UiCommand> {
+        let mut keys = self.action_map.iter().zip(&self.held_keys);
+        let is_fast = keys.any(|(action, held)| *held && *action == Some(Action::FastForward));
         self.held_keys.fill(false);
-        self.update_input(hands);
-        fast.then_some(UiCommand::FastForward(false))
+        self.update_input(input);
+        is_fast.then_some(UiCommand::FastForward(false))
     }
 
-    fn update_input(&self, hands: &InputState) {
+    fn update_input(&self, input: &InputState) {
         let mut words = [0; crate::config::MAX_LOCAL_PLAYERS];
-        for (plays, _) in self.button_map.iter().zip(&self.held_keys).filter(|(_, held)| **held) {
-            plays.iter().for_each(|(player, button)| words[*player] |= button.bit());
+        for (buttons, _) in self.button_map.iter().zip(&self.held_keys).filter(|(_, held)| **held) {
+            buttons.iter().for_each(|(player, button)| words[*player] |= button.bit());
         }
-        words.iter().enumerate().for_each(|(player, word)| hands.set_keys(player, *word));
+        words.iter().enumerate().for_each(|(player, word)| input.set_keys(player, *word));
     }
 }
 
-/// What a key does while somebody types; letters come otherwise.
+/// Returns the command of a key while a chat message is typed. Letters arrive as text, not as keys.
 pub fn edit_command(key: Key) -> Option<UiCommand> {
     Some(match key.name() {
         "Enter" => UiCommand::Move(MenuMove::Enter),
@@ -163,7 +164,7 @@ fn action_command(action: Action, shift: bool) -> Option<UiCommand> {
     })
 }
 
-/// What a stick presses on a machine that has none: the directions.
+/// Converts a stick position to direction buttons, for a machine without sticks.
 pub fn stick_to_directions(x: i16, y: i16, dead_zone: i16) -> InputWord {
     let pressed = |on: bool, button: Button| if on { button.bit() } else { 0 };
     pressed(x < -dead_zone, Button::Left)
@@ -172,7 +173,7 @@ pub fn stick_to_directions(x: i16, y: i16, dead_zone: i16) -> InputWord {
         | pressed(y > dead_zone, Button::Down)
 }
 
-/// A stick that hardly moved is at rest.
+/// Returns the input bits of a stick axis; a position within the dead zone is at rest.
 pub fn apply_dead_zone(axis: StickAxis, position: i16, dead_zone: i16) -> InputWord {
     if position.unsigned_abs() > dead_zone.unsigned_abs() { axis.word_at(position) } else { 0 }
 }
@@ -187,48 +188,48 @@ mod tests {
 
     #[test]
     fn keys_press_buttons_of_their_player() {
-        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
+        let (mut keyboard, input) = (Keyboard::new(&Config::default()), InputState::default());
         for name in ["X", "Right", "I"] {
-            assert_eq!(keyboard.on_key(&hands, key(name), true, false, false), None);
+            assert_eq!(keyboard.on_key(&input, key(name), true, false, false), None);
         }
-        assert_eq!(hands.sample()[..2], [Button::A.bit() | Button::Right.bit(), Button::Up.bit()]);
-        keyboard.on_key(&hands, key("X"), false, false, false);
-        assert_eq!(hands.sample()[0], Button::Right.bit());
-        assert_eq!(keyboard.release_all(&hands), None);
-        assert_eq!(hands.sample(), [0; MAX_PLAYERS]);
+        assert_eq!(input.sample()[..2], [Button::A.bit() | Button::Right.bit(), Button::Up.bit()]);
+        keyboard.on_key(&input, key("X"), false, false, false);
+        assert_eq!(input.sample()[0], Button::Right.bit());
+        assert_eq!(keyboard.release_all(&input), None);
+        assert_eq!(input.sample(), [0; MAX_PLAYERS]);
     }
 
     #[test]
     fn press_shorter_than_a_frame_is_sampled_once() {
-        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
-        keyboard.on_key(&hands, key("X"), true, false, false);
-        keyboard.on_key(&hands, key("X"), false, false, false);
-        assert_eq!((hands.sample()[0], hands.sample()[0]), (Button::A.bit(), 0));
+        let (mut keyboard, input) = (Keyboard::new(&Config::default()), InputState::default());
+        keyboard.on_key(&input, key("X"), true, false, false);
+        keyboard.on_key(&input, key("X"), false, false, false);
+        assert_eq!((input.sample()[0], input.sample()[0]), (Button::A.bit(), 0));
     }
 
     #[test]
     fn actions_fire_once_per_press_and_menu_moves_repeat() {
-        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
-        assert_eq!(keyboard.on_key(&hands, key("F5"), true, false, false), Some(UiCommand::Save));
-        assert_eq!(keyboard.on_key(&hands, key("F5"), true, false, false), None);
-        assert_eq!(keyboard.on_key(&hands, key("F6"), true, true, false), Some(UiCommand::Slot(-1)));
-        assert_eq!(keyboard.on_key(&hands, key("Tab"), true, false, false), Some(UiCommand::FastForward(true)));
-        assert_eq!(keyboard.on_key(&hands, key("Tab"), true, false, false), None);
-        assert_eq!(keyboard.on_key(&hands, key("Tab"), false, false, false), Some(UiCommand::FastForward(false)));
+        let (mut keyboard, input) = (Keyboard::new(&Config::default()), InputState::default());
+        assert_eq!(keyboard.on_key(&input, key("F5"), true, false, false), Some(UiCommand::Save));
+        assert_eq!(keyboard.on_key(&input, key("F5"), true, false, false), None);
+        assert_eq!(keyboard.on_key(&input, key("F6"), true, true, false), Some(UiCommand::Slot(-1)));
+        assert_eq!(keyboard.on_key(&input, key("Tab"), true, false, false), Some(UiCommand::FastForward(true)));
+        assert_eq!(keyboard.on_key(&input, key("Tab"), true, false, false), None);
+        assert_eq!(keyboard.on_key(&input, key("Tab"), false, false, false), Some(UiCommand::FastForward(false)));
         for _ in 0..2 {
-            let step = keyboard.on_key(&hands, key("Down"), true, false, true);
+            let step = keyboard.on_key(&input, key("Down"), true, false, true);
             assert_eq!(step, Some(UiCommand::Move(MenuMove::Down)));
         }
-        assert_eq!(hands.sample()[0], 0, "keys that move in a menu play nothing");
+        assert_eq!(input.sample()[0], 0, "keys that move in a menu press no buttons");
     }
 
     #[test]
     fn losing_focus_ends_fast_forward() {
-        let (mut keyboard, hands) = (Keyboard::new(&Config::default()), InputState::default());
-        keyboard.on_key(&hands, key("Tab"), true, false, false);
-        assert_eq!(keyboard.release_all(&hands), Some(UiCommand::FastForward(false)));
-        assert_eq!(keyboard.release_all(&hands), None);
-        assert_eq!(keyboard.on_key(&hands, key("Tab"), true, false, false), Some(UiCommand::FastForward(true)));
+        let (mut keyboard, input) = (Keyboard::new(&Config::default()), InputState::default());
+        keyboard.on_key(&input, key("Tab"), true, false, false);
+        assert_eq!(keyboard.release_all(&input), Some(UiCommand::FastForward(false)));
+        assert_eq!(keyboard.release_all(&input), None);
+        assert_eq!(keyboard.on_key(&input, key("Tab"), true, false, false), Some(UiCommand::FastForward(true)));
     }
 
     #[test]

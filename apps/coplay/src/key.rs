@@ -1,4 +1,4 @@
-//! Keys by name, the same in a window, in a terminal and in the settings.
+//! Keys by name. The names are the same in a window, in a terminal and in the settings.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(u8);
 
-/// All keys that every front end knows, by name. A shift key alone is none of them: most terminals do not tell of it.
+/// Names of the keys that every front end knows. Shift alone is not among them: most terminals do not report it.
 const KEY_NAMES: [&str; 80] = [
     "A",
     "B",
@@ -90,7 +90,7 @@ const KEY_NAMES: [&str; 80] = [
     "Less",
 ];
 
-/// What people type for those keys that are a sign and have a longer name here.
+/// Characters of the keys that have a longer name.
 const SYMBOL_NAMES: [(char, &str); 17] = [
     ('-', "Minus"),
     ('=', "Equals"),
@@ -112,44 +112,44 @@ const SYMBOL_NAMES: [(char, &str); 17] = [
 ];
 
 impl Key {
-    /// How many there are.
+    /// Number of keys.
     pub const COUNT: usize = KEY_NAMES.len();
 
-    /// The key of this name, in capitals or not; a sign is its own name.
+    /// Returns the key of this name, in upper or lower case. A character is also a name.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut chars = name.chars();
-        if let (Some(sign), None) = (chars.next(), chars.next())
-            && let Some(key) = Self::from_char(sign)
+        if let (Some(symbol), None) = (chars.next(), chars.next())
+            && let Some(key) = Self::from_char(symbol)
         {
             return Some(key);
         }
-        let at = KEY_NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
-        Some(Self(at as u8))
+        let index = KEY_NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        Some(Self(index as u8))
     }
 
-    /// The key that gives this sign.
-    pub fn from_char(sign: char) -> Option<Self> {
-        let name = match sign {
+    /// Returns the key that types this character.
+    pub fn from_char(symbol: char) -> Option<Self> {
+        let name = match symbol {
             ' ' => "Space",
-            _ => SYMBOL_NAMES.iter().find(|(known, _)| *known == sign).map_or("", |(_, name)| name),
+            _ => SYMBOL_NAMES.iter().find(|(known, _)| *known == symbol).map_or("", |(_, name)| name),
         };
         let mut buffer = [0; 4];
-        let name = if name.is_empty() { &*sign.encode_utf8(&mut buffer) } else { name };
-        let at = KEY_NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
-        Some(Self(at as u8))
+        let name = if name.is_empty() { &*symbol.encode_utf8(&mut buffer) } else { name };
+        let index = KEY_NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
+        Some(Self(index as u8))
     }
 
-    /// Its number, below [`Key::COUNT`].
+    /// Returns the index of the key, less than [`Key::COUNT`].
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// Its name.
+    /// Returns the name of the key.
     pub fn name(self) -> &'static str {
         KEY_NAMES[self.index()]
     }
 
-    /// What is printed on it.
+    /// Returns the text on the key cap.
     pub fn label(self) -> String {
         match self.name() {
             "Up" => "↑".into(),
@@ -158,7 +158,7 @@ impl Key {
             "Right" => "→".into(),
             "Escape" => "Esc".into(),
             name => match SYMBOL_NAMES.iter().find(|(_, known)| *known == name) {
-                Some((sign, _)) => sign.to_string(),
+                Some((symbol, _)) => symbol.to_string(),
                 None => name.into(),
             },
         }

@@ -1,50 +1,50 @@
-//! Where a picture goes: as large as there is room for, in the shape it is meant to be seen in.
+//! Layout of pictures: as large as the area allows, in their own aspect ratio.
 
-/// A place in something of `width` × `height`, all in the same unit.
+/// Rectangle of a picture in its area. All numbers have the unit of the area.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PictureRect {
-    /// From the left.
+    /// Distance from the left edge.
     pub x: f32,
-    /// From the top.
+    /// Distance from the top edge.
     pub y: f32,
-    /// How wide.
+    /// Width.
     pub width: f32,
-    /// How high.
+    /// Height.
     pub height: f32,
 }
 
-/// How a picture may grow.
+/// Scale factors of a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scaling {
-    /// Its rows are all equally high: by whole steps, as long as one fits.
+    /// Whole factors, so that all rows have the same height. A picture larger than its area is scaled down freely.
     #[default]
     Integer,
-    /// As far as there is room.
+    /// Any factor, as large as the area allows.
     Fractional,
 }
 
-/// Fits a picture with so many rows and this aspect (width divided by height) into a room, in the middle.
-pub fn fit_picture(room: (f32, f32), rows: usize, aspect: f32, growth: Scaling) -> PictureRect {
-    let (room_width, room_height) = (room.0.max(0.0), room.1.max(0.0));
+/// Fits a picture with `rows` rows and this aspect ratio (width divided by height) into the middle of an area.
+pub fn fit_picture(area: (f32, f32), rows: usize, aspect: f32, scaling: Scaling) -> PictureRect {
+    let (area_width, area_height) = (area.0.max(0.0), area.1.max(0.0));
     let aspect = if aspect.is_finite() && aspect > 0.0 { aspect } else { 4.0 / 3.0 };
-    let free = room_height.min(room_width / aspect);
+    let max_height = area_height.min(area_width / aspect);
     let rows = rows.max(1) as f32;
-    let height = match growth {
-        Scaling::Integer if free >= rows => (free / rows).floor() * rows,
-        _ => free,
+    let height = match scaling {
+        Scaling::Integer if max_height >= rows => (max_height / rows).floor() * rows,
+        _ => max_height,
     };
-    let width = match growth {
-        Scaling::Integer => (height * aspect).round().min(room_width),
+    let width = match scaling {
+        Scaling::Integer => (height * aspect).round().min(area_width),
         Scaling::Fractional => height * aspect,
     };
-    PictureRect { x: ((room_width - width) / 2.0).floor(), y: ((room_height - height) / 2.0).floor(), width, height }
+    PictureRect { x: ((area_width - width) / 2.0).floor(), y: ((area_height - height) / 2.0).floor(), width, height }
 }
 
-/// How many pictures go beside each other: all in a row, or one above the other where that makes them larger.
-pub fn column_count(room: (f32, f32), pictures: usize, aspect: f32) -> usize {
+/// Returns the number of pictures side by side that makes the pictures largest.
+pub fn column_count(area: (f32, f32), pictures: usize, aspect: f32) -> usize {
     let height = |columns: usize| {
         let rows = pictures.div_ceil(columns);
-        (room.1 / rows as f32).min(room.0 / columns as f32 / aspect.max(0.01))
+        (area.1 / rows as f32).min(area.0 / columns as f32 / aspect.max(0.01))
     };
     (1..=pictures).max_by(|a, b| height(*a).total_cmp(&height(*b))).unwrap_or(1)
 }
@@ -55,28 +55,28 @@ mod tests {
 
     #[test]
     fn integer_scaling_leaves_a_border_and_keeps_the_aspect() {
-        let place = fit_picture((1000.0, 800.0), 240, 4.0 / 3.0, Scaling::Integer);
-        assert_eq!((place.width, place.height), (960.0, 720.0));
-        assert_eq!((place.x, place.y), (20.0, 40.0));
+        let rect = fit_picture((1000.0, 800.0), 240, 4.0 / 3.0, Scaling::Integer);
+        assert_eq!((rect.width, rect.height), (960.0, 720.0));
+        assert_eq!((rect.x, rect.y), (20.0, 40.0));
     }
 
     #[test]
     fn fractional_scaling_fills_one_dimension() {
-        let place = fit_picture((1000.0, 800.0), 240, 4.0 / 3.0, Scaling::Fractional);
-        assert_eq!((place.width, place.height, place.x), (1000.0, 750.0, 0.0));
+        let rect = fit_picture((1000.0, 800.0), 240, 4.0 / 3.0, Scaling::Fractional);
+        assert_eq!((rect.width, rect.height, rect.x), (1000.0, 750.0, 0.0));
     }
 
     #[test]
     fn picture_larger_than_the_area_is_scaled_down() {
-        let place = fit_picture((100.0, 100.0), 240, 1.0, Scaling::Integer);
-        assert_eq!((place.width, place.height), (100.0, 100.0));
+        let rect = fit_picture((100.0, 100.0), 240, 1.0, Scaling::Integer);
+        assert_eq!((rect.width, rect.height), (100.0, 100.0));
     }
 
     #[test]
     fn degenerate_sizes_give_a_valid_rect() {
-        for (room, aspect) in [((0.0, 0.0), 1.0), ((-5.0, 10.0), 1.3), ((50.0, 50.0), f32::NAN), ((50.0, 50.0), 0.0)] {
-            let place = fit_picture(room, 0, aspect, Scaling::Integer);
-            assert!(place.width >= 0.0 && place.height >= 0.0 && place.width <= room.0.max(0.0), "{place:?}");
+        for (area, aspect) in [((0.0, 0.0), 1.0), ((-5.0, 10.0), 1.3), ((50.0, 50.0), f32::NAN), ((50.0, 50.0), 0.0)] {
+            let rect = fit_picture(area, 0, aspect, Scaling::Integer);
+            assert!(rect.width >= 0.0 && rect.height >= 0.0 && rect.width <= area.0.max(0.0), "{rect:?}");
         }
     }
 

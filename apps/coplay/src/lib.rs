@@ -1,9 +1,10 @@
-//! The program `coplay`: play an old game, alone or with friends far away.
+//! The program `coplay`: plays an old game, alone or with friends over the network.
 //!
-//! A command ([`cli`]) opens a game on a machine ([`game`]) and runs it on a thread of its own ([`play`], [`replay`], [`demo`]), with others
-//! over a network that [`meet`] opens ([`net`]), if it may be [shared](sharing). It shows
-//! [scenes](scene) on a [stage](stage()) and hears commands and [what is pressed](input_state) from there; a [front end](front) shows the newest scene,
-//! in a window or in a terminal. The [lab] measures. What all games on a screen have in common is on their [desk](hud::Hud).
+//! A [command](cli) opens a game on a [machine](game) and runs it on a thread of its own: [locally](play), as a
+//! [replay], as a [demo], or [with others](net) over a transport of [`connect`], if the machine can be
+//! [shared](sharing). The game thread sends [scenes](scene) over a [UI link](ui_link()) to a [front end](frontend), in
+//! a window or in a terminal, and receives commands and the [pressed buttons](input_state). The [HUD](hud::Hud) handles
+//! what all games on a screen have in common. The [lab] runs experiments.
 
 pub mod bot;
 pub mod check;
@@ -46,7 +47,7 @@ pub mod world_launcher;
 
 pub use ui_link::{FrontendPort, GamePort, ui_link};
 
-/// Writes to stdout. Who does not want to hear more, such as `head`, is not bothered.
+/// Writes to stdout. A closed pipe, such as that of `head`, is not an error.
 pub fn print_stdout(text: &str) {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! A movie from a file, one thing after the other.
+//! Reads a movie from a file, item by item.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,94 +11,95 @@ use coplay::session::Settings;
 
 use crate::error::{AppError, describe_io_error};
 
-/// Bytes read at once.
+/// Bytes per read.
 const READ_SIZE: usize = 1 << 16;
 
-/// A movie that is being read.
+/// A movie file, open for reading.
 #[derive(Debug)]
 pub struct MovieFile {
     path: PathBuf,
     file: File,
     reader: MovieReader,
     buffer: Vec<u8>,
-    /// The part of the piece that the reader has not taken yet.
+    /// Part of the buffer that the reader has not taken yet.
     unread: std::ops::Range<usize>,
 }
 
-/// What comes next.
+/// Item of a movie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MovieItem {
-    /// The machine is put into a state before the first frame.
+    /// State that the machine loads before the first frame.
     Snapshot(Vec<u8>),
-    /// A frame, with one word per player.
+    /// Frame, with one input word per player.
     Frame([InputWord; MAX_PLAYERS]),
-    /// The state after the last frame had this hash.
+    /// Frame, and the state hash after it.
     Hash(Frame, u64),
-    /// Something happens to the machine.
+    /// Event of the machine, such as a reset.
     Mark(Vec<u8>),
-    /// The movie is whole, and over.
+    /// End of a complete movie.
     End,
-    /// It goes no further: what came before is good.
+    /// Error that ends the movie. All items before it are valid.
     Broken(MovieError),
 }
 
 impl MovieFile {
-    /// Opens a file, and reads as far as what was played.
+    /// Opens a file, and reads its header.
     pub fn open(path: &Path) -> Result<Self, AppError> {
         let unreadable = |error: std::io::Error| {
-            AppError::failure(format!("the movie {} cannot be read: {}", path.display(), describe_io_error(&error)))
+            AppError::failure(format!("cannot read the movie {}: {}", path.display(), describe_io_error(&error)))
         };
         if path.is_dir() {
             return Err(AppError::failure(format!("{} is a directory, not a movie", path.display()))
-                .hint("name one file that `coplay play --record` made"));
+                .hint("give one file that `coplay play --record` wrote"));
         }
-        let file = File::open(path).map_err(unreadable).map_err(|trouble| trouble.hint("is the name right?"))?;
-        let mut film =
+        let file = File::open(path).map_err(unreadable).map_err(|error| error.hint("check the name of the file"))?;
+        let mut movie =
             Self { path: path.to_owned(), file, reader: MovieReader::new(), buffer: vec![0; READ_SIZE], unread: 0..0 };
-        match film.read_item()? {
-            None => Ok(film),
-            Some(MovieItem::Broken(error)) => Err(film.open_error(error)),
-            Some(_) => Err(film.open_error(MovieError::Damaged { frame: Frame::ZERO })),
+        match movie.read_item()? {
+            None => Ok(movie),
+            Some(MovieItem::Broken(error)) => Err(movie.open_error(error)),
+            Some(_) => Err(movie.open_error(MovieError::Damaged { frame: Frame::ZERO })),
         }
     }
 
     fn open_error(&self, error: MovieError) -> AppError {
         let path = self.path.display();
         match error {
-            MovieError::NotAMovie => AppError::failure(format!("{path} is not a movie"))
-                .hint("movies are made by `coplay play --record FILE`"),
-            MovieError::UnsupportedVersion(version) => {
-                AppError::failure(format!("{path} is a movie of format {version}, which this program does not know"))
-                    .hint("a newer coplay may play it")
+            MovieError::NotAMovie => {
+                AppError::failure(format!("{path} is not a movie")).hint("`coplay play --record FILE` records a movie")
             }
+            MovieError::UnsupportedVersion(version) => AppError::failure(format!(
+                "{path} is a movie of format {version}, which this version of coplay cannot read"
+            ))
+            .hint("try a newer version of coplay"),
             MovieError::Damaged { .. } => {
-                AppError::failure(format!("{path} is damaged at its very beginning")).hint("try another copy")
+                AppError::failure(format!("{path} is damaged in its header")).hint("try another copy of the file")
             }
-            MovieError::Truncated { .. } => AppError::failure(format!("{path} breaks off before its first frame"))
-                .hint("it is empty, or was not copied as a whole"),
+            MovieError::Truncated { .. } => AppError::failure(format!("{path} ends before its first frame"))
+                .hint("copy the whole file again; this one is empty or incomplete"),
         }
     }
 
-    /// What was played.
+    /// Returns the settings of the recorded game.
     pub fn settings(&self) -> &Settings {
-        self.reader.settings().expect("a film is open only when its header was read")
+        self.reader.settings().expect("`open` has read the header")
     }
 
-    /// The frame that comes next.
+    /// Returns the number of the next frame.
     pub fn next_frame(&self) -> Frame {
         self.reader.next_frame()
     }
 
-    /// What comes next.
+    /// Reads the next item.
     pub fn next_item(&mut self) -> Result<MovieItem, AppError> {
         loop {
-            if let Some(next) = self.read_item()? {
-                return Ok(next);
+            if let Some(item) = self.read_item()? {
+                return Ok(item);
             }
         }
     }
 
-    /// What comes next; `None` for the header.
+    /// Reads the next item; `None` for the header.
     fn read_item(&mut self) -> Result<Option<MovieItem>, AppError> {
         loop {
             match self.reader.poll() {
@@ -114,7 +115,7 @@ impl MovieFile {
         if self.unread.is_empty() {
             let read = self.file.read(&mut self.buffer).map_err(|error| {
                 AppError::failure(format!(
-                    "the movie {} cannot be read: {}",
+                    "cannot read the movie {}: {}",
                     self.path.display(),
                     describe_io_error(&error)
                 ))

@@ -18,25 +18,25 @@ use crate::save_slots::SaveSlots;
 use crate::summary::Summary;
 use crate::ui_link::GamePort;
 
-/// Frames of a headless run that does not say how many.
+/// Default number of frames of a headless run.
 pub const HEADLESS_FRAMES: u32 = 600;
 
-/// How to play.
+/// Options of a local game.
 #[derive(Clone, Debug, Default)]
 pub struct PlayOptions {
-    /// Players who take part; the others' pads are at rest.
+    /// Number of players; the other pads are at rest. `None` is all pads.
     pub players: Option<usize>,
-    /// Where the movie goes.
+    /// File of the movie to record.
     pub record: Option<PathBuf>,
-    /// Whether that may overwrite.
+    /// Whether the movie may overwrite a file.
     pub force: bool,
-    /// After how many frames it ends.
+    /// Number of frames after which the game ends.
     pub frame_limit: Option<u32>,
-    /// Who plays: these bots, or people.
+    /// Seed of bots; `None` lets people play.
     pub bot_seed: Option<u64>,
 }
 
-/// A game that is played.
+/// A game on this computer.
 pub struct LocalGame {
     machine: Box<dyn Machine>,
     players: usize,
@@ -44,7 +44,7 @@ pub struct LocalGame {
     recorder: Option<Recorder>,
     slots: Option<SaveSlots>,
     frame_limit: Option<u32>,
-    /// Frames so far.
+    /// Frames played.
     frame_count: u32,
     words: Vec<InputWord>,
     state: Vec<u8>,
@@ -52,13 +52,13 @@ pub struct LocalGame {
 }
 
 impl LocalGame {
-    /// Prepares to play.
+    /// Prepares a game, and starts its movie if one is wanted.
     pub fn new(machine: Box<dyn Machine>, options: &PlayOptions) -> Result<Self, AppError> {
         let pads = machine.pads().len();
         let players = options.players.unwrap_or(pads);
         if players == 0 || players > pads {
-            let what = format!("this machine has pads for {pads}, not for {players}");
-            return Err(AppError::usage(what).hint(format!("say --players with 1 to {pads}")));
+            let message = format!("this machine has pads for {pads} players, not for {players}");
+            return Err(AppError::usage(message).hint(format!("use --players with a number from 1 to {pads}")));
         }
         let bots = options.bot_seed.map_or_else(Vec::new, |seed| {
             machine.pads().iter().enumerate().map(|(player, pad)| Bot::new(seed, player, pad)).collect()
@@ -67,65 +67,63 @@ impl LocalGame {
             options.record.as_deref().map(|path| Recorder::begin(path, options.force, &*machine)).transpose()?;
         let slots =
             crate::config::data_dir().map(|data| SaveSlots::new(&data, machine.game_id(), machine.machine_id()));
-        let words = vec![0; pads];
-        let (frames, state) = (options.frame_limit, vec![]);
         Ok(Self {
             machine,
             players,
             bots,
             recorder,
             slots,
-            frame_limit: frames,
+            frame_limit: options.frame_limit,
             frame_count: 0,
-            words,
-            state,
+            words: vec![0; pads],
+            state: vec![],
             has_sound_gap: false,
         })
     }
 
-    /// As fast as it goes, without anything to see.
+    /// Runs as fast as possible, without output.
     pub fn run_headless(mut self) -> Result<Summary, AppError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.frame_limit.get_or_insert(HEADLESS_FRAMES);
         while !self.is_done() && !crate::signals::is_stop_requested() {
             self.step(&[])?;
         }
-        self.finish(Some(begun.elapsed()))
+        self.finish(Some(started.elapsed()))
     }
 
-    /// At the machine's pace, on a stage.
-    pub fn run(mut self, mut stage: GamePort, config: &Config) -> Result<Summary, AppError> {
-        let begun = Instant::now();
-        let can =
+    /// Runs at the machine's frame rate, with a front end.
+    pub fn run(mut self, mut ui: GamePort, config: &Config) -> Result<Summary, AppError> {
+        let started = Instant::now();
+        let capabilities =
             HudCapabilities { pause: true, fast_forward: true, slots: true, reset: true, ..HudCapabilities::default() };
-        let mut desk = Hud::new(config, can, self.machine.pads());
-        let mut outfit = Devices::open(config, self.machine.pads(), &stage, &mut desk);
-        let (mut pace, mut meter) =
-            (FrameTimer::new(begun, self.machine.frame_rate().period().to_duration()), RateMeter::new(begun));
+        let mut hud = Hud::new(config, capabilities, self.machine.pads());
+        let mut devices = Devices::open(config, self.machine.pads(), &ui, &mut hud);
+        let mut timer = FrameTimer::new(started, self.machine.frame_rate().period().to_duration());
+        let mut meter = RateMeter::new(started);
         loop {
-            while let Some(command) = stage.poll_command() {
-                if let Some(wish) = desk.handle_command(Instant::now(), command) {
-                    self.handle_request(wish, &mut desk)?;
+            while let Some(command) = ui.poll_command() {
+                if let Some(request) = hud.handle_command(Instant::now(), command) {
+                    self.handle_request(request, &mut hud)?;
                 }
-                // A front end that is gone asks to end again and again.
-                if desk.is_quit_requested() {
+                // A front end that is gone returns `Exit` on every poll.
+                if hud.is_quit_requested() {
                     break;
                 }
             }
-            if desk.is_quit_requested() || self.is_done() {
+            if hud.is_quit_requested() || self.is_done() {
                 break;
             }
-            if !desk.is_paused() {
-                self.step(&stage.input_state().sample())?;
-                outfit.play_sound(&*self.machine, desk.sound_settings(), std::mem::take(&mut self.has_sound_gap));
+            if !hud.is_paused() {
+                self.step(&ui.input_state().sample())?;
+                devices.play_sound(&*self.machine, hud.sound_settings(), std::mem::take(&mut self.has_sound_gap));
                 meter.count_event(Instant::now());
             }
-            desk.set_failure(self.machine.failure());
-            self.show(&mut stage, &desk, &meter);
-            pace.wait(desk.speed());
+            hud.set_failure(self.machine.failure());
+            self.show(&mut ui, &hud, &meter);
+            timer.wait(hud.speed());
         }
         let mut summary = self.finish(None)?;
-        summary.notes.extend(outfit.notes);
+        summary.notes.extend(devices.notes);
         Ok(summary)
     }
 
@@ -133,14 +131,14 @@ impl LocalGame {
         self.frame_limit.is_some_and(|frames| self.frame_count >= frames)
     }
 
-    fn step(&mut self, hands: &[InputWord]) -> Result<(), AppError> {
+    fn step(&mut self, pressed: &[InputWord]) -> Result<(), AppError> {
         for (player, word) in self.words.iter_mut().enumerate() {
-            let pressed = match self.bots.get_mut(player) {
+            let input = match self.bots.get_mut(player) {
                 Some(bot) => bot.press(),
-                None => hands.get(player).copied().unwrap_or(0),
+                None => pressed.get(player).copied().unwrap_or(0),
             };
             let mask = self.machine.pads()[player].mask;
-            *word = if player < self.players { pressed & mask } else { 0 };
+            *word = if player < self.players { input & mask } else { 0 };
         }
         self.machine.step(&self.words, true);
         self.frame_count += 1;
@@ -150,15 +148,15 @@ impl LocalGame {
         }
     }
 
-    fn handle_request(&mut self, wish: HudRequest, desk: &mut Hud) -> Result<(), AppError> {
+    fn handle_request(&mut self, request: HudRequest, hud: &mut Hud) -> Result<(), AppError> {
         let now = Instant::now();
-        match wish {
+        match request {
             HudRequest::Save(slot) => {
-                desk.show_toast(now, self.save(slot).unwrap_or_else(|why| format!("not kept: {why}")))
+                hud.show_toast(now, self.save(slot).unwrap_or_else(|error| format!("not saved: {error}")))
             }
             HudRequest::Load(slot) => {
-                let said = self.load(slot).unwrap_or_else(|why| format!("slot {slot} cannot be loaded: {why}"));
-                desk.show_toast(now, said);
+                let text = self.load(slot).unwrap_or_else(|error| format!("cannot load slot {slot}: {error}"));
+                hud.show_toast(now, text);
             }
             HudRequest::Reset => {
                 self.machine.reset();
@@ -166,7 +164,7 @@ impl LocalGame {
                 if let Some(recorder) = &mut self.recorder {
                     recorder.push_reset()?;
                 }
-                desk.show_toast(now, "switched off and on");
+                hud.show_toast(now, "machine reset");
             }
             HudRequest::GoOnAlone
             | HudRequest::StepDial(_)
@@ -177,44 +175,44 @@ impl LocalGame {
     }
 
     fn save(&mut self, slot: u8) -> Result<String, String> {
-        let slots = self.slots.as_ref().ok_or("there is no place for data here")?;
+        let slots = self.slots.as_ref().ok_or("this system has no data folder")?;
         if !self.machine.can_save() {
             return Err("this machine cannot save its state".into());
         }
         self.machine.save(&mut self.state).map_err(|error| error.to_string())?;
         slots.save(slot, &self.state)?;
-        Ok(format!("kept in slot {slot}"))
+        Ok(format!("saved in slot {slot}"))
     }
 
     fn load(&mut self, slot: u8) -> Result<String, String> {
         if self.recorder.is_some() {
-            return Err("a movie is being recorded, and a movie goes straight on".into());
+            return Err("not while a movie is recorded".into());
         }
-        let slots = self.slots.as_ref().ok_or("there is no place for data here")?;
+        let slots = self.slots.as_ref().ok_or("this system has no data folder")?;
         if !self.machine.can_save() {
             return Err("this machine cannot load a state".into());
         }
         let state = slots.load(slot)?;
         self.machine.load(&state).map_err(|error| error.to_string())?;
         self.has_sound_gap = true;
-        Ok(format!("back at slot {slot}"))
+        Ok(format!("loaded slot {slot}"))
     }
 
-    fn show(&self, stage: &mut GamePort, desk: &Hud, meter: &RateMeter) {
-        stage.show(|scene| {
+    fn show(&self, ui: &mut GamePort, hud: &Hud, meter: &RateMeter) {
+        ui.show(|scene| {
             let screen = &mut scene.screens(1)[0];
             screen.caption.clear();
             screen.show(self.machine.picture());
-            scene.status = format!("{:.0} fps   slot {}", meter.per_second(), desk.slot());
+            scene.status = format!("{:.0} fps   slot {}", meter.per_second(), hud.slot());
             if self.recorder.is_some() {
                 scene.status += "   ● recording";
             }
             scene.graph = None;
-            desk.draw(Instant::now(), scene);
+            hud.draw(Instant::now(), scene);
         });
     }
 
-    fn finish(mut self, took: Option<Duration>) -> Result<Summary, AppError> {
+    fn finish(mut self, elapsed: Option<Duration>) -> Result<Summary, AppError> {
         let hash = self.machine.hash();
         let mut recorded = None;
         if let Some(recorder) = self.recorder.take() {
@@ -222,7 +220,7 @@ impl LocalGame {
             recorder.finish(hash)?;
             recorded = Some(path);
         }
-        let mut summary = Summary::for_frames(u64::from(self.frame_count), took, self.machine.frame_rate());
+        let mut summary = Summary::for_frames(u64::from(self.frame_count), elapsed, self.machine.frame_rate());
         summary.add_row("state", format!("{hash:016x}"), "hash after the last frame");
         if let Some(path) = recorded {
             summary.add_row("movie", path.display().to_string(), "");

@@ -1,11 +1,11 @@
-//! How many of something there are in a second, of late.
+//! Measures a recent rate of events.
 
 use std::time::{Duration, Instant};
 
-/// How often the number is told anew.
+/// Interval over which the rate is averaged.
 const AVERAGING_WINDOW: Duration = Duration::from_secs(1);
 
-/// Counts.
+/// Meter of events per second.
 #[derive(Debug)]
 pub struct RateMeter {
     window_start: Instant,
@@ -14,22 +14,22 @@ pub struct RateMeter {
 }
 
 impl RateMeter {
-    /// Counts from now on.
+    /// Creates a meter that counts from now on.
     pub fn new(now: Instant) -> Self {
         Self { window_start: now, count: 0, rate: 0.0 }
     }
 
-    /// One more.
+    /// Counts one event.
     pub fn count_event(&mut self, now: Instant) {
         self.count += 1;
-        let passed = now.saturating_duration_since(self.window_start);
-        if passed >= AVERAGING_WINDOW {
-            self.rate = f64::from(self.count) / passed.as_secs_f64();
+        let elapsed = now.saturating_duration_since(self.window_start);
+        if elapsed >= AVERAGING_WINDOW {
+            self.rate = f64::from(self.count) / elapsed.as_secs_f64();
             (self.window_start, self.count) = (now, 0);
         }
     }
 
-    /// In a second.
+    /// Returns the events per second in the last complete interval; 0 before the first is complete.
     pub fn per_second(&self) -> f64 {
         self.rate
     }

@@ -1,4 +1,4 @@
-//! Keeps a movie of what is played: appended block by block, so that whatever ends the program, all but the last second is there.
+//! Records a movie of a local game. The file is appended block by block, so that a crash loses at most the last second.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,12 +13,12 @@ use coplay_machines::Machine;
 
 use crate::error::{AppError, describe_io_error};
 
-/// Frames from one hash, and one block, to the next.
+/// Frames between two state hashes, and between two blocks.
 pub const HASH_INTERVAL: u32 = 60;
-/// The mark of a machine that was switched off and on.
+/// Mark of a machine reset.
 pub const RESET_MARK: &[u8] = b"reset";
 
-/// A movie that is being made.
+/// A movie that is being recorded.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
@@ -26,14 +26,14 @@ pub struct Recorder {
     writer: MovieWriter,
 }
 
-/// The settings of a game that one site plays alone: all pads are its own.
+/// Returns the settings of a game with one site, which owns all pads.
 pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, AppError> {
     let pads = machine.pads();
     let mut ownership = Ownership::new(pads.len());
-    let (site, unfit) = (SiteId::first(1).next(), |what: String| AppError::failure(what));
+    let site = SiteId::first(1).next();
     for (player, pad) in pads.iter().enumerate() {
         if let Some(site) = site {
-            ownership.assign(site, player, pad.mask).map_err(|error| unfit(error.to_string()))?;
+            ownership.assign(site, player, pad.mask).map_err(|error| AppError::failure(error.to_string()))?;
         }
     }
     Ok(Settings {
@@ -53,38 +53,36 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, AppError> {
     })
 }
 
-/// A new file for a movie. What is there already is only overwritten by `force`.
+/// Creates the file of a movie. Only `force` overwrites an existing file.
 pub fn create_movie_file(path: &Path, force: bool) -> Result<File, AppError> {
     let mut options = OpenOptions::new();
     options.write(true);
     let opened = if force { options.create(true).truncate(true) } else { options.create_new(true) }.open(path);
     opened.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            AppError::usage(format!("{} exists already and is not overwritten", path.display()))
-                .hint("choose another name, or say --force")
-        }
+        std::io::ErrorKind::AlreadyExists => AppError::usage(format!("{} already exists", path.display()))
+            .hint("choose another name, or use --force to overwrite it"),
         std::io::ErrorKind::NotFound => {
-            AppError::failure(format!("{} cannot be written: there is no such directory", path.display()))
-                .hint("make the directory first, or choose another place")
+            AppError::failure(format!("cannot write {}: there is no such directory", path.display()))
+                .hint("create the directory first, or choose another one")
         }
-        _ => AppError::failure(format!("{} cannot be written: {}", path.display(), describe_io_error(&error)))
-            .hint("choose a place that you may write to"),
+        _ => AppError::failure(format!("cannot write {}: {}", path.display(), describe_io_error(&error)))
+            .hint("choose a file that you may write"),
     })
 }
 
 impl Recorder {
-    /// Begins a movie with a machine just switched on. What is there already is only overwritten by `force`.
+    /// Starts a movie of a machine that was just powered on. Only `force` overwrites an existing file.
     pub fn begin(path: &Path, force: bool, machine: &dyn Machine) -> Result<Self, AppError> {
         let settings = solo_settings(machine)?;
         let writer = MovieWriter::new(&settings, MovieStart::PowerOn)
-            .map_err(|error| AppError::failure(format!("this game cannot be recorded: {error}")))?;
+            .map_err(|error| AppError::failure(format!("cannot record this game: {error}")))?;
         let file = create_movie_file(path, force)?;
         let mut recorder = Self { path: path.to_owned(), file, writer };
         recorder.write_pending()?;
         Ok(recorder)
     }
 
-    /// A frame was stepped with these words; `hash` is asked for where the movie wants one.
+    /// Records a frame with these input words. `hash` is called for the frames whose state hash is recorded.
     pub fn push_frame(&mut self, words: &[InputWord], hash: impl FnOnce() -> u64) -> Result<(), AppError> {
         let frame = self.writer.next_frame();
         self.write(|writer| writer.push(frame, words))?;
@@ -96,13 +94,13 @@ impl Recorder {
         self.write_pending()
     }
 
-    /// The machine is switched off and on before the next frame.
+    /// Records a reset of the machine before the next frame.
     pub fn push_reset(&mut self) -> Result<(), AppError> {
         let frame = self.writer.next_frame();
         self.write(|writer| writer.push_mark(frame, RESET_MARK))
     }
 
-    /// Ends the movie, with the hash of the last state.
+    /// Ends the movie with the hash of the last state, and returns the number of frames.
     pub fn finish(mut self, hash: u64) -> Result<Frame, AppError> {
         let next = self.writer.next_frame();
         // The last frame may have its hash already.
@@ -116,22 +114,22 @@ impl Recorder {
         Ok(next)
     }
 
-    /// Where it goes.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     fn write<E: ToString>(&mut self, put: impl FnOnce(&mut MovieWriter) -> Result<(), E>) -> Result<(), AppError> {
         put(&mut self.writer)
-            .map_err(|error| AppError::failure(format!("the movie cannot go on: {}", error.to_string())))
+            .map_err(|error| AppError::failure(format!("cannot continue the movie: {}", error.to_string())))
     }
 
     fn write_pending(&mut self) -> Result<(), AppError> {
         while let Some(bytes) = self.writer.poll_bytes() {
             self.file.write_all(bytes).map_err(|error| {
-                let what =
-                    format!("{} cannot be written any further: {}", self.path.display(), describe_io_error(&error));
-                AppError::failure(what).hint("what was recorded so far can be replayed")
+                let message =
+                    format!("cannot write {} any further: {}", self.path.display(), describe_io_error(&error));
+                AppError::failure(message).hint("`coplay replay` plays what was recorded until then")
             })?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `coplay replay`: plays a movie, and proves that the machine does the same again.
+//! `coplay replay`: plays a movie, and checks that the machine reaches the recorded states.
 
 use std::time::{Duration, Instant};
 
@@ -21,58 +21,58 @@ use crate::record::RESET_MARK;
 use crate::summary::Summary;
 use crate::ui_link::GamePort;
 
-/// A movie and the machine that plays it.
+/// A movie, and the machine that plays it.
 pub struct Replay {
     machine: Box<dyn Machine>,
-    /// Those of people: a game with others has one more, for the machine itself.
+    /// Pads of the players. The movie of a shared game has one more player, which controls the machine itself.
     pads: Vec<Pad>,
     movie: MovieFile,
     hash_check: HashComparison,
     frames: u64,
-    /// Why it goes no further, once it does not.
+    /// Reason for the end, once the movie has ended.
     end: Option<ReplayEnd>,
     has_sound_gap: bool,
 }
 
-/// How a movie ends.
+/// End of a replay.
 #[derive(Clone, Debug)]
 enum ReplayEnd {
     Complete,
     Broken(MovieError),
-    /// Somebody looked long enough.
+    /// The user quit.
     Quit,
 }
 
-/// Whether a machine is the one that a movie was made with; otherwise what differs.
+/// Checks that a machine is the one that recorded a movie; otherwise the error names the difference.
 pub fn check_machine(recorded: &Settings, machine: &dyn Machine) -> Result<(), AppError> {
     let ours = Settings { game: machine.game_id().clone(), machine: machine.machine_id().clone(), ..recorded.clone() };
     let differences = ours.differences(recorded);
     let Some(first) = differences.first() else { return Ok(()) };
-    let told = format!("{} is {} here and {} in the movie", first.setting, first.ours, first.theirs);
+    let difference = format!("{} is {} here and {} in the movie", first.setting, first.ours, first.theirs);
     Err(match first.setting.as_str() {
-        "the game" => AppError::failure(format!("the movie is of another game: {told}"))
-            .hint("name the game's file after the movie's: coplay replay FILE GAME"),
-        _ => AppError::failure(format!("the movie was made with another machine: {told}"))
-            .hint(format!("replay it with that machine; the movie names {}", describe_machine(recorded))),
+        "the game" => AppError::failure(format!("the movie is of another game: {difference}"))
+            .hint("give the file of the recorded game: coplay replay FILE GAME"),
+        _ => AppError::failure(format!("the movie was recorded on another machine: {difference}"))
+            .hint(format!("replay it on the machine that recorded it: {}", describe_machine(recorded))),
     })
 }
 
-/// The machine that a movie was made with, for people.
+/// Returns name and version of the machine that recorded a movie.
 pub fn describe_machine(recorded: &Settings) -> String {
     format!("{} {}", recorded.machine.name, recorded.machine.version)
 }
 
 impl Replay {
-    /// A movie on the machine that it was made with.
-    pub fn new(film: MovieFile, machine: Box<dyn Machine>) -> Result<Self, AppError> {
-        check_machine(film.settings(), &*machine)?;
+    /// Prepares to replay a movie on the machine that recorded it.
+    pub fn new(movie: MovieFile, machine: Box<dyn Machine>) -> Result<Self, AppError> {
+        check_machine(movie.settings(), &*machine)?;
         let pads = machine.pads().to_vec();
-        let shared = has_control_player(film.settings());
-        let machine: Box<dyn Machine> = if shared { Box::new(ControlledMachine::new(machine)) } else { machine };
+        let is_shared = has_control_player(movie.settings());
+        let machine: Box<dyn Machine> = if is_shared { Box::new(ControlledMachine::new(machine)) } else { machine };
         Ok(Self {
             machine,
             pads,
-            movie: film,
+            movie,
             hash_check: HashComparison::default(),
             frames: 0,
             end: None,
@@ -80,49 +80,49 @@ impl Replay {
         })
     }
 
-    /// As fast as it goes, without anything to see.
+    /// Runs as fast as possible, without output.
     pub fn run_headless(mut self) -> Result<Summary, AppError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         while self.end.is_none() {
             self.step(false)?;
             if crate::signals::is_stop_requested() {
                 self.end.get_or_insert(ReplayEnd::Quit);
             }
         }
-        self.finish(Some(begun.elapsed()), vec![])
+        self.finish(Some(started.elapsed()), vec![])
     }
 
-    /// At the machine's pace, on a stage.
-    pub fn run(mut self, mut stage: GamePort, config: &Config) -> Result<Summary, AppError> {
-        let begun = Instant::now();
-        let can = HudCapabilities { pause: true, fast_forward: true, ..HudCapabilities::default() };
-        let mut desk = Hud::new(config, can, &self.pads);
-        let mut outfit = Devices::open(config, &[], &stage, &mut desk);
-        let (mut pace, mut meter) =
-            (FrameTimer::new(begun, self.machine.frame_rate().period().to_duration()), RateMeter::new(begun));
+    /// Runs at the machine's frame rate, with a front end.
+    pub fn run(mut self, mut ui: GamePort, config: &Config) -> Result<Summary, AppError> {
+        let started = Instant::now();
+        let capabilities = HudCapabilities { pause: true, fast_forward: true, ..HudCapabilities::default() };
+        let mut hud = Hud::new(config, capabilities, &self.pads);
+        let mut devices = Devices::open(config, &[], &ui, &mut hud);
+        let mut timer = FrameTimer::new(started, self.machine.frame_rate().period().to_duration());
+        let mut meter = RateMeter::new(started);
         while self.end.is_none() {
-            while let Some(command) = stage.poll_command() {
-                desk.handle_command(Instant::now(), command);
-                if desk.is_quit_requested() {
+            while let Some(command) = ui.poll_command() {
+                hud.handle_command(Instant::now(), command);
+                if hud.is_quit_requested() {
                     self.end = Some(ReplayEnd::Quit);
                     break;
                 }
             }
-            if self.end.is_none() && !desk.is_paused() {
+            if self.end.is_none() && !hud.is_paused() {
                 self.step(true)?;
-                outfit.play_sound(&*self.machine, desk.sound_settings(), std::mem::take(&mut self.has_sound_gap));
+                devices.play_sound(&*self.machine, hud.sound_settings(), std::mem::take(&mut self.has_sound_gap));
                 meter.count_event(Instant::now());
             }
-            desk.set_failure(self.machine.failure());
-            self.show(&mut stage, &desk, &meter);
-            pace.wait(desk.speed());
+            hud.set_failure(self.machine.failure());
+            self.show(&mut ui, &hud, &meter);
+            timer.wait(hud.speed());
         }
-        drop(stage);
-        self.finish(None, outfit.notes)
+        drop(ui);
+        self.finish(None, devices.notes)
     }
 
-    fn show(&self, stage: &mut GamePort, desk: &Hud, meter: &RateMeter) {
-        stage.show(|scene| {
+    fn show(&self, ui: &mut GamePort, hud: &Hud, meter: &RateMeter) {
+        ui.show(|scene| {
             let screen = &mut scene.screens(1)[0];
             screen.caption.clear();
             screen.show(self.machine.picture());
@@ -131,17 +131,17 @@ impl Replay {
             let fps = meter.per_second();
             scene.status = format!("▶ movie   frame {frame}   {fps:.0} fps   {compared} hashes compared, {verdict}");
             scene.graph = None;
-            desk.draw(Instant::now(), scene);
+            hud.draw(Instant::now(), scene);
         });
     }
 
     /// Plays up to the end of the next frame.
-    fn step(&mut self, fresh: bool) -> Result<(), AppError> {
+    fn step(&mut self, render: bool) -> Result<(), AppError> {
         loop {
             match self.movie.next_item()? {
                 MovieItem::Snapshot(state) => self.restore(&state)?,
                 MovieItem::Frame(words) => {
-                    self.on_frame(&words, fresh);
+                    self.on_frame(&words, render);
                     return Ok(());
                 }
                 MovieItem::Hash(frame, recorded) => _ = self.hash_check.on_hash(frame, recorded, self.machine.hash()),
@@ -150,12 +150,12 @@ impl Replay {
                     self.has_sound_gap = true;
                 }
                 MovieItem::Mark(bytes) => {
-                    let what = String::from_utf8_lossy(&bytes).into_owned();
+                    let mark = String::from_utf8_lossy(&bytes).into_owned();
                     let frame = self.movie.next_frame();
                     return Err(AppError::failure(format!(
-                        "before frame {frame} the movie asks for {what:?}, which is not known"
+                        "the movie has an unknown mark {mark:?} before frame {frame}"
                     ))
-                    .hint("a newer coplay may play it"));
+                    .hint("try a newer version of coplay"));
                 }
                 MovieItem::End => self.end = Some(ReplayEnd::Complete),
                 MovieItem::Broken(error) => self.end = Some(ReplayEnd::Broken(error)),
@@ -166,22 +166,22 @@ impl Replay {
         }
     }
 
-    fn on_frame(&mut self, words: &[InputWord; MAX_PLAYERS], fresh: bool) {
+    fn on_frame(&mut self, words: &[InputWord; MAX_PLAYERS], render: bool) {
         let players = self.movie.settings().ownership.players();
-        self.machine.step(&words[..players], fresh);
+        self.machine.step(&words[..players], render);
         self.frames += 1;
     }
 
     fn restore(&mut self, state: &[u8]) -> Result<(), AppError> {
         self.has_sound_gap = true;
-        self.machine.load(state).map_err(|error| {
-            AppError::failure(format!("the movie starts in the middle, and its state cannot be loaded: {error}"))
-        })
+        self.machine
+            .load(state)
+            .map_err(|error| AppError::failure(format!("cannot load the state in which the movie starts: {error}")))
     }
 
-    fn finish(mut self, took: Option<Duration>, notes: Vec<String>) -> Result<Summary, AppError> {
+    fn finish(mut self, elapsed: Option<Duration>, notes: Vec<String>) -> Result<Summary, AppError> {
         let hash = self.machine.hash();
-        let mut summary = Summary::for_frames(self.frames, took, self.machine.frame_rate());
+        let mut summary = Summary::for_frames(self.frames, elapsed, self.machine.frame_rate());
         let about = match (self.hash_check.is_equal(), self.hash_check.compared) {
             (_, 0) => "the movie has none",
             (true, _) => "all equal",
@@ -191,45 +191,41 @@ impl Replay {
         summary.add_row("state", format!("{hash:016x}"), "hash after the last frame");
         summary.notes = notes;
         summary.notes.extend(failure_note(self.machine.failure()));
-        let trouble = self.verdict();
-        match trouble {
+        match self.verdict() {
             None => Ok(summary),
-            Some(trouble) => {
-                // What was played is good, and worth knowing.
+            Some(error) => {
+                // The result of the frames before the error is valid.
                 summary.print();
-                Err(trouble)
+                Err(error)
             }
         }
     }
 
     fn verdict(&self) -> Option<AppError> {
         if let Some(different) = self.hash_check.first_mismatch {
-            let after = |frame: Option<Frame>| frame.map_or("the first frame".into(), |frame| format!("frame {frame}"));
-            let equal = after(self.hash_check.last_equal);
+            let equal = self.hash_check.last_equal;
+            let equal = equal.map_or("the first frame".into(), |frame: Frame| format!("frame {frame}"));
             return Some(
                 AppError::failure(format!(
-                    "the machine went astray: states differ after frame {different}, and were equal up to {equal}"
+                    "the replay diverged: states differ after frame {different}, and were equal up to {equal}"
                 ))
-                .hint("the machine is not deterministic, or not the one that made the movie"),
+                .hint("run `coplay check` with the same game and core: the machine may not be deterministic"),
             );
         }
         match self.end {
             Some(ReplayEnd::Broken(MovieError::Truncated { frame })) => {
-                let what = format!("the movie breaks off before frame {frame}; what came before was played");
-                Some(
-                    AppError::failure(what)
-                        .hint("the recording was interrupted, or the file was not copied as a whole"),
-                )
+                let message = format!("the movie ends early, before frame {frame}; all frames up to there were played");
+                Some(AppError::failure(message).hint("copy the whole file again, unless its recording was interrupted"))
             }
             Some(ReplayEnd::Broken(error)) => {
                 let frame = self.movie.next_frame();
-                let what = match error {
+                let message = match error {
                     MovieError::Damaged { .. } => {
-                        format!("the movie is damaged from frame {frame} on; what came before was played")
+                        format!("the movie is damaged from frame {frame} on; all frames up to there were played")
                     }
                     error => error.to_string(),
                 };
-                Some(AppError::failure(what).hint("try another copy of the file"))
+                Some(AppError::failure(message).hint("try another copy of the file"))
             }
             _ => None,
         }
@@ -247,11 +243,11 @@ mod tests {
         let machine = ToyMachine::new(1);
         let recorded = solo_settings(&machine).unwrap();
         assert_eq!(check_machine(&recorded, &machine), Ok(()));
-        let told = check_machine(&recorded, &ToyMachine::new(2)).unwrap_err().to_string();
-        assert!(told.contains("of another game") && told.contains("paddles 2"), "{told}");
+        let error = check_machine(&recorded, &ToyMachine::new(2)).unwrap_err().to_string();
+        assert!(error.contains("of another game") && error.contains("paddles 2"), "{error}");
         let mut newer = recorded.clone();
         newer.machine.version = "2".into();
-        let told = check_machine(&newer, &machine).unwrap_err().to_string();
-        assert!(told.contains("made with another machine") && told.contains("the movie names toy 2"), "{told}");
+        let error = check_machine(&newer, &machine).unwrap_err().to_string();
+        assert!(error.contains("on another machine") && error.contains("that recorded it: toy 2"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Carries out commands.
+//! Runs the commands.
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,6 +7,7 @@ use std::path::Path;
 use coplay_machines::{Machine, NetplaySupport};
 
 use crate::check;
+use crate::cli::values::fixed_delays;
 use crate::cli::{self, Command};
 use crate::config::{self, Config};
 use crate::demo::Demo;
@@ -20,16 +21,16 @@ use crate::play::{LocalGame, PlayOptions};
 use crate::replay::Replay;
 use crate::summary::Summary;
 
-/// Runs the program; the exit code.
+/// Runs the program, and returns its exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     panic_hook::install();
     let outcome = catch_unwind(AssertUnwindSafe(|| run(args))).unwrap_or_else(|_| Err(panic_hook::internal_error()));
     terminal::restore();
     match outcome {
         Ok(()) => 0,
-        Err(trouble) => {
-            eprintln!("{trouble}");
-            trouble.exit_code()
+        Err(error) => {
+            eprintln!("{error}");
+            error.exit_code()
         }
     }
 }
@@ -49,7 +50,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), AppError> {
         Command::Check(args) => check::run(&args),
         Command::CheckChild(args) => match check::run_child(&args) {
             0 => Ok(()),
-            _ => Err(AppError::failure("nobody listens to the other process of a check")),
+            _ => Err(AppError::failure("the parent process of this check is gone")),
         },
         Command::Lab(args) => crate::lab::run(&args),
         Command::Maze(args) => crate::maze::run(&args).map(|summary| summary.print()),
@@ -67,87 +68,91 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), AppError> {
 
 fn play(args: cli::PlayArgs) -> Result<Summary, AppError> {
     let machine = open_machine(args.game.as_deref(), &args.machine.spec(&args.core_options, args.players)?)?;
-    let front = frontend_for(&args.display)?;
+    let frontend = frontend_for(&args.display)?;
     let players = args.players.map(usize::from);
     let options =
         PlayOptions { players, record: args.record, force: args.force, frame_limit: args.frames, bot_seed: args.bot };
     let config = load_config(&args.display)?;
-    let look = display_options(&*machine);
+    let display = display_options(&*machine);
     crate::signals::install_handler();
-    let play = LocalGame::new(machine, &options)?;
-    match front {
-        None => play.run_headless(),
-        Some(front) => frontend::run_with_frontend(front, &look, &config, |stage| play.run(stage, &config)),
+    let game = LocalGame::new(machine, &options)?;
+    match frontend {
+        None => game.run_headless(),
+        Some(kind) => frontend::run_with_frontend(kind, &display, &config, |ui| game.run(ui, &config)),
     }
 }
 
 fn replay(args: cli::ReplayArgs) -> Result<Summary, AppError> {
-    let film = MovieFile::open(&args.file)?;
-    let like = MachineSpec::matching(args.machine.core.clone(), &film.settings().machine);
-    let machine = open_machine(args.game.as_deref(), &MachineSpec { system_dir: args.machine.system_dir()?, ..like })?;
-    let front = frontend_for(&args.display)?;
+    let movie = MovieFile::open(&args.file)?;
+    let spec = MachineSpec::matching(args.machine.core.clone(), &movie.settings().machine);
+    let machine = open_machine(args.game.as_deref(), &MachineSpec { system_dir: args.machine.system_dir()?, ..spec })?;
+    let frontend = frontend_for(&args.display)?;
     let config = load_config(&args.display)?;
-    let look = display_options(&*machine);
+    let display = display_options(&*machine);
     crate::signals::install_handler();
-    let replay = Replay::new(film, machine)?;
-    match front {
+    let replay = Replay::new(movie, machine)?;
+    match frontend {
         None => replay.run_headless(),
-        Some(front) => frontend::run_with_frontend(front, &look, &config, |stage| replay.run(stage, &config)),
+        Some(kind) => frontend::run_with_frontend(kind, &display, &config, |ui| replay.run(ui, &config)),
     }
 }
 
 fn demo(args: cli::DemoArgs) -> Result<Summary, AppError> {
-    let wanted = args.machine.spec(&args.core_options, Some(2))?;
-    let machines = [open_machine(args.game.as_deref(), &wanted)?, open_machine(args.game.as_deref(), &wanted)?];
-    let terms = DemoSettings {
-        rtt_ms: args.rtt,
-        jitter_ms: args.jitter,
-        loss_percent: args.loss,
-        input_delay: args.input_delay,
-        prediction_window: if machines[0].netplay_support() == NetplaySupport::Rollback {
-            args.prediction_window
-        } else {
-            0
-        },
-    };
-    // A demonstration also goes where nobody can see it, and tells how it went.
-    let front = if args.display.headless {
+    let settings = demo_settings(&args)?;
+    let spec = args.machine.spec(&args.core_options, Some(2))?;
+    let machines = [open_machine(args.game.as_deref(), &spec)?, open_machine(args.game.as_deref(), &spec)?];
+    let can_predict = machines[0].netplay_support() == NetplaySupport::Rollback;
+    let prediction_window = if can_predict { settings.prediction_window } else { 0 };
+    let settings = DemoSettings { prediction_window, ..settings };
+    // Without a display and a terminal the demo runs headless, and prints its summary.
+    let frontend = if args.display.headless {
         None
     } else {
         FrontendKind::choose(args.display.requested_frontend(), AvailableOutputs::detect())?
     };
-    if front.is_none() && args.screenshot.is_some() {
-        return Err(AppError::usage("there is no picture to keep without a window or a terminal")
-            .hint("leave out --headless or --screenshot, or start it where there is a display"));
+    if frontend.is_none() && args.screenshot.is_some() {
+        return Err(AppError::usage("there is no picture to save without a window or a terminal")
+            .hint("leave out --headless or --screenshot, or run it where there is a display"));
     }
     let config = load_config(&args.display)?;
-    let mut look = display_options(&*machines[0]);
-    (look.pictures.0, look.has_graph, look.screenshot) = (2, true, args.screenshot);
+    let mut display = display_options(&*machines[0]);
+    (display.pictures.0, display.has_graph, display.screenshot) = (2, true, args.screenshot);
     crate::signals::install_handler();
-    let demo = Demo::new(machines, terms, args.frames, args.seed)?;
-    match front {
+    let demo = Demo::new(machines, settings, args.frames, args.seed)?;
+    match frontend {
         None => demo.run_headless(),
-        Some(front) => frontend::run_with_frontend(front, &look, &config, |stage| demo.run(stage, &config)),
+        Some(kind) => frontend::run_with_frontend(kind, &display, &config, |ui| demo.run(ui, &config)),
     }
 }
 
-/// Where to show it; `None` if nobody looks.
-pub(crate) fn frontend_for(show: &cli::DisplayArgs) -> Result<Option<FrontendKind>, AppError> {
-    if show.headless { Ok(None) } else { FrontendKind::choose_required(show.requested_frontend()).map(Some) }
+/// Returns the link, input delay and prediction window that the flags of `coplay demo` ask for.
+fn demo_settings(args: &cli::DemoArgs) -> Result<DemoSettings, AppError> {
+    let link =
+        DemoSettings { rtt_ms: args.rtt, jitter_ms: args.jitter, loss_percent: args.loss, ..DemoSettings::default() };
+    let defaults = (link.input_delay, link.prediction_window);
+    Ok(match fixed_delays(args.delay, args.prediction, defaults, Some(defaults))? {
+        Some((input_delay, prediction_window)) => DemoSettings { input_delay, prediction_window, ..link },
+        None => DemoSettings { auto_delay: true, ..link },
+    })
 }
 
-/// The settings, with what the command line changes.
-pub(crate) fn load_config(show: &cli::DisplayArgs) -> Result<Config, AppError> {
-    let mut config = if show.headless { Config::default() } else { Config::load()? };
-    config.scale = show.scale.unwrap_or(config.scale);
-    config.mute |= show.mute;
+/// Returns the front end to use; `None` if the command runs headless.
+pub(crate) fn frontend_for(display: &cli::DisplayArgs) -> Result<Option<FrontendKind>, AppError> {
+    if display.headless { Ok(None) } else { FrontendKind::choose_required(display.requested_frontend()).map(Some) }
+}
+
+/// Loads the settings, and applies the command line to them. A headless run uses the default settings.
+pub(crate) fn load_config(display: &cli::DisplayArgs) -> Result<Config, AppError> {
+    let mut config = if display.headless { Config::default() } else { Config::load()? };
+    config.scale = display.scale.unwrap_or(config.scale);
+    config.mute |= display.mute;
     Ok(config)
 }
 
-/// The machine that is wanted, with the game in this file.
-fn open_machine(game: Option<&Path>, wanted: &MachineSpec) -> Result<Box<dyn Machine>, AppError> {
+/// Opens the machine of `spec` with the game in this file.
+fn open_machine(game: Option<&Path>, spec: &MachineSpec) -> Result<Box<dyn Machine>, AppError> {
     let game = game.map(GameImage::read).transpose()?;
-    game::open_machine(game.as_ref(), wanted).map(Into::into)
+    game::open_machine(game.as_ref(), spec).map(Into::into)
 }
 
 fn display_options(machine: &dyn Machine) -> DisplayOptions {

@@ -1,4 +1,5 @@
-//! Ten moments of a game, kept on disk. They belong to one game and one machine: another version's states are not for this one.
+//! Ten saved states of a game, on disk. Slots belong to one game and one machine, because another version of a machine
+//! cannot load its states.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,46 +10,46 @@ use sha2::{Digest, Sha256};
 
 use crate::error::describe_io_error;
 
-/// How many there are.
+/// Number of slots.
 pub const SLOT_COUNT: u8 = 10;
 
 const MAGIC: &[u8; 8] = b"COPLAYST";
-/// Bytes of the checksum at the end.
+/// Length of the checksum at the end of a file, in bytes.
 const CHECKSUM_LEN: usize = 8;
 
-/// The slots of one game on one machine.
+/// Slots of one game on one machine.
 #[derive(Clone, Debug)]
 pub struct SaveSlots {
     directory: PathBuf,
 }
 
-/// Why there is nothing to load, as a person is told.
+/// Reason why a slot cannot be used, for the user.
 pub type SlotError = String;
 
 impl SaveSlots {
-    /// The slots of this game and machine, below the directory for data.
+    /// Returns the slots of this game and machine, below the data folder.
     pub fn new(data: &Path, game: &GameId, machine: &MachineId) -> Self {
         Self { directory: data.join("slots").join(directory_name(game, machine)) }
     }
 
-    /// Where a slot is.
+    /// Returns the path of a slot.
     pub fn path(&self, slot: u8) -> PathBuf {
         self.directory.join(format!("slot-{}.state", slot % SLOT_COUNT))
     }
 
-    /// Keeps a state. What was there stays whole until the new one is.
+    /// Saves a state. The old file stays until the new one is complete.
     pub fn save(&self, slot: u8, state: &[u8]) -> Result<(), SlotError> {
         let write = || {
             fs::create_dir_all(&self.directory)?;
-            let (path, aside) = (self.path(slot), self.directory.join(format!("slot-{slot}.new")));
+            let (path, new_path) = (self.path(slot), self.directory.join(format!("slot-{slot}.new")));
             let bytes = [MAGIC, state, &checksum(state)[..]].concat();
-            fs::write(&aside, bytes)?;
-            fs::rename(aside, path)
+            fs::write(&new_path, bytes)?;
+            fs::rename(new_path, path)
         };
         write().map_err(|error| format!("{}: {}", self.directory.display(), describe_io_error(&error)))
     }
 
-    /// A state that was kept.
+    /// Loads a saved state.
     pub fn load(&self, slot: u8) -> Result<Vec<u8>, SlotError> {
         let bytes = fs::read(self.path(slot)).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => "it is empty".into(),
@@ -56,7 +57,7 @@ impl SaveSlots {
         })?;
         let state = bytes.strip_prefix(MAGIC).and_then(|rest| rest.split_last_chunk::<CHECKSUM_LEN>());
         match state {
-            Some((state, kept)) if checksum(state) == *kept => Ok(state.to_vec()),
+            Some((state, saved)) if checksum(state) == *saved => Ok(state.to_vec()),
             _ => Err("its file is damaged".into()),
         }
     }
@@ -64,10 +65,10 @@ impl SaveSlots {
 
 fn checksum(state: &[u8]) -> [u8; CHECKSUM_LEN] {
     let digest = Sha256::digest(state);
-    std::array::from_fn(|at| digest[at])
+    std::array::from_fn(|index| digest[index])
 }
 
-/// The directory's name: readable, and different for whatever differs.
+/// Returns a readable directory name that is different for every game and machine.
 fn directory_name(game: &GameId, machine: &MachineId) -> String {
     let mut identity = Sha256::new();
     let options = machine.options.iter().flat_map(|(key, value)| [key, value]);

@@ -1,229 +1,229 @@
-//! What a front end shows, and what comes back from it. A game makes a [`Scene`] per frame and knows nothing of windows or terminals;
-//! a front end draws whatever scene is newest and knows nothing of games.
+//! Scenes that a front end shows, and commands that it returns. A game draws a [`Scene`] per frame and knows nothing of
+//! windows or terminals. A front end shows the newest scene and knows nothing of games.
 
 use coplay_machines::Picture;
 
-/// Everything to be seen at one moment.
+/// Content of the screen.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
-    /// The pictures, one or two of them.
+    /// Pictures, one or two.
     pub screens: Vec<Screen>,
-    /// A line under the pictures: speed, slot, what is recorded.
+    /// Status line under the pictures.
     pub status: String,
-    /// A small table in a corner of the pictures.
+    /// Small table in a corner of the pictures.
     pub table: Vec<TableRow>,
-    /// What the values in it are, in a small line above them; nothing is written where that is clear.
+    /// Header above the values of the table; empty for no header.
     pub table_header: &'static str,
-    /// Numbers over time, under the pictures.
+    /// Graph under the pictures.
     pub graph: Option<Graph>,
-    /// What can be turned while it runs.
+    /// Sliders that change settings while the game runs.
     pub dials: Vec<Dial>,
-    /// The dial that keys turn.
+    /// Index of the dial that keys turn.
     pub selected_dial: usize,
-    /// What was just done, for a moment.
+    /// Short message that disappears by itself.
     pub toast: Option<String>,
-    /// What people said of late, over the pictures.
+    /// Recent chat lines, over the pictures.
     pub chat: Vec<String>,
-    /// What is being typed; as long as there is something, keys are letters and play nothing.
+    /// Chat message that is being typed. While it is `Some`, keys type letters and press no buttons.
     pub chat_draft: Option<String>,
-    /// What can be copied now.
+    /// Text that the user can copy to the clipboard.
     pub clipboard_text: Option<String>,
-    /// Whether [`UiCommand::Quit`] would ask first.
+    /// Whether [`UiCommand::Quit`] asks for confirmation first.
     pub needs_quit_confirmation: bool,
-    /// What lies over the pictures.
+    /// Text over the pictures, such as a menu.
     pub overlay: Option<Overlay>,
-    /// Counts the scenes that were shown.
+    /// Number of this scene, from 1.
     pub sequence: u64,
 }
 
-/// A picture of a machine.
+/// Picture of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
-    /// Whose it is; nothing is written where there is only one.
+    /// Caption; empty if there is only one picture.
     pub caption: String,
-    /// Pixels in a row.
+    /// Pixels per row.
     pub width: usize,
     /// Rows.
     pub height: usize,
-    /// Width divided by height as it is meant to be seen.
+    /// Aspect ratio on the screen: width divided by height.
     pub aspect: f32,
-    /// Red, green, blue and 255 of every pixel.
+    /// Red, green, blue and 255, for every pixel.
     pub rgba: Vec<u8>,
-    /// Whether its pixels are not meant to be seen: then it grows as far as there is room, and is smoothed.
+    /// Whether the picture is smoothed and scaled by any factor, so that single pixels are not visible.
     pub is_smooth: bool,
-    /// What is written on it. Front ends write with letters of their own, so it can be read however small the picture is.
+    /// Labels on the picture. Front ends draw them with their own font, so they are readable on a small picture.
     pub labels: Vec<Label>,
 }
 
-/// A word on a picture.
+/// Label on a picture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Label {
-    /// The word.
+    /// Text.
     pub text: String,
-    /// Its middle, as a part of the picture's width.
+    /// Horizontal centre, as a fraction of the picture's width.
     pub x: f32,
-    /// Its lower edge, as a part of the picture's height.
+    /// Lower edge, as a fraction of the picture's height.
     pub y: f32,
-    /// Its colour.
+    /// Colour.
     pub colour: [u8; 3],
 }
 
-/// A row of a small table.
+/// Row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableRow {
-    /// Who or what it is about.
+    /// Name.
     pub name: String,
-    /// What there is to say.
+    /// Value.
     pub value: String,
-    /// The colour of its mark.
+    /// Colour of the row's mark.
     pub colour: [u8; 3],
-    /// Whether it is about who looks.
+    /// Whether the row is about the local player.
     pub is_own: bool,
 }
 
-/// Some numbers over time, in the same axes.
+/// Graph of time series in the same axes.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// One line each.
+    /// Lines, one per series.
     pub lines: Vec<GraphLine>,
 }
 
-/// A number over time.
+/// Line of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct GraphLine {
-    /// What it is.
+    /// Name of the series.
     pub name: String,
-    /// The number as it is now, with its unit.
+    /// Current value, with its unit.
     pub current: String,
-    /// The top of the axis: larger numbers touch it.
+    /// Top of the axis; larger values are clipped to it.
     pub axis_max: f32,
-    /// The numbers, the newest last.
+    /// Values, the newest last.
     pub values: Vec<f32>,
-    /// How many of them there is room for.
+    /// Number of values at full width.
     pub capacity: usize,
 }
 
-/// Something to turn.
+/// On-screen control of a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dial {
-    /// What it is.
+    /// Name.
     pub name: &'static str,
-    /// What it counts.
+    /// Unit.
     pub unit: &'static str,
-    /// Where it stands.
+    /// Current value.
     pub value: u32,
-    /// How far it goes.
+    /// Largest value. The smallest is 0.
     pub max: u32,
-    /// How far one press turns it.
+    /// Change per key press.
     pub step: u32,
 }
 
 /// Text over the pictures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlay {
-    /// In large.
+    /// Title, in large letters.
     pub title: String,
-    /// Rows, each a text on the left and one on the right.
+    /// Rows, each with a left and a right text.
     pub rows: Vec<(String, String)>,
-    /// The row that is chosen, where rows can be.
+    /// Index of the selected row, if rows can be selected.
     pub selected: Option<usize>,
-    /// In small, at the end.
+    /// Footer, in small letters.
     pub footer: String,
 }
 
-/// So much of a ticket fits into a line, also in a small terminal.
+/// Characters of a ticket per line, so that it fits into a terminal of 80 columns.
 pub const MAX_LINE_WIDTH: usize = 58;
 
-/// A text in lines that fit, the first of which has a name.
+/// Splits a text into rows of [`MAX_LINE_WIDTH`]; the first row has the name.
 pub fn wrap_rows(name: &str, text: &str) -> Vec<(String, String)> {
-    let signs: Vec<char> = text.chars().collect();
+    let chars: Vec<char> = text.chars().collect();
     let names = std::iter::once(name).chain(std::iter::repeat(""));
-    names.zip(signs.chunks(MAX_LINE_WIDTH)).map(|(name, line)| (name.into(), line.iter().collect())).collect()
+    names.zip(chars.chunks(MAX_LINE_WIDTH)).map(|(name, line)| (name.into(), line.iter().collect())).collect()
 }
 
-/// What a person wants, apart from playing.
+/// Command of the user to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UiCommand {
-    /// To end. Where others would be left alone, the game asks first.
+    /// Quits. In a shared game with other players, the game asks for confirmation first.
     Quit,
-    /// To end without a question: nobody is there to answer it, or a signal asks for it.
+    /// Quits without confirmation: the front end is gone, or a signal asked the program to end.
     Exit,
-    /// To stand still, with a menu, or to go on.
+    /// Opens the menu and pauses, or closes it.
     Menu,
-    /// To stand still, or to go on.
+    /// Pauses or resumes.
     Pause,
-    /// The keys.
+    /// Shows or hides the keys.
     Help,
-    /// To go faster for as long as it is held.
+    /// Starts or ends fast-forward, while a key is held.
     FastForward(bool),
-    /// To keep the state in the chosen slot.
+    /// Saves the state in the selected slot.
     Save,
-    /// To go back to what is in the chosen slot.
+    /// Loads the state of the selected slot.
     Load,
-    /// Another slot: so many further.
+    /// Selects another slot, by this offset.
     Slot(i8),
-    /// The machine switched off and on.
+    /// Resets the machine.
     Reset,
-    /// Sound on or off.
+    /// Turns sound on or off.
     Mute,
-    /// Louder, or more of the chosen dial.
+    /// Increases the volume or the selected dial.
     Increase,
-    /// Less loud, or less of the chosen dial.
+    /// Decreases the volume or the selected dial.
     Decrease,
-    /// Another dial: so many further.
+    /// Selects another dial, by this offset.
     SelectDial(i8),
-    /// A dial turned to a place.
+    /// Sets a dial.
     SetDial {
-        /// Which.
+        /// Index of the dial.
         dial: usize,
-        /// To where.
+        /// New value.
         value: u32,
     },
-    /// To see how the network does, or not any more.
+    /// Shows or hides the network graph.
     Graph,
-    /// To say something to the others.
+    /// Starts a chat message.
     Chat,
-    /// To play on alone, without the others, who are silent.
+    /// Plays on alone, without the silent others.
     GoOnAlone,
-    /// A letter of what is said.
+    /// Adds a character to the chat message.
     TypeChar(char),
-    /// Without the last letter.
+    /// Removes the last character of the chat message.
     EraseChar,
-    /// A move in the menu.
+    /// Moves in the menu.
     Move(MenuMove),
-    /// The whole screen or a window; front ends do that themselves.
+    /// Switches between full screen and a window. Front ends handle it themselves.
     Fullscreen,
 }
 
-/// A move in a menu.
+/// Move in a menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MenuMove {
     /// To the row above.
     Up,
     /// To the row below.
     Down,
-    /// Less of it.
+    /// Decreases the value of the row.
     Left,
-    /// More of it.
+    /// Increases the value of the row.
     Right,
-    /// Do it.
+    /// Activates the row.
     Enter,
 }
 
 impl Screen {
-    /// Takes over a picture; nothing is allocated when it is as large as the one before.
+    /// Copies a picture. A picture of the same size as the last one needs no allocation.
     pub fn show(&mut self, picture: Picture<'_>) {
         (self.width, self.height, self.aspect) = (picture.width, picture.height, picture.aspect);
         self.rgba.clear();
         self.rgba.extend_from_slice(picture.rgba);
-        // A picture that is shorter than it says would be drawn from beyond its end.
+        // A picture with too few bytes would be read beyond its end.
         self.rgba.resize(self.width * self.height * 4, 255);
     }
 
-    /// The colour of a pixel; black outside.
+    /// Returns the colour of a pixel; black outside of the picture.
     pub fn pixel(&self, x: usize, y: usize) -> [u8; 3] {
-        let at = (y * self.width + x) * 4;
-        match self.rgba.get(at..at + 3) {
+        let start = (y * self.width + x) * 4;
+        match self.rgba.get(start..start + 3) {
             Some(rgb) if x < self.width => [rgb[0], rgb[1], rgb[2]],
             _ => [0; 3],
         }
@@ -231,7 +231,7 @@ impl Screen {
 }
 
 impl Scene {
-    /// Makes room for so many pictures.
+    /// Sets the number of pictures, and returns them.
     pub fn screens(&mut self, count: usize) -> &mut [Screen] {
         self.screens.resize_with(count, Screen::default);
         &mut self.screens
@@ -239,9 +239,9 @@ impl Scene {
 }
 
 impl Dial {
-    /// Where it stands after a press of more or less.
-    pub fn stepped(&self, more: bool) -> u32 {
-        match more {
+    /// Returns the value after one step up or down.
+    pub fn stepped(&self, up: bool) -> u32 {
+        match up {
             true => self.value.saturating_add(self.step).min(self.max),
             false => self.value.saturating_sub(self.step),
         }

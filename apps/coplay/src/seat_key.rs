@@ -1,8 +1,8 @@
-//! The key of a seat, kept on disk: who was thrown out of a game, by a crash or a power cut, starts the same command again and is back in
-//! its seat.
+//! Seat keys on disk. After a crash or a power cut, the same command takes the same key and rejoins in the same seat.
 //!
-//! A key belongs to a group of people, who share a secret. Two programs of one group on one computer have different keys: each holds a
-//! lock on its own, which the system takes away when the program ends, however it ends.
+//! A key belongs to a group: the players who share a secret. Two programs of one group on one computer have different
+//! keys. Each program locks its key file, and the operating system releases the lock when the program ends, however it
+//! ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -14,48 +14,48 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{AppError, describe_io_error};
 
-/// Programs of one group on one computer.
+/// Largest number of programs of one group on one computer.
 const MAX_KEYS_PER_GROUP: usize = 64;
-/// A key that was not used for so long belongs to a game that is over.
+/// Age after which an unused key is removed: its game is over.
 const MAX_KEY_AGE: Duration = Duration::from_secs(60 * 24 * 3_600);
-/// What a key's file begins with; the key follows in hexadecimal.
+/// First bytes of a key file. The key follows in hexadecimal.
 const FILE_HEADER: &str = "coplay seat 1 ";
 
-/// A key, and the lock on its file.
+/// Seat key, and the lock on its file.
 #[derive(Debug)]
 pub struct SeatKey {
-    /// Who we are.
+    /// Identity of this site.
     pub identity: Identity,
-    /// Kept open: the lock goes with it.
+    /// Open file that holds the lock.
     _lock_file: Option<File>,
 }
 
 impl SeatKey {
-    /// The key in this file; a new one if there is none.
+    /// Returns the key in this file; creates the file if it does not exist.
     pub fn from_file(path: &Path) -> Result<Self, AppError> {
         let shown = path.display();
-        let broken = |error: &std::io::Error| {
-            AppError::failure(format!("the seat key {shown} cannot be used: {}", describe_io_error(error)))
+        let failed = |error: &std::io::Error| {
+            AppError::failure(format!("cannot use the seat key {shown}: {}", describe_io_error(error)))
                 .hint("choose another file with --seat")
         };
         match lock_key_file(path) {
             Ok(Some(seat)) => Ok(seat),
             Ok(None) => Err(AppError::failure(format!("the seat key {shown} is in use by another coplay"))
-                .hint("everybody at this computer needs a key of their own: name another file with --seat")),
+                .hint("choose another file with --seat: every coplay on this computer needs its own key")),
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                Err(AppError::failure(format!("{shown} is not a seat key")).hint("name another file with --seat"))
+                Err(AppError::failure(format!("{shown} is not a seat key")).hint("choose another file with --seat"))
             }
-            Err(error) => Err(broken(&error)),
+            Err(error) => Err(failed(&error)),
         }
     }
 
-    /// The key of a group, below the directory for data: the first that no other program holds.
+    /// Returns the first key of a group that no other program holds, from a file below the data folder.
     pub fn for_group(data: &Path, group: &str) -> Result<Self, AppError> {
         let seats = data.join("seats");
         let directory = seats.join(group_dir_name(group));
         let failed = |error: &std::io::Error| {
-            let what = format!("no seat key can be kept in {}: {}", directory.display(), describe_io_error(error));
-            AppError::failure(what).hint("name a file that can be written with --seat")
+            let message = format!("cannot keep a seat key in {}: {}", directory.display(), describe_io_error(error));
+            AppError::failure(message).hint("choose a file that you may write with --seat")
         };
         create_private_dir(&directory).map_err(|error| failed(&error))?;
         remove_old_keys(&seats, &directory);
@@ -71,7 +71,7 @@ impl SeatKey {
         Ok(Self::new())
     }
 
-    /// The key that a command uses: in the file that it names, or of its group.
+    /// Returns the key that a command uses: that of the file `named`, or one of its group.
     pub fn choose(named: Option<&Path>, group: &str) -> Result<Self, AppError> {
         match (named, crate::config::data_dir()) {
             (Some(path), _) => Self::from_file(path),
@@ -80,7 +80,7 @@ impl SeatKey {
         }
     }
 
-    /// A key that is not kept.
+    /// Creates a key that is not saved.
     pub fn new() -> Self {
         Self { identity: Identity::random(), _lock_file: None }
     }
@@ -92,7 +92,7 @@ impl Default for SeatKey {
     }
 }
 
-/// The name of a group's directory; nobody learns the secret from it.
+/// Returns the directory name of a group. It does not reveal the secret.
 fn group_dir_name(group: &str) -> String {
     hex(&Sha256::digest(format!("coplay seat of {group}").as_bytes())[..16])
 }
@@ -106,19 +106,19 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
     if text.len() != 64 || !text.is_ascii() {
         return None;
     }
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).ok()?;
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).ok()?;
     }
     Some(bytes)
 }
 
-/// Takes the key in a file, or a new one; `None` if another program holds it.
+/// Locks a key file and reads its key, or writes a new one; `None` if another program holds the lock.
 fn lock_key_file(path: &Path) -> std::io::Result<Option<SeatKey>> {
     let mut file = open_private(path)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
-        // A file system without locks: better a key that two could hold than none.
+        // On a file system without locks, a key that two programs may hold is better than none.
         Err(TryLockError::Error(_)) => {}
     }
     let mut text = String::new();
@@ -131,7 +131,7 @@ fn lock_key_file(path: &Path) -> std::io::Result<Option<SeatKey>> {
         let key = text.strip_prefix(FILE_HEADER).and_then(|key| unhex(key.trim_end()));
         Identity::from_bytes(key.ok_or(std::io::ErrorKind::InvalidData)?)
     };
-    // So that it is not taken for an old one.
+    // The modification time is the time of the last use, for `remove_old_keys`.
     _ = file.set_modified(SystemTime::now());
     Ok(Some(SeatKey { identity, _lock_file: Some(file) }))
 }
@@ -155,7 +155,7 @@ fn create_private_dir(directory: &Path) -> std::io::Result<()> {
     builder.create(directory)
 }
 
-/// Removes keys of groups that have not met for long.
+/// Removes the keys of groups that were not used for [`MAX_KEY_AGE`].
 fn remove_old_keys(seats: &Path, ours: &Path) {
     let groups = fs::read_dir(seats).into_iter().flatten().flatten().map(|entry| entry.path());
     for group in groups.filter(|group| group != ours) {
@@ -190,7 +190,7 @@ mod tests {
         assert!(key(&first) != key(&second) && key(&first) != key(&other));
         let before = key(&second);
         drop(second);
-        assert_eq!(key(&SeatKey::for_group(&data, "a").unwrap()), before, "who comes back has its key");
+        assert_eq!(key(&SeatKey::for_group(&data, "a").unwrap()), before, "a program that returns has its old key");
         fs::remove_dir_all(data).unwrap();
     }
 

@@ -1,4 +1,4 @@
-//! What is known of a machine before it is shared: by itself, and by a check that was made before.
+//! Decides how a machine may be shared, from its own properties and the cached report of `coplay check`.
 
 use coplay::session::{MachineCosts, Settings};
 use coplay_machines::check::{CheckReport, ReportCache, SubjectIdentity};
@@ -7,32 +7,32 @@ use coplay_machines::{LockstepOnly, Machine, NetplaySupport};
 use crate::config::cache_dir;
 use crate::error::AppError;
 
-/// A machine as it may be shared.
+/// A machine in the form in which it may be shared.
 pub struct ShareableMachine {
-    /// The machine, which keeps its states to itself if they are not exact.
+    /// The machine. It offers no saved states if they are not exact.
     pub machine: Box<dyn Machine>,
-    /// The most frames that can be repaired in time, where that was measured.
+    /// Most frames that a rollback can resimulate in time, if that was measured.
     pub max_prediction_window: Option<u32>,
-    /// What it costs, as far as that is known.
+    /// Time to step, save and load, as far as measured.
     pub costs: MachineCosts,
-    /// Whether somebody has checked it.
+    /// Whether there is a report of `coplay check`.
     pub is_checked: bool,
 }
 
-/// A machine that is to be shared, by what is known of it on this computer.
+/// Prepares a machine for sharing, with the report of this computer.
 pub fn shareable(machine: Box<dyn Machine>) -> Result<ShareableMachine, AppError> {
     let report = cache_dir().and_then(|folder| ReportCache::new(folder).get(&SubjectIdentity::of_machine(&*machine)));
     shareable_by_report(machine, report.as_ref())
 }
 
 fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) -> Result<ShareableMachine, AppError> {
-    let unfit = |why: &str| {
+    let unfit = |reason: &str| {
         let (game, id) = (&machine.game_id().name, machine.machine_id());
-        AppError::failure(format!("{game} cannot be shared on {} {}: {why}", id.name, id.version))
+        AppError::failure(format!("{game} cannot be shared on {} {}: {reason}", id.name, id.version))
     };
     if machine.netplay_support() == NetplaySupport::Nondeterministic {
-        return Err(unfit("two of them did not do the same in their first frames")
-            .hint("`coplay check` says more; another --core may do better"));
+        return Err(unfit("two instances had different states in their first frames")
+            .hint("run `coplay check` for details, or try another --core"));
     }
     let Some(report) = report else {
         return Ok(ShareableMachine {
@@ -45,7 +45,7 @@ fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) 
     let fitness = report.fitness();
     if !fitness.can_share {
         return Err(unfit(&report.verdict.to_string())
-            .hint("`coplay check --again` looks once more; another --core may do better"));
+            .hint("try another --core, or repeat the check with `coplay check --again`"));
     }
     let machine = if fitness.can_save { machine } else { LockstepOnly::wrap(machine) };
     Ok(ShareableMachine {
@@ -56,22 +56,22 @@ fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) 
     })
 }
 
-/// The settings of a game elsewhere, with the machine as it is to be opened here.
+/// Returns the host's settings with the machine to open here, without the mark of a lockstep-only machine.
 pub fn unwrapped_settings(settings: &Settings) -> Settings {
     Settings { machine: LockstepOnly::inner_machine_id(settings.machine.clone()), ..settings.clone() }
 }
 
-/// A machine of ours for a game elsewhere: whether states are used has to be the same for all.
+/// Prepares our machine for a game of another host. Either all sites use saved states, or none does.
 pub fn matching_settings(machine: Box<dyn Machine>, theirs: &Settings) -> Result<ShareableMachine, AppError> {
     let shared = shareable(machine)?;
     match (LockstepOnly::is_lockstep_only(shared.machine.machine_id()), LockstepOnly::is_lockstep_only(&theirs.machine))
     {
         (false, true) => Ok(ShareableMachine { machine: LockstepOnly::wrap(shared.machine), ..shared }),
         (true, false) => Err(AppError::failure(format!(
-            "`coplay check` has found here that the states of {} are not exact, and the host uses them",
+            "`coplay check` found on this computer that the states of {} are not exact, but the host uses them",
             theirs.machine.name
         ))
-        .hint("ask the host to try `coplay check` with the same game and core, and to start again")),
+        .hint("ask the host to run `coplay check` with the same game and core, and to start again")),
         _ => Ok(shared),
     }
 }
@@ -128,8 +128,8 @@ mod tests {
             toy_machine(),
             Some(&report(CheckVerdict::Unfit { fault: MachineFault::ConstantHash })),
         );
-        let told = bad.map(|_| ()).unwrap_err().to_string();
-        assert!(told.contains("paddles 1 cannot be shared on toy 1") && told.contains("--again"), "{told}");
+        let error = bad.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("paddles 1 cannot be shared on toy 1") && error.contains("--again"), "{error}");
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         assert!(matching_settings(toy_machine(), &with).unwrap().machine.can_save());
         let ours = matching_settings(toy_machine(), &without).unwrap().machine;
         assert_eq!(ours.machine_id(), &without.machine);
-        let told = matching_settings(LockstepOnly::wrap(toy_machine()), &with).map(|_| ()).unwrap_err().to_string();
-        assert!(told.contains("not exact"), "{told}");
+        let error = matching_settings(LockstepOnly::wrap(toy_machine()), &with).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("not exact"), "{error}");
     }
 }

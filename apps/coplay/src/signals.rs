@@ -1,26 +1,26 @@
-//! Ends a run cleanly when somebody outside asks for it: Ctrl-C, a hang-up, a shutdown.
+//! Ends a run cleanly on SIGINT (Ctrl-C), SIGHUP or SIGTERM.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A game needs no longer than this to end.
+/// Time that a game needs to end.
 const SHUTDOWN_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
 
 static IS_STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether it is time to end.
+/// Returns whether a signal asked the program to end.
 pub fn is_stop_requested() -> bool {
     IS_STOP_REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Listens to signals from now on. Who asks twice does not want to wait.
+/// Installs the signal handler. A second signal ends the program at once.
 pub fn install_handler() {
-    // Without a handler the system's own does the job.
+    // If no handler can be installed, the default action of the signal ends the program.
     _ = ctrlc::set_handler(|| {
         if IS_STOP_REQUESTED.swap(true, Ordering::Relaxed) {
             crate::frontend::terminal::restore();
             std::process::exit(1);
         }
-        // Who waits for keys from a terminal that was closed waits for ever: the game says goodbye, and that is all.
+        // A read from a closed terminal never returns, so the front end does not end. The game has time to leave.
         if crate::frontend::terminal::is_closed() {
             std::thread::sleep(SHUTDOWN_GRACE);
             std::process::exit(1);

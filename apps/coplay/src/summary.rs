@@ -1,53 +1,53 @@
-//! What a run came to, in a few rows.
+//! Summary of a run, in a few rows.
 
 use std::fmt;
 use std::time::Duration;
 
 use coplay::frame::FrameRate;
 
-/// The rows, and what else a person may want to know.
+/// Rows of a summary, and notes.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     rows: Vec<(&'static str, String, String)>,
-    /// Words that go to stderr: what was missing.
+    /// Notes for stderr, such as missing devices.
     pub notes: Vec<String>,
 }
 
 impl Summary {
-    /// So many frames, and how fast that was where they came as fast as they could.
-    pub fn for_frames(frames: u64, took: Option<Duration>, rate: FrameRate) -> Self {
+    /// Starts a summary with the number of frames, and the speed of a run that took `elapsed` without pacing.
+    pub fn for_frames(frames: u64, elapsed: Option<Duration>, rate: FrameRate) -> Self {
         let mut summary = Self::default();
         summary.add_row("frames", frames.to_string(), "");
-        if let Some(took) = took {
+        if let Some(elapsed) = elapsed {
             let (count, seconds) = rate.fraction();
-            let usual = f64::from(count) / f64::from(seconds);
-            let speed = frames as f64 / took.as_secs_f64().max(1e-9);
+            let normal = f64::from(count) / f64::from(seconds);
+            let speed = frames as f64 / elapsed.as_secs_f64().max(1e-9);
             summary.add_row(
                 "speed",
                 format!("{speed:.1} fps"),
-                &format!("{:.1} times the usual {usual:.2}", speed / usual),
+                &format!("{:.1} times the normal {normal:.2}", speed / normal),
             );
         }
         summary
     }
 
-    /// One more row: what, how much, and a word about it.
-    pub fn add_row(&mut self, what: &'static str, value: String, about: &str) {
-        self.rows.push((what, value, about.into()));
+    /// Adds a row: name, value and explanation.
+    pub fn add_row(&mut self, name: &'static str, value: String, about: &str) {
+        self.rows.push((name, value, about.into()));
     }
 
-    /// Whether it came to nothing.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// With words about what was missing.
+    /// Sets the notes.
     pub fn with_notes(mut self, notes: Vec<String>) -> Self {
         self.notes = notes;
         self
     }
 
-    /// Shows it: rows on stdout, notes on stderr.
+    /// Prints the rows to stdout and the notes to stderr.
     pub fn print(&self) {
         crate::print_stdout(&self.to_string());
         self.notes.iter().for_each(|note| eprintln!("note: {note}"));
@@ -56,8 +56,8 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (what, value, about) in &self.rows {
-            let row = format!("{what:<12} {value:<18} {about}");
+        for (name, value, about) in &self.rows {
+            let row = format!("{name:<12} {value:<18} {about}");
             writeln!(f, "{}", row.trim_end())?;
         }
         Ok(())
@@ -74,7 +74,7 @@ mod tests {
         summary.add_row("state", "00ff".into(), "");
         assert_eq!(
             summary.to_string(),
-            "frames       600\nspeed        120.0 fps          2.0 times the usual 60.00\nstate        00ff\n"
+            "frames       600\nspeed        120.0 fps          2.0 times the normal 60.00\nstate        00ff\n"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A small machine for tests: the paddles of the simulated world, with a picture and a tone.
+//! A small machine for tests: the toy machine of the simulator, with a picture and a tone.
 
 use coplay::frame::FrameRate;
 use coplay::input::InputWord;
@@ -17,9 +17,9 @@ pub(crate) struct ToyMachine {
     pads: Vec<Pad>,
     rgba: Vec<u8>,
     sound: Vec<[i16; 2]>,
-    /// It stands still.
+    /// Failure that the machine reports.
     failing_with: Option<&'static str>,
-    /// After so many steps it does something else.
+    /// Number of steps after which the machine diverges.
     steps_until_divergence: Option<u32>,
 }
 
@@ -37,33 +37,33 @@ impl ToyMachine {
         }
     }
 
-    /// One that stands still.
-    pub(crate) fn failing_with(self, why: &'static str) -> Self {
-        Self { failing_with: Some(why), ..self }
+    /// Makes the machine report this failure.
+    pub(crate) fn failing_with(self, reason: &'static str) -> Self {
+        Self { failing_with: Some(reason), ..self }
     }
 
-    /// One that goes astray after so many steps.
+    /// Makes the machine diverge after this many steps.
     pub(crate) fn diverging_after(self, steps: u32) -> Self {
         Self { steps_until_divergence: Some(steps), ..self }
     }
 
     fn step_toy(&mut self, words: [InputWord; 2]) {
-        let turned = words.map(|word| {
+        let mapped = words.map(|word| {
             let on = |button: Button, bit| if button.is_in(word) { bit } else { 0 };
             on(Button::Up, UP) | on(Button::Down, DOWN) | on(Button::A, 4)
         });
-        self.toy.step(&turned);
-        if let Some(left) = &mut self.steps_until_divergence {
-            *left = left.saturating_sub(1);
-            self.toy.ball.0 += i32::from(*left == 0);
+        self.toy.step(&mapped);
+        if let Some(steps) = &mut self.steps_until_divergence {
+            *steps = steps.saturating_sub(1);
+            self.toy.ball.0 += i32::from(*steps == 0);
         }
     }
 
     fn draw(&mut self) {
-        for (at, pixel) in self.rgba.chunks_mut(4).enumerate() {
+        for (index, pixel) in self.rgba.chunks_mut(4).enumerate() {
             let (x, y) = (
-                (at % PICTURE_WIDTH) as i32 * WIDTH / PICTURE_WIDTH as i32,
-                (at / PICTURE_WIDTH) as i32 * HEIGHT / PICTURE_HEIGHT as i32,
+                (index % PICTURE_WIDTH) as i32 * WIDTH / PICTURE_WIDTH as i32,
+                (index / PICTURE_WIDTH) as i32 * HEIGHT / PICTURE_HEIGHT as i32,
             );
             let ball = (x - self.toy.ball.0).abs() < 8 && (y - self.toy.ball.1).abs() < 5;
             let side = if x < 20 {
@@ -74,14 +74,14 @@ impl ToyMachine {
                 None
             };
             let paddle = side.is_some_and(|side| (y - self.toy.paddles[side]).abs() < 40);
-            let lit = if ball {
+            let colour = if ball {
                 [255, 220, 90]
             } else if paddle {
                 [240; 3]
             } else {
                 [24, (y / 4) as u8, 72]
             };
-            pixel[..3].copy_from_slice(&lit);
+            pixel[..3].copy_from_slice(&colour);
         }
     }
 }
@@ -99,9 +99,9 @@ impl Machine for ToyMachine {
     fn pads(&self) -> &[Pad] {
         &self.pads
     }
-    fn step(&mut self, inputs: &[InputWord], fresh: bool) {
+    fn step(&mut self, inputs: &[InputWord], render: bool) {
         self.step_toy(std::array::from_fn(|player| inputs.get(player).copied().unwrap_or(0)));
-        if fresh {
+        if render {
             self.draw();
             self.sound = (0..800).map(|n| [if n / 50 % 2 == 0 { 2_000 } else { -2_000 }; 2]).collect();
         }
@@ -128,7 +128,7 @@ impl Machine for ToyMachine {
     }
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
         self.toy = toy_machine::ToyMachine::from_bytes(2, state)
-            .ok_or_else(|| LoadError::InvalidState("it is none".into()))?;
+            .ok_or_else(|| LoadError::InvalidState("not a state of the toy machine".into()))?;
         Ok(())
     }
     fn hash(&mut self) -> u64 {

@@ -1,7 +1,7 @@
-//! Between a game and whoever shows it: scenes go one way, commands and pressed buttons the other.
+//! Link between a game and its front end: scenes go one way, commands and pressed buttons the other.
 //!
-//! The game runs on a thread of its own and never waits for the front end: a scene is handed over by swapping two buffers, and where the front
-//! end has its hands on them just then, the scene is left out.
+//! The game runs on a thread of its own and never waits for the front end. It hands over a scene by swapping two
+//! buffers. If the front end holds the lock at that moment, the scene is skipped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -11,7 +11,7 @@ use std::thread::Thread;
 use crate::input_state::InputState;
 use crate::scene::{Scene, UiCommand};
 
-/// Commands that may wait; a person does not give more in a frame.
+/// Commands that may wait. A person gives fewer in a frame.
 const COMMAND_QUEUE_LEN: usize = 64;
 
 #[derive(Debug, Default)]
@@ -19,12 +19,12 @@ struct LinkState {
     scene: Mutex<(Scene, bool)>,
     is_over: AtomicBool,
     waker_thread: OnceLock<Thread>,
-    /// The front end can show something, or never will.
+    /// Whether the front end is ready to show scenes, or is gone.
     is_ready: Mutex<bool>,
     ready_changed: Condvar,
 }
 
-/// The game's end.
+/// The game's end of the link.
 #[derive(Debug)]
 pub struct GamePort {
     shared: Arc<LinkState>,
@@ -34,7 +34,7 @@ pub struct GamePort {
     scene_count: u64,
 }
 
-/// The front end's end.
+/// The front end's end of the link.
 #[derive(Debug)]
 pub struct FrontendPort {
     shared: Arc<LinkState>,
@@ -43,34 +43,35 @@ pub struct FrontendPort {
     front_buffer: Scene,
 }
 
-/// A stage and the view of it.
+/// Creates a link.
 pub fn ui_link() -> (GamePort, FrontendPort) {
     let (sender, receiver) = sync_channel(COMMAND_QUEUE_LEN);
-    let (shared, hands) = (Arc::new(LinkState::default()), Arc::new(InputState::default()));
-    let stage = GamePort {
+    let (shared, input_state) = (Arc::new(LinkState::default()), Arc::new(InputState::default()));
+    let game = GamePort {
         shared: shared.clone(),
-        input_state: hands.clone(),
+        input_state: input_state.clone(),
         commands: receiver,
         back_buffer: Scene::default(),
         scene_count: 0,
     };
-    (stage, FrontendPort { shared, input_state: hands, commands: sender, front_buffer: Scene::default() })
+    (game, FrontendPort { shared, input_state, commands: sender, front_buffer: Scene::default() })
 }
 
 impl GamePort {
-    /// Waits until somebody can see it: windows take their time to open.
+    /// Waits until the front end is ready. A window takes time to open.
     pub fn wait_until_ready(&self) {
         let ready = self.shared.is_ready.lock().unwrap_or_else(PoisonError::into_inner);
         let ready = self.shared.ready_changed.wait_while(ready, |ready| !*ready);
         drop(ready.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What is pressed.
+    /// Returns the pressed buttons.
     pub fn input_state(&self) -> &Arc<InputState> {
         &self.input_state
     }
 
-    /// What somebody wants. When there is nobody to see it any more, or a signal asks for it, that is to end.
+    /// Returns the next command. If the front end is gone, or a signal asked the program to end, that is
+    /// [`UiCommand::Exit`] on every call.
     pub fn poll_command(&mut self) -> Option<UiCommand> {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
@@ -79,7 +80,7 @@ impl GamePort {
         }
     }
 
-    /// Shows a scene. `draw` gets one that was shown before, and sets all of it anew.
+    /// Shows a scene. `draw` gets an old scene, and must set all of its fields.
     pub fn show(&mut self, draw: impl FnOnce(&mut Scene)) {
         draw(&mut self.back_buffer);
         self.scene_count += 1;
@@ -112,13 +113,13 @@ impl Drop for FrontendPort {
 }
 
 impl FrontendPort {
-    /// The game can begin.
+    /// Lets the game start.
     pub fn set_ready(&self) {
         *self.shared.is_ready.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.shared.ready_changed.notify_all();
     }
 
-    /// Takes the newest scene over; `false` if there is none since the last.
+    /// Takes the newest scene; returns `false` if there is no new one.
     pub fn refresh_scene(&mut self) -> bool {
         let mut shared = self.shared.scene.lock().unwrap_or_else(PoisonError::into_inner);
         if !std::mem::take(&mut shared.1) {
@@ -128,33 +129,33 @@ impl FrontendPort {
         true
     }
 
-    /// The scene that was taken over last.
+    /// Returns the scene that was taken last.
     pub fn scene(&self) -> &Scene {
         &self.front_buffer
     }
 
-    /// Whether the game is over.
+    /// Returns whether the game is over.
     pub fn is_over(&self) -> bool {
         self.shared.is_over.load(Ordering::Acquire)
     }
 
-    /// Says whether the game is over, for a thread of its own.
+    /// Returns a function that tests whether the game is over, for use on another thread.
     pub fn over_probe(&self) -> impl Fn() -> bool + Send + 'static {
         let shared = self.shared.clone();
         move || shared.is_over.load(Ordering::Acquire)
     }
 
-    /// Where to press.
+    /// Returns the input state to write pressed buttons to.
     pub fn input_state(&self) -> &Arc<InputState> {
         &self.input_state
     }
 
-    /// Asks for something. What comes when too much waits is left out.
+    /// Sends a command. The command is discarded if too many are waiting.
     pub fn send(&self, command: UiCommand) {
         _ = self.commands.try_send(command);
     }
 
-    /// This thread is unparked when there is something new.
+    /// Sets the thread that is unparked for every new scene, and at the end of the game.
     pub fn set_waker(&self, thread: Thread) {
         _ = self.shared.waker_thread.set(thread);
     }
@@ -166,28 +167,28 @@ mod tests {
 
     #[test]
     fn newest_scene_is_taken_once() {
-        let (mut stage, mut view) = ui_link();
-        assert!(!view.refresh_scene());
+        let (mut game, mut frontend) = ui_link();
+        assert!(!frontend.refresh_scene());
         for text in ["one", "two", "three"] {
-            stage.show(|scene| scene.status = text.into());
+            game.show(|scene| scene.status = text.into());
         }
-        assert!(view.refresh_scene() && !view.refresh_scene());
-        assert_eq!((view.scene().status.as_str(), view.scene().sequence), ("three", 3));
-        assert!(!view.is_over());
-        drop(stage);
-        assert!(view.is_over());
+        assert!(frontend.refresh_scene() && !frontend.refresh_scene());
+        assert_eq!((frontend.scene().status.as_str(), frontend.scene().sequence), ("three", 3));
+        assert!(!frontend.is_over());
+        drop(game);
+        assert!(frontend.is_over());
     }
 
     #[test]
     fn game_waits_for_a_ready_or_dropped_frontend() {
         for gone in [false, true] {
-            let (stage, view) = ui_link();
-            let waiting = std::thread::spawn(move || stage.wait_until_ready());
+            let (game, frontend) = ui_link();
+            let waiting = std::thread::spawn(move || game.wait_until_ready());
             assert!(!waiting.is_finished());
             if gone {
-                drop(view)
+                drop(frontend)
             } else {
-                view.set_ready()
+                frontend.set_ready()
             }
             waiting.join().unwrap();
         }
@@ -195,12 +196,12 @@ mod tests {
 
     #[test]
     fn commands_arrive_and_a_dropped_frontend_ends_the_game() {
-        let (mut stage, view) = ui_link();
-        view.send(UiCommand::Pause);
-        assert_eq!((stage.poll_command(), stage.poll_command()), (Some(UiCommand::Pause), None));
-        (0..1_000).for_each(|_| view.send(UiCommand::Mute));
-        assert_eq!(std::iter::from_fn(|| stage.poll_command()).count(), COMMAND_QUEUE_LEN);
-        drop(view);
-        assert_eq!(stage.poll_command(), Some(UiCommand::Exit));
+        let (mut game, frontend) = ui_link();
+        frontend.send(UiCommand::Pause);
+        assert_eq!((game.poll_command(), game.poll_command()), (Some(UiCommand::Pause), None));
+        (0..1_000).for_each(|_| frontend.send(UiCommand::Mute));
+        assert_eq!(std::iter::from_fn(|| game.poll_command()).count(), COMMAND_QUEUE_LEN);
+        drop(frontend);
+        assert_eq!(game.poll_command(), Some(UiCommand::Exit));
     }
 }

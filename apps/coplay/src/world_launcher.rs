@@ -1,4 +1,4 @@
-//! `coplay world`: servers of a shared world are a program of their own, so that nobody who only plays builds or loads what they need.
+//! `coplay world`: runs the server program. It is separate so that players do not build or load its dependencies.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -7,30 +7,30 @@ use std::process::Command;
 
 use crate::error::AppError;
 
-/// The program for servers.
+/// Name of the server program.
 const PROGRAM: &str = "coplay-world";
 
-/// Runs the program for servers in place of this one.
+/// Runs the server program in place of this one.
 pub fn run(args: &[OsString]) -> Result<(), AppError> {
     let mut command = Command::new(program_path());
     command.args(args);
     Err(match exec_program(command) {
         error if error.kind() == ErrorKind::NotFound => {
-            AppError::failure(format!("{PROGRAM}, the program for servers, is neither beside this one nor in the path"))
-                .hint("in the sources, make world builds it")
+            AppError::failure(format!("cannot find the server program {PROGRAM}, neither next to coplay nor in PATH"))
+                .hint("build it in the source tree with `make world`")
         }
-        error => AppError::failure(format!("{PROGRAM} cannot be started: {error}")),
+        error => AppError::failure(format!("cannot start {PROGRAM}: {error}")),
     })
 }
 
-/// Where it is: beside this one, or wherever the system finds it.
+/// Returns the path of the server program next to this one, or else its name, for a search in PATH.
 fn program_path() -> PathBuf {
     let name = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
-    let beside = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.join(&name)));
-    beside.filter(|path| path.is_file()).unwrap_or_else(|| name.into())
+    let sibling = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.join(&name)));
+    sibling.filter(|path| path.is_file()).unwrap_or_else(|| name.into())
 }
 
-/// Signals go to the other program then, and its exit code is ours.
+/// Replaces this process, so that signals reach the server program and its exit code is ours.
 #[cfg(unix)]
 fn exec_program(mut command: Command) -> std::io::Error {
     use std::os::unix::process::CommandExt as _;

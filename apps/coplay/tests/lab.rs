@@ -1,6 +1,6 @@
-//! The lab as a person has it: experiments by name, files, one page, and what a link feels like.
+//! The commands of the lab: experiments by name, result files, and the preview of a link.
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
 mod common;
 
 use common::run::{start_host, test_dir_with_game};
@@ -13,7 +13,7 @@ fn experiment_writes_files_and_reports_claims() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     assert!(outcome.out.contains("holds: ") && !outcome.out.contains("DOES NOT"), "{outcome:?}");
     assert!(outcome.err.contains("overrun (1 of 1)"), "{outcome:?}");
-    let bytes = |name: &str| std::fs::read(dir.path_of("found/here").join(name)).expect("it is there");
+    let bytes = |name: &str| std::fs::read(dir.path_of("found/here").join(name)).expect("the file was written");
     assert!(
         bytes("overrun.csv").starts_with(b"way,least_frames") && bytes("overrun-claims.csv").starts_with(b"claim,")
     );
@@ -27,7 +27,7 @@ fn unwritable_output_folder_fails_before_running() {
     let outcome = dir.run(&["lab", "report", "--out", "file/folder"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     let lines: Vec<&str> = outcome.err.lines().collect();
-    assert!(lines.len() == 2 && lines[0].contains("cannot be written") && lines[1].contains("--out"), "{outcome:?}");
+    assert!(lines.len() == 2 && lines[0].contains("cannot write") && lines[1].contains("--out"), "{outcome:?}");
 }
 
 #[test]
@@ -46,10 +46,10 @@ fn lab_feel_recommends_delay_settings() {
     let dir = TestDir::new("lab-feel");
     let outcome = dir.run(&["lab", "feel", "--rtt", "120", "--jitter", "5", "--loss", "2"]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    assert!(outcome.out.contains("→ auto picks lag 2 and window"), "{outcome:?}");
+    assert!(outcome.out.contains("→ auto picks --delay 2 and --prediction"), "{outcome:?}");
 }
 
-/// How far a real host is, is asked without it noticing anybody.
+/// The host does not notice the measurement.
 #[test]
 fn lab_feel_measures_the_link_to_a_real_host() {
     let (dir, game) = test_dir_with_game("lab-measure");
@@ -58,6 +58,6 @@ fn lab_feel_measures_the_link_to_a_real_host() {
     assert_eq!(outcome.code, Some(0), "{outcome:?}\n{host}");
     let rtt: f64 = outcome.row_value("link").parse().expect("a number");
     assert!((40.0..400.0).contains(&rtt), "{outcome:?}");
-    assert!(outcome.out.contains("ms a step"), "{outcome:?}");
-    assert!(!host.err().contains("here:") || !host.err().contains("seat 2"), "nobody has come: {host}");
+    assert!(outcome.out.contains("ms per step"), "{outcome:?}");
+    assert!(!host.err().contains("seat 2"), "no player has joined: {host}");
 }

@@ -1,9 +1,9 @@
-//! Whole games of real processes over real sockets, with bots for players.
+//! Whole games of real processes over real sockets, with bots as players.
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
 mod common;
 #[cfg(target_os = "linux")]
-#[allow(unreachable_pub, reason = "a module of a test")]
+#[allow(unreachable_pub, reason = "the module belongs to this test")]
 #[path = "common/hostile.rs"]
 mod hostile;
 
@@ -20,7 +20,7 @@ use hostile::HostileHost;
 #[test]
 fn two_sites_have_equal_states() {
     let (dir, game) = test_dir_with_game("net-two");
-    let files = |who: &str| [dir.path_of(&format!("{who}.csv")), dir.path_of(&format!("{who}.json"))];
+    let files = |name: &str| [dir.path_of(&format!("{name}.csv")), dir.path_of(&format!("{name}.json"))];
     let (ann, bob) = (files("ann"), files("bob"));
     let logs = |files: &[PathBuf; 2]| {
         ["--frames", "600", "--frame-log", path_arg(&files[0]), "--stats", path_arg(&files[1])].map(str::to_owned)
@@ -30,12 +30,12 @@ fn two_sites_have_equal_states() {
     let ticket = host.ticket();
     assert!(ticket.starts_with("udp://127.0.0.1:"), "{host}");
     host.wait_for_stderr(&format!("coplay join '{ticket}'"));
-    // The guest finds the game by what is in it.
+    // The joiner finds the game by its content.
     dir.write_file("config/coplay/settings.toml", format!("games = [{:?}]\n", dir.path_of("")).as_bytes());
     let args = ["join", &ticket, "--headless", "--bot", "2", "--name", "Bob"];
-    let mut guest = RunningProgram::start(&dir, &[&args[..], &for_bob.each_ref().map(String::as_str)].concat());
+    let mut joiner = RunningProgram::start(&dir, &[&args[..], &for_bob.each_ref().map(String::as_str)].concat());
     host.assert_ends_well();
-    guest.assert_ends_well();
+    joiner.assert_ends_well();
     assert_eq!(assert_equal_before(600, &ann[0], &bob[0]), 600);
     assert!(host.err().contains("Bob (seat 2"), "{host}");
     let stats = std::fs::read_to_string(&bob[1]).unwrap();
@@ -46,21 +46,21 @@ fn two_sites_have_equal_states() {
 fn impaired_uplinks_keep_states_equal() {
     let (dir, game) = test_dir_with_game("net-impair");
     let (ann, bob) = (dir.path_of("ann.csv"), dir.path_of("bob.csv"));
-    let (annas, bobs) = (dir.path_of("ann.json"), dir.path_of("bob.json"));
-    let ours = ["--frames", "360", "--frame-log", path_arg(&ann), "--stats", path_arg(&annas)];
-    let theirs = ["--frames", "360", "--frame-log", path_arg(&bob), "--stats", path_arg(&bobs)];
-    let mut host = start_host(&dir, &game, &[&ours[..], &["--impair", "delay=30,loss=10"]].concat());
+    let (ann_stats, bob_stats) = (dir.path_of("ann.json"), dir.path_of("bob.json"));
+    let host_flags = ["--frames", "360", "--frame-log", path_arg(&ann), "--stats", path_arg(&ann_stats)];
+    let joiner_flags = ["--frames", "360", "--frame-log", path_arg(&bob), "--stats", path_arg(&bob_stats)];
+    let mut host = start_host(&dir, &game, &[&host_flags[..], &["--impair", "delay=30,loss=10"]].concat());
     let ticket = host.ticket();
-    let how = ["--impair", "delay=20,jitter=2,reorder,duplicate=5,seed=7"];
-    let mut guest = start_join(&dir, &ticket, &game, &[&theirs[..], &how].concat());
+    let impaired = ["--impair", "delay=20,jitter=2,reorder,duplicate=5,seed=7"];
+    let mut joiner = start_join(&dir, &ticket, &game, &[&joiner_flags[..], &impaired].concat());
     host.assert_ends_well();
-    guest.assert_ends_well();
+    joiner.assert_ends_well();
     assert_eq!(assert_equal_before(360, &ann, &bob), 360);
-    for numbers in [&annas, &bobs] {
-        let rtt = stat_value(numbers, "rtt_ms");
+    for stats in [&ann_stats, &bob_stats] {
+        let rtt = stat_value(stats, "rtt_ms");
         assert!((50.0..500.0).contains(&rtt), "a round trip of {rtt} ms");
     }
-    assert!(stat_value(&bobs, "loss") > 0.02, "the host's packets get lost");
+    assert!(stat_value(&bob_stats, "loss") > 0.02, "packets of the host are lost");
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn joiner_with_another_game_is_refused_and_frees_its_seat() {
     let host = start_host(&dir, &game, &[]);
     let ticket = host.ticket();
     start_join(&dir, &ticket, &other, &[]).assert_fails(1, &["the host plays something else", "the game"]);
-    // Without a file of its own it has nothing that fits.
-    let mut guest = RunningProgram::start(&dir, &["join", &ticket, "--headless"]);
-    guest.assert_fails(1, &["is not here", "SHA-256", "never sent"]);
+    // Without a file, this computer does not have the game.
+    let mut joiner = RunningProgram::start(&dir, &["join", &ticket, "--headless"]);
+    joiner.assert_fails(1, &["cannot find the game of the host", "SHA-256", "never sent"]);
     let _guest = start_join(&dir, &ticket, &game, &[]);
     host.wait_for_stderr("the game starts");
 }
@@ -107,22 +107,22 @@ fn invalid_host_and_join_arguments_are_explained() {
     let first = start_host(&dir, &game, &[]);
     let ticket = first.ticket();
     let port = ticket.split_once("127.0.0.1:").and_then(|(_, rest)| rest.split_once('#')).unwrap().0.to_owned();
-    let taken = ["host", path_arg(&game), "--headless", "--udp", &format!("127.0.0.1:{port}")];
-    RunningProgram::start(&dir, &taken).assert_fails(1, &["is taken by another program"]);
-    let elsewhere = ["host", path_arg(&game), "--headless", "--udp", "192.0.2.7:0"];
-    RunningProgram::start(&dir, &elsewhere).assert_fails(1, &["is no address of this computer"]);
-    let nobody = ["join", "udp://no.such.host.invalid:7000#x", path_arg(&game), "--headless"];
-    RunningProgram::start(&dir, &nobody).assert_fails(1, &["there is no computer called"]);
+    let in_use = ["host", path_arg(&game), "--headless", "--udp", &format!("127.0.0.1:{port}")];
+    RunningProgram::start(&dir, &in_use).assert_fails(1, &["is used by another program"]);
+    let foreign = ["host", path_arg(&game), "--headless", "--udp", "192.0.2.7:0"];
+    RunningProgram::start(&dir, &foreign).assert_fails(1, &["is not an address of this computer"]);
+    let unknown = ["join", "udp://no.such.host.invalid:7000#x", path_arg(&game), "--headless"];
+    RunningProgram::start(&dir, &unknown).assert_fails(1, &["cannot resolve host no.such.host.invalid"]);
     for bad in ["tennis", "udp://127.0.0.1:7000", "udp://127.0.0.1#x"] {
-        RunningProgram::start(&dir, &["join", bad, "--headless"]).assert_fails(2, &["this is no ticket"]);
+        RunningProgram::start(&dir, &["join", bad, "--headless"]).assert_fails(2, &["invalid ticket"]);
     }
     let many = ["host", path_arg(&game), "--headless", "--players", "2", "--pads", "3"];
-    RunningProgram::start(&dir, &many).assert_fails(2, &["3 cannot play here"]);
+    RunningProgram::start(&dir, &many).assert_fails(2, &["3 players at this computer"]);
     RunningProgram::start(&dir, &["host", "--headless", "--drop-after", "soon"]).assert_fails(2, &["never"]);
     let alone = ["--go-on-alone", "--drop-after", "never"];
     for command in [&["host", "--headless"][..], &["join", "udp://127.0.0.1:7#x", "--headless"]] {
         RunningProgram::start(&dir, &[command, &alone].concat())
-            .assert_fails(2, &["--go-on-alone does nothing", "seconds"]);
+            .assert_fails(2, &["--go-on-alone has no effect", "seconds"]);
     }
 }
 
@@ -134,17 +134,17 @@ fn killed_joiner_rejoins_its_seat() {
     let mut host = start_host(&dir, &game, &["--drop-after", "1", "--frame-log", path_arg(&log)]);
     let ticket = host.ticket();
     let args = ["--name", "Bob", "--drop-after", "1"];
-    let mut guest = start_join(&dir, &ticket, &game, &args);
+    let mut joiner = start_join(&dir, &ticket, &game, &args);
     wait_for_frame(&log, 60);
-    guest.send_signal("-KILL");
-    assert_eq!(guest.wait_for_exit(), None);
-    host.wait_for_stderr("Bob is lost");
+    joiner.send_signal("-KILL");
+    assert_eq!(joiner.wait_for_exit(), None);
+    host.wait_for_stderr("Bob was dropped");
     let again = dir.path_of("bob.csv");
-    let mut guest = start_join(&dir, &ticket, &game, &[&args[..], &["--frame-log", path_arg(&again)]].concat());
-    host.wait_for_stderr("Bob plays");
+    let mut joiner = start_join(&dir, &ticket, &game, &[&args[..], &["--frame-log", path_arg(&again)]].concat());
+    host.wait_for_stderr("Bob joined");
     wait_for_more_frames(&again, 150);
-    interrupt_in_order(&mut guest, &mut host);
-    assert!(guest.err().contains("Bob (seat 2"), "{guest}");
+    interrupt_in_order(&mut joiner, &mut host);
+    assert!(joiner.err().contains("Bob (seat 2"), "{joiner}");
     let common = assert_confirmed_equal(&log, &again, 0);
     assert!(common > 60, "only {common} frames together");
 }
@@ -156,7 +156,7 @@ fn spectator_sees_equal_states_and_interrupted_sites_leave_cleanly() {
     let (ann, eve) = (dir.path_of("ann.csv"), dir.path_of("eve.csv"));
     let mut host = start_host(&dir, &game, &["--frame-log", path_arg(&ann)]);
     let ticket = host.ticket();
-    let mut guest = start_join(&dir, &ticket, &game, &["--name", "Bob"]);
+    let mut joiner = start_join(&dir, &ticket, &game, &["--name", "Bob"]);
     host.wait_for_stderr("the game starts");
     let args = ["watch", &ticket, path_arg(&game), "--headless", "--frame-log", path_arg(&eve)];
     let mut watch = RunningProgram::start(&dir, &args);
@@ -166,8 +166,8 @@ fn spectator_sees_equal_states_and_interrupted_sites_leave_cleanly() {
     wait_for_more_frames(&eve, 150);
     watch.send_signal("-INT");
     watch.assert_ends_well();
-    guest.send_signal("-INT");
-    assert_eq!(guest.wait_for_exit(), Some(0), "{guest}");
+    joiner.send_signal("-INT");
+    assert_eq!(joiner.wait_for_exit(), Some(0), "{joiner}");
     host.wait_for_stderr("Bob left");
     host.send_signal("-TERM");
     assert_eq!(host.wait_for_exit(), Some(0), "{host}");
@@ -182,10 +182,10 @@ fn game_continues_when_the_host_leaves() {
     let (bob, eve) = (dir.path_of("bob.csv"), dir.path_of("eve.csv"));
     let mut host = start_host(&dir, &game, &["--players", "3", "--frames", "200"]);
     let ticket = host.ticket();
-    let guest = |name, log| {
+    let joiner = |name, log| {
         start_join(&dir, &ticket, &game, &["--name", name, "--frames", "420", "--frame-log", path_arg(log)])
     };
-    let (mut second, mut third) = (guest("Bob", &bob), guest("Eve", &eve));
+    let (mut second, mut third) = (joiner("Bob", &bob), joiner("Eve", &eve));
     host.assert_ends_well();
     second.wait_for_stderr("Ann left");
     second.assert_ends_well();
@@ -206,26 +206,26 @@ fn hostile_host_cannot_make_joiners_load_native_code() {
         program.env(coplay_testcores::LOAD_MARKER_ENV, &mark).env("LIBRETRO_DIRECTORY", dir.path_of(""));
         RunningProgram::start_command(program, args)
     };
-    // The trap works: whoever opens the core on their own account leaves a mark.
+    // The trap works: opening the core with --core leaves the mark.
     assert_eq!(run(&["play", "--core", "./trap.so", "--headless", "--frames", "1"]).wait_for_exit(), Some(0));
     std::fs::remove_file(&mark).expect("the library was loaded");
     let host = HostileHost::start();
     for name in ["./trap.so", "../trap.so", "C:\\trap.dll", "\\\\host\\share\\trap.dll", "", "()", "\u{1b}[2J"] {
         host.set_machine_name(name);
         for command in ["join", "watch"] {
-            let mut guest = run(&[command, host.ticket(), path_arg(&game), "--headless"]);
-            let (wait_for_exit, err) = (guest.wait_for_exit(), guest.err());
-            assert!(!mark.exists(), "{command} loaded a core because the host names its machine {name:?}: {guest}");
-            assert_eq!(wait_for_exit, Some(1), "{name:?}: {guest}");
-            assert!(err.contains("invalid machine name") && err.contains("\nhint: "), "{name:?}: {guest}");
-            assert!(!err.contains('\u{1b}'), "{name:?}: {guest}");
+            let mut joiner = run(&[command, host.ticket(), path_arg(&game), "--headless"]);
+            let (code, err) = (joiner.wait_for_exit(), joiner.err());
+            assert!(!mark.exists(), "{command} loaded a core because the host names its machine {name:?}: {joiner}");
+            assert_eq!(code, Some(1), "{name:?}: {joiner}");
+            assert!(err.contains("invalid machine name") && err.contains("\nhint: "), "{name:?}: {joiner}");
+            assert!(!err.contains('\u{1b}'), "{name:?}: {joiner}");
         }
     }
-    // A name that a machine can have is no path either, and finds only a core that is called so.
+    // A valid machine name is not used as a path, and finds only a core with that name.
     for name in ["Trapdoor Plus", "trap.so"] {
         host.set_machine_name(name);
-        let mut guest = run(&["join", host.ticket(), path_arg(&game), "--headless"]);
-        guest.assert_fails(1, &[name, "not installed here"]);
-        assert!(!mark.exists(), "{guest}");
+        let mut joiner = run(&["join", host.ticket(), path_arg(&game), "--headless"]);
+        joiner.assert_fails(1, &[name, "not installed here"]);
+        assert!(!mark.exists(), "{joiner}");
     }
 }

@@ -1,6 +1,6 @@
-//! What a game with others leaves behind, and how soon it is told that there will be none: real processes, real sockets.
+//! Movies of shared games, with real processes and real sockets.
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
 mod common;
 
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use common::run::{start_host, start_join, test_dir_with_game};
 
 const FRAMES: &str = "400";
 
-/// The inputs of a movie, frame by frame.
+/// Returns the inputs of a movie, frame by frame.
 fn movie_inputs(bytes: &[u8]) -> Vec<Vec<coplay::input::InputWord>> {
     let (mut reader, mut rest, mut all) = (coplay::movie::MovieReader::new(), bytes, vec![]);
     loop {
         rest = &rest[reader.push(rest)..];
-        match reader.poll().expect("a sound movie") {
+        match reader.poll().expect("a valid movie") {
             Some(coplay::movie::MovieEntry::Frame { words, .. }) => all.push(words.to_vec()),
             Some(coplay::movie::MovieEntry::End { .. }) => return all,
             Some(_) => {}
@@ -28,29 +28,30 @@ fn movie_inputs(bytes: &[u8]) -> Vec<Vec<coplay::input::InputWord>> {
 #[test]
 fn both_sites_record_equal_movies_that_replay() {
     let (dir, game) = test_dir_with_game("net-record");
-    let films = [dir.path_of("host.movie"), dir.path_of("guest.movie")];
-    let record = |film| ["--frames", FRAMES, "--record", path_arg(film)];
-    let mut host = start_host(&dir, &game, &record(&films[0]));
+    let movies = [dir.path_of("host.movie"), dir.path_of("joiner.movie")];
+    let record = |movie| ["--frames", FRAMES, "--record", path_arg(movie)];
+    let mut host = start_host(&dir, &game, &record(&movies[0]));
     let ticket = host.ticket();
-    let mut guest = start_join(&dir, &ticket, &game, &record(&films[1]));
-    for run in [&mut host, &mut guest] {
+    let mut joiner = start_join(&dir, &ticket, &game, &record(&movies[1]));
+    for run in [&mut host, &mut joiner] {
         run.assert_ends_well();
         let recorded =
             run.out().lines().find_map(|line| line.strip_prefix("recorded")?.split_whitespace().next()?.parse().ok());
         assert!(recorded.is_some_and(|frames: usize| frames >= 400), "{run}");
     }
-    let [one, other] = films.each_ref().map(|film| movie_inputs(&std::fs::read(film).expect("it is there")));
+    let [one, other] =
+        movies.each_ref().map(|movie| movie_inputs(&std::fs::read(movie).expect("the movie was written")));
     let common = one.len().min(other.len());
     assert!(common >= 400 && one[..common] == other[..common], "{} and {} frames", one.len(), other.len());
-    assert!(one.iter().flatten().any(|word| *word != 0), "somebody pressed something");
-    for film in &films {
-        let replay = dir.run(&["replay", path_arg(film), path_arg(&game), "--headless"]);
+    assert!(one.iter().flatten().any(|word| *word != 0), "the bots pressed buttons");
+    for movie in &movies {
+        let replay = dir.run(&["replay", path_arg(movie), path_arg(&game), "--headless"]);
         assert_eq!(replay.code, Some(0), "{replay:?}");
         assert!(replay.row_value("hashes").parse::<u32>().is_ok_and(|hashes| hashes >= 6), "{replay:?}");
         assert!(replay.out.contains("all equal"), "{replay:?}");
     }
-    // What is there is not overwritten by chance.
-    start_join(&dir, &ticket, &game, &record(&films[1])).assert_fails(2, &["exists already", "--force"]);
+    // An existing movie is not overwritten.
+    start_join(&dir, &ticket, &game, &record(&movies[1])).assert_fails(2, &["already exists", "--force"]);
 }
 
 #[test]
@@ -58,9 +59,9 @@ fn wrong_secret_fails_early_and_leaves_no_movie() {
     let (dir, game) = test_dir_with_game("net-secret-early");
     let host = start_host(&dir, &game, &[]);
     let wrong = format!("{}#other", host.ticket().split('#').next().expect("a ticket"));
-    let (film, begun) = (dir.path_of("none.movie"), Instant::now());
-    start_join(&dir, &wrong, &game, &["--record", path_arg(&film)]).assert_fails(1, &["does not know our secret"]);
-    // Patience alone ends after 15 s; the key of a secret takes a while to make on a busy computer.
-    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
-    assert!(!film.exists());
+    let (movie, started) = (dir.path_of("none.movie"), Instant::now());
+    start_join(&dir, &wrong, &game, &["--record", path_arg(&movie)]).assert_fails(1, &["does not know our secret"]);
+    // The timeout alone would take 15 s. Deriving the key of a secret takes a while on a busy computer.
+    assert!(started.elapsed() < Duration::from_secs(12), "{:?}", started.elapsed());
+    assert!(!movie.exists());
 }

@@ -1,7 +1,7 @@
-//! A game in a terminal: shows something, and gives the terminal back whatever ends it.
+//! A game in a terminal: it is drawn, and the terminal is restored whatever ends the program.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
 mod common;
 
 use std::io::Write;
@@ -10,21 +10,21 @@ use std::time::Duration;
 
 use common::{Outcome, TestDir};
 
-/// Runs the program in a terminal of its own, types something, and hands out all that the terminal was sent.
-fn run_in_terminal(place: &TestDir, args: &str, typed: &[u8]) -> String {
-    run_in_terminal_with_display(place, args, typed, "")
+/// Runs the program in a terminal of its own, types `typed`, and returns everything that was sent to the terminal.
+fn run_in_terminal(dir: &TestDir, args: &str, typed: &[u8]) -> String {
+    run_in_terminal_with_display(dir, args, typed, "")
 }
 
-/// The same where there seems to be a display.
-fn run_in_terminal_with_display(place: &TestDir, args: &str, typed: &[u8], display: &str) -> String {
+/// Runs the program in a terminal, with this value of `DISPLAY`.
+fn run_in_terminal_with_display(dir: &TestDir, args: &str, typed: &[u8], display: &str) -> String {
     let mut command = Command::new("script");
-    place.isolate(&mut command);
+    dir.isolate(&mut command);
     command.env("DISPLAY", display);
     let program = format!("stty cols 80 rows 30; {} {args}; echo CODE $?", env!("CARGO_BIN_EXE_coplay"));
     command.args(["-qc", &program, "/dev/null"]).env("COLORTERM", "truecolor").stdin(Stdio::piped());
     let mut child = command.spawn().expect("script comes with every Linux");
     let mut stdin = child.stdin.take().unwrap();
-    // The program asks the terminal what it can do, and what is typed before that is taken for an answer.
+    // The program queries the capabilities of the terminal. Keys typed before the answer would be read as the answer.
     std::thread::sleep(Duration::from_secs(4));
     stdin.write_all(typed).unwrap();
     let outcome = Outcome::from(child.wait_with_output().unwrap());
@@ -34,8 +34,8 @@ fn run_in_terminal_with_display(place: &TestDir, args: &str, typed: &[u8], displ
 
 fn assert_terminal_restored(sent: &str) {
     let shown = sent.rfind('▀').expect("half blocks were shown");
-    for gift in ["\x1b[?25h", "\x1b[?1049l"] {
-        assert!(sent.rfind(gift).is_some_and(|path_of| path_of > shown), "{gift:?} does not come at the end");
+    for sequence in ["\x1b[?25h", "\x1b[?1049l"] {
+        assert!(sent.rfind(sequence).is_some_and(|position| position > shown), "{sequence:?} is not sent at the end");
     }
 }
 
@@ -63,14 +63,14 @@ fn terminal_is_restored_on_ctrl_c() {
 
 #[test]
 fn help_key_shows_the_keys() {
-    let place = TestDir::new("tty-keys");
-    let sent = run_in_terminal(&place, "demo --terminal --mute --frames 420 --screenshot shot.txt", b"?");
+    let dir = TestDir::new("tty-keys");
+    let sent = run_in_terminal(&dir, "demo --terminal --mute --frames 420 --screenshot shot.txt", b"?");
     assert_terminal_restored(&sent);
-    let shot = std::fs::read_to_string(place.path_of("shot.txt")).unwrap();
+    let shot = std::fs::read_to_string(dir.path_of("shot.txt")).unwrap();
     assert!(shot.contains("Keys") && shot.contains("choose the next dial"), "{shot}");
 }
 
-/// Whether a process still runs; one that nobody asks for its outcome does not.
+/// Returns whether a process still runs; a zombie does not.
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
@@ -78,22 +78,25 @@ fn is_running(pid: &str) -> bool {
 
 #[test]
 fn program_ends_when_the_terminal_is_closed() {
-    let place = TestDir::new("tty-closed");
-    let note = place.path_of("pid");
+    let dir = TestDir::new("tty-closed");
+    let pid_file = dir.path_of("pid");
     let mut command = Command::new("script");
-    place.isolate(&mut command);
-    let program =
-        format!("echo $$ > {}; exec {} play --terminal --mute --bot 1", note.display(), env!("CARGO_BIN_EXE_coplay"));
+    dir.isolate(&mut command);
+    let program = format!(
+        "echo $$ > {}; exec {} play --terminal --mute --bot 1",
+        pid_file.display(),
+        env!("CARGO_BIN_EXE_coplay")
+    );
     command.args(["-qc", &program, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().expect("script comes with every Linux");
     std::thread::sleep(Duration::from_secs(4));
-    let pid = std::fs::read_to_string(&note).expect("it was started").trim().to_owned();
+    let pid = std::fs::read_to_string(&pid_file).expect("the program was started").trim().to_owned();
     assert!(is_running(&pid));
-    child.kill().expect("it runs");
-    child.wait().expect("it was killed");
+    child.kill().expect("the terminal runs");
+    child.wait().expect("the terminal was killed");
     let ended = (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(200));
         !is_running(&pid)
     });
-    assert!(ended, "it plays on for nobody");
+    assert!(ended, "the program still runs without a terminal");
 }

@@ -5,97 +5,98 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use coplay_net::iroh::RelayConfig;
 
+use super::values::parse_seed;
 use super::{CoreOptionArgs, MachineArgs};
 
-/// The lab.
+/// Arguments of `coplay lab`.
 #[derive(Args, Clone, Debug)]
 pub struct LabArgs {
-    /// What to do in it.
+    /// Command to run.
     #[command(subcommand)]
     pub command: LabCommand,
 }
 
-/// What to do in the lab.
+/// Commands of the lab.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LabCommand {
-    /// List the experiments: what each shows, and how long it takes
+    /// List the experiments, with their purpose and duration
     List,
-    /// Do some experiments; write what was measured, plots of it, and which claims hold
+    /// Run experiments; write measurements and plots, and print which claims hold
     Run(LabRunArgs),
-    /// Do all experiments, and make one page of them
+    /// Run all experiments, and write one page with all results
     Report(LabReportArgs),
-    /// Tell what a game feels like over a link, by setting
+    /// Simulate how a game feels over a link, for every input delay and prediction window
     Feel(LabFeelArgs),
 }
 
-/// Where it comes from, and where it goes.
+/// Seed and output folder of experiments.
 #[derive(Args, Clone, Debug)]
 pub struct ExperimentArgs {
-    /// What chance is drawn from: a seed always gives the same numbers
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    /// Seed the random numbers; the same seed gives the same results
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
-    /// Write files into this folder
+    /// Write the files into this folder
     #[arg(long, value_name = "DIR", default_value = "lab")]
     pub out: PathBuf,
 }
 
-/// Which experiments to do.
+/// Arguments of `coplay lab run`.
 #[derive(Args, Clone, Debug)]
 pub struct LabRunArgs {
-    /// The names of the experiments, as `coplay lab list` has them
+    /// Names of experiments, as in `coplay lab list`
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// Also in real time: processes of this program over sockets that are made worse
+    /// Run in real time: processes of this program over impaired sockets
     #[arg(long)]
     pub real: bool,
-    /// Where it comes from, and where it goes.
+    /// Seed and output folder.
     #[command(flatten)]
     pub experiment: ExperimentArgs,
 }
 
-/// How to make the report.
+/// Arguments of `coplay lab report`.
 #[derive(Args, Clone, Debug)]
 pub struct LabReportArgs {
-    /// Where it comes from, and where it goes.
+    /// Seed and output folder.
     #[command(flatten)]
     pub experiment: ExperimentArgs,
 }
 
-/// A link, and perhaps a game.
+/// Arguments of `coplay lab feel`: a link, and optionally a game.
 #[derive(Args, Clone, Debug)]
 pub struct LabFeelArgs {
-    /// The round trip of the link, in milliseconds
+    /// Set the round-trip time of the link, 0 to 2000 ms
     #[arg(long, value_name = "MS", required_unless_present = "measure", value_parser = parse_millis)]
     pub rtt: Option<f64>,
-    /// The mean jitter of the link in each direction, in milliseconds
+    /// Set the mean jitter of the link in each direction, 0 to 2000 ms
     #[arg(long, value_name = "MS", default_value = "0", value_parser = parse_millis)]
     pub jitter: f64,
-    /// The packets that the link loses, in percent
+    /// Set the packet loss of the link, 0 to 50 percent
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = parse_loss_percent)]
     pub loss: f64,
-    /// Take the link from somebody real: this ticket's host
+    /// Measure the link to the host of this ticket
     #[arg(long, value_name = "TICKET", conflicts_with_all = ["rtt", "jitter", "loss"])]
     pub measure: Option<String>,
-    /// With --measure: use another relay than the one that the ticket names
+    /// With --measure: use this relay in place of the ticket's: `none`, `default` or a URL
     #[arg(long, value_name = "none|default|URL", requires = "measure")]
     pub relay: Option<RelayConfig>,
-    /// With what this game costs on this computer
+    /// Include the time that this game takes on this computer [default: a machine that takes no time]
     #[arg(long, value_name = "GAME")]
     pub game: Option<PathBuf>,
-    /// The machine.
+    /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// How it is set up.
+    /// Core options.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// What chance is drawn from
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    /// Seed the random numbers; the same seed gives the same results
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
 }
 
-/// The longest round trip and jitter that make sense, in milliseconds.
+/// Largest round-trip time and jitter, in milliseconds.
 const MAX_MILLIS: f64 = 2_000.0;
-/// The most loss that a game can be played with, in percent.
+/// Largest packet loss that a game can be played with, in percent.
 const MAX_LOSS_PERCENT: f64 = 50.0;
 
 fn parse_millis(text: &str) -> Result<f64, String> {
@@ -106,9 +107,9 @@ fn parse_loss_percent(text: &str) -> Result<f64, String> {
     parse_bounded_number(text, MAX_LOSS_PERCENT)
 }
 
-fn parse_bounded_number(text: &str, most: f64) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number| (0.0..=most).contains(number));
-    number.ok_or_else(|| format!("this must be a number from 0 to {most}"))
+fn parse_bounded_number(text: &str, max: f64) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=max).contains(number));
+    number.ok_or_else(|| format!("must be a number from 0 to {max}"))
 }
 
 #[cfg(test)]

@@ -1,63 +1,66 @@
-//! Commands of the maze, and their flags.
+//! Commands and flags of the maze.
+
+use std::ops::RangeInclusive;
 
 use clap::{Args, Subcommand};
-use coplay_maze::{MAX_AVATARS, Maze as Walls};
+use coplay_maze::{MAX_AVATARS, Maze};
 
-use super::{DisplayArgs, maze_online, parse_seed};
+use super::values::{parse_seed, whole_number};
+use super::{DisplayArgs, maze_online};
 
-/// As many avatars as a computer can have, but for the person's.
-const MAX_NINJAS: i64 = MAX_AVATARS as i64 - 1;
+/// Largest number of ninjas: a computer's avatars without the player's own.
+const MAX_NINJAS: u8 = MAX_AVATARS as u8 - 1;
 
-/// What to do in a maze.
+/// Arguments of `coplay maze`.
 #[derive(Args, Clone, Debug)]
 pub struct MazeArgs {
-    /// What to do there.
+    /// Command to run.
     #[command(subcommand)]
     pub command: MazeCommand,
 }
 
-/// What can be done in a maze.
+/// Commands of the maze.
 #[derive(Subcommand, Clone, Debug)]
 pub enum MazeCommand {
-    /// Play against ninjas, alone at this computer
+    /// Play against ninjas on this computer
     Play(MazePlayArgs),
-    /// Open a maze to others, who join it with a ticket
+    /// Open a maze that others join with a ticket
     Host(maze_online::MazeHostArgs),
-    /// Join others in their maze
+    /// Join the maze of other players
     Join(maze_online::MazeJoinArgs),
-    /// See from the traces of several sites how far apart their views were
+    /// Compare traces of several sites: how far apart their views of the maze were
     Drift(maze_online::MazeDriftArgs),
 }
 
-/// How to play alone.
+/// Arguments of `coplay maze play`.
 #[derive(Args, Clone, Debug)]
 pub struct MazePlayArgs {
-    /// The maze, and who is in it.
+    /// Maze and ninjas.
     #[command(flatten)]
     pub layout: MazeLayoutArgs,
-    /// End after so many seconds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    /// Stop after this many seconds, 1 to 86400 [default: none; with --headless: 60]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=86_400))]
     pub seconds: Option<u32>,
-    /// How to see it.
+    /// Output.
     #[command(flatten)]
     pub display: DisplayArgs,
 }
 
-/// A maze, and the ninjas that this computer puts into it.
+/// Maze, and the ninjas of this computer.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct MazeLayoutArgs {
-    /// How many ninjas there are, from 0 to 63: avatars that software plays
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=MAX_NINJAS))]
+    /// Add this many ninjas (avatars that software controls), 0 to 63
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole_number::<u8>(0..=MAX_NINJAS))]
     pub ninjas: u8,
-    /// How many cells the maze has each way: from 4 to 128
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(side_range()))]
+    /// Set the number of cells on each side of the maze, 4 to 128
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole_number::<u8>(side_range()))]
     pub side: u8,
-    /// What the maze follows from, a whole number; without it, another one each time
+    /// Generate the maze from this seed, a whole number [default: random]
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub seed: Option<u64>,
 }
 
-/// How many cells a maze can have each way.
-pub(super) fn side_range() -> std::ops::RangeInclusive<i64> {
-    i64::from(*Walls::SIDE_RANGE.start())..=i64::from(*Walls::SIDE_RANGE.end())
+/// Returns the valid numbers of cells on each side of a maze.
+pub(super) fn side_range() -> RangeInclusive<u8> {
+    Maze::SIDE_RANGE
 }

@@ -1,4 +1,4 @@
-//! Commands and flags of games with others.
+//! Commands and flags of games that several computers share.
 
 use std::path::PathBuf;
 
@@ -8,253 +8,242 @@ use coplay::time::TimeDelta;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::RelayConfig;
 
+use super::values::{AutoOrFrames, MAX_DELAY_FRAMES, auto_or_frames, parse_seed, whole_number};
 use super::{CoreOptionArgs, MachineArgs};
 use crate::config::MAX_SCALE;
 use crate::frontend::FrontendRequest;
 
-/// How to host a game.
+/// Arguments of `coplay host`.
 #[derive(Args, Clone, Debug)]
 pub struct HostArgs {
-    /// The file of a game; without one, the game that comes with coplay
+    /// File of the game [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// The machine.
+    /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// How it is set up.
+    /// Core options.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// How many play in all
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=8))]
+    /// Set the number of players in all, 1 to 8 [default: 2, or one more than --pads]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u8>(1..=8))]
     pub players: Option<u8>,
-    /// How many of them play at this computer
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    /// Set the number of players at this computer, 1 to 8
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number::<u8>(1..=8))]
     pub pads: u8,
-    /// By how many frames input is delayed; without it, or with `auto`, as the links need
-    #[arg(long, value_name = "N|auto", value_parser = parse_auto_or_frames)]
-    pub input_delay: Option<AutoOrFrames>,
-    /// How many frames may be guessed and repaired: 0 guesses nothing; without it, or with `auto`, as the links need
-    #[arg(long, value_name = "N|auto", value_parser = parse_auto_or_frames)]
-    pub prediction_window: Option<AutoOrFrames>,
-    /// Plain UDP, for a network that can be trusted to let it through: listen at this port, or address and port
+    /// Delay local input by this many frames, 0 to 60, or as the links need (`auto`) [default: auto]
+    #[arg(long, alias = "lag", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DELAY_FRAMES))]
+    pub delay: Option<AutoOrFrames>,
+    /// Predict at most this many frames, 0 to 60, or as the links need (`auto`); 0 never rolls back [default: auto]
+    #[arg(long, alias = "window", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DELAY_FRAMES))]
+    pub prediction: Option<AutoOrFrames>,
+    /// Use plain UDP, and listen on this port, or address and port, which joiners must be able to reach
     #[arg(long, value_name = "ADDR")]
     pub udp: Option<String>,
-    /// With --udp: what everybody must know to join; made up and shown if it is not given
+    /// With --udp: require this secret of joiners [default: random, printed with the ticket]
     #[arg(long, value_name = "TEXT", requires = "udp")]
     pub secret: Option<String>,
-    /// What helps peers that find no way to each other: `none`, `default`, or the address of a relay
+    /// Connect peers that cannot reach each other through this relay: `none`, `default` or a URL
+    /// [default: as in the settings]
     #[arg(long, value_name = "none|default|URL", conflicts_with = "udp")]
     pub relay: Option<RelayConfig>,
-    /// What others in the local network may do without a ticket [default: see; with --headless: hide]
-    #[arg(long, value_name = "WHAT", value_enum)]
+    /// Choose what computers in the local network may do without a ticket [default: see; with --headless: hide]
+    #[arg(long, value_name = "ACCESS", value_enum)]
     pub lan: Option<LanVisibility>,
-    /// Nobody may watch
+    /// Refuse spectators
     #[arg(long)]
     pub private: bool,
-    /// What the players of somebody who is lost do
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "nothing")]
+    /// Choose the input of players whose site was dropped
+    #[arg(long, value_name = "INPUT", value_enum, default_value = "nothing")]
     pub absent: AbsentInputArg,
-    /// How to take part.
+    /// Player.
     #[command(flatten)]
     pub player: PlayerArgs,
-    /// How to see it.
+    /// Output.
     #[command(flatten)]
     pub display: OnlineDisplayArgs,
 }
 
-/// How to come to a game of somebody else.
+/// Flags that connect to a host.
 #[derive(Args, Clone, Debug)]
 pub struct ConnectArgs {
-    /// The ticket that the host shows; without one, the games of the local network are listed
+    /// Ticket that the host shows; without one, the games of the local network are listed
     pub ticket: Option<String>,
-    /// The file of the game; without one it is looked for in the folders of the settings
+    /// File of the game; without one, coplay searches the game folders of the settings
     pub game: Option<PathBuf>,
-    /// The machine.
+    /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// Use another relay than the one that the ticket names: `none`, `default`, or its address
+    /// Use this relay in place of the ticket's: `none`, `default` or a URL
     #[arg(long, value_name = "none|default|URL")]
     pub relay: Option<RelayConfig>,
 }
 
-/// How to join a game.
+/// Arguments of `coplay join`.
 #[derive(Args, Clone, Debug)]
 pub struct JoinArgs {
-    /// How to come to it.
+    /// Connection.
     #[command(flatten)]
     pub connect: ConnectArgs,
-    /// How many play at this computer
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    /// Set the number of players at this computer, 1 to 8
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number::<u8>(1..=8))]
     pub pads: u8,
-    /// How to take part.
+    /// Player.
     #[command(flatten)]
     pub player: PlayerArgs,
-    /// How to see it.
+    /// Output.
     #[command(flatten)]
     pub display: OnlineDisplayArgs,
 }
 
-/// How to watch a game.
+/// Arguments of `coplay watch`.
 #[derive(Args, Clone, Debug)]
 pub struct WatchArgs {
-    /// How to come to it.
+    /// Connection.
     #[command(flatten)]
     pub connect: ConnectArgs,
-    /// How to be there.
+    /// Participant.
     #[command(flatten)]
     pub participant: ParticipantArgs,
-    /// How to see it.
+    /// Output.
     #[command(flatten)]
     pub display: OnlineDisplayArgs,
 }
 
-/// What is open to everybody in the local network.
+/// Access of the local network to a game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LanVisibility {
-    /// They see that there is a game, and need its ticket to join
+    /// They see the game, and need its ticket to join
     See,
-    /// They may join
+    /// They see the game, and may join
     Join,
-    /// They see nothing
+    /// They do not see the game
     Hide,
 }
 
-/// How to take part in a game with others.
+/// Flags of a player in a shared game.
 #[derive(Args, Clone, Debug)]
 pub struct PlayerArgs {
-    /// How to be there.
+    /// Participant.
     #[command(flatten)]
     pub participant: ParticipantArgs,
-    /// Keep the key of your seat in this file: who has it has the seat
+    /// Keep the key of your seat in this file; the key gives access to the seat
     #[arg(long, value_name = "FILE")]
     pub seat: Option<PathBuf>,
-    /// Go on without those who were silent for so long, or wait for them: `never`
+    /// Drop players who are silent for this many seconds, 0.3 to 86400, or wait for them forever (`never`)
     #[arg(long, value_name = "SECONDS|never", default_value = "10", value_parser = parse_drop_timeout)]
     pub drop_after: TimeoutArg,
-    /// Play on alone, without asking, when all others were silent for as long as --drop-after says. Without this, F4 plays on alone;
-    /// with --headless the game waits for the others, and ends after 12 times as long
+    /// Play on alone, without asking, when all others are silent for the time of --drop-after. Without this flag, F4
+    /// plays on alone; with --headless the game waits for the others, and ends after 12 times that time
     #[arg(long)]
     pub go_on_alone: bool,
-    /// Go on without those who held up the game for so long of late, or bear it: `never`. The host decides
-    #[arg(long, value_name = "SECONDS|never", default_value = "never", value_parser = parse_stall_timeout)]
-    pub late_after: TimeoutArg,
-    /// Let a bot play; a seed always plays the same
-    #[arg(long, value_name = "SEED")]
+    /// Drop a player who stalls the game for this many seconds, 0.1 to 86400, or wait for them forever (`never`). The
+    /// host decides
+    #[arg(
+        long,
+        alias = "late-after",
+        value_name = "SECONDS|never",
+        default_value = "never",
+        value_parser = parse_stall_timeout
+    )]
+    pub drop_stalled: TimeoutArg,
+    /// Let a bot play; the same seed gives the same inputs
+    #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub bot: Option<u64>,
 }
 
-/// How to be there, playing or watching.
+/// Flags of a player or spectator.
 #[derive(Args, Clone, Debug)]
 pub struct ParticipantArgs {
-    /// What others call you
+    /// Set the name that others see [default: your login name]
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
-    /// As if the way out were worse, for tests and measurements: some of
+    /// Simulate a bad uplink, for tests and measurements: some of
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
-    #[arg(long, value_name = "HOW", value_parser = str::parse::<Impairment>)]
+    #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
-    /// What is written down.
+    /// Log files.
     #[command(flatten)]
     pub log: LogArgs,
 }
 
-/// What a run leaves behind.
+/// Frame limit and output files of a run.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LogArgs {
-    /// Leave after so many frames; the exit code says whether all states were equal
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Leave after this many frames; the exit code is 0 if all states were equal
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
-    /// Write a line for every step into this file (CSV)
+    /// Write a line for every simulated frame to this file (CSV)
     #[arg(long, value_name = "FILE")]
     pub frame_log: Option<PathBuf>,
-    /// Write the numbers of the run into this file at the end (JSON)
+    /// Write statistics of the run to this file at the end (JSON)
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Keep a movie of what is played in this file, for `coplay replay`; who comes late keeps it from there on
+    /// Record a movie to this file, for `coplay replay`; a late joiner records from the frame at which it joined
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Overwrite that file if it is there already
+    /// Overwrite an existing movie
     #[arg(long, requires = "record")]
     pub force: bool,
 }
 
-/// How to see a game with others: in a window, unless something else is asked for.
+/// Output of a shared game: a window, unless a flag chooses another output.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OnlineDisplayArgs {
-    /// Show it in this terminal
+    /// Show the game in this terminal
     #[arg(long, conflicts_with = "headless")]
     pub terminal: bool,
-    /// Show nothing but a line for everything that happens
+    /// Show nothing, and print a line for every event
     #[arg(long)]
     pub headless: bool,
-    /// How many times larger than the picture the window is
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SCALE)))]
+    /// Open the window at this multiple of the picture's size, 1 to 20 [default: 3, or as in the settings]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=MAX_SCALE))]
     pub scale: Option<u32>,
-    /// No sound
+    /// Play no sound
     #[arg(long)]
     pub mute: bool,
 }
 
 impl OnlineDisplayArgs {
-    /// The front end that was asked for.
+    /// Returns the front end that the flags ask for.
     pub fn requested_frontend(&self) -> FrontendRequest {
         FrontendRequest { window: false, terminal: self.terminal }
     }
 }
 
-/// A dial of the engine: fixed, or turning by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AutoOrFrames {
-    /// Follows what is needed.
-    Auto,
-    /// So many frames.
-    Frames(u32),
-}
-
-/// The most frames of a dial.
-const MAX_DELAY_FRAMES: u32 = 60;
-
-fn parse_auto_or_frames(text: &str) -> Result<AutoOrFrames, String> {
-    match text.parse() {
-        _ if text == "auto" => Ok(AutoOrFrames::Auto),
-        Ok(frames) if frames <= MAX_DELAY_FRAMES => Ok(AutoOrFrames::Frames(frames)),
-        _ => Err(format!("this must be `auto` or a number of frames from 0 to {MAX_DELAY_FRAMES}")),
-    }
-}
-
-/// How long to wait for somebody; `None` waits for ever.
+/// Time to wait for a site; `None` waits forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeoutArg(pub Option<TimeDelta>);
 
-/// The most that is not for ever, in seconds.
+/// Longest limited time, in seconds.
 const MAX_TIMEOUT_SECONDS: f64 = 86_400.0;
 
-/// For how long the silent are waited for.
+/// Parses the silence after which a site is dropped.
 fn parse_drop_timeout(text: &str) -> Result<TimeoutArg, String> {
     parse_timeout(text, MIN_DROP_TIMEOUT)
 }
 
-/// For how long it is borne that somebody holds up the game.
+/// Parses the stall time after which a site is dropped.
 fn parse_stall_timeout(text: &str) -> Result<TimeoutArg, String> {
     parse_timeout(text, MIN_STALL_LIMIT)
 }
 
-fn parse_timeout(text: &str, least: TimeDelta) -> Result<TimeoutArg, String> {
-    let least = least.as_secs_f64();
+fn parse_timeout(text: &str, min: TimeDelta) -> Result<TimeoutArg, String> {
+    let min = min.as_secs_f64();
     match text.parse::<f64>() {
         _ if text == "never" => Ok(TimeoutArg(None)),
-        Ok(seconds) if (least..=MAX_TIMEOUT_SECONDS).contains(&seconds) => {
+        Ok(seconds) if (min..=MAX_TIMEOUT_SECONDS).contains(&seconds) => {
             Ok(TimeoutArg(Some(TimeDelta::from_millis((seconds * 1e3).round() as i64))))
         }
-        _ => Err(format!("this must be `never` or seconds, from {least} to {MAX_TIMEOUT_SECONDS}")),
+        _ => Err(format!("must be `never` or a number of seconds from {min} to {MAX_TIMEOUT_SECONDS}")),
     }
 }
 
-/// What the players of somebody who is lost do.
+/// Input of players whose site was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AbsentInputArg {
-    /// Let go of everything
+    /// They press nothing
     Nothing,
-    /// Go on with what they did last
+    /// They repeat their last input
     Repeat,
 }
 
@@ -270,17 +259,6 @@ impl From<AbsentInputArg> for AbsentInput {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn delay_flags_are_auto_or_a_frame_count() {
-        assert_eq!(
-            (parse_auto_or_frames("auto"), parse_auto_or_frames("0"), parse_auto_or_frames("60")),
-            (Ok(AutoOrFrames::Auto), Ok(AutoOrFrames::Frames(0)), Ok(AutoOrFrames::Frames(60)))
-        );
-        for wrong in ["", "61", "-1", "many", "Auto"] {
-            assert!(parse_auto_or_frames(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn timeout_is_never_or_seconds() {

@@ -1,4 +1,4 @@
-//! Settings: what a person likes, kept in one file. What is not in the file is as it comes.
+//! Settings of the user, in one file. A setting that is not in the file has its default.
 
 mod read;
 mod write;
@@ -12,47 +12,47 @@ use etcetera::BaseStrategy;
 use crate::error::{AppError, describe_io_error};
 use crate::key::Key;
 
-/// Players with keys or gamepads of their own.
+/// Largest number of players with keys or gamepads of their own.
 pub const MAX_LOCAL_PLAYERS: usize = 4;
-/// The most that a window is larger than its picture at first.
+/// Largest initial scale of a window.
 pub const MAX_SCALE: u32 = 20;
-/// The most that a held key speeds up.
+/// Largest fast-forward factor.
 pub const MAX_FAST_FORWARD: u32 = 16;
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// How many times larger than the picture a window is at first.
+    /// Initial size of a window, as a multiple of the picture's size.
     pub scale: u32,
-    /// Whether pictures grow by whole steps only.
+    /// Whether pictures are scaled by whole factors only.
     pub integer_scaling: bool,
-    /// Whether the whole screen is used from the beginning.
+    /// Whether the program starts in full screen.
     pub fullscreen: bool,
-    /// In percent.
+    /// Volume in percent.
     pub volume: u8,
-    /// No sound.
+    /// Whether sound is off.
     pub mute: bool,
-    /// How many times faster it goes while the key for that is held.
+    /// Speed factor while the fast-forward key is held.
     pub fast_forward: u32,
-    /// The keys of each player.
+    /// Keys of each player, by button.
     pub player_keys: [Vec<(Button, Vec<Key>)>; MAX_LOCAL_PLAYERS],
-    /// The keys of the program itself.
+    /// Keys of the program itself.
     pub action_keys: Vec<(Action, Vec<Key>)>,
-    /// What on a gamepad presses what.
+    /// Gamepad control of each button.
     pub gamepad_map: Vec<(Button, GamepadControl)>,
-    /// How far a stick must be moved to count, in percent.
+    /// Stick deflection below which a stick counts as at rest, in percent.
     pub dead_zone: u8,
-    /// Folders with games, to find one that somebody else plays.
+    /// Folders that are searched for the game of a host.
     pub game_dirs: Vec<PathBuf>,
-    /// What leads peers to each other where they find no way themselves.
+    /// Relay for peers without a direct connection.
     pub relay: RelayConfig,
-    /// The folder with BIOS images for cores.
+    /// Folder with BIOS images for cores.
     pub system_dir: Option<PathBuf>,
 }
 
-/// What a key of the program does.
+/// Action of a program key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "`ACTIONS` says it")]
+#[allow(missing_docs, reason = "`ACTIONS` describes them")]
 pub enum Action {
     Help,
     Pause,
@@ -74,31 +74,31 @@ pub enum Action {
     Quit,
 }
 
-/// All actions: name, keys as they come, and what they do.
+/// All actions: name in the settings, default keys and description.
 pub const ACTIONS: [(Action, &str, &[&str], &str); 18] = [
     (Action::Help, "help", &["F1", "Question"], "show the keys"),
-    (Action::Pause, "pause", &["P"], "stand still, or go on"),
+    (Action::Pause, "pause", &["P"], "pause or resume"),
     (Action::Menu, "menu", &["Escape"], "menu"),
-    (Action::FastForward, "fast", &["Tab"], "go faster while held"),
-    (Action::Save, "save", &["F5"], "keep this moment in the slot"),
-    (Action::Load, "load", &["F7"], "go back to the slot"),
-    (Action::NextSlot, "next_slot", &["F6"], "choose the next slot (with Shift: the one before)"),
-    (Action::Reset, "reset", &["F9"], "switch the machine off and on"),
-    (Action::Mute, "mute", &["M"], "sound off, or on"),
-    (Action::Increase, "more", &["Equals", "Plus"], "louder, or more of the chosen dial"),
-    (Action::Decrease, "less", &["Minus"], "less loud, or less of the chosen dial"),
-    (Action::PreviousDial, "previous_dial", &["LeftBracket"], "choose the dial before"),
+    (Action::FastForward, "fast", &["Tab"], "fast-forward while held"),
+    (Action::Save, "save", &["F5"], "save the state in the slot"),
+    (Action::Load, "load", &["F7"], "load the state of the slot"),
+    (Action::NextSlot, "next_slot", &["F6"], "choose the next slot (with Shift: the previous one)"),
+    (Action::Reset, "reset", &["F9"], "reset the machine"),
+    (Action::Mute, "mute", &["M"], "turn sound off or on"),
+    (Action::Increase, "more", &["Equals", "Plus"], "louder, or turn the chosen dial up"),
+    (Action::Decrease, "less", &["Minus"], "quieter, or turn the chosen dial down"),
+    (Action::PreviousDial, "previous_dial", &["LeftBracket"], "choose the previous dial"),
     (Action::NextDial, "next_dial", &["RightBracket"], "choose the next dial"),
-    (Action::Graph, "graph", &["N"], "show how the network does, or not"),
-    (Action::Chat, "chat", &["C", "Slash"], "say something to the others"),
+    (Action::Graph, "graph", &["N"], "show or hide the network graph"),
+    (Action::Chat, "chat", &["C", "Slash"], "chat with the others"),
     (Action::GoOnAlone, "play_on_alone", &["F4"], "play on alone, when the others are silent"),
-    (Action::Fullscreen, "fullscreen", &["F11"], "whole screen, or a window"),
-    (Action::Quit, "quit", &["F10"], "end"),
+    (Action::Fullscreen, "fullscreen", &["F11"], "switch between full screen and window"),
+    (Action::Quit, "quit", &["F10"], "quit"),
 ];
 
-/// What there is on a gamepad, by place: makers print different letters on them.
+/// Controls of a gamepad, by position: manufacturers print different letters on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are all there is to say")]
+#[allow(missing_docs, reason = "the names are self-explanatory")]
 pub enum GamepadControl {
     South,
     East,
@@ -119,7 +119,7 @@ pub enum GamepadControl {
 }
 
 impl GamepadControl {
-    /// All of them.
+    /// All controls.
     pub const ALL: [Self; 16] = [
         Self::South,
         Self::East,
@@ -140,12 +140,12 @@ impl GamepadControl {
     ];
 }
 
-/// Names of buttons, as in the settings.
+/// Returns the name of a button in the settings.
 pub fn button_name(button: Button) -> String {
     format!("{button:?}").to_lowercase()
 }
 
-/// Where each button of [`Button::ALL`] is on a gamepad: letters as on the pad that libretro took as its model.
+/// Default control of each button of [`Button::ALL`], with the letters of the SNES pad, the model of libretro's pad.
 const DEFAULT_GAMEPAD_MAP: [GamepadControl; 16] = [
     GamepadControl::South,
     GamepadControl::West,
@@ -196,27 +196,25 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The settings in a text, and warnings about what was not understood but does no harm.
+    /// Parses settings, and returns warnings about entries that have no effect.
     pub fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
         read::parse(text)
     }
 
-    /// The settings of this person, or as they come if there is no file; warnings go to stderr.
+    /// Loads the settings of the user, or the defaults if there is no file. Warnings go to stderr.
     pub fn load() -> Result<Self, AppError> {
         let Some(path) = settings_path() else { return Ok(Self::default()) };
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => {
-                let what = format!("the settings in {} cannot be read: {}", path.display(), describe_io_error(&error));
-                return Err(
-                    AppError::failure(what).hint("mend or remove that file; `coplay config` shows what goes in it")
-                );
+                let message = format!("cannot read the settings in {}: {}", path.display(), describe_io_error(&error));
+                return Err(AppError::failure(message).hint("fix or remove that file to use the default settings"));
             }
         };
-        let (config, warnings) = Self::parse(&text).map_err(|wrong| {
-            AppError::failure(format!("the settings in {} are wrong: {wrong}", path.display()))
-                .hint("mend that line, or move the file away to have everything as it comes")
+        let (config, warnings) = Self::parse(&text).map_err(|error| {
+            AppError::failure(format!("invalid settings in {}: {error}", path.display()))
+                .hint("fix that line, or move the file away to use the default settings")
         })?;
         for warning in warnings {
             eprintln!("warning: {}: {warning}", path.display());
@@ -224,44 +222,44 @@ impl Config {
         Ok(config)
     }
 
-    /// The settings as a file, with comments.
+    /// Formats the settings as a file with comments.
     pub fn to_toml(&self, path: Option<&Path>) -> String {
         write::to_toml(self, path)
     }
 
-    /// The same for a game with others, of whom so many play here. Who does not play here needs no keys, and some of those are handy
-    /// for what only such games have.
+    /// Adapts the settings to a shared game with `pads` players at this computer. The keys of the other players are
+    /// freed, and two of them become keys of actions that only shared games have.
     pub fn for_shared_game(mut self, pads: usize) -> Self {
         self.player_keys.iter_mut().skip(pads).for_each(Vec::clear);
         for (action, name) in [(Action::Chat, "T"), (Action::Reset, "R")] {
             let Some(key) = Key::from_name(name) else { continue };
-            let plays = self.player_keys.iter().flatten().any(|(_, keys)| keys.contains(&key));
-            let does = self.action_keys.iter().any(|(_, keys)| keys.contains(&key));
-            if let Some((_, keys)) = self.action_keys.iter_mut().find(|(known, _)| *known == action && !plays && !does)
-            {
+            let is_player_key = self.player_keys.iter().flatten().any(|(_, keys)| keys.contains(&key));
+            let is_action_key = self.action_keys.iter().any(|(_, keys)| keys.contains(&key));
+            let mut actions = self.action_keys.iter_mut().filter(|_| !is_player_key && !is_action_key);
+            if let Some((_, keys)) = actions.find(|(known, _)| *known == action) {
                 keys.insert(0, key);
             }
         }
         self
     }
 
-    /// The keys for an action.
+    /// Returns the keys of an action.
     pub fn keys_of(&self, action: Action) -> &[Key] {
         self.action_keys.iter().find(|(known, _)| *known == action).map_or(&[], |(_, keys)| keys)
     }
 }
 
-/// Where the settings are, if the system has a place for them.
+/// Returns the path of the settings file, if the platform has a folder for it.
 pub fn settings_path() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_native_strategy().ok()?.config_dir().join("coplay").join("settings.toml"))
 }
 
-/// The directory for what can be made again, if the platform has one.
+/// Returns the folder for cached data, if the platform has one.
 pub fn cache_dir() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_native_strategy().ok()?.cache_dir().join("coplay"))
 }
 
-/// Where what was kept is, if the system has a place for it.
+/// Returns the folder for saved data, if the platform has one.
 pub fn data_dir() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_native_strategy().ok()?.data_dir().join("coplay"))
 }
@@ -289,7 +287,7 @@ mod tests {
         assert!(alone.player_keys[1].is_empty() && !alone.player_keys[0].is_empty());
         assert!(alone.keys_of(Action::Chat).contains(&key("T")) && alone.keys_of(Action::Reset).contains(&key("R")));
         let two = Config::default().for_shared_game(2);
-        assert!(!two.keys_of(Action::Chat).contains(&key("T")), "the second player needs it");
+        assert!(!two.keys_of(Action::Chat).contains(&key("T")), "the second player uses it");
     }
 
     #[test]

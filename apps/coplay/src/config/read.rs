@@ -1,4 +1,4 @@
-//! Reads settings: every complaint names its line.
+//! Parses settings. Every error and warning names its line, except the warning about a key with two meanings.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::key::Key;
 
 type TomlValue<'a> = Spanned<DeValue<'a>>;
 
-/// The file at hand.
+/// Parser of one file, with its warnings.
 struct SettingsReader<'a> {
     text: &'a str,
     warnings: Vec<String>,
@@ -24,19 +24,19 @@ pub(super) fn parse(text: &str) -> Result<(Config, Vec<String>), String> {
         let line = error.span().map_or(1, |span| line_of(text, span));
         format!("line {line}: {}", error.message().lines().collect::<Vec<_>>().join(", "))
     })?;
-    let (mut file, mut config) = (SettingsReader { text, warnings: vec![] }, Config::default());
+    let (mut reader, mut config) = (SettingsReader { text, warnings: vec![] }, Config::default());
     for (name, value) in table.get_ref() {
-        file.section(&mut config, name.get_ref(), name.span(), value)?;
+        reader.section(&mut config, name.get_ref(), name.span(), value)?;
     }
-    warn_duplicate_keys(&config, &mut file.warnings);
-    Ok((config, file.warnings))
+    warn_duplicate_keys(&config, &mut reader.warnings);
+    Ok((config, reader.warnings))
 }
 
 fn line_of(text: &str, span: Range<usize>) -> usize {
     text.as_bytes()[..span.start.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// A key that does two things is most likely a mistake, and does no harm.
+/// Warns about keys with two meanings, which are probably mistakes.
 fn warn_duplicate_keys(config: &Config, warnings: &mut Vec<String>) {
     let mut uses: Vec<(Key, String)> = vec![];
     for (player, (button, keys)) in
@@ -47,9 +47,9 @@ fn warn_duplicate_keys(config: &Config, warnings: &mut Vec<String>) {
     for (action, name, ..) in ACTIONS {
         uses.extend(config.keys_of(action).iter().map(|key| (*key, name.to_owned())));
     }
-    for (at, (key, first)) in uses.iter().enumerate() {
-        if let Some((_, second)) = uses[at + 1..].iter().find(|(other, _)| other == key) {
-            warnings.push(format!("the key {key:?} does two things: {first} and {second}"));
+    for (index, (key, first)) in uses.iter().enumerate() {
+        if let Some((_, second)) = uses[index + 1..].iter().find(|(other, _)| other == key) {
+            warnings.push(format!("the key {key:?} has two meanings: {first} and {second}"));
         }
     }
 }
@@ -81,7 +81,7 @@ impl SettingsReader<'_> {
             return Err(self.error_at(value, &format!("{name} is a section, [{name}]")));
         };
         for (key, value) in table {
-            let done = match (name, player) {
+            let is_known = match (name, player) {
                 (_, Some(player)) => self.read_player_keys(config, player - 1, key.get_ref(), value)?,
                 ("video", _) => self.video(config, key.get_ref(), value)?,
                 ("sound", _) => self.sound(config, key.get_ref(), value)?,
@@ -90,7 +90,7 @@ impl SettingsReader<'_> {
                 ("keys", _) => self.read_action_keys(config, key.get_ref(), value)?,
                 _ => self.gamepad(config, key.get_ref(), value)?,
             };
-            if !done {
+            if !is_known {
                 self.warn_unknown(&format!("{name}.{}", key.get_ref()), key.span());
             }
         }
@@ -126,7 +126,7 @@ impl SettingsReader<'_> {
 
     fn network(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         let ("relay", DeValue::String(text)) = (key, value.get_ref()) else {
-            return if key == "relay" { Err(self.error_at(value, "this must be a text")) } else { Ok(false) };
+            return if key == "relay" { Err(self.error_at(value, "this must be text in quotes")) } else { Ok(false) };
         };
         config.relay = text.parse().map_err(|error: RelayError| self.error_at(value, &error.to_string()))?;
         Ok(true)
@@ -167,12 +167,12 @@ impl SettingsReader<'_> {
         }
         let Some(button) = Button::ALL.into_iter().find(|button| button_name(*button) == key) else { return Ok(false) };
         let DeValue::String(name) = value.get_ref() else {
-            return Err(self.error_at(value, "this must be the name of a place on a gamepad, such as \"south\""));
+            return Err(self.error_at(value, "this must be the name of a gamepad control, such as \"south\""));
         };
         let found = GamepadControl::ALL.into_iter().find(|control| format!("{control:?}").eq_ignore_ascii_case(name));
         let Some(control) = found else {
             let all = GamepadControl::ALL.map(|control| format!("{control:?}").to_lowercase()).join(", ");
-            return Err(self.error_at(value, &format!("there is no {name:?} on a gamepad, but: {all}")));
+            return Err(self.error_at(value, &format!("there is no gamepad control {name:?}; the controls are {all}")));
         };
         for (known, old) in &mut config.gamepad_map {
             if *known == button {
@@ -182,7 +182,7 @@ impl SettingsReader<'_> {
         Ok(true)
     }
 
-    /// A folder, or several in brackets.
+    /// Parses a folder, or a list of folders in brackets.
     fn folders(&self, value: &TomlValue<'_>) -> Result<Vec<PathBuf>, String> {
         match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|value| self.folder(value)).collect(),
@@ -197,7 +197,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// A key, or several in brackets, or none: `[]`.
+    /// Parses a key, or a list of keys in brackets, which may be empty.
     fn key_list(&self, value: &TomlValue<'_>) -> Result<Vec<Key>, String> {
         match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|value| self.key(value)).collect(),
@@ -212,18 +212,18 @@ impl SettingsReader<'_> {
         Key::from_name(name).ok_or_else(|| {
             self.error_at(
                 value,
-                &format!("there is no key {name:?}; keys are letters, digits, signs, Up, Enter, Space, F1, …"),
+                &format!("there is no key {name:?}; keys are letters, digits, symbols, Up, Enter, Space, F1, …"),
             )
         })
     }
 
-    fn number(&self, value: &TomlValue<'_>, least: u32, most: u32) -> Result<u32, String> {
+    fn number(&self, value: &TomlValue<'_>, min: u32, max: u32) -> Result<u32, String> {
         let number = match value.get_ref() {
             DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
         };
-        let fits = number.filter(|number| (least..=most).contains(number));
-        fits.ok_or_else(|| self.error_at(value, &format!("this must be a whole number from {least} to {most}")))
+        let fits = number.filter(|number| (min..=max).contains(number));
+        fits.ok_or_else(|| self.error_at(value, &format!("this must be a whole number from {min} to {max}")))
     }
 
     fn boolean(&self, value: &TomlValue<'_>) -> Result<bool, String> {
@@ -233,12 +233,12 @@ impl SettingsReader<'_> {
         }
     }
 
-    fn error_at(&self, value: &TomlValue<'_>, what: &str) -> String {
-        format!("line {}: {what}", line_of(self.text, value.span()))
+    fn error_at(&self, value: &TomlValue<'_>, message: &str) -> String {
+        format!("line {}: {message}", line_of(self.text, value.span()))
     }
 
     fn warn_unknown(&mut self, name: &str, span: Range<usize>) {
-        self.warnings.push(format!("line {}: nothing is called {name}, so it has no effect", line_of(self.text, span)));
+        self.warnings.push(format!("line {}: unknown setting {name} is ignored", line_of(self.text, span)));
     }
 }
 
@@ -255,7 +255,7 @@ mod tests {
         assert!(parse_error("[video]\nscale = 0").starts_with("line 2: this must be a whole number from 1 to 20"));
         assert!(parse_error("[video]\n\ninteger = 3").starts_with("line 3: this must be true or false"));
         assert!(parse_error("[keys]\npause = \"Hyper\"").starts_with("line 2: there is no key \"Hyper\""));
-        assert!(parse_error("[gamepad]\na = \"middle\"").starts_with("line 2: there is no \"middle\" on a gamepad"));
+        assert!(parse_error("[gamepad]\na = \"middle\"").starts_with("line 2: there is no gamepad control \"middle\""));
         assert!(parse_error("video = 3").starts_with("line 1: video is a section"));
         assert!(
             parse_error("[video]\nscale = = 3\n").starts_with("line 2: "),
@@ -292,6 +292,6 @@ mod tests {
     #[test]
     fn duplicate_key_gives_a_warning() {
         let (_, warnings) = parse("[player1]\na = \"P\"").unwrap();
-        assert_eq!(warnings, ["the key P does two things: a of player 1 and pause"]);
+        assert_eq!(warnings, ["the key P has two meanings: a of player 1 and pause"]);
     }
 }

@@ -1,16 +1,16 @@
-//! Numbers over time, for the graph.
+//! Time series for the graph.
 
 use coplay::time::{Instant, TimeDelta};
 
 use super::site_pair::SitePair;
 use crate::scene::{Graph, GraphLine};
 
-/// Numbers are this far apart.
+/// Time between two samples.
 const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// How many are kept: half a minute.
+/// Samples that are kept: half a minute.
 const MAX_SAMPLES: usize = 300;
 
-/// Numbers over time.
+/// Recent samples of round-trip time, resimulated frames, stall time and frame start skew.
 #[derive(Debug, Default)]
 pub(super) struct DemoHistory {
     next_sample: Instant,
@@ -20,51 +20,52 @@ pub(super) struct DemoHistory {
 }
 
 impl DemoHistory {
-    /// Takes the next numbers, if it is time.
-    pub(super) fn sample_if_due(&mut self, now: Instant, world: &SitePair) {
+    /// Takes a sample if the last one is [`SAMPLE_INTERVAL`] old.
+    pub(super) fn sample_if_due(&mut self, now: Instant, pair: &SitePair) {
         if now < self.next_sample {
             return;
         }
         self.next_sample = now + SAMPLE_INTERVAL;
-        let stats = [0, 1].map(|site: usize| world.sites[site].session.stats());
-        let link = world.sites[0].session.peer_stats(now, world.sites[1].session.site()).unwrap_or_default();
+        let stats = [0, 1].map(|site: usize| pair.sites[site].session.stats());
+        let link = pair.sites[0].session.peer_stats(now, pair.sites[1].session.site()).unwrap_or_default();
         let resimulated = stats[0].resimulated + stats[1].resimulated;
         let stalled = stats[0].stall_time + stats[1].stall_time;
-        // A new session counts from nothing.
-        let again = resimulated.saturating_sub(self.last_resimulated);
-        let waited = (stalled - self.last_stalled).as_millis_f64().max(0.0);
+        // The counters of a new session start at 0.
+        let new_resimulated = resimulated.saturating_sub(self.last_resimulated);
+        let new_stall_ms = (stalled - self.last_stalled).as_millis_f64().max(0.0);
         (self.last_resimulated, self.last_stalled) = (resimulated, stalled);
-        let numbers = [link.rtt.as_millis_f64(), again as f64, waited, world.frame_start_skew.as_millis_f64()];
-        for (line, number) in self.series.iter_mut().zip(numbers) {
-            if line.len() == MAX_SAMPLES {
-                line.remove(0);
+        let values =
+            [link.rtt.as_millis_f64(), new_resimulated as f64, new_stall_ms, pair.frame_start_skew.as_millis_f64()];
+        for (series, value) in self.series.iter_mut().zip(values) {
+            if series.len() == MAX_SAMPLES {
+                series.remove(0);
             }
-            line.push(number as f32);
+            series.push(value as f32);
         }
     }
 
-    /// All of them.
+    /// Returns the graph of all series.
     pub(super) fn graph(&self) -> Graph {
-        let line = |at: usize, name: &str, unit: &str, least: f32| {
-            let values = &self.series[at];
+        let line = |index: usize, name: &str, unit: &str, min_axis: f32| {
+            let values = &self.series[index];
             let now = values.last().copied().unwrap_or(0.0);
-            // The axis grows in doublings, so that it seldom jumps.
+            // The axis grows by doubling, so that it changes seldom.
             let highest = values.iter().copied().fold(0.0, f32::max);
-            let top =
-                std::iter::successors(Some(least), |top| Some(top * 2.0)).find(|top| *top >= highest).unwrap_or(least);
+            let mut axes = std::iter::successors(Some(min_axis), |axis| Some(axis * 2.0));
+            let axis_max = axes.find(|axis| *axis >= highest).unwrap_or(min_axis);
             GraphLine {
                 name: name.into(),
                 current: format!("{now:.1} {unit}"),
-                axis_max: top,
+                axis_max,
                 values: values.clone(),
                 capacity: MAX_SAMPLES,
             }
         };
         let lines = vec![
             line(0, "round trip", "ms", 100.0),
-            line(1, "played again", "frames", 20.0),
-            line(2, "waited", "ms", 20.0),
-            line(3, "sites apart", "ms", 5.0),
+            line(1, "resimulated", "frames", 20.0),
+            line(2, "stalled", "ms", 20.0),
+            line(3, "frame start skew", "ms", 5.0),
         ];
         Graph { lines }
     }

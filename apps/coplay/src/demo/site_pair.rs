@@ -1,6 +1,7 @@
-//! Two sites that share a game over a link that is as bad as one likes, in one process.
+//! Two sites that share a game over a simulated link, in one process.
 //!
-//! Pure: time comes from outside. So the same world runs in real time in front of somebody, and in virtual time as fast as it goes.
+//! The module reads no clock: the caller passes the time. The same pair runs in real time on a screen, and in virtual
+//! time as fast as possible.
 
 use std::collections::BTreeMap;
 
@@ -19,27 +20,30 @@ use crate::bot::Bot;
 use crate::error::AppError;
 use crate::game::GameImage;
 
-/// States are compared this often, in frames.
+/// Interval between state comparisons, in frames.
 pub const COMPARE_INTERVAL: u32 = 60;
 
-/// How bad the link is, and how the game is shared over it.
+/// Quality of the link, and delay settings of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DemoSettings {
-    /// There and back, in milliseconds.
+    /// Round-trip time, in milliseconds.
     pub rtt_ms: u32,
-    /// What is added on the way, in the mean, in milliseconds.
+    /// Mean jitter of a round trip, in milliseconds.
     pub jitter_ms: u32,
-    /// Packets that never arrive, in percent.
+    /// Packet loss in each direction, in percent.
     pub loss_percent: u32,
-    /// By how many frames local input is delayed.
+    /// Input delay in frames.
     pub input_delay: u32,
-    /// How many frames may be guessed.
+    /// Prediction window in frames.
     pub prediction_window: u32,
+    /// Whether the engine adapts input delay and prediction window to the link. The session starts with the two values
+    /// above.
+    pub auto_delay: bool,
 }
 
 impl Default for DemoSettings {
     fn default() -> Self {
-        Self { rtt_ms: 80, jitter_ms: 5, loss_percent: 1, input_delay: 2, prediction_window: 8 }
+        Self { rtt_ms: 80, jitter_ms: 5, loss_percent: 1, input_delay: 2, prediction_window: 8, auto_delay: false }
     }
 }
 
@@ -58,64 +62,64 @@ impl DemoSettings {
     }
 }
 
-/// One site.
+/// One site of the demo.
 pub struct DemoSite {
-    /// Its end of the game.
+    /// Session of this site.
     pub session: Session,
     adapter: SessionAdapter,
     bot: Bot,
-    /// Plays the tennis that comes with the program.
+    /// Bot for the bundled tennis game, if that is played.
     tennis_bot: Option<TennisBot>,
-    /// What a person presses here; a bot plays where there is none.
+    /// Input of a person at this site; `None` lets a bot play.
     pub human_input: Option<InputWord>,
-    /// When the newest frame was stepped for the first time, and its number.
+    /// Number of the newest frame, and the time of its first simulation.
     pub newest_frame: (u32, Instant),
-    /// There is a picture that was not there before.
+    /// Whether there is a picture that was not shown yet.
     pub has_new_picture: bool,
-    /// The past was repaired since the last fresh frame.
+    /// Whether the session rolled back since the last new frame.
     pub has_rolled_back: bool,
-    /// Hashes of states that were asked for and are not compared yet, by frame.
+    /// State hashes that are not compared yet, by frame.
     state_hashes: BTreeMap<u32, u64>,
 }
 
-/// What came of comparing the states of both sites.
+/// Result of comparing the states of both sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateComparison {
-    /// How often they were compared.
+    /// Number of comparisons.
     pub count: u64,
-    /// The first frame after which they differed.
+    /// First frame after which the states differed.
     pub first_desync: Option<u32>,
 }
 
-/// Both sites, and what is on the way between them.
+/// Both sites, and the link between them.
 pub struct SitePair {
     /// The sites.
     pub sites: [DemoSite; 2],
     links: [Link; 2],
-    /// What arrives when, at which site.
+    /// Datagrams in flight: arrival time, receiving site and payload.
     in_flight: Vec<(Instant, usize, Vec<u8>)>,
     buffer: [u8; MAX_DATAGRAM],
     settings: DemoSettings,
-    /// Sessions so far.
+    /// Number of the current session, from 1.
     session_number: u64,
-    /// When the sites began the same frame, how far apart that was.
+    /// Time between the starts of the same frame at both sites.
     pub frame_start_skew: TimeDelta,
-    /// Whether the sites played the same, by what their machines say and not by what their sessions do.
+    /// Comparison of the confirmed states, by the hashes of the machines and independent of the sessions.
     pub comparison: StateComparison,
 }
 
 impl SitePair {
-    /// A world of two equal machines.
+    /// Starts a session between two equal machines.
     pub fn new(
         now: Instant,
         machines: [Box<dyn Machine>; 2],
-        terms: DemoSettings,
+        settings: DemoSettings,
         seed: u64,
     ) -> Result<Self, AppError> {
         let [first, second] = machines;
-        let links = ["there", "back"].map(|name| Link::new(terms.link_config(), seed, name));
+        let links = ["there", "back"].map(|name| Link::new(settings.link_config(), seed, name));
         let site = |number: usize, machine: Box<dyn Machine>| {
-            let session = new_session(now, number, &*machine, terms, 1)?;
+            let session = new_session(now, number, &*machine, settings, 1)?;
             let pads = machine.pads();
             let pad = pads
                 .get(number)
@@ -123,64 +127,60 @@ impl SitePair {
                 .cloned()
                 .unwrap_or_else(|| coplay_machines::pad::Pad::with_buttons(&[]));
             let bot = Bot::new(seed, number, &pad);
-            let newest = (0, now);
-            let tennis = is_tennis(&*machine).then(|| TennisBot::new(seed, number));
-            let hosted = SessionAdapter::new(machine);
-            let digests = BTreeMap::new();
+            let tennis_bot = is_tennis(&*machine).then(|| TennisBot::new(seed, number));
             Ok(DemoSite {
                 session,
-                adapter: hosted,
+                adapter: SessionAdapter::new(machine),
                 bot,
-                tennis_bot: tennis,
+                tennis_bot,
                 human_input: None,
-                newest_frame: newest,
+                newest_frame: (0, now),
                 has_new_picture: false,
                 has_rolled_back: false,
-                state_hashes: digests,
+                state_hashes: BTreeMap::new(),
             })
         };
         let sites = [site(0, first)?, site(1, second)?];
-        let buffer = [0; MAX_DATAGRAM];
-        let (apart, compared) = (TimeDelta::ZERO, StateComparison::default());
         Ok(Self {
             sites,
             links,
             in_flight: vec![],
-            buffer,
-            settings: terms,
+            buffer: [0; MAX_DATAGRAM],
+            settings,
             session_number: 1,
-            frame_start_skew: apart,
-            comparison: compared,
+            frame_start_skew: TimeDelta::ZERO,
+            comparison: StateComparison::default(),
         })
     }
 
-    /// How things are.
+    /// Returns the current settings.
     pub fn settings(&self) -> DemoSettings {
         self.settings
     }
 
-    /// Changes how things are. The link changes at once. Lag and window are agreed on when a session starts, so for those
-    /// a new one does, from where the game is; where states are not exact, from its beginning.
-    pub fn change_settings(&mut self, now: Instant, terms: DemoSettings) -> Result<(), AppError> {
-        let restart = (terms.input_delay, terms.prediction_window)
-            != (self.settings.input_delay, self.settings.prediction_window);
-        self.settings = terms;
-        self.links.iter_mut().for_each(|link| link.set_config(terms.link_config()));
+    /// Changes the settings. The link changes at once. Input delay and prediction window are fixed when a session
+    /// starts, so a change of those starts a new session: from the current state, or from power-on if the machine's
+    /// states are not exact.
+    pub fn change_settings(&mut self, now: Instant, settings: DemoSettings) -> Result<(), AppError> {
+        let delays = |settings: &DemoSettings| (settings.input_delay, settings.prediction_window, settings.auto_delay);
+        let restart = delays(&settings) != delays(&self.settings);
+        self.settings = settings;
+        self.links.iter_mut().for_each(|link| link.set_config(settings.link_config()));
         if restart { self.restart_sessions(now) } else { Ok(()) }
     }
 
     fn restart_sessions(&mut self, now: Instant) -> Result<(), AppError> {
         self.session_number += 1;
         self.in_flight.clear();
-        let unfit = |error: String| AppError::failure(format!("the game cannot go on in a new session: {error}"));
+        let failed = |error: String| AppError::failure(format!("cannot continue the game in a new session: {error}"));
         let (mut state, exact) = (vec![], self.sites[0].machine().netplay_support() == NetplaySupport::Rollback);
         if exact {
-            self.sites[0].adapter.machine_mut().save(&mut state).map_err(|error| unfit(error.to_string()))?;
+            self.sites[0].adapter.machine_mut().save(&mut state).map_err(|error| failed(error.to_string()))?;
         }
         for (number, site) in self.sites.iter_mut().enumerate() {
             let machine = site.adapter.machine_mut();
             match exact {
-                true => machine.load(&state).map_err(|error| unfit(error.to_string()))?,
+                true => machine.load(&state).map_err(|error| failed(error.to_string()))?,
                 false => machine.reset(),
             }
             site.state_hashes.clear();
@@ -190,9 +190,9 @@ impl SitePair {
         Ok(())
     }
 
-    /// Lets everything happen that is due.
+    /// Delivers due datagrams, and lets both sessions advance to `now`.
     pub fn advance(&mut self, now: Instant) -> Result<(), AppError> {
-        for (_, to, bytes) in self.in_flight.extract_if(.., |(at, ..)| *at <= now) {
+        for (_, to, bytes) in self.in_flight.extract_if(.., |(arrival, ..)| *arrival <= now) {
             self.sites[to].session.handle_datagram(now, Addr(1 - to as u64), &bytes);
         }
         for number in 0..2 {
@@ -203,19 +203,19 @@ impl SitePair {
             while self.sites[number].session.poll_event().is_some() {}
         }
         self.compare_confirmed_states();
-        let [(first, at), (second, then)] = [self.sites[0].newest_frame, self.sites[1].newest_frame];
+        let [(first, first_start), (second, second_start)] = [self.sites[0].newest_frame, self.sites[1].newest_frame];
         if first == second {
-            self.frame_start_skew = (at - then).abs();
+            self.frame_start_skew = (first_start - second_start).abs();
         }
         Ok(())
     }
 
-    /// Compares all states that are certain at both sites.
+    /// Compares all states that are confirmed at both sites.
     fn compare_confirmed_states(&mut self) {
         let [first, second] = &mut self.sites;
-        let certain = [&*first, &*second].map(|site| site.session.stats().confirmed.number());
-        let certain = certain[0].min(certain[1]);
-        while let Some(ours) = first.state_hashes.first_entry().filter(|ours| *ours.key() < certain) {
+        let confirmed = [&*first, &*second].map(|site| site.session.stats().confirmed.number());
+        let confirmed = confirmed[0].min(confirmed[1]);
+        while let Some(ours) = first.state_hashes.first_entry().filter(|ours| *ours.key() < confirmed) {
             let (frame, ours) = ours.remove_entry();
             let Some(theirs) = second.state_hashes.remove(&frame) else { continue };
             self.comparison.count += 1;
@@ -227,42 +227,42 @@ impl SitePair {
 
     fn transmit(&mut self, now: Instant, from: usize) {
         while let Some(packet) = self.sites[from].session.poll_transmit(now, &mut self.buffer) {
-            for at in self.links[from].send(now, packet.len) {
-                self.in_flight.push((at, 1 - from, self.buffer[..packet.len].to_vec()));
+            for arrival in self.links[from].send(now, packet.len) {
+                self.in_flight.push((arrival, 1 - from, self.buffer[..packet.len].to_vec()));
             }
         }
     }
 
-    /// When something happens next.
+    /// Returns the time of the next arrival or timer.
     pub fn next_event(&self) -> Option<Instant> {
-        let arrivals = self.in_flight.iter().map(|(at, ..)| *at);
+        let arrivals = self.in_flight.iter().map(|(arrival, ..)| *arrival);
         let timers = self.sites.iter().filter_map(|site| site.session.poll_timeout());
         arrivals.chain(timers).min()
     }
 
-    /// Packets that were sent, and that were lost.
+    /// Returns the numbers of sent and of lost packets, in both directions.
     pub fn packet_counts(&self) -> (u64, u64) {
         self.links.iter().map(|link| link.stats()).fold((0, 0), |sum, link| (sum.0 + link.sent, sum.1 + link.lost))
     }
 }
 
 impl DemoSite {
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &dyn Machine {
         self.adapter.machine()
     }
 
-    /// What is pressed here if nobody does.
+    /// Returns the next input of the bot.
     fn bot_input(&mut self) -> InputWord {
-        let lag = self.session.stats().input_delay;
-        let played = self.tennis_bot.as_mut().and_then(|player| player.press(self.adapter.machine_mut(), lag));
-        played.unwrap_or_else(|| self.bot.press())
+        let input_delay = self.session.stats().input_delay;
+        let pressed = self.tennis_bot.as_mut().and_then(|bot| bot.press(self.adapter.machine_mut(), input_delay));
+        pressed.unwrap_or_else(|| self.bot.press())
     }
 
-    /// Does one thing that the session asks for; `false` if there is none.
+    /// Serves one request of the session; returns `false` if there is none.
     fn serve_request(&mut self, now: Instant) -> Result<bool, AppError> {
-        let Some(turn) = self.adapter.handle_next_request(now, &mut self.session) else { return Ok(false) };
-        match turn {
+        let Some(outcome) = self.adapter.handle_next_request(now, &mut self.session) else { return Ok(false) };
+        match outcome {
             RequestOutcome::InputNeeded { .. } => {
                 let (player, pressed) = (self.session.site().index(), self.bot_input());
                 let mut words = [0; MAX_PLAYERS];
@@ -273,10 +273,10 @@ impl DemoSite {
                 (self.newest_frame, self.has_new_picture) = ((frame.number(), now), true)
             }
             RequestOutcome::Stepped { rendered: false, .. } => self.has_rolled_back = true,
-            RequestOutcome::Failed(trouble) => {
-                return Err(AppError::failure(format!("the game cannot be shared any further: {trouble}")));
+            RequestOutcome::Failed(error) => {
+                return Err(AppError::failure(format!("the machine failed during the game: {error}")));
             }
-            // A frame that is repaired is hashed again, and the last one counts.
+            // A resimulated frame is hashed again; the last hash counts.
             RequestOutcome::Hashed { frame } => {
                 _ = self.state_hashes.insert(frame.number(), self.adapter.machine_mut().hash())
             }
@@ -286,7 +286,7 @@ impl DemoSite {
     }
 }
 
-/// Whether this is the game that comes with the program.
+/// Returns whether the machine runs the bundled tennis game.
 fn is_tennis(machine: &dyn Machine) -> bool {
     GameImage::bundled().is_some_and(|game| game_id("", &game.bytes).hash == machine.game_id().hash)
 }
@@ -295,22 +295,22 @@ fn new_session(
     now: Instant,
     number: usize,
     machine: &dyn Machine,
-    terms: DemoSettings,
-    round: u64,
+    settings: DemoSettings,
+    session_number: u64,
 ) -> Result<Session, AppError> {
-    let DemoSettings { input_delay: lag, prediction_window: window, .. } = terms;
-    let shared = session_adapter::SessionOptions {
+    let DemoSettings { input_delay, prediction_window, auto_delay, .. } = settings;
+    let options = session_adapter::SessionOptions {
         sites: 2,
-        input_delay: lag,
-        prediction_window: window,
-        auto_delay: false,
+        input_delay,
+        prediction_window,
+        auto_delay,
         hash_interval: COMPARE_INTERVAL,
     };
-    let settings = session_adapter::settings(machine, shared);
+    let settings = session_adapter::settings(machine, options);
     let ids: Vec<SiteId> = SiteId::first(2).collect();
     let peers = vec![(ids[1 - number], Addr(1 - number as u64))];
-    let config = session_adapter::config(machine, round, ids[number], peers, settings);
-    Session::new(now, config).map_err(|error| AppError::failure(format!("this game cannot be shared so: {error}")))
+    let config = session_adapter::config(machine, session_number, ids[number], peers, settings);
+    Session::new(now, config).map_err(|error| AppError::failure(format!("invalid session settings: {error}")))
 }
 
 #[cfg(test)]
@@ -318,65 +318,75 @@ mod tests {
     use super::*;
     use crate::toy_machine::ToyMachine;
 
-    fn site_pair(terms: DemoSettings) -> SitePair {
+    fn site_pair(settings: DemoSettings) -> SitePair {
         let machine = || -> Box<dyn Machine> { Box::new(ToyMachine::new(1)) };
-        SitePair::new(Instant::ZERO, [machine(), machine()], terms, 5).unwrap()
+        SitePair::new(Instant::ZERO, [machine(), machine()], settings, 5).unwrap()
     }
 
-    fn run(world: &mut SitePair, mut now: Instant, seconds: i64) -> Instant {
+    fn run(pair: &mut SitePair, mut now: Instant, seconds: i64) -> Instant {
         let end = now + TimeDelta::from_secs(seconds);
         while now < end {
-            world.advance(now).unwrap();
-            now = world.next_event().unwrap().max(now + TimeDelta::from_nanos(1));
+            pair.advance(now).unwrap();
+            now = pair.next_event().unwrap().max(now + TimeDelta::from_nanos(1));
         }
         now
     }
 
     #[test]
     fn states_stay_equal_over_a_lossy_jittery_link() {
-        let mut world = site_pair(DemoSettings { loss_percent: 10, jitter_ms: 10, ..DemoSettings::default() });
-        run(&mut world, Instant::ZERO, 20);
-        for site in &world.sites {
+        let mut pair = site_pair(DemoSettings { loss_percent: 10, jitter_ms: 10, ..DemoSettings::default() });
+        run(&mut pair, Instant::ZERO, 20);
+        for site in &pair.sites {
             let stats = site.session.stats();
             assert!(stats.frame.number() > 1_000, "{stats:?}");
             assert!(stats.resimulated > 0 && stats.stalls < 100, "{stats:?}");
         }
-        let other = world.sites[1].session.site();
-        assert_eq!(world.sites[0].session.peer_stats(Instant::ZERO, other).unwrap().mismatches, 0);
-        assert!(world.packet_counts().1 > 50);
-        assert!(world.comparison.count > 15 && world.comparison.first_desync.is_none(), "{:?}", world.comparison);
+        let other = pair.sites[1].session.site();
+        assert_eq!(pair.sites[0].session.peer_stats(Instant::ZERO, other).unwrap().mismatches, 0);
+        assert!(pair.packet_counts().1 > 50);
+        assert!(pair.comparison.count > 15 && pair.comparison.first_desync.is_none(), "{:?}", pair.comparison);
     }
 
     #[test]
     fn desync_is_detected_from_machine_hashes() {
         let machines: [Box<dyn Machine>; 2] =
             [Box::new(ToyMachine::new(1)), Box::new(ToyMachine::new(1).diverging_after(200))];
-        let mut world = SitePair::new(Instant::ZERO, machines, DemoSettings::default(), 5).unwrap();
-        run(&mut world, Instant::ZERO, 10);
-        assert!(world.comparison.first_desync.is_some_and(|frame| frame < 300), "{:?}", world.comparison);
+        let mut pair = SitePair::new(Instant::ZERO, machines, DemoSettings::default(), 5).unwrap();
+        run(&mut pair, Instant::ZERO, 10);
+        assert!(pair.comparison.first_desync.is_some_and(|frame| frame < 300), "{:?}", pair.comparison);
     }
 
     #[test]
     fn changed_delay_settings_restart_the_session_from_the_current_state() {
-        let mut world = site_pair(DemoSettings::default());
-        let now = run(&mut world, Instant::ZERO, 5);
-        let before = world.sites[0].session.stats().frame;
-        world.change_settings(now, DemoSettings { rtt_ms: 200, ..world.settings() }).unwrap();
-        assert_eq!(world.sites[0].session.stats().frame, before, "another link is no other session");
-        world.change_settings(now, DemoSettings { input_delay: 8, prediction_window: 0, ..world.settings() }).unwrap();
-        let hashes = [0, 1].map(|site| world.sites[site].adapter.machine_mut().hash());
+        let mut pair = site_pair(DemoSettings::default());
+        let now = run(&mut pair, Instant::ZERO, 5);
+        let before = pair.sites[0].session.stats().frame;
+        pair.change_settings(now, DemoSettings { rtt_ms: 200, ..pair.settings() }).unwrap();
+        assert_eq!(pair.sites[0].session.stats().frame, before, "a change of the link keeps the session");
+        pair.change_settings(now, DemoSettings { input_delay: 8, prediction_window: 0, ..pair.settings() }).unwrap();
+        let hashes = [0, 1].map(|site| pair.sites[site].adapter.machine_mut().hash());
         assert_eq!(hashes[0], hashes[1]);
-        run(&mut world, now, 10);
-        let stats = world.sites[0].session.stats();
+        run(&mut pair, now, 10);
+        let stats = pair.sites[0].session.stats();
         assert!(stats.frame.number() > 300 && stats.input_delay == 8 && stats.resimulated == 0, "{stats:?}");
     }
 
     #[test]
+    fn auto_delay_adapts_to_the_link() {
+        let settings = DemoSettings { rtt_ms: 300, auto_delay: true, ..DemoSettings::default() };
+        let mut pair = site_pair(settings);
+        run(&mut pair, Instant::ZERO, 20);
+        let stats = pair.sites[0].session.stats();
+        assert!(stats.input_delay + stats.prediction_window > 10, "{stats:?}");
+        assert!(pair.comparison.first_desync.is_none(), "{:?}", pair.comparison);
+    }
+
+    #[test]
     fn idle_human_input_causes_no_misprediction() {
-        let mut world = site_pair(DemoSettings::default());
-        world.sites[0].human_input = Some(0);
-        world.sites[1].human_input = Some(0);
-        run(&mut world, Instant::ZERO, 5);
-        assert_eq!(world.sites[0].session.stats().resimulated, 0, "who presses nothing is guessed rightly");
+        let mut pair = site_pair(DemoSettings::default());
+        pair.sites[0].human_input = Some(0);
+        pair.sites[1].human_input = Some(0);
+        run(&mut pair, Instant::ZERO, 5);
+        assert_eq!(pair.sites[0].session.stats().resimulated, 0, "constant input is predicted correctly");
     }
 }

@@ -1,45 +1,46 @@
-//! Somebody who plays the tennis that comes with the program, and not badly: it looks at the memory of its own machine, at the addresses that
-//! `games/README.md` tells.
+//! A bot that plays the bundled tennis game well. It reads the memory of its own machine, at the addresses that
+//! `games/README.md` documents.
 
 use coplay::input::InputWord;
 use coplay_machines::Machine;
 use coplay_machines::pad::Button;
 use coplay_sim::random::Random;
 
-/// What it needs to see.
+/// Phases of the game, as in its memory at 0x10.
 const TITLE: u8 = 0;
 const SERVE: u8 = 1;
 const TOSS: u8 = 2;
 const RALLY: u8 = 3;
 const WON: u8 = 5;
-/// The ball is hit so far in front.
+/// Distance in front of the player at which the ball is hit, in pixels.
 const REACH: f32 = 7.0;
-/// Frames from a decision to its effect, beside the lag.
+/// Frames from a decision to its effect, in addition to the input delay.
 const REACTION_FRAMES: f32 = 3.5;
 
-/// One player of tennis.
+/// One tennis player.
 #[derive(Clone, Debug)]
 pub(super) struct TennisBot {
     random: Random,
-    /// The side: 0 is left.
+    /// Side of the court: 0 is left.
     side: usize,
     ram: Vec<u8>,
     frames: u64,
-    /// A button is held for so many frames more.
+    /// Held buttons, and the frames for which they stay held.
     held: (InputWord, u32),
-    /// By how much it is off in this rally.
+    /// Deliberate error of the hit position in this rally, in pixels.
     aim_error: f32,
 }
 
 impl TennisBot {
-    /// A player of this number.
+    /// Creates the player of this side.
     pub(super) fn new(seed: u64, side: usize) -> Self {
         let random = Random::stream(seed, &format!("tennis/{side}"));
         Self { random, side, ram: Vec::new(), frames: 0, held: (0, 0), aim_error: 0.0 }
     }
 
-    /// What it presses, for input that takes effect `lag` frames later; `None` if this machine does not show its memory.
-    pub(super) fn press(&mut self, machine: &mut dyn Machine, lag: u32) -> Option<InputWord> {
+    /// Returns the next input, which takes effect `input_delay` frames later; `None` if the machine does not show its
+    /// memory.
+    pub(super) fn press(&mut self, machine: &mut dyn Machine, input_delay: u32) -> Option<InputWord> {
         self.read_ram(machine);
         if self.ram.len() < 0x40 {
             return None;
@@ -49,7 +50,7 @@ impl TennisBot {
             self.held.1 -= 1;
             return Some(self.held.0);
         }
-        let ahead = REACTION_FRAMES + lag as f32;
+        let ahead = REACTION_FRAMES + input_delay as f32;
         Some(match self.ram[0x10] {
             TITLE | WON if self.side == 0 && self.frames.is_multiple_of(90) => self.hold(Button::Start.bit(), 2),
             SERVE if self.is_serving() && self.frames.is_multiple_of(40) => self.hold(Button::A.bit(), 3),
@@ -81,15 +82,15 @@ impl TennisBot {
         usize::from(self.ram[0x24]) == self.side
     }
 
-    fn speed(&self, at: usize) -> f32 {
-        f32::from(i16::from_le_bytes([self.ram[at], self.ram[at + 1]])) / 256.0
+    fn speed(&self, addr: usize) -> f32 {
+        f32::from(i16::from_le_bytes([self.ram[addr], self.ram[addr + 1]])) / 256.0
     }
 
     fn height(&self, ahead: f32) -> f32 {
         f32::from(self.ram[0x17]) + self.speed(0x1a) * ahead
     }
 
-    /// Runs to where the ball comes down, and hits it when it is in front.
+    /// Runs to the landing point of the ball, and hits the ball when it is in front.
     fn rally(&mut self, ahead: f32) -> InputWord {
         let back = if self.side == 0 { -1.0 } else { 1.0 };
         let (ball, speed) = (f32::from(self.ram[0x15]), self.speed(0x18));
@@ -107,11 +108,11 @@ impl TennisBot {
         self.walk_to(ball + 6.0 * speed + back * REACH)
     }
 
-    fn walk_to(&self, to: f32) -> InputWord {
-        let here = f32::from(self.ram[0x1c + self.side]);
-        match to - here {
-            way if way > 3.0 => Button::Right.bit(),
-            way if way < -3.0 => Button::Left.bit(),
+    fn walk_to(&self, target: f32) -> InputWord {
+        let position = f32::from(self.ram[0x1c + self.side]);
+        match target - position {
+            distance if distance > 3.0 => Button::Right.bit(),
+            distance if distance < -3.0 => Button::Left.bit(),
             _ => 0,
         }
     }

@@ -1,7 +1,7 @@
-//! `coplay lab`: the papers' experiments, ours beside theirs.
+//! `coplay lab`: the experiments of the papers, with this engine.
 //!
-//! The [lab itself](coplay_lab) is pure. Here is what it needs of the world: folders and files, a clock for the bar that says how long it
-//! will take, and the program's own processes for what is measured in the field.
+//! The [lab crate](coplay_lab) does no I/O. This module has the I/O: output files, a progress bar with a clock, and
+//! processes of this program for experiments in real time.
 
 mod link_preview;
 mod output_dir;
@@ -20,7 +20,7 @@ use output_dir::OutputDir;
 use progress_bar::ProgressBar;
 use real_run::ProcessRunner;
 
-/// Carries out a command of the lab.
+/// Runs a command of the lab.
 pub fn run(args: &cli::LabArgs) -> Result<(), AppError> {
     match &args.command {
         LabCommand::List => list_experiments(),
@@ -30,41 +30,33 @@ pub fn run(args: &cli::LabArgs) -> Result<(), AppError> {
     }
 }
 
-/// What there is.
+/// Prints all experiments.
 fn list_experiments() -> Result<(), AppError> {
     let mut text = String::new();
     for experiment in catalog::ALL {
-        let Experiment {
-            name,
-            title,
-            paper,
-            paper_figures: figures,
-            expected_seconds: seconds,
-            summary: shows,
-            real_run: real,
-            ..
-        } = experiment;
-        let real = if real.is_some() { " Also with --real." } else { "" };
+        let Experiment { name, title, paper, paper_figures, expected_seconds, summary, real_run, .. } = experiment;
+        let real = if real_run.is_some() { " Also with --real." } else { "" };
         text += &format!("{name:<12} {title}\n");
-        text += &wrap_indented(&format!("{shows}{real}"));
-        text += &wrap_indented(&format!("{}: {figures}. About {seconds:.0} s.", paper.authors));
+        text += &wrap_indented(&format!("{summary}{real}"));
+        text += &wrap_indented(&format!("{}: {paper_figures}. About {expected_seconds:.0} s.", paper.authors));
         text.push('\n');
     }
-    text += "`coplay lab run NAME` does one, `coplay lab report` all of them.\n";
+    text += "`coplay lab run NAME` runs one experiment, `coplay lab report` all of them.\n";
     crate::print_stdout(&text);
     Ok(())
 }
 
-/// How wide a text is, and how far it is indented.
+/// Width of text, with its indentation, in characters.
 const TEXT_WIDTH: usize = 96;
+/// Indentation of text, in characters.
 const INDENT: usize = 13;
 
-/// A text in lines that fit.
+/// Wraps and indents a text.
 fn wrap_indented(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let line = lines.last().map_or(0, |line| line.chars().count());
-        if line > 0 && line + 1 + word.chars().count() > TEXT_WIDTH - INDENT {
+        let len = lines.last().map_or(0, |line| line.chars().count());
+        if len > 0 && len + 1 + word.chars().count() > TEXT_WIDTH - INDENT {
             lines.push(String::new());
         }
         if let Some(line) = lines.last_mut() {
@@ -78,40 +70,40 @@ fn wrap_indented(text: &str) -> String {
 fn run_selected(args: &cli::LabRunArgs) -> Result<(), AppError> {
     let experiments = args.names.iter().map(|name| find_experiment(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(virtual_only) = experiments.iter().find(|experiment| args.real && experiment.real_run.is_none()) {
-        return Err(AppError::usage(format!("{} is done in virtual time only", virtual_only.name))
-            .hint("leave out --real; `coplay lab list` says what can be done with it"));
+        return Err(AppError::usage(format!("{} runs in virtual time only", virtual_only.name))
+            .hint("leave out --real; `coplay lab list` shows which experiments support it"));
     }
-    let folder = OutputDir::open(&args.experiment.out)?;
+    let dir = OutputDir::open(&args.experiment.out)?;
     let entries = run_experiments(&experiments, args.experiment.seed, args.real)?;
-    write_results(&entries, &folder)
+    write_results(&entries, &dir)
 }
 
 fn write_report(args: &cli::LabReportArgs) -> Result<(), AppError> {
     let cli::ExperimentArgs { seed, out } = &args.experiment;
-    let folder = OutputDir::open(out)?;
+    let dir = OutputDir::open(out)?;
     let entries = run_experiments(&catalog::ALL, *seed, false)?;
-    let page = folder
+    let page = dir
         .write("report.html", report::page(&entries, *seed, &format!("coplay lab report --seed {seed}")).as_bytes())?;
-    let ended = write_results(&entries, &folder);
+    let result = write_results(&entries, &dir);
     crate::print_stdout(&format!("the report is {}\n", page.display()));
-    ended
+    result
 }
 
 fn find_experiment(name: &str) -> Result<&'static Experiment, AppError> {
     catalog::find(name).ok_or_else(|| {
         let names: Vec<&str> = catalog::ALL.iter().map(|experiment| experiment.name).collect();
-        AppError::usage(format!("there is no experiment called {name:?}"))
-            .hint(format!("there are: {}", names.join(", ")))
+        AppError::usage(format!("there is no experiment {name:?}"))
+            .hint(format!("the experiments are {}", names.join(", ")))
     })
 }
 
-/// Does experiments one after the other, each on all processors.
+/// Runs experiments one after the other, each on all processors.
 fn run_experiments(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<ReportEntry>, AppError> {
     let bar = ProgressBar::new(experiments.iter().map(|experiment| expected_seconds(experiment, real)).collect());
     let mut entries = Vec::new();
-    for (number, experiment) in experiments.iter().enumerate() {
-        bar.begin(number, experiment.name);
-        let findings = run_experiment(experiment, seed, real, &|part| bar.report(part))?;
+    for (index, experiment) in experiments.iter().enumerate() {
+        bar.begin(index, experiment.name);
+        let findings = run_experiment(experiment, seed, real, &|fraction| bar.report(fraction))?;
         let real = if real { " --real" } else { "" };
         let command = format!("coplay lab run {} --seed {seed}{real}", experiment.name);
         entries.push(ReportEntry { experiment, findings, command });
@@ -120,7 +112,7 @@ fn run_experiments(experiments: &[&'static Experiment], seed: u64, real: bool) -
     Ok(entries)
 }
 
-/// About how long an experiment takes.
+/// Returns the approximate duration of an experiment.
 fn expected_seconds(experiment: &Experiment, real: bool) -> f64 {
     if real { real_run::EXPECTED_SECONDS } else { experiment.expected_seconds }
 }
@@ -129,41 +121,41 @@ fn run_experiment(
     experiment: &Experiment,
     seed: u64,
     real: bool,
-    tell: &(dyn Fn(f64) + Sync),
+    on_progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Findings, AppError> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut bench = ExperimentContext::new(seed, ExperimentLength::Full, threads, tell);
+    let mut context = ExperimentContext::new(seed, ExperimentLength::Full, threads, on_progress);
     match experiment.real_run.filter(|_| real) {
-        None => Ok((experiment.run)(&mut bench)),
-        Some(in_the_field) => {
+        None => Ok((experiment.run)(&mut context)),
+        Some(run) => {
             let mut processes = ProcessRunner::new()?;
-            in_the_field(&mut bench, &mut processes).map_err(|what| {
-                AppError::failure(what)
-                    .hint("does `coplay host --udp 127.0.0.1:0` work here? without --real nothing of that is needed")
+            run(&mut context, &mut processes).map_err(|error| {
+                AppError::failure(error)
+                    .hint("test whether `coplay host --udp 127.0.0.1:0` works here, or leave out --real")
             })
         }
     }
 }
 
-/// Writes everything down and says which claims hold.
-fn write_results(entries: &[ReportEntry], folder: &OutputDir) -> Result<(), AppError> {
+/// Writes all result files, and prints which claims hold.
+fn write_results(entries: &[ReportEntry], dir: &OutputDir) -> Result<(), AppError> {
     let mut text = String::new();
     let mut written = 0;
     for entry in entries {
         for file in report::files(entry) {
-            folder.write(&file.name, &file.bytes)?;
+            dir.write(&file.name, &file.bytes)?;
             written += 1;
         }
         text += &format!("{}: {}\n", entry.experiment.name, entry.experiment.title);
         entry.findings.claims.iter().for_each(|claim| text += &format!("  {}\n", claim.to_line()));
     }
-    text += &format!("{written} files in {}\n", folder.path().display());
+    text += &format!("{written} files in {}\n", dir.path().display());
     crate::print_stdout(&text);
     let claims = entries.iter().flat_map(|entry| &entry.findings.claims);
-    let (all, broken) = claims.fold((0, 0), |(all, broken), claim| (all + 1, broken + usize::from(!claim.holds)));
-    if broken == 0 {
+    let (all, failed) = claims.fold((0, 0), |(all, failed), claim| (all + 1, failed + usize::from(!claim.holds)));
+    if failed == 0 {
         return Ok(());
     }
-    Err(AppError::failure(format!("{broken} of {all} claims do not hold"))
-        .hint("the lines above say which; files with the numbers are there all the same"))
+    Err(AppError::failure(format!("{failed} of {all} claims do not hold"))
+        .hint("see the lines above; all result files were written"))
 }

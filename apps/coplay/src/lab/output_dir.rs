@@ -1,29 +1,30 @@
-//! Where results are written.
+//! Output folder of experiments.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{AppError, describe_io_error};
 
-/// A folder that can be written to.
+/// A writable folder.
 pub(super) struct OutputDir(PathBuf);
 
 impl OutputDir {
-    /// The folder of this name, made if it is not there. Whether one may write there is found out at once, not after minutes of work.
+    /// Opens the folder, and creates it if it does not exist. A test file is written at once, so that a folder without
+    /// write permission fails before minutes of work.
     pub(super) fn open(path: &Path) -> Result<Self, AppError> {
-        let folder = Self(path.into());
-        std::fs::create_dir_all(path).map_err(|error| folder.write_error(path, &error))?;
+        let dir = Self(path.into());
+        std::fs::create_dir_all(path).map_err(|error| dir.write_error(path, &error))?;
         let probe = path.join(format!(".coplay-{}", std::process::id()));
-        std::fs::write(&probe, b"").map_err(|error| folder.write_error(path, &error))?;
-        // If it cannot be taken away it does no harm.
+        std::fs::write(&probe, b"").map_err(|error| dir.write_error(path, &error))?;
+        // An empty file that stays does no harm.
         _ = std::fs::remove_file(probe);
-        Ok(folder)
+        Ok(dir)
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Writes a file, and says where it is.
+    /// Writes a file, and returns its path.
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, AppError> {
         let path = self.0.join(name);
         std::fs::write(&path, bytes).map_err(|error| self.write_error(&path, &error))?;
@@ -31,7 +32,7 @@ impl OutputDir {
     }
 
     fn write_error(&self, path: &Path, error: &std::io::Error) -> AppError {
-        AppError::failure(format!("{} cannot be written: {}", path.display(), describe_io_error(error)))
-            .hint("say --out with a folder that you may write to")
+        AppError::failure(format!("cannot write {}: {}", path.display(), describe_io_error(error)))
+            .hint("choose a folder that you may write with --out")
     }
 }

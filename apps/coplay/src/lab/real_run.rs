@@ -1,6 +1,7 @@
-//! The field: two processes of this very program, playing over UDP on this computer, each with a way out that is made longer.
+//! Experiments in real time: two processes of this program play over UDP on this computer, each with a simulated uplink
+//! delay.
 //!
-//! Both write down when they began each frame, on the system's clock that never goes back, which is the same for both.
+//! Both log the start of every frame on the monotonic clock of the system, which is the same for both.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,17 +13,18 @@ use coplay_lab::real_run::{FrameStarts, RealRunner, RealSession};
 
 use crate::error::{AppError, describe_io_error};
 
-/// About how long an experiment in the field takes.
+/// Approximate duration of an experiment in real time, in seconds.
 pub(super) const EXPECTED_SECONDS: f64 = 500.0;
-/// Frames at the beginning that do not count.
+/// Frames at the start that are not measured.
 const WARM_UP_FRAMES: u32 = 60;
-/// Nothing takes longer: to meet, and for each frame.
+/// Longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest time per frame.
 const FRAME_TIMEOUT: Duration = Duration::from_millis(100);
-/// Processes are looked at this often.
+/// Time between two polls of the processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs the program.
+/// Runs sites as processes of this program.
 pub(super) struct ProcessRunner {
     program: PathBuf,
     temp_dir: PathBuf,
@@ -30,32 +32,32 @@ pub(super) struct ProcessRunner {
 
 impl ProcessRunner {
     pub(super) fn new() -> Result<Self, AppError> {
-        // Whoever is interrupted ends what it has started, and tidies up.
+        // On a signal, the child processes are ended and the temporary files removed.
         crate::signals::install_handler();
         let program = std::env::current_exe();
         let program =
-            program.map_err(|error| AppError::failure(format!("this program cannot find itself: {error}")))?;
-        let folder = std::env::temp_dir().join(format!("coplay-lab-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| {
-            AppError::failure(format!("{} cannot be made: {}", folder.display(), describe_io_error(&error)))
-                .hint("TMPDIR names a folder for files that are soon gone")
+            program.map_err(|error| AppError::failure(format!("cannot find the path of this program: {error}")))?;
+        let temp_dir = std::env::temp_dir().join(format!("coplay-lab-{}", std::process::id()));
+        std::fs::create_dir_all(&temp_dir).map_err(|error| {
+            AppError::failure(format!("cannot create {}: {}", temp_dir.display(), describe_io_error(&error)))
+                .hint("set TMPDIR to a folder that you may write")
         })?;
-        Ok(Self { program, temp_dir: folder })
+        Ok(Self { program, temp_dir })
     }
 
-    /// A site of the game. What it says and when it began each frame goes into files of its own.
+    /// Starts a site. Its output and its frame log go into files of its own.
     fn start_site(
         &self,
         name: &'static str,
         seed: &str,
-        game: &RealSession,
+        session: &RealSession,
         command: &[&str],
     ) -> Result<SiteProcess, String> {
         let [log, out, err, seat] =
-            ["csv", "out", "err", "seat"].map(|ending| self.temp_dir.join(format!("{name}.{ending}")));
+            ["csv", "out", "err", "seat"].map(|extension| self.temp_dir.join(format!("{name}.{extension}")));
         let file = |path: &Path| {
             File::create(path)
-                .map_err(|error| format!("{} cannot be written: {}", path.display(), describe_io_error(&error)))
+                .map_err(|error| format!("cannot write {}: {}", path.display(), describe_io_error(&error)))
         };
         let mut program = Command::new(&self.program);
         program.args(command).args([
@@ -63,46 +65,46 @@ impl ProcessRunner {
             "--bot",
             seed,
             "--frames",
-            &(game.frames + WARM_UP_FRAMES).to_string(),
+            &(session.frames + WARM_UP_FRAMES).to_string(),
         ]);
         program.arg("--frame-log").arg(&log).arg("--seat").arg(&seat);
-        program.arg("--impair").arg(format!("delay={}", game.rtt_ms / 2.0));
+        program.arg("--impair").arg(format!("delay={}", session.rtt_ms / 2.0));
         program.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
-        // What was written before must not be taken for what comes.
+        // The log of the run before must not be read as that of this run.
         _ = std::fs::remove_file(&log);
-        let child = program.spawn().map_err(|error| format!("this program cannot start itself: {error}"))?;
+        let child = program.spawn().map_err(|error| format!("cannot start this program: {error}"))?;
         Ok(SiteProcess { name, child, frame_log: log, stdout_path: out, stderr_path: err })
     }
 }
 
 impl Drop for ProcessRunner {
     fn drop(&mut self) {
-        // If it cannot be taken away it does no harm.
+        // A folder that stays does no harm.
         _ = std::fs::remove_dir_all(&self.temp_dir);
     }
 }
 
 impl RealRunner for ProcessRunner {
-    fn run_session(&mut self, game: &RealSession) -> Result<FrameStarts, String> {
-        let (lag, window) = (game.input_delay.to_string(), game.prediction_window.to_string());
-        let host = ["host", "--udp", "127.0.0.1:0", "--lan", "hide", "--lag", &lag, "--window", &window];
-        let mut host = self.start_site("host", "1", game, &host)?;
+    fn run_session(&mut self, session: &RealSession) -> Result<FrameStarts, String> {
+        let (delay, prediction) = (session.input_delay.to_string(), session.prediction_window.to_string());
+        let host = ["host", "--udp", "127.0.0.1:0", "--lan", "hide", "--delay", &delay, "--prediction", &prediction];
+        let mut host = self.start_site("host", "1", session, &host)?;
         let ticket = host.wait_for_ticket()?;
-        let mut guest = self.start_site("guest", "2", game, &["join", &ticket])?;
-        let until = Instant::now() + CONNECT_TIMEOUT + FRAME_TIMEOUT * game.frames;
+        let mut joiner = self.start_site("joiner", "2", session, &["join", &ticket])?;
+        let until = Instant::now() + CONNECT_TIMEOUT + FRAME_TIMEOUT * session.frames;
         host.wait_for_success(until)?;
-        guest.wait_for_success(until)?;
-        let (host, guest) = (read_frame_starts(&host.frame_log)?, read_frame_starts(&guest.frame_log)?);
-        let both = (WARM_UP_FRAMES..).map_while(|frame| Some((*host.get(&frame)?, *guest.get(&frame)?)));
-        let (host, guest): (Vec<i64>, Vec<i64>) = both.unzip();
-        if host.len() < game.frames as usize / 2 {
-            return Err(format!("two sites played only {} of {} frames together", host.len(), game.frames));
+        joiner.wait_for_success(until)?;
+        let (host, joiner) = (read_frame_starts(&host.frame_log)?, read_frame_starts(&joiner.frame_log)?);
+        let both = (WARM_UP_FRAMES..).map_while(|frame| Some((*host.get(&frame)?, *joiner.get(&frame)?)));
+        let (host, joiner): (Vec<i64>, Vec<i64>) = both.unzip();
+        if host.len() < session.frames as usize / 2 {
+            return Err(format!("the sites played only {} of {} frames together", host.len(), session.frames));
         }
-        Ok(FrameStarts([host, guest]))
+        Ok(FrameStarts([host, joiner]))
     }
 }
 
-/// A running process; it is gone when this is.
+/// A process of a site. It is killed when this is dropped.
 struct SiteProcess {
     name: &'static str,
     child: Child,
@@ -112,73 +114,74 @@ struct SiteProcess {
 }
 
 impl SiteProcess {
-    /// The ticket that a host shows.
+    /// Waits for the ticket of a host.
     fn wait_for_ticket(&mut self) -> Result<String, String> {
         let until = Instant::now() + CONNECT_TIMEOUT;
         loop {
             let has_ended = self.has_ended()?;
-            let said = std::fs::read_to_string(&self.stdout_path).unwrap_or_default();
-            match said.split_once('\n') {
+            let output = std::fs::read_to_string(&self.stdout_path).unwrap_or_default();
+            match output.split_once('\n') {
                 Some((ticket, _)) => return Ok(ticket.to_owned()),
-                None if has_ended || Instant::now() > until => return Err(self.error_message("shows no ticket")),
+                None if has_ended || Instant::now() > until => return Err(self.error_message("printed no ticket")),
                 None => poll_sleep()?,
             }
         }
     }
 
-    /// Waits for its end, which has to be a good one.
+    /// Waits until the process ends; a failure is an error.
     fn wait_for_success(&mut self, until: Instant) -> Result<(), String> {
         while !self.has_ended()? {
             if Instant::now() > until {
-                return Err(self.error_message("does not come to an end"));
+                return Err(self.error_message("did not end in time"));
             }
             poll_sleep()?;
         }
         Ok(())
     }
 
-    /// Whether it has come to a good end; a bad one is told.
+    /// Returns whether the process has ended; a failure is an error.
     fn has_ended(&mut self) -> Result<bool, String> {
         match self.child.try_wait() {
             Ok(Some(status)) if !status.success() => Err(self.error_message("failed")),
             Ok(status) => Ok(status.is_some()),
-            Err(error) => Err(format!("the {} cannot be waited for: {error}", self.name)),
+            Err(error) => Err(format!("cannot wait for the {}: {error}", self.name)),
         }
     }
 
-    /// What is wrong with it, in one line, with its own words.
-    fn error_message(&self, what: &str) -> String {
+    /// Returns an error message in one line, with the error that the process printed.
+    fn error_message(&self, problem: &str) -> String {
         let text = std::fs::read_to_string(&self.stderr_path).unwrap_or_default();
-        let said = text.lines().find_map(|line| line.strip_prefix("error: ")).or(text.lines().last());
-        format!("the {} {what}: {}", self.name, said.unwrap_or("it does not say why"))
+        let printed = text.lines().find_map(|line| line.strip_prefix("error: ")).or(text.lines().last());
+        format!("the {} {problem}: {}", self.name, printed.unwrap_or("no error message"))
     }
 }
 
 impl Drop for SiteProcess {
     fn drop(&mut self) {
-        // It has ended already, mostly.
+        // The process has usually ended already.
         _ = self.child.kill();
         _ = self.child.wait();
     }
 }
 
-/// Waits a little, unless somebody wants to end it.
+/// Waits for [`POLL_INTERVAL`]; fails if a signal asked the program to end.
 fn poll_sleep() -> Result<(), String> {
     if crate::signals::is_stop_requested() {
-        return Err("it was interrupted".into());
+        return Err("interrupted".into());
     }
     std::thread::sleep(POLL_INTERVAL);
     Ok(())
 }
 
-/// When each frame was stepped for the first time.
+/// Reads the time of the first simulation of each frame.
 fn read_frame_starts(log: &Path) -> Result<BTreeMap<u32, i64>, String> {
     let text = std::fs::read_to_string(log)
-        .map_err(|error| format!("{} cannot be read: {}", log.display(), describe_io_error(&error)))?;
+        .map_err(|error| format!("cannot read {}: {}", log.display(), describe_io_error(&error)))?;
     let step = |line: &str| {
         let mut fields = line.split(',');
-        let (frame, start, again) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?, fields.next()?);
-        (again == "0").then_some((frame, start))
+        let (frame, start, is_resimulated) =
+            (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?, fields.next()?);
+        (is_resimulated == "0").then_some((frame, start))
     };
     Ok(text.lines().skip(1).filter_map(step).collect())
 }

@@ -1,4 +1,4 @@
-//! Tells a host what to give to friends.
+//! Prints the ticket of a host, and how others use it.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -7,7 +7,8 @@ use coplay_net::Transport;
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 
-/// Writes the ticket to stdout, for programs; and how to use it to stderr, for people: what for, and what to type.
+/// Prints the ticket to stdout, for programs, and a QR code and `uses` to stderr, for people. A use is a purpose and
+/// the command to type.
 pub(crate) fn print_ticket(ticket: &str, uses: &[(&str, String)]) {
     crate::print_stdout(&format!("{ticket}\n"));
     if std::io::stderr().is_terminal()
@@ -15,24 +16,25 @@ pub(crate) fn print_ticket(ticket: &str, uses: &[(&str, String)]) {
     {
         eprintln!("{code}");
     }
-    uses.iter().for_each(|(what, command)| eprintln!("{what:<26} {command}"));
+    uses.iter().for_each(|(purpose, command)| eprintln!("{purpose:<26} {command}"));
 }
 
-/// Says so if nobody elsewhere can come because there is no network; unless that is what was asked for.
-pub(crate) fn warn_if_no_network(transport: &dyn Transport, asked: Option<&str>) {
+/// Prints a warning if only this computer can reach the transport, unless `requested_addr` is a loopback address.
+pub(crate) fn warn_if_no_network(transport: &dyn Transport, requested_addr: Option<&str>) {
     let is_loopback = |text: &str| text.parse::<SocketAddr>().is_ok_and(|addr| addr.ip().is_loopback());
-    let places = transport.own_addrs();
-    if !places.is_empty() && places.iter().all(|place| is_loopback(&place.0)) && !asked.is_some_and(is_loopback) {
-        eprintln!("there is no network: only programs on this computer can join");
+    let addrs = transport.own_addrs();
+    let is_local = !addrs.is_empty() && addrs.iter().all(|addr| is_loopback(&addr.0));
+    if is_local && !requested_addr.is_some_and(is_loopback) {
+        eprintln!("no network: only programs on this computer can join");
     }
 }
 
-/// A text for telephones to read, dark on light whatever the terminal's colours are.
+/// Returns a QR code of the text, dark on light whatever the colours of the terminal are.
 fn qr_code(text: &str) -> Option<String> {
     let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
-    let drawn = code.render::<Dense1x2>().dark_color(Dense1x2::Dark).light_color(Dense1x2::Light).build();
+    let image = code.render::<Dense1x2>().dark_color(Dense1x2::Dark).light_color(Dense1x2::Light).build();
     let row = |row: &str| format!("\x1b[97;40m{row}\x1b[0m");
-    Some(drawn.lines().map(row).collect::<Vec<_>>().join("\n"))
+    Some(image.lines().map(row).collect::<Vec<_>>().join("\n"))
 }
 
 #[cfg(test)]
@@ -41,8 +43,8 @@ mod tests {
 
     #[test]
     fn qr_code_fits_on_a_small_terminal() {
-        let drawn = qr_code("udp://[2001:db8:1234:5678:9abc:def0:1234:5678]:65535#abcdefghjkmnpqrs").unwrap();
-        assert!(drawn.lines().count() <= 24, "{} rows", drawn.lines().count());
-        assert!(drawn.contains('█') && drawn.contains('▀'));
+        let code = qr_code("udp://[2001:db8:1234:5678:9abc:def0:1234:5678]:65535#abcdefghjkmnpqrs").unwrap();
+        assert!(code.lines().count() <= 24, "{} rows", code.lines().count());
+        assert!(code.contains('█') && code.contains('▀'));
     }
 }

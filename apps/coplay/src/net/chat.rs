@@ -1,4 +1,4 @@
-//! What people say to each other.
+//! Chat lines, and the message that is being typed.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,12 @@ use coplay_net::lobby::MAX_CHAT_LEN;
 
 use crate::scene::Scene;
 
-/// How long a line is seen, and how many at once.
+/// Time that a line is shown.
 const LINE_DURATION: Duration = Duration::from_secs(12);
+/// Most lines at once.
 const MAX_LINES: usize = 6;
 
-/// What was said of late, and what is being typed.
+/// Recent lines, each with the time of its end, and the message that is being typed.
 #[derive(Debug, Default)]
 pub(super) struct Chat {
     lines: Vec<(String, Instant)>,
@@ -18,21 +19,21 @@ pub(super) struct Chat {
 }
 
 impl Chat {
-    /// Somebody said something.
+    /// Adds a line of a player or spectator.
     pub(super) fn add_line(&mut self, now: Instant, name: &str, line: &str) {
         if self.lines.len() == MAX_LINES {
             self.lines.remove(0);
         }
-        let name = if name.is_empty() { "somebody" } else { name };
+        let name = if name.is_empty() { "unnamed" } else { name };
         self.lines.push((format!("{name}: {line}"), now + LINE_DURATION));
     }
 
-    /// Somebody here wants to say something.
+    /// Starts a message.
     pub(super) fn open(&mut self) {
         self.draft = Some(String::new());
     }
 
-    /// Or not.
+    /// Discards the message.
     pub(super) fn close(&mut self) {
         self.draft = None;
     }
@@ -41,33 +42,33 @@ impl Chat {
         self.draft.is_some()
     }
 
-    /// One more letter.
-    pub(super) fn type_char(&mut self, sign: char) {
+    /// Adds a character to the message, unless it is a control character or the message is full.
+    pub(super) fn type_char(&mut self, character: char) {
         if let Some(text) = &mut self.draft
-            && !sign.is_control()
-            && text.len() + sign.len_utf8() <= MAX_CHAT_LEN
+            && !character.is_control()
+            && text.len() + character.len_utf8() <= MAX_CHAT_LEN
         {
-            text.push(sign);
+            text.push(character);
         }
     }
 
-    /// One letter less.
+    /// Removes the last character of the message.
     pub(super) fn erase_char(&mut self) {
         if let Some(text) = &mut self.draft {
             text.pop();
         }
     }
 
-    /// What was typed is to be said, if it is anything.
+    /// Ends the message, and returns it unless it is empty.
     pub(super) fn take_message(&mut self) -> Option<String> {
         self.draft.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// Draws it into a scene.
+    /// Draws lines and message into a scene.
     pub(super) fn draw(&self, now: Instant, scene: &mut Scene) {
-        // Who is about to answer wants to see what was said.
-        let seen = |until: &Instant| self.is_open() || now < *until;
-        scene.chat = self.lines.iter().filter(|(_, until)| seen(until)).map(|(line, _)| line.clone()).collect();
+        // While a message is typed, older lines stay: it may answer them.
+        let is_shown = |until: &Instant| self.is_open() || now < *until;
+        scene.chat = self.lines.iter().filter(|(_, until)| is_shown(until)).map(|(line, _)| line.clone()).collect();
         scene.chat_draft.clone_from(&self.draft);
     }
 }
@@ -80,9 +81,9 @@ mod tests {
     fn typed_message_is_sent_once_and_limited_in_length() {
         let mut chat = Chat::default();
         chat.type_char('x');
-        assert_eq!(chat.take_message(), None, "nobody wanted to say anything");
+        assert_eq!(chat.take_message(), None, "no message was started");
         chat.open();
-        " hi\n!?".chars().for_each(|sign| chat.type_char(sign));
+        " hi\n!?".chars().for_each(|character| chat.type_char(character));
         chat.erase_char();
         assert_eq!((chat.take_message(), chat.take_message()), (Some("hi!".into()), None));
         chat.open();

@@ -1,4 +1,4 @@
-//! Why a game with others could not be, as a person is told.
+//! Errors of shared games, with hints.
 
 use coplay::session::SessionEnd;
 use coplay_net::lobby::JoinRefusal;
@@ -6,63 +6,71 @@ use coplay_net::runner::RunError;
 
 use crate::error::AppError;
 
-/// A failure, and what can be done about it.
-pub(super) fn to_app_error(failure: &RunError) -> AppError {
-    let trouble = AppError::failure(failure.to_string());
-    match failure {
-        RunError::Unreachable { wrong_secret: false, .. } => trouble.hint(
-            "is there a network, is the host still there, is the ticket copied as a whole, and does a firewall or router let UDP through?",
+/// Adds a hint to an error of the runner.
+pub(super) fn to_app_error(run_error: &RunError) -> AppError {
+    let error = AppError::failure(run_error.to_string());
+    match run_error {
+        RunError::Unreachable { wrong_secret: false, .. } => error.hint(
+            "check the network, the whole ticket, that the host still runs, and that firewalls and routers let UDP \
+             through",
         ),
         RunError::Unreachable { wrong_secret: true, .. } => {
-            trouble.hint("copy the whole ticket again, with what follows #; the host may have started anew")
+            error.hint("copy the whole ticket again, including the part after #; the host may have restarted")
         }
         RunError::WrongPeer { .. } => {
-            trouble.hint("ask the host for the ticket that it shows now; your own ticket leads back to yourself")
+            error.hint("ask the host for its current ticket; your own ticket leads back to you")
         }
         RunError::Refused(JoinRefusal::Full) => {
-            trouble.hint("`coplay watch` with the same ticket lets you look on; the host can start with more --players")
+            error.hint("run `coplay watch` with the same ticket, or ask the host to start with more --players")
         }
-        RunError::Refused(JoinRefusal::VersionMismatch(_)) => trouble.hint("everybody needs the same version of coplay"),
-        RunError::Refused(JoinRefusal::NoSpectators) => trouble.hint("the host said --private; ask for a seat, and join"),
-        RunError::Refused(JoinRefusal::WrongGameKind) => trouble.hint("`coplay maze join` with the same ticket leads in"),
-        RunError::Refused(JoinRefusal::NotLeader { .. }) => trouble.hint("ask the host for its ticket"),
-        RunError::GameMismatch(points) => trouble.hint(difference_hint(points)),
-        RunError::UnreadableSettings => trouble.hint("everybody needs the same version of coplay"),
-        RunError::InvalidSettings(_) => trouble.hint("update coplay at both ends; if that does not help, do not join this host"),
-        RunError::Machine(_) => trouble.hint("start it again to come back; if that does not help, try another --core"),
-        RunError::HostGone => trouble.hint("ask the host to start again"),
-        RunError::SessionConfig(_) => trouble.hint("ask the host for other settings"),
-        RunError::FeedDropped(_) => trouble.hint("watch again with the same ticket to come back to what is played now"),
+        RunError::Refused(JoinRefusal::VersionMismatch(_)) | RunError::UnreadableSettings => {
+            error.hint("install the same version of coplay at both ends")
+        }
+        RunError::Refused(JoinRefusal::NoSpectators) => {
+            error.hint("the host uses --private; ask for a seat, and run `coplay join`")
+        }
+        RunError::Refused(JoinRefusal::WrongGameKind) => error.hint("run `coplay maze join` with the same ticket"),
+        RunError::Refused(JoinRefusal::NotLeader { .. }) => error.hint("ask the host for its ticket"),
+        RunError::GameMismatch(differences) => error.hint(difference_hint(differences)),
+        RunError::InvalidSettings(_) => {
+            error.hint("update coplay at both ends; if that does not help, do not join this host")
+        }
+        RunError::Machine(_) => {
+            error.hint("run the same command again to rejoin; if that does not help, try another --core")
+        }
+        RunError::HostGone => error.hint("ask the host to start again"),
+        RunError::SessionConfig(_) => error.hint("ask the host for other settings"),
+        RunError::FeedDropped(_) => error.hint("run the same command again to watch from the current frame"),
     }
 }
 
-fn difference_hint(points: &[String]) -> &'static str {
-    let about = |what: &str| points.iter().any(|point| point.contains(what));
+fn difference_hint(differences: &[String]) -> &'static str {
+    let about = |topic: &str| differences.iter().any(|difference| difference.contains(topic));
     if about("the game") {
-        "use the very same file as the host; another release or a changed copy is another game"
+        "use exactly the same file as the host; another release or a modified copy is another game"
     } else if about("version") || about("first frames") {
-        "everybody needs the same version of the machine; the built-in one comes with coplay, cores are installed"
+        "use the same version of the machine as the host: that of coplay for the built-in one, or that of the core"
     } else if about("the machine") {
-        "play on the same machine as the host: leave --core out to have the right one found"
+        "leave out --core, so that coplay finds the host's machine"
     } else {
-        "everybody needs the same settings; leave --core out to have the host's used"
+        "leave out --core, so that coplay uses the host's settings"
     }
 }
 
-/// Why a session ended, if that is a failure.
+/// Returns the error of a session that ended for this reason, if that is a failure.
 pub(super) fn end_error(end: &SessionEnd) -> Option<AppError> {
     match end {
         SessionEnd::Left | SessionEnd::Alone => None,
         SessionEnd::Silent(_) => Some(
-            AppError::failure("nobody else was heard of for too long")
-                .hint("look after the network; then the same command brings you back to your seat"),
+            AppError::failure("all other players were silent for too long")
+                .hint("check the network, then run the same command again to return to your seat"),
         ),
         SessionEnd::Dropped => Some(
-            AppError::failure("the others went on without us").hint("the same command brings you back to your seat"),
+            AppError::failure("the other players dropped this site, and went on")
+                .hint("run the same command again to return to your seat"),
         ),
         SessionEnd::NoWayIn(reason) => Some(
-            AppError::failure(format!("nobody could let us into the game: {reason}"))
-                .hint("try the same command again"),
+            AppError::failure(format!("cannot join the running game: {reason}")).hint("run the same command again"),
         ),
     }
 }
@@ -79,7 +87,7 @@ mod tests {
 
     #[test]
     fn every_failure_has_a_hint_and_exit_code_1() {
-        let mut failures = vec![
+        let mut errors = vec![
             RunError::Unreachable { addr: host_addr(), wrong_secret: false },
             RunError::Unreachable { addr: host_addr(), wrong_secret: true },
             RunError::WrongPeer { addr: host_addr() },
@@ -91,19 +99,19 @@ mod tests {
             RunError::SessionConfig("so".into()),
             RunError::FeedDropped("slow".into()),
         ];
-        let elsewhere = JoinRefusal::NotLeader { leader: coplay_net::PeerKey([7; 32]), addrs: vec![host_addr()] };
+        let not_leader = JoinRefusal::NotLeader { leader: coplay_net::PeerKey([7; 32]), addrs: vec![host_addr()] };
         let refusals = [
             JoinRefusal::Full,
             JoinRefusal::VersionMismatch(9),
             JoinRefusal::NoSpectators,
             JoinRefusal::WrongGameKind,
-            elsewhere,
+            not_leader,
         ];
-        failures.extend(refusals.map(RunError::Refused));
-        for failure in failures {
-            let told = to_app_error(&failure).to_string();
-            assert!(told.lines().count() == 2 && told.contains("\nhint: "), "{told}");
-            assert_eq!(to_app_error(&failure).exit_code(), 1);
+        errors.extend(refusals.map(RunError::Refused));
+        for error in errors {
+            let text = to_app_error(&error).to_string();
+            assert!(text.lines().count() == 2 && text.contains("\nhint: "), "{text}");
+            assert_eq!(to_app_error(&error).exit_code(), 1);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the game and the machine that somebody else plays. Neither is ever sent: everybody has their own.
+//! Finds the game and the machine of a host on this computer. Neither is ever sent: every site has its own copies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,27 @@ use sha2::{Digest, Sha256};
 use crate::error::AppError;
 use crate::game::{BUILT_IN_MACHINE, GameImage, MachineSpec, core_error, open_core, player_count};
 
-/// How deep folders are searched, how many files, and how large they may be.
+/// Depth to which folders are searched.
 const MAX_DEPTH: usize = 6;
+/// Most files that are read.
 const MAX_FILES: usize = 50_000;
+/// Largest file that is read, in bytes.
 const MAX_FILE_SIZE: u64 = 256 << 20;
 
-/// What a person says about where things are.
+/// Locations of game and machine that the user gave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MachineSources<'a> {
-    /// The game's file.
+    /// File of the game.
     pub(super) game: Option<&'a Path>,
-    /// The core that the user named; the host's word for it is never used as one.
+    /// Core that the user named. The name that the host sends is never used as a path.
     pub(super) core: Option<&'a CoreSource>,
-    /// The folder with BIOS images.
+    /// Folder with BIOS images.
     pub(super) system_dir: Option<&'a Path>,
     /// Folders with games.
     pub(super) game_dirs: &'a [PathBuf],
 }
 
-/// The machine of these settings, with its game.
+/// Opens the machine of these settings with its game.
 pub(super) fn find_machine(settings: &Settings, sources: MachineSources<'_>) -> Result<Box<dyn Machine>, AppError> {
     let game = match sources.game {
         Some(path) => Some(GameImage::read(path)?),
@@ -54,36 +56,36 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The game with this hash: the one that comes with the program, or one in the folders.
+/// Finds the game with this hash: the bundled game, or one in the folders.
 fn find_game(wanted: &GameId, folders: &[PathBuf]) -> Result<GameImage, AppError> {
     if let Some(game) = GameImage::bundled().filter(|game| sha256(&game.bytes) == wanted.hash) {
         return Ok(game);
     }
     let mut files = vec![];
     folders.iter().for_each(|folder| list_files(folder, MAX_DEPTH, &mut files));
-    // Those that are called the same come first; the others are looked at, too.
-    let other_name = |path: &PathBuf| path.file_stem().is_none_or(|stem| stem.to_string_lossy() != *wanted.name);
-    files.sort_by_key(other_name);
+    // Files with the same name are read first.
+    let has_other_name = |path: &PathBuf| path.file_stem().is_none_or(|stem| stem.to_string_lossy() != *wanted.name);
+    files.sort_by_key(has_other_name);
     let found = files.iter().find_map(|path| {
         let game = GameImage::read(path).ok()?;
         (sha256(&game.bytes) == wanted.hash).then_some(game)
     });
     found.ok_or_else(|| {
-        let what =
-            format!("the game that is played there is not here: {:?}, SHA-256 {}", wanted.name, hex(&wanted.hash));
-        let looked = match folders.len() {
-            0 => "name its file after the ticket, or put its folder into `games` of the settings (`coplay config`)"
-                .into(),
+        let message = format!("cannot find the game of the host: {:?}, SHA-256 {}", wanted.name, hex(&wanted.hash));
+        let hint = match folders.len() {
+            0 => {
+                "give its file after the ticket, or add its folder to `games` of the settings (`coplay config`)".into()
+            }
             _ => {
                 let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-                format!("name its file after the ticket; looked in {}", folders.join(", "))
+                format!("give its file after the ticket; it is not in {}", folders.join(", "))
             }
         };
-        AppError::failure(what).hint(format!("{looked}. Games are never sent: everybody needs their own"))
+        AppError::failure(message).hint(format!("{hint}. Games are never sent: every player needs a copy"))
     })
 }
 
-/// All files in a folder that may be games.
+/// Lists the files in a folder that may be games.
 fn list_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -98,55 +100,56 @@ fn list_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Opens a core with the options that the others have.
+/// Opens a core with the options of the host.
 fn open_matching_core(
     core: &CoreSource,
     game: Option<&GameImage>,
     theirs: &MachineId,
-    system: Option<&Path>,
+    system_dir: Option<&Path>,
 ) -> Result<Box<dyn Machine>, CoreOpenError> {
-    let wanted =
-        MachineSpec { system_dir: system.map(Into::into), ..MachineSpec::matching(Some(core.clone()), theirs) };
-    Ok(Box::new(open_core(core, game, &wanted)?))
+    let spec =
+        MachineSpec { system_dir: system_dir.map(Into::into), ..MachineSpec::matching(Some(core.clone()), theirs) };
+    Ok(Box::new(open_core(core, game, &spec)?))
 }
 
-/// Opens the core that is called as the machine is; files of cores are not always called so.
+/// Opens the installed core with the name of the machine. The file name of a core may differ from that name.
 fn open_core_by_name(
     game: Option<&GameImage>,
     wanted: &MachineId,
-    system: Option<&Path>,
+    system_dir: Option<&Path>,
 ) -> Result<Box<dyn Machine>, AppError> {
     let installed = libretro::installed_cores(&libretro::search_folders(&[]));
-    let mut likely = None;
+    let mut similar = None;
     for core in candidate_cores(&wanted.name, installed.keys()) {
-        match open_matching_core(&CoreSource::Path(installed[core].clone()), game, wanted, system) {
+        match open_matching_core(&CoreSource::Path(installed[core].clone()), game, wanted, system_dir) {
             Ok(machine) if machine.machine_id() == wanted => return Ok(machine),
-            // Perhaps another version: who says what differs is asked later.
-            Ok(machine) if machine.machine_id().name == wanted.name => likely = Some(machine),
+            // Perhaps another version. The session reports the difference later.
+            Ok(machine) if machine.machine_id().name == wanted.name => similar = Some(machine),
             _ => {}
         }
     }
-    likely.ok_or_else(|| missing_core_error(wanted))
+    similar.ok_or_else(|| missing_core_error(wanted))
 }
 
 fn missing_core_error(wanted: &MachineId) -> AppError {
     let MachineId { name, version, .. } = wanted;
-    let what = format!("they play on the libretro core {name} ({version}), which is not installed here");
-    // A hint is made of the name alone: to open something called so would run whatever the host names.
+    let message = format!("the host uses the libretro core {name} ({version}), which is not installed here");
+    // The hint uses only the name. Opening a file by it would run any code that the host names.
     let install = CoreName::from_machine_name(name).and_then(|name| libretro::install_hint(&name));
-    let hint = install.unwrap_or_else(|| "install it as a libretro core".into());
-    AppError::failure(what).hint(format!("{hint}; or say --core with the path of its file"))
+    let hint = install.unwrap_or_else(|| "install that libretro core".into());
+    AppError::failure(message).hint(format!("{hint}; or give the path of its file with --core"))
 }
 
-/// The most cores that are opened to find the one of a name.
+/// Most cores that are opened to find the one with a name.
 const MAX_CANDIDATES: usize = 4;
 
-/// Installed cores that may be the one of this name, the likeliest first. The host chooses the name, and opening a core runs its code,
-/// so a name that fits more than [`MAX_CANDIDATES`] finds only the core whose file has that very name.
+/// Returns the installed cores that may have this name, the likeliest first. The host chooses the name, and opening a
+/// core runs its code, so a name that fits more than [`MAX_CANDIDATES`] finds only the core with exactly that file
+/// name.
 fn candidate_cores<'a>(name: &str, installed: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let Some(wanted) = CoreName::from_machine_name(name) else { return vec![] };
     let wanted = wanted.as_str();
-    // Mednafen's machines are called Beetle as cores, but not in the names of files.
+    // The cores from Mednafen are named Beetle, but their files are named mednafen.
     let normal = |core: &str| core.to_lowercase().replace('-', "_").replace("mednafen_", "beetle_");
     let fits = |core: &&String| begins_with_word(&normal(core), wanted) || begins_with_word(wanted, &normal(core));
     let mut fitting: Vec<&str> = installed.filter(fits).map(String::as_str).collect();
@@ -157,7 +160,8 @@ fn candidate_cores<'a>(name: &str, installed: impl Iterator<Item = &'a String>) 
     fitting
 }
 
-/// Whether a name begins with a shorter one that ends where a word does: `bsnes_mercury_performance` with `bsnes_mercury`, not with `b`.
+/// Returns whether a name starts with a shorter one that ends at a word boundary: `bsnes_mercury_performance` with
+/// `bsnes_mercury`, not with `b`.
 fn begins_with_word(name: &str, shorter: &str) -> bool {
     let rest = name.strip_prefix(shorter);
     !shorter.is_empty() && rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphabetic()))
@@ -188,7 +192,7 @@ mod tests {
         for broad in ["Beetle", "beetle", "snes", "SNES"] {
             assert_eq!(found(broad), Vec::<&str>::new(), "{broad}");
         }
-        assert_eq!(found("Snes9x"), ["snes9x"], "the very name");
+        assert_eq!(found("Snes9x"), ["snes9x"], "the exact name");
         assert_eq!(found("Beetle PCE"), ["mednafen_pce", "mednafen_pce_fast"]);
         assert_eq!(found("Beetle PSX HW"), ["mednafen_psx"]);
     }

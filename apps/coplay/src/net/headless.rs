@@ -1,4 +1,4 @@
-//! Nobody to see it: a line for everything that happens.
+//! Front end without a screen: prints a line for every event.
 
 use coplay::frame::Frame;
 use coplay::input::InputWord;
@@ -11,24 +11,24 @@ use super::lobby_view::{LobbyView, Role, join_command};
 use crate::bot::Bot;
 use crate::connect::TicketSource;
 
-/// Lines on stderr, and perhaps bots.
+/// Front end that prints to stderr, with optional bots.
 pub(super) struct HeadlessFrontend {
     lobby_view: LobbyView,
     bot_seed: Option<u64>,
     bots: Vec<Bot>,
     last_members_line: String,
-    /// It was said that the machine stands still.
+    /// Whether the failure of the machine was printed.
     is_failure_reported: bool,
     is_leaving: bool,
-    /// It was said how to play on alone.
+    /// Whether the hint about playing on alone was printed.
     is_go_on_alone_offered: bool,
 }
 
 impl HeadlessFrontend {
-    pub(super) fn new(company: LobbyView, seed: Option<u64>) -> Self {
+    pub(super) fn new(lobby_view: LobbyView, bot_seed: Option<u64>) -> Self {
         Self {
-            lobby_view: company,
-            bot_seed: seed,
+            lobby_view,
+            bot_seed,
             bots: vec![],
             last_members_line: String::new(),
             is_failure_reported: false,
@@ -37,7 +37,7 @@ impl HeadlessFrontend {
         }
     }
 
-    /// What others type to come in, when that is something else than before.
+    /// Prints the command to join, if the ticket has changed.
     fn print_changed_ticket(&mut self) {
         if self.lobby_view.update_ticket() {
             print_line(&format!("to join now:   {}", join_command(self.lobby_view.ticket())));
@@ -45,13 +45,13 @@ impl HeadlessFrontend {
     }
 }
 
-/// How the last player left lets the others in again.
-fn alone_notice(company: &LobbyView) -> String {
-    format!("you play on alone. For {} to come back:   {}", company.last_departed(), join_command(company.ticket()))
+/// Returns the notice to the last player, with the command for the others to rejoin.
+fn alone_notice(lobby: &LobbyView) -> String {
+    format!("you play on alone. For {} to rejoin:   {}", lobby.last_departed(), join_command(lobby.ticket()))
 }
 
-fn print_line(what: &str) {
-    eprintln!("{what}");
+fn print_line(line: &str) {
+    eprintln!("{line}");
 }
 
 impl GameFrontend for HeadlessFrontend {
@@ -67,7 +67,7 @@ impl GameFrontend for HeadlessFrontend {
     }
 }
 
-/// A bot for every pad.
+/// Creates a bot for every pad.
 pub(super) fn bots_for_pads(seed: u64, machine: &dyn Machine) -> Vec<Bot> {
     machine.pads().iter().enumerate().map(|(player, pad)| Bot::new_restless(seed, player, pad)).collect()
 }
@@ -78,47 +78,46 @@ impl Frontend for HeadlessFrontend {
     }
 
     fn show_frame(&mut self, _: Frame, machine: &dyn Machine) {
-        let stood = std::mem::replace(&mut self.is_failure_reported, machine.failure().is_some());
-        if let Some(why) = machine.failure().filter(|_| !stood) {
-            print_line(&format!("the machine stands still: {why}"));
+        let was_reported = std::mem::replace(&mut self.is_failure_reported, machine.failure().is_some());
+        if let Some(reason) = machine.failure().filter(|_| !was_reported) {
+            print_line(&format!("the machine has stopped: {reason}"));
         }
     }
 
-    fn on_event(&mut self, news: RunnerEvent<'_>) {
-        match news {
-            RunnerEvent::LobbyChanged(party) => {
-                self.lobby_view.on_lobby_state(party);
+    fn on_event(&mut self, event: RunnerEvent<'_>) {
+        match event {
+            RunnerEvent::LobbyChanged(lobby) => {
+                self.lobby_view.on_lobby_state(lobby);
                 self.print_changed_ticket();
-                let people = self.lobby_view.members_line();
-                if people != self.last_members_line {
-                    print_line(&format!("here: {people}"));
-                    self.last_members_line = people;
+                let members = self.lobby_view.members_line();
+                if members != self.last_members_line {
+                    print_line(&format!("players: {members}"));
+                    self.last_members_line = members;
                 }
             }
-            // Somebody who plays with a bot does not need to know how often it waits a moment.
             RunnerEvent::Session(Event::Frozen(freeze)) => {
                 let names: Vec<String> =
                     freeze.waiting_for.iter().map(|site| self.lobby_view.player_name(site.number())).collect();
                 print_line(&format!("waiting for {}", names.join(", ")));
             }
             RunnerEvent::Session(event) => {
-                if let Some(words) = self.lobby_view.on_event(event) {
-                    print_line(&words);
+                if let Some(text) = self.lobby_view.on_event(event) {
+                    print_line(&text);
                 }
             }
-            RunnerEvent::Chat { name, text: line } => print_line(&format!("{name}: {line}")),
-            RunnerEvent::Note(words) => print_line(&words),
+            RunnerEvent::Chat { name, text } => print_line(&format!("{name}: {text}")),
+            RunnerEvent::Note(text) => print_line(&text),
             RunnerEvent::PlayingAlone => {
                 self.print_changed_ticket();
                 print_line(&alone_notice(&self.lobby_view));
             }
             RunnerEvent::Status(status) => {
-                if let Some(words) = self.lobby_view.on_status(status) {
-                    print_line(&words);
+                if let Some(text) = self.lobby_view.on_status(status) {
+                    print_line(&text);
                 }
-                let offered = std::mem::replace(&mut self.is_go_on_alone_offered, status.can_continue_alone);
-                if status.can_continue_alone && !offered {
-                    print_line("nobody else is heard; started with --go-on-alone the game goes on without them");
+                let was_offered = std::mem::replace(&mut self.is_go_on_alone_offered, status.can_continue_alone);
+                if status.can_continue_alone && !was_offered {
+                    print_line("all other players are silent; with --go-on-alone the game would go on without them");
                 }
                 self.print_changed_ticket();
             }
@@ -130,7 +129,7 @@ impl Frontend for HeadlessFrontend {
             return None;
         }
         self.is_leaving = true;
-        print_line(if self.lobby_view.role() == Role::Spectator { "going" } else { "leaving" });
+        print_line(if self.lobby_view.role() == Role::Spectator { "leaving as spectator" } else { "leaving" });
         Some(UserCommand::Quit)
     }
 }

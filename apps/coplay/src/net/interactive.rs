@@ -1,5 +1,5 @@
-//! Somebody in front of a window or a terminal. Everything here is on the game's thread and never waits: scenes go to the front end by
-//! swapping buffers.
+//! Front end of a shared game for a window or a terminal. All of it runs on the game thread and never waits: scenes go
+//! to the window or terminal by swapping buffers.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ use crate::config::{Action, Config};
 use crate::connect::TicketSource;
 use crate::devices::Devices;
 use crate::hud::{Hud, HudCapabilities, HudRequest, Invitation};
-use crate::scene::{MenuMove, Overlay, Screen as Picture, UiCommand as Asked};
+use crate::scene::{MenuMove, Overlay, Screen, UiCommand};
 use crate::ui_link::GamePort;
 
-/// While no frames come, scenes are this far apart.
+/// Time between two scenes while there are no new frames.
 const DRAW_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The person's end of a stage.
+/// Front end of a person at a screen.
 pub(super) struct InteractiveFrontend<'a> {
     ui: GamePort,
     config: &'a Config,
@@ -40,14 +40,15 @@ pub(super) struct InteractiveFrontend<'a> {
     bots: Vec<Bot>,
     lobby_view: LobbyView,
     drop_timeout_seconds: Option<f64>,
-    /// The key that pauses, and goes on; and the one that opens the menu.
+    /// Label of the key that pauses and resumes.
     pause_key: String,
+    /// Label of the key that opens the menu.
     menu_key: String,
     chat: Chat,
     history: SessionHistory,
     is_graph_shown: bool,
-    picture: Picture,
-    /// Frames are seen.
+    picture: Screen,
+    /// Whether frames are shown.
     is_playing: bool,
     next_draw: Instant,
     pending_commands: VecDeque<UserCommand>,
@@ -55,37 +56,37 @@ pub(super) struct InteractiveFrontend<'a> {
     is_leaving: bool,
 }
 
-/// What a person does not decide in front of the screen.
+/// Options of the front end from the command line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UiOptions {
-    /// How many play here.
+    /// Number of players at this computer.
     pub(super) pads: usize,
-    /// A bot plays.
+    /// Seed of bots; `None` lets people play.
     pub(super) bot_seed: Option<u64>,
-    /// After so many seconds of silence the game goes on without somebody.
+    /// Silence after which a player is dropped, in seconds; `None` waits forever.
     pub(super) drop_timeout_seconds: Option<f64>,
 }
 
 impl<'a> InteractiveFrontend<'a> {
-    pub(super) fn new(stage: GamePort, config: &'a Config, company: LobbyView, habits: UiOptions) -> Self {
-        let UiOptions { pads, bot_seed: seed, drop_timeout_seconds: patience } = habits;
+    pub(super) fn new(ui: GamePort, config: &'a Config, lobby_view: LobbyView, options: UiOptions) -> Self {
+        let UiOptions { pads, bot_seed, drop_timeout_seconds } = options;
         let key = |action| config.keys_of(action).first().map(|key| key.label()).unwrap_or_default();
         Self {
-            ui: stage,
+            ui,
             config,
-            hud: Hud::new(config, capabilities(company.role()), &[]),
+            hud: Hud::new(config, capabilities(lobby_view.role()), &[]),
             devices: None,
             pads,
-            bot_seed: seed,
+            bot_seed,
             bots: vec![],
-            lobby_view: company.with_go_on_alone_key(key(Action::GoOnAlone)),
-            drop_timeout_seconds: patience,
+            lobby_view: lobby_view.with_go_on_alone_key(key(Action::GoOnAlone)),
+            drop_timeout_seconds,
             pause_key: key(Action::Pause),
             menu_key: key(Action::Menu),
             chat: Chat::default(),
             history: SessionHistory::default(),
             is_graph_shown: false,
-            picture: Picture::default(),
+            picture: Screen::default(),
             is_playing: false,
             next_draw: Instant::now(),
             pending_commands: VecDeque::new(),
@@ -94,31 +95,31 @@ impl<'a> InteractiveFrontend<'a> {
         }
     }
 
-    fn on_command(&mut self, asked: Asked) {
+    fn on_command(&mut self, command: UiCommand) {
         let now = Instant::now();
-        if self.chat.is_open() && self.on_typing(asked) {
+        if self.chat.is_open() && self.on_typing(command) {
             return;
         }
-        match asked {
-            Asked::Exit => self.leave(),
-            Asked::Quit => {
+        match command {
+            UiCommand::Exit => self.leave(),
+            UiCommand::Quit => {
                 if self.quit_confirmation.request(now, &self.lobby_view.other_players()) {
                     self.leave();
                 }
             }
-            Asked::Menu if self.quit_confirmation.is_open(now) => self.quit_confirmation.cancel(),
-            Asked::Chat => self.chat.open(),
-            Asked::Graph => self.is_graph_shown = !self.is_graph_shown,
-            Asked::Pause => self.press_control(MachineControl::Pause),
-            Asked::Save => self.press_control(MachineControl::Save),
-            Asked::Load => self.press_control(MachineControl::Load),
-            Asked::Reset => self.press_control(MachineControl::Reset),
-            Asked::Move(MenuMove::Enter) if !self.hud.has_open_panel() => {
+            UiCommand::Menu if self.quit_confirmation.is_open(now) => self.quit_confirmation.cancel(),
+            UiCommand::Chat => self.chat.open(),
+            UiCommand::Graph => self.is_graph_shown = !self.is_graph_shown,
+            UiCommand::Pause => self.press_control(MachineControl::Pause),
+            UiCommand::Save => self.press_control(MachineControl::Save),
+            UiCommand::Load => self.press_control(MachineControl::Load),
+            UiCommand::Reset => self.press_control(MachineControl::Reset),
+            UiCommand::Move(MenuMove::Enter) if !self.hud.has_open_panel() => {
                 if self.lobby_view.role() == Role::Host && !self.lobby_view.is_started() {
                     self.pending_commands.push_back(UserCommand::Start);
                 }
             }
-            asked => match self.hud.handle_command(now, asked) {
+            command => match self.hud.handle_command(now, command) {
                 Some(HudRequest::Reset) => self.press_control(MachineControl::Reset),
                 Some(HudRequest::GoOnAlone) => self.pending_commands.push_back(UserCommand::ContinueAlone),
                 _ => {}
@@ -126,13 +127,13 @@ impl<'a> InteractiveFrontend<'a> {
         }
     }
 
-    /// Whether a command was about what is typed.
-    fn on_typing(&mut self, asked: Asked) -> bool {
-        match asked {
-            Asked::TypeChar(sign) => self.chat.type_char(sign),
-            Asked::EraseChar => self.chat.erase_char(),
-            Asked::Menu => self.chat.close(),
-            Asked::Move(MenuMove::Enter) => {
+    /// Handles a command while a chat message is typed; returns whether the command was about the message.
+    fn on_typing(&mut self, command: UiCommand) -> bool {
+        match command {
+            UiCommand::TypeChar(character) => self.chat.type_char(character),
+            UiCommand::EraseChar => self.chat.erase_char(),
+            UiCommand::Menu => self.chat.close(),
+            UiCommand::Move(MenuMove::Enter) => {
                 self.pending_commands.extend(self.chat.take_message().map(UserCommand::Chat))
             }
             _ => return false,
@@ -140,50 +141,51 @@ impl<'a> InteractiveFrontend<'a> {
         true
     }
 
-    /// Presses a button of the machine, for all; and says so, because the others would wonder who did. A pause is seen.
+    /// Sends a machine control for all sites, and a chat line so that the others know who sent it. A pause has an
+    /// overlay instead.
     fn press_control(&mut self, control: MachineControl) {
         if self.lobby_view.role() == Role::Spectator {
-            return self.hud.show_toast(Instant::now(), "who watches cannot do that");
+            return self.hud.show_toast(Instant::now(), "spectators cannot do that");
         }
         if self.is_playing {
-            let words = match control {
+            let text = match control {
                 MachineControl::Pause => None,
-                MachineControl::Reset => Some("(switches the machine off and on)"),
-                MachineControl::Save => Some("(keeps this moment)"),
-                MachineControl::Load => Some("(goes back to the moment that was kept)"),
+                MachineControl::Reset => Some("(resets the machine)"),
+                MachineControl::Save => Some("(saves the state)"),
+                MachineControl::Load => Some("(loads the saved state)"),
             };
             self.pending_commands.push_back(UserCommand::Control(control));
-            self.pending_commands.extend(words.map(|words| UserCommand::Chat(words.into())));
+            self.pending_commands.extend(text.map(|text| UserCommand::Chat(text.into())));
         }
     }
 
-    /// The ticket is another one than before: that is worth a word where it is not seen.
+    /// Updates the ticket, and shows a message if it changed and is not on the screen.
     fn update_ticket(&mut self, now: Instant) {
         if self.lobby_view.update_ticket() && self.overlay().is_none() {
-            self.hud.show_toast(now, format!("others can join by another ticket now; {} shows it", self.pause_key));
+            self.hud.show_toast(now, format!("the ticket to join has changed; {} shows it", self.pause_key));
         }
         let ticket = self.lobby_view.ticket().to_owned();
         self.hud.invite(Invitation { ticket, command: "coplay join", opens_immediately: false });
     }
 
-    /// The last other player is gone. The ticket does not fit here; the menu has it.
+    /// Shows a notice when the last other player is gone. The ticket is too long for it; the menu shows it.
     fn on_alone(&mut self, now: Instant) {
         self.update_ticket(now);
-        let gone = self.lobby_view.departure_text();
+        let departure = self.lobby_view.departure_text();
         self.hud.show_notice(
             now,
-            format!("{gone}; you play on alone. Ticket to come back: {}, Ask others in", self.menu_key),
+            format!("{departure}; you play on alone. Ticket to rejoin: {}, Invite players", self.menu_key),
         );
     }
 
-    /// Once: a front end that is gone asks to end again and again.
+    /// Quits once. A window or terminal that is gone returns `Exit` on every poll.
     fn leave(&mut self) {
         if !std::mem::replace(&mut self.is_leaving, true) {
             self.pending_commands.push_back(UserCommand::Quit);
         }
     }
 
-    /// What lies over the picture if nothing of the desk's does.
+    /// Returns the overlay of the lobby view, which is shown if the HUD has none.
     fn overlay(&self) -> Option<Overlay> {
         self.lobby_view.overlay(clock::now(), self.is_playing, self.drop_timeout_seconds, &self.pause_key)
     }
@@ -191,25 +193,25 @@ impl<'a> InteractiveFrontend<'a> {
     fn draw(&mut self) {
         let now = Instant::now();
         self.next_draw = now + DRAW_INTERVAL;
-        let (desk, company, chat) = (&self.hud, &self.lobby_view, &self.chat);
-        let graph = self.is_graph_shown.then(|| self.history.graph(|site| company.player_name(site)));
-        let (picture, playing, overlay) = (&self.picture, self.is_playing, self.overlay());
-        let others = company.other_players();
+        let (hud, lobby_view, chat) = (&self.hud, &self.lobby_view, &self.chat);
+        let graph = self.is_graph_shown.then(|| self.history.graph(|site| lobby_view.player_name(site)));
+        let (picture, is_playing, overlay) = (&self.picture, self.is_playing, self.overlay());
+        let others = lobby_view.other_players();
         let question = self.quit_confirmation.overlay(now, &others);
         self.ui.show(|scene| {
-            if playing {
+            if is_playing {
                 scene.screens(1)[0].clone_from(picture);
             } else {
                 scene.screens.clear();
             }
-            scene.status = company.status_line();
+            scene.status = lobby_view.status_line();
             scene.graph = graph;
             scene.clipboard_text = None;
-            desk.draw(now, scene);
+            hud.draw(now, scene);
             chat.draw(now, scene);
             if scene.overlay.is_none() && overlay.is_some() {
                 scene.overlay = overlay;
-                scene.clipboard_text = Some(company.ticket().to_owned());
+                scene.clipboard_text = Some(lobby_view.ticket().to_owned());
             }
             scene.needs_quit_confirmation = !others.is_empty() && question.is_none();
             if question.is_some() {
@@ -236,7 +238,7 @@ impl GameFrontend for InteractiveFrontend<'_> {
     }
 
     fn take_notes(&mut self) -> Vec<String> {
-        self.devices.as_mut().map(|outfit| std::mem::take(&mut outfit.notes)).unwrap_or_default()
+        self.devices.as_mut().map(|devices| std::mem::take(&mut devices.notes)).unwrap_or_default()
     }
 }
 
@@ -253,33 +255,33 @@ impl Frontend for InteractiveFrontend<'_> {
         self.is_playing = true;
         self.hud.set_failure(machine.failure());
         self.picture.show(machine.picture());
-        if let Some(outfit) = &mut self.devices {
-            outfit.play_sound(machine, self.hud.sound_settings(), false);
+        if let Some(devices) = &mut self.devices {
+            devices.play_sound(machine, self.hud.sound_settings(), false);
         }
         self.draw();
     }
 
-    fn on_event(&mut self, news: RunnerEvent<'_>) {
+    fn on_event(&mut self, event: RunnerEvent<'_>) {
         let now = Instant::now();
-        match news {
-            RunnerEvent::LobbyChanged(party) => {
-                self.lobby_view.on_lobby_state(party);
+        match event {
+            RunnerEvent::LobbyChanged(lobby) => {
+                self.lobby_view.on_lobby_state(lobby);
                 self.update_ticket(now);
             }
             RunnerEvent::Session(event) => {
-                // Where the dials stand is in the status line, and they turn often.
-                let quiet = matches!(event, Event::DelayChanged { .. });
-                if let Some(words) = self.lobby_view.on_event(event).filter(|_| !quiet) {
-                    self.hud.show_toast(now, words);
+                // The status line shows input delay and prediction window, which change often.
+                let is_quiet = matches!(event, Event::DelayChanged { .. });
+                if let Some(text) = self.lobby_view.on_event(event).filter(|_| !is_quiet) {
+                    self.hud.show_toast(now, text);
                 }
             }
-            RunnerEvent::Chat { name, text: line } => self.chat.add_line(now, name, line),
-            RunnerEvent::Note(words) => self.hud.show_toast(now, words),
+            RunnerEvent::Chat { name, text } => self.chat.add_line(now, name, text),
+            RunnerEvent::Note(text) => self.hud.show_toast(now, text),
             RunnerEvent::PlayingAlone => self.on_alone(now),
             RunnerEvent::Status(status) => {
-                // Who paused is in the overlay.
-                if let Some(words) = self.lobby_view.on_status(status).filter(|_| self.overlay().is_none()) {
-                    self.hud.show_toast(now, words);
+                // The pause overlay names the player who paused.
+                if let Some(text) = self.lobby_view.on_status(status).filter(|_| self.overlay().is_none()) {
+                    self.hud.show_toast(now, text);
                 }
                 self.update_ticket(now);
                 self.hud.set_can_go_on_alone(status.can_continue_alone);
@@ -290,8 +292,8 @@ impl Frontend for InteractiveFrontend<'_> {
 
     fn poll_command(&mut self) -> Option<UserCommand> {
         while !self.is_leaving {
-            let Some(asked) = self.ui.poll_command() else { break };
-            self.on_command(asked);
+            let Some(command) = self.ui.poll_command() else { break };
+            self.on_command(command);
             if self.hud.is_quit_requested() {
                 self.leave();
             }
@@ -310,42 +312,42 @@ mod tests {
     use coplay_net::lobby::{LobbyInfo, LobbyMember};
 
     fn frontend(config: &Config, role: Role) -> (InteractiveFrontend<'_>, FrontendPort) {
-        let (stage, view) = ui_link();
-        let company = LobbyView::new(role, "udp://a:1#x".into());
-        let habits = UiOptions { pads: 1, bot_seed: None, drop_timeout_seconds: None };
-        (InteractiveFrontend::new(stage, config, company, habits), view)
+        let (ui, port) = ui_link();
+        let lobby_view = LobbyView::new(role, "udp://a:1#x".into());
+        let options = UiOptions { pads: 1, bot_seed: None, drop_timeout_seconds: None };
+        (InteractiveFrontend::new(ui, config, lobby_view, options), port)
     }
 
-    fn poll_all(screen: &mut InteractiveFrontend<'_>) -> Vec<UserCommand> {
-        std::iter::from_fn(|| screen.poll_command()).collect()
+    fn poll_all(frontend: &mut InteractiveFrontend<'_>) -> Vec<UserCommand> {
+        std::iter::from_fn(|| frontend.poll_command()).collect()
     }
 
     #[test]
     fn host_starts_with_enter_and_sends_typed_chat() {
         let config = Config::default();
-        let (mut screen, view) = frontend(&config, Role::Host);
-        view.send(Asked::Move(MenuMove::Enter));
-        view.send(Asked::Chat);
-        "hi".chars().for_each(|sign| view.send(Asked::TypeChar(sign)));
-        view.send(Asked::Move(MenuMove::Enter));
+        let (mut screen, port) = frontend(&config, Role::Host);
+        port.send(UiCommand::Move(MenuMove::Enter));
+        port.send(UiCommand::Chat);
+        "hi".chars().for_each(|character| port.send(UiCommand::TypeChar(character)));
+        port.send(UiCommand::Move(MenuMove::Enter));
         assert_eq!(poll_all(&mut screen), [UserCommand::Start, UserCommand::Chat("hi".into())]);
-        view.send(Asked::Chat);
-        view.send(Asked::Menu);
-        view.send(Asked::TypeChar('x'));
-        assert_eq!(poll_all(&mut screen), [], "what was not said");
+        port.send(UiCommand::Chat);
+        port.send(UiCommand::Menu);
+        port.send(UiCommand::TypeChar('x'));
+        assert_eq!(poll_all(&mut screen), [], "the message was discarded");
     }
 
     #[test]
     fn machine_controls_are_for_players_only() {
         let config = Config::default();
-        let said = UserCommand::Chat("(keeps this moment)".into());
-        let both = vec![UserCommand::Control(MachineControl::Save), said];
+        let chat = UserCommand::Chat("(saves the state)".into());
+        let both = vec![UserCommand::Control(MachineControl::Save), chat];
         for (role, pressed) in [(Role::Joiner, both), (Role::Spectator, vec![])] {
-            let (mut screen, view) = frontend(&config, role);
-            view.send(Asked::Save);
-            assert_eq!(poll_all(&mut screen), [], "nothing to keep yet");
+            let (mut screen, port) = frontend(&config, role);
+            port.send(UiCommand::Save);
+            assert_eq!(poll_all(&mut screen), [], "there is no state to save yet");
             screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
-            view.send(Asked::Save);
+            port.send(UiCommand::Save);
             assert_eq!(poll_all(&mut screen), pressed);
         }
     }
@@ -353,20 +355,20 @@ mod tests {
     #[test]
     fn spectator_can_chat_and_sees_who_paused() {
         let config = Config::default();
-        let (mut screen, mut view) = frontend(&config, Role::Spectator);
-        view.send(Asked::Chat);
-        "hi".chars().for_each(|sign| view.send(Asked::TypeChar(sign)));
-        view.send(Asked::Move(MenuMove::Enter));
+        let (mut screen, mut port) = frontend(&config, Role::Spectator);
+        port.send(UiCommand::Chat);
+        "hi".chars().for_each(|character| port.send(UiCommand::TypeChar(character)));
+        port.send(UiCommand::Move(MenuMove::Enter));
         assert_eq!(poll_all(&mut screen), [UserCommand::Chat("hi".into())]);
         let status = coplay_net::runner::Status { paused_by: Some(0), ..Default::default() };
         screen.on_event(RunnerEvent::Status(&status));
         screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
-        assert!(view.refresh_scene());
-        assert_eq!(view.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Paused"));
+        assert!(port.refresh_scene());
+        assert_eq!(port.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Paused"));
     }
 
-    /// Ann and Bob play, or are about to.
-    fn two_player_lobby(started: bool) -> LobbyInfo {
+    /// Returns the lobby of Ann and Bob, before or after the start.
+    fn two_player_lobby(is_started: bool) -> LobbyInfo {
         let member = |site: u8, name: &str| LobbyMember {
             site,
             key: coplay_net::PeerKey([site; 32]),
@@ -381,7 +383,7 @@ mod tests {
             serial: 1,
             session: 1,
             settings: vec![],
-            is_started: started,
+            is_started,
             members,
             allows_spectators: true,
             spectator_count: 0,
@@ -392,70 +394,74 @@ mod tests {
     #[test]
     fn quitting_a_shared_game_needs_two_presses() {
         let config = Config::default();
-        let (mut screen, mut view) = frontend(&config, Role::Joiner);
+        let (mut screen, mut port) = frontend(&config, Role::Joiner);
         screen.on_event(RunnerEvent::LobbyChanged(&two_player_lobby(true)));
         screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
-        assert!(view.refresh_scene() && view.scene().needs_quit_confirmation);
-        view.send(Asked::Quit);
-        assert_eq!(poll_all(&mut screen), [], "one press by mistake ends no game");
+        assert!(port.refresh_scene() && port.scene().needs_quit_confirmation);
+        port.send(UiCommand::Quit);
+        assert_eq!(poll_all(&mut screen), [], "a single press does not quit");
         screen.show_frame(Frame::new(1), &crate::toy_machine::ToyMachine::new(1));
-        assert!(view.refresh_scene() && !view.scene().needs_quit_confirmation);
-        let question = view.scene().overlay.clone().expect("a question");
+        assert!(port.refresh_scene() && !port.scene().needs_quit_confirmation);
+        let question = port.scene().overlay.clone().expect("the question is shown");
         assert_eq!(question.rows, [("Ann".into(), "plays with you".into())]);
-        view.send(Asked::Menu);
-        view.send(Asked::Quit);
-        assert_eq!(poll_all(&mut screen), [], "Esc answered the question");
-        view.send(Asked::Quit);
+        port.send(UiCommand::Menu);
+        port.send(UiCommand::Quit);
+        assert_eq!(poll_all(&mut screen), [], "Esc closed the question");
+        port.send(UiCommand::Quit);
         assert_eq!(poll_all(&mut screen), [UserCommand::Quit]);
     }
 
     #[test]
     fn quitting_without_other_players_is_immediate() {
         let config = Config::default();
-        let mut alone = two_player_lobby(true);
-        alone.members[0].is_present = false;
-        for (role, party) in
-            [(Role::Joiner, two_player_lobby(false)), (Role::Joiner, alone), (Role::Spectator, two_player_lobby(true))]
-        {
-            let (mut screen, view) = frontend(&config, role);
-            screen.on_event(RunnerEvent::LobbyChanged(&party));
-            view.send(Asked::Quit);
-            assert_eq!(poll_all(&mut screen), [UserCommand::Quit], "{role:?} {party:?}");
+        let mut without_ann = two_player_lobby(true);
+        without_ann.members[0].is_present = false;
+        for (role, lobby) in [
+            (Role::Joiner, two_player_lobby(false)),
+            (Role::Joiner, without_ann),
+            (Role::Spectator, two_player_lobby(true)),
+        ] {
+            let (mut screen, port) = frontend(&config, role);
+            screen.on_event(RunnerEvent::LobbyChanged(&lobby));
+            port.send(UiCommand::Quit);
+            assert_eq!(poll_all(&mut screen), [UserCommand::Quit], "{role:?} {lobby:?}");
         }
     }
 
     #[test]
     fn go_on_alone_is_offered_by_key_and_menu() {
         let config = Config::default();
-        let (mut screen, mut view) = frontend(&config, Role::Joiner);
-        view.send(Asked::GoOnAlone);
-        assert_eq!(poll_all(&mut screen), [], "nothing is offered");
+        let (mut screen, mut port) = frontend(&config, Role::Joiner);
+        port.send(UiCommand::GoOnAlone);
+        assert_eq!(poll_all(&mut screen), [], "it is not offered yet");
         let offer = coplay_net::runner::Status { can_continue_alone: true, ..Default::default() };
         screen.on_event(RunnerEvent::Status(&offer));
-        view.send(Asked::GoOnAlone);
-        [Asked::Menu, Asked::Move(MenuMove::Down), Asked::Move(MenuMove::Enter)]
+        port.send(UiCommand::GoOnAlone);
+        [UiCommand::Menu, UiCommand::Move(MenuMove::Down), UiCommand::Move(MenuMove::Enter)]
             .into_iter()
-            .for_each(|asked| view.send(asked));
+            .for_each(|command| port.send(command));
         assert_eq!(poll_all(&mut screen), [UserCommand::ContinueAlone, UserCommand::ContinueAlone]);
         screen.on_event(RunnerEvent::PlayingAlone);
         screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
-        assert!(view.refresh_scene());
-        assert!(view.scene().toast.as_ref().is_some_and(|toast| toast.contains("you play on alone")));
-        // The ticket is in the menu from then on, and can be copied there.
+        assert!(port.refresh_scene());
+        assert!(port.scene().toast.as_ref().is_some_and(|toast| toast.contains("you play on alone")));
+        // From then on the menu shows the ticket, which can be copied there.
         screen.on_event(RunnerEvent::Status(&Default::default()));
-        let down = Asked::Move(MenuMove::Down);
-        [Asked::Menu, down, down, Asked::Move(MenuMove::Enter)].into_iter().for_each(|asked| view.send(asked));
+        let down = UiCommand::Move(MenuMove::Down);
+        [UiCommand::Menu, down, down, UiCommand::Move(MenuMove::Enter)]
+            .into_iter()
+            .for_each(|command| port.send(command));
         poll_all(&mut screen);
         screen.show_frame(Frame::new(1), &crate::toy_machine::ToyMachine::new(1));
-        assert!(view.refresh_scene() && view.scene().clipboard_text.as_deref() == Some("udp://a:1#x"));
+        assert!(port.refresh_scene() && port.scene().clipboard_text.as_deref() == Some("udp://a:1#x"));
     }
 
     #[test]
     fn closed_window_quits_once() {
         let config = Config::default();
-        let (mut screen, view) = frontend(&config, Role::Joiner);
+        let (mut screen, port) = frontend(&config, Role::Joiner);
         screen.on_event(RunnerEvent::LobbyChanged(&two_player_lobby(true)));
-        drop(view);
+        drop(port);
         assert_eq!(poll_all(&mut screen), [UserCommand::Quit]);
         assert_eq!(poll_all(&mut screen), []);
     }
@@ -463,16 +469,16 @@ mod tests {
     #[test]
     fn lobby_is_shown_before_the_game() {
         let config = Config::default();
-        let (mut screen, mut view) = frontend(&config, Role::Joiner);
+        let (mut screen, mut port) = frontend(&config, Role::Joiner);
         screen.poll_command();
-        assert!(view.refresh_scene());
-        assert_eq!(view.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Knocking"));
-        assert_eq!(view.scene().clipboard_text.as_deref(), Some("udp://a:1#x"));
+        assert!(port.refresh_scene());
+        assert_eq!(port.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Connecting"));
+        assert_eq!(port.scene().clipboard_text.as_deref(), Some("udp://a:1#x"));
         screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
-        assert!(view.refresh_scene() && view.scene().overlay.is_none() && view.scene().screens.len() == 1);
-        view.send(Asked::Graph);
+        assert!(port.refresh_scene() && port.scene().overlay.is_none() && port.scene().screens.len() == 1);
+        port.send(UiCommand::Graph);
         screen.poll_command();
         screen.show_frame(Frame::new(1), &crate::toy_machine::ToyMachine::new(1));
-        assert!(view.refresh_scene() && view.scene().graph.is_some());
+        assert!(port.refresh_scene() && port.scene().graph.is_some());
     }
 }

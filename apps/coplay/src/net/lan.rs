@@ -1,4 +1,4 @@
-//! Games in the local network: telling of one's own, and choosing among those of others.
+//! Games in the local network: advertises our own, and lets the user choose among those of others.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -10,38 +10,39 @@ use crate::cli::net::LanVisibility;
 use crate::connect;
 use crate::error::AppError;
 
-/// So long it takes until everybody who offers a game has said so.
+/// Time to wait for the advertisements of other computers.
 const DISCOVERY_TIME: Duration = Duration::from_millis(2_500);
 
-/// Tells the local network of our game, as far as the host wants that. A network that cannot be told is no reason not to play.
+/// Advertises our game in the local network, as far as the host allows. A failure prints a note, and the game goes on.
 pub(crate) fn announce_game(
     kind: GameKind,
-    open: LanVisibility,
+    visibility: LanVisibility,
     (game, host): (&str, &str),
     ticket: &Ticket,
 ) -> Option<LanAdvertisement> {
-    let ticket = match open {
+    let ticket = match visibility {
         LanVisibility::Hide => return None,
         LanVisibility::See => None,
         LanVisibility::Join => Some(ticket.clone()),
     };
-    let sign = lan::advertise(&LanGame { kind, game: game.into(), host: host.into(), ticket });
-    sign.inspect_err(|error| eprintln!("note: nobody in the local network is told of this game: {error}")).ok()
+    let advertisement = lan::advertise(&LanGame { kind, game: game.into(), host: host.into(), ticket });
+    advertisement.inspect_err(|error| eprintln!("note: cannot announce the game in the local network: {error}")).ok()
 }
 
-/// The ticket that was given, or that of a game that is chosen; `None` where nobody can choose, and the list is all.
-pub(crate) fn choose_ticket(kind: GameKind, given: Option<&str>) -> Result<Option<Ticket>, AppError> {
-    if let Some(text) = given {
+/// Parses the ticket `text`, or lets the user choose a game of the local network. Without a terminal the games are only
+/// listed, and the result is `None`.
+pub(crate) fn choose_ticket(kind: GameKind, text: Option<&str>) -> Result<Option<Ticket>, AppError> {
+    if let Some(text) = text {
         return connect::parse_ticket(text).map(Some);
     }
     let (thing, join, _) = command_words(kind);
-    eprintln!("looking for {thing}s in the local network ...");
+    eprintln!("searching for {thing}s in the local network ...");
     let found = lan::browse(kind, DISCOVERY_TIME, || true).map_err(|error| {
-        AppError::failure(error.to_string()).hint(format!("join by the ticket that the host shows: {join} 'TICKET'"))
+        AppError::failure(error.to_string()).hint(format!("use the ticket that the host shows: {join} 'TICKET'"))
     })?;
     if found.is_empty() {
-        return Err(AppError::failure(format!("no {thing} is seen in the local network"))
-            .hint(format!("with the ticket that the host shows, {thing}s anywhere can be joined: {join} 'TICKET'")));
+        return Err(AppError::failure(format!("found no {thing} in the local network"))
+            .hint(format!("use the ticket that the host shows: {join} 'TICKET'")));
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         crate::print_stdout(&format_games(&found));
@@ -51,7 +52,8 @@ pub(crate) fn choose_ticket(kind: GameKind, given: Option<&str>) -> Result<Optio
     prompt_choice(&found).map(Some)
 }
 
-/// What is looked for, the command that leads in, and the one that opens it to all.
+/// Returns the noun for a game of this kind, the command to join it, and the command that opens it to the local
+/// network.
 fn command_words(kind: GameKind) -> (&'static str, &'static str, &'static str) {
     match kind {
         GameKind::SharedMachine => ("game", "coplay join", "coplay host --lan join"),
@@ -59,39 +61,39 @@ fn command_words(kind: GameKind) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// One line for each game, with a number to choose it by.
+/// Formats one line per game, with a number to choose it by.
 fn format_games(found: &[LanGame]) -> String {
-    let name = |notice: &LanGame| format!("{}, offered by {}", notice.game, notice.host);
-    let wide = found.iter().map(|notice| name(notice).chars().count()).max().unwrap_or(0);
-    let line = |(at, notice): (usize, &LanGame)| {
-        let how = if notice.ticket.is_some() { "open to this network" } else { "ask the host for the ticket" };
-        format!("{:>3}  {:<wide$}  {how}\n", at + 1, name(notice))
+    let name = |game: &LanGame| format!("{}, hosted by {}", game.game, game.host);
+    let width = found.iter().map(|game| name(game).chars().count()).max().unwrap_or(0);
+    let line = |(index, game): (usize, &LanGame)| {
+        let access = if game.ticket.is_some() { "open to this network" } else { "ask the host for the ticket" };
+        format!("{:>3}  {:<width$}  {access}\n", index + 1, name(game))
     };
     found.iter().enumerate().map(line).collect()
 }
 
 fn prompt_choice(found: &[LanGame]) -> Result<Ticket, AppError> {
     eprint!("which one? [1] ");
-    // A prompt that is not seen is no reason to fail.
+    // A prompt that cannot be printed is not an error.
     let _ = std::io::stderr().flush();
     let mut line = String::new();
     if !matches!(std::io::stdin().read_line(&mut line), Ok(1..)) {
-        return Err(AppError::usage("no game was chosen").hint("type the number of one of them"));
+        return Err(AppError::usage("no game was chosen").hint("type the number of a game"));
     }
     parse_choice(found, line.trim())
 }
 
-/// What somebody typed: a number, nothing for the first, or a ticket after all.
+/// Parses the choice: a number, nothing for the first game, or a ticket.
 fn parse_choice(found: &[LanGame], typed: &str) -> Result<Ticket, AppError> {
     let number = if typed.is_empty() { Ok(1) } else { typed.parse::<usize>() };
     let Ok(number) = number else { return connect::parse_ticket(typed) };
-    let Some(notice) = number.checked_sub(1).and_then(|at| found.get(at)) else {
+    let Some(game) = number.checked_sub(1).and_then(|index| found.get(index)) else {
         return Err(AppError::usage(format!("there is no game {number}"))
             .hint(format!("type a number from 1 to {}", found.len())));
     };
-    notice.ticket.clone().ok_or_else(|| {
-        AppError::failure(format!("the game of {} is seen, but not open to all of this network", notice.host))
-            .hint(format!("ask for its ticket, or for `{}`", command_words(notice.kind).2))
+    game.ticket.clone().ok_or_else(|| {
+        AppError::failure(format!("the game of {} needs a ticket", game.host))
+            .hint(format!("ask the host for the ticket, or to start with `{}`", command_words(game.kind).2))
     })
 }
 
@@ -99,34 +101,35 @@ fn parse_choice(found: &[LanGame], typed: &str) -> Result<Ticket, AppError> {
 mod tests {
     use super::*;
 
-    fn two_notices() -> Vec<LanGame> {
-        let notice = |game: &str, host: &str, ticket: Option<&str>| LanGame {
+    fn two_games() -> Vec<LanGame> {
+        let lan_game = |game: &str, host: &str, ticket: Option<&str>| LanGame {
             kind: GameKind::SharedMachine,
             game: game.into(),
             host: host.into(),
             ticket: ticket.and_then(|text| text.parse().ok()),
         };
-        vec![notice("Tennis", "Ann", Some("udp://a:1#x")), notice("Chess for two", "Bob", None)]
+        vec![lan_game("Tennis", "Ann", Some("udp://a:1#x")), lan_game("Chess for two", "Bob", None)]
     }
 
     #[test]
     fn list_shows_games_and_how_to_join() {
-        let shown = format_games(&two_notices());
+        let shown = format_games(&two_games());
         assert_eq!(
             shown,
-            "  1  Tennis, offered by Ann         open to this network\n  \
-               2  Chess for two, offered by Bob  ask the host for the ticket\n"
+            "  1  Tennis, hosted by Ann         open to this network\n  \
+               2  Chess for two, hosted by Bob  ask the host for the ticket\n"
         );
     }
 
     #[test]
     fn choice_is_a_number_or_a_ticket() {
-        let (all, text) = (two_notices(), |ticket: Ticket| ticket.to_string());
+        let (all, text) = (two_games(), |ticket: Ticket| ticket.to_string());
         assert_eq!(parse_choice(&all, "").map(text).unwrap(), "udp://a:1#x");
         assert_eq!(parse_choice(&all, "1").map(text).unwrap(), "udp://a:1#x");
         assert_eq!(parse_choice(&all, "udp://b:2#y").map(text).unwrap(), "udp://b:2#y");
-        let why = |typed| parse_choice(&all, typed).unwrap_err();
-        assert!(why("2").to_string().contains("Bob") && why("2").exit_code() == 1);
-        assert!(why("0").exit_code() == 2 && why("3").to_string().contains("from 1 to 2") && why("x").exit_code() == 2);
+        let error = |typed| parse_choice(&all, typed).unwrap_err();
+        assert!(error("2").to_string().contains("Bob") && error("2").exit_code() == 1);
+        assert!(error("0").exit_code() == 2 && error("3").to_string().contains("from 1 to 2"));
+        assert_eq!(error("x").exit_code(), 2);
     }
 }

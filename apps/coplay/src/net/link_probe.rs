@@ -1,4 +1,4 @@
-//! What the line to somebody is like, for who wants to know before playing.
+//! Measures the link to a host before a game.
 
 use coplay::time::TimeDelta;
 use coplay_net::iroh::RelayConfig;
@@ -9,24 +9,25 @@ use crate::connect;
 use crate::error::AppError;
 use crate::seat_key::SeatKey;
 
-/// How long is called.
+/// Time to wait for a connection.
 const CONNECT_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
-/// How many questions are asked, and how often: for five seconds.
+/// Number of probes: 5 s of them.
 const PROBE_COUNT: u32 = 200;
+/// Time between two probes.
 const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(25);
 
-/// Looks at the line to whoever gave this ticket. Nobody there is bothered.
+/// Measures the link to the host of this ticket. The players there do not notice it.
 pub fn probe_link(ticket: &str, relay: Option<RelayConfig>) -> Result<LinkReport, AppError> {
     let ticket = connect::parse_ticket(ticket)?;
-    let line = connect::open_for_ticket(&ticket, SeatKey::new().identity, relay)?;
-    eprintln!("asking there and back for five seconds ...");
-    let (places, expect) = (line.host_addrs, line.expected_key);
-    let plan = LinkProbeConfig {
-        addrs: places,
-        expected_peer: expect,
+    let connection = connect::open_for_ticket(&ticket, SeatKey::new().identity, relay)?;
+    eprintln!("measuring the link for 5 s ...");
+    let config = LinkProbeConfig {
+        addrs: connection.host_addrs,
+        expected_peer: connection.expected_key,
         timeout: CONNECT_TIMEOUT,
         ping_count: PROBE_COUNT,
         ping_interval: PROBE_INTERVAL,
     };
-    runner::probe_link(&line.transport, &line.incoming, &plan).map_err(|failure| errors::to_app_error(&failure))
+    runner::probe_link(&connection.transport, &connection.incoming, &config)
+        .map_err(|error| errors::to_app_error(&error))
 }

@@ -1,7 +1,8 @@
-//! `coplay host`, `coplay join` and `coplay watch`: games with others.
+//! `coplay host`, `coplay join` and `coplay watch`: shared games.
 //!
-//! The [drive](coplay_net::drive) runs the game on the game's thread. Here is who sits in front of it (`Person`): a person at a window or a
-//! terminal, or lines of text and a bot; and everything before and after: tickets, keys, finding the same game, what it came to.
+//! The [runner](coplay_net::runner) runs the game on the game thread. This module has its front ends (`GameFrontend`),
+//! for a window or terminal and headless, and everything before and after the game: tickets, seat keys, finding the
+//! host's game and machine, and the summary.
 
 pub(crate) mod announce;
 mod chat;
@@ -33,7 +34,8 @@ use coplay_net::runner::{
 use coplay_net::ticket::Ticket;
 
 use crate::cli::net as cli;
-use crate::cli::net::{AutoOrFrames, LanVisibility};
+use crate::cli::net::LanVisibility;
+use crate::cli::values::{AutoOrFrames, fixed_delays};
 use crate::config::Config;
 use crate::connect::{self, TicketSource, TransportKind};
 use crate::error::AppError;
@@ -49,75 +51,76 @@ use lobby_view::{LobbyView, Role, join_command};
 
 pub use link_probe::probe_link;
 
-/// How long a guest knocks.
+/// Time that a joiner waits for the host's answer.
 pub(crate) const JOIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
 
-/// Whoever sits in front of a game.
+/// Front end of a shared game.
 trait GameFrontend: Frontend {
-    /// This machine is played on.
+    /// Announces the machine of the game.
     fn on_machine(&mut self, machine: &dyn Machine);
 
-    /// There is a way to us, which this ticket tells.
+    /// Sets the source of the ticket that leads to this site.
     fn set_own_ticket(&mut self, own: TicketSource);
 
-    /// What was missing, to be told at the end.
+    /// Returns notes about missing devices, for the end of the run.
     fn take_notes(&mut self) -> Vec<String> {
         vec![]
     }
 }
 
-/// What a game came to; `None` if somebody changed their mind before.
+/// Result of a game; `None` if the user quit before it started.
 type RunResult = Result<Option<RunOutcome>, AppError>;
 
 /// `coplay host`.
 pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
     check_player_args(&args.player)?;
-    let ShareableMachine { machine, max_prediction_window: window, costs, is_checked: checked } =
-        open_host_machine(args)?;
+    let ShareableMachine { machine, max_prediction_window, costs, is_checked } = open_host_machine(args)?;
     let title = machine.game_id().name.clone();
     let players = check_player_count(args, &*machine)?;
-    let way = transport_kind(args.udp.as_deref(), args.secret.as_deref(), args.relay.as_ref())?;
-    let presence = &args.player.participant;
-    let seat = SeatKey::choose(args.player.seat.as_deref(), &way.seat_group())?;
-    let log = report::open_frame_log(&presence.log)?;
-    let line = way.open(seat.identity.clone())?;
-    let tape = report::open_recorder(&presence.log)?;
-    let ticket = (line.own_ticket)();
-    let transport = with_impairment(line.transport, presence.impair.as_ref())?;
-    let plan = HostConfig {
-        name: player_name(presence.name.as_deref()),
+    let kind = transport_kind(args.udp.as_deref(), args.secret.as_deref(), args.relay.as_ref())?;
+    let participant = &args.player.participant;
+    let seat = SeatKey::choose(args.player.seat.as_deref(), &kind.seat_group())?;
+    let log = report::open_frame_log(&participant.log)?;
+    let connection = kind.open(seat.identity.clone())?;
+    let recorder = report::open_recorder(&participant.log)?;
+    let ticket = (connection.own_ticket)();
+    let transport = with_impairment(connection.transport, participant.impair.as_ref())?;
+    let host_config = HostConfig {
+        name: player_name(participant.name.as_deref()),
         pads: args.pads,
         players,
-        session_options: limit_prediction_window(session_options(args.input_delay, args.prediction_window)?, window),
+        session_options: limit_prediction_window(session_options(args.delay, args.prediction)?, max_prediction_window),
         absent_input: args.absent.into(),
         is_private: args.private,
         options: RunOptions { costs, ..run_options(&args.player, args.display) },
     };
     let picture = (1, machine.picture().height, machine.picture().aspect);
-    let usual = if args.display.headless { LanVisibility::Hide } else { LanVisibility::See };
-    let _sign = lan::announce_game(GameKind::SharedMachine, args.lan.unwrap_or(usual), (&title, &plan.name), &ticket);
-    let look = DisplayOptions { title, pictures: picture, ..DisplayOptions::default() };
-    if !checked && args.machine.core.is_some() {
-        eprintln!("note: {} was not checked yet: `coplay check` says whether it is fit to be shared", look.title);
+    let default_lan = if args.display.headless { LanVisibility::Hide } else { LanVisibility::See };
+    let lan = args.lan.unwrap_or(default_lan);
+    let _advertisement = lan::announce_game(GameKind::SharedMachine, lan, (&title, &host_config.name), &ticket);
+    let display_options = DisplayOptions { title, pictures: picture, ..DisplayOptions::default() };
+    if !is_checked && args.machine.core.is_some() {
+        let title = &display_options.title;
+        eprintln!("note: {title} was not checked yet; run `coplay check` to test whether it can be shared");
     }
     let ticket = ticket.to_string();
-    let uses = [("to join, a friend types:", join_command(&ticket)), ("to watch:", format!("coplay watch '{ticket}'"))];
+    let uses = [("to join, type:", join_command(&ticket)), ("to watch:", format!("coplay watch '{ticket}'"))];
     announce::print_ticket(&ticket, &uses);
     announce::warn_if_no_network(&*transport, args.udp.as_deref());
-    let setting = GameRun {
+    let run = GameRun {
         display: args.display,
-        display_options: look,
+        display_options,
         ui_options: ui_options(&args.player, args.pads),
-        log: &presence.log,
+        log: &participant.log,
     };
-    setting.run(LobbyView::new(Role::Host, ticket), |person, _| {
-        person.on_machine(&*machine);
-        person.set_own_ticket(line.own_ticket);
-        let drive = PlayerRunner::host(transport, line.incoming, machine, &plan);
-        let mut drive = drive.map_err(|failure| errors::to_app_error(&failure))?;
-        log.into_iter().for_each(|log| drive.set_frame_log(log));
-        tape.into_iter().for_each(|tape| drive.set_recorder(tape));
-        to_run_result(drive.run(person))
+    run.run(LobbyView::new(Role::Host, ticket), |frontend, _| {
+        frontend.on_machine(&*machine);
+        frontend.set_own_ticket(connection.own_ticket);
+        let runner = PlayerRunner::host(transport, connection.incoming, machine, &host_config);
+        let mut runner = runner.map_err(|error| errors::to_app_error(&error))?;
+        log.into_iter().for_each(|log| runner.set_frame_log(log));
+        recorder.into_iter().for_each(|recorder| runner.set_recorder(recorder));
+        to_run_result(runner.run(frontend))
     })
 }
 
@@ -128,33 +131,25 @@ pub fn join(args: &cli::JoinArgs) -> Result<Summary, AppError> {
         return Ok(Summary::default());
     };
     let seat = SeatKey::choose(args.player.seat.as_deref(), &ticket.seat_group())?;
-    let presence = &args.player.participant;
-    let (log, tape) = (report::open_frame_log(&presence.log)?, report::open_recorder(&presence.log)?);
-    let look = DisplayOptions {
-        title: "a game with others".into(),
-        pictures: (1, 240, 4.0 / 3.0),
-        ..DisplayOptions::default()
-    };
-    let setting = GameRun {
+    let participant = &args.player.participant;
+    let (log, recorder) = (report::open_frame_log(&participant.log)?, report::open_recorder(&participant.log)?);
+    let display_options =
+        DisplayOptions { title: "shared game".into(), pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
+    let run = GameRun {
         display: args.display,
-        display_options: look,
+        display_options,
         ui_options: ui_options(&args.player, args.pads),
-        log: &presence.log,
+        log: &participant.log,
     };
-    setting.run(LobbyView::new(Role::Joiner, ticket.to_string()), |person, config| {
-        let visit = GameJoin {
-            ticket: &ticket,
-            args: &args.connect,
-            participant: presence,
-            intent: JoinIntent::Play(args.pads),
-        };
-        let Some((guest, shared)) = visit.join(&seat, person, config)? else { return Ok(None) };
-        let drive = guest
-            .into_player(shared.machine, RunOptions { costs: shared.costs, ..run_options(&args.player, args.display) });
-        let mut drive = drive.map_err(|failure| errors::to_app_error(&failure))?;
-        log.into_iter().for_each(|log| drive.set_frame_log(log));
-        tape.into_iter().for_each(|tape| drive.set_recorder(tape));
-        to_run_result(drive.run(person))
+    run.run(LobbyView::new(Role::Joiner, ticket.to_string()), |frontend, config| {
+        let join = GameJoin { ticket: &ticket, args: &args.connect, participant, intent: JoinIntent::Play(args.pads) };
+        let Some((lobby, shared)) = join.join(&seat, frontend, config)? else { return Ok(None) };
+        let options = RunOptions { costs: shared.costs, ..run_options(&args.player, args.display) };
+        let runner = lobby.into_player(shared.machine, options);
+        let mut runner = runner.map_err(|error| errors::to_app_error(&error))?;
+        log.into_iter().for_each(|log| runner.set_frame_log(log));
+        recorder.into_iter().for_each(|recorder| runner.set_recorder(recorder));
+        to_run_result(runner.run(frontend))
     })
 }
 
@@ -163,24 +158,24 @@ pub fn watch(args: &cli::WatchArgs) -> Result<Summary, AppError> {
     let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, args.connect.ticket.as_deref())? else {
         return Ok(Summary::default());
     };
-    let presence = &args.participant;
-    let (log, tape) = (report::open_frame_log(&presence.log)?, report::open_recorder(&presence.log)?);
-    let look = DisplayOptions { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
-    let habits = UiOptions { pads: 0, bot_seed: None, drop_timeout_seconds: None };
-    let setting = GameRun { display: args.display, display_options: look, ui_options: habits, log: &presence.log };
-    setting.run(LobbyView::new(Role::Spectator, ticket.to_string()), |person, config| {
-        let visit =
-            GameJoin { ticket: &ticket, args: &args.connect, participant: presence, intent: JoinIntent::Spectate };
-        let Some((guest, shared)) = visit.join(&SeatKey::new(), person, config)? else { return Ok(None) };
-        let watch = guest.into_spectator(shared.machine, SpectateOptions { frame_limit: presence.log.frames });
-        let mut watch = watch.map_err(|failure| errors::to_app_error(&failure))?;
-        log.into_iter().for_each(|log| watch.set_frame_log(log));
-        tape.into_iter().for_each(|tape| watch.set_recorder(tape));
-        to_run_result(watch.run(person))
+    let participant = &args.participant;
+    let (log, recorder) = (report::open_frame_log(&participant.log)?, report::open_recorder(&participant.log)?);
+    let display_options =
+        DisplayOptions { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
+    let ui_options = UiOptions { pads: 0, bot_seed: None, drop_timeout_seconds: None };
+    let run = GameRun { display: args.display, display_options, ui_options, log: &participant.log };
+    run.run(LobbyView::new(Role::Spectator, ticket.to_string()), |frontend, config| {
+        let join = GameJoin { ticket: &ticket, args: &args.connect, participant, intent: JoinIntent::Spectate };
+        let Some((lobby, shared)) = join.join(&SeatKey::new(), frontend, config)? else { return Ok(None) };
+        let runner = lobby.into_spectator(shared.machine, SpectateOptions { frame_limit: participant.log.frames });
+        let mut runner = runner.map_err(|error| errors::to_app_error(&error))?;
+        log.into_iter().for_each(|log| runner.set_frame_log(log));
+        recorder.into_iter().for_each(|recorder| runner.set_recorder(recorder));
+        to_run_result(runner.run(frontend))
     })
 }
 
-/// Coming to the game of somebody else.
+/// A join of another host's game.
 struct GameJoin<'a> {
     ticket: &'a Ticket,
     args: &'a cli::ConnectArgs,
@@ -189,40 +184,38 @@ struct GameJoin<'a> {
 }
 
 impl GameJoin<'_> {
-    /// Knocks, and finds what is played there; `None` if somebody changed their mind.
+    /// Connects to the host, and opens its game on its machine; `None` if the user quit.
     fn join(
         &self,
         seat: &SeatKey,
-        person: &mut dyn GameFrontend,
+        frontend: &mut dyn GameFrontend,
         config: &Config,
     ) -> Result<Option<(LobbyConnection, ShareableMachine)>, AppError> {
-        let Self { ticket, args: come, participant: presence, intent: wish } = *self;
-        let line = connect::open_for_ticket(ticket, seat.identity.clone(), come.relay.clone())?;
-        person.set_own_ticket(line.own_ticket.clone());
-        let transport = with_impairment(line.transport, presence.impair.as_ref())?;
-        let name = player_name(presence.name.as_deref());
-        let plan = JoinConfig {
-            name,
-            intent: wish,
-            addrs: line.host_addrs,
-            expected_peer: line.expected_key,
+        let Self { ticket, args, participant, intent } = *self;
+        let connection = connect::open_for_ticket(ticket, seat.identity.clone(), args.relay.clone())?;
+        frontend.set_own_ticket(connection.own_ticket.clone());
+        let transport = with_impairment(connection.transport, participant.impair.as_ref())?;
+        let join_config = JoinConfig {
+            name: player_name(participant.name.as_deref()),
+            intent,
+            addrs: connection.host_addrs,
+            expected_peer: connection.expected_key,
             timeout: JOIN_TIMEOUT,
         };
-        let guest = LobbyConnection::connect(transport, line.incoming, &plan, person);
-        let Some(guest) = guest.map_err(|failure| errors::to_app_error(&failure))? else { return Ok(None) };
-        let crate::cli::MachineArgs { core, system_dir: system } = &come.machine;
-        let system = system.as_deref().or(config.system_dir.as_deref());
+        let lobby = LobbyConnection::connect(transport, connection.incoming, &join_config, frontend);
+        let Some(lobby) = lobby.map_err(|error| errors::to_app_error(&error))? else { return Ok(None) };
+        let crate::cli::MachineArgs { core, system_dir } = &args.machine;
         let sources = MachineSources {
-            game: come.game.as_deref(),
+            game: args.game.as_deref(),
             core: core.as_ref(),
-            system_dir: system,
+            system_dir: system_dir.as_deref().or(config.system_dir.as_deref()),
             game_dirs: &config.game_dirs,
         };
-        open_same_machine(guest, sources, person).map(Some)
+        open_same_machine(lobby, sources, frontend).map(Some)
     }
 }
 
-/// Where a game is seen, and what is written down of it.
+/// Output of a game, and its log files.
 struct GameRun<'a> {
     display: cli::OnlineDisplayArgs,
     display_options: DisplayOptions,
@@ -231,64 +224,64 @@ struct GameRun<'a> {
 }
 
 impl GameRun<'_> {
-    /// Runs a game in front of whoever is there.
+    /// Runs a game with its front end, and returns the summary.
     fn run(
         self,
-        company: LobbyView,
+        lobby_view: LobbyView,
         game: impl FnOnce(&mut dyn GameFrontend, &Config) -> RunResult + Send,
     ) -> Result<Summary, AppError> {
         let log = self.log;
-        let ran = self.run_with_frontend(company, game);
+        let result = self.run_with_frontend(lobby_view, game);
         report::remove_empty_movie(log);
-        ran
+        result
     }
 
     fn run_with_frontend(
         self,
-        company: LobbyView,
+        lobby_view: LobbyView,
         game: impl FnOnce(&mut dyn GameFrontend, &Config) -> RunResult + Send,
     ) -> Result<Summary, AppError> {
-        let Self { display: view, display_options: look, ui_options: habits, log } = self;
-        let mut config = Config::load()?.for_shared_game(habits.pads);
-        config.scale = view.scale.unwrap_or(config.scale);
-        config.mute |= view.mute;
+        let Self { display, display_options, ui_options, log } = self;
+        let mut config = Config::load()?.for_shared_game(ui_options.pads);
+        config.scale = display.scale.unwrap_or(config.scale);
+        config.mute |= display.mute;
         crate::signals::install_handler();
-        let (ran, notes) = if view.headless {
-            let mut plain = HeadlessFrontend::new(company, habits.bot_seed);
-            (game(&mut plain, &config)?, plain.take_notes())
+        let (outcome, notes) = if display.headless {
+            let mut headless = HeadlessFrontend::new(lobby_view, ui_options.bot_seed);
+            (game(&mut headless, &config)?, headless.take_notes())
         } else {
-            let front = frontend::FrontendKind::choose_required(view.requested_frontend())?;
-            frontend::run_with_frontend(front, &look, &config, |stage| {
-                let mut screen = InteractiveFrontend::new(stage, &config, company, habits);
-                let ran = game(&mut screen, &config)?;
-                Ok((ran, screen.take_notes()))
+            let kind = frontend::FrontendKind::choose_required(display.requested_frontend())?;
+            frontend::run_with_frontend(kind, &display_options, &config, |ui| {
+                let mut interactive = InteractiveFrontend::new(ui, &config, lobby_view, ui_options);
+                let outcome = game(&mut interactive, &config)?;
+                Ok((outcome, interactive.take_notes()))
             })?
         };
-        match ran {
+        match outcome {
             Some(outcome) => report::finish(&outcome, log, notes),
             None => Ok(Summary::default().with_notes(notes)),
         }
     }
 }
 
-fn to_run_result(ran: Result<RunOutcome, RunError>) -> RunResult {
-    ran.map(Some).map_err(|failure| errors::to_app_error(&failure))
+fn to_run_result(result: Result<RunOutcome, RunError>) -> RunResult {
+    result.map(Some).map_err(|error| errors::to_app_error(&error))
 }
 
-/// The host's game on its machine, as it may be shared.
+/// Opens the host's game on its machine, in the form in which it may be shared.
 fn open_host_machine(args: &cli::HostArgs) -> Result<ShareableMachine, AppError> {
     let game = args.game.as_deref().map(GameImage::read).transpose()?;
     let opened = game::open_machine(game.as_ref(), &args.machine.spec(&args.core_options, args.players)?)?;
     sharing::shareable(opened.into())
 }
 
-/// Where the dials turn by themselves, they begin with no more than can be repaired in time.
-fn limit_prediction_window(terms: SessionOptions, most: Option<u32>) -> SessionOptions {
-    let window = terms.prediction_window.min(most.filter(|_| terms.auto_delay).unwrap_or(u32::MAX));
-    SessionOptions { prediction_window: window, ..terms }
+/// Limits the initial prediction window of an automatic session to the frames that a rollback can resimulate in time.
+fn limit_prediction_window(options: SessionOptions, max: Option<u32>) -> SessionOptions {
+    let max = max.filter(|_| options.auto_delay).unwrap_or(u32::MAX);
+    SessionOptions { prediction_window: options.prediction_window.min(max), ..options }
 }
 
-/// How others come in.
+/// Returns the transport that the flags ask for, or that of the settings.
 pub(crate) fn transport_kind(
     udp: Option<&str>,
     secret: Option<&str>,
@@ -303,110 +296,106 @@ pub(crate) fn transport_kind(
 
 fn check_player_count(args: &cli::HostArgs, machine: &dyn Machine) -> Result<u8, AppError> {
     let pads = machine.pads().len();
-    // Two unless something else is said, but not more than there is room for.
-    let usual = (args.pads + 1).max(2).min(pads.try_into().unwrap_or(u8::MAX));
-    let players = args.players.unwrap_or(usual);
+    // By default there is room for one player at another computer, if the machine has a pad for that player.
+    let default = (args.pads + 1).max(2).min(pads.try_into().unwrap_or(u8::MAX));
+    let players = args.players.unwrap_or(default);
     if usize::from(players) > pads {
-        let what = format!("this machine has pads for {pads}, not for {players}");
-        return Err(AppError::usage(what).hint(format!("say --players with 1 to {pads}")));
+        let message = format!("this machine has pads for {pads} players, not for {players}");
+        return Err(AppError::usage(message).hint(format!("use --players with a number from 1 to {pads}")));
     }
     if args.pads > players {
-        let what = format!("{} cannot play here if {players} play in all", args.pads);
-        return Err(AppError::usage(what).hint("say more --players, or fewer --pads"));
+        let message = format!("{} players at this computer are more than the {players} players in all", args.pads);
+        return Err(AppError::usage(message).hint("use more --players, or fewer --pads"));
     }
     Ok(players)
 }
 
-/// Lag and window: fixed where a number is said, otherwise both turn by themselves. They turn together or not at all.
-fn session_options(lag: Option<AutoOrFrames>, window: Option<AutoOrFrames>) -> Result<SessionOptions, AppError> {
-    let usual = SessionOptions::new(2);
-    let (lag, window) = match (lag, window) {
-        (None | Some(AutoOrFrames::Auto), None | Some(AutoOrFrames::Auto)) => return Ok(usual),
-        (Some(AutoOrFrames::Frames(lag)), Some(AutoOrFrames::Frames(window))) => (lag, window),
-        (Some(AutoOrFrames::Frames(lag)), None) => (lag, usual.prediction_window),
-        (None, Some(AutoOrFrames::Frames(window))) => (usual.input_delay, window),
-        (Some(AutoOrFrames::Auto), Some(AutoOrFrames::Frames(_)))
-        | (Some(AutoOrFrames::Frames(_)), Some(AutoOrFrames::Auto)) => {
-            return Err(AppError::usage("--lag and --window turn by themselves together, or not at all")
-                .hint("give numbers for both, or leave both out"));
-        }
-    };
-    Ok(SessionOptions { input_delay: lag, prediction_window: window, auto_delay: false, ..usual })
+/// Returns session options with a fixed input delay and prediction window, or with automatic ones.
+fn session_options(delay: Option<AutoOrFrames>, prediction: Option<AutoOrFrames>) -> Result<SessionOptions, AppError> {
+    let auto = SessionOptions::new(2);
+    let fixed = fixed_delays(delay, prediction, (auto.input_delay, auto.prediction_window), None)?;
+    Ok(fixed.map_or(auto, |(input_delay, prediction_window)| SessionOptions {
+        input_delay,
+        prediction_window,
+        auto_delay: false,
+        ..auto
+    }))
 }
 
-/// Refuses flags that contradict each other.
-fn check_player_args(part: &cli::PlayerArgs) -> Result<(), AppError> {
-    if part.go_on_alone && part.drop_after.0.is_none() {
-        let what = "--go-on-alone does nothing with --drop-after never, which waits for silent players for ever";
-        return Err(AppError::usage(what).hint("say --drop-after with a number of seconds, or leave --go-on-alone out"));
+/// Rejects flags that contradict each other.
+fn check_player_args(player: &cli::PlayerArgs) -> Result<(), AppError> {
+    if player.go_on_alone && player.drop_after.0.is_none() {
+        let message = "--go-on-alone has no effect with --drop-after never, which waits for silent players forever";
+        let hint = "use --drop-after with a number of seconds, or leave out --go-on-alone";
+        return Err(AppError::usage(message).hint(hint));
     }
     Ok(())
 }
 
-fn run_options(part: &cli::PlayerArgs, view: cli::OnlineDisplayArgs) -> RunOptions {
-    let alone = match (part.go_on_alone, view.headless) {
+fn run_options(player: &cli::PlayerArgs, display: cli::OnlineDisplayArgs) -> RunOptions {
+    let alone_policy = match (player.go_on_alone, display.headless) {
         (true, _) => AlonePolicy::Continue,
         (false, true) => AlonePolicy::Wait,
         (false, false) => AlonePolicy::Ask,
     };
     RunOptions {
-        alone_policy: alone,
-        frame_limit: part.participant.log.frames,
-        drop_timeout: part.drop_after.0,
-        stall_limit: part.late_after.0,
+        alone_policy,
+        frame_limit: player.participant.log.frames,
+        drop_timeout: player.drop_after.0,
+        stall_limit: player.drop_stalled.0,
         ..RunOptions::default()
     }
 }
 
-fn ui_options(part: &cli::PlayerArgs, pads: u8) -> UiOptions {
-    let patience = part.drop_after.0.map(|patience| patience.as_secs_f64());
-    UiOptions { pads: usize::from(pads), bot_seed: part.bot, drop_timeout_seconds: patience }
+fn ui_options(player: &cli::PlayerArgs, pads: u8) -> UiOptions {
+    let drop_timeout_seconds = player.drop_after.0.map(|timeout| timeout.as_secs_f64());
+    UiOptions { pads: usize::from(pads), bot_seed: player.bot, drop_timeout_seconds }
 }
 
-/// What to call somebody who does not say.
-pub(crate) fn player_name(said: Option<&str>) -> String {
+/// Returns the name of the player: the given one or the login name, without control characters and not too long.
+pub(crate) fn player_name(given: Option<&str>) -> String {
     let system = || login_name(|name| std::env::var(name).ok());
-    let mut name = said.map(str::to_owned).or_else(system).unwrap_or_default();
-    name.retain(|sign| !sign.is_control());
+    let mut name = given.map(str::to_owned).or_else(system).unwrap_or_default();
+    name.retain(|character| !character.is_control());
     while name.len() > MAX_NAME_LEN {
         name.pop();
     }
-    if name.trim().is_empty() { "somebody".into() } else { name }
+    if name.trim().is_empty() { "unnamed".into() } else { name }
 }
 
-/// The name that somebody has at this computer, by what is set there; many are called root, who are none.
-fn login_name(set: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let names = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(set).map(|name| name.trim().to_owned());
+/// Returns the login name of the user from the environment, except root, which is not a personal name.
+fn login_name(env: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let names = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(env).map(|name| name.trim().to_owned());
     names.into_iter().find(|name| !name.is_empty() && name != "root")
 }
 
-/// A transport as it is, or as if its way out were worse.
+/// Wraps a transport to simulate a bad uplink, if `impairment` is given.
 pub(crate) fn with_impairment(
     transport: Arc<dyn Transport>,
     impairment: Option<&Impairment>,
 ) -> Result<Arc<dyn Transport>, AppError> {
     let Some(impairment) = impairment else { return Ok(transport) };
     let impaired = ImpairedTransport::new(transport, impairment.clone()).map_err(|error| {
-        AppError::failure(format!("the way out cannot be made worse: {error}")).hint("try it without --impair")
+        AppError::failure(format!("cannot simulate a bad uplink: {error}")).hint("leave out --impair")
     })?;
     Ok(Arc::new(impaired))
 }
 
-/// Finds what is played there; who has it not gives the seat back.
+/// Opens the host's game on its machine. If this computer does not have them, the seat is given back.
 fn open_same_machine(
-    guest: LobbyConnection,
+    lobby: LobbyConnection,
     sources: MachineSources<'_>,
-    person: &mut dyn GameFrontend,
+    frontend: &mut dyn GameFrontend,
 ) -> Result<(LobbyConnection, ShareableMachine), AppError> {
-    let found = find_machine::find_machine(&sharing::unwrapped_settings(guest.settings()), sources);
-    match found.and_then(|machine| sharing::matching_settings(machine, guest.settings())) {
+    let found = find_machine::find_machine(&sharing::unwrapped_settings(lobby.settings()), sources);
+    match found.and_then(|machine| sharing::matching_settings(machine, lobby.settings())) {
         Ok(shared) => {
-            person.on_machine(&*shared.machine);
-            Ok((guest, shared))
+            frontend.on_machine(&*shared.machine);
+            Ok((lobby, shared))
         }
-        Err(trouble) => {
-            guest.leave();
-            Err(trouble)
+        Err(error) => {
+            lobby.leave();
+            Err(error)
         }
     }
 }
@@ -417,45 +406,37 @@ mod tests {
 
     #[test]
     fn player_name_defaults_to_the_login_name() {
-        let called = |set: &[(&str, &str)]| {
-            login_name(|name| set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned()))
+        let name_with = |env: &[(&str, &str)]| {
+            login_name(|name| env.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned()))
         };
-        assert_eq!(called(&[("USER", " ann "), ("LOGNAME", "ben")]).as_deref(), Some("ann"));
-        assert_eq!(called(&[("USER", " "), ("LOGNAME", "ben")]).as_deref(), Some("ben"));
-        assert_eq!(called(&[("USER", "root"), ("LOGNAME", "root")]), None);
-        assert_eq!((called(&[]), player_name(Some("")).as_str()), (None, "somebody"));
-        assert_eq!(player_name(Some("root")), "root", "who says so is called so");
+        assert_eq!(name_with(&[("USER", " ann "), ("LOGNAME", "ben")]).as_deref(), Some("ann"));
+        assert_eq!(name_with(&[("USER", " "), ("LOGNAME", "ben")]).as_deref(), Some("ben"));
+        assert_eq!(name_with(&[("USER", "root"), ("LOGNAME", "root")]), None);
+        assert_eq!((name_with(&[]), player_name(Some("")).as_str()), (None, "unnamed"));
+        assert_eq!(player_name(Some("root")), "root", "a name that was given is used");
     }
 
     #[test]
-    fn input_delay_and_prediction_window_are_both_auto_or_both_fixed() {
-        let (auto, three) = (Some(AutoOrFrames::Auto), Some(AutoOrFrames::Frames(3)));
-        assert!(
-            session_options(None, None).unwrap().auto_delay
-                && session_options(auto, None).unwrap().auto_delay
-                && session_options(auto, auto).unwrap().auto_delay
-        );
+    fn session_is_automatic_unless_a_delay_is_given() {
+        let three = Some(AutoOrFrames::Frames(3));
+        assert!(session_options(None, None).unwrap().auto_delay);
+        assert!(session_options(Some(AutoOrFrames::Auto), None).unwrap().auto_delay);
         let fixed = session_options(three, Some(AutoOrFrames::Frames(0))).unwrap();
         assert_eq!((fixed.input_delay, fixed.prediction_window, fixed.auto_delay), (3, 0, false));
-        assert_eq!(
-            (
-                session_options(three, None).unwrap().input_delay,
-                session_options(None, three).unwrap().prediction_window
-            ),
-            (3, 3)
-        );
-        assert!(session_options(auto, three).is_err() && session_options(three, auto).is_err());
+        let delays = |options: SessionOptions| (options.input_delay, options.prediction_window);
+        assert_eq!(delays(session_options(three, None).unwrap()), (3, 8));
+        assert_eq!(delays(session_options(None, three).unwrap()), (2, 3));
     }
 
     #[test]
     fn auto_prediction_window_starts_within_the_rollback_budget() {
         let auto = session_options(None, None).unwrap();
         assert_eq!(
-            [None, Some(3), Some(20)].map(|most| limit_prediction_window(auto, most).prediction_window),
+            [None, Some(3), Some(20)].map(|max| limit_prediction_window(auto, max).prediction_window),
             [8, 3, 8]
         );
         let fixed = session_options(None, Some(AutoOrFrames::Frames(6))).unwrap();
-        assert_eq!(limit_prediction_window(fixed, Some(3)).prediction_window, 6, "who says a number means it");
+        assert_eq!(limit_prediction_window(fixed, Some(3)).prediction_window, 6, "a fixed number is not limited");
     }
 
     #[test]

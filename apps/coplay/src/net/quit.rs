@@ -4,40 +4,41 @@ use std::time::{Duration, Instant};
 
 use crate::scene::Overlay;
 
-/// Time in which a second request to quit is an answer to the question.
+/// Time in which a second request to quit confirms the first.
 pub(crate) const QUIT_CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks once. The second request within [`QUIT_CONFIRM_TIMEOUT`] quits; otherwise the question goes away and the player stays.
+/// Confirmation of a request to quit. A second request within [`QUIT_CONFIRM_TIMEOUT`] quits; otherwise the question
+/// disappears and the player stays.
 #[derive(Debug, Default)]
 pub(super) struct QuitConfirmation {
     open_until: Option<Instant>,
 }
 
 impl QuitConfirmation {
-    /// Takes a request to quit while `others` play; returns whether to quit now.
+    /// Handles a request to quit while `others` play; returns whether to quit now.
     pub(super) fn request(&mut self, now: Instant, others: &[String]) -> bool {
         let quits = others.is_empty() || self.is_open(now);
         self.open_until = (!quits).then(|| now + QUIT_CONFIRM_TIMEOUT);
         quits
     }
 
-    /// Closes the question: the player stays.
+    /// Closes the question; the player stays.
     pub(super) fn cancel(&mut self) {
         self.open_until = None;
     }
 
-    /// Whether the question is on the screen.
+    /// Returns whether the question is open.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         self.open_until.is_some_and(|until| now < until)
     }
 
-    /// The question as it is shown while it is open.
+    /// Returns the question, while it is open.
     pub(super) fn overlay(&self, now: Instant, others: &[String]) -> Option<Overlay> {
         self.is_open(now).then(|| Overlay {
             title: "Leave the game?".into(),
             rows: others.iter().map(|name| (name.clone(), "plays with you".into())).collect(),
             selected: None,
-            footer: "once more: leave   Esc: stay".into(),
+            footer: "again: leave   Esc: stay".into(),
         })
     }
 }
@@ -56,6 +57,6 @@ mod tests {
         assert!(!question.request(now + QUIT_CONFIRM_TIMEOUT, &bob), "and is asked again");
         question.cancel();
         assert!(!question.request(now + QUIT_CONFIRM_TIMEOUT, &bob));
-        assert!(question.request(now, &[]), "nobody is left alone");
+        assert!(question.request(now, &[]), "no other players");
     }
 }

@@ -1,4 +1,4 @@
-//! What a game with others came to: a summary, and files for those who measure.
+//! Results of a shared game: summary, statistics and log files.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -12,7 +12,7 @@ use crate::cli::net::LogArgs;
 use crate::error::{AppError, describe_io_error};
 use crate::summary::Summary;
 
-/// The file for every step, if one is wanted.
+/// Opens the frame log, if one is wanted.
 pub(super) fn open_frame_log(log: &LogArgs) -> Result<Option<FrameLog>, AppError> {
     let Some(path) = &log.frame_log else { return Ok(None) };
     let file = File::create(path).map_err(|error| write_error(path, &error))?;
@@ -20,99 +20,103 @@ pub(super) fn open_frame_log(log: &LogArgs) -> Result<Option<FrameLog>, AppError
     Ok(Some(log))
 }
 
-/// The movie of what is played, if one is wanted.
+/// Opens the recorder of the movie, if one is wanted.
 pub(super) fn open_recorder(log: &LogArgs) -> Result<Option<MovieRecorder>, AppError> {
     let Some(path) = &log.record else { return Ok(None) };
     crate::record::create_movie_file(path, log.force).map(|file| Some(MovieRecorder::new(file)))
 }
 
-/// A movie of nothing is none.
+/// Removes the movie if the game never started.
 pub(super) fn remove_empty_movie(log: &LogArgs) {
     let is_empty = |path: &&std::path::PathBuf| std::fs::metadata(path).is_ok_and(|found| found.len() == 0);
     if let Some(path) = log.record.as_ref().filter(is_empty) {
-        // If it cannot be taken away it does no harm either.
+        // An empty file that stays does no harm.
         _ = std::fs::remove_file(path);
     }
 }
 
-/// A file that cannot be written, and why.
+/// Returns the error for a file that cannot be written.
 pub(crate) fn write_error(path: &Path, error: &std::io::Error) -> AppError {
-    let why = match error.kind() {
+    let reason = match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such directory".into(),
         _ => describe_io_error(error),
     };
-    AppError::failure(format!("{} cannot be written: {why}", path.display()))
-        .hint("choose a place that you may write to")
+    AppError::failure(format!("cannot write {}: {reason}", path.display())).hint("choose a file that you may write")
 }
 
-/// Writes what is to be written, and says how it went.
+/// Writes the statistics, and returns the summary; prints it if the game failed.
 pub(super) fn finish(outcome: &RunOutcome, log: &LogArgs, notes: Vec<String>) -> Result<Summary, AppError> {
     if let Some(path) = &log.stats {
         let json = outcome.stats.to_json() + "\n";
         std::fs::write(path, json).map_err(|error| write_error(path, &error))?;
     }
     let mut summary = summary(outcome).with_notes(notes);
-    if let (Some(taped), Some(path)) = (&outcome.recording, &log.record) {
-        let about = taped.error.clone().unwrap_or_else(|| format!("frames in {}", path.display()));
-        summary.add_row("recorded", taped.frames.to_string(), &about);
+    if let (Some(recording), Some(path)) = (&outcome.recording, &log.record) {
+        let about = recording.error.clone().unwrap_or_else(|| format!("frames in {}", path.display()));
+        summary.add_row("recorded", recording.frames.to_string(), &about);
     }
-    let trouble = match &outcome.end_reason {
+    let error = match &outcome.end_reason {
         _ if !outcome.is_in_sync => Some(
-            AppError::failure("the sites had different states: they did not play the same game to the end")
-                .hint("is the machine deterministic, and the same everywhere? try another --core, or the built-in one"),
+            AppError::failure("desync: the sites had different states")
+                .hint("run `coplay check` with the same game and core at every site, or try another --core"),
         ),
         EndReason::SessionEnded(end) => errors::end_error(end),
         EndReason::Requested | EndReason::FeedEnded => None,
     };
-    match trouble {
-        Some(trouble) => {
+    match error {
+        Some(error) => {
             summary.print();
-            Err(trouble)
+            Err(error)
         }
         None => Ok(summary),
     }
 }
 
 fn summary(outcome: &RunOutcome) -> Summary {
-    let numbers = &outcome.stats;
+    let stats = &outcome.stats;
     let mut summary = Summary::default();
     summary.add_row("frames", outcome.confirmed_frames.to_string(), &end_text(&outcome.end_reason));
     summary.add_row(
         "pace",
-        format!("{:.2} fps", numbers.fps),
-        &format!("±{:.2} ms, at worst {:.0} ms", numbers.deviation_ms, numbers.longest_ms),
+        format!("{:.2} fps", stats.fps),
+        &format!("±{:.2} ms, longest frame {:.0} ms", stats.deviation_ms, stats.longest_ms),
     );
     let equal = if outcome.is_in_sync { "yes" } else { "no" };
-    summary.add_row("states equal", equal.into(), "as far as they were compared");
-    if !numbers.peers.is_empty() {
-        let worst = |of: fn(&coplay::session::PeerStats) -> f64| {
-            numbers.peers.iter().map(|(_, peer)| of(peer)).fold(0.0, f64::max)
+    summary.add_row("states equal", equal.into(), "in all comparisons");
+    if !stats.peers.is_empty() {
+        let max = |value: fn(&coplay::session::PeerStats) -> f64| {
+            stats.peers.iter().map(|(_, peer)| value(peer)).fold(0.0, f64::max)
         };
-        summary.add_row("round trip", format!("{:.1} ms", worst(|peer| peer.rtt.as_millis_f64())), "the longest");
-        summary.add_row("loss", format!("{:.1} %", worst(|peer| f64::from(peer.loss) * 100.0)), "the largest");
-        let stats = &numbers.session;
         summary.add_row(
-            "repaired",
-            format!("{} times", stats.rollbacks),
-            &format!("{} frames stepped again", stats.resimulated),
+            "round trip",
+            format!("{:.1} ms", max(|peer| peer.rtt.as_millis_f64())),
+            "of the farthest peer",
+        );
+        summary.add_row("loss", format!("{:.1} %", max(|peer| f64::from(peer.loss) * 100.0)), "of the worst link");
+        let session = &stats.session;
+        summary.add_row(
+            "rollbacks",
+            session.rollbacks.to_string(),
+            &format!("{} frames resimulated", session.resimulated),
         );
         summary.add_row(
-            "waited",
-            format!("{} times", stats.stalls),
-            &format!("{:.0} ms in all", stats.stall_time.as_millis_f64()),
+            "stalls",
+            session.stalls.to_string(),
+            &format!("{:.0} ms in all", session.stall_time.as_millis_f64()),
         );
     }
-    let refused = &numbers.drops;
-    if refused.total() > 0 {
-        let DropCounts { rejected: by_us, kernel_dropped: by_system, queue_full: crowded_out } = refused;
-        let words = format!("datagrams: {by_us} by us, {by_system} by the system, {crowded_out} for want of room");
-        summary.add_row("refused", refused.total().to_string(), &words);
+    let drops = &stats.drops;
+    if drops.total() > 0 {
+        let DropCounts { rejected, kernel_dropped, queue_full } = drops;
+        let about =
+            format!("datagrams: {rejected} rejected, {kernel_dropped} by the kernel, {queue_full} with a full queue");
+        summary.add_row("discarded", drops.total().to_string(), &about);
     }
     summary
 }
 
-fn end_text(why: &EndReason) -> String {
-    match why {
+fn end_text(reason: &EndReason) -> String {
+    match reason {
         EndReason::Requested => String::new(),
         EndReason::SessionEnded(end) => coplay::session::Event::Ended(*end).to_string(),
         EndReason::FeedEnded => "the game is over".into(),

@@ -1,4 +1,4 @@
-//! How the network does, over time.
+//! Time series of the network, for the graph.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use coplay_net::runner::Status;
 
 use crate::scene::{Graph, GraphLine};
 
-/// How many numbers are kept: they come four times a second, so half a minute.
+/// Samples that are kept. At four samples per second, that is half a minute.
 const MAX_SAMPLES: usize = 120;
 
-/// Numbers over time.
+/// Recent samples of round-trip times, resimulated frames and stall time.
 #[derive(Debug, Default)]
 pub(super) struct SessionHistory {
     round_trips: BTreeMap<u8, Vec<f32>>,
@@ -21,31 +21,31 @@ pub(super) struct SessionHistory {
 }
 
 impl SessionHistory {
-    /// Takes the next numbers.
+    /// Takes a sample.
     pub(super) fn sample(&mut self, status: &Status) {
-        self.round_trips.retain(|site, _| status.peers.iter().any(|(there, _)| there == site));
+        self.round_trips.retain(|site, _| status.peers.iter().any(|(peer, _)| peer == site));
         for (site, peer) in &status.peers {
             push_sample(self.round_trips.entry(*site).or_default(), peer.rtt.as_millis_f64() as f32);
         }
-        // A new session counts from nothing.
-        let again = status.stats.resimulated.saturating_sub(self.last_resimulated);
-        let waited = (status.stats.stall_time - self.last_stalled).as_millis_f64().max(0.0);
+        // The counters of a new session start at 0.
+        let new_resimulated = status.stats.resimulated.saturating_sub(self.last_resimulated);
+        let new_stall_ms = (status.stats.stall_time - self.last_stalled).as_millis_f64().max(0.0);
         (self.last_resimulated, self.last_stalled) = (status.stats.resimulated, status.stats.stall_time);
-        push_sample(&mut self.resimulated_frames, again as f32);
-        push_sample(&mut self.stall_ms, waited as f32);
+        push_sample(&mut self.resimulated_frames, new_resimulated as f32);
+        push_sample(&mut self.stall_ms, new_stall_ms as f32);
     }
 
-    /// All of them; round trips by the names of those at the other end.
+    /// Returns the graph of all series. `name` returns the name of a site.
     pub(super) fn graph(&self, name: impl Fn(u8) -> String) -> Graph {
-        let trips = self
+        let round_trips = self
             .round_trips
             .iter()
             .map(|(site, values)| graph_line(format!("round trip, {}", name(*site)), "ms", values, 50.0));
-        let ours = [
-            graph_line("frames repaired".into(), "", &self.resimulated_frames, 10.0),
-            graph_line("time waited".into(), "ms", &self.stall_ms, 20.0),
+        let session = [
+            graph_line("frames resimulated".into(), "", &self.resimulated_frames, 10.0),
+            graph_line("stall time".into(), "ms", &self.stall_ms, 20.0),
         ];
-        Graph { lines: trips.chain(ours).collect() }
+        Graph { lines: round_trips.chain(session).collect() }
     }
 }
 
@@ -56,10 +56,10 @@ fn push_sample(values: &mut Vec<f32>, value: f32) {
     values.push(value);
 }
 
-fn graph_line(name: String, unit: &str, values: &[f32], least: f32) -> GraphLine {
-    let now = format!("{:.0} {unit}", values.last().copied().unwrap_or(0.0));
-    let top = values.iter().copied().fold(least, f32::max);
-    GraphLine { name, current: now.trim_end().into(), axis_max: top, values: values.to_vec(), capacity: MAX_SAMPLES }
+fn graph_line(name: String, unit: &str, values: &[f32], min_axis: f32) -> GraphLine {
+    let current = format!("{:.0} {unit}", values.last().copied().unwrap_or(0.0));
+    let axis_max = values.iter().copied().fold(min_axis, f32::max);
+    GraphLine { name, current: current.trim_end().into(), axis_max, values: values.to_vec(), capacity: MAX_SAMPLES }
 }
 
 #[cfg(test)]
@@ -75,16 +75,18 @@ mod tests {
             ..Status::default()
         };
         let mut history = SessionHistory::default();
-        [(5, 20), (7, 80), (1, 30)].into_iter().for_each(|(again, rtt)| history.sample(&status(again, rtt)));
+        [(5, 20), (7, 80), (1, 30)]
+            .into_iter()
+            .for_each(|(resimulated, rtt)| history.sample(&status(resimulated, rtt)));
         let graph = history.graph(|site| format!("site {site}"));
         assert_eq!(
             graph.lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>(),
-            ["round trip, site 1", "frames repaired", "time waited"]
+            ["round trip, site 1", "frames resimulated", "stall time"]
         );
         assert_eq!(graph.lines[0].values, [20.0, 80.0, 30.0]);
         assert_eq!((graph.lines[0].axis_max, graph.lines[0].current.as_str()), (80.0, "30 ms"));
-        assert_eq!(graph.lines[1].values, [5.0, 2.0, 0.0], "a new session counts from nothing");
+        assert_eq!(graph.lines[1].values, [5.0, 2.0, 0.0], "the counters of a new session start at 0");
         history.sample(&Status::default());
-        assert_eq!(history.graph(|_| String::new()).lines.len(), 2, "who is gone has no line");
+        assert_eq!(history.graph(|_| String::new()).lines.len(), 2, "a peer that is gone has no line");
     }
 }

@@ -1,5 +1,5 @@
-// For tests: a computer whose wall clock is wrong. The file that $WRONG_CLOCK names says by how many seconds; it may change at any time.
-// The clock that never goes back is left alone.
+// For tests: shifts the wall clock of a program by the number of seconds in the file $WRONG_CLOCK, which may change at
+// any time. The monotonic clock is not changed.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

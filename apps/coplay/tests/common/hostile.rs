@@ -1,4 +1,4 @@
-//! A host that sends any settings it likes, whatever the program would let it send.
+//! A host that sends settings which the program itself would not send.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use coplay_net::{Incoming, PeerKey, Transport, clock};
 
 const SECRET: &str = "tennis";
 
-/// The host; it ends when this is dropped.
+/// A hostile host, stopped when it is dropped.
 pub struct HostileHost {
     ticket: String,
     machine_name: Arc<Mutex<String>>,
@@ -26,24 +26,24 @@ pub struct HostileHost {
 }
 
 impl HostileHost {
-    /// Offers a game on the machine of [`set_machine`](Self::set_machine_name).
+    /// Starts a host of a game on the machine of [`set_machine_name`](Self::set_machine_name).
     pub fn start() -> Self {
         let (queue, incoming) = sync_channel(1_024);
-        let listening =
+        let opened =
             UdpTransport::listen("127.0.0.1:0".parse().unwrap(), Identity::random(), Secret::from_text(SECRET), queue);
-        let transport = listening.expect("a free port");
+        let transport = opened.expect("a free port");
         let ticket = format!("udp://{}#{SECRET}", transport.local_addr().expect("an address"));
-        let (machine, over) = (Arc::<Mutex<String>>::default(), Arc::<AtomicBool>::default());
-        let (its_machine, its_end) = (machine.clone(), over.clone());
-        let thread = std::thread::spawn(move || serve(&transport, &incoming, &its_machine, &its_end));
-        Self { ticket, machine_name: machine, is_stopped: over, thread: Some(thread) }
+        let (machine_name, is_stopped) = (Arc::<Mutex<String>>::default(), Arc::<AtomicBool>::default());
+        let (name, stopped) = (machine_name.clone(), is_stopped.clone());
+        let thread = std::thread::spawn(move || serve(&transport, &incoming, &name, &stopped));
+        Self { ticket, machine_name, is_stopped, thread: Some(thread) }
     }
 
     pub fn ticket(&self) -> &str {
         &self.ticket
     }
 
-    /// Guests that knock from now on are told that the machine has this name.
+    /// Sets the name of the machine in the settings for joiners from now on.
     pub fn set_machine_name(&self, name: &str) {
         *self.machine_name.lock().unwrap() = name.to_owned();
     }
@@ -58,35 +58,35 @@ impl Drop for HostileHost {
     }
 }
 
-/// Lets everybody in, and tells them the settings.
-fn serve(transport: &UdpTransport, incoming: &Receiver<Incoming>, machine: &Mutex<String>, over: &AtomicBool) {
-    let mut lines: BTreeMap<PeerKey, Channel> = BTreeMap::new();
-    while !over.load(Ordering::Relaxed) {
+/// Admits every joiner, and sends it the settings.
+fn serve(transport: &UdpTransport, incoming: &Receiver<Incoming>, machine: &Mutex<String>, stopped: &AtomicBool) {
+    let mut channels: BTreeMap<PeerKey, Channel> = BTreeMap::new();
+    while !stopped.load(Ordering::Relaxed) {
         match incoming.recv_timeout(Duration::from_millis(20)) {
-            // A guest that comes back has the same key, and must not get what was meant for the one before.
-            Ok(Incoming::Connected { peer, .. }) => _ = lines.insert(peer, Channel::new()),
+            // A joiner that reconnects has the same key, and must not receive the old messages.
+            Ok(Incoming::Connected { peer, .. }) => _ = channels.insert(peer, Channel::new()),
             Ok(Incoming::Datagram { from, bytes, .. }) => {
-                let line = lines.entry(from).or_default();
-                line.handle_datagram(&bytes);
-                while let Some(message) = line.poll_message() {
-                    if let Some(LobbyMessage::JoinRequest(knock)) = LobbyMessage::from_bytes(&message) {
-                        let party = lobby_state_for(transport.key(), from, knock.intent, &machine.lock().unwrap());
-                        line.send(&LobbyMessage::Lobby(party).to_bytes()).expect("a short message");
+                let channel = channels.entry(from).or_default();
+                channel.handle_datagram(&bytes);
+                while let Some(message) = channel.poll_message() {
+                    if let Some(LobbyMessage::JoinRequest(request)) = LobbyMessage::from_bytes(&message) {
+                        let lobby = lobby_state_for(transport.key(), from, request.intent, &machine.lock().unwrap());
+                        channel.send(&LobbyMessage::Lobby(lobby).to_bytes()).expect("a short message");
                     }
                 }
             }
             _ => {}
         }
-        for (peer, line) in &mut lines {
-            while let Some(bytes) = line.poll_transmit(clock::now()) {
+        for (peer, channel) in &mut channels {
+            while let Some(bytes) = channel.poll_transmit(clock::now()) {
                 transport.send(peer, &bytes);
             }
         }
     }
 }
 
-fn lobby_state_for(host: PeerKey, guest: PeerKey, wish: JoinIntent, machine: &str) -> LobbyInfo {
-    let nes = Nes::open(&coplay_testcores::images::nes(), "game").expect("a sound image");
+fn lobby_state_for(host: PeerKey, joiner: PeerKey, intent: JoinIntent, machine: &str) -> LobbyInfo {
+    let nes = Nes::open(&coplay_testcores::images::nes(), "game").expect("a valid image");
     let mut settings = session_adapter::settings(&nes, SessionOptions::new(2));
     settings.machine.name = machine.to_owned();
     let member = |site, key| LobbyMember {
@@ -98,8 +98,8 @@ fn lobby_state_for(host: PeerKey, guest: PeerKey, wish: JoinIntent, machine: &st
         is_ready: true,
         is_present: true,
     };
-    let plays = wish != JoinIntent::Spectate;
-    let members = [(0, host), (1, guest)].into_iter().filter(|(site, _)| plays || *site == 0);
+    let plays = intent != JoinIntent::Spectate;
+    let members = [(0, host), (1, joiner)].into_iter().filter(|(site, _)| plays || *site == 0);
     LobbyInfo {
         serial: 1,
         session: 7,

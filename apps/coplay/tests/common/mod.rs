@@ -1,4 +1,4 @@
-//! The built program, in a place of its own: no settings, no display, nothing typed.
+//! Runs the built program in a directory of its own, without settings, display and keyboard input.
 
 pub mod router;
 pub mod run;
@@ -6,40 +6,40 @@ pub mod run;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A directory that is gone when the test is over.
+/// A temporary directory, removed at the end of the test.
 pub struct TestDir {
     path: PathBuf,
 }
 
 impl TestDir {
-    /// A place for the test of this name.
+    /// Creates the directory of the test with this name.
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("coplay-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a temporary directory can be made");
+        std::fs::create_dir_all(&path).expect("a temporary directory can be created");
         Self { path }
     }
 
-    /// A path in it.
+    /// Returns a path in the directory.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// A file in it.
+    /// Writes a file into the directory, and returns its path.
     pub fn write_file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path_of(name);
-        std::fs::create_dir_all(path.parent().expect("it is in a directory")).expect("it can be made");
-        std::fs::write(&path, bytes).expect("a file can be written");
+        std::fs::create_dir_all(path.parent().expect("the path has a parent")).expect("the directory can be created");
+        std::fs::write(&path, bytes).expect("the file can be written");
         path
     }
 
-    /// The program, not started yet.
+    /// Returns the command of the program.
     pub fn program(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_coplay"));
         self.isolate(&mut command);
         command
     }
 
-    /// Makes any program see only this place.
+    /// Restricts settings, data and working directory of a program to this directory.
     pub fn isolate(&self, command: &mut Command) {
         command.current_dir(&self.path).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
         command.env("XDG_CONFIG_HOME", self.path_of("config")).env("XDG_DATA_HOME", self.path_of("data"));
@@ -47,7 +47,7 @@ impl TestDir {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
 
-    /// What comes of running it.
+    /// Runs the program to its end.
     pub fn run(&self, args: &[&str]) -> Outcome {
         Outcome::from(self.program().args(args).output().expect("the program starts"))
     }
@@ -59,14 +59,14 @@ impl Drop for TestDir {
     }
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The exit code; `None` if it was killed.
+    /// Exit code; `None` if a signal killed the program.
     pub code: Option<i32>,
-    /// What it said.
+    /// Standard output.
     pub out: String,
-    /// What it complained about.
+    /// Standard error.
     pub err: String,
 }
 
@@ -78,15 +78,15 @@ impl From<Output> for Outcome {
 }
 
 impl Outcome {
-    /// The value in the row of this name.
+    /// Returns the first word of the value in the summary row with this name.
     pub fn row_value(&self, name: &str) -> &str {
         let row = self.out.lines().find_map(|line| line.strip_prefix(name));
-        let row = row.unwrap_or_else(|| panic!("there is no row {name} in {self:?}"));
+        let row = row.unwrap_or_else(|| panic!("no row {name} in {self:?}"));
         row.split_whitespace().next().unwrap_or_default()
     }
 }
 
-/// A path as an argument.
+/// Returns a path as an argument.
 pub fn path_arg(path: &Path) -> &str {
-    path.to_str().expect("temporary paths are text")
+    path.to_str().expect("temporary paths are UTF-8")
 }

@@ -1,4 +1,4 @@
-//! A router between a guest and its host that gives the guest another address whenever it likes, as those at home do.
+//! A NAT router between a joiner and its host. It can give the joiner another address, as routers at home do.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// A router; it is gone when this is.
+/// A router, stopped when it is dropped.
 pub struct NatRouter {
     shared: Arc<RouterState>,
     threads: Vec<JoinHandle<()>>,
@@ -19,13 +19,13 @@ struct RouterState {
     inside: UdpSocket,
     outside: Mutex<Arc<UdpSocket>>,
     joiner_addr: Mutex<Option<SocketAddr>>,
-    /// Datagrams that came for the guest since it moved.
+    /// Datagrams delivered to the joiner since its address changed.
     delivered: AtomicU64,
     is_stopped: AtomicBool,
 }
 
 impl NatRouter {
-    /// A router in front of a host.
+    /// Starts a router in front of a host.
     pub fn in_front_of(host: SocketAddr) -> Self {
         let shared = Arc::new(RouterState {
             host,
@@ -43,18 +43,18 @@ impl NatRouter {
         Self { shared, threads }
     }
 
-    /// Where the guest finds it.
+    /// Returns the address that the joiner dials.
     pub fn addr(&self) -> SocketAddr {
-        self.shared.inside.local_addr().expect("it is bound")
+        self.shared.inside.local_addr().expect("the socket is bound")
     }
 
-    /// From now on the host sees the guest elsewhere, and nobody is where it was.
+    /// Gives the joiner another address, and closes the old one.
     pub fn move_joiner(&self) {
         *self.shared.outside.lock().unwrap() = Arc::new(socket());
         self.shared.delivered.store(0, Ordering::Relaxed);
     }
 
-    /// How many datagrams have reached the guest at its new address.
+    /// Returns the number of datagrams that reached the joiner at its new address.
     pub fn delivered(&self) -> u64 {
         self.shared.delivered.load(Ordering::Relaxed)
     }
@@ -71,15 +71,15 @@ impl Drop for NatRouter {
 
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    socket.set_read_timeout(Some(READ_TIMEOUT)).expect("it can be set");
+    socket.set_read_timeout(Some(READ_TIMEOUT)).expect("the timeout can be set");
     socket
 }
 
 impl RouterState {
-    fn forward_loop(&self, pass: fn(&Self, &mut [u8])) {
+    fn forward_loop(&self, forward: fn(&Self, &mut [u8])) {
         let mut bytes = vec![0; 65_536];
         while !self.is_stopped.load(Ordering::Relaxed) {
-            pass(self, &mut bytes);
+            forward(self, &mut bytes);
         }
     }
 
@@ -96,10 +96,10 @@ impl RouterState {
     fn forward_back(&self, bytes: &mut [u8]) {
         let outside = self.outside();
         let Ok((len, from)) = outside.recv_from(bytes) else { return };
-        let guest = *self.joiner_addr.lock().unwrap();
-        if let Some(guest) = guest.filter(|_| from == self.host && Arc::ptr_eq(&outside, &self.outside())) {
+        let joiner = *self.joiner_addr.lock().unwrap();
+        if let Some(joiner) = joiner.filter(|_| from == self.host && Arc::ptr_eq(&outside, &self.outside())) {
             self.delivered.fetch_add(1, Ordering::Relaxed);
-            _ = self.inside.send_to(&bytes[..len], guest);
+            _ = self.inside.send_to(&bytes[..len], joiner);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Running programs that play with each other, and what they leave behind.
+//! Running programs that share a game, and their log files.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::{TestDir, path_arg};
 
-/// Nothing here takes longer, even where the computer has much else to do.
+/// Longest wait, even on a busy computer.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running program; it is gone when the test is.
+/// A running program, killed when it is dropped.
 pub struct RunningProgram {
     command_line: String,
     child: Child,
@@ -23,21 +23,21 @@ pub struct RunningProgram {
 }
 
 impl RunningProgram {
-    pub fn start(place: &TestDir, args: &[&str]) -> Self {
-        Self::start_command(place.program(), args)
+    pub fn start(dir: &TestDir, args: &[&str]) -> Self {
+        Self::start_command(dir.program(), args)
     }
 
-    /// Starts a program that was dressed by a place.
+    /// Starts a command that [`TestDir::isolate`] has prepared.
     pub fn start_command(mut program: Command, args: &[&str]) -> Self {
         let mut child = program.args(args).env("USER", "tester").spawn().expect("the program starts");
-        let out = collect_output(child.stdout.take().expect("it is piped"));
-        let err = collect_output(child.stderr.take().expect("it is piped"));
+        let out = collect_output(child.stdout.take().expect("stdout is piped"));
+        let err = collect_output(child.stderr.take().expect("stderr is piped"));
         Self { command_line: args.join(" "), child, out, err, timeout: TIMEOUT }
     }
 
-    /// It may take so much longer.
-    pub fn with_extra_timeout(mut self, longer: Duration) -> Self {
-        self.timeout += longer;
+    /// Extends the timeout.
+    pub fn with_extra_timeout(mut self, extra: Duration) -> Self {
+        self.timeout += extra;
         self
     }
 
@@ -49,17 +49,17 @@ impl RunningProgram {
         self.err.text()
     }
 
-    /// Waits until it complains of something.
+    /// Waits until stderr contains this text.
     #[track_caller]
-    pub fn wait_for_stderr(&self, words: &str) {
+    pub fn wait_for_stderr(&self, text: &str) {
         let until = Instant::now() + self.timeout;
-        while !self.err().contains(words) {
-            assert!(Instant::now() < until, "{words:?} does not come from {self}");
+        while !self.err().contains(text) {
+            assert!(Instant::now() < until, "no {text:?} from {self}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// The ticket that a host shows.
+    /// Waits for the ticket of a host.
     #[track_caller]
     pub fn ticket(&self) -> String {
         let until = Instant::now() + self.timeout;
@@ -72,17 +72,17 @@ impl RunningProgram {
         }
     }
 
-    /// Waits for its end; the exit code.
+    /// Waits until the program ends, and returns its exit code.
     #[track_caller]
     pub fn wait_for_exit(&mut self) -> Option<i32> {
         let until = Instant::now() + self.timeout;
         loop {
-            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
+            if let Some(status) = self.child.try_wait().expect("the process can be waited for") {
                 self.out.wait_for_all(until);
                 self.err.wait_for_all(until);
                 return status.code();
             }
-            assert!(Instant::now() < until, "{self} does not end");
+            assert!(Instant::now() < until, "{self} did not end");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -94,24 +94,24 @@ impl RunningProgram {
     }
 
     #[track_caller]
-    pub fn assert_fails(&mut self, code: i32, words: &[&str]) {
-        let ended = self.wait_for_exit();
+    pub fn assert_fails(&mut self, code: i32, parts: &[&str]) {
+        let actual = self.wait_for_exit();
         let err = self.err();
         assert!(
-            ended == Some(code) && words.iter().all(|word| err.contains(word)),
-            "code {ended:?}, not {words:?} of {self}"
+            actual == Some(code) && parts.iter().all(|part| err.contains(part)),
+            "code {actual:?}, or {parts:?} is missing: {self}"
         );
         assert!(err.contains("\nhint: "), "{self}");
     }
 
-    /// Whether it has not ended yet.
+    /// Returns whether the program still runs.
     pub fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("it can be waited for").is_none()
+        self.child.try_wait().expect("the process can be waited for").is_none()
     }
 
     pub fn send_signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(sent.expect("kill is everywhere").success());
+        assert!(sent.expect("kill is installed").success());
     }
 }
 
@@ -128,7 +128,7 @@ impl Drop for RunningProgram {
     }
 }
 
-/// What comes out of a program, gathered on a thread of its own.
+/// Collects the output of a program on a thread of its own.
 struct OutputCollector {
     text: Arc<Mutex<String>>,
     thread: JoinHandle<()>,
@@ -139,7 +139,7 @@ impl OutputCollector {
         self.text.lock().unwrap().clone()
     }
 
-    /// What it said last may still be on its way when a program has ended.
+    /// Waits for the rest of the output, which may arrive after the program has ended.
     fn wait_for_all(&self, until: Instant) {
         while !self.thread.is_finished() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
@@ -147,123 +147,123 @@ impl OutputCollector {
     }
 }
 
-fn collect_output(from: impl Read + Send + 'static) -> OutputCollector {
+fn collect_output(source: impl Read + Send + 'static) -> OutputCollector {
     let text = Arc::new(Mutex::new(String::new()));
-    let into = text.clone();
+    let collected = text.clone();
     let thread = std::thread::spawn(move || {
-        let mut from = BufReader::new(from);
+        let mut source = BufReader::new(source);
         let mut line = String::new();
-        while from.read_line(&mut line).is_ok_and(|read| read > 0) {
-            into.lock().unwrap().push_str(&line);
+        while source.read_line(&mut line).is_ok_and(|read| read > 0) {
+            collected.lock().unwrap().push_str(&line);
             line.clear();
         }
     });
     OutputCollector { text, thread }
 }
 
-/// A place with a game in it.
+/// Creates a directory with a game in it.
 pub fn test_dir_with_game(name: &str) -> (TestDir, PathBuf) {
-    let place = TestDir::new(name);
-    let game = place.write_file("game.nes", &coplay_testcores::images::nes());
-    (place, game)
+    let dir = TestDir::new(name);
+    let game = dir.write_file("game.nes", &coplay_testcores::images::nes());
+    (dir, game)
 }
 
-pub fn start_host(place: &TestDir, game: &Path, more: &[&str]) -> RunningProgram {
+pub fn start_host(dir: &TestDir, game: &Path, more: &[&str]) -> RunningProgram {
     let all = ["host", path_arg(game), "--headless", "--udp", "127.0.0.1:0", "--name", "Ann", "--bot", "1"];
-    RunningProgram::start(place, &[&all[..], more].concat())
+    RunningProgram::start(dir, &[&all[..], more].concat())
 }
 
-pub fn start_join(place: &TestDir, ticket: &str, game: &Path, more: &[&str]) -> RunningProgram {
+pub fn start_join(dir: &TestDir, ticket: &str, game: &Path, more: &[&str]) -> RunningProgram {
     let all = ["join", ticket, path_arg(game), "--headless", "--bot", "2"];
-    RunningProgram::start(place, &[&all[..], more].concat())
+    RunningProgram::start(dir, &[&all[..], more].concat())
 }
 
-/// The value of a number in what `--stats` wrote.
+/// Returns a number from a file that `--stats` wrote.
 #[track_caller]
 pub fn stat_value(stats: &Path, name: &str) -> f64 {
-    let text = std::fs::read_to_string(stats).expect("the numbers can be read");
+    let text = std::fs::read_to_string(stats).expect("the statistics can be read");
     let rest = text.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {text}")).1;
-    let end = rest.find([',', '}']).expect("something follows");
-    rest[..end].parse().unwrap_or_else(|_| panic!("{name} is no number in {text}"))
+    let end = rest.find([',', '}']).expect("a comma or brace follows");
+    rest[..end].parse().unwrap_or_else(|_| panic!("{name} is not a number in {text}"))
 }
 
-/// A step of a machine, as a frame log tells it.
+/// A step of a machine, from a frame log.
 #[derive(Clone, Debug)]
 pub struct LoggedStep {
     pub frame: u32,
-    /// When it began, in nanoseconds of the clock that never goes back.
+    /// Start of the step on the monotonic clock, in nanoseconds.
     pub start_nanos: i64,
-    /// It was made once more, and seen by nobody.
+    /// Whether the frame was resimulated, which is not shown.
     pub is_resimulated: bool,
     pub hash: String,
 }
 
-/// All steps in a log, but for the one that a program was about to write when it was killed.
+/// Returns all steps in a log, without an incomplete last line of a killed program.
 pub fn read_steps(log: &Path) -> Vec<LoggedStep> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
-    let whole = &text[..text.rfind('\n').unwrap_or(0)];
+    let complete = &text[..text.rfind('\n').unwrap_or(0)];
     let step = |line: &str| {
         let fields: Vec<&str> = line.split(',').collect();
-        let (frame, start) = (fields[0].parse().expect("a frame"), fields[1].parse().expect("a time"));
-        LoggedStep { frame, start_nanos: start, is_resimulated: fields[2] == "1", hash: fields[4].to_owned() }
+        let (frame, start_nanos) = (fields[0].parse().expect("a frame"), fields[1].parse().expect("a time"));
+        LoggedStep { frame, start_nanos, is_resimulated: fields[2] == "1", hash: fields[4].to_owned() }
     };
-    whole.lines().skip(1).map(step).collect()
+    complete.lines().skip(1).map(step).collect()
 }
 
-/// The newest frame in a log; it is written a hundred or so at a time.
+/// Returns the newest frame in a log, which is written about 100 frames at a time.
 pub fn newest_frame(log: &Path) -> u32 {
     read_steps(log).iter().map(|step| step.frame).max().unwrap_or(0)
 }
 
-/// Waits until a game has come to a frame.
+/// Waits until a log has reached a frame.
 #[track_caller]
 pub fn wait_for_frame(log: &Path, frame: u32) {
     let until = Instant::now() + TIMEOUT;
     while newest_frame(log) < frame {
-        assert!(Instant::now() < until, "frame {frame} does not come in {}", log.display());
+        assert!(Instant::now() < until, "no frame {frame} in {}", log.display());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Waits until a game has gone on for so many frames.
+/// Waits until a log has `frames` more frames.
 #[track_caller]
 pub fn wait_for_more_frames(log: &Path, frames: u32) {
     wait_for_frame(log, newest_frame(log) + frames);
 }
 
-/// The hash after every frame, as it was in the end.
+/// Returns the last hash of every frame in a log.
 pub fn hashes(log: &Path) -> BTreeMap<u32, String> {
     read_steps(log).into_iter().map(|step| (step.frame, step.hash)).collect()
 }
 
-/// Nobody can guess frames further than this.
+/// Upper bound of the prediction window, in frames.
 const MAX_PREDICTION_WINDOW: u32 = 64;
 
-/// A pause this long, in nanoseconds, may be one in which the others went on without this site.
+/// Pause, in nanoseconds, during which the other sites may have gone on without this one.
 const LONG_PAUSE_NANOS: i64 = 500_000_000;
 
-/// Frames of a log that were certain: not the last ones before each long pause, or before frames that are missing because the site came
-/// back to a later one. Those may have been guesses that came to nothing because the others went on without them.
+/// Returns the hashes of confirmed frames in a log. The last frames before a long pause, and before a gap that a rejoin
+/// leaves, may be predictions that were never confirmed because the others went on without this site.
 fn confirmed_hashes(log: &Path) -> BTreeMap<u32, String> {
-    let mut certain: BTreeMap<u32, String> = BTreeMap::new();
+    let mut confirmed: BTreeMap<u32, String> = BTreeMap::new();
     let mut last = None;
-    for LoggedStep { frame, start_nanos: start, hash, .. } in read_steps(log) {
-        let newest = certain.last_key_value().map_or(0, |(newest, _)| *newest);
-        if last.is_some_and(|last| start - last > LONG_PAUSE_NANOS || frame > newest + 1) {
-            certain.split_off(&newest.saturating_sub(MAX_PREDICTION_WINDOW));
+    for LoggedStep { frame, start_nanos, hash, .. } in read_steps(log) {
+        let newest = confirmed.last_key_value().map_or(0, |(newest, _)| *newest);
+        if last.is_some_and(|last| start_nanos - last > LONG_PAUSE_NANOS || frame > newest + 1) {
+            confirmed.split_off(&newest.saturating_sub(MAX_PREDICTION_WINDOW));
         }
-        last = Some(start);
-        certain.insert(frame, hash);
+        last = Some(start_nanos);
+        confirmed.insert(frame, hash);
     }
-    certain
+    confirmed
 }
 
-/// Two logs agree on all frames that are certain in both; so many there are from a frame on.
+/// Checks that two logs agree on all frames that are confirmed in both, and returns their number from frame `from` on.
 #[track_caller]
 pub fn assert_confirmed_equal(one: &Path, other: &Path, from: u32) -> usize {
     let (one, mut other) = (confirmed_hashes(one), confirmed_hashes(other));
     other.retain(|frame, _| one.contains_key(frame));
-    // Who left last may have guessed at the end, too.
+    // The site that left last may have predicted frames at the end, too.
     let end = other.last_key_value().map_or(0, |(last, _)| last.saturating_sub(MAX_PREDICTION_WINDOW));
     for (frame, hash) in other.range(..end) {
         assert_eq!(*hash, one[frame], "after frame {frame}");
@@ -271,7 +271,7 @@ pub fn assert_confirmed_equal(one: &Path, other: &Path, from: u32) -> usize {
     other.range(from..end.max(from)).count()
 }
 
-/// Ends a game that has no end of its own: first this one, then that one.
+/// Interrupts two programs in this order, and checks that each ends well.
 #[track_caller]
 pub fn interrupt_in_order(first: &mut RunningProgram, second: &mut RunningProgram) {
     for run in [first, second] {
@@ -280,11 +280,11 @@ pub fn interrupt_in_order(first: &mut RunningProgram, second: &mut RunningProgra
     }
 }
 
-pub fn log_paths<const N: usize>(place: &TestDir) -> [PathBuf; N] {
-    std::array::from_fn(|number| place.path_of(&format!("log{number}.csv")))
+pub fn log_paths<const N: usize>(dir: &TestDir) -> [PathBuf; N] {
+    std::array::from_fn(|index| dir.path_of(&format!("log{index}.csv")))
 }
 
-/// Two logs agree on all frames before this one that both have; so many there are.
+/// Checks that two logs agree on all common frames before this one, and returns the number of those.
 #[track_caller]
 pub fn assert_equal_before(frame: u32, one: &Path, other: &Path) -> usize {
     let (one, other) = (hashes(one), hashes(other));
@@ -294,6 +294,6 @@ pub fn assert_equal_before(frame: u32, one: &Path, other: &Path) -> usize {
         assert_eq!(one[frame], other[frame], "after frame {frame}");
     }
     let states: std::collections::BTreeSet<&String> = common.iter().map(|frame| &one[frame]).collect();
-    assert!(states.len() * 2 > common.len(), "hardly anything happened in this game");
+    assert!(states.len() * 2 > common.len(), "most states of this game are equal");
     common.len()
 }

@@ -98,7 +98,7 @@ impl MeshLink {
         let name = self.peers.get(&site).map_or("unknown player", |peer| &peer.name);
         let text = match reason {
             DepartureReason::Left => "left",
-            DepartureReason::TimedOut => "is not heard any more",
+            DepartureReason::TimedOut => "is unreachable",
             DepartureReason::Restarted => "restarted",
         };
         self.print_event(&format!("{name} {text}"));

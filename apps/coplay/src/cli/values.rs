@@ -1,0 +1,111 @@
+//! Values of flags. Every error completes the sentence "invalid value X for --flag: ..." in plain words.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use crate::error::AppError;
+
+/// Largest number of frames of `--delay` and `--prediction`.
+pub const MAX_DELAY_FRAMES: u32 = 60;
+
+/// Returns a parser of whole numbers in `range`.
+pub(super) fn whole_number<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
+    }
+}
+
+/// Parses the seed of a random generator.
+pub(super) fn parse_seed(text: &str) -> Result<u64, String> {
+    whole_number(0..=u64::MAX)(text).map_err(|error| format!("{error}, such as 42"))
+}
+
+/// Value of `--delay` or `--prediction`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AutoOrFrames {
+    /// The engine adapts the value to links and machines.
+    Auto,
+    /// Fixed number of frames.
+    Frames(u32),
+}
+
+/// Returns a parser of `auto` or a number of frames from 0 to `max`.
+pub(super) fn auto_or_frames(
+    max: u32,
+) -> impl Fn(&str) -> Result<AutoOrFrames, String> + Clone + Send + Sync + 'static {
+    move |text| match text.parse() {
+        _ if text == "auto" => Ok(AutoOrFrames::Auto),
+        Ok(frames) if frames <= max => Ok(AutoOrFrames::Frames(frames)),
+        _ => Err(format!("must be `auto` or a number of frames from 0 to {max}")),
+    }
+}
+
+/// Returns the fixed input delay and prediction window, or `None` for automatic ones.
+///
+/// The engine adapts both values or neither. A flag that is not given follows the other one, with its value from
+/// `defaults`. Without both flags the result is `unset`.
+pub fn fixed_delays(
+    delay: Option<AutoOrFrames>,
+    prediction: Option<AutoOrFrames>,
+    defaults: (u32, u32),
+    unset: Option<(u32, u32)>,
+) -> Result<Option<(u32, u32)>, AppError> {
+    use AutoOrFrames::{Auto, Frames};
+    Ok(match (delay, prediction) {
+        (None, None) => unset,
+        (Some(Auto), None | Some(Auto)) | (None, Some(Auto)) => None,
+        (Some(Frames(delay)), Some(Frames(prediction))) => Some((delay, prediction)),
+        (Some(Frames(delay)), None) => Some((delay, defaults.1)),
+        (None, Some(Frames(prediction))) => Some((defaults.0, prediction)),
+        (Some(Auto), Some(Frames(_))) | (Some(Frames(_)), Some(Auto)) => {
+            return Err(AppError::usage("--delay and --prediction must be both `auto` or both a number of frames")
+                .hint("give numbers for both, or leave both out"));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_number_outside_its_range_is_rejected() {
+        let parse = whole_number(1_u8..=8);
+        assert_eq!((parse("1"), parse("8")), (Ok(1), Ok(8)));
+        for wrong in ["", "0", "9", "-5", "1.5", "many", "99999999999999999999"] {
+            assert_eq!(parse(wrong), Err("must be a whole number from 1 to 8".into()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn delay_flags_are_auto_or_a_frame_count() {
+        let parse = auto_or_frames(60);
+        assert_eq!(
+            (parse("auto"), parse("0"), parse("60")),
+            (Ok(AutoOrFrames::Auto), Ok(AutoOrFrames::Frames(0)), Ok(AutoOrFrames::Frames(60)))
+        );
+        for wrong in ["", "61", "-1", "many", "Auto"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn delay_and_prediction_are_both_auto_or_both_fixed() {
+        let (auto, three) = (Some(AutoOrFrames::Auto), Some(AutoOrFrames::Frames(3)));
+        let fixed = |delay, prediction| fixed_delays(delay, prediction, (2, 8), Some((2, 8)));
+        assert_eq!((fixed(None, None), fixed_delays(None, None, (2, 8), None)), (Ok(Some((2, 8))), Ok(None)));
+        for (delay, prediction) in [(auto, None), (None, auto), (auto, auto)] {
+            assert_eq!(fixed(delay, prediction), Ok(None));
+        }
+        assert_eq!(fixed(three, Some(AutoOrFrames::Frames(0))), Ok(Some((3, 0))));
+        assert_eq!((fixed(three, None), fixed(None, three)), (Ok(Some((3, 8))), Ok(Some((2, 3)))));
+        assert!(fixed(auto, three).is_err() && fixed(three, auto).is_err());
+    }
+}

@@ -1,7 +1,7 @@
 //! A bot that presses random buttons. The same seed gives the same inputs.
 
 use coplay::input::InputWord;
-use coplay_machines::pad::{Button, Pad};
+use coplay_machines::pad::{Button, PadLayout};
 use coplay_sim::random::Random;
 
 /// One bot player.
@@ -21,13 +21,13 @@ const OPPOSITE_DIRECTIONS: [(Button, Button); 2] = [(Button::Left, Button::Right
 
 impl Bot {
     /// Creates the bot of player `player`, for this pad.
-    pub fn new(seed: u64, player: usize, pad: &Pad) -> Self {
+    pub fn new(seed: u64, player: usize, pad: &PadLayout) -> Self {
         let random = Random::stream(seed, &format!("bot/{player}"));
         Self { random, mask: pad.mask, word: 0, frames_left: 0, max_hold_frames: 24 }
     }
 
     /// Creates a bot that changes its input every 8 frames on average, which causes a misprediction each time.
-    pub fn new_restless(seed: u64, player: usize, pad: &Pad) -> Self {
+    pub fn new_restless(seed: u64, player: usize, pad: &PadLayout) -> Self {
         Self { max_hold_frames: 12, ..Self::new(seed, player, pad) }
     }
 
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn bot_is_deterministic_per_seed_and_player() {
         let play = |seed, player| {
-            let mut bot = Bot::new(seed, player, &Pad::with_buttons(&Button::ALL));
+            let mut bot = Bot::new(seed, player, &PadLayout::with_buttons(&Button::ALL));
             (0..500).map(|_| bot.press()).collect::<Vec<_>>()
         };
         assert_eq!(play(1, 0), play(1, 0));
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn bot_respects_pad_mask_and_never_presses_opposite_directions() {
-        let pad = Pad::with_buttons(&[Button::Left, Button::Right, Button::A]);
+        let pad = PadLayout::with_buttons(&[Button::Left, Button::Right, Button::A]);
         let mut bot = Bot::new(3, 0, &pad);
         for _ in 0..2_000 {
             let word = bot.press();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use coplay_machines::Machine;
-use coplay_machines::check::{self, CheckReport, CheckRequest, CheckSubject};
+use coplay_machines::check::{self, CheckCommandOptions, CheckReport, CheckSubject};
 use coplay_machines::libretro::{self, CoreSource, LibretroMachine};
 
 use crate::cli;
@@ -27,7 +27,7 @@ pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<Check
     let args = with_absolute_paths(args.clone())?;
     let mut opener = MachineOpener::new(&args)?;
     let (machine, title) = opener.names();
-    let request = CheckRequest {
+    let request = CheckCommandOptions {
         json: args.json,
         long_run_frames: args.frames,
         max_seconds: args.seconds,

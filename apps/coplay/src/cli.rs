@@ -55,7 +55,7 @@ pub enum Command {
     Maze(maze::MazeArgs),
     /// Run and test servers of a shared world (see `coplay world --help`)
     #[command(disable_help_flag = true)]
-    World(WorldArgs),
+    World(WorldProgramArgs),
     /// Run the child process of a check
     #[command(name = crate::check::CHILD_COMMAND, hide = true)]
     CheckChild(CheckArgs),
@@ -65,7 +65,7 @@ pub enum Command {
 
 /// Arguments that are passed on to the server program.
 #[derive(Args, Clone, Debug)]
-pub struct WorldArgs {
+pub struct WorldProgramArgs {
     /// Command of the server program, with its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub args: Vec<OsString>,

@@ -56,11 +56,11 @@ pub struct Connection {
     /// Key that the host must prove, if the ticket has it.
     pub expected_key: Option<PeerKey>,
     /// Source of the ticket that leads to this site.
-    pub own_ticket: TicketSource,
+    pub own_ticket: OwnTicketFn,
 }
 
 /// Returns the ticket that leads to this site now. Its addresses change over time.
-pub type TicketSource = Arc<dyn Fn() -> Ticket + Send + Sync>;
+pub type OwnTicketFn = Arc<dyn Fn() -> Ticket + Send + Sync>;
 
 impl TransportKind {
     /// Plain UDP on this address, with this secret or a random one.

@@ -2,7 +2,7 @@
 //!
 //! A [command](cli) opens a game on a [machine](game) and runs it on a thread of its own: [locally](play), as a
 //! [replay], as a [demo], or [with others](net) over a transport of [`connect`], if the machine can be
-//! [shared](sharing). The game thread sends [scenes](scene) over a [UI link](ui_link()) to a [front end](frontend), in
+//! [shared](netplay_approval). The game thread sends [scenes](scene) over a [UI link](ui_link()) to a [front end](frontend), in
 //! a window or in a terminal, and receives commands and the [pressed buttons](input_state). The [HUD](hud::Hud) handles
 //! what all games on a screen have in common. The [lab] runs experiments.
 
@@ -12,8 +12,8 @@ pub mod cli;
 pub mod config;
 pub mod connect;
 pub mod demo;
-pub mod devices;
 pub mod error;
+pub mod exec_world_program;
 pub mod frame_timer;
 pub mod frontend;
 pub mod game;
@@ -26,6 +26,7 @@ pub mod layout;
 pub mod maze;
 pub mod movie_file;
 pub mod net;
+pub mod netplay_approval;
 pub mod palette;
 mod panic_hook;
 pub mod play;
@@ -36,14 +37,13 @@ pub mod run;
 pub mod save_slots;
 pub mod scene;
 pub mod seat_key;
-pub mod sharing;
 pub mod signals;
 pub mod sound;
+pub mod speaker_and_gamepads;
 pub mod summary;
 #[cfg(test)]
-mod toy_machine;
+mod test_machine;
 mod ui_link;
-pub mod world_launcher;
 
 pub use ui_link::{FrontendPort, GamePort, ui_link};
 

@@ -8,13 +8,13 @@ use coplay_machines::Machine;
 
 use crate::bot::Bot;
 use crate::config::Config;
-use crate::devices::Devices;
 use crate::error::AppError;
 use crate::frame_timer::FrameTimer;
 use crate::hud::{Hud, HudCapabilities, HudRequest, failure_note};
 use crate::rate_meter::RateMeter;
 use crate::record::Recorder;
 use crate::save_slots::SaveSlots;
+use crate::speaker_and_gamepads::SpeakerAndGamepads;
 use crate::summary::Summary;
 use crate::ui_link::GamePort;
 
@@ -97,7 +97,7 @@ impl LocalGame {
         let capabilities =
             HudCapabilities { pause: true, fast_forward: true, slots: true, reset: true, ..HudCapabilities::default() };
         let mut hud = Hud::new(config, capabilities, self.machine.pads());
-        let mut devices = Devices::open(config, self.machine.pads(), &ui, &mut hud);
+        let mut devices = SpeakerAndGamepads::open(config, self.machine.pads(), &ui, &mut hud);
         let mut timer = FrameTimer::new(started, self.machine.frame_rate().period().to_duration());
         let mut meter = RateMeter::new(started);
         loop {
@@ -233,7 +233,7 @@ impl LocalGame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toy_machine::ToyMachine;
+    use crate::test_machine::ToyMachine;
 
     #[test]
     fn machine_failure_is_noted_in_the_summary() {

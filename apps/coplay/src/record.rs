@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{InputWord, Ownership};
-use coplay::movie::{MovieStart, MovieWriter};
+use coplay::movie::{MovieStartPoint, MovieWriter};
 use coplay::session::{AbsentInput, Settings, StarvationPolicy};
 use coplay_machines::Machine;
 
@@ -74,7 +74,7 @@ impl Recorder {
     /// Starts a movie of a machine that was just powered on. Only `force` overwrites an existing file.
     pub fn begin(path: &Path, force: bool, machine: &dyn Machine) -> Result<Self, AppError> {
         let settings = solo_settings(machine)?;
-        let writer = MovieWriter::new(&settings, MovieStart::PowerOn)
+        let writer = MovieWriter::new(&settings, MovieStartPoint::PowerOn)
             .map_err(|error| AppError::failure(format!("cannot record this game: {error}")))?;
         let file = create_movie_file(path, force)?;
         let mut recorder = Self { path: path.to_owned(), file, writer };

@@ -8,16 +8,16 @@ use coplay::movie::{HashComparison, MovieError};
 use coplay::session::Settings;
 use coplay_machines::Machine;
 use coplay_machines::control::{ControlledMachine, has_control_player};
-use coplay_machines::pad::Pad;
+use coplay_machines::pad::PadLayout;
 
 use crate::config::Config;
-use crate::devices::Devices;
 use crate::error::AppError;
 use crate::frame_timer::FrameTimer;
 use crate::hud::{Hud, HudCapabilities, failure_note};
 use crate::movie_file::{MovieFile, MovieItem};
 use crate::rate_meter::RateMeter;
 use crate::record::RESET_MARK;
+use crate::speaker_and_gamepads::SpeakerAndGamepads;
 use crate::summary::Summary;
 use crate::ui_link::GamePort;
 
@@ -25,7 +25,7 @@ use crate::ui_link::GamePort;
 pub struct Replay {
     machine: Box<dyn Machine>,
     /// Pads of the players. The movie of a shared game has one more player, which controls the machine itself.
-    pads: Vec<Pad>,
+    pads: Vec<PadLayout>,
     movie: MovieFile,
     hash_check: HashComparison,
     frames: u64,
@@ -97,7 +97,7 @@ impl Replay {
         let started = Instant::now();
         let capabilities = HudCapabilities { pause: true, fast_forward: true, ..HudCapabilities::default() };
         let mut hud = Hud::new(config, capabilities, &self.pads);
-        let mut devices = Devices::open(config, &[], &ui, &mut hud);
+        let mut devices = SpeakerAndGamepads::open(config, &[], &ui, &mut hud);
         let mut timer = FrameTimer::new(started, self.machine.frame_rate().period().to_duration());
         let mut meter = RateMeter::new(started);
         while self.end.is_none() {
@@ -236,7 +236,7 @@ impl Replay {
 mod tests {
     use super::*;
     use crate::record::solo_settings;
-    use crate::toy_machine::ToyMachine;
+    use crate::test_machine::ToyMachine;
 
     #[test]
     fn movie_of_another_game_or_machine_is_rejected() {

@@ -54,7 +54,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), AppError> {
         },
         Command::Lab(args) => crate::lab::run(&args),
         Command::Maze(args) => crate::maze::run(&args).map(|summary| summary.print()),
-        Command::World(args) => crate::world_launcher::run(&args.args),
+        Command::World(args) => crate::exec_world_program::run(&args.args),
         Command::Host(args) => crate::net::host(&args).map(|summary| summary.print()),
         Command::Join(args) => crate::net::join(&args).map(|summary| summary.print()),
         Command::Watch(args) => crate::net::watch(&args).map(|summary| summary.print()),

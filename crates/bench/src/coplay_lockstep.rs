@@ -15,7 +15,7 @@ use crate::workload::{DigestMachine, Engine, FRAME_RATE, HASH_INTERVAL, INPUT_DE
 
 /// Events that wake a site's host program, in addition to its session's timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waking {
+pub enum WakePolicy {
     /// Every datagram.
     Datagrams,
     /// None: datagrams wait for the next frame.
@@ -29,7 +29,7 @@ pub struct CoplayGroup {
     sites: Vec<CoplayLockstepSite>,
     inboxes: Vec<Inbox>,
     inputs: Inputs,
-    waking: Waking,
+    waking: WakePolicy,
     buf: [u8; MAX_DATAGRAM],
     /// Number of frames that every site was asked to step.
     target_frame: u32,
@@ -46,13 +46,13 @@ struct CoplayLockstepSite {
 
 impl CoplayGroup {
     /// Creates this many sites and lets them connect.
-    pub fn new(sites: usize, inputs: Inputs, waking: Waking) -> Self {
+    pub fn new(sites: usize, inputs: Inputs, waking: WakePolicy) -> Self {
         let mut group = Self {
             now: Instant::ZERO,
             sites: (0..sites).map(|number| CoplayLockstepSite::new(number, sites)).collect(),
             inboxes: (0..sites).map(|_| Inbox::new()).collect(),
             inputs,
-            waking: Waking::Datagrams,
+            waking: WakePolicy::Datagrams,
             buf: [0; MAX_DATAGRAM],
             target_frame: 0,
         };
@@ -69,7 +69,7 @@ impl CoplayGroup {
         let next = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline).expect("at least one site");
         self.now = self.now.max(self.sites[next].deadline);
         self.wake_site(next);
-        if self.waking == Waking::Datagrams {
+        if self.waking == WakePolicy::Datagrams {
             while let Some(woken) = self.inboxes.iter().position(|inbox| !inbox.is_empty()) {
                 self.wake_site(woken);
             }

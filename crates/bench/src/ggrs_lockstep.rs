@@ -20,7 +20,7 @@ use crate::workload::{DigestMachine, Engine, FRAME_RATE, INPUT_DELAY, Inputs, Tr
 
 /// Form in which messages pass between the sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passing {
+pub enum MessageEncoding {
     /// As bytes, encoded as in the UDP socket of ggrs.
     Bytes,
     /// As values. Nothing is encoded or decoded, and no bytes are counted.
@@ -29,7 +29,7 @@ pub enum Passing {
 
 /// Calls made per frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Polling {
+pub enum PollPolicy {
     /// `advance_frame` alone, which polls.
     Once,
     /// `poll_remote_clients` and then `advance_frame`, as in the examples of ggrs.
@@ -41,7 +41,7 @@ pub struct GgrsGroup {
     sites: Vec<GgrsLockstepSite>,
     wire: Rc<RefCell<SharedWire>>,
     inputs: Inputs,
-    polling: Polling,
+    polling: PollPolicy,
     target_frame: u32,
 }
 
@@ -69,7 +69,7 @@ struct SharedWire {
 
 struct WireSocket {
     number: usize,
-    passing: Passing,
+    passing: MessageEncoding,
     wire: Rc<RefCell<SharedWire>>,
 }
 
@@ -77,11 +77,11 @@ impl NonBlockingSocket<usize> for WireSocket {
     fn send_to(&mut self, message: &Message, to: &usize) {
         let mut wire = self.wire.borrow_mut();
         match self.passing {
-            Passing::Bytes => {
+            MessageEncoding::Bytes => {
                 let bytes = bincode::serialize(&message).expect("messages are encodable");
                 wire.inboxes[*to].push(self.number, &bytes);
             }
-            Passing::Messages => {
+            MessageEncoding::Messages => {
                 wire.messages[*to].push((self.number, message.clone()));
                 wire.message_count += 1;
             }
@@ -92,12 +92,12 @@ impl NonBlockingSocket<usize> for WireSocket {
         let mut wire = self.wire.borrow_mut();
         let mut received = Vec::new();
         match self.passing {
-            Passing::Bytes => wire.inboxes[self.number].drain(|from, bytes| {
+            MessageEncoding::Bytes => wire.inboxes[self.number].drain(|from, bytes| {
                 if let Ok(message) = bincode::deserialize(bytes) {
                     received.push((from, message));
                 }
             }),
-            Passing::Messages => received.append(&mut wire.messages[self.number]),
+            MessageEncoding::Messages => received.append(&mut wire.messages[self.number]),
         }
         received
     }
@@ -105,7 +105,7 @@ impl NonBlockingSocket<usize> for WireSocket {
 
 impl GgrsGroup {
     /// Creates this many sites and lets them connect.
-    pub fn new(sites: usize, inputs: Inputs, passing: Passing, polling: Polling) -> Self {
+    pub fn new(sites: usize, inputs: Inputs, passing: MessageEncoding, polling: PollPolicy) -> Self {
         let wire = Rc::new(RefCell::new(SharedWire {
             inboxes: (0..sites).map(|_| Inbox::new()).collect(),
             messages: (0..sites).map(|_| Vec::with_capacity(64)).collect(),
@@ -138,8 +138,8 @@ impl GgrsLockstepSite {
         Self { number, session, machine: DigestMachine::default() }
     }
 
-    fn step_frame(&mut self, inputs: &Inputs, polling: Polling) {
-        if polling == Polling::Twice {
+    fn step_frame(&mut self, inputs: &Inputs, polling: PollPolicy) {
+        if polling == PollPolicy::Twice {
             self.session.poll_remote_clients();
         }
         let input = inputs.pressed(self.number, self.machine.frames());

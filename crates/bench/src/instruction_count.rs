@@ -2,14 +2,14 @@
 
 use std::process::{Command, Stdio};
 
-use crate::lockstep_measure::Subject;
+use crate::lockstep_measure::MeasuredEngine;
 
 /// Returns the number of frames of the shorter and of the longer run. Coplay's clock synchronisation looks back 40 s
 /// and costs more the more of them have passed, so both runs are longer than that. The cost of ggrs is constant.
-fn run_lengths(subject: Subject) -> (u32, u32) {
+fn run_lengths(subject: MeasuredEngine) -> (u32, u32) {
     match subject {
-        Subject::Driver | Subject::Coplay(_) => (2_400, 4_800),
-        Subject::Ggrs(..) => (300, 900),
+        MeasuredEngine::Driver | MeasuredEngine::Coplay(_) => (2_400, 4_800),
+        MeasuredEngine::Ggrs(..) => (300, 900),
     }
 }
 
@@ -25,14 +25,14 @@ pub(crate) fn is_valgrind_available() -> bool {
 }
 
 /// Returns the instructions per frame and site.
-pub(crate) fn per_frame_and_site(subject: Subject, sites: usize) -> Option<f64> {
+pub(crate) fn per_frame_and_site(subject: MeasuredEngine, sites: usize) -> Option<f64> {
     let (short, long) = run_lengths(subject);
     let difference =
         count_instructions(subject, sites, long)?.saturating_sub(count_instructions(subject, sites, short)?);
     Some(difference as f64 / f64::from(long - short) / sites as f64)
 }
 
-fn count_instructions(subject: Subject, sites: usize, frames: u32) -> Option<u64> {
+fn count_instructions(subject: MeasuredEngine, sites: usize, frames: u32) -> Option<u64> {
     let program = std::env::current_exe().ok()?;
     let output = Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])

@@ -8,15 +8,15 @@
 //! * [`inbox`]: datagram queues in memory instead of a network.
 //! * [`coplay_lockstep`]: coplay, driven as by a host program.
 //! * [`ggrs_lockstep`]: ggrs, driven according to its documentation.
-//! * [`driver`]: the host program without an engine, whose cost is subtracted.
+//! * [`baseline`]: the host program without an engine, whose cost is subtracted.
 //! * [`rollback`]: both engines with prediction, on a network with delay and loss.
 //! * [`allocation_counter`]: counts the allocations of the calling thread.
 //! * [`stopwatch`]: measures the time that the calling thread spends in an engine.
 //! * [`virtual_clock`]: the clocks of the standard library in virtual time.
 
 pub mod allocation_counter;
+pub mod baseline;
 pub mod coplay_lockstep;
-pub mod driver;
 pub mod ggrs_lockstep;
 pub mod inbox;
 pub mod rollback;

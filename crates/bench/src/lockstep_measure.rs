@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use coplay_bench::allocation_counter::allocations;
-use coplay_bench::coplay_lockstep::{self, Waking};
-use coplay_bench::driver;
-use coplay_bench::ggrs_lockstep::{self, Passing, Polling};
+use coplay_bench::baseline;
+use coplay_bench::coplay_lockstep::{self, WakePolicy};
+use coplay_bench::ggrs_lockstep::{self, MessageEncoding, PollPolicy};
 use coplay_bench::workload::{Engine, Inputs, Traffic};
 
 /// Warm-up before the measurement, in frames.
@@ -15,32 +15,32 @@ const SEED: u64 = 1;
 
 /// An engine and the way it is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum MeasuredEngine {
     Driver,
-    Coplay(Waking),
-    Ggrs(Passing, Polling),
+    Coplay(WakePolicy),
+    Ggrs(MessageEncoding, PollPolicy),
 }
 
-impl Subject {
+impl MeasuredEngine {
     /// All subjects: first the one to subtract, then coplay, then ggrs.
     pub(crate) const ALL: [Self; 6] = [
         Self::Driver,
-        Self::Coplay(Waking::Frames),
-        Self::Coplay(Waking::Datagrams),
-        Self::Ggrs(Passing::Bytes, Polling::Once),
-        Self::Ggrs(Passing::Bytes, Polling::Twice),
-        Self::Ggrs(Passing::Messages, Polling::Once),
+        Self::Coplay(WakePolicy::Frames),
+        Self::Coplay(WakePolicy::Datagrams),
+        Self::Ggrs(MessageEncoding::Bytes, PollPolicy::Once),
+        Self::Ggrs(MessageEncoding::Bytes, PollPolicy::Twice),
+        Self::Ggrs(MessageEncoding::Messages, PollPolicy::Once),
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Driver => "driver",
-            Self::Coplay(Waking::Frames) => "coplay",
-            Self::Coplay(Waking::Datagrams) => "coplay-woken",
-            Self::Ggrs(Passing::Bytes, Polling::Once) => "ggrs",
-            Self::Ggrs(Passing::Bytes, Polling::Twice) => "ggrs-polled",
-            Self::Ggrs(Passing::Messages, Polling::Once) => "ggrs-unencoded",
-            Self::Ggrs(Passing::Messages, Polling::Twice) => "ggrs-unencoded-polled",
+            Self::Coplay(WakePolicy::Frames) => "coplay",
+            Self::Coplay(WakePolicy::Datagrams) => "coplay-woken",
+            Self::Ggrs(MessageEncoding::Bytes, PollPolicy::Once) => "ggrs",
+            Self::Ggrs(MessageEncoding::Bytes, PollPolicy::Twice) => "ggrs-polled",
+            Self::Ggrs(MessageEncoding::Messages, PollPolicy::Once) => "ggrs-unencoded",
+            Self::Ggrs(MessageEncoding::Messages, PollPolicy::Twice) => "ggrs-unencoded-polled",
         }
     }
 
@@ -48,12 +48,18 @@ impl Subject {
     pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Driver => "no engine: queues, one clock reading, inputs and machine",
-            Self::Coplay(Waking::Frames) => "called once per frame, as ggrs is",
-            Self::Coplay(Waking::Datagrams) => "also woken by every datagram",
-            Self::Ggrs(Passing::Bytes, Polling::Once) => "advance_frame, with the encoding of its own UDP socket",
-            Self::Ggrs(Passing::Bytes, Polling::Twice) => "poll_remote_clients, then advance_frame, as its examples do",
-            Self::Ggrs(Passing::Messages, Polling::Once) => "advance_frame, messages passed without encoding",
-            Self::Ggrs(Passing::Messages, Polling::Twice) => "both calls, without encoding",
+            Self::Coplay(WakePolicy::Frames) => "called once per frame, as ggrs is",
+            Self::Coplay(WakePolicy::Datagrams) => "also woken by every datagram",
+            Self::Ggrs(MessageEncoding::Bytes, PollPolicy::Once) => {
+                "advance_frame, with the encoding of its own UDP socket"
+            }
+            Self::Ggrs(MessageEncoding::Bytes, PollPolicy::Twice) => {
+                "poll_remote_clients, then advance_frame, as its examples do"
+            }
+            Self::Ggrs(MessageEncoding::Messages, PollPolicy::Once) => {
+                "advance_frame, messages passed without encoding"
+            }
+            Self::Ggrs(MessageEncoding::Messages, PollPolicy::Twice) => "both calls, without encoding",
         }
     }
 
@@ -69,7 +75,7 @@ impl Subject {
     fn measure(self, sites: usize, frames: u32) -> RunSample {
         let inputs = Inputs::new(SEED, sites);
         match self {
-            Self::Driver => measure_engine(driver::DriverGroup::new(sites, inputs), frames),
+            Self::Driver => measure_engine(baseline::BaselineGroup::new(sites, inputs), frames),
             Self::Coplay(waking) => measure_engine(coplay_lockstep::CoplayGroup::new(sites, inputs, waking), frames),
             Self::Ggrs(passing, polling) => {
                 measure_engine(ggrs_lockstep::GgrsGroup::new(sites, inputs, passing, polling), frames)
@@ -101,7 +107,7 @@ fn measure_engine(mut engine: impl Engine, frames: u32) -> RunSample {
 
 /// Cost of an engine per frame and site, or per frame and link (one direction between two sites).
 pub(crate) struct LockstepRow {
-    pub(crate) subject: Subject,
+    pub(crate) subject: MeasuredEngine,
     /// Nanoseconds of every round, in ascending order.
     pub(crate) nanos: Vec<f64>,
     pub(crate) instructions: Option<f64>,
@@ -118,19 +124,23 @@ impl LockstepRow {
 
 /// Measures all subjects in turns, round after round.
 pub(crate) fn measure_rounds(sites: usize, frames: u32, rounds: usize) -> Vec<LockstepRow> {
-    let mut samples: Vec<Vec<RunSample>> = Subject::ALL.iter().map(|_| Vec::with_capacity(rounds)).collect();
+    let mut samples: Vec<Vec<RunSample>> = MeasuredEngine::ALL.iter().map(|_| Vec::with_capacity(rounds)).collect();
     for round in 1..=rounds {
         eprintln!("{sites} sites: round {round} of {rounds}");
-        for (samples, subject) in samples.iter_mut().zip(Subject::ALL) {
+        for (samples, subject) in samples.iter_mut().zip(MeasuredEngine::ALL) {
             samples.push(subject.measure(sites, frames));
         }
     }
     let states = vec![samples[0][0].states[0]; sites];
     assert!(samples.iter().flatten().all(|sample| sample.states == states), "the sites' states differ");
-    Subject::ALL.into_iter().zip(samples).map(|(subject, samples)| row(subject, sites, frames, &samples)).collect()
+    MeasuredEngine::ALL
+        .into_iter()
+        .zip(samples)
+        .map(|(subject, samples)| row(subject, sites, frames, &samples))
+        .collect()
 }
 
-fn row(subject: Subject, sites: usize, frames: u32, samples: &[RunSample]) -> LockstepRow {
+fn row(subject: MeasuredEngine, sites: usize, frames: u32, samples: &[RunSample]) -> LockstepRow {
     let steps = f64::from(frames) * sites as f64;
     let mut nanos: Vec<f64> = samples.iter().map(|sample| sample.nanos as f64 / steps).collect();
     nanos.sort_by(f64::total_cmp);

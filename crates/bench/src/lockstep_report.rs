@@ -2,7 +2,7 @@
 
 use coplay_bench::workload::{FRAME_RATE, HASH_INTERVAL, INPUT_DELAY, MEAN_HOLD_FRAMES};
 
-use crate::lockstep_measure::{LockstepRow, Subject, WARM_UP_FRAMES};
+use crate::lockstep_measure::{LockstepRow, MeasuredEngine, WARM_UP_FRAMES};
 
 /// Explains the measurement and the columns.
 pub(crate) fn preface(frames: u32, rounds: usize) {
@@ -14,7 +14,7 @@ pub(crate) fn preface(frames: u32, rounds: usize) {
     );
     println!("coplay compares states every {HASH_INTERVAL} frames; ggrs in lockstep mode (max_prediction 0) cannot.");
     println!();
-    for subject in Subject::ALL {
+    for subject in MeasuredEngine::ALL {
         println!("  {:<15} {}", subject.name(), subject.about());
     }
     println!();

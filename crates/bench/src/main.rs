@@ -14,7 +14,7 @@ mod rollback_report;
 
 use std::process::ExitCode;
 
-use lockstep_measure::Subject;
+use lockstep_measure::MeasuredEngine;
 
 const USAGE: &str = "usage: coplay-bench [--lockstep | --rollback] [--sites N,N,...]
                     [--frames N] [--rounds N]   lockstep: frames per round, rounds
@@ -24,7 +24,7 @@ const USAGE: &str = "usage: coplay-bench [--lockstep | --rollback] [--sites N,N,
 /// Task given on the command line.
 enum Task {
     Measure(BenchPlan),
-    Once(Subject, usize, u32),
+    Once(MeasuredEngine, usize, u32),
 }
 
 /// Measurements to make.
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Ok(Task::Measure(plan)) => measure_all(&plan),
         Ok(Task::Once(subject, sites, frames)) => subject.run_once(sites, frames),
         Err(error) => {
-            let engines: Vec<&str> = Subject::ALL.iter().map(|subject| subject.name()).collect();
+            let engines: Vec<&str> = MeasuredEngine::ALL.iter().map(|subject| subject.name()).collect();
             eprintln!("error: {error}\n{USAGE}\nhint: the engines are {}", engines.join(", "));
             return ExitCode::from(2);
         }
@@ -67,7 +67,7 @@ fn parse(args: &[String]) -> Result<Task, String> {
         match arg.as_str() {
             "--once" => {
                 let (name, sites, frames) = (next()?, next()?, next()?);
-                let subject = Subject::from_name(name).ok_or_else(|| format!("unknown engine '{name}'"))?;
+                let subject = MeasuredEngine::from_name(name).ok_or_else(|| format!("unknown engine '{name}'"))?;
                 return Ok(Task::Once(subject, sites_from(sites)?, number(frames)?));
             }
             "--frames" => plan.frames = number(next()?)?,

@@ -1,7 +1,7 @@
 //! Both engines do the same work: the same inputs reach every machine in the same frames.
 
 use coplay::time::{Instant, TimeDelta};
-use coplay_bench::rollback::host_program::FrameCounts;
+use coplay_bench::rollback::host_program::SiteFrameTotals;
 use coplay_bench::rollback::measure::find_wrong_state;
 use coplay_bench::rollback::network::{RollbackNetwork, RollbackSite};
 use coplay_bench::rollback::{self, BenchCase};
@@ -22,19 +22,19 @@ fn lockstep_engines_deliver_the_same_inputs_to_every_site() {
             run_and_collect_states(coplay_lockstep::CoplayGroup::new(
                 sites,
                 inputs(),
-                coplay_lockstep::Waking::Datagrams
+                coplay_lockstep::WakePolicy::Datagrams
             ))[0];
             sites
         ];
-        for waking in [coplay_lockstep::Waking::Datagrams, coplay_lockstep::Waking::Frames] {
+        for waking in [coplay_lockstep::WakePolicy::Datagrams, coplay_lockstep::WakePolicy::Frames] {
             assert_eq!(
                 run_and_collect_states(coplay_lockstep::CoplayGroup::new(sites, inputs(), waking)),
                 expected,
                 "{sites} sites, {waking:?}"
             );
         }
-        for passing in [ggrs_lockstep::Passing::Bytes, ggrs_lockstep::Passing::Messages] {
-            for polling in [ggrs_lockstep::Polling::Once, ggrs_lockstep::Polling::Twice] {
+        for passing in [ggrs_lockstep::MessageEncoding::Bytes, ggrs_lockstep::MessageEncoding::Messages] {
+            for polling in [ggrs_lockstep::PollPolicy::Once, ggrs_lockstep::PollPolicy::Twice] {
                 let group = ggrs_lockstep::GgrsGroup::new(sites, inputs(), passing, polling);
                 assert_eq!(run_and_collect_states(group), expected, "{sites} sites, {passing:?}, {polling:?}");
             }
@@ -72,7 +72,7 @@ fn rollback_engines_end_in_the_same_states() {
 #[test]
 fn resimulated_frames_match_the_required_minimum() {
     let case = BenchCase { loss_percent: 0, ..LOSSY_CASE };
-    let near = |counts: FrameCounts| {
+    let near = |counts: SiteFrameTotals| {
         counts.resimulated.abs_diff(counts.required_resimulated) <= counts.required_resimulated / 50
     };
     assert!(play_case::<rollback::coplay_site::CoplaySite>(case).hosts().iter().all(|host| near(host.counts())));

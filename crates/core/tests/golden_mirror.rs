@@ -4,7 +4,7 @@
 use coplay::mirror::SourceId;
 use coplay::time::{GroupInstant, Instant, TimeDelta};
 use coplay::wire::{
-    ClockEcho, EventRef, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus,
+    ClockEcho, EncodedEvent, MAX_DATAGRAM, MirrorDatagramWriter, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus,
 };
 
 /// An item, field by field, in hexadecimal.
@@ -22,7 +22,7 @@ fn bytes(golden: Golden) -> Vec<u8> {
 fn assert_golden(golden: Golden, item: &MirrorItem<'_>) {
     let golden = bytes(golden);
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = MirrorDatagram::new(&mut buf).unwrap();
+    let mut datagram = MirrorDatagramWriter::new(&mut buf).unwrap();
     datagram.put(item).unwrap();
     let len = datagram.len();
     assert_eq!(buf[..len], golden);
@@ -51,7 +51,7 @@ fn replacing_event_matches_golden_bytes() {
     let read: Vec<_> = MirrorItems::new(&golden).unwrap().collect();
     let [Ok(item @ MirrorItem::Event(event))] = &read[..] else { panic!("{read:?}") };
     assert_eq!(event.obsolete_set.collect::<Vec<_>>(), [299, 297, 186]);
-    let expected = EventRef {
+    let expected = EncodedEvent {
         source: SOURCE,
         seq: 300,
         issued_at: GroupInstant::from_nanos(1_000_000),
@@ -68,7 +68,7 @@ fn replacing_event_matches_golden_bytes() {
 
 #[test]
 fn barrier_event_matches_golden_bytes() {
-    let event = EventRef {
+    let event = EncodedEvent {
         source: SOURCE,
         seq: 5,
         issued_at: GroupInstant::from_nanos(-1),
@@ -83,7 +83,7 @@ fn barrier_event_matches_golden_bytes() {
     let golden = bytes(EVENT);
     let read = MirrorItems::new(&golden).unwrap().next().unwrap().unwrap();
     let MirrorItem::Event(read) = read else { panic!("not an event") };
-    assert_eq!(EventRef { obsolete_set: ObsoleteSet::default(), ..read }, event);
+    assert_eq!(EncodedEvent { obsolete_set: ObsoleteSet::default(), ..read }, event);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use coplay::frame::{Frame, FrameRate};
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{InputWord, MAX_PLAYERS, Ownership};
 use coplay::movie::{
-    MAX_BLOCK_FRAMES, MAX_MARK_SIZE, MovieEntry, MovieError, MovieReader, MovieStart, MovieWriteError, MovieWriter,
+    MAX_BLOCK_FRAMES, MAX_MARK_SIZE, MovieEntry, MovieError, MovieReader, MovieStartPoint, MovieWriteError, MovieWriter,
 };
 use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 use proptest::collection::vec;
@@ -102,7 +102,8 @@ fn every_truncation_and_bit_flip_is_detected() {
 /// both.
 #[test]
 fn movie_matches_golden_bytes() {
-    let mut writer = MovieWriter::new(&TestMovie::simple().settings(), MovieStart::PowerOn).expect("valid settings");
+    let mut writer =
+        MovieWriter::new(&TestMovie::simple().settings(), MovieStartPoint::PowerOn).expect("valid settings");
     let header = writer.poll_bytes().expect("header").to_vec();
     assert_eq!(header[..10], *b"COPLAYMV\x01\x01");
     writer.push_mark(Frame::ZERO, b"on").expect("valid mark");
@@ -232,8 +233,8 @@ impl TestMovie {
 
     fn file(&self) -> Vec<u8> {
         let start = match &self.start {
-            None => MovieStart::PowerOn,
-            Some((frame, state)) => MovieStart::Snapshot { frame: Frame::new(*frame), state },
+            None => MovieStartPoint::PowerOn,
+            Some((frame, state)) => MovieStartPoint::Snapshot { frame: Frame::new(*frame), state },
         };
         let mut writer = MovieWriter::new(&self.settings(), start).expect("valid settings");
         let mut file = vec![];

@@ -10,7 +10,7 @@ use crate::site::{FuzzedSite, SESSION_ID, input_words, site_id};
 
 /// Seats frame by frame, as the sites report them.
 #[derive(Debug)]
-pub(crate) struct SeatHistory {
+pub(crate) struct SeatOccupancyHistory {
     starters: SiteSet,
     /// Frames at which each seat was taken (`true`) or lost, in order.
     changes: [Vec<(u32, bool)>; MAX_SITES],
@@ -18,7 +18,7 @@ pub(crate) struct SeatHistory {
     pub(crate) is_inconsistent: bool,
 }
 
-impl SeatHistory {
+impl SeatOccupancyHistory {
     pub(crate) fn new(starters: SiteSet) -> Self {
         Self { starters, changes: Default::default(), is_inconsistent: false }
     }
@@ -61,7 +61,13 @@ impl SeatHistory {
 
 /// Checks the inputs of all confirmed frames of a site. After a forgery only its own inputs are reliable, and only from
 /// its seat on.
-pub(crate) fn check_confirmed(settings: &Settings, sites: &[FuzzedSite], at: usize, seats: &SeatHistory, forged: bool) {
+pub(crate) fn check_confirmed(
+    settings: &Settings,
+    sites: &[FuzzedSite],
+    at: usize,
+    seats: &SeatOccupancyHistory,
+    forged: bool,
+) {
     let site = &sites[at];
     let seated = site.seated_from.unwrap_or(u32::MAX);
     // A dropped site may not know that, nor which others were dropped with it; its frames do not concern the others.
@@ -80,7 +86,7 @@ fn check_inputs(
     at: usize,
     frame: u32,
     inputs: &InputWords,
-    (seats, forged): (&SeatHistory, bool),
+    (seats, forged): (&SeatOccupancyHistory, bool),
 ) {
     let ownership = &settings.ownership;
     for (player, input) in inputs.iter().enumerate().take(ownership.players()) {
@@ -116,7 +122,7 @@ fn expected_input(site: &FuzzedSite, since: u32, frame: u32) -> InputWords {
 }
 
 /// Checks an event. Without a forgery no site disagrees, moves or diverges, and all agree on drops and their frames.
-pub(crate) fn check_event(event: &Event, at: usize, seats: &mut SeatHistory, (forged, late): (bool, bool)) {
+pub(crate) fn check_event(event: &Event, at: usize, seats: &mut SeatOccupancyHistory, (forged, late): (bool, bool)) {
     assert!(!event.to_string().is_empty());
     if forged {
         return;

@@ -3,7 +3,7 @@
 use coplay::frame::Frame;
 use coplay::hash::xxh64;
 use coplay::movie::{
-    MAGIC, MAX_BLOCK_FRAMES, MAX_MARK_SIZE, MovieEntry, MovieError, MovieReader, MovieStart, MovieWriter, VERSION,
+    MAGIC, MAX_BLOCK_FRAMES, MAX_MARK_SIZE, MovieEntry, MovieError, MovieReader, MovieStartPoint, MovieWriter, VERSION,
 };
 use coplay::session::Settings;
 
@@ -40,8 +40,11 @@ pub(crate) fn check(data: &[u8]) {
 
 /// Returns the file header that a writer writes before the first frame.
 fn write_header(settings: &Settings, with_state: bool) -> Vec<u8> {
-    let start =
-        if with_state { MovieStart::Snapshot { frame: Frame::new(5), state: &[1, 2, 3] } } else { MovieStart::PowerOn };
+    let start = if with_state {
+        MovieStartPoint::Snapshot { frame: Frame::new(5), state: &[1, 2, 3] }
+    } else {
+        MovieStartPoint::PowerOn
+    };
     let mut writer = MovieWriter::new(settings, start).expect("valid settings");
     let mut file = Vec::new();
     while let Some(bytes) = writer.poll_bytes() {

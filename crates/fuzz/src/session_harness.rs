@@ -8,7 +8,7 @@ use coplay::session::{Event, Settings, State};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{FeedMessage, MAX_DATAGRAM, Tick, is_feed};
 
-use crate::checker::SeatHistory;
+use crate::checker::SeatOccupancyHistory;
 use crate::forged_feed::ForgedMessage;
 use crate::forged_session::ForgedExtra;
 use crate::script::{Script, ScriptAction, ScriptSetup};
@@ -75,7 +75,7 @@ pub(crate) struct SessionHarness {
     has_slept: bool,
     /// Bit set of the sites whose links to the others are cut.
     partition: u8,
-    seat_history: SeatHistory,
+    seat_history: SeatOccupancyHistory,
     /// Whether a site was restarted.
     has_restarted: bool,
     /// Whether a site crashed, was cut off or left, so that others may have acted on decisions that came to nothing.
@@ -116,7 +116,7 @@ impl SessionHarness {
             has_unbounded_backlog: false,
             has_slept: false,
             partition: 0,
-            seat_history: SeatHistory::new(settings(&setup).starting_sites),
+            seat_history: SeatOccupancyHistory::new(settings(&setup).starting_sites),
             has_restarted: false,
             has_disruption: false,
             heals_left: MAX_HEALS,

@@ -6,7 +6,7 @@ use coplay::frame::FrameRate;
 use coplay::id::{Addr, MAX_SITES, SiteId, SiteSet};
 use coplay::input::{InputWord, MAX_PLAYERS, Ownership};
 use coplay::session::{
-    AbsentInput, Config, GameId, LateJoin, MachineId, SendPolicy, Session, Settings, StarvationPolicy,
+    AbsentInput, Config, GameId, LateJoinConfig, MachineId, SendPolicy, Session, Settings, StarvationPolicy,
 };
 use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
@@ -79,7 +79,7 @@ impl FuzzedSite {
         let start = if setup.joins_from_first_frame { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot };
         let mut config = config(setup, self.site_number);
         config.incarnation = config.incarnation.saturating_add(self.start_count);
-        config.late_join = Some(LateJoin { start, max_state_len: MAX_STATE_LEN });
+        config.late_join = Some(LateJoinConfig { start, max_state_len: MAX_STATE_LEN });
         self.session = Session::new(self.local_time(now), config).expect("a valid configuration");
         self.machine = HashMachine::new(settings(setup).rollback_slots());
         (self.seated_from, self.first_sampled_frame) = (None, None);

@@ -67,7 +67,7 @@ fn check_motion(data: &[u8]) {
     let head = items.header();
     if let Ok(items) = items.collect::<Result<Vec<_>, _>>() {
         let mut buf = vec![0; data.len()];
-        let mut datagram = motion::MotionDatagram::new(&mut buf, head).expect("the encoding has the same length");
+        let mut datagram = motion::MotionDatagramWriter::new(&mut buf, head).expect("the encoding has the same length");
         items.into_iter().for_each(|item| datagram.put(item).expect("the encoding has the same length"));
         assert_eq!(buf, data, "a motion datagram has one encoding");
     }

@@ -4,7 +4,7 @@ use coplay::mirror::{self, SourceId};
 use coplay::peer_world::{PeerWorld, PeerWorldConfig, UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_maze::{Avatar, Controls, Maze, MazeSettings, Rules, ScoreRecord};
+use coplay_maze::{Avatar, Controls, Maze, MazeRules, MazeSettings, ScoreRecord};
 use coplay_world::{Client, ClientInput, Server, ServerHello, ServerInfo, ServerMessage, player_entity};
 
 use crate::script_reader::ScriptReader;
@@ -41,7 +41,7 @@ pub(crate) fn check(data: &[u8]) {
 
 /// Checks that a decoded message survives another round of encoding and decoding.
 fn check_round_trips(data: &[u8]) {
-    let rules = Rules::new(Maze::new(SETTINGS.seed, SETTINGS.cells_per_side));
+    let rules = MazeRules::new(Maze::new(SETTINGS.seed, SETTINGS.cells_per_side));
     if let Some(input) = ClientInput::from_bytes(data) {
         assert_eq!(ClientInput::from_bytes(&input.to_bytes()), Some(input));
     }
@@ -61,7 +61,7 @@ fn check_round_trips(data: &[u8]) {
 
 struct WorldHarness {
     ticks: u32,
-    site: PeerWorld<Rules>,
+    site: PeerWorld<MazeRules>,
     avatar: Avatar,
     server: Server,
     player: Client,
@@ -82,7 +82,7 @@ const JOINED_BY_TICK: u32 = 100;
 impl WorldHarness {
     fn new() -> Self {
         let now = Instant::ZERO;
-        let rules = Rules::new(Maze::new(SETTINGS.seed, SETTINGS.cells_per_side));
+        let rules = MazeRules::new(Maze::new(SETTINGS.seed, SETTINGS.cells_per_side));
         let config = PeerWorldConfig { update_policy: UpdatePolicy::fixed(25), ..PeerWorldConfig::new(SITE, true) };
         let mut site = PeerWorld::new(now, config, rules.clone()).expect("a valid configuration");
         site.add_peer(now, HOSTILE_SITE);

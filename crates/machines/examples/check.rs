@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use coplay_machines::check::{self, CheckReport, CheckRequest, CheckSubject};
+use coplay_machines::check::{self, CheckCommandOptions, CheckReport, CheckSubject};
 use coplay_machines::libretro::{self, CoreConfig, CoreSource, GameImage, LibretroMachine};
 use coplay_machines::{Machine, nes::Nes};
 use coplay_testcores::{CoreDefect, build_core, images};
@@ -25,7 +25,7 @@ struct ExampleOptions {
     game: Option<PathBuf>,
     /// Whether this is the child process.
     is_child: bool,
-    request: CheckRequest,
+    request: CheckCommandOptions,
 }
 
 fn parse_options() -> Result<Option<ExampleOptions>, lexopt::Error> {
@@ -96,7 +96,7 @@ fn open_machine(options: &ExampleOptions, first: &mut Option<LibretroMachine>) -
 
 fn run_check(
     options: &ExampleOptions,
-    request: &CheckRequest,
+    request: &CheckCommandOptions,
     out: &mut dyn io::Write,
 ) -> Result<CheckReport, check::CheckError> {
     let mut options = options.clone();
@@ -130,7 +130,7 @@ fn run_check(
 }
 
 /// Prints a table with one row per available machine.
-fn print_table(request: &CheckRequest, out: &mut dyn Write) -> io::Result<()> {
+fn print_table(request: &CheckCommandOptions, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "| machine (image) | verdict | frames compared | step rendered / not | state | save / load / hash | prediction window | duration |"

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use coplay_machines::libretro::{CoreConfig, CoreSource, GameImage, LibretroMachine, open};
-use coplay_machines::{Machine, pad::Pad};
+use coplay_machines::{Machine, pad::PadLayout};
 use coplay_testcores::images;
 
 fn main() {
@@ -47,7 +47,7 @@ fn median_us(count: u32, mut call: impl FnMut(u32)) -> f64 {
 fn print_row(core: &str, extension: &str, mut machine: LibretroMachine, open: Duration) {
     let pads = machine.pads().to_vec();
     let inputs = |frame: u32| {
-        pads.iter().map(|Pad { mask, .. }| u128::from(frame / 7).wrapping_mul(77) & mask).collect::<Vec<_>>()
+        pads.iter().map(|PadLayout { mask, .. }| u128::from(frame / 7).wrapping_mul(77) & mask).collect::<Vec<_>>()
     };
     let step = median_us(600, |frame| machine.step(&inputs(frame), true));
     let headless = median_us(600, |frame| machine.step(&inputs(frame), false));

@@ -14,7 +14,7 @@ use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::session::{GameId, MachineId, Settings};
 
 use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
-use crate::pad::Pad;
+use crate::pad::PadLayout;
 use crate::picture::Picture;
 
 /// An operation on the machine rather than in the game.
@@ -66,10 +66,10 @@ pub fn has_control_player(settings: &Settings) -> bool {
 /// A machine with an added control player, the last player, whose buttons operate the machine itself.
 pub struct ControlledMachine {
     machine: Box<dyn Machine>,
-    pads: Vec<Pad>,
+    pads: Vec<PadLayout>,
     /// Site that paused the machine.
     paused_by: Option<u8>,
-    pause_indicator: PauseIndicator,
+    pause_indicator: SharedPauseState,
     /// Control bits of the previous frame. Only a newly pressed bit takes effect, not a held one.
     held_controls: InputWord,
     saved_state: Vec<u8>,
@@ -78,9 +78,9 @@ pub struct ControlledMachine {
 
 /// Shared indicator of the pause state, for code that no longer has access to the machine.
 #[derive(Clone, Debug, Default)]
-pub struct PauseIndicator(Arc<AtomicU8>);
+pub struct SharedPauseState(Arc<AtomicU8>);
 
-impl PauseIndicator {
+impl SharedPauseState {
     /// Returns the site that paused the machine, if it is paused.
     pub fn paused_by(&self) -> Option<u8> {
         self.0.load(Ordering::Relaxed).checked_sub(1)
@@ -104,13 +104,13 @@ impl ControlledMachine {
     /// Adds the control player to a machine. Of a machine with more than eight pads, only the first eight are playable.
     pub fn new(machine: Box<dyn Machine>) -> Self {
         // One player slot is reserved for the control player.
-        let mut pads: Vec<Pad> = machine.pads().iter().take(MAX_PLAYERS - 1).cloned().collect();
-        pads.push(Pad { mask: InputWord::MAX, labels: Vec::new() });
+        let mut pads: Vec<PadLayout> = machine.pads().iter().take(MAX_PLAYERS - 1).cloned().collect();
+        pads.push(PadLayout { mask: InputWord::MAX, labels: Vec::new() });
         Self {
             machine,
             pads,
             paused_by: None,
-            pause_indicator: PauseIndicator::default(),
+            pause_indicator: SharedPauseState::default(),
             held_controls: 0,
             saved_state: Vec::new(),
             has_saved_state: false,
@@ -128,7 +128,7 @@ impl ControlledMachine {
     }
 
     /// Returns an indicator of the pause state.
-    pub fn pause_indicator(&self) -> PauseIndicator {
+    pub fn pause_indicator(&self) -> SharedPauseState {
         self.pause_indicator.clone()
     }
 
@@ -166,7 +166,7 @@ impl Machine for ControlledMachine {
         self.machine.frame_rate()
     }
 
-    fn pads(&self) -> &[Pad] {
+    fn pads(&self) -> &[PadLayout] {
         &self.pads
     }
 
@@ -256,7 +256,7 @@ impl Machine for ControlledMachine {
 mod tests {
     use super::*;
     use crate::nes::Nes;
-    use crate::session_adapter::{SessionOptions, settings};
+    use crate::session_adapter::{SharedGameOptions, settings};
 
     fn controlled_nes() -> ControlledMachine {
         ControlledMachine::new(Box::new(
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn settings_with_control_masks_are_recognized() {
         let machine = controlled_nes();
-        let mut shared = settings(&machine, SessionOptions::new(2));
+        let mut shared = settings(&machine, SharedGameOptions::new(2));
         assert!(!has_control_player(&shared), "no site owns the control bits");
         for site in SiteId::first(2) {
             shared.ownership.assign(site, machine.control_player(), MachineControl::mask(site.index())).unwrap();

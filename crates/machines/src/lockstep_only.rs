@@ -5,7 +5,7 @@ use coplay::input::InputWord;
 use coplay::session::{GameId, MAX_OPTIONS, MachineId};
 
 use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
-use crate::pad::Pad;
+use crate::pad::PadLayout;
 use crate::picture::Picture;
 
 /// Option that marks such a machine in its identity.
@@ -58,7 +58,7 @@ impl Machine for LockstepOnly {
         self.machine.frame_rate()
     }
 
-    fn pads(&self) -> &[Pad] {
+    fn pads(&self) -> &[PadLayout] {
         self.machine.pads()
     }
 

@@ -6,7 +6,7 @@ use coplay::frame::FrameRate;
 use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
 
-use crate::pad::Pad;
+use crate::pad::PadLayout;
 use crate::picture::Picture;
 
 /// A machine with a game loaded.
@@ -26,7 +26,7 @@ pub trait Machine: Send {
     fn frame_rate(&self) -> FrameRate;
 
     /// Returns the pads, one per player. [`step`](Self::step) ignores bits that a pad does not have.
-    fn pads(&self) -> &[Pad];
+    fn pads(&self) -> &[PadLayout];
 
     /// Steps one frame with one input word per player; missing words count as nothing pressed. Only a `fresh` frame is
     /// shown and heard. In other frames the machine may skip all work that does not change its state, and picture and

@@ -100,14 +100,14 @@ impl StickAxis {
 
 /// The buttons and axes of one player.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pad {
+pub struct PadLayout {
     /// Bits of the input word that the machine reads.
     pub mask: InputWord,
     /// Labels of buttons that the machine names differently, such as "Jump".
     pub labels: Vec<(Button, String)>,
 }
 
-impl Pad {
+impl PadLayout {
     /// Creates a pad with these buttons.
     pub fn with_buttons(buttons: &[Button]) -> Self {
         Self { mask: buttons.iter().fold(0, |mask, button| mask | button.bit()), labels: Vec::new() }
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn pad_lists_exactly_its_buttons() {
-        let pad = Pad::with_buttons(&[Button::A, Button::Start]);
+        let pad = PadLayout::with_buttons(&[Button::A, Button::Start]);
         assert_eq!(pad.buttons().collect::<Vec<_>>(), [Button::Start, Button::A]);
         assert_eq!(pad.axes().count(), 0);
     }

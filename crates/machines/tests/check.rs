@@ -11,8 +11,8 @@ use common::faulty_machine::FaultyMachine;
 use coplay::id::SiteId;
 use coplay::session::PAGE_SIZE;
 use coplay_machines::check::{
-    self, CheckComparison, CheckError, CheckOptions, CheckReport, CheckRequest, CheckSubject, CheckVerdict,
-    LockstepReason, MachineFault, MismatchKind, StateMismatch,
+    self, CheckCommandOptions, CheckComparison, CheckError, CheckOptions, CheckReport, CheckSubject, CheckVerdict,
+    LockstepReason, MachineFault, MismatchedOutput, StateMismatch,
 };
 use coplay_machines::libretro::{self, CoreConfig, CoreSource, GameImage};
 use coplay_machines::nes::Nes;
@@ -139,7 +139,7 @@ fn core_reading_the_clock_is_unfit_at_frame_0() {
     let CheckVerdict::Unfit { .. } = report.verdict else { panic!("{report}") };
     let mismatch = report.verdict.mismatch().unwrap();
     assert_eq!((mismatch.comparison, mismatch.frame), (CheckComparison::SameProcess, Some(0)));
-    assert_eq!((mismatch.mismatch_kind, mismatch.regions[0].name.as_str()), (MismatchKind::State, "system ram"));
+    assert_eq!((mismatch.mismatch_kind, mismatch.regions[0].name.as_str()), (MismatchedOutput::State, "system ram"));
     assert_eq!(mismatch.regions[0].page_offsets, [0], "the seed is in the first page");
     assert!(!report.fitness().can_share && report.prediction_window == 0);
 }
@@ -195,7 +195,7 @@ fn core_with_incomplete_state_is_lockstep_only() {
     let fitness = report.fitness();
     assert!(fitness.can_share && !fitness.can_save && fitness.max_prediction_window == 0);
     let machine = common::test_nes();
-    let settings = session_adapter::settings(&machine, session_adapter::SessionOptions::new(2));
+    let settings = session_adapter::settings(&machine, session_adapter::SharedGameOptions::new(2));
     let site = SiteId::first(1).next().expect("one site");
     let mut config = session_adapter::config(&machine, 1, site, Vec::new(), settings);
     assert!(config.can_save && config.bisect_desyncs);
@@ -262,7 +262,7 @@ fn wall_clock_dependency_is_found_by_the_delayed_child_process() {
 fn picture_mismatch_with_equal_state_hash_is_unfit() {
     let (mismatch, unfit) = check_faulty_machine("picture");
     assert_eq!((mismatch.comparison, mismatch.frame, unfit), (CheckComparison::OtherProcess, Some(0), true));
-    assert_eq!(mismatch.mismatch_kind, MismatchKind::Picture);
+    assert_eq!(mismatch.mismatch_kind, MismatchedOutput::Picture);
 }
 
 #[test]
@@ -423,13 +423,13 @@ fn zero_time_budget_reports_comparisons_cut_short() {
 #[test]
 fn check_command_prints_progress_and_uses_the_cache() {
     let (core, folder) = (build_core(CoreDefect::NoSave), tempfile::tempdir().unwrap());
-    let request = CheckRequest {
+    let request = CheckCommandOptions {
         json: true,
         show_progress: true,
         cache_folder: Some(folder.path().into()),
-        ..CheckRequest::default()
+        ..CheckCommandOptions::default()
     };
-    let run = |request: &CheckRequest, core: &TestCore| {
+    let run = |request: &CheckCommandOptions, core: &TestCore| {
         let (mut out, mut progress, name) = (Vec::new(), Vec::new(), core.path_string());
         let mut children = 0;
         let mut child = || {
@@ -455,7 +455,7 @@ fn check_command_prints_progress_and_uses_the_cache() {
     assert_eq!((cached, repeated, children), (report, out, 1));
     assert_eq!(progress, "checked before; use --again to repeat the check\n");
     let (_, table, _, children) =
-        run(&CheckRequest { json: false, ignore_cache: true, long_run_frames: Some(60), ..request }, &core);
+        run(&CheckCommandOptions { json: false, ignore_cache: true, long_run_frames: Some(60), ..request }, &core);
     assert!(table.contains("lockstep only") && children == 2, "{table}");
 }
 

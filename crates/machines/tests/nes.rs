@@ -7,7 +7,7 @@ use coplay::hash::xxh64;
 use coplay::input::InputWord;
 use coplay::session::MAX_REGIONS;
 use coplay_machines::nes::{MAX_PLAYERS, Nes, NesOpenError, NesOptions};
-use coplay_machines::pad::{Button, Pad};
+use coplay_machines::pad::{Button, PadLayout};
 use coplay_machines::{LoadError, Machine};
 use coplay_sim::random::Random;
 
@@ -130,7 +130,7 @@ fn save_reuses_the_buffer() {
 #[test]
 fn exactly_the_pad_buttons_affect_state() {
     for (players, mut nes) in [(2, test_nes()), (4, test_nes_with_four_pads())] {
-        assert_eq!(nes.pads(), vec![Pad::with_buttons(&BUTTONS); players]);
+        assert_eq!(nes.pads(), vec![PadLayout::with_buttons(&BUTTONS); players]);
         step_frames(&mut nes, &mut RandomInputs::new(0, 0), 10);
         let before = saved_state(&mut nes);
         let mut after = |player: usize, word: InputWord| {
@@ -145,10 +145,10 @@ fn exactly_the_pad_buttons_affect_state() {
         let nothing = after(0, 0);
         for player in 0..6 {
             for button in Button::ALL {
-                let counts = player < players && Pad::with_buttons(&BUTTONS).mask & button.bit() != 0;
+                let counts = player < players && PadLayout::with_buttons(&BUTTONS).mask & button.bit() != 0;
                 assert_eq!(after(player, button.bit()) != nothing, counts, "{button:?} of {player} of {players}");
             }
-            assert_eq!(after(player, !Pad::with_buttons(&BUTTONS).mask), nothing, "player {player} of {players}");
+            assert_eq!(after(player, !PadLayout::with_buttons(&BUTTONS).mask), nothing, "player {player} of {players}");
         }
         let both = after(0, Button::Left.bit() | Button::Right.bit());
         assert!(![after(0, Button::Left.bit()), after(0, Button::Right.bit()), nothing].contains(&both));

@@ -8,15 +8,15 @@ use common::{test_nes, test_nes_with_four_pads};
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::InputWord;
-use coplay::session::{Config, Event, GameId, LateJoin, MachineId, Session, Settings, State};
+use coplay::session::{Config, Event, GameId, LateJoinConfig, MachineId, Session, Settings, State};
 use coplay::spectator_feed::SpectatorStart;
 use coplay::time::{Instant, TimeDelta};
 use coplay_machines::control::ControlledMachine;
 #[cfg(target_os = "linux")]
 use coplay_machines::libretro;
 use coplay_machines::nes::Nes;
-use coplay_machines::pad::{Button, Pad};
-use coplay_machines::session_adapter::{self, SessionOptions};
+use coplay_machines::pad::{Button, PadLayout};
+use coplay_machines::session_adapter::{self, SharedGameOptions};
 use coplay_machines::{LoadError, LockstepOnly, Machine, NetplaySupport, Picture, SaveError};
 use coplay_sim::host_network::{HostNetwork, HostProgram};
 #[cfg(target_os = "linux")]
@@ -116,7 +116,7 @@ fn lockstep_only_is_part_of_machine_id() {
     );
     assert_eq!(&LockstepOnly::inner_machine_id(lockstep.machine_id().clone()), rollback.machine_id());
     let [ours, theirs] = [&rollback as &dyn Machine, &*lockstep]
-        .map(|machine| session_adapter::settings(machine, SessionOptions::new(2)));
+        .map(|machine| session_adapter::settings(machine, SharedGameOptions::new(2)));
     assert_eq!((ours.prediction_window, theirs.prediction_window), (8, 0));
     assert!(ours.differences(&theirs).iter().any(|point| point.to_string().contains("states")));
     let controlled = ControlledMachine::new(lockstep);
@@ -159,7 +159,7 @@ fn late_joiner_starts_from_a_snapshot() {
     let joiner = SiteId::new(2).expect("the site id is valid");
     let default = test_config(&test_nes(), joiner, &settings);
     let join = Config {
-        late_join: Some(LateJoin { start: SpectatorStart::Snapshot, max_state_len: 1 << 20 }),
+        late_join: Some(LateJoinConfig { start: SpectatorStart::Snapshot, max_state_len: 1 << 20 }),
         incarnation: 2,
         ..default
     };
@@ -206,7 +206,7 @@ impl Machine for DivergingMachine {
     fn frame_rate(&self) -> FrameRate {
         self.nes.frame_rate()
     }
-    fn pads(&self) -> &[Pad] {
+    fn pads(&self) -> &[PadLayout] {
         self.nes.pads()
     }
     fn reset(&mut self) {
@@ -264,7 +264,7 @@ fn desync_report_names_the_diverged_region() {
 #[test]
 fn settings_are_derived_from_the_machine() {
     let machine = test_nes();
-    let settings = session_adapter::settings(&machine, SessionOptions::new(3));
+    let settings = session_adapter::settings(&machine, SharedGameOptions::new(3));
     assert_eq!((settings.rate, settings.site_count), (machine.frame_rate(), 3));
     assert_eq!(settings.ownership.players(), 2);
     for site in SiteId::first(3) {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay_maze::render::{Camera, Canvas, Shape, Sprite, draw_map, draw_view, player_colour};
-use coplay_maze::{Avatar, Life, Maze, Ninja, Position, Rules};
+use coplay_maze::{Avatar, Life, Maze, MazeRules, Ninja, Position};
 
 const PLAYERS: u8 = 10;
 
@@ -15,7 +15,7 @@ fn main() -> io::Result<()> {
     let (seed, ticks) = (number(0, 7), number(1, 1_000));
     let (width, height) = (number(2, 640) as usize, number(3, 400) as usize);
 
-    let rules = Rules::new(Maze::new(seed.into(), 12));
+    let rules = MazeRules::new(Maze::new(seed.into(), 12));
     let avatars = simulate(&rules, seed, ticks);
     let me = &avatars[0].1;
     let camera = Camera { position: me.position, heading: me.heading };
@@ -28,7 +28,7 @@ fn main() -> io::Result<()> {
     write_ppm(&view)
 }
 
-fn simulate(rules: &Rules, seed: u32, ticks: u32) -> Vec<(EntityId, Avatar)> {
+fn simulate(rules: &MazeRules, seed: u32, ticks: u32) -> Vec<(EntityId, Avatar)> {
     let id = |index| EntityId { site: WorldSiteId(seed), index };
     let mut avatars: Vec<_> = (0..PLAYERS).map(|index| (id(index), rules.spawn_avatar(&[], index.into()))).collect();
     let mut ninjas: Vec<_> = (0..PLAYERS).map(|index| Ninja::new(index.into())).collect();
@@ -46,7 +46,7 @@ fn simulate(rules: &Rules, seed: u32, ticks: u32) -> Vec<(EntityId, Avatar)> {
     avatars
 }
 
-fn resolve_hits(rules: &Rules, tick: u32, avatars: &mut [(EntityId, Avatar)]) {
+fn resolve_hits(rules: &MazeRules, tick: u32, avatars: &mut [(EntityId, Avatar)]) {
     for victim in 0..avatars.len() {
         let position = avatars[victim].1.position;
         let mut others = avatars.iter().enumerate().filter(|(other, _)| *other != victim);
@@ -57,7 +57,7 @@ fn resolve_hits(rules: &Rules, tick: u32, avatars: &mut [(EntityId, Avatar)]) {
 }
 
 /// Returns all sprites but the avatar of the camera.
-fn sprites(rules: &Rules, tick: u32, avatars: &[(EntityId, Avatar)]) -> Vec<Sprite> {
+fn sprites(rules: &MazeRules, tick: u32, avatars: &[(EntityId, Avatar)]) -> Vec<Sprite> {
     let others = avatars.iter().skip(1).map(|(id, avatar)| {
         let shape = match avatar.life {
             Life::Alive => Shape::Avatar { heading: avatar.heading },

@@ -197,15 +197,15 @@ mod tests {
     use crate::avatar::Controls;
     use crate::maze::Maze;
     use crate::rng::Rng;
-    use crate::rules::Rules;
+    use crate::rules::MazeRules;
     use coplay::peer_world::{DeadReckoning, MAX_STATE_SIZE};
 
-    fn rules() -> Rules {
-        Rules::new(Maze::new(7, 8))
+    fn rules() -> MazeRules {
+        MazeRules::new(Maze::new(7, 8))
     }
 
     /// Simulates an avatar that walks, shoots, dies and respawns, and passes its state in every tick to `visit`.
-    fn simulate_life(rules: &Rules, ticks: u32, mut visit: impl FnMut(&Avatar)) {
+    fn simulate_life(rules: &MazeRules, ticks: u32, mut visit: impl FnMut(&Avatar)) {
         let mut rng = Rng::new(3);
         let mut avatar = rules.spawn_avatar(&[], 1);
         let mut controls = Controls::default();
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn shots_at_the_grid_edge_round_trip() {
-        let rules = Rules::new(Maze::new(1, 128));
+        let rules = MazeRules::new(Maze::new(1, 128));
         for direction in crate::maze::Direction::ALL {
             let position = rules.maze.cell_centre((127, 127));
             let mut avatar = Avatar { position, heading: direction.heading(), ..rules.spawn_avatar(&[], 1) };

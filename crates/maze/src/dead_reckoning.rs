@@ -7,7 +7,7 @@ use crate::avatar::{Avatar, Life, PredictedFall};
 use crate::codec;
 use crate::maze::GRID_SIZE;
 use crate::position::{Position, UNIT};
-use crate::rules::{AVATAR_RADIUS, Rules};
+use crate::rules::{AVATAR_RADIUS, MazeRules};
 
 /// Longest extrapolation, in ticks. The world stops displaying a silent avatar long before.
 const MAX_EXTRAPOLATION: u32 = 1_000;
@@ -25,7 +25,7 @@ const FALL_TICK_TOLERANCE: u32 = 4;
 /// Side of a region, in units.
 const REGION_SIZE: i32 = 2_048;
 
-impl DeadReckoning for Rules {
+impl DeadReckoning for MazeRules {
     type State = Avatar;
 
     /// Continues at the same speed and turn rate, stopped by walls, until the predicted fall. The result is exact while
@@ -123,8 +123,8 @@ mod tests {
     use crate::rng::Rng;
     use crate::rules::{TURN_RATE, WALK_SPEED};
 
-    fn rules() -> Rules {
-        Rules::new(Maze::new(7, 8))
+    fn rules() -> MazeRules {
+        MazeRules::new(Maze::new(7, 8))
     }
 
     /// Returns random buttons, never with a shot.

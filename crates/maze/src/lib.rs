@@ -27,7 +27,7 @@
 //!
 //! # Modules
 //!
-//! - [`Rules`]: the simulation of one tick. Begin here.
+//! - [`MazeRules`]: the simulation of one tick. Begin here.
 //! - [`Maze`]: walls, line of sight, spawn points.
 //! - [`Avatar`], [`Shot`]: the state that sites send each other.
 //! - [`Ninja`]: a bot that plays an avatar.
@@ -60,9 +60,9 @@ pub use avatar::{Avatar, Controls, Life, PredictedFall};
 pub use maze::{CELL_SIZE, Direction, GRID_SIZE, Maze};
 pub use ninja::Ninja;
 pub use position::{Position, UNIT};
-pub use projectiles::{HitTarget, ProjectileTracker};
+pub use projectiles::{HitCandidate, ProjectileTracker};
 pub use rules::{
-    AVATAR_RADIUS, BACKWARD_SPEED, FIRE_INTERVAL, RESPAWN_TICKS, Rules, TICKS_PER_SECOND, TURN_RATE, WALK_SPEED,
+    AVATAR_RADIUS, BACKWARD_SPEED, FIRE_INTERVAL, MazeRules, RESPAWN_TICKS, TICKS_PER_SECOND, TURN_RATE, WALK_SPEED,
 };
 pub use scores::{MAX_NAME_LEN, OTHER_AVATARS, OTHER_SITES, Score, ScoreRecord, Scoreboard};
 pub use settings::MazeSettings;

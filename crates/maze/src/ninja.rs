@@ -13,7 +13,7 @@ use crate::maze::{CELL_SIZE, Maze};
 use crate::path::PathFinder;
 use crate::position::{Position, UNIT};
 use crate::rng::Rng;
-use crate::rules::{AVATAR_RADIUS, FIRE_INTERVAL, Rules, SHOT_SPEED, TURN_RATE, WALK_SPEED};
+use crate::rules::{AVATAR_RADIUS, FIRE_INTERVAL, MazeRules, SHOT_SPEED, TURN_RATE, WALK_SPEED};
 
 /// Ticks between two plans, plus up to as many more at random.
 const PLAN_INTERVAL: u32 = 30;
@@ -113,7 +113,7 @@ impl Ninja {
     pub fn choose_controls(
         &mut self,
         tick: u32,
-        rules: &Rules,
+        rules: &MazeRules,
         me: &Avatar,
         others: &[(EntityId, Avatar)],
     ) -> Controls {
@@ -140,7 +140,7 @@ impl Ninja {
     }
 
     /// Chooses the avatar to chase and finds the path to it; or a path to a random cell if there is none.
-    fn plan(&mut self, tick: u32, rules: &Rules, me: &Avatar, others: &[(EntityId, Avatar)]) {
+    fn plan(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, others: &[(EntityId, Avatar)]) {
         self.plan_at = tick.saturating_add(PLAN_INTERVAL + self.rng.below(PLAN_INTERVAL));
         let nearest = nearest_living(&rules.maze, me, others);
         let nearest_id = nearest.map(|(id, _)| id);
@@ -163,7 +163,7 @@ impl Ninja {
     }
 
     /// Notices the target some time after it came into view.
-    fn update_noticed(&mut self, tick: u32, rules: &Rules, me: &Avatar, target: Option<&Avatar>) {
+    fn update_noticed(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, target: Option<&Avatar>) {
         let in_view = target.is_some_and(|target| {
             me.position.distance(target.position) <= MAX_SHOOTING_DISTANCE
                 && rules.maze.has_line_of_sight(me.position, target.position)
@@ -182,7 +182,7 @@ impl Ninja {
     }
 
     /// Decides the next move, and how long to hold it.
-    fn decide_move(&mut self, tick: u32, rules: &Rules, me: &Avatar, target: Option<&Avatar>) {
+    fn decide_move(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, target: Option<&Avatar>) {
         if self.is_stuck(tick, me) {
             self.back_off(tick);
         } else if let Some(target) = target.filter(|_| self.has_noticed(tick)) {
@@ -210,7 +210,7 @@ impl Ninja {
     }
 
     /// Turns to where the target will be, and approaches, retreats or stays.
-    fn fight(&mut self, tick: u32, rules: &Rules, me: &Avatar, target: &Avatar) {
+    fn fight(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, target: &Avatar) {
         let aim = self.aim_heading(rules, me, target);
         let distance = me.position.distance(target.position);
         let (forward, backward) = match self.rng.below(4) {
@@ -223,13 +223,13 @@ impl Ninja {
     }
 
     /// Returns the heading of a shot: to where the target is when the shot gets there, plus the aiming error.
-    fn aim_heading(&self, rules: &Rules, me: &Avatar, target: &Avatar) -> u16 {
+    fn aim_heading(&self, rules: &MazeRules, me: &Avatar, target: &Avatar) -> u16 {
         let flight = me.position.distance(target.position) / (SHOT_SPEED / UNIT) as u32;
         let predicted = rules.extrapolate(target, flight).position;
         me.position.bearing_to(predicted).wrapping_add_signed(self.aim_error as i16)
     }
 
-    fn should_fire(&mut self, tick: u32, rules: &Rules, me: &Avatar, target: Option<&Avatar>) -> bool {
+    fn should_fire(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, target: Option<&Avatar>) -> bool {
         let Some(target) = target.filter(|_| self.has_noticed(tick)) else { return false };
         if tick < self.shoot_at || !tick.is_multiple_of(TRIGGER_INTERVAL) {
             return false;
@@ -243,7 +243,7 @@ impl Ninja {
     }
 
     /// Walks along the route.
-    fn follow_route(&mut self, tick: u32, rules: &Rules, me: &Avatar) {
+    fn follow_route(&mut self, tick: u32, rules: &MazeRules, me: &Avatar) {
         let next = self.next_waypoint(&rules.maze, me.position);
         let waypoint = next.unwrap_or_else(|| self.fallback_waypoint(&rules.maze, me.position));
         let forward = can_reach_while_turning(me, waypoint);

@@ -11,7 +11,7 @@ use coplay::peer_world::EntityId;
 
 use crate::rules::{ShotSegment, can_shot_reach};
 use crate::site::MAX_AVATARS;
-use crate::{Avatar, MAX_SHOTS, Position, PredictedFall, Rules, SHOT_RETENTION, Shot};
+use crate::{Avatar, MAX_SHOTS, MazeRules, Position, PredictedFall, SHOT_RETENTION, Shot};
 
 /// Largest number of tracked shots per site: as many as its avatars can have. Whatever shots a site claims to have
 /// fired, they cannot displace those of another site.
@@ -39,7 +39,7 @@ struct TrackedShot {
 
 /// Avatar that can be hit.
 #[derive(Clone, Copy, Debug)]
-pub struct HitTarget<'a> {
+pub struct HitCandidate<'a> {
     /// Id of the avatar.
     pub entity: EntityId,
     /// State in the tick that is checked.
@@ -74,7 +74,13 @@ impl ProjectileTracker {
     }
 
     /// Predicts the fall of an avatar within `ticks` ticks after this one, if it goes on as it does.
-    pub fn predict_fall(&self, rules: &Rules, tick: u32, ticks: u8, target: HitTarget<'_>) -> Option<PredictedFall> {
+    pub fn predict_fall(
+        &self,
+        rules: &MazeRules,
+        tick: u32,
+        ticks: u8,
+        target: HitCandidate<'_>,
+    ) -> Option<PredictedFall> {
         let is_near = |shot: &Shot| can_shot_reach(shot, tick, ticks.into(), target.avatar.position);
         let others = self.shots.iter().filter(|((by, _), tracked)| *by != target.entity && is_near(&tracked.shot));
         let near: Vec<&TrackedShot> = others.map(|(_, tracked)| tracked).collect();
@@ -104,14 +110,14 @@ impl ProjectileTracker {
     /// earlier tick of its present life. An avatar is not hit by its own shots.
     pub fn detect_hits<'a>(
         &mut self,
-        rules: &Rules,
+        rules: &MazeRules,
         tick: u32,
-        targets: impl Iterator<Item = HitTarget<'a>>,
-        past: impl Fn(&HitTarget<'a>, u32) -> Option<Position>,
+        targets: impl Iterator<Item = HitCandidate<'a>>,
+        past: impl Fn(&HitCandidate<'a>, u32) -> Option<Position>,
     ) -> Vec<(EntityId, EntityId)> {
         let mut hits = Vec::new();
         let living = targets.filter(|target| target.avatar.is_alive());
-        let living: Vec<(Position, HitTarget<'a>)> = living.map(|target| (target.avatar.position, target)).collect();
+        let living: Vec<(Position, HitCandidate<'a>)> = living.map(|target| (target.avatar.position, target)).collect();
         for ((by, _), tracked) in &mut self.shots {
             let shot = &tracked.shot;
             let range = *tracked.range.get_or_insert_with(|| rules.shot_range(shot));
@@ -121,8 +127,8 @@ impl ProjectileTracker {
                     continue;
                 };
                 let position_then =
-                    |now: Position, target: &HitTarget<'a>| if at == tick { Some(now) } else { past(target, at) };
-                let is_hit = |(now, target): &&(Position, HitTarget<'a>)| {
+                    |now: Position, target: &HitCandidate<'a>| if at == tick { Some(now) } else { past(target, at) };
+                let is_hit = |(now, target): &&(Position, HitCandidate<'a>)| {
                     let position = position_then(*now, target).filter(|_| target.entity != *by);
                     position.is_some_and(|position| segment.may_hit(position) && segment.hits(shot, range, position))
                 };
@@ -145,7 +151,7 @@ mod tests {
 
     #[test]
     fn forged_shots_do_not_displace_real_ones() {
-        let rules = Rules::new(Maze::new(7, 8));
+        let rules = MazeRules::new(Maze::new(7, 8));
         let victim = rules.spawn_avatar(&[], 1);
         let mut cheater = rules.spawn_avatar(&[], 2);
         let mut tracker = ProjectileTracker::default();
@@ -157,14 +163,14 @@ mod tests {
         let mut honest = rules.spawn_avatar(&[], 3);
         honest.shots.push(Shot { tick: 100, origin: victim.position, ..Shot::default() });
         tracker.track(100, entity(9, 0), &honest);
-        let target = HitTarget { entity: entity(8, 0), avatar: &victim };
+        let target = HitCandidate { entity: entity(8, 0), avatar: &victim };
         let hits = tracker.detect_hits(&rules, 101, [target].into_iter(), |_, _| None);
         assert!(hits.contains(&(entity(8, 0), entity(9, 0))), "{hits:?}");
     }
 
     #[test]
     fn all_shots_at_the_maximum_rate_are_tracked() {
-        let rules = Rules::new(Maze::new(7, 8));
+        let rules = MazeRules::new(Maze::new(7, 8));
         let (mut avatar, mut tracker) = (rules.spawn_avatar(&[], 1), ProjectileTracker::default());
         let mut numbers = std::collections::BTreeSet::new();
         for tick in 0..1_000 {

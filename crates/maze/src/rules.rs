@@ -56,12 +56,12 @@ const SPAWN_CLEARANCE: u32 = 1_024;
 
 /// Game rules in one maze.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct MazeRules {
     /// Maze in which the game is played.
     pub maze: Maze,
 }
 
-impl Rules {
+impl MazeRules {
     /// Creates the rules for this maze.
     pub fn new(maze: Maze) -> Self {
         Self { maze }

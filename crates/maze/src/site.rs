@@ -21,11 +21,11 @@ use coplay::peer_world::{
 };
 use coplay::time::{Instant, TimeDelta};
 
-use crate::projectiles::{HitTarget, ProjectileTracker};
+use crate::projectiles::{HitCandidate, ProjectileTracker};
 use crate::scores::{ScoreRecord, Scoreboard};
 use crate::settings::MazeSettings;
 use crate::trace::{TraceEntry, TraceEvent};
-use crate::{Avatar, Controls, Maze, Ninja, Position, Rules, UNIT};
+use crate::{Avatar, Controls, Maze, MazeRules, Ninja, Position, UNIT};
 
 /// Largest number of ticks that a suspended site catches up with; it skips the rest.
 const MAX_CATCH_UP_TICKS: u32 = 50;
@@ -40,7 +40,7 @@ pub const MAX_AVATARS: usize = 64;
 
 /// One site of a maze.
 pub struct MazeSite {
-    world: PeerWorld<Rules>,
+    world: PeerWorld<MazeRules>,
     avatars: Vec<OwnedAvatar>,
     /// Last tick that our avatars have simulated.
     tick: Option<u32>,
@@ -97,7 +97,7 @@ impl MazeSite {
         update_policy: UpdatePolicy,
         (player, ninjas): (Option<&str>, u8),
     ) -> Result<Self, PeerWorldConfigError> {
-        let rules = Rules::new(Maze::new(settings.seed, settings.cells_per_side));
+        let rules = MazeRules::new(Maze::new(settings.seed, settings.cells_per_side));
         let (bucket_ticks, playout_delay) = (u32::from(settings.bucket_ticks), u32::from(settings.playout_delay_ticks));
         let world = PeerWorld::new(
             now,
@@ -152,12 +152,12 @@ impl MazeSite {
     }
 
     /// Returns the rules, with their maze.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &MazeRules {
         self.world.dead_reckoning()
     }
 
     /// Returns the shared world, for its statistics.
-    pub fn world(&self) -> &PeerWorld<Rules> {
+    pub fn world(&self) -> &PeerWorld<MazeRules> {
         &self.world
     }
 
@@ -346,7 +346,7 @@ impl MazeSite {
         }
         let (world, avatars) = (&self.world, &self.avatars);
         let targets =
-            avatars.iter().enumerate().map(|(index, own)| HitTarget { entity: entity(index), avatar: &own.avatar });
+            avatars.iter().enumerate().map(|(index, own)| HitCandidate { entity: entity(index), avatar: &own.avatar });
         let hits = self.projectiles.detect_hits(world.dead_reckoning(), tick, targets, |target, at| {
             let past = world.own_state_at(target.entity.index, at)?;
             (past.spawn_count == target.avatar.spawn_count && past.is_alive()).then_some(past.position)
@@ -361,7 +361,7 @@ impl MazeSite {
         let (site, horizon) = (self.site(), self.view_delay_ticks().min(u8::MAX.into()) as u8);
         let rules = self.world.dead_reckoning();
         for (index, own) in self.avatars.iter_mut().enumerate() {
-            let target = HitTarget { entity: EntityId { site, index: index as u8 }, avatar: &own.avatar };
+            let target = HitCandidate { entity: EntityId { site, index: index as u8 }, avatar: &own.avatar };
             own.avatar.predicted_fall = self.projectiles.predict_fall(rules, tick, horizon, target);
         }
     }

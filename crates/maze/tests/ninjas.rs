@@ -1,14 +1,14 @@
 //! Ninjas among themselves: they hit each other, and their movement can be dead-reckoned.
 
 use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
-use coplay_maze::{Avatar, Maze, Ninja, Position, Rules, TICKS_PER_SECOND};
+use coplay_maze::{Avatar, Maze, MazeRules, Ninja, Position, TICKS_PER_SECOND};
 
 /// Ticks between two updates: 25 updates per second.
 const UPDATE_INTERVAL: u32 = 4;
 
 /// Game at one site, where every ninja knows all states without delay.
 struct LocalGame {
-    rules: Rules,
+    rules: MazeRules,
     ninjas: Vec<Ninja>,
     avatars: Vec<(EntityId, Avatar)>,
     kills: Vec<u32>,
@@ -17,7 +17,7 @@ struct LocalGame {
 
 impl LocalGame {
     fn new(seed: u64, side: u8, players: u8) -> Self {
-        let rules = Rules::new(Maze::new(seed, side));
+        let rules = MazeRules::new(Maze::new(seed, side));
         let id = |index| EntityId { site: WorldSiteId(1), index };
         let avatars = (0..players).map(|index| (id(index), rules.spawn_avatar(&[], index.into())));
         Self {

@@ -3,15 +3,15 @@
 use coplay::peer_world::DeadReckoning;
 use coplay_maze::angle::{QUARTER_TURN, degrees};
 use coplay_maze::{
-    AVATAR_RADIUS, Avatar, Controls, FIRE_INTERVAL, Maze, Position, RESPAWN_TICKS, Rules, Shot, TURN_RATE, UNIT,
+    AVATAR_RADIUS, Avatar, Controls, FIRE_INTERVAL, Maze, MazeRules, Position, RESPAWN_TICKS, Shot, TURN_RATE, UNIT,
     WALK_SPEED,
 };
 
 const FORWARD: Controls = Controls { forward: true, backward: false, left: false, right: false, fire: false };
 const STILL: Controls = Controls { forward: false, ..FORWARD };
 
-fn rules() -> Rules {
-    Rules::new(Maze::new(7, 8))
+fn rules() -> MazeRules {
+    MazeRules::new(Maze::new(7, 8))
 }
 
 /// Scrambles a number into one that looks random.
@@ -29,13 +29,13 @@ fn random_controls(player: u32, tick: u32) -> Controls {
 }
 
 /// Returns a spawn point that satisfies a condition.
-fn spawn_point_where(rules: &Rules, holds: impl Fn(Position) -> bool) -> Position {
+fn spawn_point_where(rules: &MazeRules, holds: impl Fn(Position) -> bool) -> Position {
     let mut points = (0..1_000).map(|number| rules.maze.spawn_point(number));
     points.find(|position| holds(*position)).expect("a spawn point satisfies the condition")
 }
 
 /// Returns an avatar that looks east along 400 units of free corridor.
-fn avatar_facing_corridor(rules: &Rules) -> Avatar {
+fn avatar_facing_corridor(rules: &MazeRules) -> Avatar {
     let is_open = |position: Position| rules.maze.has_line_of_sight(position, position.moved_along(0, 400 * UNIT));
     Avatar { position: spawn_point_where(rules, is_open), heading: 0, ..rules.spawn_avatar(&[], 1) }
 }
@@ -172,7 +172,7 @@ fn dead_avatar_respawns_elsewhere() {
 
 #[test]
 fn respawn_keeps_clear_of_other_avatars() {
-    let rules = Rules::new(Maze::new(7, 16));
+    let rules = MazeRules::new(Maze::new(7, 16));
     let mut near = 0;
     for spawn_seed in 0..200 {
         let others: Vec<Position> = (0..8).map(|number| rules.maze.spawn_point(spawn_seed * 8 + number)).collect();

@@ -14,7 +14,7 @@ use coplay_net::key::{Identity, Secret, Token};
 use coplay_net::lobby::{JoinIntent, JoinRefusal, JoinRequest, LobbyMessage, PROTOCOL_VERSION};
 use coplay_net::mesh::{
     DepartureReason, Dest, Mesh, MeshError, MeshEvent, MeshJoinConfig, MeshMember, MeshOptions, MeshStats,
-    MeshTransport, MulticastConfig,
+    MulticastConfig, TransportWithQueue,
 };
 use coplay_net::reliable::Channel;
 use coplay_net::udp::UdpTransport;
@@ -31,11 +31,11 @@ enum TransportKind {
     Iroh(Token),
 }
 
-fn mesh_transport(net: &TransportKind, identity: Identity, secret: &str) -> MeshTransport {
+fn mesh_transport(net: &TransportKind, identity: Identity, secret: &str) -> TransportWithQueue {
     mesh_transport_at(Ipv4Addr::LOCALHOST, net, identity, secret)
 }
 
-fn mesh_transport_at(ip: Ipv4Addr, net: &TransportKind, identity: Identity, secret: &str) -> MeshTransport {
+fn mesh_transport_at(ip: Ipv4Addr, net: &TransportKind, identity: Identity, secret: &str) -> TransportWithQueue {
     let (queue, incoming) = sync_channel(4_096);
     let (addr, sender) = (SocketAddr::from((ip, 0)), queue.clone());
     let transport: Arc<dyn Transport> = match net {
@@ -46,7 +46,7 @@ fn mesh_transport_at(ip: Ipv4Addr, net: &TransportKind, identity: Identity, secr
             IrohTransport::listen(addr, &identity, token.clone(), RelayConfig::None, sender).expect("a free port"),
         ),
     };
-    MeshTransport { transport, incoming, incoming_sender: queue }
+    TransportWithQueue { transport, incoming, incoming_sender: queue }
 }
 
 /// Command to a site.
@@ -243,7 +243,8 @@ fn wrong_secret_cannot_join() {
 
 /// Returns the answer to an arbitrary join request.
 fn join_answer(at: &TestSite, version: u16, intent: JoinIntent) -> LobbyMessage {
-    let MeshTransport { transport, incoming, .. } = mesh_transport(&TransportKind::Udp, Identity::random(), "maze");
+    let TransportWithQueue { transport, incoming, .. } =
+        mesh_transport(&TransportKind::Udp, Identity::random(), "maze");
     transport.dial(&at.addr, None);
     let mut channel = Channel::new();
     channel

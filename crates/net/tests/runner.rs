@@ -18,8 +18,8 @@ use coplay::time::TimeDelta;
 use coplay::wire::{MAX_DATAGRAM, is_feed};
 use coplay_machines::control::{ControlledMachine, MachineControl, has_control_player};
 use coplay_machines::nes::{Nes, NesOptions};
-use coplay_machines::pad::Pad;
-use coplay_machines::session_adapter::SessionOptions;
+use coplay_machines::pad::PadLayout;
+use coplay_machines::session_adapter::SharedGameOptions;
 use coplay_machines::{LoadError, Machine, Picture, SaveError};
 use coplay_net::iroh::{IrohTransport, RelayConfig};
 use coplay_net::key::{Identity, Secret, Token};
@@ -162,11 +162,11 @@ fn host_config(players: u8, frames: u32) -> HostConfig {
         name: "host".into(),
         pads: 1,
         players,
-        session_options: SessionOptions {
+        session_options: SharedGameOptions {
             input_delay: 3,
             prediction_window: 6,
             auto_delay: false,
-            ..SessionOptions::new(2)
+            ..SharedGameOptions::new(2)
         },
         absent_input: AbsentInput::Nothing,
         is_private: false,
@@ -441,7 +441,7 @@ fn host_with_another_player_count_is_refused() {
 /// A machine that claims the identity of another one, with two more pads.
 struct ExtraPadsMachine {
     machine: Box<dyn Machine>,
-    pads: Vec<Pad>,
+    pads: Vec<PadLayout>,
 }
 
 impl ExtraPadsMachine {
@@ -464,7 +464,7 @@ impl Machine for ExtraPadsMachine {
         self.machine.frame_rate()
     }
 
-    fn pads(&self) -> &[Pad] {
+    fn pads(&self) -> &[PadLayout] {
         &self.pads
     }
 

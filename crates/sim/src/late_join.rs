@@ -7,7 +7,7 @@
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{InputWord, Ownership};
-use coplay::session::{Config, Event, LateJoin, Session, SessionEnd, Settings, State};
+use coplay::session::{Config, Event, LateJoinConfig, Session, SessionEnd, Settings, State};
 use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{Extra, SessionMessage};
@@ -154,7 +154,7 @@ impl LateJoinExperiment {
     /// Starts the joiner's host program.
     fn start_joiner(&self, network: &mut SessionNetwork) {
         let joiner = self.joiner();
-        let join = Some(LateJoin { start: self.start, max_state_len: 2 << 20 });
+        let join = Some(LateJoinConfig { start: self.start, max_state_len: 2 << 20 });
         let config = Config { late_join: join, incarnation: 2, ..self.config(joiner) };
         if self.crashed_before.is_some() {
             network.change_address(joiner);

@@ -29,7 +29,7 @@ pub struct SessionNetwork {
     captured: VecDeque<CapturedDatagram>,
     capture_limit: usize,
     /// Datagrams to addresses outside the network, if captured.
-    external_datagrams: Option<Vec<ExternalDatagram>>,
+    external_datagrams: Option<Vec<OutboundDatagram>>,
     /// Upper bound of the random delay of a datagram inside its site before it is sent (the thread hand-over of Zhao et
     /// al.).
     pub max_send_delay: TimeDelta,
@@ -40,7 +40,7 @@ pub struct SessionNetwork {
 }
 
 /// A datagram that leaves the network: send time, sender, receiver and payload.
-pub type ExternalDatagram = (Instant, Addr, Addr, Vec<u8>);
+pub type OutboundDatagram = (Instant, Addr, Addr, Vec<u8>);
 
 #[derive(Debug)]
 enum SessionQueueEvent {
@@ -177,7 +177,7 @@ impl SessionNetwork {
     }
 
     /// Takes the captured datagrams to addresses that no site has, in send order.
-    pub fn take_external(&mut self) -> Vec<ExternalDatagram> {
+    pub fn take_external(&mut self) -> Vec<OutboundDatagram> {
         self.external_datagrams.as_mut().map(std::mem::take).unwrap_or_default()
     }
 

@@ -5,14 +5,14 @@ mod common;
 
 use common::{SessionSetup, TestSession, at, lossy_link, ms, secs};
 use coplay::frame::Frame;
-use coplay::movie::{HashComparison, MovieEntry, MovieReader, MovieStart, MovieWriter};
+use coplay::movie::{HashComparison, MovieEntry, MovieReader, MovieStartPoint, MovieWriter};
 use coplay::session::Session;
 use coplay_sim::toy_machine::ToyMachine;
 
 /// Writes all confirmed frames into the movie. Returns their number.
 fn record_confirmed(session: &mut Session, writer: &mut MovieWriter, file: &mut Vec<u8>) -> usize {
     let mut frames = 0;
-    while let Some(confirmed) = session.poll_certain() {
+    while let Some(confirmed) = session.poll_confirmed() {
         writer.push(confirmed.frame, confirmed.inputs).expect("frames come in order");
         if let Some(hash) = confirmed.hash {
             writer.push_hash(confirmed.frame, hash).expect("a hash after its frame");
@@ -31,7 +31,7 @@ fn play_and_record() -> (TestSession, Vec<Vec<u8>>) {
         SessionSetup { input_delay: 2, prediction_window: 8, ..SessionSetup::new(2, lossy_link(140, 0.1)) }.start();
     let settings = game.network.sites[0].session.settings().clone();
     let mut writers: Vec<MovieWriter> =
-        (0..2).map(|_| MovieWriter::new(&settings, MovieStart::PowerOn).expect("valid settings")).collect();
+        (0..2).map(|_| MovieWriter::new(&settings, MovieStartPoint::PowerOn).expect("valid settings")).collect();
     let mut files = vec![Vec::new(); 2];
     while game.now() < at(secs(40)) {
         game.run_for(ms(200));

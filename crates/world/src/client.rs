@@ -13,13 +13,13 @@ use coplay::motion::{Consistency, MotionTimer, TimerRate};
 use coplay::peer_world::{DeadReckoning, EntityId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::angle::shortest_turn;
-use coplay_maze::{Avatar, Controls, Maze, MazeSettings, Position, Rules, Score, TURN_RATE, UNIT};
+use coplay_maze::{Avatar, Controls, Maze, MazeRules, MazeSettings, Position, Score, TURN_RATE, UNIT};
 
-use crate::consistency_probe::ConsistencyProbe;
+use crate::display_discrepancy::DisplayDiscrepancyProbe;
+use crate::own_score::{OwnScoreTracker, ScoreLoss};
 use crate::player::DIRECTORY_INTERVAL;
 use crate::protocol::{ClientInput, Directory, InputChange, MAX_INPUT_CHANGES, ServerMessage, WorldView, encode_leave};
-use crate::score_tracker::{ScoreRollback, ScoreTracker};
-use crate::world_state::ROWS_PER_DIRECTORY;
+use crate::server_world::ROWS_PER_DIRECTORY;
 
 /// Length of a world tick.
 pub const TICK_DURATION: TimeDelta = TimeDelta::from_millis(10);
@@ -49,7 +49,7 @@ pub struct Client {
     /// ones.
     run: u32,
     name: String,
-    world: Option<(MazeSettings, Rules)>,
+    world: Option<(MazeSettings, MazeRules)>,
     clock: Clock,
     own_entity: Option<EntityId>,
     local: LocalAvatar,
@@ -59,7 +59,7 @@ pub struct Client {
     /// Tick in which the server says we joined. If it changes, the server had forgotten us meanwhile.
     joined_tick: Option<u32>,
     last_received: Instant,
-    score_tracker: ScoreTracker,
+    score_tracker: OwnScoreTracker,
     /// Avatar that last hit us, as far as our server knows.
     last_hit_by: Option<EntityId>,
     scoreboard: BTreeMap<EntityId, ScoreRow>,
@@ -99,7 +99,7 @@ struct LocalAvatar {
     pending_correction: (i32, i32),
     /// Position and heading one tick ago.
     previous: Option<(Position, u16)>,
-    probe: ConsistencyProbe,
+    probe: DisplayDiscrepancyProbe,
 }
 
 /// Our own position, `ticks_held` ticks after an input change.
@@ -117,7 +117,7 @@ struct RemoteAvatar {
     reference: (u32, Avatar),
     last_received: Instant,
     displayed: Avatar,
-    probe: ConsistencyProbe,
+    probe: DisplayDiscrepancyProbe,
 }
 
 impl Client {
@@ -135,7 +135,7 @@ impl Client {
             last_view: None,
             joined_tick: None,
             last_received: now,
-            score_tracker: ScoreTracker::default(),
+            score_tracker: OwnScoreTracker::default(),
             last_hit_by: None,
             scoreboard: BTreeMap::new(),
             mirrors: Vec::new(),
@@ -147,7 +147,7 @@ impl Client {
     }
 
     /// Returns the rules, as soon as the world is known.
-    pub fn rules(&self) -> Option<&Rules> {
+    pub fn rules(&self) -> Option<&MazeRules> {
         self.world.as_ref().map(|(_, rules)| rules)
     }
 
@@ -192,7 +192,7 @@ impl Client {
     }
 
     /// Takes the rollback of our score that occurred since the last call.
-    pub fn poll_score_rollback(&mut self) -> Option<ScoreRollback> {
+    pub fn poll_score_rollback(&mut self) -> Option<ScoreLoss> {
         self.score_tracker.poll_rollback()
     }
 
@@ -237,7 +237,7 @@ impl Client {
     pub fn consistency(&self, entity: EntityId) -> Option<Consistency> {
         let other = || self.others.get(&entity).map(|other| &other.probe);
         let probe = if self.own_entity == Some(entity) { Some(&self.local.probe) } else { other() };
-        probe.and_then(ConsistencyProbe::consistency)
+        probe.and_then(DisplayDiscrepancyProbe::consistency)
     }
 
     /// Returns the consistency of all displayed avatars, our own first.
@@ -291,7 +291,7 @@ impl Client {
     fn on_directory(&mut self, now: Instant, directory: Directory) -> bool {
         let settings = directory.settings;
         if self.world.as_ref().is_none_or(|(known, _)| *known != settings) {
-            self.world = Some((settings, Rules::new(Maze::new(settings.seed, settings.cells_per_side))));
+            self.world = Some((settings, MazeRules::new(Maze::new(settings.seed, settings.cells_per_side))));
         }
         self.mirrors = directory.mirrors;
         for (entity, name, score) in directory.score_rows {
@@ -333,7 +333,7 @@ impl Client {
                 other.probe.on_reference(at, view.tick, &avatar, is_same_life(&other.displayed, &avatar));
                 (other.reference, other.last_received) = ((view.tick, avatar), now);
             } else {
-                let (displayed, probe) = (avatar.clone(), ConsistencyProbe::default());
+                let (displayed, probe) = (avatar.clone(), DisplayDiscrepancyProbe::default());
                 self.others.insert(
                     entity,
                     RemoteAvatar { reference: (view.tick, avatar), last_received: now, displayed, probe },
@@ -456,7 +456,7 @@ impl LocalAvatar {
     }
 
     /// Reconciles our avatar with the server's state, which is `age` old.
-    fn reconcile(&mut self, rules: &Rules, avatar: Avatar, (number, ticks): (u32, u32), age: TimeDelta) {
+    fn reconcile(&mut self, rules: &MazeRules, avatar: Avatar, (number, ticks): (u32, u32), age: TimeDelta) {
         self.unacknowledged.retain(|change| change.number > number);
         if !self.avatar.as_ref().is_some_and(|own| is_same_life(own, &avatar)) {
             self.avatar =
@@ -496,7 +496,7 @@ impl LocalAvatar {
         }
     }
 
-    fn advance(&mut self, rules: &Rules, tick: u32, elapsed: TimeDelta, obstacles: &[Position]) {
+    fn advance(&mut self, rules: &MazeRules, tick: u32, elapsed: TimeDelta, obstacles: &[Position]) {
         self.partial_tick += self.motion_timer.advance(elapsed, TimerRate::OURS);
         while self.partial_tick >= TICK_DURATION {
             self.partial_tick -= TICK_DURATION;
@@ -534,7 +534,7 @@ impl LocalAvatar {
 
 impl RemoteAvatar {
     /// Moves the displayed avatar by `ticks` ticks up to `tick`, towards the extrapolated state.
-    fn converge(&mut self, rules: &Rules, tick: u32, ticks: u32) {
+    fn converge(&mut self, rules: &MazeRules, tick: u32, ticks: u32) {
         let (reference_tick, state) = &self.reference;
         let target = rules.extrapolate(state, tick.saturating_sub(*reference_tick));
         let error = self.displayed.position.distance(target.position);

@@ -177,7 +177,7 @@ impl EntityRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay_maze::{Maze, Rules};
+    use coplay_maze::{Maze, MazeRules};
 
     fn placement(epoch: u32, owner: u32, tick: u32) -> Placement {
         Placement { ownership: OwnershipEpoch { epoch, owner: SourceId(owner) }, tick, avatar: None }
@@ -192,7 +192,7 @@ mod tests {
 
     /// Returns updates of an entity that two servers claim in turn.
     fn updates() -> Vec<UpdateFn> {
-        let avatar = Some(Rules::new(Maze::new(7, 8)).spawn_avatar(&[], 1));
+        let avatar = Some(MazeRules::new(Maze::new(7, 8)).spawn_avatar(&[], 1));
         let placements = [
             placement(1, 5, 100),
             placement(1, 5, 140),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use coplay::hash::xxh64;
 use coplay::mirror::SourceId;
 use coplay::peer_world::{DeadReckoning, EntityId};
-use coplay_maze::{Rules, Score};
+use coplay_maze::{MazeRules, Score};
 
 use crate::entity_record::{EntityRecord, MAX_COUNTING_SERVERS, OwnershipEpoch, Placement, count_weight};
 use crate::entity_update::{
@@ -122,12 +122,12 @@ impl EntityStore {
     }
 
     /// Returns a hash of the known state.
-    pub fn digest(&self, rules: &Rules) -> u64 {
+    pub fn digest(&self, rules: &MazeRules) -> u64 {
         xxh64(0, &self.to_bytes(rules))
     }
 
     /// Encodes the known state.
-    pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
+    pub fn to_bytes(&self, rules: &MazeRules) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (entity, record) in &self.records {
             put_entity(&mut bytes, *entity);
@@ -149,7 +149,7 @@ impl EntityStore {
     }
 
     /// Decodes a known state; `None` if it is invalid.
-    pub fn from_bytes(bytes: &[u8], rules: &Rules) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8], rules: &MazeRules) -> Option<Self> {
         let (mut store, mut reader) = (Self::default(), Reader(bytes));
         while !reader.rest().is_empty() {
             let entity = reader.entity()?;
@@ -186,7 +186,7 @@ fn put_name(bytes: &mut Vec<u8>, name: Option<&(OwnershipEpoch, String)>) {
     put_short_bytes(bytes, name.as_bytes());
 }
 
-fn put_placement(bytes: &mut Vec<u8>, rules: &Rules, placement: Option<&Placement>) {
+fn put_placement(bytes: &mut Vec<u8>, rules: &MazeRules, placement: Option<&Placement>) {
     let Some(placement) = placement else { return bytes.push(0) };
     bytes.push(1);
     put_ownership(bytes, placement.ownership);
@@ -196,7 +196,7 @@ fn put_placement(bytes: &mut Vec<u8>, rules: &Rules, placement: Option<&Placemen
     put_short_bytes(bytes, &state);
 }
 
-fn read_record(reader: &mut Reader<'_>, rules: &Rules) -> Option<EntityRecord> {
+fn read_record(reader: &mut Reader<'_>, rules: &MazeRules) -> Option<EntityRecord> {
     let mut record = EntityRecord::default();
     if reader.take()? == [1] {
         record.set_name(read_ownership(reader)?, parse_name(reader.short_bytes()?)?);
@@ -227,8 +227,8 @@ mod tests {
         EntityId { site: WorldSiteId(number), index: 0 }
     }
 
-    fn sample_store() -> (EntityStore, Rules) {
-        let (mut store, rules) = (EntityStore::default(), Rules::new(Maze::new(7, 8)));
+    fn sample_store() -> (EntityStore, MazeRules) {
+        let (mut store, rules) = (EntityStore::default(), MazeRules::new(Maze::new(7, 8)));
         for (source, number, epoch) in [(1, 10, 1), (1, 11, 1), (2, 12, 1), (2, 10, 2), (3, 13, 1)] {
             let avatar = (number != 13).then(|| rules.spawn_avatar(&[], number.into()));
             let updates = [
@@ -306,7 +306,7 @@ mod tests {
     }
 
     /// Returns a random history of a world whose players come and go: tick, asserting server and update.
-    fn random_history(rng: &mut Random, rules: &Rules) -> Vec<(u32, SourceId, EntityUpdate)> {
+    fn random_history(rng: &mut Random, rules: &MazeRules) -> Vec<(u32, SourceId, EntityUpdate)> {
         let (mut history, mut counts) = (Vec::new(), BTreeMap::new());
         for number in 0..12 {
             let (entity, mut tick) = (entity(number), random_below(rng, RETENTION_TICKS));
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn late_updates_do_not_revive_expired_entities() {
-        let (mut rng, rules) = (Random::new(5), Rules::new(Maze::new(7, 8)));
+        let (mut rng, rules) = (Random::new(5), MazeRules::new(Maze::new(7, 8)));
         for _ in 0..60 {
             let history = random_history(&mut rng, &rules);
             let end = history.last().map_or(0, |(tick, ..)| *tick);
@@ -382,7 +382,7 @@ mod tests {
     /// returned.
     #[test]
     fn returning_player_overrides_a_stale_departure() {
-        let rules = Rules::new(Maze::new(7, 8));
+        let rules = MazeRules::new(Maze::new(7, 8));
         let (mut away, mut present) = (EntityStore::default(), EntityStore::default());
         add_departed(&mut away, 1, 100, 0);
         let back =

@@ -10,7 +10,7 @@
 //! ```
 
 use coplay::peer_world::{DeadReckoning, EntityId, MAX_STATE_SIZE, WorldSiteId};
-use coplay_maze::{Avatar, MAX_NAME_LEN, Rules, Score};
+use coplay_maze::{Avatar, MAX_NAME_LEN, MazeRules, Score};
 
 const KIND_NAME: u8 = 1;
 const KIND_PLACEMENT: u8 = 2;
@@ -66,7 +66,7 @@ impl Update {
 
 impl EntityUpdate {
     /// Encodes the update.
-    pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
+    pub fn to_bytes(&self, rules: &MazeRules) -> Vec<u8> {
         let is_removed = matches!(self.update, Update::Placement { avatar: None, .. });
         let mut bytes = vec![if is_removed { KIND_REMOVED } else { self.update.kind() }];
         put_entity(&mut bytes, self.entity);
@@ -86,7 +86,7 @@ impl EntityUpdate {
     }
 
     /// Decodes an update; `None` if it is invalid.
-    pub fn from_bytes(bytes: &[u8], rules: &Rules) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8], rules: &MazeRules) -> Option<Self> {
         let mut reader = Reader(bytes);
         let ([kind], entity) = (reader.take()?, reader.entity()?);
         let update = match kind {
@@ -117,7 +117,7 @@ pub(crate) fn put_entity(bytes: &mut Vec<u8>, entity: EntityId) {
     bytes.push(entity.index);
 }
 
-pub(crate) fn put_avatar(bytes: &mut Vec<u8>, rules: &Rules, avatar: &Avatar) {
+pub(crate) fn put_avatar(bytes: &mut Vec<u8>, rules: &MazeRules, avatar: &Avatar) {
     let mut state = [0; MAX_STATE_SIZE];
     let len = rules.encode(avatar, &mut state).unwrap_or_default();
     bytes.extend_from_slice(&state[..len]);
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn updates_round_trip_and_invalid_ones_are_rejected() {
-        let rules = Rules::new(Maze::new(7, 8));
+        let rules = MazeRules::new(Maze::new(7, 8));
         let entity = EntityId { site: WorldSiteId(0x0102_0304), index: 5 };
         let avatar = rules.spawn_avatar(&[], 3);
         let updates = [

@@ -16,43 +16,43 @@
 //!
 //! # Modules
 //!
-//! - [`Server`]: one whole server. Begin here. [`WorldState`] is its copy of the world, [`Simulation`] its simulators,
+//! - [`Server`]: one whole server. Begin here. [`ServerWorld`] is its copy of the world, [`Simulation`] its simulators,
 //!   [`SpatialIndex`] the positions of all avatars.
 //! - [`Client`]: one player. [`ServerSelector`] chooses its server.
 //! - [`EntityRecord`], [`EntityStore`], [`EntityUpdate`]: the known state, and its encoding.
 //! - [`ClientInput`], [`WorldView`], [`Directory`]: the messages between clients and servers.
 
 mod client;
-mod consistency_probe;
 mod consistency_summary;
+mod display_discrepancy;
 mod entity_record;
 mod entity_store;
 mod entity_update;
+mod own_score;
 mod player;
 mod protocol;
-mod score_tracker;
 mod server;
 mod server_hello;
 mod server_selector;
+mod server_world;
 mod simulation;
 mod spatial_index;
 mod unreplicated_scores;
-mod world_state;
 
 pub use client::{Client, TICK_DURATION};
-pub use consistency_probe::{CONSISTENCY_TOLERANCE, CONSISTENCY_WINDOW};
 pub use consistency_summary::ConsistencySummary;
+pub use display_discrepancy::{CONSISTENCY_TOLERANCE, CONSISTENCY_WINDOW};
 pub use entity_record::{EntityRecord, OwnershipEpoch, Placement};
 pub use entity_store::{EntityStore, MAX_ENTITIES, RETENTION_TICKS};
 pub use entity_update::{EntityUpdate, MAX_UPDATE_LEN, Update};
+pub use own_score::ScoreLoss;
 pub use protocol::{
     ClientInput, Directory, InputChange, MAX_INPUT_CHANGES, MAX_MESSAGE_LEN, Pong, ServerMessage, WorldView,
     decode_ping, encode_ping,
 };
-pub use score_tracker::ScoreRollback;
 pub use server::Server;
 pub use server_hello::{MAX_ECHOED_NONCES, Nonce, ServerHello, ServerInfo};
 pub use server_selector::ServerSelector;
+pub use server_world::{ServerWorld, ninja_entity, player_entity};
 pub use simulation::{Controller, Simulation, SimulationEvent};
 pub use spatial_index::{IndexedAvatar, SpatialIndex};
-pub use world_state::{WorldState, ninja_entity, player_entity};

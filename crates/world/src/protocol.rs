@@ -16,7 +16,7 @@
 
 use coplay::peer_world::{DeadReckoning, EntityId, MAX_STATE_SIZE};
 use coplay::time::Instant;
-use coplay_maze::{Avatar, Controls, MazeSettings, Rules, Score};
+use coplay_maze::{Avatar, Controls, MazeRules, MazeSettings, Score};
 
 use crate::entity_update::{Reader, parse_name, put_avatar, put_entity, put_score, put_short_bytes};
 
@@ -179,7 +179,7 @@ impl ClientInput {
 
 impl WorldView {
     /// Encodes the view, with as many avatars as fit into [`MAX_MESSAGE_LEN`].
-    pub fn to_bytes(&self, rules: &Rules) -> Vec<u8> {
+    pub fn to_bytes(&self, rules: &MazeRules) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MAX_MESSAGE_LEN + 6 + MAX_STATE_SIZE);
         bytes.extend_from_slice(&[FAMILY_SERVER, KIND_VIEW]);
         self.echo.iter().for_each(|stamp| put_stamp(&mut bytes, *stamp));
@@ -202,7 +202,7 @@ impl WorldView {
         bytes
     }
 
-    fn from_reader(reader: &mut Reader<'_>, rules: &Rules) -> Option<Self> {
+    fn from_reader(reader: &mut Reader<'_>, rules: &MazeRules) -> Option<Self> {
         let echo = [read_stamp(reader)?, read_stamp(reader)?, read_stamp(reader)?];
         let (tick, run, joined_tick) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let applied_change = (reader.u32()?, reader.u32()?);
@@ -300,7 +300,7 @@ impl Pong {
 impl ServerMessage {
     /// Decodes a server message; `None` if it is invalid. Without rules, while the world is not known, views cannot be
     /// decoded.
-    pub fn from_bytes(bytes: &[u8], rules: Option<&Rules>) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8], rules: Option<&MazeRules>) -> Option<Self> {
         let mut reader = Reader(bytes);
         match (reader.take()?, rules) {
             ([FAMILY_SERVER, KIND_VIEW], Some(rules)) => WorldView::from_reader(&mut reader, rules).map(Self::View),
@@ -312,7 +312,7 @@ impl ServerMessage {
 }
 
 /// Appends an avatar, preceded by its length.
-fn put_avatar_with_len(bytes: &mut Vec<u8>, rules: &Rules, avatar: &Avatar) {
+fn put_avatar_with_len(bytes: &mut Vec<u8>, rules: &MazeRules, avatar: &Avatar) {
     let at = bytes.len();
     bytes.push(0);
     put_avatar(bytes, rules, avatar);
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn views_and_directories_round_trip_within_the_size_limit() {
-        let rules = Rules::new(Maze::new(7, 8));
+        let rules = MazeRules::new(Maze::new(7, 8));
         let avatars: Vec<(EntityId, Avatar)> =
             (0..200).map(|number| (entity(number), rules.spawn_avatar(&[], number.into()))).collect();
         let mut view = WorldView {

@@ -1,4 +1,4 @@
-//! One of several servers of a world: the [world state](WorldState) and the [mirror](Mirror) that keeps it equal to
+//! One of several servers of a world: the [world state](ServerWorld) and the [mirror](Mirror) that keeps it equal to
 //! those of the other servers.
 //!
 //! Pure: the host program owns clock and networks. It passes in the datagrams of other servers and of players, calls
@@ -17,7 +17,7 @@ use coplay_maze::MazeSettings;
 use crate::client::TICK_DURATION;
 use crate::entity_update::{EntityUpdate, Update};
 use crate::protocol::{ClientInput, Pong, decode_leave, decode_ping};
-use crate::world_state::{WorldState, entity_number};
+use crate::server_world::{ServerWorld, entity_number};
 
 /// Interval at which entities of servers that are gone are reclaimed.
 const ORPHAN_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
@@ -30,7 +30,7 @@ const MAX_PENDING_UPDATES: usize = 8_192;
 /// One of several servers of a world.
 pub struct Server {
     mirror: Mirror,
-    world: WorldState,
+    world: ServerWorld,
     pending_updates: VecDeque<EntityUpdate>,
     next_orphan_check: Instant,
     /// Time from which players are admitted: when the world time is known, plus [`OPENING_DELAY`] if there are other
@@ -46,7 +46,7 @@ impl Server {
         settings: MazeSettings,
         ninja_count: u8,
     ) -> Result<Self, MirrorConfigError> {
-        let world = WorldState::new(config.source, settings, ninja_count);
+        let world = ServerWorld::new(config.source, settings, ninja_count);
         Ok(Self {
             mirror: Mirror::new(now, config)?,
             world,
@@ -62,12 +62,12 @@ impl Server {
     }
 
     /// Returns this server's copy of the world.
-    pub fn world(&self) -> &WorldState {
+    pub fn world(&self) -> &ServerWorld {
         &self.world
     }
 
     /// Returns this server's copy of the world, to change it.
-    pub fn world_mut(&mut self) -> &mut WorldState {
+    pub fn world_mut(&mut self) -> &mut ServerWorld {
         &mut self.world
     }
 

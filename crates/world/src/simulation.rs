@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use coplay::peer_world::{DeadReckoning, EntityId};
-use coplay_maze::{Avatar, Controls, HitTarget, Ninja, Position, ProjectileTracker, Rules};
+use coplay_maze::{Avatar, Controls, HitCandidate, MazeRules, Ninja, Position, ProjectileTracker};
 
+use crate::server_world::entity_number;
 use crate::spatial_index::{IndexedAvatar, SpatialIndex};
-use crate::world_state::entity_number;
 
 /// Dead-reckoning error above which an update is sent, in units, and longest interval between updates, in ticks.
 const UPDATE_TOLERANCE: u32 = 8;
@@ -46,7 +46,7 @@ pub enum SimulationEvent {
 /// Avatars that a server owns.
 #[derive(Clone, Debug)]
 pub struct Simulation {
-    rules: Rules,
+    rules: MazeRules,
     owned: BTreeMap<EntityId, OwnedAvatar>,
     projectiles: ProjectileTracker,
 }
@@ -75,12 +75,12 @@ struct PastState {
 
 impl Simulation {
     /// Creates a simulation without avatars.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: MazeRules) -> Self {
         Self { rules, owned: BTreeMap::new(), projectiles: ProjectileTracker::default() }
     }
 
     /// Returns the rules.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &MazeRules {
         &self.rules
     }
 
@@ -195,7 +195,8 @@ impl Simulation {
             self.projectiles.track(tick, shooter, avatar);
         }
         let own = &self.owned;
-        let targets = own.keys().filter_map(|entity| Some(HitTarget { entity: *entity, avatar: index.get(*entity)? }));
+        let targets =
+            own.keys().filter_map(|entity| Some(HitCandidate { entity: *entity, avatar: index.get(*entity)? }));
         let hits = self.projectiles.detect_hits(&self.rules, tick, targets, |target, at| {
             own.get(&target.entity)?.position_at(at, target.avatar.spawn_count)
         });
@@ -226,7 +227,7 @@ fn obstacles(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> Vec<Pos
 fn ninja_controls(
     ninja: &mut Ninja,
     tick: u32,
-    rules: &Rules,
+    rules: &MazeRules,
     (entity, avatar): (EntityId, &Avatar),
     all_avatars: &mut Vec<(EntityId, Avatar)>,
 ) -> Controls {
@@ -263,7 +264,7 @@ impl OwnedAvatar {
     }
 
     /// Whether an update is due. If so, marks the present state as published.
-    fn take_update_due(&mut self, rules: &Rules, tick: u32, avatar: &Avatar) -> bool {
+    fn take_update_due(&mut self, rules: &MazeRules, tick: u32, avatar: &Avatar) -> bool {
         rules.extrapolate_tick(&mut self.published);
         let is_due = rules.distance(&self.published, avatar) > UPDATE_TOLERANCE
             || tick.saturating_sub(self.published_at) >= UPDATE_INTERVAL;
@@ -285,7 +286,7 @@ mod tests {
     }
 
     fn empty_simulation() -> (Simulation, SpatialIndex) {
-        (Simulation::new(Rules::new(Maze::new(7, 8))), SpatialIndex::default())
+        (Simulation::new(MazeRules::new(Maze::new(7, 8))), SpatialIndex::default())
     }
 
     fn add_avatar(simulation: &mut Simulation, index: &mut SpatialIndex, number: u32, controller: Controller) {

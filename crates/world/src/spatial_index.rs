@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coplay::peer_world::EntityId;
-use coplay_maze::{Avatar, CELL_SIZE, Position, Rules, UNIT};
+use coplay_maze::{Avatar, CELL_SIZE, MazeRules, Position, UNIT};
 
 /// All avatars in the world, extrapolated to the present tick.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +59,7 @@ impl SpatialIndex {
     }
 
     /// Extrapolates all avatars by one tick, except the excluded ones.
-    pub fn extrapolate_tick(&mut self, rules: &Rules, is_excluded: impl Fn(EntityId) -> bool) {
+    pub fn extrapolate_tick(&mut self, rules: &MazeRules, is_excluded: impl Fn(EntityId) -> bool) {
         for (_, avatar) in self.avatars.iter_mut().filter(|(entity, _)| !is_excluded(**entity)) {
             rules.extrapolate_tick(avatar);
         }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn nearby_returns_the_avatars_of_surrounding_cells() {
-        let rules = Rules::new(Maze::new(7, 16));
+        let rules = MazeRules::new(Maze::new(7, 16));
         let mut index = SpatialIndex::default();
         for number in 0..120 {
             index.insert(EntityId { site: WorldSiteId(number), index: 0 }, rules.spawn_avatar(&[], number.into()));

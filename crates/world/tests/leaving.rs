@@ -6,8 +6,8 @@ use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{MazeSettings, Score};
 use coplay_world::{
-    Client, ClientInput, EntityUpdate, MAX_ENTITIES, RETENTION_TICKS, Server, ServerMessage, TICK_DURATION, Update,
-    WorldState, encode_ping, player_entity,
+    Client, ClientInput, EntityUpdate, MAX_ENTITIES, RETENTION_TICKS, Server, ServerMessage, ServerWorld,
+    TICK_DURATION, Update, encode_ping, player_entity,
 };
 
 const SETTINGS: MazeSettings = MazeSettings { seed: 7, cells_per_side: 6, bucket_ticks: 4, playout_delay_ticks: 15 };
@@ -19,8 +19,8 @@ fn at(tick: u32) -> Instant {
     Instant::ZERO + TICK_DURATION * i64::from(tick)
 }
 
-fn world_at(source: u32, tick: u32) -> WorldState {
-    let mut world = WorldState::new(SourceId(source), SETTINGS, 0);
+fn world_at(source: u32, tick: u32) -> ServerWorld {
+    let mut world = ServerWorld::new(SourceId(source), SETTINGS, 0);
     world.advance(at(tick), tick);
     world
 }
@@ -30,14 +30,14 @@ fn client_input(tick: u32, run: u32) -> ClientInput {
 }
 
 /// Applies updates of server 1.
-fn apply_updates(updates: &[EntityUpdate], tick: u32, to: &mut WorldState) {
+fn apply_updates(updates: &[EntityUpdate], tick: u32, to: &mut ServerWorld) {
     let rules = to.rules().clone();
     for update in updates {
         assert!(to.apply_update(at(tick), SourceId(1), &update.to_bytes(&rules)));
     }
 }
 
-fn has_left(world: &WorldState, entity: EntityId) -> bool {
+fn has_left(world: &ServerWorld, entity: EntityId) -> bool {
     let placement = world.entities().get(entity).and_then(|record| record.placement());
     placement.is_some_and(|placement| placement.avatar.is_none()) && world.avatars().get(entity).is_none()
 }

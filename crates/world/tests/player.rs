@@ -8,7 +8,7 @@ use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{CELL_SIZE, Controls, MazeSettings, Position, Score, UNIT};
 use coplay_world::{
-    CONSISTENCY_TOLERANCE, CONSISTENCY_WINDOW, Client, ClientInput, Directory, Pong, ServerSelector, WorldState,
+    CONSISTENCY_TOLERANCE, CONSISTENCY_WINDOW, Client, ClientInput, Directory, Pong, ServerSelector, ServerWorld,
     player_entity,
 };
 
@@ -24,7 +24,7 @@ struct ClientServerPair {
     is_cut: bool,
     sent_count: usize,
     client: Client,
-    world: WorldState,
+    world: ServerWorld,
     to_server: VecDeque<(Instant, Vec<u8>)>,
     to_client: VecDeque<(Instant, Vec<u8>)>,
 }
@@ -44,7 +44,7 @@ impl ClientServerPair {
             is_cut: false,
             sent_count: 0,
             client: Client::new(now, "Ada", 1),
-            world: WorldState::new(SourceId(1), MazeSettings { cells_per_side: 8, ..MazeSettings::default() }, ninjas),
+            world: ServerWorld::new(SourceId(1), MazeSettings { cells_per_side: 8, ..MazeSettings::default() }, ninjas),
             to_server: VecDeque::new(),
             to_client: VecDeque::new(),
         }

@@ -42,7 +42,7 @@ struct SimulatedPlayer {
     /// Best acknowledged score.
     acknowledged: Score,
     /// Rollback that the client reported.
-    rollback: Option<coplay_world::ScoreRollback>,
+    rollback: Option<coplay_world::ScoreLoss>,
 }
 
 impl SimulatedWorld {
@@ -342,7 +342,7 @@ fn world_restart_is_reported_and_scores_agree() {
     let player = &world.players[0];
     assert_eq!(
         (player.selector.current(), player.rollback),
-        (Some(other), Some(coplay_world::ScoreRollback::WorldRestarted))
+        (Some(other), Some(coplay_world::ScoreLoss::WorldRestarted))
     );
     let known = world.server(other).world().replicated_score(entity);
     assert!(known.hits + known.falls < old.hits + old.falls, "{known:?} after {old:?}");

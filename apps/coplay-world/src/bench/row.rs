@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use coplay::mirror::{DEFAULT_GIT, GTD_BUCKET_WIDTH, GTD_BUCKETS};
 
-use super::servers::{SERVER_COUNT, ServerProcesses, ServerState};
+use super::servers::{SERVER_COUNT, ServerProcesses, ServerStateJson};
 use crate::cli::PolicyName;
 use crate::error::CliError;
 use crate::load::{BotFleet, FleetConfig, FleetTotals};
@@ -57,7 +57,7 @@ impl fmt::Display for Verdict {
 /// All counters at one moment.
 struct MetricsReading {
     at: Instant,
-    states: Vec<ServerState>,
+    states: Vec<ServerStateJson>,
     totals: FleetTotals,
     cpu_seconds: f64,
 }
@@ -149,7 +149,7 @@ impl Row {
         let received = (after.totals.bytes_received - before.totals.bytes_received) as f64 / elapsed;
         let (delivered, dropped) = (grown("delivered").max(1.0), grown("dropped"));
         // Where all players are on one server, it receives no events, and its delays mean nothing.
-        let receives_events = |(before, after): &(&ServerState, &ServerState)| {
+        let receives_events = |(before, after): &(&ServerStateJson, &ServerStateJson)| {
             grown("issued") > after.number("issued") - before.number("issued")
         };
         let delays: Vec<Vec<u64>> =
@@ -231,13 +231,13 @@ impl fmt::Display for Row {
 
 /// Returns the growth of a server's counter per second. Servers report their state only now and then, so the growth is
 /// divided by the ticks between the two reports; but a server that stood still gets no credit for that.
-fn growth_per_second(before: &ServerState, after: &ServerState, name: &str, elapsed: f64) -> f64 {
+fn growth_per_second(before: &ServerStateJson, after: &ServerStateJson, name: &str, elapsed: f64) -> f64 {
     let grown = |name: &str| after.number(name) - before.number(name);
     grown(name) / (grown("tick") / 100.0).max(elapsed - MAX_STATE_AGE_SECONDS)
 }
 
 /// Returns the delay histogram between two moments.
-fn delay_counts_between(before: &ServerState, after: &ServerState) -> Vec<u64> {
+fn delay_counts_between(before: &ServerStateJson, after: &ServerStateJson) -> Vec<u64> {
     let earlier = before.numbers("delays");
     let count = |(at, count): (usize, u64)| count.saturating_sub(earlier.get(at).copied().unwrap_or_default());
     after.numbers("delays").into_iter().enumerate().map(count).collect()
@@ -258,9 +258,9 @@ fn delay_quantile_ms(counts: &[u64], part: f64) -> u64 {
 mod tests {
     use super::*;
 
-    fn server_state(tick: u32, commands: u32, delays: &str) -> ServerState {
+    fn server_state(tick: u32, commands: u32, delays: &str) -> ServerStateJson {
         let counts = format!("\"commands\":{commands},\"issued\":{commands},\"delivered\":{tick}");
-        ServerState::from_text(&format!("{{\"tick\":{tick},{counts},\"delays\":[{delays}]}}"))
+        ServerStateJson::from_text(&format!("{{\"tick\":{tick},{counts},\"delays\":[{delays}]}}"))
     }
 
     /// Returns the row of ten seconds in which each server received this many commands, with these delays.

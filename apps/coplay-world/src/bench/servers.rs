@@ -57,7 +57,7 @@ impl ServerProcesses {
     fn wait_until_last_is_ready(&self) -> Result<(), CliError> {
         let (until, others) = (Instant::now() + START_TIMEOUT, self.http_addrs.len() - 1);
         while Instant::now() < until {
-            let state = ServerState(
+            let state = ServerStateJson(
                 self.http_addrs.last().and_then(|http_addr| fetch_state(http_addr).ok()).unwrap_or_default(),
             );
             if state.number("mirrors") == others as f64 && state.0.contains("\"open\":true") {
@@ -79,18 +79,18 @@ impl ServerProcesses {
     }
 
     /// Fetches the state of each server.
-    pub(super) fn states(&self) -> Result<Vec<ServerState>, CliError> {
+    pub(super) fn states(&self) -> Result<Vec<ServerStateJson>, CliError> {
         self.http_addrs.iter().map(|http_addr| fetch_state_with_retry(http_addr)).collect()
     }
 }
 
-fn fetch_state_with_retry(http_addr: &str) -> Result<ServerState, CliError> {
+fn fetch_state_with_retry(http_addr: &str) -> Result<ServerStateJson, CliError> {
     let until = Instant::now() + ANSWER_TIMEOUT;
     while Instant::now() < until {
         if let Ok(state) = fetch_state(http_addr)
             && state.starts_with('{')
         {
-            return Ok(ServerState(state));
+            return Ok(ServerStateJson(state));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -99,9 +99,9 @@ fn fetch_state_with_retry(http_addr: &str) -> Result<ServerState, CliError> {
 
 /// State that a server reports, as JSON.
 #[derive(Clone, Debug)]
-pub(super) struct ServerState(String);
+pub(super) struct ServerStateJson(String);
 
-impl ServerState {
+impl ServerStateJson {
     /// Creates a state from its JSON text.
     #[cfg(test)]
     pub(super) fn from_text(text: &str) -> Self {
@@ -157,8 +157,9 @@ mod tests {
 
     #[test]
     fn numbers_are_parsed_from_server_state() {
-        let state =
-            ServerState("{\"source\":\"0a\",\"late\":12,\"delays\":[3,0,7],\"none\":[],\"cpu_seconds\":3.50}\n".into());
+        let state = ServerStateJson(
+            "{\"source\":\"0a\",\"late\":12,\"delays\":[3,0,7],\"none\":[],\"cpu_seconds\":3.50}\n".into(),
+        );
         assert_eq!((state.number("late"), state.number("cpu_seconds"), state.number("other")), (12.0, 3.5, 0.0));
         assert_eq!((state.numbers("delays"), state.numbers("none")), (vec![3, 0, 7], vec![]));
         assert!(state.numbers("other").is_empty());

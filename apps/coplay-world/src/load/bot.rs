@@ -356,7 +356,7 @@ mod tests {
     use super::*;
     use coplay::mirror::SourceId;
     use coplay_maze::MazeSettings;
-    use coplay_world::{ClientInput, WorldState, player_entity};
+    use coplay_world::{ClientInput, ServerWorld, player_entity};
 
     #[test]
     fn lost_score_is_counted_until_a_server_reports_it_again() {
@@ -374,9 +374,9 @@ mod tests {
         assert!(!is_new_avatar((7, 1_000), (7, 1_004)) && !is_new_avatar((7, 1_000), (8, 1_004)));
         assert!(!is_new_avatar((u16::MAX, 1_000), (1, 1_000 + RESPAWN_TICKS)), "a wrapped count looks new");
         assert!(is_new_avatar((7, 1_000), (6, 1_004)), "a lower count does not look new");
-        let (mut world, entity) = (WorldState::new(SourceId(1), MazeSettings::default(), 0), player_entity(&[7; 32]));
+        let (mut world, entity) = (ServerWorld::new(SourceId(1), MazeSettings::default(), 0), player_entity(&[7; 32]));
         let at = |tick: u32| Instant::ZERO + coplay_world::TICK_DURATION * i64::from(tick);
-        let join = |world: &mut WorldState, tick: u32| {
+        let join = |world: &mut ServerWorld, tick: u32| {
             world.advance(at(tick), tick);
             world.on_input(
                 at(tick),

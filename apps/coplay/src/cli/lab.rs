@@ -31,7 +31,7 @@ pub enum LabCommand {
 
 /// Seed and output folder of experiments.
 #[derive(Args, Clone, Debug)]
-pub struct ExperimentArgs {
+pub struct SeedAndOutputArgs {
     /// Seed the random numbers; the same seed gives the same results
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
@@ -51,7 +51,7 @@ pub struct LabRunArgs {
     pub real: bool,
     /// Seed and output folder.
     #[command(flatten)]
-    pub experiment: ExperimentArgs,
+    pub experiment: SeedAndOutputArgs,
 }
 
 /// Arguments of `coplay lab report`.
@@ -59,7 +59,7 @@ pub struct LabRunArgs {
 pub struct LabReportArgs {
     /// Seed and output folder.
     #[command(flatten)]
-    pub experiment: ExperimentArgs,
+    pub experiment: SeedAndOutputArgs,
 }
 
 /// Arguments of `coplay lab feel`: a link, and optionally a game.

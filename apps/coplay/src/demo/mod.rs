@@ -14,11 +14,11 @@ use coplay::time::{Instant as Time, TimeDelta};
 use coplay_machines::Machine;
 
 use crate::config::Config;
-use crate::devices::Devices;
 use crate::error::AppError;
 use crate::frame_timer::sleep_until;
 use crate::hud::{Hud, HudCapabilities, HudRequest, failure_note};
 use crate::scene::{Dial, Scene};
+use crate::speaker_and_gamepads::SpeakerAndGamepads;
 use crate::summary::Summary;
 use crate::ui_link::GamePort;
 use history::DemoHistory;
@@ -84,7 +84,7 @@ impl Demo {
         let clock = || Time::ZERO + TimeDelta::from(started.elapsed());
         let capabilities = HudCapabilities { dials: true, ..HudCapabilities::default() };
         let mut hud = Hud::new(config, capabilities, self.pair.sites[0].machine().pads());
-        let mut devices = Devices::open(config, self.pair.sites[0].machine().pads(), &ui, &mut hud);
+        let mut devices = SpeakerAndGamepads::open(config, self.pair.sites[0].machine().pads(), &ui, &mut hud);
         while !hud.is_quit_requested() && !self.is_done() {
             while let Some(command) = ui.poll_command() {
                 if let Some(request) = hud.handle_command(Instant::now(), command) {
@@ -162,7 +162,7 @@ impl Demo {
         }
     }
 
-    fn present(&mut self, now: Time, ui: &mut GamePort, hud: &Hud, devices: &mut Devices) {
+    fn present(&mut self, now: Time, ui: &mut GamePort, hud: &Hud, devices: &mut SpeakerAndGamepads) {
         let [first, second] = &mut self.pair.sites;
         let is_new = std::mem::take(&mut first.has_new_picture);
         if is_new {
@@ -252,7 +252,8 @@ impl Demo {
         let stats = self.pair.sites[0].session.stats();
         let period = stats.period.as_millis_f64();
         let verdict = if self.first_desync_frame(now).is_none() { "states equal" } else { "STATES DIFFER" };
-        scene.status = format!("{:.1} fps   {verdict}   [ ] choose a setting   - = change it", 1_000.0 / period.max(1.0));
+        scene.status =
+            format!("{:.1} fps   {verdict}   [ ] choose a setting   - = change it", 1_000.0 / period.max(1.0));
         hud.draw(Instant::now(), scene);
     }
 
@@ -315,7 +316,7 @@ impl Demo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toy_machine::ToyMachine;
+    use crate::test_machine::ToyMachine;
 
     fn demo(frames: u32) -> Demo {
         let machine = || -> Box<dyn Machine> { Box::new(ToyMachine::new(1)) };

@@ -125,7 +125,7 @@ impl SitePair {
                 .get(number)
                 .or(pads.first())
                 .cloned()
-                .unwrap_or_else(|| coplay_machines::pad::Pad::with_buttons(&[]));
+                .unwrap_or_else(|| coplay_machines::pad::PadLayout::with_buttons(&[]));
             let bot = Bot::new(seed, number, &pad);
             let tennis_bot = is_tennis(&*machine).then(|| TennisBot::new(seed, number));
             Ok(DemoSite {
@@ -299,7 +299,7 @@ fn new_session(
     session_number: u64,
 ) -> Result<Session, AppError> {
     let DemoSettings { input_delay, prediction_window, auto_delay, .. } = settings;
-    let options = session_adapter::SessionOptions {
+    let options = session_adapter::SharedGameOptions {
         sites: 2,
         input_delay,
         prediction_window,
@@ -316,7 +316,7 @@ fn new_session(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toy_machine::ToyMachine;
+    use crate::test_machine::ToyMachine;
 
     fn site_pair(settings: DemoSettings) -> SitePair {
         let machine = || -> Box<dyn Machine> { Box::new(ToyMachine::new(1)) };

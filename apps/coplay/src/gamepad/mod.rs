@@ -9,7 +9,7 @@ mod native;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use coplay::input::{InputWord, MAX_PLAYERS};
-use coplay_machines::pad::{Button, Pad, StickAxis};
+use coplay_machines::pad::{Button, PadLayout, StickAxis};
 
 use crate::config::{Config, GamepadControl};
 use crate::input_state::{InputState, apply_dead_zone, stick_to_directions};
@@ -43,7 +43,7 @@ impl GamepadState {
 
 impl Gamepads {
     /// Creates the mapping for the pads of a machine.
-    pub fn new(config: &Config, pads: &[Pad], input_state: Arc<InputState>) -> Self {
+    pub fn new(config: &Config, pads: &[PadLayout], input_state: Arc<InputState>) -> Self {
         let dead_zone = (i32::from(config.dead_zone) * i32::from(i16::MAX) / 100) as i16;
         let masks = pads.iter().map(|pad| pad.mask).collect();
         Self { input_state, map: config.gamepad_map.clone(), dead_zone, masks, taken_slots: Mutex::default() }
@@ -95,7 +95,10 @@ mod tests {
 
     #[test]
     fn stick_acts_as_dpad_on_machines_without_sticks() {
-        let pads = [Pad::with_buttons(&[Button::A, Button::Left, Button::Right]), Pad { mask: !0, labels: vec![] }];
+        let pads = [
+            PadLayout::with_buttons(&[Button::A, Button::Left, Button::Right]),
+            PadLayout { mask: !0, labels: vec![] },
+        ];
         let gamepads = Gamepads::new(&Config::default(), &pads, Arc::default());
         let mut state = GamepadState { axes: [-30_000, 0, 0, 5], ..GamepadState::default() };
         state.set(GamepadControl::East, true);
@@ -111,8 +114,11 @@ mod tests {
 
     #[test]
     fn gamepad_slots_are_assigned_in_order_and_reused() {
-        let gamepads =
-            Gamepads::new(&Config::default(), &[Pad::with_buttons(&[]), Pad::with_buttons(&[])], Arc::default());
+        let gamepads = Gamepads::new(
+            &Config::default(),
+            &[PadLayout::with_buttons(&[]), PadLayout::with_buttons(&[])],
+            Arc::default(),
+        );
         assert_eq!((gamepads.assign_slot(), gamepads.assign_slot(), gamepads.assign_slot()), (Some(0), Some(1), None));
         gamepads.release_slot(0);
         assert_eq!(gamepads.assign_slot(), Some(0));

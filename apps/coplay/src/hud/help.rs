@@ -1,6 +1,6 @@
 //! Help overlay: lists the keys.
 
-use coplay_machines::pad::{Button, Pad};
+use coplay_machines::pad::{Button, PadLayout};
 
 use super::HudCapabilities;
 use crate::config::{ACTIONS, Action, Config, button_name};
@@ -13,7 +13,7 @@ const BUTTONS_PER_ROW: usize = 4;
 const DIRECTIONS: [Button; 4] = [Button::Up, Button::Down, Button::Left, Button::Right];
 
 /// Builds the overlay: the keys of the first two players, and the program keys that have a function in this game.
-pub(super) fn help_overlay(config: &Config, capabilities: HudCapabilities, pads: &[Pad]) -> Overlay {
+pub(super) fn help_overlay(config: &Config, capabilities: HudCapabilities, pads: &[PadLayout]) -> Overlay {
     let mut rows = vec![];
     for (player, (map, pad)) in config.player_keys.iter().zip(pads).enumerate().take(2) {
         for (row, part) in button_help(map, pad).chunks(BUTTONS_PER_ROW).enumerate() {
@@ -39,7 +39,7 @@ pub(super) fn help_overlay(config: &Config, capabilities: HudCapabilities, pads:
 }
 
 /// Returns one text per button of the pad with its keys; the directions share one.
-fn button_help(map: &[(Button, Vec<Key>)], pad: &Pad) -> Vec<String> {
+fn button_help(map: &[(Button, Vec<Key>)], pad: &PadLayout) -> Vec<String> {
     let keys = |button| map.iter().find(|(known, _)| *known == button).map_or(&[][..], |(_, keys)| keys);
     let has = |button: &Button| button.is_in(pad.mask) && !keys(*button).is_empty();
     let directions: Vec<String> = DIRECTIONS.into_iter().filter(has).map(|button| key_labels(keys(button))).collect();
@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn directions_share_one_entry_and_missing_buttons_are_omitted() {
-        let mut pad = Pad::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
+        let mut pad =
+            PadLayout::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
         pad.labels.push((Button::A, "Jump".into()));
         let rows = help_overlay(&Config::default(), HudCapabilities::default(), &[pad]).rows;
         assert_eq!(rows[0], ("Player 1".into(), "Move ↑ ↓ ← →   B: Z   Jump: X".into()));

@@ -7,7 +7,7 @@ mod menu;
 
 use std::time::{Duration, Instant};
 
-use coplay_machines::pad::Pad;
+use coplay_machines::pad::PadLayout;
 
 use crate::config::Config;
 use crate::save_slots::SLOT_COUNT;
@@ -121,7 +121,7 @@ pub struct Hud {
 
 impl Hud {
     /// Creates the HUD of a game with these capabilities and pads.
-    pub fn new(config: &Config, capabilities: HudCapabilities, pads: &[Pad]) -> Self {
+    pub fn new(config: &Config, capabilities: HudCapabilities, pads: &[PadLayout]) -> Self {
         Self {
             capabilities,
             panel: OpenPanel::Closed,
@@ -298,7 +298,7 @@ mod tests {
     };
 
     fn hud(capabilities: HudCapabilities) -> (Hud, Instant) {
-        (Hud::new(&Config::default(), capabilities, &[Pad::with_buttons(&Button::ALL)]), Instant::now())
+        (Hud::new(&Config::default(), capabilities, &[PadLayout::with_buttons(&Button::ALL)]), Instant::now())
     }
 
     fn overlay(hud: &Hud, now: Instant) -> Overlay {

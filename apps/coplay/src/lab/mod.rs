@@ -79,7 +79,7 @@ fn run_selected(args: &cli::LabRunArgs) -> Result<(), AppError> {
 }
 
 fn write_report(args: &cli::LabReportArgs) -> Result<(), AppError> {
-    let cli::ExperimentArgs { seed, out } = &args.experiment;
+    let cli::SeedAndOutputArgs { seed, out } = &args.experiment;
     let dir = OutputDir::open(out)?;
     let entries = run_experiments(&catalog::ALL, *seed, false)?;
     let page = dir

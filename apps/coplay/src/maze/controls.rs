@@ -1,14 +1,15 @@
 //! Mapping from pad buttons to the controls of an avatar.
 
 use coplay::input::InputWord;
-use coplay_machines::pad::{Button, Pad};
+use coplay_machines::pad::{Button, PadLayout};
 use coplay_maze::Controls;
 
 use crate::config::Config;
 
 /// Returns the pad of a maze player: directions and two fire buttons.
-pub fn maze_pad() -> Pad {
-    let mut pad = Pad::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
+pub fn maze_pad() -> PadLayout {
+    let mut pad =
+        PadLayout::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
     pad.labels.extend([Button::A, Button::B].map(|button| (button, "Fire".into())));
     pad
 }

@@ -10,7 +10,7 @@ use coplay::time::Instant as Time;
 use coplay_machines::Picture;
 use coplay_maze::angle::shortest_turn;
 use coplay_maze::render::{Camera, Canvas, Shape, Sprite, draw_map, draw_view, name_position, player_colour};
-use coplay_maze::{Avatar, Life, MazeSite, Position, RESPAWN_TICKS, Rules, TICKS_PER_SECOND};
+use coplay_maze::{Avatar, Life, MazeRules, MazeSite, Position, RESPAWN_TICKS, TICKS_PER_SECOND};
 
 use super::peer_history::PeerHistory;
 use super::scoreboard_view::{ScoreboardView, TABLE_HEADER};
@@ -35,7 +35,7 @@ pub(super) struct VisibleAvatar {
 
 /// Content of one picture, independent of its source.
 pub(super) struct MazeView<'a> {
-    pub(super) rules: &'a Rules,
+    pub(super) rules: &'a MazeRules,
     /// Avatar of the local player.
     pub(super) own_entity: EntityId,
     pub(super) camera: Camera,
@@ -128,7 +128,7 @@ impl MazeRenderer {
     pub(super) fn draw_maze_view(
         &mut self,
         view: Option<&MazeView<'_>>,
-        (rules, status): (&Rules, &str),
+        (rules, status): (&MazeRules, &str),
         scene: &mut Scene,
     ) {
         self.frame_rate.count_event(Instant::now());
@@ -175,7 +175,7 @@ impl MazeRenderer {
         living.filter_map(label).collect()
     }
 
-    fn status_line(&self, rules: &Rules, status: &str) -> String {
+    fn status_line(&self, rules: &MazeRules, status: &str) -> String {
         let maze = &rules.maze;
         format!(
             "{status}   maze {}, {2} × {2}   {:.0} fps",

@@ -9,7 +9,7 @@ use coplay_net::runner::{Frontend, RunnerEvent, UserCommand};
 use super::GameFrontend;
 use super::lobby_view::{LobbyView, Role, join_command};
 use crate::bot::Bot;
-use crate::connect::TicketSource;
+use crate::connect::OwnTicketFn;
 
 /// Front end that prints to stderr, with optional bots.
 pub(super) struct HeadlessFrontend {
@@ -62,7 +62,7 @@ impl GameFrontend for HeadlessFrontend {
         print_line(&format!("{} on {} {}", game.name, id.name, id.version));
     }
 
-    fn set_own_ticket(&mut self, own: TicketSource) {
+    fn set_own_ticket(&mut self, own: OwnTicketFn) {
         self.lobby_view.set_own_ticket(own);
     }
 }

@@ -20,10 +20,10 @@ use super::quit::QuitConfirmation;
 use super::session_history::SessionHistory;
 use crate::bot::Bot;
 use crate::config::{Action, Config};
-use crate::connect::TicketSource;
-use crate::devices::Devices;
+use crate::connect::OwnTicketFn;
 use crate::hud::{Hud, HudCapabilities, HudRequest, Invitation};
 use crate::scene::{MenuMove, Overlay, Screen, UiCommand};
+use crate::speaker_and_gamepads::SpeakerAndGamepads;
 use crate::ui_link::GamePort;
 
 /// Time between two scenes while there are no new frames.
@@ -34,7 +34,7 @@ pub(super) struct InteractiveFrontend<'a> {
     ui: GamePort,
     config: &'a Config,
     hud: Hud,
-    devices: Option<Devices>,
+    devices: Option<SpeakerAndGamepads>,
     pads: usize,
     bot_seed: Option<u64>,
     bots: Vec<Bot>,
@@ -229,11 +229,11 @@ impl GameFrontend for InteractiveFrontend<'_> {
     fn on_machine(&mut self, machine: &dyn Machine) {
         let pads = &machine.pads()[..self.pads.min(machine.pads().len())];
         self.hud = Hud::new(self.config, capabilities(self.lobby_view.role()), pads);
-        self.devices = Some(Devices::open(self.config, pads, &self.ui, &mut self.hud));
+        self.devices = Some(SpeakerAndGamepads::open(self.config, pads, &self.ui, &mut self.hud));
         self.bots = self.bot_seed.map(|seed| bots_for_pads(seed, machine)).unwrap_or_default();
     }
 
-    fn set_own_ticket(&mut self, own: TicketSource) {
+    fn set_own_ticket(&mut self, own: OwnTicketFn) {
         self.lobby_view.set_own_ticket(own);
     }
 
@@ -346,7 +346,7 @@ mod tests {
             let (mut screen, port) = frontend(&config, role);
             port.send(UiCommand::Save);
             assert_eq!(poll_all(&mut screen), [], "there is no state to save yet");
-            screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
+            screen.show_frame(Frame::new(0), &crate::test_machine::ToyMachine::new(1));
             port.send(UiCommand::Save);
             assert_eq!(poll_all(&mut screen), pressed);
         }
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(poll_all(&mut screen), [UserCommand::Chat("hi".into())]);
         let status = coplay_net::runner::Status { paused_by: Some(0), ..Default::default() };
         screen.on_event(RunnerEvent::Status(&status));
-        screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
+        screen.show_frame(Frame::new(0), &crate::test_machine::ToyMachine::new(1));
         assert!(port.refresh_scene());
         assert_eq!(port.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Paused"));
     }
@@ -396,11 +396,11 @@ mod tests {
         let config = Config::default();
         let (mut screen, mut port) = frontend(&config, Role::Joiner);
         screen.on_event(RunnerEvent::LobbyChanged(&two_player_lobby(true)));
-        screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
+        screen.show_frame(Frame::new(0), &crate::test_machine::ToyMachine::new(1));
         assert!(port.refresh_scene() && port.scene().needs_quit_confirmation);
         port.send(UiCommand::Quit);
         assert_eq!(poll_all(&mut screen), [], "a single press does not quit");
-        screen.show_frame(Frame::new(1), &crate::toy_machine::ToyMachine::new(1));
+        screen.show_frame(Frame::new(1), &crate::test_machine::ToyMachine::new(1));
         assert!(port.refresh_scene() && !port.scene().needs_quit_confirmation);
         let question = port.scene().overlay.clone().expect("the question is shown");
         assert_eq!(question.rows, [("Ann".into(), "plays with you".into())]);
@@ -442,7 +442,7 @@ mod tests {
             .for_each(|command| port.send(command));
         assert_eq!(poll_all(&mut screen), [UserCommand::ContinueAlone, UserCommand::ContinueAlone]);
         screen.on_event(RunnerEvent::PlayingAlone);
-        screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
+        screen.show_frame(Frame::new(0), &crate::test_machine::ToyMachine::new(1));
         assert!(port.refresh_scene());
         assert!(port.scene().toast.as_ref().is_some_and(|toast| toast.contains("you play on alone")));
         // From then on the menu shows the ticket, which can be copied there.
@@ -452,7 +452,7 @@ mod tests {
             .into_iter()
             .for_each(|command| port.send(command));
         poll_all(&mut screen);
-        screen.show_frame(Frame::new(1), &crate::toy_machine::ToyMachine::new(1));
+        screen.show_frame(Frame::new(1), &crate::test_machine::ToyMachine::new(1));
         assert!(port.refresh_scene() && port.scene().clipboard_text.as_deref() == Some("udp://a:1#x"));
     }
 
@@ -474,11 +474,11 @@ mod tests {
         assert!(port.refresh_scene());
         assert_eq!(port.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Connecting"));
         assert_eq!(port.scene().clipboard_text.as_deref(), Some("udp://a:1#x"));
-        screen.show_frame(Frame::new(0), &crate::toy_machine::ToyMachine::new(1));
+        screen.show_frame(Frame::new(0), &crate::test_machine::ToyMachine::new(1));
         assert!(port.refresh_scene() && port.scene().overlay.is_none() && port.scene().screens.len() == 1);
         port.send(UiCommand::Graph);
         screen.poll_command();
-        screen.show_frame(Frame::new(1), &crate::toy_machine::ToyMachine::new(1));
+        screen.show_frame(Frame::new(1), &crate::test_machine::ToyMachine::new(1));
         assert!(port.refresh_scene() && port.scene().graph.is_some());
     }
 }

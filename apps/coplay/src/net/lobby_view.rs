@@ -9,7 +9,7 @@ use coplay_net::clock;
 use coplay_net::lobby::{LobbyInfo, LobbyMember};
 use coplay_net::runner::Status;
 
-use crate::connect::TicketSource;
+use crate::connect::OwnTicketFn;
 use crate::scene::{Overlay, wrap_rows};
 
 /// Role of this site.
@@ -29,7 +29,7 @@ pub(super) struct LobbyView {
     /// Ticket that the host showed first, or that this site joined with.
     initial_ticket: String,
     /// Source of the ticket that leads to this site.
-    own_ticket: Option<TicketSource>,
+    own_ticket: Option<OwnTicketFn>,
     /// Ticket that others can join with now.
     ticket: String,
     lobby_state: Option<LobbyInfo>,
@@ -72,7 +72,7 @@ impl LobbyView {
     }
 
     /// Sets the source of the ticket that leads to this site.
-    pub(super) fn set_own_ticket(&mut self, own: TicketSource) {
+    pub(super) fn set_own_ticket(&mut self, own: OwnTicketFn) {
         self.own_ticket = Some(own);
     }
 
@@ -403,7 +403,7 @@ pub(super) fn join_command(ticket: &str) -> String {
 mod tests {
     use super::*;
     use coplay::session::{PeerStats, Stats};
-    use coplay_machines::session_adapter::{SessionOptions, settings};
+    use coplay_machines::session_adapter::{SharedGameOptions, settings};
     use coplay_net::PeerKey;
 
     fn lobby_state(is_started: bool) -> LobbyInfo {
@@ -417,8 +417,8 @@ mod tests {
             is_present,
         };
         let settings = settings(
-            &crate::toy_machine::ToyMachine::new(1),
-            SessionOptions { input_delay: 3, prediction_window: 5, ..SessionOptions::new(3) },
+            &crate::test_machine::ToyMachine::new(1),
+            SharedGameOptions { input_delay: 3, prediction_window: 5, ..SharedGameOptions::new(3) },
         );
         let members = vec![member(0, "Ann", true, true), member(1, "Bob", false, true)];
         LobbyInfo {
@@ -601,7 +601,7 @@ mod tests {
         assert!(!view.update_ticket() && view.ticket() == "udp://b:2#x");
     }
 
-    fn ticket_source(text: &'static str) -> TicketSource {
+    fn ticket_source(text: &'static str) -> OwnTicketFn {
         std::sync::Arc::new(move || text.parse().unwrap())
     }
 

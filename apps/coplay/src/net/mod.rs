@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use coplay::time::TimeDelta;
 use coplay_machines::Machine;
-use coplay_machines::session_adapter::SessionOptions;
+use coplay_machines::session_adapter::SharedGameOptions;
 use coplay_net::Transport;
 use coplay_net::impair::{ImpairedTransport, Impairment};
 use coplay_net::iroh::RelayConfig;
@@ -37,12 +37,12 @@ use crate::cli::net as cli;
 use crate::cli::net::LanVisibility;
 use crate::cli::values::{AutoOrFrames, fixed_delays};
 use crate::config::Config;
-use crate::connect::{self, TicketSource, TransportKind};
+use crate::connect::{self, OwnTicketFn, TransportKind};
 use crate::error::AppError;
 use crate::frontend::{self, DisplayOptions};
 use crate::game::{self, GameImage};
+use crate::netplay_approval::{self, ApprovedMachine};
 use crate::seat_key::SeatKey;
-use crate::sharing::{self, ShareableMachine};
 use crate::summary::Summary;
 use find_machine::MachineSources;
 use headless::HeadlessFrontend;
@@ -60,7 +60,7 @@ trait GameFrontend: Frontend {
     fn on_machine(&mut self, machine: &dyn Machine);
 
     /// Sets the source of the ticket that leads to this site.
-    fn set_own_ticket(&mut self, own: TicketSource);
+    fn set_own_ticket(&mut self, own: OwnTicketFn);
 
     /// Returns notes about missing devices, for the end of the run.
     fn take_notes(&mut self) -> Vec<String> {
@@ -74,7 +74,7 @@ type RunResult = Result<Option<RunOutcome>, AppError>;
 /// `coplay host`.
 pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
     check_player_args(&args.player)?;
-    let ShareableMachine { machine, max_prediction_window, costs, is_checked } = open_host_machine(args)?;
+    let ApprovedMachine { machine, max_prediction_window, costs, is_checked } = open_host_machine(args)?;
     let title = machine.game_id().name.clone();
     let players = check_player_count(args, &*machine)?;
     let kind = transport_kind(args.udp.as_deref(), args.secret.as_deref(), args.relay.as_ref())?;
@@ -190,7 +190,7 @@ impl GameJoin<'_> {
         seat: &SeatKey,
         frontend: &mut dyn GameFrontend,
         config: &Config,
-    ) -> Result<Option<(LobbyConnection, ShareableMachine)>, AppError> {
+    ) -> Result<Option<(LobbyConnection, ApprovedMachine)>, AppError> {
         let Self { ticket, args, participant, intent } = *self;
         let connection = connect::open_for_ticket(ticket, seat.identity.clone(), args.relay.clone())?;
         frontend.set_own_ticket(connection.own_ticket.clone());
@@ -269,16 +269,16 @@ fn to_run_result(result: Result<RunOutcome, RunError>) -> RunResult {
 }
 
 /// Opens the host's game on its machine, in the form in which it may be shared.
-fn open_host_machine(args: &cli::HostArgs) -> Result<ShareableMachine, AppError> {
+fn open_host_machine(args: &cli::HostArgs) -> Result<ApprovedMachine, AppError> {
     let game = args.game.as_deref().map(GameImage::read).transpose()?;
     let opened = game::open_machine(game.as_ref(), &args.machine.spec(&args.core_options, args.players)?)?;
-    sharing::shareable(opened.into())
+    netplay_approval::shareable(opened.into())
 }
 
 /// Limits the initial prediction window of an automatic session to the frames that a rollback can resimulate in time.
-fn limit_prediction_window(options: SessionOptions, max: Option<u32>) -> SessionOptions {
+fn limit_prediction_window(options: SharedGameOptions, max: Option<u32>) -> SharedGameOptions {
     let max = max.filter(|_| options.auto_delay).unwrap_or(u32::MAX);
-    SessionOptions { prediction_window: options.prediction_window.min(max), ..options }
+    SharedGameOptions { prediction_window: options.prediction_window.min(max), ..options }
 }
 
 /// Returns the transport that the flags ask for, or that of the settings.
@@ -311,10 +311,13 @@ fn check_player_count(args: &cli::HostArgs, machine: &dyn Machine) -> Result<u8,
 }
 
 /// Returns session options with a fixed input delay and prediction window, or with automatic ones.
-fn session_options(delay: Option<AutoOrFrames>, prediction: Option<AutoOrFrames>) -> Result<SessionOptions, AppError> {
-    let auto = SessionOptions::new(2);
+fn session_options(
+    delay: Option<AutoOrFrames>,
+    prediction: Option<AutoOrFrames>,
+) -> Result<SharedGameOptions, AppError> {
+    let auto = SharedGameOptions::new(2);
     let fixed = fixed_delays(delay, prediction, (auto.input_delay, auto.prediction_window), None)?;
-    Ok(fixed.map_or(auto, |(input_delay, prediction_window)| SessionOptions {
+    Ok(fixed.map_or(auto, |(input_delay, prediction_window)| SharedGameOptions {
         input_delay,
         prediction_window,
         auto_delay: false,
@@ -386,9 +389,9 @@ fn open_same_machine(
     lobby: LobbyConnection,
     sources: MachineSources<'_>,
     frontend: &mut dyn GameFrontend,
-) -> Result<(LobbyConnection, ShareableMachine), AppError> {
-    let found = find_machine::find_machine(&sharing::unwrapped_settings(lobby.settings()), sources);
-    match found.and_then(|machine| sharing::matching_settings(machine, lobby.settings())) {
+) -> Result<(LobbyConnection, ApprovedMachine), AppError> {
+    let found = find_machine::find_machine(&netplay_approval::unwrapped_settings(lobby.settings()), sources);
+    match found.and_then(|machine| netplay_approval::matching_settings(machine, lobby.settings())) {
         Ok(shared) => {
             frontend.on_machine(&*shared.machine);
             Ok((lobby, shared))
@@ -423,7 +426,7 @@ mod tests {
         assert!(session_options(Some(AutoOrFrames::Auto), None).unwrap().auto_delay);
         let fixed = session_options(three, Some(AutoOrFrames::Frames(0))).unwrap();
         assert_eq!((fixed.input_delay, fixed.prediction_window, fixed.auto_delay), (3, 0, false));
-        let delays = |options: SessionOptions| (options.input_delay, options.prediction_window);
+        let delays = |options: SharedGameOptions| (options.input_delay, options.prediction_window);
         assert_eq!(delays(session_options(three, None).unwrap()), (3, 8));
         assert_eq!(delays(session_options(None, three).unwrap()), (2, 3));
     }

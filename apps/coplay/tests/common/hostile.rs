@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use coplay_machines::nes::Nes;
-use coplay_machines::session_adapter::{self, SessionOptions};
+use coplay_machines::session_adapter::{self, SharedGameOptions};
 use coplay_net::key::{Identity, Secret};
 use coplay_net::lobby::{JoinIntent, LobbyInfo, LobbyMember, LobbyMessage};
 use coplay_net::reliable::Channel;
@@ -87,7 +87,7 @@ fn serve(transport: &UdpTransport, incoming: &Receiver<Incoming>, machine: &Mute
 
 fn lobby_state_for(host: PeerKey, joiner: PeerKey, intent: JoinIntent, machine: &str) -> LobbyInfo {
     let nes = Nes::open(&coplay_testcores::images::nes(), "game").expect("a valid image");
-    let mut settings = session_adapter::settings(&nes, SessionOptions::new(2));
+    let mut settings = session_adapter::settings(&nes, SharedGameOptions::new(2));
     settings.machine.name = machine.to_owned();
     let member = |site, key| LobbyMember {
         site,

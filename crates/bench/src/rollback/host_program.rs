@@ -45,7 +45,7 @@ pub enum HostOp {
 
 /// Frame counters of a site.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FrameCounts {
+pub struct SiteFrameTotals {
     /// Fresh frames.
     pub frames: u64,
     /// Resimulated frames.
@@ -56,7 +56,7 @@ pub struct FrameCounts {
     pub stalls: u64,
 }
 
-impl FrameCounts {
+impl SiteFrameTotals {
     /// Returns the counts since an earlier time.
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -94,7 +94,7 @@ pub struct BenchHost {
     last_step_at: Option<Instant>,
     /// First frame without a sampled local input.
     sampled_end: u32,
-    counts: FrameCounts,
+    counts: SiteFrameTotals,
     required_resimulation: RequiredResimulation,
     performed_ops: Vec<HostOp>,
 }
@@ -114,7 +114,7 @@ impl BenchHost {
             digests: Vec::with_capacity(1 << 14),
             last_step_at: None,
             sampled_end: case.input_delay,
-            counts: FrameCounts::default(),
+            counts: SiteFrameTotals::default(),
             required_resimulation: RequiredResimulation::new(case.sites, case.input_delay),
             performed_ops: Vec::with_capacity(256),
         }
@@ -203,8 +203,8 @@ impl BenchHost {
     }
 
     /// Returns the counters so far.
-    pub fn counts(&self) -> FrameCounts {
-        FrameCounts { required_resimulated: self.required_resimulation.frames(), ..self.counts }
+    pub fn counts(&self) -> SiteFrameTotals {
+        SiteFrameTotals { required_resimulated: self.required_resimulation.frames(), ..self.counts }
     }
 
     /// Returns the digest after every frame; the newest may rest on predictions.

@@ -2,7 +2,7 @@
 
 use coplay::time::{Instant, TimeDelta};
 
-use super::host_program::{BenchHost, FrameCounts};
+use super::host_program::{BenchHost, SiteFrameTotals};
 use super::host_replay::HostReplay;
 use super::machine::RollbackMachine;
 use super::network::{RollbackNetwork, RollbackSite};
@@ -53,7 +53,7 @@ impl RollbackResult {
 /// All counters of a network.
 #[derive(Clone, Debug)]
 struct Counts {
-    frame_counts: Vec<FrameCounts>,
+    frame_counts: Vec<SiteFrameTotals>,
     traffic: Traffic,
     engine_cost: EngineCost,
 }
@@ -122,7 +122,7 @@ impl<S: RollbackSite> MeasuredRun<S> {
         let (all, time) = (last.since(first), network.now() - measured_from);
         let (ticks, frames) = (time.as_nanos() as f64 / FRAME_PERIOD.as_nanos() as f64, all.frames() as f64);
         let (sites, links) = (case.sites as f64, case.link_count() as f64);
-        let sum = |value: fn(&FrameCounts) -> u64| all.frame_counts.iter().map(value).sum::<u64>() as f64;
+        let sum = |value: fn(&SiteFrameTotals) -> u64| all.frame_counts.iter().map(value).sum::<u64>() as f64;
         let resimulated =
             all.frame_counts.iter().map(|counts| 100.0 * counts.resimulated as f64 / counts.frames as f64);
         RollbackResult {

@@ -23,7 +23,7 @@ pub const MAX_PLAYERS: usize = 9;
 
 /// Part of a packed input, padded with zeros. Blocks of fixed size are copied without a function call, and most inputs
 /// need only one.
-pub(crate) type PackedInputBlock = [u8; 16];
+pub(crate) type PackedInputPart = [u8; 16];
 
 /// One player's input in one frame: 16 buttons and four 16-bit axes fit, with room to spare.
 pub type InputWord = u128;

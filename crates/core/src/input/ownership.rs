@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{InputWord, MAX_PLAYERS, PackedInputBlock};
+use super::{InputWord, MAX_PLAYERS, PackedInputPart};
 use crate::id::{MAX_SITES, SiteId};
 
 /// Disjoint sets of input bits, one per site. Bits without an owner are zero in every frame.
@@ -177,7 +177,7 @@ impl InputLayout {
     }
 
     /// Extracts the owned bits from the words into blocks of 16 bytes, padded with zeros.
-    pub(crate) fn pack_blocks(&self, words: &[InputWord], blocks: &mut [PackedInputBlock]) {
+    pub(crate) fn pack_blocks(&self, words: &[InputWord], blocks: &mut [PackedInputPart]) {
         match (&self.contiguous, blocks) {
             (Some(contiguous), [block]) => {
                 let word = words.get(contiguous.player).copied().unwrap_or(0);
@@ -188,7 +188,7 @@ impl InputLayout {
     }
 
     /// Inserts the owned bits of blocks into the words, in which these bits must be zero.
-    pub(crate) fn unpack_blocks(&self, blocks: &[PackedInputBlock], words: &mut [InputWord]) {
+    pub(crate) fn unpack_blocks(&self, blocks: &[PackedInputPart], words: &mut [InputWord]) {
         match (&self.contiguous, blocks) {
             (Some(contiguous), [block]) => {
                 if let Some(word) = words.get_mut(contiguous.player) {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use super::PackedInputBlock;
+use super::PackedInputPart;
 use super::delta_codec::{MAX_WIDTH, get_change, put_change};
 use crate::frame::Frame;
 use crate::wire::{self, BufferFull, ByteReader, ByteWriter};
@@ -46,7 +46,7 @@ pub struct Stream {
     end: Frame,
     /// No input from this frame on is present.
     received_end: Frame,
-    values: Box<[PackedInputBlock]>,
+    values: Box<[PackedInputPart]>,
     block_count: usize,
     /// Number of changes of the input up to a frame, modulo 256. Equal counters prove that nothing changed inside a
     /// gap, which makes the gap concealment of Kim and Park (K5) sound.
@@ -118,7 +118,7 @@ impl Stream {
     }
 
     /// Returns the input of a frame in blocks, if it is known and still kept.
-    pub(crate) fn value_blocks(&self, frame: Frame) -> Option<&[PackedInputBlock]> {
+    pub(crate) fn value_blocks(&self, frame: Frame) -> Option<&[PackedInputPart]> {
         (self.contains(frame) && self.end - frame <= i64::from(HALF_CAPACITY)).then(|| self.slot_blocks(frame))
     }
 
@@ -131,7 +131,7 @@ impl Stream {
 
     /// Appends the input of the next frame, in blocks.
     #[inline]
-    pub(crate) fn push_blocks(&mut self, value: &[PackedInputBlock]) {
+    pub(crate) fn push_blocks(&mut self, value: &[PackedInputPart]) {
         let changed = match (self.end.checked_sub(1).filter(|_| self.end > self.start), value) {
             (Some(before), [block]) => self.values[Self::slot(before)] != *block,
             (Some(before), blocks) => self.slot_blocks(before) != blocks,
@@ -341,7 +341,7 @@ impl Stream {
         frame.number() as usize % STREAM_CAPACITY
     }
 
-    fn slot_blocks(&self, frame: Frame) -> &[PackedInputBlock] {
+    fn slot_blocks(&self, frame: Frame) -> &[PackedInputPart] {
         let at = Self::slot(frame) * self.block_count;
         &self.values[at..at + self.block_count]
     }
@@ -351,7 +351,7 @@ impl Stream {
     }
 
     #[inline]
-    fn store(&mut self, frame: Frame, value: &[PackedInputBlock], counter: u8) {
+    fn store(&mut self, frame: Frame, value: &[PackedInputPart], counter: u8) {
         let (slot, at) = (Self::slot(frame), Self::slot(frame) * self.block_count);
         self.change_counters[slot] = counter;
         match self.block_count {
@@ -362,7 +362,7 @@ impl Stream {
     }
 
     /// Stores one input for the missing frames of `from..until` (the first received input stands). Returns `until`.
-    fn store_missing(&mut self, from: Frame, until: Frame, value: &[PackedInputBlock], counter: u8) -> Frame {
+    fn store_missing(&mut self, from: Frame, until: Frame, value: &[PackedInputPart], counter: u8) -> Frame {
         let mut frame = from.max(self.end);
         while frame < until {
             if !self.held[Self::slot(frame)] {
@@ -375,7 +375,7 @@ impl Stream {
 
     /// Loads the input of the frame before `frame`.
     #[inline]
-    fn load_before(&self, frame: Frame, value: &mut [PackedInputBlock]) {
+    fn load_before(&self, frame: Frame, value: &mut [PackedInputPart]) {
         let Some(before) = frame.checked_sub(1).filter(|_| frame > self.start) else { return value.fill([0; 16]) };
         let at = Self::slot(before) * self.block_count;
         match self.block_count {

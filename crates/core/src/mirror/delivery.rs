@@ -1,6 +1,6 @@
 //! Delivery of events in their order, and the events dropped before.
 
-use super::policy::DropVerdict;
+use super::policy::DropAmount;
 use super::{Delivery, DeliveryOrder, DropPolicy, EventFate, EventStream, GtdMeasure, Mirror, MirrorEvent, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
@@ -111,14 +111,14 @@ impl Mirror {
     /// Passes a GTD sample to the policy and carries out its verdict.
     pub(super) fn on_sample(&mut self, gtd: TimeDelta) {
         match self.dropper.on_sample(gtd) {
-            DropVerdict::None => {}
-            DropVerdict::One => {
+            DropAmount::None => {}
+            DropAmount::One => {
                 if let Some((source, seq)) = self.oldest_droppable() {
                     self.drop_event(source, seq);
                     self.dropper.on_dropped();
                 }
             }
-            DropVerdict::All => self.drop_all_obsolete(),
+            DropAmount::All => self.drop_all_obsolete(),
         }
         if self.dropper.should_abandon()
             && let Some((source, seq)) = self.oldest_blocking()

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use crate::time::{GroupInstant, TimeDelta};
-use crate::wire::{EventRef, ObsoleteSet};
+use crate::wire::{EncodedEvent, ObsoleteSet};
 
 /// Maximum size of an event's payload in bytes: the event fits in one datagram.
 pub const MAX_PAYLOAD: usize = 900;
@@ -108,12 +108,12 @@ pub(super) struct StoredEvent {
 }
 
 impl StoredEvent {
-    pub(super) fn new(event: &EventRef<'_>) -> Self {
+    pub(super) fn new(event: &EncodedEvent<'_>) -> Self {
         let obsolete_set = event.obsolete_set.bytes();
         let mut body = alloc::vec::Vec::with_capacity(obsolete_set.len() + event.payload.len());
         body.extend_from_slice(obsolete_set);
         body.extend_from_slice(event.payload);
-        let EventRef { issued_at: at, key, after, is_barrier: barrier, replaces, .. } = *event;
+        let EncodedEvent { issued_at: at, key, after, is_barrier: barrier, replaces, .. } = *event;
         Self {
             at,
             key,
@@ -135,9 +135,9 @@ impl StoredEvent {
     }
 
     /// The event in its wire representation.
-    pub(super) fn event_ref(&self, source: SourceId, seq: u64) -> EventRef<'_> {
+    pub(super) fn event_ref(&self, source: SourceId, seq: u64) -> EncodedEvent<'_> {
         let Self { at, key, after, barrier, replaces, .. } = *self;
-        EventRef {
+        EncodedEvent {
             source,
             seq,
             issued_at: at,

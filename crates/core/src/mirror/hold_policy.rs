@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{DeliveryOrder, DropPolicy, EventStream, Mirror, MirrorPeer, SourceId};
+use super::{DeliveryOrder, DropPolicy, EventStream, Mirror, RemoteMirror, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
 /// Time reserved for delivery: an event that is due within this time counts as due.
@@ -130,7 +130,7 @@ impl Mirror {
         let deadline = self.group_time.to_local(late_at)? - DELIVERY_MARGIN;
         let missing = self.streams.get(&source)?.missing();
         let index = missing.binary_search_by_key(&seq, |missing| missing.seq).ok()?;
-        let response_time = self.peers.get(&source).map_or(TimeDelta::ZERO, MirrorPeer::expected_response_time);
+        let response_time = self.peers.get(&source).map_or(TimeDelta::ZERO, RemoteMirror::expected_response_time);
         // An event that was not requested yet is held until it is too late to request it.
         let deadline = match missing[index].last_requested_at {
             Some(requested_at) if requested_at + response_time > deadline => self.now,

@@ -59,12 +59,12 @@ mod config;
 mod delivery;
 mod dependencies;
 mod event;
-mod gc;
 mod group_time;
 mod hold_policy;
-mod peer;
+mod periodic;
 mod policy;
 mod receive;
+mod remote_mirror;
 mod send;
 mod snapshot;
 mod stats;
@@ -81,12 +81,12 @@ pub use send::{MirrorDestination, MirrorTransmit};
 pub use stats::{GTD_BUCKET_WIDTH, GTD_BUCKETS, MirrorPeerStats, MirrorStats};
 
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{EventRef, ObsoleteSet};
+use crate::wire::{EncodedEvent, ObsoleteSet};
 use dependencies::DependencyTracker;
 use group_time::GroupTime;
-use peer::MirrorPeer;
 use policy::Dropper;
-use send::MirrorControl;
+use remote_mirror::RemoteMirror;
+use send::UnicastMessage;
 use snapshot::{MirrorDownload, ServedSnapshot};
 use stream::{EventFate, EventStream, MAX_SEQ, MAX_SEQ_DELTA_SIZE, MAX_UNSETTLED};
 
@@ -106,7 +106,7 @@ pub struct Mirror {
     issue_floor: GroupInstant,
     dependencies: DependencyTracker,
     streams: BTreeMap<SourceId, EventStream>,
-    peers: BTreeMap<SourceId, MirrorPeer>,
+    peers: BTreeMap<SourceId, RemoteMirror>,
     dropper: Dropper,
     /// Deliverable events in correlated order; unused in total order.
     ready: VecDeque<(SourceId, u64)>,
@@ -114,7 +114,7 @@ pub struct Mirror {
     delivery_frontier: Option<(GroupInstant, SourceId, u64)>,
     /// Newest of this mirror's events that was sent.
     last_sent_seq: u64,
-    control_queue: VecDeque<(SourceId, MirrorControl)>,
+    control_queue: VecDeque<(SourceId, UnicastMessage)>,
     next_beacon: Instant,
     /// Absent source whose status was sent last: statuses rotate over the absent sources.
     last_have_source: Option<SourceId>,
@@ -259,7 +259,7 @@ impl Mirror {
 
     fn ensure_peer(&mut self, now: Instant, source: SourceId) {
         if source != self.config.source && self.peers.len() < MAX_SOURCES {
-            self.peers.entry(source).or_insert_with(|| MirrorPeer::new(now));
+            self.peers.entry(source).or_insert_with(|| RemoteMirror::new(now));
         }
     }
 
@@ -313,7 +313,7 @@ impl Mirror {
         let written = ObsoleteSet::write(seq, dependencies.newest_first(), &mut writer);
         assert!(written.is_ok(), "an obsolete set has at most {MAX_OBSOLETE_SET} members");
         let len = writer.len();
-        let event = EventRef {
+        let event = EncodedEvent {
             source: own_source,
             seq,
             issued_at: at,
@@ -391,11 +391,11 @@ impl Mirror {
     /// Approximate heap size in bytes.
     pub fn memory(&self) -> usize {
         self.streams.values().map(EventStream::memory).sum::<usize>()
-            + self.peers.values().map(|peer| peer.memory() + size_of::<MirrorPeer>()).sum::<usize>()
+            + self.peers.values().map(|peer| peer.memory() + size_of::<RemoteMirror>()).sum::<usize>()
             + self.pending_requests.iter().map(PendingRequest::memory).sum::<usize>()
             + self.served_snapshots.values().map(ServedSnapshot::memory).sum::<usize>()
             + self.downloads.values().map(MirrorDownload::memory).sum::<usize>()
-            + self.control_queue.capacity() * size_of::<(SourceId, MirrorControl)>()
+            + self.control_queue.capacity() * size_of::<(SourceId, UnicastMessage)>()
             + self.ready.capacity() * size_of::<(SourceId, u64)>()
             + self.dependencies.memory()
     }

@@ -5,7 +5,7 @@ use crate::time::TimeDelta;
 
 /// Number of obsolete events to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DropVerdict {
+pub(super) enum DropAmount {
     None,
     One,
     All,
@@ -52,11 +52,11 @@ impl Dropper {
     }
 
     /// Takes a GTD sample and returns the verdict on the obsolete events.
-    pub(super) fn on_sample(&mut self, sample: TimeDelta) -> DropVerdict {
+    pub(super) fn on_sample(&mut self, sample: TimeDelta) -> DropAmount {
         match self.policy {
-            DropPolicy::Off | DropPolicy::Adaptive { .. } => DropVerdict::None,
-            DropPolicy::OnOff { threshold } if sample > threshold => DropVerdict::All,
-            DropPolicy::OnOff { .. } => DropVerdict::None,
+            DropPolicy::Off | DropPolicy::Adaptive { .. } => DropAmount::None,
+            DropPolicy::OnOff { threshold } if sample > threshold => DropAmount::All,
+            DropPolicy::OnOff { .. } => DropAmount::None,
             DropPolicy::Ila(curve) | DropPolicy::TwoCurve { obsolete: curve, .. } => {
                 let average = self.update_average(sample, curve.average_shift);
                 self.obsolete.evaluate(&curve, average)
@@ -68,7 +68,7 @@ impl Dropper {
     pub(super) fn should_abandon(&mut self) -> bool {
         match (self.policy, self.average_gtd) {
             (DropPolicy::TwoCurve { others, .. }, Some(average)) => {
-                self.others.evaluate(&others, average) != DropVerdict::None
+                self.others.evaluate(&others, average) != DropAmount::None
             }
             _ => false,
         }
@@ -91,17 +91,17 @@ impl Dropper {
 
 impl DropSpacing {
     /// Equation 6 of the paper: counter ≥ R / p.
-    fn evaluate(&mut self, curve: &DropCurve, average: TimeDelta) -> DropVerdict {
+    fn evaluate(&mut self, curve: &DropCurve, average: TimeDelta) -> DropAmount {
         if average < curve.min {
-            return DropVerdict::None;
+            return DropAmount::None;
         }
         if average >= curve.max {
-            return DropVerdict::All;
+            return DropAmount::All;
         }
         self.counter += 1;
         let (above, width) = ((average - curve.min).as_nanos(), (curve.max - curve.min).as_nanos());
         let probability = (u128::from(curve.max_drop_permille) * 65_536 / 1_000 * above as u128 / width as u128) as u64;
-        if self.counter * probability >= self.random.max(1) { DropVerdict::One } else { DropVerdict::None }
+        if self.counter * probability >= self.random.max(1) { DropAmount::One } else { DropAmount::None }
     }
 }
 
@@ -118,30 +118,30 @@ mod tests {
     #[test]
     fn off_never_drops_and_on_off_drops_all_above_the_threshold() {
         let mut off = Dropper::new(DropPolicy::Off, 1);
-        assert_eq!(off.on_sample(ms(9_999)), DropVerdict::None);
+        assert_eq!(off.on_sample(ms(9_999)), DropAmount::None);
         let mut on_off = Dropper::new(DropPolicy::OnOff { threshold: GIT }, 1);
         assert_eq!(
             [149, 151, 150].map(|gtd| on_off.on_sample(ms(gtd))),
-            [DropVerdict::None, DropVerdict::All, DropVerdict::None]
+            [DropAmount::None, DropAmount::All, DropAmount::None]
         );
     }
 
     #[test]
     fn ila_drops_evenly_with_the_probability_of_its_average() {
         let mut ila = Dropper::new(DropPolicy::Ila(DropCurve::PAPER), 7);
-        assert_eq!(ila.on_sample(ms(49)), DropVerdict::None);
+        assert_eq!(ila.on_sample(ms(49)), DropAmount::None);
         ila.average_gtd = Some(ms(100));
         let (mut drops, mut since, mut longest) = (0, 0, 0);
         for _ in 0..10_000 {
             since += 1;
-            if ila.on_sample(ms(100)) == DropVerdict::One {
+            if ila.on_sample(ms(100)) == DropAmount::One {
                 ila.on_dropped();
                 (drops, longest, since) = (drops + 1, longest.max(since), 0);
             }
         }
         // The drop probability is 10 %; 1 to 10 events, evenly distributed, lie between two drops.
         assert!((1_600..2_000).contains(&drops) && longest == 10, "{drops} drops, {longest} apart");
-        assert_eq!(ila.on_sample(ms(9_000)), DropVerdict::All);
+        assert_eq!(ila.on_sample(ms(9_000)), DropAmount::All);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Datagrams from other mirrors.
 
-use super::send::MirrorControl;
+use super::send::UnicastMessage;
 use super::stream::InsertOutcome;
-use super::{EventStream, GtdMeasure, MAX_SOURCES, Mirror, MirrorEvent, MirrorPeer, SourceId};
+use super::{EventStream, GtdMeasure, MAX_SOURCES, Mirror, MirrorEvent, RemoteMirror, SourceId};
 use crate::clock::RoundTrip;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{ClockEcho, DecodeError, EventRef, MirrorItem, MirrorItems, StreamStatus};
+use crate::wire::{ClockEcho, DecodeError, EncodedEvent, MirrorItem, MirrorItems, StreamStatus};
 
 /// Time after a goodbye for which datagrams still in flight from that mirror are ignored.
 const LEAVE_QUARANTINE: TimeDelta = TimeDelta::from_secs(2);
@@ -74,7 +74,7 @@ impl Mirror {
                 MirrorItem::StreamStatus(have) => self.on_have(from, have),
                 MirrorItem::EventRequest { source, first, count } => self.on_event_request(from, source, first, count),
                 MirrorItem::GroupTime(offset) => self.with_peer(from, |peer| peer.group_time_offset = offset),
-                MirrorItem::Probe(sent) => self.push_control(from, MirrorControl::Echo { sent, received: self.now }),
+                MirrorItem::Probe(sent) => self.push_control(from, UnicastMessage::Echo { sent, received: self.now }),
                 MirrorItem::Echo(echo) => self.on_echo(from, echo),
                 MirrorItem::SnapshotRequest { source, first_piece, count, .. } => {
                     self.on_piece_request(from, source, first_piece, count)
@@ -88,13 +88,13 @@ impl Mirror {
         Ok(())
     }
 
-    pub(super) fn with_peer(&mut self, source: SourceId, change: impl FnOnce(&mut MirrorPeer)) {
+    pub(super) fn with_peer(&mut self, source: SourceId, change: impl FnOnce(&mut RemoteMirror)) {
         if let Some(peer) = self.peers.get_mut(&source) {
             change(peer);
         }
     }
 
-    fn on_event(&mut self, event: &EventRef<'_>) {
+    fn on_event(&mut self, event: &EncodedEvent<'_>) {
         let (now, source) = (self.now, event.source);
         if source == self.config.source {
             return;
@@ -150,9 +150,9 @@ impl Mirror {
         let requested = first..first.saturating_add(count.into());
         let available: alloc::vec::Vec<u64> = requested.filter(|seq| stream.event(*seq).is_some()).collect();
         if first < stream.base() {
-            self.push_control(from, MirrorControl::Beacon);
+            self.push_control(from, UnicastMessage::Beacon);
         }
-        available.into_iter().for_each(|seq| self.push_control(from, MirrorControl::Event(source, seq)));
+        available.into_iter().for_each(|seq| self.push_control(from, UnicastMessage::Event(source, seq)));
     }
 
     fn on_echo(&mut self, from: SourceId, echo: ClockEcho) {

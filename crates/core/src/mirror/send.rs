@@ -2,7 +2,7 @@
 
 use super::{Mirror, SourceId};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{BufferFull, ClockEcho, MAX_DATAGRAM, MirrorDatagram, MirrorItem, StreamStatus};
+use crate::wire::{BufferFull, ClockEcho, MAX_DATAGRAM, MirrorDatagramWriter, MirrorItem, StreamStatus};
 
 /// Maximum number of queued messages to single mirrors.
 const MAX_QUEUED_CONTROL: usize = 8_192;
@@ -35,7 +35,7 @@ pub struct MirrorTransmit {
 
 /// A message to one mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MirrorControl {
+pub(super) enum UnicastMessage {
     Probe,
     Echo {
         sent: Instant,
@@ -48,7 +48,7 @@ pub(super) enum MirrorControl {
 }
 
 impl Mirror {
-    pub(super) fn push_control(&mut self, to: SourceId, control: MirrorControl) {
+    pub(super) fn push_control(&mut self, to: SourceId, control: UnicastMessage) {
         if self.control_queue.len() < MAX_QUEUED_CONTROL {
             self.control_queue.push_back((to, control));
         }
@@ -77,7 +77,7 @@ impl Mirror {
         }
         if self.is_leaving {
             self.has_left = true;
-            let mut datagram = MirrorDatagram::new(buf).ok()?;
+            let mut datagram = MirrorDatagramWriter::new(buf).ok()?;
             datagram.put(&MirrorItem::Leave).ok()?;
             return Some(MirrorTransmit { to: MirrorDestination::All, len: datagram.len() });
         }
@@ -108,7 +108,7 @@ impl Mirror {
             self.last_sent_seq = last;
             return None;
         }
-        let mut datagram = MirrorDatagram::new(buf).ok()?;
+        let mut datagram = MirrorDatagramWriter::new(buf).ok()?;
         let first = self.last_sent_seq + 1;
         for seq in first..=last {
             let Some(event) = own.event(seq) else { continue };
@@ -150,13 +150,13 @@ impl Mirror {
 
     fn encode_event_request(&mut self, source: SourceId, buf: &mut [u8]) -> Option<(SourceId, usize)> {
         let now = self.now;
-        let mut datagram = MirrorDatagram::new(buf).ok()?;
+        let mut datagram = MirrorDatagramWriter::new(buf).ok()?;
         let first =
             self.streams.get(&source)?.missing().iter().find(|missing| missing.next_request_at <= now).copied()?;
         let target = self.choose_provider(source, first.seq, first.attempts);
         let response_time = target
             .and_then(|target| self.peers.get(&target))
-            .map_or(MAX_REQUEST_INTERVAL, super::MirrorPeer::expected_response_time)
+            .map_or(MAX_REQUEST_INTERVAL, super::RemoteMirror::expected_response_time)
             + RESPONSE_SLACK;
         let mut range: Option<(u64, u8)> = None;
         let mut count = 0;
@@ -210,7 +210,7 @@ impl Mirror {
 
     /// Encodes the messages queued for one mirror, as far as they fit. Returns `None` if none of them has any content.
     fn encode_control(&mut self, to: SourceId, buf: &mut [u8]) -> Result<Option<usize>, BufferFull> {
-        let mut datagram = MirrorDatagram::new(buf)?;
+        let mut datagram = MirrorDatagramWriter::new(buf)?;
         let mut index = 0;
         while let Some((recipient, control)) = self.control_queue.get(index).copied() {
             if recipient != to {
@@ -229,30 +229,36 @@ impl Mirror {
         Ok((!datagram.is_empty()).then(|| datagram.len()))
     }
 
-    fn put_control(&mut self, control: MirrorControl, datagram: &mut MirrorDatagram<'_>) -> Result<(), BufferFull> {
+    fn put_control(
+        &mut self,
+        control: UnicastMessage,
+        datagram: &mut MirrorDatagramWriter<'_>,
+    ) -> Result<(), BufferFull> {
         match control {
-            MirrorControl::Probe => datagram.put(&MirrorItem::Probe(self.now)),
+            UnicastMessage::Probe => datagram.put(&MirrorItem::Probe(self.now)),
             // A peer that measures this mirror's clock also needs the group time.
-            MirrorControl::Echo { sent, received } => {
+            UnicastMessage::Echo { sent, received } => {
                 datagram.put(&MirrorItem::Echo(ClockEcho { sent, received, answered: self.now }))?;
                 datagram.put(&MirrorItem::GroupTime(self.group_time.offset()))
             }
-            MirrorControl::Event(source, seq) => match self.streams.get(&source).and_then(|stream| stream.event(seq)) {
-                Some(event) => {
-                    datagram.put(&MirrorItem::Event(event.event_ref(source, seq)))?;
-                    self.stats.retransmitted += 1;
-                    Ok(())
+            UnicastMessage::Event(source, seq) => {
+                match self.streams.get(&source).and_then(|stream| stream.event(seq)) {
+                    Some(event) => {
+                        datagram.put(&MirrorItem::Event(event.event_ref(source, seq)))?;
+                        self.stats.retransmitted += 1;
+                        Ok(())
+                    }
+                    None => Ok(()),
                 }
-                None => Ok(()),
-            },
-            MirrorControl::Piece(source, piece) => self.put_piece(source, piece, datagram),
-            MirrorControl::Beacon => self.put_haves(datagram),
+            }
+            UnicastMessage::Piece(source, piece) => self.put_piece(source, piece, datagram),
+            UnicastMessage::Beacon => self.put_haves(datagram),
         }
     }
 
     /// Encodes the beacon: the group time, a heartbeat and the status of the streams.
     fn encode_beacon(&mut self, buf: &mut [u8]) -> Result<usize, BufferFull> {
-        let mut datagram = MirrorDatagram::new(buf)?;
+        let mut datagram = MirrorDatagramWriter::new(buf)?;
         datagram.put(&MirrorItem::GroupTime(self.group_time.offset()))?;
         if let Some(at) = self.group_time.to_group(self.now) {
             self.issue_floor = self.issue_floor.max(at);
@@ -265,7 +271,7 @@ impl Mirror {
 
     /// Appends the status of the streams as far as it fits: this mirror's own, then those of present sources, then
     /// those of absent sources in rotation.
-    fn put_haves(&mut self, datagram: &mut MirrorDatagram<'_>) -> Result<(), BufferFull> {
+    fn put_haves(&mut self, datagram: &mut MirrorDatagramWriter<'_>) -> Result<(), BufferFull> {
         let own_source = self.config.source;
         let others = self.streams.keys().filter(|source| **source != own_source && self.is_present(**source));
         let present = self.streams.keys().filter(|source| **source == own_source).chain(others);

@@ -3,10 +3,10 @@
 
 use alloc::vec::Vec;
 
-use super::send::MirrorControl;
+use super::send::UnicastMessage;
 use super::{MAX_SEQ, Mirror, MirrorEvent, MirrorRequest, PendingRequest, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{BufferFull, ByteReader, MAX_PIECE_LEN, MirrorDatagram, MirrorItem};
+use crate::wire::{BufferFull, ByteReader, MAX_PIECE_LEN, MirrorDatagramWriter, MirrorItem};
 
 /// Time without requests after which a served snapshot is discarded. The next request creates a new one.
 const SNAPSHOT_LIFETIME: TimeDelta = TimeDelta::from_secs(3);
@@ -199,7 +199,7 @@ impl Mirror {
         served.last_requested_at = now;
         let pieces = served.bytes.len().div_ceil(MAX_PIECE_LEN) as u32;
         for piece in (first_piece..first_piece.saturating_add(count.into())).take_while(|piece| *piece < pieces) {
-            self.push_control(from, MirrorControl::Piece(of, piece));
+            self.push_control(from, UnicastMessage::Piece(of, piece));
         }
     }
 
@@ -207,7 +207,7 @@ impl Mirror {
         &self,
         of: SourceId,
         piece: u32,
-        datagram: &mut MirrorDatagram<'_>,
+        datagram: &mut MirrorDatagramWriter<'_>,
     ) -> Result<(), BufferFull> {
         let Some(served) = self.served_snapshots.get(&of) else { return Ok(()) };
         let Some(bytes) = served.bytes.chunks(MAX_PIECE_LEN).nth(piece as usize) else { return Ok(()) };
@@ -320,10 +320,10 @@ impl Mirror {
         let response_time = self
             .peers
             .get(&download.from)
-            .map_or(TimeDelta::from_millis(200), super::MirrorPeer::expected_response_time);
+            .map_or(TimeDelta::from_millis(200), super::RemoteMirror::expected_response_time);
         download.next_request_at = now + response_time + TimeDelta::from_millis(30);
         download.attempts += 1;
-        let mut datagram = MirrorDatagram::new(buf).ok()?;
+        let mut datagram = MirrorDatagramWriter::new(buf).ok()?;
         let first_piece = download.first_missing as u32;
         datagram
             .put(&MirrorItem::SnapshotRequest {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::event::StoredEvent;
 use crate::time::{GroupInstant, Instant};
-use crate::wire::EventRef;
+use crate::wire::EncodedEvent;
 
 /// Maximum number of accepted events beyond the last settled one.
 pub(super) const MAX_UNSETTLED: u64 = 4_096;
@@ -143,7 +143,7 @@ impl EventStream {
     }
 
     /// Stores a received event.
-    pub(super) fn insert(&mut self, now: Instant, event_ref: &EventRef<'_>) -> InsertOutcome {
+    pub(super) fn insert(&mut self, now: Instant, event_ref: &EncodedEvent<'_>) -> InsertOutcome {
         let seq = event_ref.seq;
         if seq < self.base {
             return InsertOutcome::Duplicate;

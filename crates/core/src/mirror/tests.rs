@@ -407,7 +407,7 @@ fn largest_event_fits_in_a_datagram() {
     let members = (1..=MAX_OBSOLETE_SET as u64).map(|back| MAX_SEQ - back * (MAX_SEQ / (MAX_OBSOLETE_SET as u64 + 1)));
     ObsoleteSet::write(MAX_SEQ, members, &mut writer).unwrap();
     assert_eq!(writer.len(), MAX_OBSOLETE_SET * MAX_SEQ_DELTA_SIZE);
-    let event = EventRef {
+    let event = EncodedEvent {
         source: source(0),
         seq: MAX_SEQ,
         issued_at: GroupInstant::from_nanos(1),
@@ -418,13 +418,13 @@ fn largest_event_fits_in_a_datagram() {
         obsolete_set: ObsoleteSet::from_bytes(MAX_SEQ, &obsolete_set),
         payload: &[7; MAX_PAYLOAD],
     };
-    crate::wire::MirrorDatagram::new(&mut buf).unwrap().put(&MirrorItem::Event(event)).unwrap();
+    crate::wire::MirrorDatagramWriter::new(&mut buf).unwrap().put(&MirrorItem::Event(event)).unwrap();
 }
 
 /// Encodes one item as a datagram.
 fn encode_item(item: &MirrorItem<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = crate::wire::MirrorDatagram::new(&mut buf).unwrap();
+    let mut datagram = crate::wire::MirrorDatagramWriter::new(&mut buf).unwrap();
     datagram.put(item).unwrap();
     let len = datagram.len();
     buf[..len].to_vec()
@@ -459,8 +459,8 @@ fn control_for_an_unknown_event_does_not_delay_other_peers() {
     let mirror = &mut net.server(0).mirror;
     let mut buf = [0; MAX_DATAGRAM];
     while mirror.poll_transmit(now, &mut buf).is_some() {}
-    mirror.push_control(source(1), MirrorControl::Event(source(1), 77));
-    mirror.push_control(source(2), MirrorControl::Probe);
+    mirror.push_control(source(1), UnicastMessage::Event(source(1), 77));
+    mirror.push_control(source(2), UnicastMessage::Probe);
     let Some(MirrorTransmit { to, len }) = mirror.poll_transmit(now, &mut buf) else {
         panic!("the probe must be sent")
     };

@@ -2,15 +2,15 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::client_object::{ClientObject, ObjectChange, ReceiveContext};
 use super::confirmed::TimerProgress;
 use super::encode::put_motion;
 use super::peer::{IncarnationOrder, MotionPeer};
-use super::remote_object::{ObjectChange, ReceiveContext, RemoteObject};
 use super::{
     CommandNumber, Consistency, MAX_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor, ObjectId, ObjectMoment,
 };
 use crate::time::{Instant, TimeDelta};
-use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
+use crate::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 
 /// Maximum number of queued events; the oldest are dropped.
@@ -31,7 +31,7 @@ pub struct MotionClient<P: MotionPredictor> {
     malformed: u64,
 }
 
-type RemoteObjectOf<P> = RemoteObject<<P as MotionPredictor>::State, <P as MotionPredictor>::Vector>;
+type RemoteObjectOf<P> = ClientObject<<P as MotionPredictor>::State, <P as MotionPredictor>::Vector>;
 
 /// An event for the host program of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl<P: MotionPredictor> MotionClient<P> {
 
     /// Subscribes to an object that this client does not control. Releases control if it did.
     pub fn subscribe(&mut self, object: ObjectId) {
-        self.ensure_object(object).into_iter().for_each(RemoteObject::release_control);
+        self.ensure_object(object).into_iter().for_each(ClientObject::release_control);
     }
 
     fn ensure_object(&mut self, object: ObjectId) -> Option<&mut RemoteObjectOf<P>> {
@@ -85,7 +85,7 @@ impl<P: MotionPredictor> MotionClient<P> {
             return None;
         }
         self.unsubscribed.remove(&object);
-        Some(self.objects.entry(object).or_insert_with(|| RemoteObject::new(self.now, &self.config)))
+        Some(self.objects.entry(object).or_insert_with(|| ClientObject::new(self.now, &self.config)))
     }
 
     /// Ends the interest in an object.
@@ -104,7 +104,7 @@ impl<P: MotionPredictor> MotionClient<P> {
     /// are combined into one. Returns whether this client controls the object.
     pub fn command(&mut self, now: Instant, object: ObjectId, vector: P::Vector) -> bool {
         self.advance(now);
-        let Some(RemoteObject { controller: Some(controller), simulator, .. }) = self.objects.get_mut(&object) else {
+        let Some(ClientObject { controller: Some(controller), simulator, .. }) = self.objects.get_mut(&object) else {
             return false;
         };
         match simulator {
@@ -156,7 +156,7 @@ impl<P: MotionPredictor> MotionClient<P> {
         if self.objects.values().any(|remote| remote.simulator.is_some()) {
             self.push_event(MotionClientEvent::ServerRestarted);
         }
-        self.objects.values_mut().for_each(RemoteObject::on_server_restart);
+        self.objects.values_mut().for_each(ClientObject::on_server_restart);
     }
 
     fn on_item(
@@ -261,7 +261,7 @@ impl<P: MotionPredictor> MotionClient<P> {
         self.advance(now);
         let room = buf.len().min(MAX_DATAGRAM);
         let header = self.server.header(self.now, self.config.incarnation);
-        let mut datagram = MotionDatagram::new(&mut buf[..room], header).ok()?;
+        let mut datagram = MotionDatagramWriter::new(&mut buf[..room], header).ok()?;
         let echo = self.server.pending_echo();
         let is_echo_requested = self.server.put_echo(&mut datagram).ok()?;
         let len_before = datagram.len();
@@ -274,7 +274,7 @@ impl<P: MotionPredictor> MotionClient<P> {
         None
     }
 
-    fn put_items(&mut self, datagram: &mut MotionDatagram<'_>) -> Result<(), BufferFull> {
+    fn put_items(&mut self, datagram: &mut MotionDatagramWriter<'_>) -> Result<(), BufferFull> {
         let now = self.now;
         if core::mem::take(&mut self.is_leaving) {
             datagram.put(MotionItem::Leave)?;
@@ -300,7 +300,7 @@ impl<P: MotionPredictor> MotionClient<P> {
     }
 
     /// Appends the commands of own objects that the server has not acknowledged.
-    fn put_commands(&mut self, datagram: &mut MotionDatagram<'_>) -> Result<(), BufferFull> {
+    fn put_commands(&mut self, datagram: &mut MotionDatagramWriter<'_>) -> Result<(), BufferFull> {
         let (now, retransmit_timeout) = (self.now, self.server.retransmit_timeout());
         for (object, remote) in &mut self.objects {
             if remote.is_unverified() {

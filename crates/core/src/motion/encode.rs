@@ -4,12 +4,12 @@ use super::command_history::MotionCommand;
 use super::confirmed::TimerProgress;
 use super::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, MotionPredictor, ObjectId};
 use crate::wire::BufferFull;
-use crate::wire::motion::{MotionDatagram, MotionItem};
+use crate::wire::motion::{MotionDatagramWriter, MotionItem};
 
 /// Appends commands, the start states that do not follow from a preceding command, and the timer on the segment of the
 /// last command. Appends all of it or nothing.
 pub(super) fn put_motion<'a, P: MotionPredictor>(
-    datagram: &mut MotionDatagram<'_>,
+    datagram: &mut MotionDatagramWriter<'_>,
     predictor: &P,
     object: ObjectId,
     commands: impl Iterator<Item = &'a MotionCommand<P::State, P::Vector>>,
@@ -25,7 +25,7 @@ where
 }
 
 fn put_commands<'a, P: MotionPredictor>(
-    datagram: &mut MotionDatagram<'_>,
+    datagram: &mut MotionDatagramWriter<'_>,
     predictor: &P,
     object: ObjectId,
     commands: impl Iterator<Item = &'a MotionCommand<P::State, P::Vector>>,
@@ -63,7 +63,7 @@ where
 
 /// Appends a simulator's progress on a segment.
 pub(super) fn put_timer(
-    datagram: &mut MotionDatagram<'_>,
+    datagram: &mut MotionDatagramWriter<'_>,
     object: ObjectId,
     number: CommandNumber,
     TimerProgress { timer, catch_up, segment_age, initial_timer }: TimerProgress,

@@ -25,6 +25,7 @@
 
 mod authoritative;
 mod client;
+mod client_object;
 mod command_history;
 mod command_number;
 mod config;
@@ -34,7 +35,6 @@ mod encode;
 mod local_controller;
 mod peer;
 mod predictor;
-mod remote_object;
 mod server;
 mod simulator;
 #[cfg(test)]

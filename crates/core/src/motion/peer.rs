@@ -4,7 +4,7 @@ use super::DelayEstimate;
 use crate::clock::{Clock, RoundTrip};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::BufferFull;
-use crate::wire::motion::{MotionDatagram, MotionHeader, MotionItem};
+use crate::wire::motion::{MotionDatagramWriter, MotionHeader, MotionItem};
 
 /// Number of initial clock probes, sent every [`INITIAL_PROBE_INTERVAL`].
 const INITIAL_PROBES: u32 = 12;
@@ -136,7 +136,7 @@ impl MotionPeer {
     }
 
     /// Appends the pending echo. Returns whether the peer requested one, so that the echo alone is worth a datagram.
-    pub(super) fn put_echo(&mut self, datagram: &mut MotionDatagram<'_>) -> Result<bool, BufferFull> {
+    pub(super) fn put_echo(&mut self, datagram: &mut MotionDatagramWriter<'_>) -> Result<bool, BufferFull> {
         if let Some((sent, received)) = self.pending_echo.take() {
             datagram.put(MotionItem::Echo { sent, received })?;
         }
@@ -153,7 +153,11 @@ impl MotionPeer {
     }
 
     /// Appends a probe if one is due.
-    pub(super) fn put_probe(&mut self, now: Instant, datagram: &mut MotionDatagram<'_>) -> Result<(), BufferFull> {
+    pub(super) fn put_probe(
+        &mut self,
+        now: Instant,
+        datagram: &mut MotionDatagramWriter<'_>,
+    ) -> Result<(), BufferFull> {
         if now < self.next_probe {
             return Ok(());
         }

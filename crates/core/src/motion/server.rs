@@ -13,7 +13,7 @@ use super::{
     ObjectMoment, TIMER_UPDATE_INTERVAL,
 };
 use crate::time::{Instant, TimeDelta};
-use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
+use crate::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 
 /// Maximum number of queued events; the oldest are dropped.
@@ -422,7 +422,7 @@ impl<P: MotionPredictor> MotionServer<P> {
     fn encode_datagram(&mut self, client: ClientId, buf: &mut [u8]) -> Option<usize> {
         let record = self.clients.get_mut(&client)?;
         let header = record.peer.header(self.now, self.config.incarnation);
-        let mut datagram = MotionDatagram::new(buf, header).ok()?;
+        let mut datagram = MotionDatagramWriter::new(buf, header).ok()?;
         let echo = record.peer.pending_echo();
         let is_echo_requested = record.peer.put_echo(&mut datagram).ok()?;
         let len_before = datagram.len();
@@ -528,7 +528,7 @@ impl<P: MotionPredictor> MotionServer<P> {
 
 /// Appends a message about an object, or the epoch from which on the object with this id is another one.
 fn put_object_message<P: MotionPredictor>(
-    datagram: &mut MotionDatagram<'_>,
+    datagram: &mut MotionDatagramWriter<'_>,
     predictor: &P,
     (object, reference_or_epoch): (ObjectId, Result<&AuthoritativeObjectOf<P>, u32>),
     message: ObjectMessage,

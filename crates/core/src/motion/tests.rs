@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::MAX_DATAGRAM;
-use crate::wire::motion::{MotionDatagram, MotionItem, MotionItems};
+use crate::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
@@ -330,7 +330,7 @@ fn new_owner_can_command_a_transferred_object() {
 /// Re-encodes a datagram of A with another command number.
 fn with_command_number(bytes: &[u8], number: CommandNumber) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = MotionDatagram::new(&mut buf, MotionItems::new(bytes).unwrap().header()).unwrap();
+    let mut datagram = MotionDatagramWriter::new(&mut buf, MotionItems::new(bytes).unwrap().header()).unwrap();
     for item in MotionItems::new(bytes).unwrap() {
         let item = match item.unwrap() {
             MotionItem::StartState { object, state, .. } => MotionItem::StartState { object, number, state },
@@ -386,7 +386,7 @@ fn object_with_a_reused_id_is_a_new_object() {
     let header = crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
     for (epoch, exists) in [(epoch, true), (epoch + 1, false)] {
         let mut buf = [0; MAX_DATAGRAM];
-        let mut datagram = MotionDatagram::new(&mut buf, header).unwrap();
+        let mut datagram = MotionDatagramWriter::new(&mut buf, header).unwrap();
         datagram.put(MotionItem::Removed { object: AVATAR, epoch }).unwrap();
         let len = datagram.len();
         bed.client_a().handle_datagram(at(6_000), &buf[..len]);
@@ -446,7 +446,7 @@ fn count_removal_notices(bed: &mut TestBed) -> usize {
         let header =
             crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
         let mut buf = [0; MAX_DATAGRAM];
-        let len = MotionDatagram::new(&mut buf, header).unwrap().len();
+        let len = MotionDatagramWriter::new(&mut buf, header).unwrap().len();
         bed.server.handle_datagram(bed.now, B, &buf[..len]);
         while let Some((client, len)) = bed.server.poll_transmit(bed.now, &mut buf) {
             let items = MotionItems::new(&buf[..len]).unwrap().map(Result::unwrap);
@@ -462,7 +462,7 @@ fn unknown_object_is_answered_once() {
     let header = crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
     for object in 1_000..1_300 {
         let mut buf = [0; MAX_DATAGRAM];
-        let mut datagram = MotionDatagram::new(&mut buf, header).unwrap();
+        let mut datagram = MotionDatagramWriter::new(&mut buf, header).unwrap();
         datagram.put(MotionItem::Subscribe(ObjectId(object))).unwrap();
         let len = datagram.len();
         bed.server.handle_datagram(bed.now, B, &buf[..len]);

@@ -85,7 +85,7 @@ mod writer;
 
 pub use block::MAX_BLOCK_FRAMES;
 pub use reader::{MovieEntry, MovieError, MovieReader};
-pub use writer::{MovieStart, MovieStartError, MovieWriteError, MovieWriter};
+pub use writer::{MovieStartError, MovieStartPoint, MovieWriteError, MovieWriter};
 
 use crate::frame::Frame;
 use crate::id::SiteId;

@@ -450,7 +450,7 @@ impl InputBlock {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::{MovieStart, MovieWriter};
+    use super::super::{MovieStartPoint, MovieWriter};
     use super::*;
     use crate::frame::FrameRate;
     use crate::id::SiteSet;
@@ -511,11 +511,11 @@ pub(super) mod tests {
     }
 
     /// Creates a movie with entries of every type.
-    fn sample_movie(start: MovieStart<'_>, frames: u32) -> (Vec<u8>, ReplayedMovie) {
+    fn sample_movie(start: MovieStartPoint<'_>, frames: u32) -> (Vec<u8>, ReplayedMovie) {
         let mut writer = MovieWriter::new(&test_settings(2, 0xffff), start).unwrap();
         let (first, state) = match start {
-            MovieStart::PowerOn => (0, None),
-            MovieStart::Snapshot { frame, state } => (frame.number(), Some((frame.number(), state.to_vec()))),
+            MovieStartPoint::PowerOn => (0, None),
+            MovieStartPoint::Snapshot { frame, state } => (frame.number(), Some((frame.number(), state.to_vec()))),
         };
         let mut played = ReplayedMovie { frames: vec![], hashes: vec![], marks: vec![], state, end: Ok(frames) };
         let mut file = vec![];
@@ -542,9 +542,11 @@ pub(super) mod tests {
     #[test]
     fn movie_round_trips_in_chunks_of_any_size() {
         let state: Vec<u8> = (0..10_000u32).map(|at| (at / 3) as u8).collect();
-        let snapshot = MovieStart::Snapshot { frame: Frame::new(777), state: &state };
-        let empty = MovieStart::Snapshot { frame: Frame::new(1), state: &[] };
-        for (start, frames) in [(MovieStart::PowerOn, 2_000), (MovieStart::PowerOn, 0), (snapshot, 700), (empty, 600)] {
+        let snapshot = MovieStartPoint::Snapshot { frame: Frame::new(777), state: &state };
+        let empty = MovieStartPoint::Snapshot { frame: Frame::new(1), state: &[] };
+        for (start, frames) in
+            [(MovieStartPoint::PowerOn, 2_000), (MovieStartPoint::PowerOn, 0), (snapshot, 700), (empty, 600)]
+        {
             let (file, expected) = sample_movie(start, frames);
             for piece in [1, 7, 1_000, file.len()] {
                 assert_eq!(replay_in_chunks(&file, piece), expected);
@@ -562,7 +564,7 @@ pub(super) mod tests {
 
     #[test]
     fn truncated_movie_plays_up_to_its_last_whole_block() {
-        let (file, expected) = sample_movie(MovieStart::PowerOn, 1_300);
+        let (file, expected) = sample_movie(MovieStartPoint::PowerOn, 1_300);
         let cut = replay(&file[..file.len() - 40]);
         assert_eq!(cut.end, Err(MovieError::Truncated { frame: Frame::new(1_200) }));
         assert_eq!(cut.frames, expected.frames[..1_200]);
@@ -570,7 +572,7 @@ pub(super) mod tests {
 
     #[test]
     fn trailing_bytes_missing_blocks_and_foreign_blocks_are_rejected() {
-        let (file, _) = sample_movie(MovieStart::PowerOn, 10);
+        let (file, _) = sample_movie(MovieStartPoint::PowerOn, 10);
         let mut reader = MovieReader::new();
         let mut long = file.clone();
         long.push(0);
@@ -578,11 +580,11 @@ pub(super) mod tests {
         let mut polled = || reader.poll().map(|entry| matches!(entry, Some(MovieEntry::End { .. })));
         while polled() == Ok(false) {}
         assert_eq!(polled(), Err(MovieError::Damaged { frame: Frame::new(10) }));
-        let (other, _) = sample_movie(MovieStart::Snapshot { frame: Frame::ZERO, state: &[] }, 10);
+        let (other, _) = sample_movie(MovieStartPoint::Snapshot { frame: Frame::ZERO, state: &[] }, 10);
         let end = BLOCK_HEAD_SIZE + CHECKSUM_SIZE;
         let spliced = [&file[..file.len() - end], &other[other.len() - end..]].concat();
         assert_eq!(replay(&spliced).end, Err(MovieError::Damaged { frame: Frame::new(10) }));
-        let (long, _) = sample_movie(MovieStart::PowerOn, 1_900);
+        let (long, _) = sample_movie(MovieStartPoint::PowerOn, 1_900);
         let size = |at: usize| BlockHead::read(&long[at..]).unwrap().size();
         let first = MAGIC.len() + 1 + size(MAGIC.len() + 1);
         let without = [&long[..first], &long[first + size(first)..]].concat();
@@ -593,7 +595,7 @@ pub(super) mod tests {
     /// untrusted.
     #[test]
     fn random_payload_with_valid_checksum_does_not_panic() {
-        let (file, _) = sample_movie(MovieStart::PowerOn, 0);
+        let (file, _) = sample_movie(MovieStartPoint::PowerOn, 0);
         let header = BlockHead::read(&file[MAGIC.len() + 1..]).unwrap().size();
         let opening = &file[..MAGIC.len() + 1 + header];
         let seed = verify_checksum(0, &opening[MAGIC.len() + 1..]).unwrap();
@@ -624,7 +626,7 @@ pub(super) mod tests {
     #[test]
     fn state_is_freed_after_it_was_returned() {
         let state = vec![1; 1 << 20];
-        let (file, _) = sample_movie(MovieStart::Snapshot { frame: Frame::ZERO, state: &state }, 5);
+        let (file, _) = sample_movie(MovieStartPoint::Snapshot { frame: Frame::ZERO, state: &state }, 5);
         let (mut reader, mut rest) = (MovieReader::new(), &file[..]);
         while !matches!(reader.poll(), Ok(Some(MovieEntry::End { .. }))) {
             rest = &rest[reader.push(rest)..];

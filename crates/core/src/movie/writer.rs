@@ -22,7 +22,7 @@ const MAX_TOKEN_SIZE: usize = 288;
 
 /// Starting point of a movie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MovieStart<'a> {
+pub enum MovieStartPoint<'a> {
     /// Frame 0 of a machine that was just switched on.
     PowerOn,
     /// A frame of a running game.
@@ -116,11 +116,11 @@ pub struct MovieWriter {
 
 impl MovieWriter {
     /// Starts a movie. Its first bytes can be taken at once.
-    pub fn new(settings: &Settings, start: MovieStart<'_>) -> Result<Self, MovieStartError> {
+    pub fn new(settings: &Settings, start: MovieStartPoint<'_>) -> Result<Self, MovieStartError> {
         settings.check().map_err(MovieStartError::Settings)?;
         let (frame, state) = match start {
-            MovieStart::PowerOn => (Frame::ZERO, None),
-            MovieStart::Snapshot { frame, state } => (frame, Some(state)),
+            MovieStartPoint::PowerOn => (Frame::ZERO, None),
+            MovieStartPoint::Snapshot { frame, state } => (frame, Some(state)),
         };
         if let Some(state) = state.filter(|state| state.len() > MAX_STATE_SIZE) {
             return Err(MovieStartError::StateTooLarge(state.len()));
@@ -313,7 +313,7 @@ mod tests {
     /// Records one minute of two pads that change every eight frames.
     #[test]
     fn two_pads_take_less_than_a_third_of_a_byte_per_player_and_frame() {
-        let mut writer = MovieWriter::new(&test_settings(2, 0xffff), MovieStart::PowerOn).unwrap();
+        let mut writer = MovieWriter::new(&test_settings(2, 0xffff), MovieStartPoint::PowerOn).unwrap();
         let start = take_all_bytes(&mut writer).len();
         let mut bytes = 0;
         for number in 0..3_600u32 {
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn writer_does_not_allocate_after_the_start_is_taken() {
         let state = std::vec![7; 300_000];
-        let start = MovieStart::Snapshot { frame: Frame::new(1_000), state: &state };
+        let start = MovieStartPoint::Snapshot { frame: Frame::new(1_000), state: &state };
         let mut writer = MovieWriter::new(&test_settings(8, InputWord::MAX), start).unwrap();
         assert!(take_all_bytes(&mut writer).len() > state.len());
         let mut memory = 0;
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn full_output_stops_the_writer_without_losing_frames() {
-        let mut writer = MovieWriter::new(&test_settings(2, InputWord::MAX), MovieStart::PowerOn).unwrap();
+        let mut writer = MovieWriter::new(&test_settings(2, InputWord::MAX), MovieStartPoint::PowerOn).unwrap();
         let mut file = Vec::new();
         let mut stopped = 0;
         for number in 0..5_000u32 {
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn out_of_order_frames_hashes_and_marks_are_rejected() {
-        let mut writer = MovieWriter::new(&test_settings(2, 1), MovieStart::PowerOn).unwrap();
+        let mut writer = MovieWriter::new(&test_settings(2, 1), MovieStartPoint::PowerOn).unwrap();
         let [zero, one, two] = [0, 1, 2].map(Frame::new);
         assert_eq!(writer.push_hash(zero, 1), Err(MovieWriteError::OutOfOrder { due: zero, given: zero }));
         assert_eq!(writer.push(one, &[]), Err(MovieWriteError::OutOfOrder { due: zero, given: one }));
@@ -390,14 +390,14 @@ mod tests {
     fn oversized_settings_state_and_frame_numbers_are_rejected() {
         let mut wrong = test_settings(2, 1);
         wrong.game.name = "x".repeat(300);
-        assert!(matches!(MovieWriter::new(&wrong, MovieStart::PowerOn), Err(MovieStartError::Settings(_))));
+        assert!(matches!(MovieWriter::new(&wrong, MovieStartPoint::PowerOn), Err(MovieStartError::Settings(_))));
         let state = std::vec![0; MAX_STATE_SIZE + 1];
-        let start = MovieStart::Snapshot { frame: Frame::ZERO, state: &state };
+        let start = MovieStartPoint::Snapshot { frame: Frame::ZERO, state: &state };
         assert_eq!(
             MovieWriter::new(&test_settings(2, 1), start).unwrap_err(),
             MovieStartError::StateTooLarge(MAX_STATE_SIZE + 1)
         );
-        let start = MovieStart::Snapshot { frame: Frame::new(u32::MAX - 1), state: &[] };
+        let start = MovieStartPoint::Snapshot { frame: Frame::new(u32::MAX - 1), state: &[] };
         let mut writer = MovieWriter::new(&test_settings(2, 1), start).unwrap();
         writer.push(Frame::new(u32::MAX - 1), &[]).unwrap();
         assert_eq!(writer.push(Frame::new(u32::MAX), &[]), Err(MovieWriteError::Finished));

@@ -1,14 +1,14 @@
 //! Pacing: decides when the next frame begins.
 //!
-//! Two algorithms share one interface, so that they can be compared: [`EvenPacer`], the default, and [`ZhaoPacer`],
+//! Two algorithms share one interface, so that they can be compared: [`SteadyPacer`], the default, and [`ZhaoPacer`],
 //! Algorithms 3 and 4 of Zhao et al. exactly as published. A session reports events to its pacer, and the pacer returns
 //! the start of the next frame.
 
 mod even;
 mod zhao;
 
-pub use even::EvenPacer;
-pub use zhao::{ZhaoMaster, ZhaoPacer};
+pub use even::SteadyPacer;
+pub use zhao::{MasterObservation, ZhaoPacer};
 
 use alloc::boxed::Box;
 
@@ -33,14 +33,14 @@ pub enum Pacing {
 /// The pacer of one site in a running game.
 #[derive(Debug)]
 pub(crate) enum Pacer {
-    Even(Box<EvenPacer>),
+    Even(Box<SteadyPacer>),
     Zhao(ZhaoPacer),
 }
 
 impl Pacer {
     pub(crate) fn new(pacing: Pacing, period: TimeDelta, max_lead: u32, start: Instant) -> Self {
         match pacing {
-            Pacing::Even => Self::Even(Box::new(EvenPacer::new(period, max_lead, start))),
+            Pacing::Even => Self::Even(Box::new(SteadyPacer::new(period, max_lead, start))),
             Pacing::Zhao | Pacing::ZhaoUnsynchronised => Self::Zhao(ZhaoPacer::new(period, max_lead, start)),
         }
     }
@@ -77,7 +77,7 @@ impl Pacer {
     }
 
     /// Records the start of a frame: its local input is sampled.
-    pub(crate) fn on_begin(&mut self, now: Instant, frame: Frame, master: Option<ZhaoMaster>) {
+    pub(crate) fn on_begin(&mut self, now: Instant, frame: Frame, master: Option<MasterObservation>) {
         match self {
             Self::Even(even) => even.on_begin(now),
             Self::Zhao(paper) => paper.begin_frame_timing(now, frame, master),

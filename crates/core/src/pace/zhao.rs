@@ -5,7 +5,7 @@ use crate::time::{Instant, TimeDelta};
 
 /// Knowledge of the master at a slave when a frame begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZhaoMaster {
+pub struct MasterObservation {
     /// LastRcvFrame\[0\]: the newest frame for which the master's input has arrived.
     pub last_received: Frame,
     /// MasterRcvTime: arrival time of that input.
@@ -48,7 +48,7 @@ impl ZhaoPacer {
     }
 
     /// Algorithm 4. `master` is `None` at the master itself, and where Algorithm 4 is not used.
-    pub fn begin_frame_timing(&mut self, curr_time: Instant, frame: Frame, master: Option<ZhaoMaster>) {
+    pub fn begin_frame_timing(&mut self, curr_time: Instant, frame: Frame, master: Option<MasterObservation>) {
         self.curr_frame_start = curr_time;
         let sync_adjust_time_delta = match master {
             None => TimeDelta::ZERO,
@@ -98,8 +98,11 @@ mod tests {
     fn slave_follows_master() {
         // The master's input for frame 16 (its frame 10) arrived at 1,000 ms with an RTT of 40 ms, so the master began
         // frame 10 at 980 ms.
-        let master =
-            ZhaoMaster { last_received: Frame::new(16), received_at: at(1_000), rtt: TimeDelta::from_millis(40) };
+        let master = MasterObservation {
+            last_received: Frame::new(16),
+            received_at: at(1_000),
+            rtt: TimeDelta::from_millis(40),
+        };
         let mut slave = ZhaoPacer::new(PERIOD, 6, at(0));
         // The master begins frame 12 at 980 + 2·16 = 1,012 ms. The slave begins it at 1,004 ms, 8 ms early.
         slave.begin_frame_timing(at(1_004), Frame::new(12), Some(master));

@@ -21,9 +21,9 @@ mod config;
 mod dead_reckoning;
 mod gossip;
 mod local_entity;
-mod peer;
 mod receive;
 mod remote_entity;
+mod remote_site;
 mod send;
 mod stats;
 #[cfg(test)]
@@ -47,9 +47,9 @@ pub use stats::{PeerWorldStats, WorldPeerStats};
 use crate::time::{Instant, TimeDelta};
 use gossip::GossipStore;
 use local_entity::{LocalEntity, SendConditions, SendDecision};
-use peer::WorldPeer;
 use remote_entity::RemoteEntity;
-use send::PeerWorldControl;
+use remote_site::RemoteSite;
+use send::PeerWorldUnicast;
 use update_rate::UpdateRate;
 use world_time::WorldTime;
 
@@ -88,11 +88,11 @@ pub struct PeerWorld<R: DeadReckoning> {
     /// Regions of this site's entities, sorted, without duplicates.
     own_regions: Vec<WorldRegion>,
     remote_entities: BTreeMap<EntityId, RemoteEntity<R::State>>,
-    peers: BTreeMap<WorldSiteId, WorldPeer>,
+    peers: BTreeMap<WorldSiteId, RemoteSite>,
     gossip: GossipStore,
     update_rate: UpdateRate,
     /// Messages queued for single sites.
-    control_queue: VecDeque<(WorldSiteId, PeerWorldControl)>,
+    control_queue: VecDeque<(WorldSiteId, PeerWorldUnicast)>,
     beacon: Beacon,
     visible: Vec<VisibleEntity<R::State>>,
     last_view_tick: Option<u32>,
@@ -226,7 +226,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
             return;
         }
         if let Entry::Vacant(vacant) = self.peers.entry(site) {
-            vacant.insert(WorldPeer::new(now));
+            vacant.insert(RemoteSite::new(now));
             self.next_clock_probe = now;
         }
     }
@@ -280,7 +280,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
             self.follow_world_time(now);
             self.send_regions();
         }
-        let is_hold_over = |hold: RecordHold| hold.is_over(now, self.peers.values().map(WorldPeer::is_recall_complete));
+        let is_hold_over =
+            |hold: RecordHold| hold.is_over(now, self.peers.values().map(RemoteSite::is_recall_complete));
         if self.beacon.record_hold.is_some_and(is_hold_over) {
             self.release_record();
         }
@@ -392,7 +393,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
                 peer.loss_counts.add(remote.loss.take_counts());
             }
         }
-        self.peers.values_mut().for_each(WorldPeer::aggregate_loss);
+        self.peers.values_mut().for_each(RemoteSite::aggregate_loss);
         let reports = self.peers.values().filter_map(|peer| peer.recent_report(now));
         self.update_rate.on_reports(now, &self.config.update_policy, reports);
         self.stats.update_rate = self.update_rate.per_second();
@@ -592,8 +593,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
     pub fn memory(&self) -> usize {
         let remotes: usize = self.remote_entities.values().map(RemoteEntity::memory).sum();
         let locals: usize = self.local_entities.values().map(LocalEntity::memory).sum();
-        let peers: usize = self.peers.values().map(|peer| size_of::<WorldPeer>() + peer.memory()).sum();
-        let queues = self.control_queue.capacity() * size_of::<(WorldSiteId, PeerWorldControl)>()
+        let peers: usize = self.peers.values().map(|peer| size_of::<RemoteSite>() + peer.memory()).sum();
+        let queues = self.control_queue.capacity() * size_of::<(WorldSiteId, PeerWorldUnicast)>()
             + self.events.capacity() * size_of::<PeerWorldEvent>();
         remotes + locals + peers + queues + self.gossip.memory()
     }

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 
 use super::gossip::{ClaimSource, RecordClaim, VersionComparison};
 use super::remote_entity::RemoteEntity;
-use super::send::PeerWorldControl;
+use super::send::PeerWorldUnicast;
 use super::world_time::expand_tick;
 use super::{
-    DeadReckoning, EntityId, MAX_ENTITIES, MAX_ENTITIES_PER_SITE, PeerWorld, PeerWorldEvent, WorldPeer, WorldRegion,
+    DeadReckoning, EntityId, MAX_ENTITIES, MAX_ENTITIES_PER_SITE, PeerWorld, PeerWorldEvent, RemoteSite, WorldRegion,
     WorldSiteId, is_near_any,
 };
 use crate::clock::RoundTrip;
@@ -46,7 +46,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
         if peer.left_at.is_some() {
             // The site was restarted: its old clock and regions are no longer valid.
-            *peer = WorldPeer::new(now);
+            *peer = RemoteSite::new(now);
             self.next_clock_probe = now;
         }
         peer.last_received_at = now;
@@ -69,7 +69,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
                 PeerWorldItem::RegionsComplete => regions = Some(Vec::new()),
                 PeerWorldItem::OwnRegion(region) => regions.iter_mut().for_each(|regions| regions.push(region)),
                 PeerWorldItem::Probe(sent) => {
-                    self.push_control(from, PeerWorldControl::Echo { sent, received: self.now })
+                    self.push_control(from, PeerWorldUnicast::Echo { sent, received: self.now })
                 }
                 PeerWorldItem::Echo(echo) => self.on_echo(from, echo),
                 PeerWorldItem::LinkReport { site, lost, late } if site == self.config.site => {
@@ -78,7 +78,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
                 }
                 PeerWorldItem::LinkReport { .. } => {}
                 PeerWorldItem::RecordVersion { site, version } => self.on_digest(from, site, version),
-                PeerWorldItem::RecordRequest { site } => self.push_control(from, PeerWorldControl::SendRecord(site)),
+                PeerWorldItem::RecordRequest { site } => self.push_control(from, PeerWorldUnicast::SendRecord(site)),
                 PeerWorldItem::Record { site, version, bytes } => self.on_record(from, site, version, bytes),
                 PeerWorldItem::Leave => self.on_bye(from),
             }
@@ -91,17 +91,17 @@ impl<R: DeadReckoning> PeerWorld<R> {
 
     /// Updates the known regions of a peer. If its entities have just come near this site's, it receives their states
     /// at once.
-    fn update_peer_regions(&mut self, site: WorldSiteId, update: impl FnOnce(&mut WorldPeer)) {
+    fn update_peer_regions(&mut self, site: WorldSiteId, update: impl FnOnce(&mut RemoteSite)) {
         let Some(peer) = self.peers.get_mut(&site) else { return };
-        let interest = |peer: &WorldPeer| self.own_regions.iter().filter(|own| peer.is_interested_in(**own)).count();
+        let interest = |peer: &RemoteSite| self.own_regions.iter().filter(|own| peer.is_interested_in(**own)).count();
         let before = interest(peer);
         update(peer);
         if interest(peer) > before {
-            self.push_control(site, PeerWorldControl::States);
+            self.push_control(site, PeerWorldUnicast::States);
         }
     }
 
-    fn with_peer(&mut self, site: WorldSiteId, change: impl FnOnce(&mut WorldPeer)) {
+    fn with_peer(&mut self, site: WorldSiteId, change: impl FnOnce(&mut RemoteSite)) {
         if let Some(peer) = self.peers.get_mut(&site) {
             change(peer);
         }
@@ -167,9 +167,9 @@ impl<R: DeadReckoning> PeerWorld<R> {
         let claim = self.record_claim(from, site, version);
         let is_wanted = || self.gossip.should_accept(claim, presence_check(self.config.site, &self.peers));
         let control = match self.gossip.compare_version(site, version) {
-            VersionComparison::PeerOutdated if !must_not_send => PeerWorldControl::SendRecord(site),
+            VersionComparison::PeerOutdated if !must_not_send => PeerWorldUnicast::SendRecord(site),
             VersionComparison::LocalOutdated if !self.rejects_third_party(site, from) && is_wanted() => {
-                PeerWorldControl::RequestRecord(site)
+                PeerWorldUnicast::RequestRecord(site)
             }
             _ => return,
         };
@@ -222,7 +222,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
     /// Whether a site is present and not silent. A silent site may have left and its goodbye may have been lost. Its
     /// peers know its final record, and may be gone themselves before this site removes it.
     fn is_responsive(&self, site: WorldSiteId) -> bool {
-        let is_recent = |peer: &WorldPeer| peer.is_present && self.now - peer.last_received_at < self.trust_timeout();
+        let is_recent = |peer: &RemoteSite| peer.is_present && self.now - peer.last_received_at < self.trust_timeout();
         self.peers.get(&site).is_some_and(is_recent)
     }
 
@@ -254,7 +254,7 @@ fn is_from_restarted_site(from: WorldSiteId, bytes: &[u8]) -> bool {
 }
 
 /// Returns a predicate for present sites: this site, and every peer that has sent a datagram and not left.
-fn presence_check(own_site: WorldSiteId, peers: &BTreeMap<WorldSiteId, WorldPeer>) -> impl Fn(WorldSiteId) -> bool {
+fn presence_check(own_site: WorldSiteId, peers: &BTreeMap<WorldSiteId, RemoteSite>) -> impl Fn(WorldSiteId) -> bool {
     move |site| site == own_site || peers.get(&site).is_some_and(|peer| peer.is_present)
 }
 
@@ -263,7 +263,7 @@ mod tests {
     use super::super::test_game::TestGame;
     use super::super::{PeerWorldConfig, gossip};
     use super::*;
-    use crate::wire::{MAX_DATAGRAM, PeerWorldDatagram};
+    use crate::wire::{MAX_DATAGRAM, PeerWorldDatagramWriter};
 
     const ME: WorldSiteId = WorldSiteId(1);
     const LIAR: WorldSiteId = WorldSiteId(2);
@@ -277,7 +277,7 @@ mod tests {
 
     fn receive_item(world: &mut PeerWorld<TestGame>, from: WorldSiteId, item: PeerWorldItem<'_>) {
         let mut buf = [0; MAX_DATAGRAM];
-        let mut datagram = PeerWorldDatagram::new(&mut buf).unwrap();
+        let mut datagram = PeerWorldDatagramWriter::new(&mut buf).unwrap();
         datagram.put(item).unwrap();
         let len = datagram.len();
         world.handle_datagram(Instant::ZERO, from, &buf[..len]);
@@ -308,7 +308,7 @@ mod tests {
         );
         assert_eq!(
             world.control_queue.front(),
-            Some(&(ADA, PeerWorldControl::SendRecord(ADA))),
+            Some(&(ADA, PeerWorldUnicast::SendRecord(ADA))),
             "the owner must receive the forged record"
         );
         receive_item(&mut world, ADA, record_item(ADA, 400_001, b"true"));
@@ -355,7 +355,7 @@ mod tests {
             LIAR,
             PeerWorldItem::RecordVersion { site: ADA, version: gossip::make_version(6, b"") },
         );
-        assert_eq!(world.control_queue.front(), Some(&(LIAR, PeerWorldControl::RequestRecord(ADA))));
+        assert_eq!(world.control_queue.front(), Some(&(LIAR, PeerWorldUnicast::RequestRecord(ADA))));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     Beacon, DeadReckoning, LocalEntity, MAX_STATE_SIZE, PEER_TIMEOUT, PeerWorld, SiteRecord, WorldRegion, WorldSiteId,
 };
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{BufferFull, ClockEcho, EntityStateUpdate, MAX_DATAGRAM, PeerWorldDatagram, PeerWorldItem};
+use crate::wire::{BufferFull, ClockEcho, EntityStateUpdate, MAX_DATAGRAM, PeerWorldDatagramWriter, PeerWorldItem};
 
 /// Maximum number of queued messages to single sites.
 const MAX_QUEUED_CONTROL: usize = 512;
@@ -57,7 +57,7 @@ pub struct PeerWorldTransmit {
 
 /// A message to one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PeerWorldControl {
+pub(super) enum PeerWorldUnicast {
     Probe,
     Echo {
         sent: Instant,
@@ -72,7 +72,7 @@ pub(super) enum PeerWorldControl {
 }
 
 impl<R: DeadReckoning> PeerWorld<R> {
-    pub(super) fn push_control(&mut self, to: WorldSiteId, control: PeerWorldControl) {
+    pub(super) fn push_control(&mut self, to: WorldSiteId, control: PeerWorldUnicast) {
         if self.control_queue.len() < MAX_QUEUED_CONTROL && !self.control_queue.contains(&(to, control)) {
             self.control_queue.push_back((to, control));
         }
@@ -104,7 +104,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
             due.push(*site);
         }
         for site in due {
-            self.push_control(site, PeerWorldControl::Probe);
+            self.push_control(site, PeerWorldUnicast::Probe);
             self.request_own_record(site);
         }
     }
@@ -114,7 +114,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
     fn request_own_record(&mut self, site: WorldSiteId) {
         let has_answered = self.peers.get(&site).is_some_and(|peer| peer.has_reported_our_record);
         if self.beacon.record_hold.is_some() && !has_answered {
-            self.push_control(site, PeerWorldControl::RequestRecord(self.config.site));
+            self.push_control(site, PeerWorldUnicast::RequestRecord(self.config.site));
         }
     }
 
@@ -126,7 +126,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
             peer.on_regions_sent(own);
             due.push(*site);
         }
-        due.into_iter().for_each(|site| self.push_control(site, PeerWorldControl::Regions));
+        due.into_iter().for_each(|site| self.push_control(site, PeerWorldUnicast::Regions));
     }
 
     /// Encodes the next datagram to send, if there is one. `buf` should have room for [`MAX_DATAGRAM`] bytes.
@@ -157,7 +157,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
 
     /// Encodes this site's final record and its goodbye.
     fn encode_leave(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
-        let mut datagram = PeerWorldDatagram::new(buf)?;
+        let mut datagram = PeerWorldDatagramWriter::new(buf)?;
         if let Some(SiteRecord { version, bytes }) = self.gossip.get(self.config.site) {
             datagram.put(PeerWorldItem::Record { site: self.config.site, version: *version, bytes })?;
         }
@@ -169,7 +169,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
     fn encode_updates(&mut self, buf: &mut [u8]) -> Option<(PeerWorldDestination, usize)> {
         let due = self.local_entities.values().find(|local| local.is_due)?;
         let region = self.dead_reckoning.region(due.newest().1);
-        let mut datagram = PeerWorldDatagram::new(buf).ok()?;
+        let mut datagram = PeerWorldDatagramWriter::new(buf).ok()?;
         for (index, local) in self.local_entities.iter_mut().filter(|(_, local)| local.is_due) {
             if self.dead_reckoning.region(local.newest().1) != region {
                 continue;
@@ -191,7 +191,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
 
     /// Encodes the messages queued for one site.
     fn encode_control(&mut self, now: Instant, site: WorldSiteId, buf: &mut [u8]) -> Result<usize, BufferFull> {
-        let mut datagram = PeerWorldDatagram::new(buf)?;
+        let mut datagram = PeerWorldDatagramWriter::new(buf)?;
         let mut full = false;
         let (gossip, world_time, own) = (&self.gossip, &self.world_time, &self.own_regions);
         let (peers, locals, reckoner) = (&self.peers, &self.local_entities, &self.dead_reckoning);
@@ -200,16 +200,16 @@ impl<R: DeadReckoning> PeerWorld<R> {
                 return true;
             }
             let put = match *control {
-                PeerWorldControl::Probe => datagram.put(PeerWorldItem::Probe(now)),
+                PeerWorldUnicast::Probe => datagram.put(PeerWorldItem::Probe(now)),
                 // A peer that measures this site's clock also needs the world time.
-                PeerWorldControl::Echo { sent, received } => datagram
+                PeerWorldUnicast::Echo { sent, received } => datagram
                     .put(PeerWorldItem::Echo(ClockEcho { sent, received, answered: now }))
                     .and_then(|()| datagram.put(PeerWorldItem::WorldTime(world_time.offset()))),
-                PeerWorldControl::RequestRecord(record_site) => {
+                PeerWorldUnicast::RequestRecord(record_site) => {
                     datagram.put(PeerWorldItem::RecordRequest { site: record_site })
                 }
-                PeerWorldControl::Regions => put_regions(own, &mut datagram),
-                PeerWorldControl::States => {
+                PeerWorldUnicast::Regions => put_regions(own, &mut datagram),
+                PeerWorldUnicast::States => {
                     let is_visible = |local: &LocalEntity<R::State>| {
                         peers.get(&site).is_some_and(|peer| peer.is_interested_in(reckoner.region(local.newest().1)))
                     };
@@ -218,7 +218,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
                     _ = visible.try_for_each(|(index, local)| put_update(reckoner, *index, local, &mut datagram));
                     Ok(())
                 }
-                PeerWorldControl::SendRecord(record_site) => datagram.put(match gossip.get(record_site) {
+                PeerWorldUnicast::SendRecord(record_site) => datagram.put(match gossip.get(record_site) {
                     Some(record) => {
                         PeerWorldItem::Record { site: record_site, version: record.version, bytes: &record.bytes }
                     }
@@ -260,7 +260,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         let phase = TimeDelta::from_nanos(interval.as_nanos() / 10 * i64::from(self.config.site.0 % 16) / 16);
         self.beacon.next_at = now + interval - phase;
         self.peers.values_mut().for_each(|peer| peer.on_regions_sent(&self.own_regions));
-        let mut datagram = PeerWorldDatagram::new(buf)?;
+        let mut datagram = PeerWorldDatagramWriter::new(buf)?;
         let is_record_due = self.is_record_due(now);
         if let Some(SiteRecord { version, bytes }) = self.gossip.get(self.config.site) {
             let (site, version) = (self.config.site, *version);
@@ -292,7 +292,7 @@ fn put_update<R: DeadReckoning>(
     reckoner: &R,
     index: u8,
     local: &LocalEntity<R::State>,
-    datagram: &mut PeerWorldDatagram<'_>,
+    datagram: &mut PeerWorldDatagramWriter<'_>,
 ) -> Result<(), BufferFull> {
     let (tick, state) = local.newest();
     let mut bytes = [0; MAX_STATE_SIZE];
@@ -306,7 +306,7 @@ fn put_update<R: DeadReckoning>(
 }
 
 /// Appends the regions of this site's entities. A site in too many regions sends none, and peers keep what they know.
-fn put_regions(regions: &[WorldRegion], datagram: &mut PeerWorldDatagram<'_>) -> Result<(), BufferFull> {
+fn put_regions(regions: &[WorldRegion], datagram: &mut PeerWorldDatagramWriter<'_>) -> Result<(), BufferFull> {
     if regions.len() > MAX_REGIONS_PER_DATAGRAM {
         return Ok(());
     }
@@ -316,9 +316,9 @@ fn put_regions(regions: &[WorldRegion], datagram: &mut PeerWorldDatagram<'_>) ->
 
 /// Appends link reports on as many peers as fit, in rotation.
 fn put_reports(
-    peers: &alloc::collections::BTreeMap<WorldSiteId, super::WorldPeer>,
+    peers: &alloc::collections::BTreeMap<WorldSiteId, super::RemoteSite>,
     last: &mut Option<WorldSiteId>,
-    datagram: &mut PeerWorldDatagram<'_>,
+    datagram: &mut PeerWorldDatagramWriter<'_>,
 ) -> Result<(), BufferFull> {
     let after = |site: &WorldSiteId| last.is_none_or(|last| *site > last);
     let mut sites: Vec<(WorldSiteId, u8, u8)> = peers

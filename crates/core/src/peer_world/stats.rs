@@ -1,6 +1,6 @@
 //! Statistics of a world and of its links, for a net graph and for traces.
 
-use super::peer::WorldPeer;
+use super::remote_site::RemoteSite;
 use crate::time::{Instant, TimeDelta};
 
 /// Statistics of a world; counters start when this site does.
@@ -50,7 +50,7 @@ pub struct WorldPeerStats {
 }
 
 impl WorldPeerStats {
-    pub(super) fn of(peer: &WorldPeer, now: Instant, world_time_offset: Option<TimeDelta>) -> Self {
+    pub(super) fn of(peer: &RemoteSite, now: Instant, world_time_offset: Option<TimeDelta>) -> Self {
         let share = |part: u8| f32::from(part) / 255.0;
         Self {
             rtt: peer.clock.rtt(),

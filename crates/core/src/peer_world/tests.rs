@@ -261,7 +261,7 @@ fn single_site_cannot_advance_the_world_time_of_many() {
     let mut net = PeerWorldNetwork::new(4, 20, UpdatePolicy::default());
     net.run(2_000);
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = crate::wire::PeerWorldDatagram::new(&mut buf).unwrap();
+    let mut datagram = crate::wire::PeerWorldDatagramWriter::new(&mut buf).unwrap();
     datagram.put(crate::wire::PeerWorldItem::WorldTime(Some(TimeDelta::from_secs(86_400 * 200)))).unwrap();
     let len = datagram.len();
     // The lowest site id claims this world time, but others follow it only within milliseconds of their own.
@@ -323,7 +323,7 @@ fn random_datagrams_do_not_panic_and_memory_is_bounded() {
     for round in 0..60_000 {
         let now = Instant::ZERO + TimeDelta::from_micros(round * 50);
         let from = WorldSiteId(2 + next() % 3_000);
-        let mut datagram = crate::wire::PeerWorldDatagram::new(&mut buf).unwrap();
+        let mut datagram = crate::wire::PeerWorldDatagramWriter::new(&mut buf).unwrap();
         let state = [next() as u8; 9];
         let record = [7; MAX_RECORD_SIZE];
         for _ in 0..next() % 4 {

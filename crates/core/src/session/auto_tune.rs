@@ -89,7 +89,7 @@ pub(super) struct AutoTuner {
     /// Shortest step with picture and sound since the last evaluation.
     min_shown_step: TimeDelta,
     /// The request that the host program is carrying out, and when it was issued.
-    pending_request: Option<(TimedRequest, Instant)>,
+    pending_request: Option<(MeasuredRequest, Instant)>,
     next_tuning: Instant,
     /// The newest statistics of each site.
     tuning_stats: [Option<TuningStats>; MAX_SITES],
@@ -101,7 +101,7 @@ pub(super) struct AutoTuner {
 
 /// A request whose duration is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TimedRequest {
+pub(super) enum MeasuredRequest {
     HiddenStep,
     /// A step with picture and sound. It costs more than one without, by an unknown amount.
     ShownStep,
@@ -207,7 +207,7 @@ impl AutoTuner {
     }
 
     /// Notes that the host program got a request. Many of these requests may follow each other without a pause.
-    pub(super) fn on_request(&mut self, now: Instant, request: TimedRequest) {
+    pub(super) fn on_request(&mut self, now: Instant, request: MeasuredRequest) {
         self.pending_request = Some((request, now));
     }
 
@@ -216,10 +216,10 @@ impl AutoTuner {
         let Some((request, since)) = self.pending_request.take() else { return };
         let took = now - since;
         match request {
-            TimedRequest::HiddenStep => self.step_costs.add(took),
-            TimedRequest::ShownStep => self.min_shown_step = self.min_shown_step.min(took),
-            TimedRequest::Save => self.save_costs.add(took),
-            TimedRequest::Load => self.load_costs.add(took),
+            MeasuredRequest::HiddenStep => self.step_costs.add(took),
+            MeasuredRequest::ShownStep => self.min_shown_step = self.min_shown_step.min(took),
+            MeasuredRequest::Save => self.save_costs.add(took),
+            MeasuredRequest::Load => self.load_costs.add(took),
         }
     }
 
@@ -387,7 +387,7 @@ mod tests {
     const PERIOD: TimeDelta = TimeDelta::from_micros(16_667);
 
     /// Measures the same request `times` times with this duration, and returns the resulting prediction window.
-    fn measured_window(tuner: &mut AutoTuner, request: TimedRequest, micros: i64, times: u32) -> u32 {
+    fn measured_window(tuner: &mut AutoTuner, request: MeasuredRequest, micros: i64, times: u32) -> u32 {
         for _ in 0..times {
             tuner.on_request(Instant::ZERO, request);
             tuner.on_request_done(Instant::ZERO + TimeDelta::from_micros(micros));
@@ -398,11 +398,15 @@ mod tests {
     #[test]
     fn single_slow_step_does_not_shrink_prediction_window() {
         let mut tuner = AutoTuner::new(Instant::ZERO, MachineCosts::default());
-        let usual = measured_window(&mut tuner, TimedRequest::HiddenStep, 1_500, 200);
+        let usual = measured_window(&mut tuner, MeasuredRequest::HiddenStep, 1_500, 200);
         assert_eq!(usual, 7);
-        assert!(measured_window(&mut tuner, TimedRequest::HiddenStep, 60_000, 1) >= usual - 2, "{:?}", tuner.costs());
+        assert!(
+            measured_window(&mut tuner, MeasuredRequest::HiddenStep, 60_000, 1) >= usual - 2,
+            "{:?}",
+            tuner.costs()
+        );
         assert_eq!(
-            measured_window(&mut tuner, TimedRequest::HiddenStep, 12_000, 20),
+            measured_window(&mut tuner, MeasuredRequest::HiddenStep, 12_000, 20),
             0,
             "a lasting slowdown shrinks it"
         );
@@ -411,18 +415,18 @@ mod tests {
     #[test]
     fn slow_machine_regains_prediction_window_without_rollbacks() {
         let mut tuner = AutoTuner::new(Instant::ZERO, MachineCosts::default());
-        for request in [TimedRequest::HiddenStep, TimedRequest::Save, TimedRequest::Load] {
+        for request in [MeasuredRequest::HiddenStep, MeasuredRequest::Save, MeasuredRequest::Load] {
             measured_window(&mut tuner, request, 12_000, 30);
         }
         assert_eq!(tuner.costs().max_prediction_window(PERIOD), 0);
         let mut windows = (0..60).map(|_| {
             tuner.decay_costs();
-            measured_window(&mut tuner, TimedRequest::ShownStep, 2_000, 60)
+            measured_window(&mut tuner, MeasuredRequest::ShownStep, 2_000, 60)
         });
         assert!(windows.any(|window| window >= 2), "{:?}", tuner.costs());
         assert_eq!(
-            measured_window(&mut tuner, TimedRequest::ShownStep, 16_000, 1_000),
-            measured_window(&mut tuner, TimedRequest::ShownStep, 2_000, 1)
+            measured_window(&mut tuner, MeasuredRequest::ShownStep, 16_000, 1_000),
+            measured_window(&mut tuner, MeasuredRequest::ShownStep, 2_000, 1)
         );
     }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::auto_tune::MachineCosts;
-use super::join::LateJoin;
+use super::join::LateJoinConfig;
 use super::prediction::InputPredictor;
 use super::settings::{Settings, SettingsError};
 use super::slow_peer::MIN_STALL_LIMIT;
@@ -54,7 +54,7 @@ pub struct Config {
     /// rollbacks.
     pub machine_costs: MachineCosts,
     /// Joins a running game; `None` waits for the start in the lobby.
-    pub late_join: Option<LateJoin>,
+    pub late_join: Option<LateJoinConfig>,
     /// Serves spectators and late joiners.
     pub feed: Option<FeedConfig>,
     /// A number that grows with every start of the program, such as the time of day in seconds. It distinguishes a

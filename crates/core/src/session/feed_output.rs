@@ -9,7 +9,7 @@ use crate::input::InputWord;
 use crate::spectator_feed::FeedStats;
 use crate::time::Instant;
 
-/// Number of confirmed frames that [`Session::poll_certain`] can still return.
+/// Number of confirmed frames that [`Session::poll_confirmed`] can still return.
 const MAX_UNREAD_CONFIRMED_FRAMES: u32 = 120;
 
 /// A confirmed frame: stepped with the inputs that all sites gave, and never resimulated.
@@ -76,7 +76,7 @@ impl Session {
     /// Returns the next confirmed frame for a program that records a [movie](crate::movie) or forwards the game. Call
     /// it after every frame: a frame that is not read before 120 more are confirmed (2 s at 60 frames per second) is
     /// skipped and counted in [`Stats::skipped_confirmed`](super::Stats::skipped_confirmed).
-    pub fn poll_certain(&mut self) -> Option<ConfirmedFrame<'_>> {
+    pub fn poll_confirmed(&mut self) -> Option<ConfirmedFrame<'_>> {
         let confirmed = self.confirmed_end();
         let oldest = confirmed.checked_sub(MAX_UNREAD_CONFIRMED_FRAMES).unwrap_or_default();
         let next = self.record_end.max(self.joined_at);

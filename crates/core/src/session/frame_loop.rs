@@ -4,7 +4,7 @@
 //! input delay, and sent at once. A frame is *stepped* when every site's input for it is known, or predicted where the
 //! prediction window allows it. Both happen at the same instant unless something is late.
 
-use super::auto_tune::TimedRequest;
+use super::auto_tune::MeasuredRequest;
 use super::digest_history::FrameDigest;
 use super::event::{Event, Freeze, Request, SessionEnd};
 use super::peer::{Peer, Seat};
@@ -14,7 +14,7 @@ use super::{DelaySettings, FramePhase, MAX_FRAME_STARTS, Phase, Session, Simulat
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
 use crate::input::{InputWord, MAX_BLOCKS, Recovery};
-use crate::pace::{Pacer, Pacing, ZhaoMaster};
+use crate::pace::{MasterObservation, Pacer, Pacing};
 use crate::time::{Instant, TimeDelta};
 
 /// Time for which a survivor keeps answering a site that has left.
@@ -150,7 +150,7 @@ impl Session {
     pub(super) fn begin_rollback(&mut self, now: Instant, mispredicted: Frame) -> Request<'_> {
         self.stats.rollbacks += 1;
         self.rollback_scheduler.begin(now, self.frame - mispredicted);
-        self.time_request(now, TimedRequest::Load);
+        self.time_request(now, MeasuredRequest::Load);
         self.machine_frame = mispredicted;
         Request::Load { frame: mispredicted, slot: self.save_slot(mispredicted) }
     }
@@ -160,7 +160,7 @@ impl Session {
         let frame = self.machine_frame;
         if !is_saved && frame >= self.known_end() {
             self.stats.saves += 1;
-            self.time_request(now, TimedRequest::Save);
+            self.time_request(now, MeasuredRequest::Save);
             self.phase = Phase::Running(FramePhase::Simulate { target, is_saved: true });
             return Request::Save { frame, slot: self.save_slot(frame) };
         }
@@ -169,12 +169,12 @@ impl Session {
         let fresh = match target {
             SimulationTarget::CurrentFrame { began } if frame == self.frame => {
                 self.rollback_scheduler.end(now);
-                self.time_request(now, TimedRequest::ShownStep);
+                self.time_request(now, MeasuredRequest::ShownStep);
                 self.step_frame(now, began);
                 true
             }
             _ => {
-                self.time_request(now, TimedRequest::HiddenStep);
+                self.time_request(now, MeasuredRequest::HiddenStep);
                 self.resimulate_frame(target, frame);
                 false
             }
@@ -182,7 +182,7 @@ impl Session {
         Request::Advance { frame, inputs: &self.input_words, fresh }
     }
 
-    fn time_request(&mut self, now: Instant, request: TimedRequest) {
+    fn time_request(&mut self, now: Instant, request: MeasuredRequest) {
         if let Some(tuner) = &mut self.auto_tuner {
             tuner.on_request(now, request);
         }
@@ -376,11 +376,11 @@ impl Session {
     }
 
     /// Returns the data for Algorithm 4 of Zhao et al., at a slave that has received ticks of its master.
-    fn zhao_master(&self) -> Option<ZhaoMaster> {
+    fn zhao_master(&self) -> Option<MasterObservation> {
         let setter = self.pace_setter.filter(|_| self.config.pacing == Pacing::Zhao)?;
         let peer = self.peers.iter().find(|peer| peer.site == setter)?;
         let last_received = peer.inputs.end().checked_sub(1).filter(|_| peer.lobby.has_played)?;
-        Some(ZhaoMaster { last_received, received_at: peer.last_input_at, rtt: peer.clock.rtt()? })
+        Some(MasterObservation { last_received, received_at: peer.last_input_at, rtt: peer.clock.rtt()? })
     }
 
     /// Returns the end of the frames whose inputs are all known.

@@ -9,13 +9,13 @@ use sha2::{Digest, Sha256};
 
 use super::peer::Peer;
 use crate::frame::Frame;
-use crate::input::{MAX_BLOCKS, PackedInputBlock, Stream};
+use crate::input::{MAX_BLOCKS, PackedInputPart, Stream};
 
 /// The rolling hash of one stream.
 #[derive(Clone, Debug)]
 pub(super) struct InputDigest {
     hasher: Sha256,
-    last_input: [PackedInputBlock; MAX_BLOCKS],
+    last_input: [PackedInputPart; MAX_BLOCKS],
     /// The frame of the last change.
     last_change: Frame,
     /// The hash begins with this frame, and includes the inputs before `end`.
@@ -59,7 +59,7 @@ impl InputDigest {
 
     /// Adds the inputs before `until`, which are known. `absent` returns whether a frame has none.
     pub(super) fn advance(&mut self, stream: &Stream, until: Frame, absent: impl Fn(Frame) -> bool) {
-        const NEUTRAL: &[PackedInputBlock] = &[[0; 16]; MAX_BLOCKS];
+        const NEUTRAL: &[PackedInputPart] = &[[0; 16]; MAX_BLOCKS];
         let blocks = stream.block_count();
         while self.end < until {
             let frame = self.end;

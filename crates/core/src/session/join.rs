@@ -29,7 +29,7 @@ use crate::wire::{CommandKind, ScheduledCommand, Tick};
 
 /// How a site joins late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LateJoin {
+pub struct LateJoinConfig {
     /// First frame of the download: a snapshot, or the first frame of the game for machines that cannot load a state.
     pub start: SpectatorStart,
     /// Maximum accepted size of a snapshot, in bytes.
@@ -77,7 +77,7 @@ pub(super) struct JoinProgress {
 }
 
 impl JoinProgress {
-    pub(super) fn new(now: Instant, join: LateJoin, config: &super::Config) -> Result<Box<Self>, SettingsError> {
+    pub(super) fn new(now: Instant, join: LateJoinConfig, config: &super::Config) -> Result<Box<Self>, SettingsError> {
         let sources: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
         let spectator_config = SpectatorConfig::new(config.session_id, config.settings.clone(), sources);
         // The frames are not displayed, so the spectator catches up at once.

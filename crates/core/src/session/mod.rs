@@ -29,7 +29,7 @@ mod peer;
 mod prediction;
 mod relay;
 mod rollback;
-mod scheduled;
+mod scheduled_command;
 mod send;
 mod settings;
 mod slow_peer;
@@ -46,7 +46,7 @@ pub use desync::{DesyncBisector, LocalQuery};
 pub use event::{Event, Freeze, Request, SessionEnd};
 pub use feed_output::ConfirmedFrame;
 pub use jitter_buffer::JitterBufferModel;
-pub use join::LateJoin;
+pub use join::LateJoinConfig;
 pub use prediction::{InputHistory, InputPredictor};
 pub use settings::{
     AbsentInput, GameId, MAX_COMPARE_INTERVAL, MAX_INPUT_DELAY, MAX_LEAD, MAX_OPTIONS, MAX_PREDICTION_WINDOW,
@@ -168,7 +168,7 @@ pub struct Session {
     /// End of the frames that are in the feed, and end of the frames whose inputs are kept for a desync search.
     feed_end: Frame,
     search_end: Frame,
-    /// End of the frames that [`Session::poll_certain`] has returned.
+    /// End of the frames that [`Session::poll_confirmed`] has returned.
     record_end: Frame,
     /// The frame for which a snapshot was requested from the host program.
     snapshot_requested: Option<Frame>,

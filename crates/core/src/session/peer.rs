@@ -9,12 +9,12 @@ use super::membership_reports::MembershipReports;
 use super::prediction::PredictedInputs;
 use super::relay::{LINK_CUT_TIMEOUT, RelaySelector};
 use super::settings::SettingsDifference;
-use super::slow_peer::StallBudget;
+use super::slow_peer::StallRecord;
 use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES, SiteId, SiteSet};
-use crate::input::{InputLayout, InputSender, InputWord, MAX_BLOCKS, PackedInputBlock, Stream};
+use crate::input::{InputLayout, InputSender, InputWord, MAX_BLOCKS, PackedInputPart, Stream};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{ClockProbe, RelayedInputs, Tick, Vote};
 
@@ -60,15 +60,15 @@ pub(super) struct Peer {
     pub(super) is_dropped: bool,
     /// Input in frames for which the peer gives none; and whether that input has to become the peer's last input once
     /// that is known.
-    pub(super) substitute_input: [PackedInputBlock; MAX_BLOCKS],
+    pub(super) substitute_input: [PackedInputPart; MAX_BLOCKS],
     pub(super) repeats_last_input: bool,
     /// The frames in which the seat was free before the peer took it, and the input in those frames.
     pub(super) absence: Range<Frame>,
-    pub(super) absence_input: [PackedInputBlock; MAX_BLOCKS],
+    pub(super) absence_input: [PackedInputPart; MAX_BLOCKS],
     /// The seat stays free until this frame, so that no packet of its previous player can be mistaken for one of a
     /// joiner.
     pub(super) seat_free_from: Frame,
-    pub(super) stall_budget: StallBudget,
+    pub(super) stall_budget: StallRecord,
     /// Whether the next packet requests missing inputs; and when the request is repeated, for recovery in separate
     /// packets.
     pub(super) is_request_due: bool,
@@ -191,7 +191,7 @@ impl Peer {
             absence: Frame::ZERO..Frame::ZERO,
             absence_input: [[0; 16]; MAX_BLOCKS],
             seat_free_from: Frame::ZERO,
-            stall_budget: StallBudget::default(),
+            stall_budget: StallRecord::default(),
             is_request_due: false,
             next_request_at: None,
             incarnation: 0,
@@ -303,7 +303,7 @@ impl Peer {
     }
 
     /// Returns the peer's input in a frame for which it gives none.
-    pub(super) fn substitute_input(&self, frame: Frame) -> &[PackedInputBlock] {
+    pub(super) fn substitute_input(&self, frame: Frame) -> &[PackedInputPart] {
         let input = if self.absence.contains(&frame) { &self.absence_input } else { &self.substitute_input };
         &input[..self.inputs.block_count()]
     }

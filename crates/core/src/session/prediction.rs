@@ -12,7 +12,7 @@ use alloc::vec;
 use super::Session;
 use super::peer::Peer;
 use crate::frame::Frame;
-use crate::input::{InputLayout, InputWord, MAX_BLOCKS, PackedInputBlock, Stream};
+use crate::input::{InputLayout, InputWord, MAX_BLOCKS, PackedInputPart, Stream};
 use crate::time::{Instant, TimeDelta};
 
 /// A peer is near if its one-way delay is at most the frame period divided by this. A short wait for a near peer's
@@ -69,7 +69,7 @@ impl InputHistory<'_> {
 /// Predicted inputs of one site, by frame.
 #[derive(Debug)]
 pub(super) struct PredictedInputs {
-    ring: Box<[PackedInputBlock]>,
+    ring: Box<[PackedInputPart]>,
     slots: usize,
     blocks: usize,
 }
@@ -90,7 +90,7 @@ impl PredictedInputs {
     }
 
     /// Returns the predicted input that a frame was stepped with.
-    pub(super) fn get(&self, frame: Frame) -> &[PackedInputBlock] {
+    pub(super) fn get(&self, frame: Frame) -> &[PackedInputPart] {
         &self.ring[self.ring_range(frame)]
     }
 
@@ -102,7 +102,7 @@ impl PredictedInputs {
         layout: &InputLayout,
         frame: Frame,
         players: usize,
-    ) -> &[PackedInputBlock] {
+    ) -> &[PackedInputPart] {
         let range = self.ring_range(frame);
         let predicted = &mut self.ring[range];
         match predictor {
@@ -123,12 +123,12 @@ impl PredictedInputs {
     }
 
     /// Marks all frames so far as predicted with this input.
-    pub(super) fn fill(&mut self, input: &[PackedInputBlock]) {
+    pub(super) fn fill(&mut self, input: &[PackedInputPart]) {
         self.ring.chunks_exact_mut(self.blocks.max(1)).for_each(|predicted| predicted.copy_from_slice(input));
     }
 
     /// Stores a known input in place of a prediction, because an earlier frame's input is still missing.
-    pub(super) fn store_known(&mut self, frame: Frame, input: &[PackedInputBlock]) -> &[PackedInputBlock] {
+    pub(super) fn store_known(&mut self, frame: Frame, input: &[PackedInputPart]) -> &[PackedInputPart] {
         let range = self.ring_range(frame);
         self.ring[range.clone()].copy_from_slice(input);
         &self.ring[range]

@@ -29,7 +29,7 @@ const FAILED_EVICTION_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
 
 /// Stall record of a site.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct StallBudget {
+pub(super) struct StallRecord {
     /// Decaying sum of the time for which the site held up the game.
     stall_time: TimeDelta,
     /// Number of evictions for that.
@@ -38,7 +38,7 @@ pub(super) struct StallBudget {
     excluded_until: Option<Instant>,
 }
 
-impl StallBudget {
+impl StallRecord {
     /// Clears the stall time, because the site did not cause it: during a ballot, no site listens to those that may be
     /// dropped.
     pub(super) fn reset(&mut self) {

@@ -4,7 +4,7 @@ use super::{MAX_CHANGES_SIZE, MAX_RECORD_SIZE};
 use crate::frame::Frame;
 use crate::input::{MAX_WIDTH, get_change, put_change};
 use crate::time::Instant;
-use crate::wire::{ByteReader, ByteWriter, DecodeError, FrameRecord, MAX_RECORD_FRAMES, put_record};
+use crate::wire::{ByteReader, ByteWriter, DecodeError, FrameRunRecord, MAX_RECORD_FRAMES, put_record};
 
 /// The batch that is being filled.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Batch {
         let mut writer = ByteWriter::new(buf);
         let (first, count) = (self.first.number(), self.count);
         let hash = self.hash.take().map(|(frame, hash)| (frame.number(), hash));
-        let record = FrameRecord {
+        let record = FrameRunRecord {
             first_frame: first,
             frame_count: count,
             state_hash: hash,
@@ -88,7 +88,7 @@ impl Batch {
 }
 
 /// Checks that a record decodes, so that decoding cannot fail later when its frames are needed.
-pub(super) fn validate_record(width: usize, record: &FrameRecord<'_>) -> Result<(), DecodeError> {
+pub(super) fn validate_record(width: usize, record: &FrameRunRecord<'_>) -> Result<(), DecodeError> {
     let mut value = [0; MAX_WIDTH];
     let mut reader = ByteReader::new(record.changes);
     let mut frames = 1u64 + u64::from(get_change(&mut reader, &mut value[..width])?);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn malformed_record_is_rejected() {
-        let record = |count, changes| FrameRecord { first_frame: 0, frame_count: count, state_hash: None, changes };
+        let record = |count, changes| FrameRunRecord { first_frame: 0, frame_count: count, state_hash: None, changes };
         assert!(validate_record(2, &record(3, &[])).is_err(), "no first value");
         assert!(validate_record(2, &record(3, &[4])).is_err(), "first value after frame 0");
         assert!(validate_record(2, &record(3, &[0, 1 | 3 << 2, 9])).is_err(), "change beyond the last frame");

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::congestion::CongestionControl;
+use super::download_window::DownloadWindow;
 use super::snapshot::{block_count, block_digest, block_range, decompress_block, snapshot_digest};
 use super::{BLOCK_SIZE, MAX_PARTS_PER_BLOCK, PART_SIZE};
 use crate::time::{Instant, TimeDelta};
@@ -128,13 +128,13 @@ impl SnapshotDownload {
     }
 
     /// Returns when the oldest request in flight is repeated.
-    pub(super) fn retry_at(&self, flow: &CongestionControl) -> Option<Instant> {
+    pub(super) fn retry_at(&self, flow: &DownloadWindow) -> Option<Instant> {
         self.pending_requests.front().map(|request| request.sent_at + self.retry_timeout(flow))
     }
 
     /// Returns how long to wait for a part. A loss among the last parts shows only by a timeout, and the whole download
     /// waits for them.
-    fn retry_timeout(&self, flow: &CongestionControl) -> TimeDelta {
+    fn retry_timeout(&self, flow: &DownloadWindow) -> TimeDelta {
         if self.has_unrequested_parts() { flow.retry_timeout() } else { flow.tail_retry_timeout() }
     }
 
@@ -147,7 +147,7 @@ impl SnapshotDownload {
     }
 
     /// Whether enough can be requested to be worth a packet.
-    pub(super) fn should_request(&self, now: Instant, flow: &CongestionControl) -> bool {
+    pub(super) fn should_request(&self, now: Instant, flow: &DownloadWindow) -> bool {
         if self.retry_at(flow).is_some_and(|at| at <= now) {
             return true;
         }
@@ -168,7 +168,7 @@ impl SnapshotDownload {
     }
 
     /// Returns the parts to request now, and expires requests that timed out.
-    pub(super) fn request_parts(&mut self, now: Instant, flow: &mut CongestionControl) -> BlockRequests {
+    pub(super) fn request_parts(&mut self, now: Instant, flow: &mut DownloadWindow) -> BlockRequests {
         let (pending_before, retry) = (self.pending_requests.len(), self.retry_timeout(flow));
         while let Some(expired) =
             self.pending_requests.front().copied().filter(|request| now - request.sent_at >= retry)
@@ -231,7 +231,7 @@ impl SnapshotDownload {
         &mut self,
         now: Instant,
         chunk: &SnapshotChunk<'_>,
-        flow: &mut CongestionControl,
+        flow: &mut DownloadWindow,
     ) -> PartOutcome {
         let encoding = BlockEncoding { digest: chunk.block_hash, is_raw: chunk.is_raw, size: chunk.block_len };
         let offset = usize::from(chunk.part) * PART_SIZE;
@@ -273,7 +273,7 @@ impl SnapshotDownload {
     }
 
     /// Removes the request that this part answers. Requests sent well before it are considered lost.
-    fn on_arrival(&mut self, now: Instant, block: u32, part: u8, flow: &mut CongestionControl) {
+    fn on_arrival(&mut self, now: Instant, block: u32, part: u8, flow: &mut DownloadWindow) {
         let Some(at) = self.pending_requests.iter().position(|request| (request.block, request.part) == (block, part))
         else {
             return;

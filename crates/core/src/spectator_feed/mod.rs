@@ -86,8 +86,8 @@
 //! ```
 
 mod batch;
-mod congestion;
 mod download;
+mod download_window;
 mod event;
 mod history;
 mod playout;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::batch::RecordDecoder;
 use crate::frame::Frame;
-use crate::wire::FrameRecord;
+use crate::wire::FrameRunRecord;
 
 /// A record, or the part of it that no other entry covers. Entries are disjoint and sorted.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ impl RecordBuffer {
 
     /// Stores the new frames of a record that was validated. When the buffer is full, nearer frames displace frames
     /// further ahead. Returns whether any frame was stored.
-    pub(super) fn insert(&mut self, record: &FrameRecord<'_>) -> bool {
+    pub(super) fn insert(&mut self, record: &FrameRunRecord<'_>) -> bool {
         let base = Frame::new(record.first_frame);
         let (mut first, mut until) = (base.max(self.next_frame), base + record.frame_count);
         let at = self.entries.partition_point(|entry| entry.first <= first);

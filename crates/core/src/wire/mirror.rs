@@ -13,7 +13,7 @@ pub(crate) const MAX_PIECE_LEN: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorItem<'a> {
     /// An event of the game.
-    Event(EventRef<'a>),
+    Event(EncodedEvent<'a>),
     /// The sender issues no event older than this time any more, and this was its last event so far.
     Heartbeat {
         /// Lower bound for the time of the sender's later events.
@@ -81,7 +81,7 @@ pub struct StreamStatus {
 
 /// An event in its wire encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventRef<'a> {
+pub struct EncodedEvent<'a> {
     /// The source that issued the event.
     pub source: SourceId,
     /// Sequence number among all events of that source, counted from 1.
@@ -247,7 +247,7 @@ impl<'a> Iterator for MirrorItems<'a> {
     }
 }
 
-fn read_event<'a>(reader: &mut ByteReader<'a>) -> Result<EventRef<'a>, DecodeError> {
+fn read_event<'a>(reader: &mut ByteReader<'a>) -> Result<EncodedEvent<'a>, DecodeError> {
     let (source, seq, issued_at) = (get_source(reader)?, get_event_number(reader)?, get_group_instant(reader)?);
     let (key, flags, back) = (reader.u64()?, reader.u8()?, reader.varint64()?);
     let count = usize::from(reader.u8()?);
@@ -259,7 +259,7 @@ fn read_event<'a>(reader: &mut ByteReader<'a>) -> Result<EventRef<'a>, DecodeErr
     let obsolete_set = ObsoleteSet::read(reader, seq, after, count)?;
     let payload = get_bytes(reader, MAX_PAYLOAD)?;
     let (replaces, is_barrier) = (flags & REPLACES != 0, flags & BARRIER != 0);
-    Ok(EventRef { source, seq, issued_at, key, after, is_barrier, replaces, obsolete_set, payload })
+    Ok(EncodedEvent { source, seq, issued_at, key, after, is_barrier, replaces, obsolete_set, payload })
 }
 
 fn read_stream_status(reader: &mut ByteReader<'_>) -> Result<StreamStatus, DecodeError> {
@@ -300,11 +300,11 @@ fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8]
 
 /// Encodes a datagram item by item. An item that does not fit is left out as a whole.
 #[derive(Debug)]
-pub struct MirrorDatagram<'a> {
+pub struct MirrorDatagramWriter<'a> {
     writer: ByteWriter<'a>,
 }
 
-impl<'a> MirrorDatagram<'a> {
+impl<'a> MirrorDatagramWriter<'a> {
     /// Creates a datagram without items.
     pub fn new(buf: &'a mut [u8]) -> Result<Self, BufferFull> {
         let mut writer = ByteWriter::new(buf);
@@ -376,7 +376,7 @@ impl<'a> MirrorDatagram<'a> {
     }
 }
 
-fn write_event(writer: &mut ByteWriter<'_>, event: &EventRef<'_>) -> Result<(), BufferFull> {
+fn write_event(writer: &mut ByteWriter<'_>, event: &EncodedEvent<'_>) -> Result<(), BufferFull> {
     put_source(writer, EVENT, event.source)?;
     writer.varint64(event.seq)?;
     writer.put(&event.issued_at.as_nanos().to_le_bytes())?;
@@ -402,7 +402,7 @@ mod tests {
     fn all_kinds() -> Vec<MirrorItem<'static>> {
         let (at, group) = (Instant::from_nanos, GroupInstant::from_nanos);
         alloc::vec![
-            MirrorItem::Event(EventRef {
+            MirrorItem::Event(EncodedEvent {
                 source: SourceId(7),
                 seq: 300,
                 issued_at: group(-1),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     fn write_all(buf: &mut [u8]) -> usize {
-        let mut datagram = MirrorDatagram::new(buf).unwrap();
+        let mut datagram = MirrorDatagramWriter::new(buf).unwrap();
         assert!(datagram.is_empty());
         all_kinds().iter().for_each(|item| datagram.put(item).unwrap());
         datagram.len()
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn item_that_does_not_fit_is_not_written() {
         let mut buf = [0; 12];
-        let mut datagram = MirrorDatagram::new(&mut buf).unwrap();
+        let mut datagram = MirrorDatagramWriter::new(&mut buf).unwrap();
         datagram.put(&MirrorItem::GroupTime(None)).unwrap();
         let len = datagram.len();
         assert_eq!(datagram.put(&all_kinds()[0]), Err(BufferFull));
@@ -478,10 +478,10 @@ mod tests {
     fn obsolete_set_must_precede_its_event() {
         let event = |seq: u64, after: u64, run: &'static [u8]| {
             let mut buf = [0; 64];
-            let mut datagram = MirrorDatagram::new(&mut buf).unwrap();
+            let mut datagram = MirrorDatagramWriter::new(&mut buf).unwrap();
             let MirrorItem::Event(good) = all_kinds().remove(0) else { panic!("the first is an event") };
             let run = ObsoleteSet::from_bytes(seq, run);
-            datagram.put(&MirrorItem::Event(EventRef { seq, after, obsolete_set: run, ..good })).unwrap();
+            datagram.put(&MirrorItem::Event(EncodedEvent { seq, after, obsolete_set: run, ..good })).unwrap();
             let len = datagram.len();
             MirrorItems::new(&buf[..len]).unwrap().next().unwrap().is_ok()
         };

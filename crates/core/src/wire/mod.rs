@@ -29,11 +29,11 @@ pub use extra::{
 pub(crate) use extra::{put_extra, put_relay_header};
 pub use hello::{Hello, Refusal};
 pub(crate) use mirror::MAX_PIECE_LEN;
-pub use mirror::{EventRef, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus};
-pub(crate) use peer_world::PeerWorldDatagram;
+pub use mirror::{EncodedEvent, MirrorDatagramWriter, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus};
+pub(crate) use peer_world::PeerWorldDatagramWriter;
 pub use peer_world::{ClockEcho, EntityStateUpdate, PeerWorldItem, PeerWorldItems};
 pub use spectator_feed::{
-    BlockRequests, CloseReason, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecord, FrameRecords,
+    BlockRequests, CloseReason, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecords, FrameRunRecord,
     MAX_BLOCK_REQUESTS, MAX_FRAME_RANGES, MAX_RECORD_FRAMES, MAX_THINNING_LEVEL, SnapshotChunk, SnapshotOffer,
     SnapshotRequest, Subscribe, Subscribed, is_feed,
 };

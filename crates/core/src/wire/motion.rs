@@ -208,11 +208,11 @@ fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8]
 
 /// Encodes a datagram item by item. An item that does not fit is left out as a whole.
 #[derive(Debug)]
-pub struct MotionDatagram<'a> {
+pub struct MotionDatagramWriter<'a> {
     writer: ByteWriter<'a>,
 }
 
-impl<'a> MotionDatagram<'a> {
+impl<'a> MotionDatagramWriter<'a> {
     /// Creates a datagram without items.
     pub fn new(buf: &'a mut [u8], head: MotionHeader) -> Result<Self, BufferFull> {
         let mut writer = ByteWriter::new(buf);
@@ -342,7 +342,7 @@ mod tests {
 
     fn written_datagram() -> Vec<u8> {
         let mut buf = [0; 400];
-        let mut datagram = MotionDatagram::new(&mut buf, TEST_HEADER).unwrap();
+        let mut datagram = MotionDatagramWriter::new(&mut buf, TEST_HEADER).unwrap();
         assert!(datagram.is_empty());
         all_kinds().into_iter().for_each(|item| datagram.put(item).unwrap());
         let len = datagram.len();
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn item_that_does_not_fit_is_not_written() {
         let mut buf = [0; 22];
-        let mut datagram = MotionDatagram::new(&mut buf, TEST_HEADER).unwrap();
+        let mut datagram = MotionDatagramWriter::new(&mut buf, TEST_HEADER).unwrap();
         datagram.put(MotionItem::Probe).unwrap();
         let len = datagram.len();
         assert_eq!(

@@ -178,11 +178,11 @@ fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8]
 
 /// Encodes a datagram item by item. An item that does not fit is left out as a whole.
 #[derive(Debug)]
-pub(crate) struct PeerWorldDatagram<'a> {
+pub(crate) struct PeerWorldDatagramWriter<'a> {
     writer: ByteWriter<'a>,
 }
 
-impl<'a> PeerWorldDatagram<'a> {
+impl<'a> PeerWorldDatagramWriter<'a> {
     pub(crate) fn new(buf: &'a mut [u8]) -> Result<Self, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         writer.u8(FAMILY)?;
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn every_item_round_trips() {
         let mut buf = [0; 400];
-        let mut datagram = PeerWorldDatagram::new(&mut buf).unwrap();
+        let mut datagram = PeerWorldDatagramWriter::new(&mut buf).unwrap();
         assert!(datagram.is_empty());
         for item in all_kinds() {
             datagram.put(item).unwrap();
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn item_that_does_not_fit_is_not_written() {
         let mut buf = [0; 12];
-        let mut datagram = PeerWorldDatagram::new(&mut buf).unwrap();
+        let mut datagram = PeerWorldDatagramWriter::new(&mut buf).unwrap();
         datagram.put(PeerWorldItem::WorldTime(None)).unwrap();
         let len = datagram.len();
         assert_eq!(
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn truncated_or_invalid_items_are_errors() {
         let mut buf = [0; 400];
-        let mut datagram = PeerWorldDatagram::new(&mut buf).unwrap();
+        let mut datagram = PeerWorldDatagramWriter::new(&mut buf).unwrap();
         all_kinds().into_iter().for_each(|item| datagram.put(item).unwrap());
         let len = datagram.len();
         for cut in 1..len {

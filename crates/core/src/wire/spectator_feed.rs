@@ -257,7 +257,7 @@ pub struct FrameRecords<'a> {
 
 /// Consecutive frames that decode independently of other records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameRecord<'a> {
+pub struct FrameRunRecord<'a> {
     /// The first frame.
     pub first_frame: u32,
     /// Number of frames.
@@ -279,13 +279,13 @@ impl<'a> FrameRecords<'a> {
     }
 
     /// Iterates over the records in packet order.
-    pub fn iter(&self) -> impl Iterator<Item = FrameRecord<'a>> + use<'a> {
+    pub fn iter(&self) -> impl Iterator<Item = FrameRunRecord<'a>> + use<'a> {
         let (mut at, mut reader) = (self.first, ByteReader::new(self.bytes));
         core::iter::from_fn(move || (!reader.is_empty()).then(|| get_record(&mut reader, &mut at).ok()).flatten())
     }
 }
 
-fn get_record<'a>(reader: &mut ByteReader<'a>, at: &mut u32) -> Result<FrameRecord<'a>, DecodeError> {
+fn get_record<'a>(reader: &mut ByteReader<'a>, at: &mut u32) -> Result<FrameRunRecord<'a>, DecodeError> {
     let first = at.checked_add(reader.varint()?).ok_or(DecodeError::Malformed)?;
     let head = reader.u8()?;
     let count = u32::from(head & !HASHED_FLAG);
@@ -300,11 +300,11 @@ fn get_record<'a>(reader: &mut ByteReader<'a>, at: &mut u32) -> Result<FrameReco
     let size = reader.varint()?;
     let changes = reader.take(size as usize)?;
     *at = end;
-    Ok(FrameRecord { first_frame: first, frame_count: count, state_hash: hash, changes })
+    Ok(FrameRunRecord { first_frame: first, frame_count: count, state_hash: hash, changes })
 }
 
 /// Encodes a record without the gap in front of it, so that it can be stored and copied into any packet.
-pub(crate) fn put_record(writer: &mut ByteWriter<'_>, record: &FrameRecord<'_>) -> Result<(), BufferFull> {
+pub(crate) fn put_record(writer: &mut ByteWriter<'_>, record: &FrameRunRecord<'_>) -> Result<(), BufferFull> {
     writer.u8(record.frame_count as u8 | if record.state_hash.is_some() { HASHED_FLAG } else { 0 })?;
     if let Some((frame, hash)) = record.state_hash {
         writer.varint((record.first_frame + record.frame_count).saturating_sub(frame))?;

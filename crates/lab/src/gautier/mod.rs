@@ -7,7 +7,7 @@ mod path_replay;
 pub mod reckonable;
 pub mod regions;
 pub mod send_policies;
-pub mod thinning;
+pub mod thinned_replay;
 pub mod update_rate;
 
 use coplay::time::TimeDelta;

@@ -7,7 +7,7 @@ use coplay::peer_world::{
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::drift::DriftSummary;
-use coplay_maze::{Avatar, MazeSettings, Rules, to_units};
+use coplay_maze::{Avatar, MazeRules, MazeSettings, to_units};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::event_queue::EventQueue;
 use coplay_sim::link::{Link, LinkConfig, Loss};
@@ -20,7 +20,7 @@ const TICK: TimeDelta = TimeDelta::from_millis(10);
 /// State of an avatar in every tick.
 #[derive(Clone, Debug)]
 pub(super) struct AvatarPath {
-    rules: Rules,
+    rules: MazeRules,
     states: Vec<Avatar>,
 }
 
@@ -76,8 +76,8 @@ impl AvatarPath {
 /// A sending site, a receiving site, and the datagrams in flight between them.
 struct PathReplay<'a> {
     path: &'a AvatarPath,
-    sender: PeerWorld<Rules>,
-    receiver: PeerWorld<Rules>,
+    sender: PeerWorld<MazeRules>,
+    receiver: PeerWorld<MazeRules>,
     /// Link of the updates, and loss-free link of all other messages.
     update_link: Link,
     control_link: Link,

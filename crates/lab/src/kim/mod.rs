@@ -4,9 +4,9 @@
 //! intervals, and the paper's results (0.3 s is enough, 0.2 s is not) fit one-way delays of 56 to 88 ms. We use 65 ms.
 
 pub mod buffer;
+pub mod buffer_overrun;
 pub mod delay_step;
-pub mod overrun;
 pub mod packets;
-pub mod policies;
+pub mod recovery_policies;
 pub mod resync;
 pub mod testbed;

@@ -7,7 +7,7 @@ use coplay::time::TimeDelta;
 use super::digest::RegionMismatch;
 use super::measure::TimingPercentiles;
 use super::report::{COMFORTABLE_INPUT_DELAY, CheckReport, SubjectIdentity};
-use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchKind, StateMismatch};
+use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchedOutput, StateMismatch};
 
 /// Round trips for which the report shows an input delay, in milliseconds: a town, a country, an ocean.
 const EXAMPLE_ROUND_TRIPS_MS: [i64; 3] = [30, 80, 150];
@@ -165,8 +165,8 @@ impl fmt::Display for StateMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.comparison.name())?;
         match self.mismatch_kind {
-            MismatchKind::State => write!(f, "the state differs ")?,
-            MismatchKind::Picture => write!(f, "the picture differs ")?,
+            MismatchedOutput::State => write!(f, "the state differs ")?,
+            MismatchedOutput::Picture => write!(f, "the picture differs ")?,
         }
         match self.frame {
             Some(frame) => write!(f, "from frame {frame} on")?,

@@ -48,7 +48,6 @@
 mod cache;
 mod child;
 mod child_machine;
-mod command;
 mod digest;
 mod display;
 mod measure;
@@ -56,6 +55,7 @@ mod progress;
 mod report;
 mod rollback_test;
 mod run;
+mod run_command;
 mod script;
 mod smoke_test;
 mod verdict;
@@ -70,12 +70,12 @@ use self::smoke_test::SmokeTestOutcome;
 
 pub use self::cache::ReportCache;
 pub use self::child::run_child;
-pub use self::command::{CheckRequest, exclusive_stdout, run};
 pub use self::digest::RegionMismatch;
 pub use self::measure::{MeasuredCosts, TimingPercentiles};
 pub use self::progress::CheckProgress;
 pub use self::report::{CheckReport, ComparedFrames, Fitness, SubjectIdentity};
-pub use self::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchKind, StateMismatch};
+pub use self::run_command::{CheckCommandOptions, exclusive_stdout, run};
+pub use self::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchedOutput, StateMismatch};
 
 /// Version of the check. Another version may find other faults.
 pub const CHECK_VERSION: u32 = 1;

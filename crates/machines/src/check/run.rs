@@ -8,7 +8,7 @@ use super::measure::{TimingSamples, time_call};
 use super::progress::{CheckProgress, CheckTimer};
 use super::report::{CheckReport, CheckResults, ComparedFrames, identity_key};
 use super::script::InputScript;
-use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchKind, StateMismatch};
+use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchedOutput, StateMismatch};
 use super::{CheckError, CheckOptions, CheckSubject, rollback_test};
 use crate::machine::Machine;
 
@@ -304,8 +304,13 @@ impl<'a> CheckRun<'a> {
         let mut reference = self.open_machine()?;
         (0..=frame).for_each(|frame| reference.step(self.input_script.inputs_at(frame), true));
         let regions = region_mismatches(&region_digests(&mut *reference), theirs);
-        let mismatch =
-            StateMismatch { comparison, frame: Some(frame), loaded_frame, mismatch_kind: MismatchKind::State, regions };
+        let mismatch = StateMismatch {
+            comparison,
+            frame: Some(frame),
+            loaded_frame,
+            mismatch_kind: MismatchedOutput::State,
+            regions,
+        };
         Ok(ComparisonAbort::Fault(MachineFault::Mismatch(mismatch)))
     }
 
@@ -323,10 +328,10 @@ impl<'a> CheckRun<'a> {
     }
 }
 
-fn mismatch_kind(ours: FrameDigest, theirs: FrameDigest) -> Option<MismatchKind> {
+fn mismatch_kind(ours: FrameDigest, theirs: FrameDigest) -> Option<MismatchedOutput> {
     match ours {
-        _ if ours.state_hash != theirs.state_hash => Some(MismatchKind::State),
-        _ if ours.picture_hash != theirs.picture_hash => Some(MismatchKind::Picture),
+        _ if ours.state_hash != theirs.state_hash => Some(MismatchedOutput::State),
+        _ if ours.picture_hash != theirs.picture_hash => Some(MismatchedOutput::Picture),
         _ => None,
     }
 }

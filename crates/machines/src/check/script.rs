@@ -2,7 +2,7 @@
 
 use coplay::input::InputWord;
 
-use crate::pad::{Pad, StickAxis};
+use crate::pad::{PadLayout, StickAxis};
 
 /// A word changes in one frame out of this many, on average.
 const CHANGE_ONE_IN: u64 = 8;
@@ -47,7 +47,7 @@ pub(super) struct InputScript {
 }
 
 impl InputScript {
-    pub(super) fn new(seed: u64, pads: &[Pad]) -> Self {
+    pub(super) fn new(seed: u64, pads: &[PadLayout]) -> Self {
         Self { rng: SplitMix64::new(seed), masks: pads.iter().map(|pad| pad.mask).collect(), words: Vec::new() }
     }
 
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn scripted_inputs_do_not_depend_on_access_order_and_respect_pad_masks() {
-        let stick = Pad { mask: StickAxis::LeftX.mask() | Button::B.bit(), labels: Vec::new() };
-        let pads = [Pad::with_buttons(&[Button::A, Button::Up]), stick];
+        let stick = PadLayout { mask: StickAxis::LeftX.mask() | Button::B.bit(), labels: Vec::new() };
+        let pads = [PadLayout::with_buttons(&[Button::A, Button::Up]), stick];
         let (mut forward, mut backward) = (InputScript::new(3, &pads), InputScript::new(3, &pads));
         let all: Vec<Vec<InputWord>> = (0..500).map(|frame| forward.inputs_at(frame).to_vec()).collect();
         for (frame, words) in all.iter().enumerate().rev() {

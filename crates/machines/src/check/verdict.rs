@@ -117,7 +117,7 @@ pub struct StateMismatch {
     pub loaded_frame: Option<u32>,
     /// Kind of mismatch.
     #[serde(rename = "seen")]
-    pub mismatch_kind: MismatchKind,
+    pub mismatch_kind: MismatchedOutput,
     /// Differing regions of the state; empty if the machine names none, or if the difference did not recur.
     pub regions: Vec<RegionMismatch>,
 }
@@ -125,7 +125,7 @@ pub struct StateMismatch {
 /// Kind of mismatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MismatchKind {
+pub enum MismatchedOutput {
     /// The state hash differs.
     State,
     /// Only the picture differs; the state hashes are equal.

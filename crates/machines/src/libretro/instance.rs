@@ -16,7 +16,7 @@ use super::instance_factory::{InstanceFactory, to_c_path};
 use super::pads::{self, JOYPAD};
 use super::scratch::ScratchDir;
 use crate::machine::SaveError;
-use crate::pad::Pad;
+use crate::pad::PadLayout;
 
 /// Extensions of files that only list other files.
 const MULTI_FILE_EXTENSIONS: [&str; 5] = ["cue", "m3u", "ccd", "toc", "gdi"];
@@ -114,7 +114,7 @@ impl CoreInstance {
     }
 
     /// Returns the pads of the players.
-    pub(super) fn pads(&mut self) -> Vec<Pad> {
+    pub(super) fn pads(&mut self) -> Vec<PadLayout> {
         let players = self.factory.players();
         let frontend = self.core.frontend();
         pads::pads(&frontend.descriptors, &frontend.ports, players)

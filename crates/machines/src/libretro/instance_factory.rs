@@ -10,7 +10,7 @@ use super::frontend_state::{FrontendState, MAX_PLAYERS};
 use super::instance::CoreInstance;
 use super::options::CoreOptions;
 use super::scratch::{self, ScratchDir};
-use super::{CoreConfig, GameImage, elf, find};
+use super::{CoreConfig, GameImage, elf_unique_symbols, find};
 
 /// The data needed to open equal instances of a core.
 pub(super) struct InstanceFactory {
@@ -28,7 +28,7 @@ impl InstanceFactory {
         let path = find::find_core(&config.core, &config.core_folders)?;
         let mut library = std::fs::read(&path)
             .map_err(|error| CoreOpenError::Read { path: path.clone(), reason: error.to_string() })?;
-        elf::make_unique_symbols_global(&mut library);
+        elf_unique_symbols::make_unique_symbols_global(&mut library);
         let file_name = path.file_name().and_then(OsStr::to_str).unwrap_or("core").to_owned();
         let CoreConfig { game, options, system_folder: system, players, mut devices, .. } = config;
         devices.retain(|(port, _)| *port < MAX_PLAYERS);

@@ -15,7 +15,7 @@ use super::instance_factory::InstanceFactory;
 use super::probe_findings::{HashSource, ProbeFindings};
 use super::video;
 use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
-use crate::pad::Pad;
+use crate::pad::PadLayout;
 use crate::picture::Picture;
 
 /// Number of remembered checksums of our own states: more than a session ever keeps for rollback.
@@ -30,7 +30,7 @@ pub(super) struct MachineInfo {
     /// Identity of machine and game in the header of every state.
     pub(super) state_identity: u64,
     pub(super) frame_rate: FrameRate,
-    pub(super) pads: Vec<Pad>,
+    pub(super) pads: Vec<PadLayout>,
 }
 
 /// A libretro core with a game loaded.
@@ -203,7 +203,7 @@ impl Machine for LibretroMachine {
         self.info.frame_rate
     }
 
-    fn pads(&self) -> &[Pad] {
+    fn pads(&self) -> &[PadLayout] {
         &self.info.pads
     }
 

@@ -23,7 +23,7 @@
 //! - **Output of a core.** Text that a core prints by itself goes to the terminal, some of it to the standard output.
 //! - **Frame rate.** The frame rate is fixed at the start. A core that changes it continues at the agreed rate.
 
-mod elf;
+mod elf_unique_symbols;
 mod envelope;
 mod error;
 mod ffi;
@@ -74,7 +74,7 @@ pub struct CoreConfig {
     pub options: Vec<(String, String)>,
     /// Number of players; `None` for the number that the core announces.
     pub players: Option<usize>,
-    /// Devices in ports that should not have a joypad, as port and device id. See [`LibretroMachine::devices`].
+    /// Devices in ports that should not have a joypad, as port and device id. See [`LibretroMachine::speaker_and_gamepads`].
     pub devices: Vec<(usize, u32)>,
     /// Folder with BIOS images, which must be the same at all sites.
     pub system_folder: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! Derives the pads of the players from a core's input descriptors.
 
-use crate::pad::{Button, Pad, StickAxis};
+use crate::pad::{Button, PadLayout, StickAxis};
 
 use super::frontend_state::{Descriptor, Device, MAX_PLAYERS};
 
@@ -17,7 +17,7 @@ const DEVICE_CLASS_MASK: u32 = 0xff;
 const EMULATOR_ONLY_LABELS: [&str; 6] = ["turbo", "rapid", "autofire", "auto-fire", "mode switch", "solar sensor"];
 
 /// Returns one pad per player.
-pub(super) fn pads(descriptors: &[Descriptor], ports: &[Vec<Device>], players: Option<usize>) -> Vec<Pad> {
+pub(super) fn pads(descriptors: &[Descriptor], ports: &[Vec<Device>], players: Option<usize>) -> Vec<PadLayout> {
     let count = players.unwrap_or_else(|| count_players(descriptors, ports)).clamp(1, MAX_PLAYERS);
     (0..count as u32).map(|port| pad(descriptors, port)).collect()
 }
@@ -39,8 +39,8 @@ fn port_descriptors(descriptors: &[Descriptor], port: u32) -> impl Iterator<Item
     descriptors.iter().filter(move |descriptor| descriptor.port == port && is_pad(descriptor.device))
 }
 
-fn pad(descriptors: &[Descriptor], port: u32) -> Pad {
-    let mut pad = Pad { mask: 0, labels: Vec::new() };
+fn pad(descriptors: &[Descriptor], port: u32) -> PadLayout {
+    let mut pad = PadLayout { mask: 0, labels: Vec::new() };
     for descriptor in port_descriptors(descriptors, port) {
         if let Some(axis) = axis(descriptor) {
             pad.mask |= axis.mask();
@@ -56,7 +56,7 @@ fn pad(descriptors: &[Descriptor], port: u32) -> Pad {
             }
         }
     }
-    if pad.mask == 0 { Pad::with_buttons(&Button::ALL) } else { pad }
+    if pad.mask == 0 { PadLayout::with_buttons(&Button::ALL) } else { pad }
 }
 
 fn button(descriptor: &Descriptor) -> Option<Button> {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn core_without_descriptors_gets_two_full_pads() {
-        let all = Pad::with_buttons(&Button::ALL);
+        let all = PadLayout::with_buttons(&Button::ALL);
         assert_eq!(pads(&[], &[], None), [all.clone(), all]);
         assert_eq!(pads(&[], &[], Some(1)).len(), 1);
         assert_eq!(pads(&[], &[], Some(100)).len(), MAX_PLAYERS);

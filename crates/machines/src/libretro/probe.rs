@@ -15,7 +15,7 @@ use super::frontend_state::{produce, quirk};
 use super::instance::CoreInstance;
 use super::instance_factory::InstanceFactory;
 use super::probe_findings::{HashSource, ProbeFindings};
-use crate::pad::Pad;
+use crate::pad::PadLayout;
 
 /// Number of probed frames without input, and the frame after which the middle state is saved.
 const PROBE_FRAMES: usize = 60;
@@ -91,7 +91,7 @@ impl RoundOptions {
 /// Probes one instance after the other.
 struct CoreProbe<'a> {
     factory: &'a Arc<InstanceFactory>,
-    pads: &'a [Pad],
+    pads: &'a [PadLayout],
     buffer: Vec<u8>,
     state_sizes: Vec<usize>,
     /// Whether the core exposes memory that changes.
@@ -99,7 +99,7 @@ struct CoreProbe<'a> {
 }
 
 /// Runs the whole probe, about 400 frames.
-pub(super) fn probe(factory: &Arc<InstanceFactory>, pads: &[Pad]) -> Result<ProbeFindings, CoreOpenError> {
+pub(super) fn probe(factory: &Arc<InstanceFactory>, pads: &[PadLayout]) -> Result<ProbeFindings, CoreOpenError> {
     CoreProbe { factory, pads, buffer: Vec::new(), state_sizes: Vec::new(), has_live_memory: false }.run()
 }
 
@@ -379,7 +379,7 @@ struct ReplayOutcome {
 }
 
 /// Returns a fixed pseudo-random input.
-fn probe_input(pad: &Pad, player: usize, round: usize, frame: usize) -> InputWord {
+fn probe_input(pad: &PadLayout, player: usize, round: usize, frame: usize) -> InputWord {
     let position = [player, round, frame / 3].map(|it| it as u8);
     let noise = [0u64, 1].map(|half| InputWord::from(xxhash_rust::xxh3::xxh3_64_with_seed(&position, half)));
     (noise[0] << 64 | noise[1]) & pad.mask

@@ -24,7 +24,7 @@ use tetanes_core::video::Frame;
 
 use crate::identity;
 use crate::machine::{LoadError, Machine, SaveError};
-use crate::pad::{Button, Pad};
+use crate::pad::{Button, PadLayout};
 use crate::picture::Picture;
 use state::StagedState;
 
@@ -73,7 +73,7 @@ pub struct Nes {
     options: NesOptions,
     machine_id: MachineId,
     game_id: GameId,
-    pads: Vec<Pad>,
+    pads: Vec<PadLayout>,
     /// State before the first frame.
     initial_state: Vec<u8>,
     /// Maximum length of a state in bytes.
@@ -109,7 +109,7 @@ impl Nes {
         let mut nes = Self {
             machine_id: machine,
             game_id: identity::game_id(name, image),
-            pads: vec![Pad::with_buttons(&BUTTONS); options.players],
+            pads: vec![PadLayout::with_buttons(&BUTTONS); options.players],
             initial_state: Vec::new(),
             max_state_len: 0,
             staged_state: StagedState::new(deck.bus()),
@@ -197,7 +197,7 @@ impl Machine for Nes {
         if is_pal(&self.deck) { PAL_FRAME_RATE } else { NTSC_FRAME_RATE }
     }
 
-    fn pads(&self) -> &[Pad] {
+    fn pads(&self) -> &[PadLayout] {
         &self.pads
     }
 

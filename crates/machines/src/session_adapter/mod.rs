@@ -38,7 +38,7 @@ use coplay::time::Instant;
 
 use crate::machine::{LoadError, Machine, SaveError};
 
-pub use options::{SessionOptions, config, settings};
+pub use options::{SharedGameOptions, config, settings};
 
 /// Maximum number of page hashes that a session requests at once.
 const MAX_PAGES_PER_REQUEST: usize = 256;

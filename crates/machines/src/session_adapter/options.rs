@@ -11,7 +11,7 @@ const DEFAULT_HASH_INTERVAL: u32 = 60;
 
 /// Options of a shared game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionOptions {
+pub struct SharedGameOptions {
     /// Maximum number of sites.
     pub sites: u8,
     /// Input delay in frames.
@@ -24,7 +24,7 @@ pub struct SessionOptions {
     pub hash_interval: u32,
 }
 
-impl SessionOptions {
+impl SharedGameOptions {
     /// Returns options for `sites` sites with automatic delay settings.
     pub fn new(sites: u8) -> Self {
         Self { sites, input_delay: 2, prediction_window: 8, auto_delay: true, hash_interval: DEFAULT_HASH_INTERVAL }
@@ -34,7 +34,7 @@ impl SessionOptions {
 /// Returns the settings of a game on this machine that all sites start together. Site k owns the pad of player k. If
 /// there are more sites than pads, the last sites own none; surplus pads stay unowned. Change the fields for another
 /// assignment.
-pub fn settings(machine: &dyn Machine, options: SessionOptions) -> Settings {
+pub fn settings(machine: &dyn Machine, options: SharedGameOptions) -> Settings {
     let pads = machine.pads();
     let mut ownership = Ownership::new(pads.len().min(MAX_PLAYERS));
     for (player, site) in SiteId::first(usize::from(options.sites)).enumerate().take(ownership.players()) {

@@ -6,14 +6,14 @@ use coplay::frame::FrameRate;
 use coplay::hash::xxh64;
 use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
-use coplay_machines::pad::{Button, Pad, StickAxis};
+use coplay_machines::pad::{Button, PadLayout, StickAxis};
 use coplay_machines::{LoadError, Machine, Picture, SaveError};
 
 pub struct FaultyMachine {
     fault: String,
     machine_id: MachineId,
     game_id: GameId,
-    pads: Vec<Pad>,
+    pads: Vec<PadLayout>,
     /// The whole state: eight bytes of hash, the frame number, and padding.
     memory: [u8; 600],
     rgba: Vec<u8>,
@@ -22,13 +22,13 @@ pub struct FaultyMachine {
 
 impl FaultyMachine {
     pub fn new(fault: &str) -> Self {
-        let stick = Pad { mask: StickAxis::LeftX.mask() | Button::B.bit(), labels: Vec::new() };
+        let stick = PadLayout { mask: StickAxis::LeftX.mask() | Button::B.bit(), labels: Vec::new() };
         let machine = MachineId { name: "odd".into(), version: "1".into(), options: Vec::new(), first_frames_hash: 0 };
         let mut new = Self {
             fault: fault.into(),
             machine_id: machine,
             game_id: GameId { name: fault.into(), hash: [0; 32] },
-            pads: vec![Pad::with_buttons(&Button::ALL), stick],
+            pads: vec![PadLayout::with_buttons(&Button::ALL), stick],
             memory: [0; 600],
             rgba: vec![0; 16],
             reset_count: 0,
@@ -82,7 +82,7 @@ impl Machine for FaultyMachine {
         FrameRate::per_second(60).unwrap()
     }
 
-    fn pads(&self) -> &[Pad] {
+    fn pads(&self) -> &[PadLayout] {
         &self.pads
     }
 

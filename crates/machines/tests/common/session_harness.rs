@@ -12,7 +12,7 @@ use coplay::session::{Config, Event, Session, Settings, Stats};
 use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
 use coplay_machines::Machine;
-use coplay_machines::session_adapter::{self, RequestCounts, RequestOutcome, SessionAdapter, SessionOptions};
+use coplay_machines::session_adapter::{self, RequestCounts, RequestOutcome, SessionAdapter, SharedGameOptions};
 use coplay_sim::host_network::{HostNetwork, HostProgram};
 use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
@@ -165,8 +165,8 @@ pub fn bad_link() -> LinkConfig {
 }
 
 /// Input delay 2, prediction window 8, states compared every second.
-pub fn test_options(sites: u8) -> SessionOptions {
-    SessionOptions { sites, input_delay: 2, prediction_window: 8, auto_delay: false, hash_interval: 60 }
+pub fn test_options(sites: u8) -> SharedGameOptions {
+    SharedGameOptions { sites, input_delay: 2, prediction_window: 8, auto_delay: false, hash_interval: 60 }
 }
 
 /// Returns the config of a site, with a spectator feed for late joiners.

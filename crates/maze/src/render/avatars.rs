@@ -1,7 +1,7 @@
 //! Avatars: spheres with a face.
 
 use super::canvas::Canvas;
-use super::colour::{Colour, Light, add, mix, scale, to_light};
+use super::colour::{Colour, LinearColour, add, mix, scale, to_light};
 use super::projection::{Point, Projected, Projection, dot};
 use super::scene::{apply_fog, visibility};
 use crate::rules::AVATAR_RADIUS;
@@ -50,7 +50,7 @@ fn draw_sphere(
     height: f32,
     flat: f32,
     canvas: &mut Canvas,
-    light: impl Fn([f32; 3]) -> Light,
+    light: impl Fn([f32; 3]) -> LinearColour,
 ) {
     let (radius, middle) = (eye.screen_size(SPHERE_RADIUS, seen.depth), eye.screen_row(height, seen.depth));
     let aside = [seen.to_eye[1], -seen.to_eye[0]];
@@ -119,7 +119,7 @@ fn draw_shadow(eye: &Projection, seen: &Projected, size: f32, canvas: &mut Canva
 }
 
 /// Lights a surface from above and from the camera, with a highlight and a darker edge.
-fn apply_lighting(skin: Light, normal: [f32; 3], back: Point) -> Light {
+fn apply_lighting(skin: LinearColour, normal: [f32; 3], back: Point) -> LinearColour {
     let facing = dot([normal[0], normal[1]], back);
     let from_above = normal[2] * 0.80 + facing * 0.60;
     let gleam =
@@ -129,7 +129,7 @@ fn apply_lighting(skin: Light, normal: [f32; 3], back: Point) -> Light {
 }
 
 /// Returns the surface colour of an avatar: two eyes that look forward, and a mouth.
-fn face_colour(skin: SurfacePoint, colour: Light) -> Light {
+fn face_colour(skin: SurfacePoint, colour: LinearColour) -> LinearColour {
     let [front, right, up] = skin;
     // The face is symmetric.
     let towards = |spot: SurfacePoint| front * spot[0] + right.abs() * spot[1] + up * spot[2];

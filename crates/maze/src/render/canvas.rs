@@ -1,6 +1,6 @@
 //! Pixel buffer that pictures are drawn into.
 
-use super::colour::{Light, to_colour, to_light};
+use super::colour::{LinearColour, to_colour, to_light};
 
 /// Opaque picture: rows of RGBA pixels from the top.
 #[derive(Clone, Debug)]
@@ -75,28 +75,28 @@ impl Canvas {
     }
 
     /// Sets a pixel, which must be on the canvas.
-    pub(super) fn paint(&mut self, x: usize, y: usize, light: Light) {
+    pub(super) fn paint(&mut self, x: usize, y: usize, light: LinearColour) {
         let at = 4 * (y * self.width + x);
         self.pixels[at..at + 3].copy_from_slice(&to_colour(light));
     }
 
     /// Returns the light of a pixel, which must be on the canvas.
-    pub(super) fn light_at(&self, x: usize, y: usize) -> Light {
+    pub(super) fn light_at(&self, x: usize, y: usize) -> LinearColour {
         let at = 4 * (y * self.width + x);
         to_light([self.pixels[at], self.pixels[at + 1], self.pixels[at + 2]])
     }
 
     /// Blends a pixel with `light`; a share of 1 replaces it. Ignores pixels off the canvas.
-    pub(super) fn blend(&mut self, x: i32, y: i32, light: Light, share: f32) {
+    pub(super) fn blend(&mut self, x: i32, y: i32, light: LinearColour, share: f32) {
         self.modify_pixel(x, y, |old, new| old + (new - old) * share, light);
     }
 
     /// Adds light to a pixel. Ignores pixels off the canvas.
-    pub(super) fn add_light(&mut self, x: i32, y: i32, light: Light) {
+    pub(super) fn add_light(&mut self, x: i32, y: i32, light: LinearColour) {
         self.modify_pixel(x, y, |old, new| old + new, light);
     }
 
-    fn modify_pixel(&mut self, x: i32, y: i32, blend: impl Fn(f32, f32) -> f32, light: Light) {
+    fn modify_pixel(&mut self, x: i32, y: i32, blend: impl Fn(f32, f32) -> f32, light: LinearColour) {
         let Some(at) = self.index(x, y) else { return };
         for (byte, part) in self.pixels[at..at + 3].iter_mut().zip(light) {
             *byte = (blend(f32::from(*byte) / 255.0, part) * 255.0) as u8;

@@ -28,27 +28,27 @@ pub fn player_colour(id: EntityId) -> Colour {
 }
 
 /// Red, green, blue, from 0 to 1.
-pub(super) type Light = [f32; 3];
+pub(super) type LinearColour = [f32; 3];
 
-pub(super) fn to_light(colour: Colour) -> Light {
+pub(super) fn to_light(colour: Colour) -> LinearColour {
     colour.map(|part| f32::from(part) / 255.0)
 }
 
-pub(super) fn to_colour(light: Light) -> Colour {
+pub(super) fn to_colour(light: LinearColour) -> Colour {
     light.map(|part| (part * 255.0) as u8)
 }
 
 /// Multiplies all components by a factor.
-pub(super) fn scale(light: Light, by: f32) -> Light {
+pub(super) fn scale(light: LinearColour, by: f32) -> LinearColour {
     light.map(|part| part * by)
 }
 
 /// Interpolates from the first (share 0) to the second (share 1).
-pub(super) fn mix(first: Light, second: Light, share: f32) -> Light {
+pub(super) fn mix(first: LinearColour, second: LinearColour, share: f32) -> LinearColour {
     std::array::from_fn(|part| first[part] + (second[part] - first[part]) * share)
 }
 
-pub(super) fn add(one: Light, other: Light) -> Light {
+pub(super) fn add(one: LinearColour, other: LinearColour) -> LinearColour {
     std::array::from_fn(|part| one[part] + other[part])
 }
 

@@ -2,7 +2,7 @@
 
 use super::avatars::for_each_visible_pixel;
 use super::canvas::Canvas;
-use super::colour::{Colour, Light, mix, scale, to_light};
+use super::colour::{Colour, LinearColour, mix, scale, to_light};
 use super::projection::{Projected, Projection};
 use crate::rng::Rng;
 
@@ -58,7 +58,7 @@ fn draw_glow(
     seen: &Projected,
     [aside, height]: [f32; 2],
     size: f32,
-    light: Light,
+    light: LinearColour,
     canvas: &mut Canvas,
 ) {
     let middle = [seen.x + eye.screen_size(aside, seen.depth), eye.screen_row(height, seen.depth)];

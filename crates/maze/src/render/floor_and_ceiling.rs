@@ -1,6 +1,6 @@
 //! Horizontal surfaces: a floor of polished tiles, and a ceiling of plates with lamps.
 
-use super::colour::{Light, add, mix, scale};
+use super::colour::{LinearColour, add, mix, scale};
 use super::projection::{EYE_HEIGHT, Point, Projection};
 use super::scene::{AntialiasedLine, apply_fog, floor_to_i32, lamplight, region_palette, visibility};
 use super::wall::CEILING_HEIGHT;
@@ -14,9 +14,9 @@ const JOINT_HALF_WIDTH: f32 = 1.5;
 /// Half the width of a lamp, in units. Each cell has a lamp in its centre.
 const LAMP_HALF_WIDTH: f32 = 52.0;
 
-const LAMP_LIGHT: Light = [1.0, 0.97, 0.88];
-const FLOOR_LIGHT: Light = [0.30, 0.31, 0.35];
-const CEILING_LIGHT: Light = [0.17, 0.18, 0.22];
+const LAMP_LIGHT: LinearColour = [1.0, 0.97, 0.88];
+const FLOOR_LIGHT: LinearColour = [0.30, 0.31, 0.35];
+const CEILING_LIGHT: LinearColour = [0.17, 0.18, 0.22];
 
 const CELL_SIDE: f32 = CELL_SIZE as f32;
 
@@ -71,16 +71,16 @@ impl ScreenRow {
         }
     }
 
-    pub(super) fn ceiling(&self, eye: &Projection, ray: Point) -> Light {
+    pub(super) fn ceiling(&self, eye: &Projection, ray: Point) -> LinearColour {
         self.direct.ceiling(eye, ray)
     }
 
-    pub(super) fn reflected_ceiling(&self, eye: &Projection, ray: Point) -> Light {
+    pub(super) fn reflected_ceiling(&self, eye: &Projection, ray: Point) -> LinearColour {
         self.reflected.ceiling(eye, ray)
     }
 
     /// Returns the light of the floor, blended with its reflection.
-    pub(super) fn floor(&self, maze: &Maze, eye: &Projection, ray: Point, mirrored: Light) -> Light {
+    pub(super) fn floor(&self, maze: &Maze, eye: &Projection, ray: Point, mirrored: LinearColour) -> LinearColour {
         let spot = TilePoint::new(eye.point_on_ray(ray, self.direct.depth));
         let joint = self.direct.joints.coverage(spot.joint_distance);
         let checks = if spot.tile_index % 2 == 0 { 1.0 + self.tile_contrast } else { 1.0 - self.tile_contrast };
@@ -106,7 +106,7 @@ impl PlaneRow {
         }
     }
 
-    fn ceiling(&self, eye: &Projection, ray: Point) -> Light {
+    fn ceiling(&self, eye: &Projection, ray: Point) -> LinearColour {
         let spot = TilePoint::new(eye.point_on_ray(ray, self.depth));
         let beyond = spot.x.abs().max(spot.y.abs()) - LAMP_HALF_WIDTH;
         let lamp = (0.5 - beyond * self.lamp_edge_sharpness).clamp(0.0, 1.0);

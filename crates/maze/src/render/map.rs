@@ -1,7 +1,7 @@
 //! Map of the maze.
 
 use super::canvas::Canvas;
-use super::colour::{Light, mix, scale, to_light};
+use super::colour::{LinearColour, mix, scale, to_light};
 use super::projection::{Point, to_maze_point};
 use super::scene::region_palette;
 use super::{Camera, Shape, Sprite};
@@ -9,7 +9,7 @@ use crate::angle::{degrees, shortest_turn};
 use crate::generate::Cell;
 use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
-use crate::rules::{AVATAR_RADIUS, Rules};
+use crate::rules::{AVATAR_RADIUS, MazeRules};
 
 /// Minimum size of a cell, in pixels. Of a large maze the map shows only a part.
 const MIN_CELL_PIXELS: usize = 5;
@@ -21,16 +21,16 @@ const MIN_CELLS: i32 = 4;
 const SIGHT_RANGE: u32 = 1_300;
 const SIGHT_HALF_ANGLE: u16 = degrees(38);
 
-const GROUND_LIGHT: Light = [0.05, 0.06, 0.09];
-const WALL_LIGHT: Light = [0.72, 0.75, 0.82];
-const OWN_LIGHT: Light = [1.0, 1.0, 1.0];
+const GROUND_LIGHT: LinearColour = [0.05, 0.06, 0.09];
+const WALL_LIGHT: LinearColour = [0.72, 0.75, 0.82];
+const OWN_LIGHT: LinearColour = [1.0, 1.0, 1.0];
 
 /// Antialiasing samples per pixel and axis for small shapes.
 const SAMPLES_PER_AXIS: i32 = 4;
 
 /// Draws a map with north at the top, all sprites and a mark for the player. Of a maze that is too large it shows the
 /// part around the player.
-pub fn draw_map(rules: &Rules, me: Camera, sprites: &[Sprite], canvas: &mut Canvas) {
+pub fn draw_map(rules: &MazeRules, me: Camera, sprites: &[Sprite], canvas: &mut Canvas) {
     if canvas.is_empty() {
         return;
     }
@@ -151,7 +151,7 @@ impl<'a> MapLayout<'a> {
         }
     }
 
-    fn fill(&self, left: f32, top: f32, wide: f32, high: f32, light: Light, canvas: &mut Canvas) {
+    fn fill(&self, left: f32, top: f32, wide: f32, high: f32, light: LinearColour, canvas: &mut Canvas) {
         let pixels = |from: f32, size: f32, end: usize| {
             let within = |at: f32| (at.round().max(0.0) as usize).min(end);
             within(from)..within(from + size)
@@ -180,7 +180,7 @@ impl<'a> MapLayout<'a> {
     }
 
     /// Draws a triangle with a notch, which points along `heading`.
-    fn draw_arrow(&self, position: Position, heading: u16, times: f32, light: Light, canvas: &mut Canvas) {
+    fn draw_arrow(&self, position: Position, heading: u16, times: f32, light: LinearColour, canvas: &mut Canvas) {
         let angle = f32::from(heading) / 32_768.0 * std::f32::consts::PI;
         let (cosine, sine) = (angle.cos(), angle.sin());
         self.draw_shape(position, self.marker_radius(times), light, canvas, |x, y| {
@@ -190,11 +190,11 @@ impl<'a> MapLayout<'a> {
         });
     }
 
-    fn draw_dot(&self, position: Position, times: f32, light: Light, canvas: &mut Canvas) {
+    fn draw_dot(&self, position: Position, times: f32, light: LinearColour, canvas: &mut Canvas) {
         self.draw_shape(position, self.marker_radius(times).max(1.0), light, canvas, |x, y| x * x + y * y < 1.0);
     }
 
-    fn draw_cross(&self, position: Position, light: Light, canvas: &mut Canvas) {
+    fn draw_cross(&self, position: Position, light: LinearColour, canvas: &mut Canvas) {
         self.draw_shape(position, self.marker_radius(1.0), scale(light, 0.75), canvas, |x, y| {
             let (one, other) = ((x + y).abs(), (x - y).abs());
             one.min(other) < 0.32 && one.max(other) < 1.25
@@ -206,7 +206,7 @@ impl<'a> MapLayout<'a> {
         &self,
         position: Position,
         radius: f32,
-        light: Light,
+        light: LinearColour,
         canvas: &mut Canvas,
         is_inside: impl Fn(f32, f32) -> bool,
     ) {

@@ -18,7 +18,7 @@ pub use colour::{Colour, PLAYER_COLOURS, player_colour};
 pub use map::draw_map;
 
 use crate::position::Position;
-use crate::rules::Rules;
+use crate::rules::MazeRules;
 use projection::{Projected, Projection};
 
 /// Distance up to which names are shown, in units.
@@ -65,7 +65,7 @@ pub enum Shape {
 }
 
 /// Draws the first-person view: the maze, all sprites that no wall hides, and a crosshair.
-pub fn draw_view(rules: &Rules, camera: Camera, sprites: &[Sprite], canvas: &mut Canvas) {
+pub fn draw_view(rules: &MazeRules, camera: Camera, sprites: &[Sprite], canvas: &mut Canvas) {
     if canvas.is_empty() {
         return;
     }
@@ -82,7 +82,7 @@ pub fn draw_view(rules: &Rules, camera: Camera, sprites: &[Sprite], canvas: &mut
 
 /// Returns where the name of an avatar belongs in a view just drawn from `camera`: its centre and its lower edge, as
 /// fractions of the picture. `None` if the avatar is hidden, or too far away to be recognised.
-pub fn name_position(rules: &Rules, camera: Camera, avatar: Position, canvas: &Canvas) -> Option<[f32; 2]> {
+pub fn name_position(rules: &MazeRules, camera: Camera, avatar: Position, canvas: &Canvas) -> Option<[f32; 2]> {
     let eye = Projection::new(&rules.maze, camera, canvas);
     let seen = eye.project(&rules.maze, avatar).filter(|seen| seen.depth < MAX_NAME_DISTANCE)?;
     let column = (0.0..canvas.width() as f32).contains(&seen.x).then_some(seen.x as usize)?;
@@ -123,12 +123,12 @@ mod tests {
     use super::*;
     use crate::maze::{Direction, Maze};
 
-    fn rules() -> Rules {
-        Rules::new(Maze::new(7, 12))
+    fn rules() -> MazeRules {
+        MazeRules::new(Maze::new(7, 12))
     }
 
     /// Returns a camera in a cell that is open to the east, next to a cell that is closed to the east.
-    fn short_corridor(rules: &Rules) -> Camera {
+    fn short_corridor(rules: &MazeRules) -> Camera {
         let is_short = |cell: &(i32, i32)| {
             !rules.maze.has_wall(*cell, Direction::East) && rules.maze.has_wall((cell.0 + 1, cell.1), Direction::East)
         };
@@ -140,7 +140,7 @@ mod tests {
         Position { x: position.x + east * crate::UNIT, y: position.y + south * crate::UNIT }
     }
 
-    fn rendered_view(rules: &Rules, camera: Camera, sprites: &[Sprite]) -> Canvas {
+    fn rendered_view(rules: &MazeRules, camera: Camera, sprites: &[Sprite]) -> Canvas {
         let mut canvas = Canvas::new(160, 100);
         draw_view(rules, camera, sprites, &mut canvas);
         canvas
@@ -157,7 +157,7 @@ mod tests {
     }
 
     /// Returns the height of the wall in the middle column, in pixels.
-    fn wall_height(rules: &Rules, camera: Camera) -> f32 {
+    fn wall_height(rules: &MazeRules, camera: Camera) -> f32 {
         let mut canvas = Canvas::new(160, 100);
         draw_view(rules, camera, &[], &mut canvas);
         Projection::new(&rules.maze, camera, &canvas).screen_size(wall::CEILING_HEIGHT, canvas.column_depth(80))

@@ -3,7 +3,7 @@
 //! A picture has many pixels, so values that are constant within a column or a row are computed once per column or row.
 
 use super::canvas::Canvas;
-use super::colour::{Light, mix};
+use super::colour::{LinearColour, mix};
 use super::floor_and_ceiling::ScreenRow;
 use super::projection::{Point, Projection};
 use super::wall::{CEILING_HEIGHT, WallColumn};
@@ -13,13 +13,13 @@ use crate::position::Position;
 
 /// Depth at which half the light is lost in fog, in units.
 const FOG_HALF_DISTANCE: f32 = 1_900.0;
-const FOG_LIGHT: Light = [0.030, 0.036, 0.060];
+const FOG_LIGHT: LinearColour = [0.030, 0.036, 0.060];
 
 /// Side of a colour region, in cells.
 const REGION_CELLS: i32 = 3;
 
 /// Colours of the walls of a region, for orientation: bricks and light strip.
-const REGION_PALETTE: [(Light, Light); 5] = [
+const REGION_PALETTE: [(LinearColour, LinearColour); 5] = [
     ([0.36, 0.43, 0.58], [0.25, 0.65, 1.00]), // slate
     ([0.58, 0.38, 0.30], [1.00, 0.40, 0.20]), // brick
     ([0.36, 0.50, 0.38], [0.35, 1.00, 0.45]), // moss
@@ -70,7 +70,7 @@ fn reflection_light(
     bottom: f32,
     row: &ScreenRow,
     canvas: &Canvas,
-) -> Light {
+) -> LinearColour {
     let height = wall.height_of_pixels(row.y - bottom);
     let above = 2.0 * bottom - row.y;
     if height >= CEILING_HEIGHT {
@@ -82,7 +82,7 @@ fn reflection_light(
     }
 }
 
-pub(super) fn region_palette((x, y): Cell) -> (Light, Light) {
+pub(super) fn region_palette((x, y): Cell) -> (LinearColour, LinearColour) {
     // Neighbouring regions differ, also across corners.
     let number = x.div_euclid(REGION_CELLS) + 2 * y.div_euclid(REGION_CELLS);
     REGION_PALETTE[number.rem_euclid(REGION_PALETTE.len() as i32) as usize]
@@ -95,7 +95,7 @@ pub(super) fn visibility(depth: f32) -> f32 {
 }
 
 /// Darkens distant light.
-pub(super) fn apply_fog(light: Light, clearness: f32) -> Light {
+pub(super) fn apply_fog(light: LinearColour, clearness: f32) -> LinearColour {
     mix(FOG_LIGHT, light, clearness)
 }
 

@@ -1,6 +1,6 @@
 //! Walls: bricks and a light strip.
 
-use super::colour::{Light, add, mix, scale};
+use super::colour::{LinearColour, add, mix, scale};
 use super::projection::{Point, Projection};
 use super::scene::{AntialiasedLine, apply_fog, floor_to_i32, lamplight, region_palette, visibility};
 use crate::generate::Cell;
@@ -61,9 +61,9 @@ pub(super) struct WallColumn {
     /// Height of wall that a pixel covers, in units.
     units_per_pixel: f32,
     visibility: f32,
-    brick_light: Light,
-    strip_glow: Light,
-    strip_light: Light,
+    brick_light: LinearColour,
+    strip_glow: LinearColour,
+    strip_light: LinearColour,
     /// Squared distance along the wall to the next lamp.
     lamp_distance_squared: f32,
     layers: [BrickLayer; BRICK_LAYERS],
@@ -119,7 +119,7 @@ impl WallColumn {
     }
 
     /// Returns the light of the wall at a height.
-    pub(super) fn light_at_height(&self, height: f32) -> Light {
+    pub(super) fn light_at_height(&self, height: f32) -> LinearColour {
         let profile = HEIGHT_PROFILE[(height as usize).min(CEILING_HEIGHT_UNITS)];
         let number = ((height * (1.0 / BRICK_HEIGHT)) as usize).min(BRICK_LAYERS - 1);
         let layer = self.layers[number];

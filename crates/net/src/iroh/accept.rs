@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::addr::IrohAddr;
 use super::connections::ConnectionTable;
-use super::quic::{ConnectionKind, MAX_STREAMS};
+use super::quic::{ConnectionPurpose, MAX_STREAMS};
 use super::token_proof::{self, CLOSE_NOT_NEEDED};
 use crate::clock;
 use crate::key::{PeerKey, Token};
@@ -87,7 +87,7 @@ impl IrohShared {
 
     /// Accepts connections until the endpoint closes.
     pub(super) async fn accept_loop(self: Arc<Self>) {
-        let configs = ConnectionKind::ALL.map(|kind| server_config(&self.endpoint, kind));
+        let configs = ConnectionPurpose::ALL.map(|kind| server_config(&self.endpoint, kind));
         let mut unproven: VecDeque<AbortHandle> = VecDeque::new();
         while let Some(incoming) = self.endpoint.accept().await {
             unproven.retain(|task| !task.is_finished());
@@ -105,7 +105,7 @@ impl IrohShared {
             // A dialer whose first ALPN is not bulk gets the game configuration; `add_connection` checks the negotiated
             // ALPN.
             let mut alpns = incoming.decrypt().and_then(|initial| initial.alpns()).into_iter().flatten().flatten();
-            let bulk = alpns.next().is_some_and(|alpn| &alpn[..] == ConnectionKind::Bulk.alpn());
+            let bulk = alpns.next().is_some_and(|alpn| &alpn[..] == ConnectionPurpose::Bulk.alpn());
             match incoming.accept_with(Arc::clone(&configs[usize::from(bulk)])) {
                 Ok(accepting) => {
                     unproven.push_back(tokio::spawn(Arc::clone(&self).admit(accepting)).abort_handle());
@@ -129,20 +129,20 @@ impl IrohShared {
     /// Registers a connection whose peer has proven that it knows the token.
     pub(super) fn add_connection(self: &Arc<Self>, connection: Connection, dialed: Option<PeerAddr>) {
         let peer = peer_key(&connection);
-        let kind = ConnectionKind::from_alpn(connection.alpn())
+        let kind = ConnectionPurpose::from_alpn(connection.alpn())
             .filter(|kind| self.connections.add(peer, *kind, connection.clone()));
         let Some(kind) = kind else {
             connection.close(CLOSE_NOT_NEEDED, b"");
             return self.count_rejected();
         };
-        if kind == ConnectionKind::Game {
+        if kind == ConnectionPurpose::Game {
             self.enqueue(Incoming::Connected { peer, dialed });
         }
         tokio::spawn(Arc::clone(self).read_streams(connection.clone()));
         tokio::spawn(Arc::clone(self).read_datagrams(connection, kind));
     }
 
-    async fn read_datagrams(self: Arc<Self>, connection: Connection, kind: ConnectionKind) {
+    async fn read_datagrams(self: Arc<Self>, connection: Connection, kind: ConnectionPurpose) {
         let from = peer_key(&connection);
         while let Ok(bytes) = connection.read_datagram().await {
             self.deliver(from, bytes.into());
@@ -172,7 +172,7 @@ impl IrohShared {
     }
 }
 
-fn server_config(endpoint: &Endpoint, kind: ConnectionKind) -> Arc<ServerConfig> {
+fn server_config(endpoint: &Endpoint, kind: ConnectionPurpose) -> Arc<ServerConfig> {
     let builder = endpoint.create_server_config_builder(vec![kind.alpn().to_vec()]);
     Arc::new(builder.set_transport_config(kind.transport_config()).build())
 }

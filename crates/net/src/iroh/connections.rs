@@ -5,7 +5,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ::iroh::endpoint::Connection;
 
-use super::quic::ConnectionKind;
+use super::quic::ConnectionPurpose;
 use super::token_proof::CLOSE_NOT_NEEDED;
 use crate::key::PeerKey;
 
@@ -27,10 +27,10 @@ struct PeerConnections {
 pub(super) struct ConnectionTable(RwLock<BTreeMap<PeerKey, PeerConnections>>);
 
 impl PeerConnections {
-    fn of_kind(&mut self, kind: ConnectionKind) -> &mut Vec<Connection> {
+    fn of_kind(&mut self, kind: ConnectionPurpose) -> &mut Vec<Connection> {
         match kind {
-            ConnectionKind::Game => &mut self.game,
-            ConnectionKind::Bulk => &mut self.bulk,
+            ConnectionPurpose::Game => &mut self.game,
+            ConnectionPurpose::Bulk => &mut self.bulk,
         }
     }
 }
@@ -45,7 +45,7 @@ impl ConnectionTable {
     }
 
     /// Adds a connection and closes the oldest surplus one. Returns `false` if there is no room for another peer.
-    pub(super) fn add(&self, peer: PeerKey, kind: ConnectionKind, connection: Connection) -> bool {
+    pub(super) fn add(&self, peer: PeerKey, kind: ConnectionPurpose, connection: Connection) -> bool {
         let mut table = self.write();
         if table.len() >= MAX_PEERS && !table.contains_key(&peer) {
             return false;
@@ -58,7 +58,7 @@ impl ConnectionTable {
         true
     }
 
-    pub(super) fn remove(&self, peer: &PeerKey, kind: ConnectionKind, connection: &Connection) {
+    pub(super) fn remove(&self, peer: &PeerKey, kind: ConnectionPurpose, connection: &Connection) {
         let mut table = self.write();
         let Some(links) = table.get_mut(peer) else { return };
         links.of_kind(kind).retain(|link| link.stable_id() != connection.stable_id());
@@ -68,10 +68,10 @@ impl ConnectionTable {
     }
 
     /// Returns the newest connection of a kind; without a bulk connection, bulk uses the game connection.
-    pub(super) fn newest(&self, peer: &PeerKey, kind: ConnectionKind) -> Option<Connection> {
+    pub(super) fn newest(&self, peer: &PeerKey, kind: ConnectionPurpose) -> Option<Connection> {
         let table = self.read();
         let links = table.get(peer)?;
-        let bulk = links.bulk.last().filter(|_| kind == ConnectionKind::Bulk);
+        let bulk = links.bulk.last().filter(|_| kind == ConnectionPurpose::Bulk);
         bulk.or(links.game.last()).cloned()
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::accept::IrohShared;
 use super::addr::IrohAddr;
-use super::quic::ConnectionKind;
+use super::quic::ConnectionPurpose;
 use super::token_proof::{self, ConnectError};
 use crate::key::PeerKey;
 use crate::transport::{Incoming, PeerAddr};
@@ -59,7 +59,12 @@ impl IrohShared {
         runtime.spawn(task.run());
     }
 
-    async fn connect(&self, peer: PeerKey, kind: ConnectionKind, limit: Duration) -> Result<Connection, ConnectError> {
+    async fn connect(
+        &self,
+        peer: PeerKey,
+        kind: ConnectionPurpose,
+        limit: Duration,
+    ) -> Result<Connection, ConnectError> {
         let iroh_addr = self.dials().get(&peer).and_then(IrohAddr::endpoint_addr).ok_or(ConnectError::NoAnswer)?;
         let options = ConnectOptions::new().with_transport_config(kind.transport_config());
         let dialing = async {
@@ -76,7 +81,7 @@ impl IrohShared {
     async fn maintain_bulk(self: Arc<Self>, peer: PeerKey, game: Connection) {
         let mut pause = RETRY_DELAY;
         while game.close_reason().is_none() {
-            if let Ok(bulk) = self.connect(peer, ConnectionKind::Bulk, MAX_ATTEMPT_TIMEOUT).await {
+            if let Ok(bulk) = self.connect(peer, ConnectionPurpose::Bulk, MAX_ATTEMPT_TIMEOUT).await {
                 self.add_connection(bulk.clone(), None);
                 bulk.closed().await;
             }
@@ -105,12 +110,12 @@ impl DialTask {
         let since = Instant::now();
         let mut limit = FIRST_ATTEMPT_TIMEOUT;
         while self.shared.dials().contains_key(&self.peer) {
-            if self.shared.connections.newest(&self.peer, ConnectionKind::Game).is_some() {
+            if self.shared.connections.newest(&self.peer, ConnectionPurpose::Game).is_some() {
                 // The peer dialed this site.
                 self.shared.enqueue(Incoming::Connected { peer: self.peer, dialed: Some(self.addr.clone()) });
                 return None;
             }
-            match self.shared.connect(self.peer, ConnectionKind::Game, limit).await {
+            match self.shared.connect(self.peer, ConnectionPurpose::Game, limit).await {
                 Ok(connection) => return Some(connection),
                 Err(ConnectError::WrongToken) => {
                     self.report_unreachable(true);

@@ -9,7 +9,7 @@ use coplay::wire::MAX_DATAGRAM;
 
 /// Purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConnectionKind {
+pub(super) enum ConnectionPurpose {
     /// Time-critical datagrams of the game.
     Game,
     /// Data that may be delayed: spectator feeds and snapshots.
@@ -33,7 +33,7 @@ pub(super) const MAX_STREAMS: u32 = 32;
 /// for.
 pub(super) const GAME_CONGESTION_WINDOW: u64 = 60 * 15 * MAX_DATAGRAM as u64;
 
-impl ConnectionKind {
+impl ConnectionPurpose {
     pub(super) const ALL: [Self; 2] = [Self::Game, Self::Bulk];
 
     /// Returns the ALPN protocol name of the connection.

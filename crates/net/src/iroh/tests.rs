@@ -11,7 +11,7 @@ use coplay::wire::MAX_DATAGRAM;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-use super::quic::{ConnectionKind, GAME_CONGESTION_WINDOW};
+use super::quic::{ConnectionPurpose, GAME_CONGESTION_WINDOW};
 use super::token_proof;
 use super::{IrohAddr, IrohTransport, RelayConfig};
 use crate::key::{Identity, PeerKey, Token};
@@ -41,7 +41,7 @@ fn wait_until<T>(look: impl Fn() -> Option<T>) -> T {
 }
 
 /// Waits for the connection of exactly this kind.
-fn connection(from: &IrohTransport, to: &IrohTransport, kind: ConnectionKind) -> Connection {
+fn connection(from: &IrohTransport, to: &IrohTransport, kind: ConnectionPurpose) -> Connection {
     wait_until(|| {
         let newest = from.shared.connections.newest(&to.key(), kind);
         newest.filter(|connection| connection.alpn() == kind.alpn())
@@ -58,8 +58,8 @@ fn only_bulk_connection_uses_congestion_control() {
     let ((one, _to_one), (other, _to_other)) = (listen(&token), listen(&token));
     one.dial(&other.addr().to_peer_addr(), None);
     for (from, to) in [(&one, &other), (&other, &one)] {
-        assert_eq!(congestion_window(&connection(from, to, ConnectionKind::Game)), GAME_CONGESTION_WINDOW);
-        assert!(congestion_window(&connection(from, to, ConnectionKind::Bulk)) < GAME_CONGESTION_WINDOW / 2);
+        assert_eq!(congestion_window(&connection(from, to, ConnectionPurpose::Game)), GAME_CONGESTION_WINDOW);
+        assert!(congestion_window(&connection(from, to, ConnectionPurpose::Bulk)) < GAME_CONGESTION_WINDOW / 2);
     }
 }
 
@@ -70,7 +70,7 @@ fn game_and_bulk_datagrams_use_separate_connections() {
     one.dial(&other.addr().to_peer_addr(), None);
     for (from, to) in [(&one, &other), (&other, &one)] {
         let sent = || {
-            [ConnectionKind::Game, ConnectionKind::Bulk]
+            [ConnectionPurpose::Game, ConnectionPurpose::Bulk]
                 .map(|kind| connection(from, to, kind).stats().frame_tx.datagram)
         };
         assert_eq!(sent(), [0, 0]);
@@ -87,7 +87,7 @@ fn datagrams_longer_than_the_mtu_are_sent_as_streams() {
     let token = Token::random();
     let ((one, _to_one), (other, to_other)) = (listen(&token), listen(&token));
     one.dial(&other.addr().to_peer_addr(), None);
-    let connection = connection(&one, &other, ConnectionKind::Game);
+    let connection = connection(&one, &other, ConnectionPurpose::Game);
     let bytes = Bytes::from(vec![0xf0; MAX_DATAGRAM]);
     let taken = (0..1_000).filter(|_| one.send_as_stream(connection.clone(), bytes.clone())).count();
     let is_expected =
@@ -115,7 +115,7 @@ impl CrashingEndpoint {
     fn new(identity: &Identity, token: Token) -> Self {
         let builder = Endpoint::builder(presets::Minimal)
             .secret_key(SecretKey::from_bytes(&identity.to_bytes()))
-            .alpns(vec![ConnectionKind::Game.alpn().to_vec()])
+            .alpns(vec![ConnectionPurpose::Game.alpn().to_vec()])
             .relay_mode(RelayMode::Disabled)
             .transport_config(QuicTransportConfig::builder().max_idle_timeout(IDLE_TIMEOUT.try_into().ok()).build())
             .clear_ip_transports()
@@ -179,15 +179,15 @@ fn connections_without_token_proof_are_closed() {
     let idle = async {
         let mut held = Vec::new();
         for _ in 0..100 {
-            held.extend(idler.shared.endpoint.connect(addr.clone(), ConnectionKind::Game.alpn()).await);
+            held.extend(idler.shared.endpoint.connect(addr.clone(), ConnectionPurpose::Game.alpn()).await);
         }
         held
     };
     let held = idler.runtime.block_on(idle);
     assert!(held.len() > 60, "{}", held.len());
     joiner.dial(&host.addr().to_peer_addr(), None);
-    wait_until(|| host.shared.connections.newest(&joiner.key(), ConnectionKind::Game));
-    assert!(host.shared.connections.newest(&idler.key(), ConnectionKind::Game).is_none());
+    wait_until(|| host.shared.connections.newest(&joiner.key(), ConnectionPurpose::Game));
+    assert!(host.shared.connections.newest(&idler.key(), ConnectionPurpose::Game).is_none());
     wait_until(|| (host.drop_counts().rejected as usize >= held.len()).then_some(()));
     drop(held);
 }

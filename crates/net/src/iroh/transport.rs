@@ -19,7 +19,7 @@ use tokio::time::timeout;
 
 use super::accept::IrohShared;
 use super::addr::IrohAddr;
-use super::quic::ConnectionKind;
+use super::quic::ConnectionPurpose;
 use crate::key::{Identity, PeerKey, Token};
 use crate::ticket::Ticket;
 use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
@@ -183,12 +183,12 @@ fn relay_mode(relay: &RelayConfig) -> io::Result<RelayMode> {
 }
 
 async fn bind(addr: SocketAddr, key: SecretKey, relay: RelayMode) -> io::Result<Endpoint> {
-    let alpns = ConnectionKind::ALL.map(|kind| kind.alpn().to_vec()).to_vec();
+    let alpns = ConnectionPurpose::ALL.map(|kind| kind.alpn().to_vec()).to_vec();
     let mut builder = Endpoint::builder(presets::Minimal)
         .secret_key(key)
         .alpns(alpns)
         .relay_mode(relay)
-        .transport_config(ConnectionKind::Game.transport_config());
+        .transport_config(ConnectionPurpose::Game.transport_config());
     if !addr.ip().is_unspecified() {
         builder = builder.clear_ip_transports();
     }
@@ -206,7 +206,7 @@ impl Transport for IrohTransport {
     }
 
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool {
-        let kind = if is_feed(bytes) { ConnectionKind::Bulk } else { ConnectionKind::Game };
+        let kind = if is_feed(bytes) { ConnectionPurpose::Bulk } else { ConnectionPurpose::Game };
         let Some(connection) = self.shared.connections.newest(to, kind) else { return false };
         let bytes = Bytes::copy_from_slice(bytes);
         match connection.send_datagram(bytes.clone()) {
@@ -224,7 +224,7 @@ impl Transport for IrohTransport {
     }
 
     fn addr_of(&self, peer: &PeerKey) -> Option<PeerAddr> {
-        let connection = self.shared.connections.newest(peer, ConnectionKind::Game)?;
+        let connection = self.shared.connections.newest(peer, ConnectionPurpose::Game)?;
         let paths: Vec<_> = connection.paths().iter().map(|path| path.remote_addr().clone()).collect();
         Some(IrohAddr::new(*peer, &paths).to_peer_addr())
     }

@@ -7,11 +7,11 @@
 //! The module does no I/O: messages go in, messages and events come out.
 
 mod chat_limiter;
-mod leader;
+mod leader_succession;
 mod message;
 mod roster;
 
-pub use leader::RosterLeader;
+pub use leader_succession::KnownLeader;
 pub use message::{
     JoinIntent, JoinRefusal, JoinRequest, LobbyInfo, LobbyMember, LobbyMessage, MAX_CHAT_LEN, MAX_NAME_LEN, MAX_PADS,
     MAX_PEER_ADDR_LEN, MAX_PEER_ADDRS, PROTOCOL_VERSION,

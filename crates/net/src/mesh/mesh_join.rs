@@ -3,7 +3,7 @@
 use coplay::time::{Instant, TimeDelta};
 
 use super::message::{MeshMessage, MeshOrLobbyMessage, MeshWelcome, RunId};
-use super::{Mesh, MeshError, MeshOptions, MeshTransport};
+use super::{Mesh, MeshError, MeshOptions, TransportWithQueue};
 use crate::clock;
 use crate::dial_failures::{DialFailure, DialFailures};
 use crate::key::{PeerKey, random_bytes};
@@ -30,7 +30,7 @@ impl Mesh {
     /// Joins a mesh. `keep_going` is polled about every 50 ms; when it returns `false` the attempt ends with
     /// `Ok(None)`.
     pub fn join(
-        mesh_transport: MeshTransport,
+        mesh_transport: TransportWithQueue,
         config: &MeshJoinConfig,
         options: &MeshOptions,
         mut keep_going: impl FnMut() -> bool,

@@ -8,7 +8,7 @@ use super::MAX_SETTINGS_LEN;
 use super::seal::MeshKey;
 use crate::key::PeerKey;
 use crate::lobby::{self, MAX_NAME_LEN, MAX_PEER_ADDR_LEN, MAX_PEER_ADDRS};
-use crate::reliable::Message;
+use crate::reliable::ChannelMessage;
 use crate::transport::PeerAddr;
 
 /// First byte of a mesh message. Join requests and refusals are lobby messages, which start with another byte.
@@ -65,7 +65,7 @@ pub(super) enum MeshOrLobbyMessage {
     Mesh(MeshMessage),
 }
 
-impl Message for MeshOrLobbyMessage {
+impl ChannelMessage for MeshOrLobbyMessage {
     fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Lobby(message) => message.to_bytes(),

@@ -78,7 +78,7 @@ const MAX_OVERDUE_RECEIVES: usize = 64;
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_millis(800);
 
 /// Transport of a mesh.
-pub struct MeshTransport {
+pub struct TransportWithQueue {
     /// Carries datagrams between two sites.
     pub transport: Arc<dyn Transport>,
     /// Receiver of the incoming events.
@@ -127,7 +127,11 @@ pub struct Mesh {
 
 impl Mesh {
     /// Creates a mesh with this site as its only member.
-    pub fn create(mesh_transport: MeshTransport, settings: &[u8], options: &MeshOptions) -> Result<Self, MeshError> {
+    pub fn create(
+        mesh_transport: TransportWithQueue,
+        settings: &[u8],
+        options: &MeshOptions,
+    ) -> Result<Self, MeshError> {
         if settings.len() > MAX_SETTINGS_LEN {
             return Err(MeshError::SettingsTooLong);
         }

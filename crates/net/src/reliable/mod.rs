@@ -5,4 +5,4 @@ mod channel;
 mod mux;
 
 pub use channel::{Channel, FRAGMENT, MAX_MESSAGE_LEN, SendQueueError};
-pub(crate) use mux::{Message, Mux};
+pub(crate) use mux::{ChannelMessage, Mux};

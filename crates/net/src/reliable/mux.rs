@@ -23,7 +23,7 @@ const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(60);
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
 /// A message that a channel can carry.
-pub(crate) trait Message: Sized {
+pub(crate) trait ChannelMessage: Sized {
     /// Encodes the message.
     fn to_bytes(&self) -> Vec<u8>;
 
@@ -31,7 +31,7 @@ pub(crate) trait Message: Sized {
     fn from_bytes(bytes: &[u8]) -> Option<Self>;
 }
 
-impl Message for lobby::LobbyMessage {
+impl ChannelMessage for lobby::LobbyMessage {
     fn to_bytes(&self) -> Vec<u8> {
         self.to_bytes()
     }
@@ -94,12 +94,12 @@ impl Mux {
     }
 
     /// Sends a message to a peer reliably.
-    pub(crate) fn send(&mut self, to: PeerKey, message: &impl Message) {
+    pub(crate) fn send(&mut self, to: PeerKey, message: &impl ChannelMessage) {
         self.send_to_all([to], message);
     }
 
     /// Sends one message to many peers.
-    pub(crate) fn send_to_all(&mut self, to: impl IntoIterator<Item = PeerKey>, message: &impl Message) {
+    pub(crate) fn send_to_all(&mut self, to: impl IntoIterator<Item = PeerKey>, message: &impl ChannelMessage) {
         let bytes = message.to_bytes();
         let own = self.transport.key();
         for peer in to.into_iter().filter(|peer| *peer != own) {
@@ -131,7 +131,7 @@ impl Mux {
     }
 
     /// Handles a datagram of a channel. Returns the messages that it completes.
-    pub(crate) fn handle_datagram<L: Message>(&mut self, from: PeerKey, bytes: &[u8]) -> Vec<L> {
+    pub(crate) fn handle_datagram<L: ChannelMessage>(&mut self, from: PeerKey, bytes: &[u8]) -> Vec<L> {
         let messages = self.receive_messages(from, bytes);
         messages.into_iter().filter_map(|bytes| L::from_bytes(&bytes)).collect()
     }

@@ -106,7 +106,7 @@ impl RunStats {
 
 /// Measures frame intervals.
 #[derive(Debug, Default)]
-pub(super) struct FrameTiming {
+pub(super) struct FrameIntervalMeter {
     first_frame_at: Option<Instant>,
     last_frame_at: Option<Instant>,
     frames: u64,
@@ -120,7 +120,7 @@ pub(super) struct FrameTiming {
 /// Number of initial frames that are not measured, while the pacing settles.
 const WARM_UP_FRAMES: u64 = 60;
 
-impl FrameTiming {
+impl FrameIntervalMeter {
     pub(super) fn on_frame(&mut self, at: Instant, period: TimeDelta) {
         self.frames += 1;
         self.recent_frames.push_back(at);

@@ -116,7 +116,7 @@ impl LobbyConnection {
 
 /// Returns every point in which the local machine or game differs from the host's.
 pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<String> {
-    let ours = session_adapter::settings(machine, session_adapter::SessionOptions::new(theirs.site_count));
+    let ours = session_adapter::settings(machine, session_adapter::SharedGameOptions::new(theirs.site_count));
     let same = Settings { game: ours.game, machine: ours.machine, rate: ours.rate, ..theirs.clone() };
     let players = check_player_count(theirs, machine).err();
     same.differences(theirs).iter().map(ToString::to_string).chain(players).collect()

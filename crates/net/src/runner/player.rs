@@ -11,16 +11,16 @@ use std::sync::mpsc::Receiver;
 use coplay::id::{Addr, SiteId};
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::movie;
-use coplay::session::{AbsentInput, Event, LateJoin, MachineCosts, Session, SessionEnd, Settings, State};
+use coplay::session::{AbsentInput, Event, LateJoinConfig, MachineCosts, Session, SessionEnd, Settings, State};
 use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::{MAX_DATAGRAM, is_feed};
-use coplay_machines::control::{ControlledMachine, MachineControl, PauseIndicator};
-use coplay_machines::session_adapter::{self, RequestOutcome, SessionAdapter, SessionOptions};
+use coplay_machines::control::{ControlledMachine, MachineControl, SharedPauseState};
+use coplay_machines::session_adapter::{self, RequestOutcome, SessionAdapter, SharedGameOptions};
 use coplay_machines::{Machine, session_adapter::AdapterError};
 
 use super::address_book::{AddressBook, PeerRole};
-use super::frame_log::{FrameLog, FrameTiming};
+use super::frame_log::{FrameIntervalMeter, FrameLog};
 use super::join::check_player_count;
 use super::ping::{self, Pinger};
 use super::recorder::MovieRecorder;
@@ -30,7 +30,7 @@ use super::{
 };
 use crate::clock;
 use crate::key::{PeerKey, random_bytes};
-use crate::lobby::{LobbyInfo, LobbyMember, LobbyMessage, Roster, RosterLeader};
+use crate::lobby::{KnownLeader, LobbyInfo, LobbyMember, LobbyMessage, Roster};
 use crate::reliable::Channel;
 use crate::reliable::Mux;
 use crate::transport::{Incoming, PeerAddr, Transport};
@@ -60,7 +60,7 @@ pub struct HostConfig {
     /// Number of players in total.
     pub players: u8,
     /// Input delay, prediction window and the like. The number of sites follows from the number of players.
-    pub session_options: SessionOptions,
+    pub session_options: SharedGameOptions,
     /// Input that stands in for a dropped site.
     pub absent_input: AbsentInput,
     /// Whether spectators are refused.
@@ -89,10 +89,10 @@ pub struct PlayerRunner {
     pub(super) mux: Mux,
     address_book: AddressBook,
     session_adapter: SessionAdapter,
-    pause_indicator: PauseIndicator,
+    pause_indicator: SharedPauseState,
     player_count: usize,
     lobby: LobbyInfo,
-    leader: RosterLeader,
+    leader: KnownLeader,
     /// The roster, if this site leads it.
     roster: Option<Roster>,
     /// Serial of the roster before this site took it over.
@@ -121,7 +121,7 @@ pub struct PlayerRunner {
     next_addr_check: Instant,
     frame_log: Option<FrameLog>,
     recorder: Option<MovieRecorder>,
-    frame_timing: FrameTiming,
+    frame_timing: FrameIntervalMeter,
     /// Machine buttons to press with the next input.
     pending_controls: InputWord,
     has_diverged: bool,
@@ -155,7 +155,7 @@ impl PlayerRunner {
         };
         let machine = ControlledMachine::new(machine);
         let mut settings =
-            session_adapter::settings(&machine, SessionOptions { sites: seats, ..config.session_options });
+            session_adapter::settings(&machine, SharedGameOptions { sites: seats, ..config.session_options });
         settings.absent_input = config.absent_input;
         let settings_bytes = settings.to_bytes().ok_or(RunError::UnreadableSettings)?;
         let roster = Roster::new(
@@ -192,7 +192,7 @@ impl PlayerRunner {
             player_count,
             is_late_joiner: lobby.is_started,
             lobby,
-            leader: RosterLeader::new(leader),
+            leader: KnownLeader::new(leader),
             roster: None,
             serial_before_takeover: None,
             had_other_players: false,
@@ -214,7 +214,7 @@ impl PlayerRunner {
             next_addr_check: now,
             frame_log: None,
             recorder: None,
-            frame_timing: FrameTiming::default(),
+            frame_timing: FrameIntervalMeter::default(),
             pending_controls: 0,
             has_diverged: false,
             end_reason: None,
@@ -356,14 +356,14 @@ impl PlayerRunner {
             return recorder.record_join(outcome, &mut self.session_adapter, session.settings());
         }
         if !recorder.has_started() {
-            recorder.start(session.settings(), movie::MovieStart::PowerOn);
+            recorder.start(session.settings(), movie::MovieStartPoint::PowerOn);
         }
         self.record_confirmed();
     }
 
     fn record_confirmed(&mut self) {
         let (Some(recorder), Some(session)) = (&mut self.recorder, &mut self.session) else { return };
-        while let Some(confirmed) = session.poll_certain() {
+        while let Some(confirmed) = session.poll_confirmed() {
             recorder.push_frame(confirmed.frame, confirmed.inputs, confirmed.hash);
         }
     }
@@ -464,7 +464,7 @@ impl PlayerRunner {
         let mut config = session_adapter::config(machine, self.lobby.session, me, peers, settings.clone());
         let start = if machine.can_save() { SpectatorStart::Snapshot } else { SpectatorStart::FirstFrame };
         config.late_join =
-            (self.is_late_joiner || is_unseated).then_some(LateJoin { start, max_state_len: MAX_SNAPSHOT_LEN });
+            (self.is_late_joiner || is_unseated).then_some(LateJoinConfig { start, max_state_len: MAX_SNAPSHOT_LEN });
         config.feed = Some(FeedConfig {
             log_bytes: if machine.can_save() { 0 } else { MAX_INPUT_LOG_LEN },
             max_spectators: 4_096,
@@ -607,7 +607,7 @@ mod tests {
             name: "host".into(),
             pads: 1,
             players: 2,
-            session_options: SessionOptions::new(2),
+            session_options: SharedGameOptions::new(2),
             absent_input: AbsentInput::Nothing,
             is_private: false,
             options: RunOptions::default(),

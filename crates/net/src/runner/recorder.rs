@@ -5,7 +5,7 @@ use std::io::{Seek, Write};
 
 use coplay::frame::Frame;
 use coplay::input::InputWord;
-use coplay::movie::{MovieStart, MovieWriter};
+use coplay::movie::{MovieStartPoint, MovieWriter};
 use coplay::session::Settings;
 use coplay_machines::session_adapter::{RequestOutcome, SessionAdapter};
 
@@ -36,7 +36,7 @@ impl MovieRecorder {
     }
 
     /// Starts the recording, or restarts it and discards the frames recorded before.
-    pub(super) fn start(&mut self, settings: &Settings, start: MovieStart<'_>) {
+    pub(super) fn start(&mut self, settings: &Settings, start: MovieStartPoint<'_>) {
         if self.is_finished {
             return;
         }
@@ -63,13 +63,13 @@ impl MovieRecorder {
             RequestOutcome::Loaded { frame } => {
                 let mut state = Vec::new();
                 match adapter.machine_mut().save(&mut state) {
-                    Ok(()) => self.start(settings, MovieStart::Snapshot { frame: *frame, state: &state }),
+                    Ok(()) => self.start(settings, MovieStartPoint::Snapshot { frame: *frame, state: &state }),
                     Err(error) => self.stop(&format!("cannot start a recording here: {error}")),
                 }
             }
             RequestOutcome::Stepped { frame, .. } => {
                 if !self.has_started() {
-                    self.start(settings, MovieStart::PowerOn);
+                    self.start(settings, MovieStartPoint::PowerOn);
                 }
                 let hash = is_hash_compared(*frame, settings).then(|| adapter.machine_mut().hash());
                 self.push_frame(*frame, adapter.inputs(), hash);

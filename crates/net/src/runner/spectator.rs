@@ -8,10 +8,10 @@ use coplay::spectator_feed::{Spectator, SpectatorConfig, SpectatorEvent, Spectat
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_machines::Machine;
-use coplay_machines::control::{ControlledMachine, PauseIndicator};
+use coplay_machines::control::{ControlledMachine, SharedPauseState};
 
 use super::address_book::{AddressBook, PeerRole};
-use super::frame_log::{FrameLog, FrameTiming};
+use super::frame_log::{FrameIntervalMeter, FrameLog};
 use super::join::{LobbyConnection, check_player_count, differences};
 use super::ping::{self, Pinger};
 use super::recorder::{MovieRecorder, is_hash_compared};
@@ -50,12 +50,12 @@ pub struct SpectatorRunner {
     name: String,
     pinger: Pinger,
     machine: Box<dyn Machine>,
-    pause_indicator: PauseIndicator,
+    pause_indicator: SharedPauseState,
     spectator: Option<Spectator>,
     options: SpectateOptions,
     frame_log: Option<FrameLog>,
     recorder: Option<MovieRecorder>,
-    frame_timing: FrameTiming,
+    frame_timing: FrameIntervalMeter,
     frames_seen: u32,
     has_diverged: bool,
     next_status: Instant,
@@ -94,7 +94,7 @@ impl LobbyConnection {
             options,
             frame_log: None,
             recorder: None,
-            frame_timing: FrameTiming::default(),
+            frame_timing: FrameIntervalMeter::default(),
             frames_seen: 0,
             has_diverged: false,
             next_status: clock::now(),
@@ -282,9 +282,8 @@ impl SpectatorRunner {
                         Some(recorder) if recorder.has_started() => {
                             recorder.stop("the recording ends where frames were missed")
                         }
-                        Some(recorder) => {
-                            recorder.start(&self.settings, movie::MovieStart::Snapshot { frame: next_frame, state })
-                        }
+                        Some(recorder) => recorder
+                            .start(&self.settings, movie::MovieStartPoint::Snapshot { frame: next_frame, state }),
                         None => {}
                     }
                 }
@@ -293,7 +292,7 @@ impl SpectatorRunner {
                     self.frames_seen = frame.number() + 1;
                     if let Some(recorder) = &mut self.recorder {
                         if !recorder.has_started() {
-                            recorder.start(&self.settings, movie::MovieStart::PowerOn);
+                            recorder.start(&self.settings, movie::MovieStartPoint::PowerOn);
                         }
                         let hash = is_hash_compared(frame, &self.settings).then(|| self.machine.hash());
                         recorder.push_frame(frame, inputs, hash);

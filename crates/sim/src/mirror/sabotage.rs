@@ -2,7 +2,7 @@
 
 use coplay::mirror::Delivery;
 use coplay::time::TimeDelta;
-use coplay::wire::{EventRef, MAX_DATAGRAM, MirrorDatagram, MirrorItem, MirrorItems, ObsoleteSet};
+use coplay::wire::{EncodedEvent, MAX_DATAGRAM, MirrorDatagramWriter, MirrorItem, MirrorItems, ObsoleteSet};
 
 /// Kind of defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +40,16 @@ impl Sabotage {
         })
     }
 
-    fn tamper_event(self, event: EventRef<'_>) -> EventRef<'_> {
+    fn tamper_event(self, event: EncodedEvent<'_>) -> EncodedEvent<'_> {
         match self {
-            Self::MarkAllReplacing => EventRef { replaces: true, ..event },
-            Self::StripDependencies => {
-                EventRef { after: 0, is_barrier: false, obsolete_set: ObsoleteSet::default(), replaces: false, ..event }
-            }
+            Self::MarkAllReplacing => EncodedEvent { replaces: true, ..event },
+            Self::StripDependencies => EncodedEvent {
+                after: 0,
+                is_barrier: false,
+                obsolete_set: ObsoleteSet::default(),
+                replaces: false,
+                ..event
+            },
             _ => event,
         }
     }
@@ -84,7 +88,7 @@ impl Sabotage {
 /// Re-encodes a datagram item by item.
 fn rewrite_items<'a>(bytes: &'a [u8], mut change: impl FnMut(MirrorItem<'a>) -> Option<MirrorItem<'a>>) -> Box<[u8]> {
     let mut buf = [0; MAX_DATAGRAM];
-    let Ok(mut datagram) = MirrorDatagram::new(&mut buf) else { return bytes.into() };
+    let Ok(mut datagram) = MirrorDatagramWriter::new(&mut buf) else { return bytes.into() };
     for item in MirrorItems::new(bytes).into_iter().flatten().flatten().filter_map(&mut change) {
         _ = datagram.put(&item);
     }

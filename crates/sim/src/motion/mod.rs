@@ -11,7 +11,7 @@ use coplay::motion::{
 };
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay::wire::motion::{MotionDatagram, MotionItem, MotionItems};
+use coplay::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 
 pub use sabotage::Sabotage;
 pub use scenario::{FEATURES, MotionScenario};
@@ -408,7 +408,7 @@ impl MotionNetwork {
 fn with_forged_numbers(bytes: &[u8]) -> Option<Box<[u8]>> {
     let items: Vec<MotionItem<'_>> = MotionItems::new(bytes).ok()?.collect::<Result<_, _>>().ok()?;
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = MotionDatagram::new(&mut buf, MotionItems::new(bytes).ok()?.header()).ok()?;
+    let mut datagram = MotionDatagramWriter::new(&mut buf, MotionItems::new(bytes).ok()?.header()).ok()?;
     let mut has_command = false;
     for item in items {
         let item = match item {

@@ -2,7 +2,7 @@
 
 use coplay::motion::CommandNumber;
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::motion::{MotionDatagram, MotionItem, MotionItems};
+use coplay::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 
 use super::MotionScenario;
 
@@ -60,7 +60,7 @@ impl Sabotage {
         }
         let items = MotionItems::new(&bytes).ok()?;
         let mut buf = [0; coplay::wire::MAX_DATAGRAM];
-        let mut datagram = MotionDatagram::new(&mut buf, items.header()).ok()?;
+        let mut datagram = MotionDatagramWriter::new(&mut buf, items.header()).ok()?;
         for item in items.flatten() {
             datagram.put(self.tamper_item(item)?).ok()?;
         }

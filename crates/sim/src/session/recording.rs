@@ -1,6 +1,6 @@
 //! Movie recording at one site. The movie must match the session, whether it is complete or truncated.
 
-use coplay::movie::{MovieEntry, MovieError, MovieReader, MovieStart, MovieWriter};
+use coplay::movie::{MovieEntry, MovieError, MovieReader, MovieStartPoint, MovieWriter};
 use coplay::session::{Session, Settings};
 use coplay::time::TimeDelta;
 
@@ -34,7 +34,7 @@ impl MovieRecording {
     pub fn new(seed: u64, site: usize, settings: &Settings) -> Self {
         Self {
             site,
-            writer: MovieWriter::new(settings, MovieStart::PowerOn).expect("settings are valid"),
+            writer: MovieWriter::new(settings, MovieStartPoint::PowerOn).expect("settings are valid"),
             bytes: Vec::new(),
             compare_every: settings.compare_interval,
             random: Random::stream(seed, "movie at work"),
@@ -49,7 +49,7 @@ impl MovieRecording {
 
     /// Records newly confirmed frames.
     pub fn record_confirmed_frames(&mut self, session: &mut Session) {
-        while let Some(confirmed) = session.poll_certain() {
+        while let Some(confirmed) = session.poll_confirmed() {
             let written = self.writer.push(confirmed.frame, confirmed.inputs);
             let hashed = confirmed.hash.map_or(Ok(()), |hash| self.writer.push_hash(confirmed.frame, hash));
             if let Err(error) = written.and(hashed) {

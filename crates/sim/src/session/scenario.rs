@@ -12,7 +12,9 @@ use std::fmt;
 use coplay::frame::FrameRate;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{InputWord, Ownership, Recovery};
-use coplay::session::{AbsentInput, Config, InputPredictor, LateJoin, SendPolicy, Session, Settings, StarvationPolicy};
+use coplay::session::{
+    AbsentInput, Config, InputPredictor, LateJoinConfig, SendPolicy, Session, Settings, StarvationPolicy,
+};
 use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 
@@ -434,7 +436,7 @@ impl SessionScenario {
         let peers = SessionNetwork::peers(site, self.sites).into_iter();
         let config = Config {
             incarnation,
-            late_join: Some(LateJoin {
+            late_join: Some(LateJoinConfig {
                 start: if self.joins_by_replay { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot },
                 max_state_len: 1 << 20,
             }),

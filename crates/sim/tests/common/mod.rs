@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Ownership;
-use coplay::session::{Config, Event, LateJoin, PeerStats, Session, SessionEnd, Settings, State, Stats};
+use coplay::session::{Config, Event, LateJoinConfig, PeerStats, Session, SessionEnd, Settings, State, Stats};
 use coplay::spectator_feed::SpectatorStart;
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::clock::NodeClock;
@@ -340,7 +340,7 @@ impl TestSession {
     pub(crate) fn join(&mut self, site: usize, change: impl Fn(&mut Config)) {
         let config = &mut self.configs[site];
         config.incarnation += 1;
-        config.late_join = Some(LateJoin { start: SpectatorStart::Snapshot, max_state_len: 1 << 20 });
+        config.late_join = Some(LateJoinConfig { start: SpectatorStart::Snapshot, max_state_len: 1 << 20 });
         change(config);
         let session = Session::new(self.local_time(site), self.configs[site].clone()).expect("valid config");
         self.checker.on_restart(site);

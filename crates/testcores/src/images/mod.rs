@@ -4,11 +4,11 @@
 //! with the last of them: `number = 5 × number + previous + 1`.
 
 mod assembler;
-mod mos6502;
+mod mos6502_images;
 
 use assembler::Assembler;
 
-pub use mos6502::{nes, pc_engine, snes};
+pub use mos6502_images::{nes, pc_engine, snes};
 
 /// Returns a Game Boy image of 32 KiB, without the manufacturer's logo.
 pub fn game_boy() -> Vec<u8> {

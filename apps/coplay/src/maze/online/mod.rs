@@ -2,8 +2,8 @@
 
 mod errors;
 mod mesh_link;
-mod quiet;
 mod report;
+mod stillness;
 mod trace_file;
 
 use std::path::Path;
@@ -14,7 +14,7 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{MazeSettings, MazeSite};
 use coplay_net::clock;
 use coplay_net::lan::GameKind;
-use coplay_net::mesh::{Mesh, MeshJoinConfig, MeshOptions, MeshTransport};
+use coplay_net::mesh::{Mesh, MeshJoinConfig, MeshOptions, TransportWithQueue};
 
 use super::{advance_until, display_options, play, random_seed};
 use crate::cli::maze_online::{MazeHostArgs, MazeJoinArgs, MazePlayerArgs, MulticastArg};
@@ -29,7 +29,7 @@ use crate::run::{frontend_for, load_config};
 use crate::seat_key::SeatKey;
 use crate::summary::Summary;
 use mesh_link::MeshLink;
-use quiet::{QUIET_TIME, QuietDetector};
+use stillness::{QUIET_TIME, StillnessDetector};
 use trace_file::TraceFile;
 
 /// Command with which another player joins.
@@ -102,9 +102,9 @@ fn join_command(ticket: &str) -> String {
     format!("{JOIN_COMMAND} '{ticket}'")
 }
 
-fn mesh_wire(connection: Connection, args: &MazePlayerArgs) -> Result<MeshTransport, AppError> {
+fn mesh_wire(connection: Connection, args: &MazePlayerArgs) -> Result<TransportWithQueue, AppError> {
     let transport = with_impairment(connection.transport, args.impair.as_ref())?;
-    Ok(MeshTransport { transport, incoming: connection.incoming, incoming_sender: connection.incoming_sender })
+    Ok(TransportWithQueue { transport, incoming: connection.incoming, incoming_sender: connection.incoming_sender })
 }
 
 /// Run in a maze with other sites. All local errors are found before any connection is made.
@@ -165,7 +165,7 @@ fn run_ninjas(game: &mut MazeSite, link: &mut MeshLink, seconds: Option<u32>) ->
     let end = clock::now() + TimeDelta::from_secs(seconds.into());
     advance_until(game, link, end - QUIET_TIME)?;
     game.release_controls();
-    let mut quiet = QuietDetector::new(clock::now());
+    let mut quiet = StillnessDetector::new(clock::now());
     while !crate::signals::is_stop_requested() && clock::now() < end + MAX_QUIET_WAIT {
         let now = clock::now();
         quiet.observe_game(now, game);

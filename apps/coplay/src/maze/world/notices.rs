@@ -2,7 +2,7 @@
 
 use coplay::time::Instant;
 use coplay_maze::Score;
-use coplay_world::{Client, ScoreRollback};
+use coplay_world::{Client, ScoreLoss};
 
 use super::score_table::display_name;
 
@@ -40,13 +40,13 @@ pub(super) fn hit_text(client: &Client) -> String {
 fn notice_lines(
     before: &NoticeTracker,
     now: &NoticeTracker,
-    rollback: Option<ScoreRollback>,
+    rollback: Option<ScoreLoss>,
     hit_notice: &str,
 ) -> Vec<String> {
     let moved = (now.server_moves > before.server_moves).then_some("switched to another server");
     let lost = rollback.map(|rollback| match rollback {
-        ScoreRollback::WorldRestarted => "the world has restarted: all scores are lost",
-        ScoreRollback::ScoreLost => "the servers have lost part of your score",
+        ScoreLoss::WorldRestarted => "the world has restarted: all scores are lost",
+        ScoreLoss::ScoreLost => "the servers have lost part of your score",
     });
     // One notice covers several hits: the score shows their number.
     let fell = (now.score.falls > before.score.falls).then_some(hit_notice);
@@ -61,10 +61,10 @@ mod tests {
     use coplay::peer_world::EntityId;
     use coplay::time::TimeDelta;
     use coplay_maze::MazeSettings;
-    use coplay_world::{ClientInput, WorldState, ninja_entity, player_entity};
+    use coplay_world::{ClientInput, ServerWorld, ninja_entity, player_entity};
     use std::collections::BTreeSet;
 
-    fn notices(before: (u32, u32, u32), now: (u32, u32, u32), rollback: Option<ScoreRollback>) -> Vec<String> {
+    fn notices(before: (u32, u32, u32), now: (u32, u32, u32), rollback: Option<ScoreLoss>) -> Vec<String> {
         let tracker = |(hits, falls, moves)| NoticeTracker { score: Score { hits, falls }, server_moves: moves };
         notice_lines(&tracker(before), &tracker(now), rollback, "you were hit by Bob")
     }
@@ -76,18 +76,18 @@ mod tests {
         assert_eq!(notices((1, 1, 0), (1, 1, 1), None), ["switched to another server"]);
         let restarted = "the world has restarted: all scores are lost";
         assert_eq!(
-            notices((5, 5, 1), (0, 0, 2), Some(ScoreRollback::WorldRestarted)),
+            notices((5, 5, 1), (0, 0, 2), Some(ScoreLoss::WorldRestarted)),
             ["switched to another server", restarted]
         );
         let lost = "the servers have lost part of your score";
-        assert_eq!(notices((5, 5, 1), (4, 5, 1), Some(ScoreRollback::ScoreLost)), [lost]);
+        assert_eq!(notices((5, 5, 1), (4, 5, 1), Some(ScoreLoss::ScoreLost)), [lost]);
     }
 
     /// Plays a range of ticks on a server. Returns the notices.
     fn play_ticks(
         client: &mut Client,
         tracker: &mut NoticeTracker,
-        world: &mut WorldState,
+        world: &mut ServerWorld,
         ticks: std::ops::Range<u32>,
     ) -> Vec<String> {
         let (mut lines, own_entity): (_, EntityId) = (vec![], player_entity(&[7; 32]));
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn hit_notice_names_the_shooter() {
         let settings = MazeSettings { cells_per_side: 4, ..MazeSettings::default() };
-        let mut world = WorldState::new(SourceId(1), settings, 1);
+        let mut world = ServerWorld::new(SourceId(1), settings, 1);
         let mut client = Client::new(Instant::ZERO, "Ada", 1);
         let mut tracker = NoticeTracker::new(&client, 0);
         let lines = play_ticks(&mut client, &mut tracker, &mut world, 1..20_000);
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn server_move_is_noticed_at_its_first_update() {
-        let mut world = WorldState::new(SourceId(1), MazeSettings::default(), 0);
+        let mut world = ServerWorld::new(SourceId(1), MazeSettings::default(), 0);
         let mut client = Client::new(Instant::ZERO, "Ada", 1);
         let mut tracker = NoticeTracker::new(&client, 0);
         let now = Instant::ZERO + TimeDelta::from_secs(2);

@@ -10,8 +10,8 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::congestion::CongestionControl;
 use super::download::SnapshotDownload;
+use super::download_window::DownloadWindow;
 use super::event::{EventQueue, SourceError, SpectatorEvent, SpectatorRequest, SpectatorStats};
 use super::playout::{PlayoutPacer, PlayoutStep};
 use super::record_buffer::RecordBuffer;
@@ -57,7 +57,7 @@ pub struct Spectator {
     has_joined: bool,
     has_ended: bool,
     throttle_level: u8,
-    congestion: CongestionControl,
+    congestion: DownloadWindow,
     pending_requests: VecDeque<FrameRequest>,
     /// Mean size of a frame in 1/16 byte.
     mean_frame_bytes: usize,
@@ -145,7 +145,7 @@ impl Spectator {
             has_joined: false,
             has_ended: false,
             throttle_level: 0,
-            congestion: CongestionControl::new(now),
+            congestion: DownloadWindow::new(now),
             pending_requests: VecDeque::new(),
             mean_frame_bytes: 16 * 4,
             last_ack_at: now,

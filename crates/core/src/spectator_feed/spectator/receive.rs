@@ -1,8 +1,8 @@
 //! Receiving from a source, and switching between sources.
 
 use super::super::batch::validate_record;
-use super::super::congestion::CongestionControl;
 use super::super::download::{PartOutcome, SnapshotDownload};
+use super::super::download_window::DownloadWindow;
 use super::super::event::{SourceError, SpectatorEvent};
 use super::{LoadStage, SourceConnection, Spectator, SpectatorStart};
 use crate::frame::Frame;
@@ -68,7 +68,7 @@ impl Spectator {
         self.playout.on_batch(welcome.batch_frames);
         if self.connection == SourceConnection::Subscribing {
             (self.connection, self.has_joined) = (SourceConnection::Subscribed, true);
-            self.congestion = CongestionControl::new(now);
+            self.congestion = DownloadWindow::new(now);
             match self.subscribe_attempts {
                 1 => self.congestion.on_rtt(now - self.first_subscribe_at),
                 _ => self.congestion.set_initial_rtt(now - self.last_subscribe_at),

@@ -3,7 +3,7 @@
 use coplay::frame::FrameRate;
 use coplay::input::InputWord;
 use coplay::session::{GameId, MachineId};
-use coplay_machines::pad::{Button, Pad};
+use coplay_machines::pad::{Button, PadLayout};
 use coplay_machines::{LoadError, Machine, Picture, SaveError};
 use coplay_sim::toy_machine::{self, DOWN, HEIGHT, UP, WIDTH};
 
@@ -14,7 +14,7 @@ pub(crate) struct ToyMachine {
     toy: toy_machine::ToyMachine,
     machine: MachineId,
     game: GameId,
-    pads: Vec<Pad>,
+    pads: Vec<PadLayout>,
     rgba: Vec<u8>,
     sound: Vec<[i16; 2]>,
     /// Failure that the machine reports.
@@ -29,7 +29,7 @@ impl ToyMachine {
             toy: toy_machine::ToyMachine::new(2),
             machine: MachineId { name: "toy".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
             game: GameId { name: format!("paddles {seed}"), hash: [seed; 32] },
-            pads: vec![Pad::with_buttons(&[Button::Up, Button::Down, Button::A]); 2],
+            pads: vec![PadLayout::with_buttons(&[Button::Up, Button::Down, Button::A]); 2],
             rgba: vec![255; PICTURE_WIDTH * PICTURE_HEIGHT * 4],
             sound: vec![],
             failing_with: None,
@@ -96,7 +96,7 @@ impl Machine for ToyMachine {
     fn frame_rate(&self) -> FrameRate {
         FrameRate::per_second(60).unwrap()
     }
-    fn pads(&self) -> &[Pad] {
+    fn pads(&self) -> &[PadLayout] {
         &self.pads
     }
     fn step(&mut self, inputs: &[InputWord], render: bool) {

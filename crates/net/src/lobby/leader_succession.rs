@@ -7,13 +7,13 @@ use crate::key::PeerKey;
 /// present member with the lowest seat. A returning leader finds another leader and does not take the role back, so
 /// there are never two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RosterLeader {
+pub struct KnownLeader {
     key: PeerKey,
     /// This site was evicted and does not know yet which of the others leads now.
     is_unconfirmed: bool,
 }
 
-impl RosterLeader {
+impl KnownLeader {
     /// Returns the state in which `key` leads.
     pub fn new(key: PeerKey) -> Self {
         Self { key, is_unconfirmed: false }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn lowest_present_member_takes_over() {
-        let mut leader = RosterLeader::new(key(0));
+        let mut leader = KnownLeader::new(key(0));
         leader.on_member_gone(&lobby([true, true, false, true]), &key(2));
         assert_eq!(leader.key(), key(0), "another member is gone");
         leader.on_member_gone(&lobby([false, true, false, true]), &key(0));
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn evicted_host_follows_the_current_leader() {
-        let mut host = RosterLeader::new(key(0));
+        let mut host = KnownLeader::new(key(0));
         host.on_own_eviction(&lobby([true; 4]), &key(0));
         assert_eq!(host.key(), key(1));
         // Meanwhile the second member has gone, too.
-        let mut third = RosterLeader::new(key(0));
+        let mut third = KnownLeader::new(key(0));
         third.on_member_gone(&lobby([false, true, true, true]), &key(0));
         third.on_member_gone(&lobby([false, false, true, true]), &key(1));
         assert_eq!(third.key(), key(2));
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn updates_are_accepted_only_from_leader_or_successor() {
         let all = lobby([true; 4]);
-        let mut leader = RosterLeader::new(key(0));
+        let mut leader = KnownLeader::new(key(0));
         assert!(!leader.accept_update_from(&all, &key(2)) && !leader.accept_update_from(&all, &key(9)));
         assert!(leader.accept_update_from(&all, &key(1)), "the successor may learn first that the leader is gone");
         leader.on_own_eviction(&all, &key(3));

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::send::MirrorControl;
+use super::send::UnicastMessage;
 use super::snapshot::ServedSnapshot;
-use super::{EventStream, GroupTime, Mirror, MirrorEvent, MirrorPeer, SourceId};
+use super::{EventStream, GroupTime, Mirror, MirrorEvent, RemoteMirror, SourceId};
 use crate::time::TimeDelta;
 
 /// Number of initial clock probes per peer, sent every [`INITIAL_PROBE_INTERVAL`].
@@ -58,7 +58,7 @@ impl Mirror {
                 };
             due.push(*source);
         }
-        due.into_iter().for_each(|source| self.push_control(source, MirrorControl::Probe));
+        due.into_iter().for_each(|source| self.push_control(source, UnicastMessage::Probe));
     }
 
     fn drop_silent_peers(&mut self) {
@@ -77,7 +77,7 @@ impl Mirror {
     /// [`GROUP_TIME_TIMEOUT`].
     fn follow_group_time(&mut self) {
         let (now, own_source) = (self.now, self.config.source);
-        let reported = |peer: &MirrorPeer| {
+        let reported = |peer: &RemoteMirror| {
             (peer.is_present && now - peer.last_received_at < TRUST_TIMEOUT)
                 .then(|| peer.group_time_offset_from_us(now))?
         };

@@ -10,13 +10,13 @@ use coplay_maze::{MazeSite, Position, Scoreboard};
 pub(super) const QUIET_TIME: TimeDelta = TimeDelta::from_secs(3);
 
 /// Start of the current quiet period, and the state that it is compared with.
-pub(super) struct QuietDetector {
+pub(super) struct StillnessDetector {
     quiet_since: Instant,
     positions: BTreeMap<EntityId, Position>,
     scores: Scoreboard,
 }
 
-impl QuietDetector {
+impl StillnessDetector {
     pub(super) fn new(now: Instant) -> Self {
         Self { quiet_since: now, positions: BTreeMap::new(), scores: Scoreboard::default() }
     }
@@ -58,7 +58,7 @@ mod tests {
         let at = |seconds| Instant::ZERO + TimeDelta::from_secs(seconds);
         let position = |x| Position { x, y: 0 };
         let both = |x| BTreeMap::from([(entity(1), position(x)), (entity(2), position(9))]);
-        let mut detector = QuietDetector::new(at(0));
+        let mut detector = StillnessDetector::new(at(0));
         detector.observe(at(1), both(1), &Scoreboard::default());
         assert!(!detector.is_quiet(at(3)) && detector.is_quiet(at(4)));
         detector.observe(at(3), both(2), &Scoreboard::default());

@@ -8,7 +8,7 @@ use crate::config::cache_dir;
 use crate::error::AppError;
 
 /// A machine in the form in which it may be shared.
-pub struct ShareableMachine {
+pub struct ApprovedMachine {
     /// The machine. It offers no saved states if they are not exact.
     pub machine: Box<dyn Machine>,
     /// Most frames that a rollback can resimulate in time, if that was measured.
@@ -20,12 +20,12 @@ pub struct ShareableMachine {
 }
 
 /// Prepares a machine for sharing, with the report of this computer.
-pub fn shareable(machine: Box<dyn Machine>) -> Result<ShareableMachine, AppError> {
+pub fn shareable(machine: Box<dyn Machine>) -> Result<ApprovedMachine, AppError> {
     let report = cache_dir().and_then(|folder| ReportCache::new(folder).get(&SubjectIdentity::of_machine(&*machine)));
     shareable_by_report(machine, report.as_ref())
 }
 
-fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) -> Result<ShareableMachine, AppError> {
+fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) -> Result<ApprovedMachine, AppError> {
     let unfit = |reason: &str| {
         let (game, id) = (&machine.game_id().name, machine.machine_id());
         AppError::failure(format!("{game} cannot be shared on {} {}: {reason}", id.name, id.version))
@@ -35,7 +35,7 @@ fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) 
             .hint("run `coplay check` for details, or try another --core"));
     }
     let Some(report) = report else {
-        return Ok(ShareableMachine {
+        return Ok(ApprovedMachine {
             machine,
             max_prediction_window: None,
             costs: MachineCosts::default(),
@@ -48,7 +48,7 @@ fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) 
             .hint("try another --core, or repeat the check with `coplay check --again`"));
     }
     let machine = if fitness.can_save { machine } else { LockstepOnly::wrap(machine) };
-    Ok(ShareableMachine {
+    Ok(ApprovedMachine {
         machine,
         max_prediction_window: fitness.can_save.then_some(fitness.max_prediction_window),
         costs: fitness.costs,
@@ -62,11 +62,11 @@ pub fn unwrapped_settings(settings: &Settings) -> Settings {
 }
 
 /// Prepares our machine for a game of another host. Either all sites use saved states, or none does.
-pub fn matching_settings(machine: Box<dyn Machine>, theirs: &Settings) -> Result<ShareableMachine, AppError> {
+pub fn matching_settings(machine: Box<dyn Machine>, theirs: &Settings) -> Result<ApprovedMachine, AppError> {
     let shared = shareable(machine)?;
     match (LockstepOnly::is_lockstep_only(shared.machine.machine_id()), LockstepOnly::is_lockstep_only(&theirs.machine))
     {
-        (false, true) => Ok(ShareableMachine { machine: LockstepOnly::wrap(shared.machine), ..shared }),
+        (false, true) => Ok(ApprovedMachine { machine: LockstepOnly::wrap(shared.machine), ..shared }),
         (true, false) => Err(AppError::failure(format!(
             "`coplay check` found on this computer that the states of {} are not exact, but the host uses them",
             theirs.machine.name
@@ -79,9 +79,9 @@ pub fn matching_settings(machine: Box<dyn Machine>, theirs: &Settings) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toy_machine::ToyMachine;
+    use crate::test_machine::ToyMachine;
     use coplay_machines::check::{CheckVerdict, LockstepReason, MachineFault, MeasuredCosts, TimingPercentiles};
-    use coplay_machines::session_adapter::{self, SessionOptions};
+    use coplay_machines::session_adapter::{self, SharedGameOptions};
 
     fn toy_machine() -> Box<dyn Machine> {
         Box::new(ToyMachine::new(1))
@@ -123,7 +123,7 @@ mod tests {
         );
         let states = shareable_by_report(toy_machine(), Some(&inexact())).unwrap();
         assert!(!states.machine.can_save() && LockstepOnly::is_lockstep_only(states.machine.machine_id()));
-        assert_eq!(session_adapter::settings(&*states.machine, SessionOptions::new(2)).prediction_window, 0);
+        assert_eq!(session_adapter::settings(&*states.machine, SharedGameOptions::new(2)).prediction_window, 0);
         let bad = shareable_by_report(
             toy_machine(),
             Some(&report(CheckVerdict::Unfit { fault: MachineFault::ConstantHash })),
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn all_sites_use_states_or_none_does() {
-        let theirs = |machine: Box<dyn Machine>| session_adapter::settings(&*machine, SessionOptions::new(2));
+        let theirs = |machine: Box<dyn Machine>| session_adapter::settings(&*machine, SharedGameOptions::new(2));
         let (with, without) = (theirs(toy_machine()), theirs(LockstepOnly::wrap(toy_machine())));
         assert_eq!(unwrapped_settings(&without).machine, with.machine);
         assert!(matching_settings(toy_machine(), &with).unwrap().machine.can_save());

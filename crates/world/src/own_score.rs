@@ -14,7 +14,7 @@ const MAX_TICK_DIFFERENCE: u32 = 100;
 
 /// Score that servers no longer know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScoreRollback {
+pub enum ScoreLoss {
     /// The world restarted: its time started at 0, and all scores are lost.
     WorldRestarted,
     /// A part of our score was lost in the same world.
@@ -23,17 +23,17 @@ pub enum ScoreRollback {
 
 /// Player's own score, as reported by servers.
 #[derive(Debug, Default)]
-pub(crate) struct ScoreTracker {
+pub(crate) struct OwnScoreTracker {
     reported: Score,
     best: Score,
     /// Time since which the reports are lower than the best.
     lower_since: Option<Instant>,
     /// Newest tick in which the report equalled the best.
     best_tick: u32,
-    rollback: Option<ScoreRollback>,
+    rollback: Option<ScoreLoss>,
 }
 
-impl ScoreTracker {
+impl OwnScoreTracker {
     /// Returns the last report of the present server.
     pub(crate) fn reported(&self) -> Score {
         self.reported
@@ -45,7 +45,7 @@ impl ScoreTracker {
     }
 
     /// Takes the rollback that occurred since the last call.
-    pub(crate) fn poll_rollback(&mut self) -> Option<ScoreRollback> {
+    pub(crate) fn poll_rollback(&mut self) -> Option<ScoreLoss> {
         self.rollback.take()
     }
 
@@ -58,7 +58,7 @@ impl ScoreTracker {
                 return;
             }
             let is_other_world = tick.saturating_add(MAX_TICK_DIFFERENCE) < self.best_tick;
-            self.rollback = Some(if is_other_world { ScoreRollback::WorldRestarted } else { ScoreRollback::ScoreLost });
+            self.rollback = Some(if is_other_world { ScoreLoss::WorldRestarted } else { ScoreLoss::ScoreLost });
             self.best = reported;
         }
         (self.lower_since, self.best_tick) = (None, tick);
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn lagging_server_does_not_lower_the_score() {
-        let mut tracker = ScoreTracker::default();
+        let mut tracker = OwnScoreTracker::default();
         tracker.on_reported(at(0), 1_000, score(5, 3));
         for (millis, reported) in
             [(1_000, score(4, 3)), (3_900, score(5, 2)), (3_950, score(5, 3)), (9_000, score(4, 4))]
@@ -94,9 +94,9 @@ mod tests {
     #[test]
     fn lasting_lower_score_is_reported_as_rollback() {
         for (tick, rollback) in
-            [(20, ScoreRollback::WorldRestarted), (9_950, ScoreRollback::ScoreLost), (10_300, ScoreRollback::ScoreLost)]
+            [(20, ScoreLoss::WorldRestarted), (9_950, ScoreLoss::ScoreLost), (10_300, ScoreLoss::ScoreLost)]
         {
-            let mut tracker = ScoreTracker::default();
+            let mut tracker = OwnScoreTracker::default();
             tracker.on_reported(at(0), 10_000, score(5, 3));
             tracker.on_reported(at(1_000), tick, score(0, 0));
             tracker.on_reported(at(3_999), tick, score(1, 0));

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use coplay_machines::Machine;
-use coplay_machines::pad::Pad;
+use coplay_machines::pad::PadLayout;
 
 use crate::config::Config;
 use crate::gamepad::Gamepads;
@@ -13,15 +13,15 @@ use crate::ui_link::GamePort;
 
 /// Speaker and gamepads.
 #[derive(Debug)]
-pub struct Devices {
+pub struct SpeakerAndGamepads {
     speaker: Speaker,
     /// Notes about missing devices.
     pub notes: Vec<String>,
 }
 
-impl Devices {
+impl SpeakerAndGamepads {
     /// Opens the devices of this computer.
-    pub fn open(config: &Config, pads: &[Pad], ui: &GamePort, hud: &mut Hud) -> Self {
+    pub fn open(config: &Config, pads: &[PadLayout], ui: &GamePort, hud: &mut Hud) -> Self {
         let mut notes = vec![];
         let speaker = Speaker::open(config.volume, config.mute).unwrap_or_else(|error| {
             notes.push(format!("no sound: {error}"));

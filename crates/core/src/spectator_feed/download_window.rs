@@ -16,7 +16,7 @@ const MIN_RATE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 
 /// Rate and round-trip time measured on the link from a source.
 #[derive(Debug)]
-pub(super) struct CongestionControl {
+pub(super) struct DownloadWindow {
     rtt_min: Option<TimeDelta>,
     smoothed_rtt: TimeDelta,
     congestion_window: u64,
@@ -26,7 +26,7 @@ pub(super) struct CongestionControl {
     sample_count: usize,
 }
 
-impl CongestionControl {
+impl DownloadWindow {
     pub(super) fn new(now: Instant) -> Self {
         let rtt = TimeDelta::from_millis(200);
         Self {

@@ -17,7 +17,7 @@ const MAX_SILENT_INTERVALS: i64 = 3;
 
 /// An object at a client.
 #[derive(Debug)]
-pub(super) struct RemoteObject<S, V> {
+pub(super) struct ClientObject<S, V> {
     /// `None` until the server has sent the object's state.
     pub(super) simulator: Option<Simulator<S, V>>,
     pub(super) controller: Option<LocalController<V>>,
@@ -68,7 +68,7 @@ pub(super) struct ReceiveContext<'a, P> {
     pub(super) server: &'a mut MotionPeer,
 }
 
-impl<S: Clone, V: Clone> RemoteObject<S, V> {
+impl<S: Clone, V: Clone> ClientObject<S, V> {
     pub(super) fn new(now: Instant, config: &MotionConfig) -> Self {
         Self {
             simulator: None,

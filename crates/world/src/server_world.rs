@@ -9,7 +9,7 @@ use coplay::hash::xxh64;
 use coplay::mirror::SourceId;
 use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
-use coplay_maze::{Avatar, Controls, Maze, MazeSettings, Ninja, Position, Rules, Score};
+use coplay_maze::{Avatar, Controls, Maze, MazeRules, MazeSettings, Ninja, Position, Score};
 
 use crate::entity_record::EntityRecord;
 use crate::entity_store::{EntityStore, RETENTION_TICKS};
@@ -49,7 +49,7 @@ const NINJA_INDEX: u8 = u8::MAX;
 const PLAYER_HASH_SEED: u64 = 0x0077_6f72_6c64;
 
 /// World as one server knows it.
-pub struct WorldState {
+pub struct ServerWorld {
     source: SourceId,
     settings: MazeSettings,
     ninja_count: u8,
@@ -86,7 +86,7 @@ pub fn ninja_entity(number: u8) -> EntityId {
     EntityId { site: WorldSiteId(number.into()), index: NINJA_INDEX }
 }
 
-impl WorldState {
+impl ServerWorld {
     /// Creates a world without known entities.
     pub fn new(source: SourceId, settings: MazeSettings, ninja_count: u8) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl WorldState {
             settings,
             ninja_count,
             entities: EntityStore::default(),
-            simulation: Simulation::new(Rules::new(Maze::new(settings.seed, settings.cells_per_side))),
+            simulation: Simulation::new(MazeRules::new(Maze::new(settings.seed, settings.cells_per_side))),
             avatars: SpatialIndex::default(),
             players: BTreeMap::new(),
             commands: 0,
@@ -112,7 +112,7 @@ impl WorldState {
     }
 
     /// Returns the rules.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &MazeRules {
         self.simulation.rules()
     }
 

@@ -12,7 +12,7 @@ const DEFAULT_RESPONSE_TIME: TimeDelta = TimeDelta::from_millis(200);
 
 /// Another mirror.
 #[derive(Debug)]
-pub(super) struct MirrorPeer {
+pub(super) struct RemoteMirror {
     pub(super) clock: Clock,
     pub(super) last_received_at: Instant,
     /// Whether a datagram of the peer has been received and the peer has neither left nor timed out.
@@ -28,7 +28,7 @@ pub(super) struct MirrorPeer {
     haves: BTreeMap<SourceId, StreamStatus>,
 }
 
-impl MirrorPeer {
+impl RemoteMirror {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             clock: Clock::assuming_crystals(),

@@ -16,7 +16,7 @@ const REGION_LEAD: u32 = 1;
 
 /// A peer.
 #[derive(Debug)]
-pub(super) struct WorldPeer {
+pub(super) struct RemoteSite {
     pub(super) clock: Clock,
     pub(super) last_received_at: Instant,
     /// Whether a datagram of the peer has been received since it was added or last left.
@@ -45,7 +45,7 @@ pub(super) struct WorldPeer {
     last_report: Option<(Instant, u8, u8)>,
 }
 
-impl WorldPeer {
+impl RemoteSite {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             clock: Clock::assuming_crystals(),
@@ -161,7 +161,7 @@ mod tests {
     fn nearby_peers_know_each_others_regions_and_distant_peers_get_few_updates() {
         let at = |x: i32| [WorldRegion { x: x as u8, y: 7 }];
         let (mut positions, mut updates, mut steps, mut near) = ([20, 60], 0, 0, 0);
-        let mut known = [WorldPeer::new(Instant::ZERO), WorldPeer::new(Instant::ZERO)];
+        let mut known = [RemoteSite::new(Instant::ZERO), RemoteSite::new(Instant::ZERO)];
         // What each site knows of the other.
         known[0].set_regions(&at(60));
         known[0].on_regions_sent(&at(20));

@@ -22,14 +22,14 @@ const DISPLAY_HISTORY_LEN: usize = 64;
 
 /// Recent displayed positions of an entity, and their distance from the server's.
 #[derive(Debug)]
-pub(crate) struct ConsistencyProbe {
+pub(crate) struct DisplayDiscrepancyProbe {
     /// Displayed positions, in the order of ticks.
     displayed: VecDeque<(u32, Position)>,
     /// Distances, in units.
     discrepancy: DiscrepancyMeter<f64>,
 }
 
-impl Default for ConsistencyProbe {
+impl Default for DisplayDiscrepancyProbe {
     fn default() -> Self {
         Self {
             displayed: VecDeque::with_capacity(DISPLAY_HISTORY_LEN),
@@ -38,7 +38,7 @@ impl Default for ConsistencyProbe {
     }
 }
 
-impl ConsistencyProbe {
+impl DisplayDiscrepancyProbe {
     /// Records the displayed state at a tick of the world. A dead avatar has no displayed position.
     pub(crate) fn on_displayed(&mut self, tick: u32, avatar: &Avatar) {
         if !avatar.is_alive() {
@@ -99,10 +99,10 @@ impl ConsistencyProbe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coplay_maze::{Maze, Rules};
+    use coplay_maze::{Maze, MazeRules};
 
     fn avatar(x: i32) -> Avatar {
-        let rules = Rules::new(Maze::new(7, 8));
+        let rules = MazeRules::new(Maze::new(7, 8));
         Avatar { position: Position::from_units(x, 50), ..rules.spawn_avatar(&[], 1) }
     }
 
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn discrepancy_is_the_area_between_displayed_and_reference() {
-        let mut probe = ConsistencyProbe::default();
+        let mut probe = DisplayDiscrepancyProbe::default();
         assert_eq!(probe.consistency(), None);
         for tick in 0..400 {
             // Displayed every other tick, 12 units ahead.
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn displayed_position_is_interpolated_between_frames() {
-        let mut probe = ConsistencyProbe::default();
+        let mut probe = DisplayDiscrepancyProbe::default();
         probe.on_displayed(10, &avatar(100));
         probe.on_displayed(14, &avatar(140));
         let positions = [9, 10, 11, 13, 14, 15].map(|tick| probe.displayed_at(tick).map(|position| position.x / UNIT));
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn respawned_avatar_is_not_compared() {
-        let mut probe = ConsistencyProbe::default();
+        let mut probe = DisplayDiscrepancyProbe::default();
         for tick in 0..20 {
             probe.on_displayed(tick, &avatar(100));
             probe.on_reference(at(tick), tick, &avatar(5_000), tick < 10);

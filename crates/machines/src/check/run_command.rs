@@ -12,7 +12,7 @@ use super::{CheckError, CheckOptions, CheckSubject, check_after_smoke_test};
 
 /// Options of the command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckRequest {
+pub struct CheckCommandOptions {
     /// Whether to write the report as JSON instead of text.
     pub json: bool,
     /// Frames of the long run; `None` for the default.
@@ -27,7 +27,7 @@ pub struct CheckRequest {
     pub show_progress: bool,
 }
 
-impl CheckRequest {
+impl CheckCommandOptions {
     fn options(&self) -> CheckOptions {
         let default = CheckOptions::default();
         let frames = self.long_run_frames.unwrap_or(default.long_run_frames).max(1);
@@ -50,7 +50,7 @@ impl CheckRequest {
 /// Runs the check or takes the cached report, and writes the report to `out` and progress to `progress_out`. A program
 /// that returns an exit code evaluates [`CheckVerdict::is_fit`](super::CheckVerdict::is_fit) of the verdict.
 pub fn run(
-    request: &CheckRequest,
+    request: &CheckCommandOptions,
     subject: CheckSubject<'_>,
     out: &mut dyn Write,
     progress_out: &mut dyn Write,
@@ -62,7 +62,7 @@ pub fn run(
 }
 
 fn obtain_report(
-    request: &CheckRequest,
+    request: &CheckCommandOptions,
     subject: CheckSubject<'_>,
     progress_out: &mut dyn Write,
 ) -> Result<CheckReport, CheckError> {

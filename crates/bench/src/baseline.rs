@@ -12,14 +12,14 @@ const DATAGRAM: [u8; 7] = [0; 7];
 
 /// All sites. Each reads the inputs of the others directly.
 #[derive(Debug)]
-pub struct DriverGroup {
+pub struct BaselineGroup {
     sites: Vec<(Instant, DigestMachine)>,
     inboxes: Vec<Inbox>,
     inputs: Inputs,
     target_frame: u32,
 }
 
-impl DriverGroup {
+impl BaselineGroup {
     /// Creates this many sites.
     pub fn new(sites: usize, inputs: Inputs) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl DriverGroup {
     }
 }
 
-impl Engine for DriverGroup {
+impl Engine for BaselineGroup {
     fn run(&mut self, frames: u32) {
         self.target_frame += frames;
         while self.sites.iter().any(|(_, machine)| machine.frames() < self.target_frame) {

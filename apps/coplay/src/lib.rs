@@ -2,9 +2,9 @@
 //!
 //! A [command](cli) opens a game on a [machine](game) and runs it on a thread of its own: [locally](play), as a
 //! [replay], as a [demo], or [with others](net) over a transport of [`connect`], if the machine can be
-//! [shared](netplay_approval). The game thread sends [scenes](scene) over a [UI link](ui_link()) to a [front end](frontend), in
-//! a window or in a terminal, and receives commands and the [pressed buttons](input_state). The [HUD](hud::Hud) handles
-//! what all games on a screen have in common. The [lab] runs experiments.
+//! [shared](netplay_approval). The game thread sends [scenes](scene) over a [UI link](ui_link()) to a
+//! [front end](frontend), in a window or in a terminal, and receives commands and the [pressed buttons](input_state).
+//! The [HUD](hud::Hud) handles what all games on a screen have in common. The [lab] runs experiments.
 
 pub mod bot;
 pub mod check;

@@ -28,8 +28,8 @@ pub struct Stats {
     pub resimulated: u64,
     /// Saved states for rollbacks.
     pub saves: u64,
-    /// Confirmed frames that [`Session::poll_certain`](super::Session::poll_confirmed) skipped because it was called too
-    /// late.
+    /// Confirmed frames that [`Session::poll_confirmed`](super::Session::poll_confirmed) skipped because it was called
+    /// too late.
     pub skipped_confirmed: u64,
     /// Dropped datagrams, by reason.
     pub dropped_datagrams: DroppedDatagrams,

@@ -61,7 +61,7 @@ pub(super) struct Descriptor {
 pub struct Device {
     /// Name given by the core.
     pub name: String,
-    /// Device id, for [`CoreConfig::devices`](super::CoreConfig::speaker_and_gamepads).
+    /// Device id, for [`CoreConfig::devices`](super::CoreConfig::devices).
     pub id: u32,
 }
 

@@ -33,7 +33,7 @@
 //! use coplay::frame::{Frame, FrameRate};
 //! use coplay::id::SiteSet;
 //! use coplay::input::Ownership;
-//! use coplay::movie::{MovieEntry, MovieReader, MovieStart, MovieWriter};
+//! use coplay::movie::{MovieEntry, MovieReader, MovieStartPoint, MovieWriter};
 //! use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 //!
 //! let settings = Settings {
@@ -51,7 +51,7 @@
 //!     ownership: Ownership::one_player_per_site(2, 0xffff),
 //! };
 //! let mut file = vec![];
-//! let mut writer = MovieWriter::new(&settings, MovieStart::PowerOn).unwrap();
+//! let mut writer = MovieWriter::new(&settings, MovieStartPoint::PowerOn).unwrap();
 //! for number in 0..1_000 {
 //!     writer.push(Frame::new(number), &[u128::from(number / 8 % 4), 0]).unwrap();
 //!     while let Some(bytes) = writer.poll_bytes() {

@@ -14,9 +14,9 @@
 //! # Example
 //!
 //! ```
-//! use coplay_maze::{Controls, Maze, Rules};
+//! use coplay_maze::{Controls, Maze, MazeRules};
 //!
-//! let rules = Rules::new(Maze::new(7, 12));
+//! let rules = MazeRules::new(Maze::new(7, 12));
 //! let mut avatar = rules.spawn_avatar(&[], 1);
 //! let started = avatar.position;
 //! for tick in 0..4 {

@@ -154,7 +154,7 @@ pub enum UiCommand {
     Pause,
     /// Shows or hides the keys.
     Help,
-    /// Starts or ends fast-forward, while a key is held.
+    /// Starts fast-forward (`true`, key pressed) or ends it (`false`, key released).
     FastForward(bool),
     /// Saves the state in the selected slot.
     Save,

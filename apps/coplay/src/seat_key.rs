@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{AppError, describe_io_error};
 
-/// Largest number of programs of one group on one computer.
+/// Maximum number of saved keys per group. A program that finds all of them in use gets a key that is not saved.
 const MAX_KEYS_PER_GROUP: usize = 64;
 /// Age after which an unused key is removed: its game is over.
 const MAX_KEY_AGE: Duration = Duration::from_secs(60 * 24 * 3_600);

@@ -108,7 +108,7 @@ fn measure_engine(mut engine: impl Engine, frames: u32) -> RunSample {
 /// Cost of an engine per frame and site, or per frame and link (one direction between two sites).
 pub(crate) struct LockstepRow {
     pub(crate) subject: MeasuredEngine,
-    /// Nanoseconds of every round, in ascending order.
+    /// Nanoseconds per frame and site, one value per round, in ascending order.
     pub(crate) nanos: Vec<f64>,
     pub(crate) instructions: Option<f64>,
     pub(crate) allocations: f64,

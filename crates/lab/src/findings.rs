@@ -21,7 +21,7 @@ pub struct Findings {
 /// A statement about the data, and whether the data confirm it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Statement.
+    /// The claim, as one sentence.
     pub statement: String,
     /// The paper's result.
     pub paper: String,

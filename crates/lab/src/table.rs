@@ -86,7 +86,7 @@ impl From<String> for TableCell {
     }
 }
 
-/// A cell with a number, shown with `decimals` decimals.
+/// Creates a cell with a number, shown with `decimals` decimals.
 pub fn number(value: f64, decimals: usize) -> TableCell {
     TableCell::Number(value, decimals)
 }

@@ -176,7 +176,7 @@ fn foreign_or_damaged_state_is_rejected_without_effect() {
     machine.load(&state).unwrap();
 }
 
-/// A state as from a malicious peer: it passes all checks except the core's own.
+/// A forged state that passes all checks but the core's own is rejected, and the machine keeps its state.
 #[test]
 fn state_rejected_midway_by_core_is_undone() {
     let mut machine = open_test_core(CoreDefect::Half);

@@ -47,7 +47,7 @@ struct Observations {
     chats: Vec<String>,
     events: Vec<Event>,
     ready_members: usize,
-    /// All addresses of members.
+    /// Addresses of all members in the lobby updates so far.
     addrs: BTreeSet<String>,
     /// Sites whose round-trip time was known in the lobby.
     measured_sites: BTreeSet<u8>,
@@ -736,7 +736,8 @@ impl Drop for MovieFile {
     }
 }
 
-/// The movies of all sites agree, contain all machine controls, and replay on another machine.
+/// The movies of all sites replay on another machine and agree in their common frames. The host's movie contains every
+/// machine control.
 #[test]
 fn recordings_of_all_sites_are_equal_and_replay() {
     let movies = ["host", "guest", "late", "fan"].map(MovieFile::new);

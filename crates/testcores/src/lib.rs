@@ -32,7 +32,7 @@ pub enum CoreDefect {
     NoSave,
     /// It calls the host from a thread of its own. It is fit for shared play all the same.
     Threads,
-    /// Saving changes its further course.
+    /// Saving changes its state, so that later frames differ.
     Disturbed,
     /// It saves and loads only after its first frame.
     MustRun,

@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
         Some(Score { hits: self.u32()?, falls: self.u32()? })
     }
 
-    /// Takes bytes preceded by their length.
+    /// Takes a byte string preceded by its length in one byte.
     pub(crate) fn short_bytes(&mut self) -> Option<&'a [u8]> {
         let [len] = self.take()?;
         let (short, rest) = self.0.split_at_checked(len.into())?;

@@ -28,7 +28,7 @@ pub enum OwnershipError {
     Taken {
         /// The player whose word contains the bits.
         player: usize,
-        /// The bits in question.
+        /// The requested bits that the other site owns.
         bits: InputWord,
         /// The site that owns them.
         owner: SiteId,

@@ -44,7 +44,7 @@ impl EventSlot {
         matches!(self.fate, EventFate::Delivered | EventFate::Dropped)
     }
 
-    /// Whether the event may be dropped.
+    /// Whether the event is obsolete and neither delivered nor dropped yet.
     fn is_droppable(&self) -> bool {
         self.is_obsolete && !self.is_settled()
     }

@@ -23,11 +23,11 @@ const FAST_PROBE_PERIOD: TimeDelta = TimeDelta::from_secs(5);
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 
-/// If a peer's packets, or its acknowledgements of new inputs, are missing for this long, one side may have lost the
-/// other's address.
+/// Time without packets, or without acknowledgement of new inputs, after which one side may have lost the other's
+/// address.
 const ADDRESS_LOSS_TIMEOUT: TimeDelta = TimeDelta::from_millis(200);
 
-/// One other site.
+/// State that a session keeps of one other site.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) site: SiteId,

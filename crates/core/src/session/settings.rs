@@ -145,7 +145,7 @@ pub enum SettingsError {
     TooManyOptions(usize),
     /// A machine option is given twice.
     DuplicateOption(String),
-    /// The distance between comparisons is longer than [`MAX_COMPARE_INTERVAL`].
+    /// The interval of state comparisons is longer than [`MAX_COMPARE_INTERVAL`].
     CompareIntervalTooLong(u32),
     /// Input bits are assigned to a site that does not take part.
     UnknownOwner(SiteId),

@@ -32,7 +32,7 @@ const FAILED_EVICTION_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
 pub(super) struct StallRecord {
     /// Decaying sum of the time for which the site held up the game.
     stall_time: TimeDelta,
-    /// Number of evictions for that.
+    /// Number of evictions for stalling, capped at [`MAX_REJOIN_BACKOFF_FACTOR`].
     evictions: i64,
     /// End of the time in which the site may not join again.
     excluded_until: Option<Instant>,

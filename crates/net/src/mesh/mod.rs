@@ -329,7 +329,7 @@ impl Mesh {
         [self.mux.poll_timeout(), in_flight].into_iter().flatten().fold(self.next_housekeeping, Instant::min)
     }
 
-    /// Leaves the mesh, after delivering a goodbye to the others for at most 0.8 s.
+    /// Leaves the mesh: sends a goodbye to all present members and waits at most 0.8 s for their acknowledgements.
     pub fn leave(mut self) {
         let others: Vec<PeerKey> = self.member_table.present_peers().map(|(key, _)| key).collect();
         self.mux.send_to_all(others, &MeshOrLobbyMessage::Mesh(MeshMessage::Bye));

@@ -106,7 +106,7 @@ fn channels_for_regions(regions: &[WorldRegion]) -> BTreeSet<u8> {
     }
 }
 
-/// Checks that all channels of a mesh have multicast addresses.
+/// Checks that the addresses of all channels of the mesh are multicast addresses, and that the port is not 0.
 fn check_group(group: SocketAddrV4) -> Result<(), MulticastError> {
     let last = u32::from(*group.ip()).checked_add(u32::from(REGION_CHANNELS)).map(Ipv4Addr::from);
     let is_valid = group.ip().is_multicast() && last.is_some_and(|last| last.is_multicast()) && group.port() != 0;

@@ -148,7 +148,7 @@ impl RejectedPackets {
 pub(super) enum Opened {
     /// Rejected, or on a channel without subscription.
     Ignored,
-    /// A packet that this site sent.
+    /// A packet with this site's id, not authenticated.
     Own,
     /// Content from another site.
     Content { site: u32, bytes: Vec<u8> },

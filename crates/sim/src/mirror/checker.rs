@@ -215,7 +215,7 @@ impl MirrorChecker {
             && (self.nodes_that_may_give_up.is_empty() || !self.nodes_with_snapshot.contains(&node))
     }
 
-    /// Checks that every event dropped so far is obsolete by now.
+    /// Checks that every event dropped so far is obsolete by now, except on nodes that may give up events.
     pub(super) fn check_all_drops(&mut self, network: &MirrorNetwork) {
         for node in network.active_nodes() {
             let Some(server) = network.server(node).filter(|_| !self.nodes_that_may_give_up.contains(&node)) else {

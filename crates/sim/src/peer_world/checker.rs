@@ -51,7 +51,7 @@ pub enum Sabotage {
 /// Departure of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Departure {
-    /// It crashed, or no remaining node that could pass on its last records received its leave.
+    /// The site crashed, or no remaining node has its last records.
     Unreceived,
     /// A remaining node has its last records.
     Received,

@@ -222,7 +222,8 @@ impl PeerWorldScenario {
         ]
     }
 
-    /// Returns the delay that jitter adds at most, nearly always.
+    /// Returns the upper bound of the jitter; for exponential jitter ten times its mean, which is almost never
+    /// exceeded.
     pub(super) fn max_jitter(&self) -> TimeDelta {
         match self.link.jitter {
             Jitter::None => TimeDelta::ZERO,

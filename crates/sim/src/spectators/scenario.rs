@@ -452,7 +452,7 @@ impl SpectatorNode {
         self.peak_memory = self.peak_memory.max(self.spectator.memory()).max(feed);
     }
 
-    /// Whether it has had the same source for long enough to be checked.
+    /// Returns whether the spectator joined its current source at least [`SETTLING_TIME`] ago.
     fn is_settled(&self, now: Instant) -> bool {
         now - self.source_since >= SETTLING_TIME
     }

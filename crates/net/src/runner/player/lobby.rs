@@ -253,7 +253,7 @@ impl PlayerRunner {
         }
     }
 
-    /// Handles the eviction of this site. The other sites continue with the roster, too.
+    /// Handles the eviction of this site: gives up its roster and follows the leader of the sites that continue.
     pub(super) fn on_own_eviction(&mut self) {
         self.roster = None;
         // After a split brain this site's serial has the increment of its takeover. Any newer roster of the present

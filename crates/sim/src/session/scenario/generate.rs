@@ -252,7 +252,7 @@ fn draw_stall_timeout(random: &mut Random) -> Option<TimeDelta> {
     random.chance(0.2).then(|| TimeDelta::from_millis(random.range(100..=1_500)))
 }
 
-/// A predictor that repeats the last input in even frames only.
+/// Predicts the last known input in even frames and neutral input in odd frames.
 fn predict_only_even_frames(past: &InputHistory<'_>, frame: Frame, words: &mut [InputWord]) {
     if let Some(last) = past.end().checked_sub(1).filter(|_| frame.number().is_multiple_of(2)) {
         past.read(last, words);

@@ -671,6 +671,55 @@ fn joiner_switches_source_when_its_source_leaves() {
     }
 }
 
+/// The session of a dropped site is over and answers no requests. A joiner that downloads from it switches at once.
+#[test]
+fn joiner_switches_source_when_its_source_is_dropped() {
+    for before in [100, 300, 500] {
+        let mut game =
+            start_joinable(&SessionSetup { prediction_window: 8, ..SessionSetup::new(4, rtt_link(100)) }, 3, |_| {});
+        game.set_late_joiners([3]);
+        game.network.sites[..3].iter_mut().for_each(|site| site.machine.ballast = ballast());
+        game.run_until(at(JOINS_AT));
+        // Site 1 is the first source.
+        game.join(3, |config| config.peers.rotate_left(1));
+        game.run_for(ms(before));
+        let now = game.local_time(0);
+        assert!(game.network.sites[0].session.drop_site(now, site_id(1)));
+        game.network.wake(0);
+        game.run_for(secs(4));
+        assert_eq!(end_reason(&game, 1), Some(SessionEnd::Dropped));
+        assert!(join_frame(&game, 3, 3).is_some(), "dropped after {before} ms: {:?}", game.state(3));
+        game.run_for(secs(2));
+        assert_running_at_full_speed(&game, &format!("dropped after {before} ms"), [0, 2, 3]);
+    }
+}
+
+/// The coordinator admits a joiner and is gone before the join takes effect. The joiner learns that its admission is
+/// void, asks the next coordinator, and plays without a restart.
+#[test]
+fn joiner_whose_admission_is_void_asks_again() {
+    for (leaves, input_delay) in [(false, 0), (false, 4), (true, 0), (true, 4)] {
+        let case = format!("leaves: {leaves}, input delay {input_delay}");
+        let setup = SessionSetup { input_delay, prediction_window: 0, ..SessionSetup::new(4, rtt_link(100)) };
+        let mut game = start_joinable(&setup, 3, enable_drop_timeout);
+        game.set_late_joiners([3]);
+        game.run_until(at(JOINS_AT));
+        game.network.start_capture(2_000);
+        game.join(3, |_| {});
+        game.run_while(secs(8), |game| !has_received_join_command(game, 3));
+        if leaves {
+            game.leave(0)
+        } else {
+            game.crash(0)
+        }
+        game.run_for(secs(8));
+        assert_eq!(end_reason(&game, 3), None, "{case}");
+        let frames = [1, 2, 3].map(|site| join_frame(&game, site, 3));
+        assert!(frames[0].is_some() && frames.iter().all(|frame| *frame == frames[0]), "{case}: {frames:?}");
+        game.assert_consistent();
+    }
+}
+
 /// Returns a small version of the late-join experiment.
 fn small_late_join(seed: u64) -> LateJoinExperiment {
     let joiner_link = LinkConfig { rate: None, ..LateJoinExperiment::by_snapshot().joiner_link };

@@ -682,6 +682,10 @@ impl Session {
         if !self.is_over() {
             self.phase = Phase::Over(end);
             self.due_peers = 0;
+            if let Some(feed) = &mut self.feed {
+                // A session that is over answers no requests.
+                feed.drop_all();
+            }
             self.events.push(Event::Ended(end));
         }
     }

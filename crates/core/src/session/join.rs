@@ -64,6 +64,8 @@ pub(super) struct JoinProgress {
     join_frame: Option<Frame>,
     /// The coordinator that admitted this site.
     admitted_by: Option<SiteId>,
+    /// The last join command of this site that turned out to be void. Copies of it may still arrive.
+    void_admission: Option<ScheduledCommand>,
     /// The next frame of the download, and when it last advanced.
     progress: (Frame, Instant),
     /// When the source was last changed for lack of progress.
@@ -93,6 +95,7 @@ impl JoinProgress {
                 spectator,
                 join_frame: None,
                 admitted_by: None,
+                void_admission: None,
                 progress,
                 source_changed_at: now,
                 has_stepped: false,
@@ -233,7 +236,22 @@ impl Session {
         let (own_site, site) = (self.config.site, self.peers[index].site);
         let CommandKind::Join { site: joining_site, incarnation, members, .. } = command.kind else { return false };
         let is_sound = command.issuer == site && members.iter().next() == Some(site) && !members.contains(own_site);
-        (joining_site, incarnation) == (own_site, self.config.incarnation) && is_sound && command.frame >= self.frame
+        let is_void = self.joining.as_ref().is_some_and(|joining| joining.void_admission == Some(*command));
+        let is_for_us = (joining_site, incarnation) == (own_site, self.config.incarnation);
+        is_for_us && is_sound && !is_void && command.frame >= self.frame
+    }
+
+    /// Takes back this site's admission, because the command that admitted it is void: its issuer is gone, and no
+    /// player has applied it. A site that does not play yet asks to join again. A site that plays already has taken
+    /// frames for its own that the others play without it, and must restart.
+    pub(super) fn revoke_own_admission(&mut self, command: ScheduledCommand) {
+        if self.leaving.is_some() {
+            return;
+        }
+        let Some(joining) = &mut self.joining else { return self.end_session(SessionEnd::Dropped) };
+        (joining.join_frame, joining.admitted_by, joining.void_admission) = (None, None, Some(command));
+        self.pacer = None;
+        self.invalidate_send_time();
     }
 
     /// Returns whether a join command replaces the one that admitted this site: the issuer of that is gone, and the
@@ -265,13 +283,13 @@ impl Session {
             }
         }
         self.active_peers = super::active_peer_bits(&self.peers);
+        // With another join frame, inputs that were already sent must stay neutral.
+        let sent_end = self.membership.admitted_at.map(|_| self.own_inputs.end());
         self.membership = Membership::admitted(self.last_call);
         self.request_epoch(epoch);
         self.schedule_delay_settings(Frame::ZERO, input_delay, prediction_window);
         self.next_delay_settings.inspect(|settings| self.delay_settings = *settings);
         (self.command, self.last_applied_command) = (Some(command), Some(first));
-        // With another join frame, inputs that were already sent must stay neutral.
-        let sent_end = self.own_join_frame().map(|_| self.own_inputs.end());
         self.own_inputs = Stream::new(own_width, first);
         self.own_input_digest = super::InputDigest::new(first);
         match &mut self.leaving {

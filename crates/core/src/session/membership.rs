@@ -541,8 +541,8 @@ impl Session {
             let known = peer.known_end();
             (peer.vote, peer.has_old_epoch, peer.is_withheld) = (None, false, false);
             // A site that plays from a later frame on assumes the old epoch, and learns of the new one with this site's
-            // input for that frame. The same holds for a site that was not asked.
-            peer.uninformed_until = peer.join_frame.or(drops_none.then_some(own_end));
+            // input for that frame. The same holds for a site that was not asked, and for one whose admission is void.
+            peer.uninformed_until = peer.join_frame.or(peer.void_join_frame).or(drops_none.then_some(own_end));
             if drops_none && self.membership.spared_sites.contains(peer.site) {
                 peer.last_input_at = peer.last_input_at.max(self.last_call - spared_silence);
             }

@@ -135,7 +135,7 @@ impl Session {
             peer.lobby.is_hello_due = true;
             self.hello_pending = true;
             self.invalidate_send_time();
-        } else if !peer.is_dropped {
+        } else if !peer.is_dropped || peer.needs_last_decision() {
             self.due_peers |= 1 << index;
         }
     }

@@ -95,6 +95,8 @@ pub(super) struct Peer {
     /// The epoch changed before the peer plays. Until the peer has this site's input for this frame, it may not know
     /// that.
     pub(super) uninformed_until: Option<Frame>,
+    /// Frame of a void join command. The peer may believe that it plays from this frame on.
+    pub(super) void_join_frame: Option<Frame>,
     /// The first missing frame of each other site's inputs that the peer asked this site to relay.
     pub(super) relay_requests: [Option<Frame>; MAX_SITES],
     pub(super) frame_digests: DigestHistory<FrameDigest>,
@@ -204,6 +206,7 @@ impl Peer {
             reports: MembershipReports::default(),
             relay_selector: RelaySelector::new(now),
             uninformed_until: None,
+            void_join_frame: None,
             relay_requests: [None; MAX_SITES],
             frame_digests: DigestHistory::default(),
             input_digest: InputDigest::new(start),
@@ -366,7 +369,7 @@ impl Peer {
             false => InputSender::new(first, own_width),
         };
         self.seat = Seat::Free(last);
-        self.join_frame = Some(first);
+        (self.join_frame, self.void_join_frame) = (Some(first), None);
         self.unconsulted_from = None;
         (self.leave_after_join, self.has_advance_inputs, self.reported_frame) = (None, true, Frame::ZERO);
         self.is_forgery_reported = false;
@@ -410,6 +413,7 @@ impl Peer {
         self.clock = Clock::default();
         self.probes.newest_stamp = None;
         self.reports = MembershipReports::default();
+        self.void_join_frame = None;
         let LobbyState { is_hello_due, has_played, .. } = self.lobby;
         self.lobby = LobbyState { is_hello_due, has_played, ..LobbyState::default() };
     }

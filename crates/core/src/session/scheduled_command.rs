@@ -212,12 +212,15 @@ impl Session {
     /// Reverts the preparations for a void command.
     pub(super) fn revert_command(&mut self, command: ScheduledCommand) {
         let CommandKind::Join { site, .. } = command.kind else { return };
+        if site == self.config.site {
+            return self.revoke_own_admission(command);
+        }
         let prepared = |peer: &Peer| peer.site == site && peer.join_frame == Some(command.frame);
         let Some(index) = self.peers.iter().position(prepared) else { return };
         // Confirmed frames contain at most the joiner's first inputs, which are neutral.
         let open = self.confirmed_end().max(command.frame);
         let peer = &mut self.peers[index];
-        (peer.join_frame, peer.leave_after_join) = (None, None);
+        (peer.join_frame, peer.leave_after_join, peer.void_join_frame) = (None, None, Some(command.frame));
         peer.is_dropped = true;
         // A joiner that never got the command keeps asking, and another command will admit it.
         (peer.incarnation, peer.lobby.join_readiness) = (peer.previous_incarnation, None);
@@ -267,9 +270,13 @@ impl Session {
 
     /// Voids a command of a site whose inputs end before the command's frame.
     pub(super) fn void_command_after(&mut self, issuer: SiteId, last: Frame) {
-        let void = |command: &ScheduledCommand| {
-            command.issuer == issuer && command.frame >= last && self.last_applied_command != Some(command.frame)
-        };
+        // A joiner counts the command that admits it as applied from the start.
+        let is_own_join =
+            |kind: CommandKind| matches!(kind, CommandKind::Join { site, .. } if site == self.config.site);
+        let is_applied =
+            |command: &ScheduledCommand| self.last_applied_command == Some(command.frame) && !is_own_join(command.kind);
+        let void =
+            |command: &ScheduledCommand| command.issuer == issuer && command.frame >= last && !is_applied(command);
         if let Some(command) = self.command.filter(void) {
             self.command = None;
             self.revert_command(command);

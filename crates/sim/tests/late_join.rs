@@ -720,6 +720,27 @@ fn joiner_whose_admission_is_void_asks_again() {
     }
 }
 
+/// As above, but the coordinator restarts, rejoins, and coordinates again. Until it plays, it takes the joiner for a
+/// player, because the joiner believes to be one.
+#[test]
+fn joiner_whose_admission_is_void_is_admitted_by_the_rejoined_coordinator() {
+    for away in [500, 1_000, 1_500] {
+        let setup = SessionSetup { input_delay: 4, prediction_window: 0, ..SessionSetup::new(4, rtt_link(100)) };
+        let mut game = start_joinable(&setup, 3, |_| {});
+        game.set_late_joiners([3]);
+        game.run_until(at(JOINS_AT));
+        game.network.start_capture(2_000);
+        game.join(3, |_| {});
+        game.run_while(secs(8), |game| !has_received_join_command(game, 3));
+        game.crash(0);
+        game.run_for(ms(away));
+        game.join(0, |_| {});
+        game.run_for(secs(10));
+        assert_eq!(end_reason(&game, 3), None, "{away} ms");
+        assert_running_at_full_speed(&game, &format!("the coordinator is away for {away} ms"), [0, 1, 2, 3]);
+    }
+}
+
 /// Returns a small version of the late-join experiment.
 fn small_late_join(seed: u64) -> LateJoinExperiment {
     let joiner_link = LinkConfig { rate: None, ..LateJoinExperiment::by_snapshot().joiner_link };

@@ -280,6 +280,9 @@ impl Session {
                 (peer.seat, peer.join_frame) = (Seat::Playing, None);
                 peer.lobby.has_played = true;
                 peer.last_received_at = self.last_call;
+            } else {
+                // A site whose admission turned out to be void said that it plays, and may ask again.
+                peer.incarnation = 0;
             }
         }
         self.active_peers = super::active_peer_bits(&self.peers);

@@ -210,6 +210,13 @@ fn last_inputs_of_an_immediate_rejoiner_are_in_the_feed() {
     assert_no_violations(96_018_097..96_018_098);
 }
 
+/// Seed 100009127: the corrupted machine belongs to a site that was dropped before. Its session is over, so there is no
+/// desync to report.
+#[test]
+fn desync_of_a_dropped_site_is_not_expected_to_be_reported() {
+    assert_no_violations(100_009_127..100_009_128);
+}
+
 /// Seeds 91032417, 92023922, 93023266 and 96009429: a loss burst holds up the game for longer than the stall limit.
 #[test]
 fn site_with_a_long_loss_burst_may_be_dropped_as_slow() {

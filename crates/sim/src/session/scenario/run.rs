@@ -99,6 +99,8 @@ impl SessionScenario {
                     network.link(from, to).set_config(config);
                 }
             }
+            // A machine whose session is over diverges from no other.
+            SessionFault::Diverge(site) if run.end_reasons[*site].is_some() => {}
             SessionFault::Diverge(site) => {
                 let frame = network.sites[*site].session.stats().frame.number() + 5;
                 network.sites[*site].diverges_at = Some(frame);

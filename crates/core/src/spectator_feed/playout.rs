@@ -148,3 +148,40 @@ impl PlayoutPacer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays a game whose frame rate doubles after 5 s, in batches of 6 frames. Returns the number of frames that were
+    /// stepped without being presented, and the largest distance to the newest frame.
+    fn play_a_game_that_speeds_up() -> (u32, u32) {
+        let ms = |ms: i64| Instant::ZERO + TimeDelta::from_millis(ms);
+        let mut playout = PlayoutPacer::new(TimeDelta::from_nanos(16_666_667), 6, 60);
+        let (mut newest, mut next, mut skipped, mut max_behind) = (0_u32, 0_u32, 0, 0);
+        for now in 0..15_000 {
+            let frames = if now < 5_000 { now * 30 / 1_000 } else { 150 + (now - 5_000) * 60 / 1_000 } as u32;
+            if frames - newest >= 6 {
+                playout.on_frames(ms(now), Frame::new(frames), newest - next);
+                newest = frames;
+            }
+            loop {
+                match playout.step(ms(now), newest - next, newest - next) {
+                    PlayoutStep::Wait => break,
+                    PlayoutStep::CatchUp => skipped += u32::from(now > 5_000),
+                    PlayoutStep::Present => playout.on_presented(ms(now)),
+                }
+                next += 1;
+            }
+            max_behind = max_behind.max(newest - next);
+        }
+        (skipped, max_behind)
+    }
+
+    #[test]
+    fn live_spectator_follows_a_game_that_speeds_up() {
+        let (skipped, max_behind) = play_a_game_that_speeds_up();
+        assert_eq!(skipped, 0, "frames are not presented");
+        assert!(max_behind < 50, "{max_behind} frames behind");
+    }
+}

@@ -8,6 +8,11 @@ use crate::time::{Instant, TimeDelta};
 const RATE_MEASUREMENT_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 /// Largest factor by which playout follows a slow game. A game slower than that stutters at the spectator as well.
 const MAX_SLOWDOWN: i64 = 4;
+/// Largest reduction of the playout rate, in percent.
+const MAX_RATE_REDUCTION: i64 = 5;
+/// Largest increase of the playout rate, in percent. The measured rate needs seconds to follow a game that speeds up,
+/// and faster playout looks better than a skipped second.
+const MAX_RATE_INCREASE: i64 = 25;
 
 /// Playout pacing of a spectator.
 #[derive(Debug)]
@@ -123,11 +128,11 @@ impl PlayoutPacer {
         self.starved_since.is_some()
     }
 
-    /// Schedules the next frame after one was presented. The rate changes by up to 5 % to keep the buffer at its
-    /// target.
+    /// Schedules the next frame after one was presented. For each frame in the buffer above or below the target, the
+    /// rate changes by 1 %.
     pub(super) fn on_presented(&mut self, now: Instant) {
         let error = self.smoothed_buffer / 16 - i64::from(self.target_buffer);
-        let percent = error.clamp(-5, 5);
+        let percent = error.clamp(-MAX_RATE_REDUCTION, MAX_RATE_INCREASE);
         let step = self.measured_period - self.measured_period * percent / 100;
         self.next_frame_at = (self.next_frame_at + step).max(now - self.measured_period);
     }

@@ -217,6 +217,13 @@ fn desync_of_a_dropped_site_is_not_expected_to_be_reported() {
     assert_no_violations(100_009_127..100_009_128);
 }
 
+/// Seed 99032773: the clock of a suspended joiner stood still. Until the joiner knew that, the others' plan seemed to
+/// lie 6 s ahead, and all sites waited for the joiner.
+#[test]
+fn joiner_that_is_behind_does_not_wait_for_a_wrong_plan() {
+    assert_no_violations(99_032_773..99_032_774);
+}
+
 /// Seeds 91032417, 92023922, 93023266 and 96009429: a loss burst holds up the game for longer than the stall limit.
 #[test]
 fn site_with_a_long_loss_burst_may_be_dropped_as_slow() {

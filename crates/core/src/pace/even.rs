@@ -201,6 +201,13 @@ impl SteadyPacer {
         true
     }
 
+    /// Begins the next frame at `latest` if it is planned for later. A plan that lags behind frames that other sites
+    /// have already begun is wrong: the local clock stood still, and its distance to the reference's is not known yet.
+    pub fn begin_by(&mut self, latest: Instant) {
+        self.planned_start = self.planned_start.min(latest);
+        self.next_start = self.next_start.min(latest);
+    }
+
     /// Delays the next frame at least until `until`. All sites pause together, so the old reference is discarded.
     pub fn pause_until(&mut self, until: Instant) {
         self.planned_start = self.planned_start.max(until);
@@ -368,6 +375,18 @@ mod tests {
         let mut even = SteadyPacer::new(PERIOD, 6, Instant::ZERO);
         let [first, last] = run_frames(&mut even, 1_000, |frame| ms(i64::from(frame % 8)), |_| TimeDelta::ZERO);
         assert_eq!(last - first, PERIOD * 1_000);
+    }
+
+    #[test]
+    fn wrong_plan_does_not_delay_a_frame_that_is_overdue() {
+        let (mut even, now) = (SteadyPacer::new(PERIOD, 6, Instant::ZERO), Instant::ZERO + ms(1_000));
+        even.on_reference(Frame::new(100), now + ms(9_000));
+        assert!(even.jump_to(now, Frame::new(20)));
+        assert!(even.next_start() > now + ms(3_000), "the reference is wrong");
+        even.begin_by(now);
+        assert_eq!((even.next_start(), even.planned_start()), (now, now));
+        even.begin_by(now + PERIOD);
+        assert_eq!(even.next_start(), now);
     }
 
     #[test]

@@ -131,6 +131,13 @@ impl Pacer {
         }
     }
 
+    /// Begins the next frame at `latest` if it is planned for later.
+    pub(crate) fn begin_by(&mut self, latest: Instant) {
+        if let Self::Even(even) = self {
+            even.begin_by(latest);
+        }
+    }
+
     /// Sets the maximum lead in frames, after input delay or prediction window have changed.
     pub(crate) fn set_max_lead(&mut self, max_lead: u32) {
         if let Self::Even(even) = self {

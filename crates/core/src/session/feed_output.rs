@@ -2,6 +2,7 @@
 //! players.
 
 use super::event::Request;
+use super::peer::Peer;
 use super::{Phase, Session, Transmit};
 use crate::frame::Frame;
 use crate::id::Addr;
@@ -166,9 +167,21 @@ impl Session {
     pub(super) fn catch_up(&mut self) {
         if self.frame < self.catch_up_until && matches!(self.phase, Phase::Running(_)) {
             let (now, next) = (self.last_call, self.frame);
+            let is_behind_all = self.have_all_begun(next.next());
             if let Some(pacer) = &mut self.pacer {
                 pacer.jump_to(now, next);
+                if is_behind_all {
+                    pacer.begin_by(now);
+                }
             }
         }
+    }
+
+    /// Returns whether all other players have begun a frame, as their inputs prove. The inputs that a new joiner sends
+    /// in advance prove nothing.
+    fn have_all_begun(&self, frame: Frame) -> bool {
+        let input_end = frame + self.delay_settings.input_delay;
+        let has_begun = |peer: &Peer| !peer.has_advance_inputs && peer.inputs.end() > input_end;
+        self.peers.iter().filter(|peer| peer.is_playing()).all(has_begun)
     }
 }

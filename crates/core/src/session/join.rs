@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 
 use super::desync::DesyncSearch;
 use super::event::{Event, Request, SessionEnd};
-use super::membership::Membership;
+use super::membership::{Membership, is_quorum_of};
 use super::membership_reports::{MembershipReports, TICK_SILENCE_LIMIT};
 use super::peer::{Peer, Seat};
 use super::settings::AbsentInput;
@@ -363,6 +363,9 @@ impl Session {
     #[cold]
     pub(super) fn start_playing_if_due(&mut self) -> bool {
         let Some(first) = self.own_join_frame().filter(|first| self.machine_frame >= *first) else { return false };
+        if !self.is_seat_known(first) {
+            return false;
+        }
         let (now, next) = (self.last_call, self.machine_frame);
         let has_stepped = self.joining.as_ref().is_some_and(|joining| joining.has_stepped);
         if self.config.settings.absent_input == AbsentInput::Repeat && !has_stepped {
@@ -392,6 +395,14 @@ impl Session {
             self.events.push(Event::Joined { site: self.config.site, frame: first });
         }
         is_time_known
+    }
+
+    /// Returns whether a quorum of the players has inputs of this site. Otherwise its admission may be void, and the
+    /// feed may deliver frames that were played without it.
+    fn is_seat_known(&self, first: Frame) -> bool {
+        let players = self.peers.iter().filter(|peer| peer.is_playing());
+        let informed = players.clone().filter(|peer| peer.sender.acked() > first);
+        is_quorum_of(players.map(|peer| peer.site).collect(), informed.map(|peer| peer.site).collect())
     }
 
     /// Takes over the substitute inputs of sites that were dropped before this site joined or in its first frame. They

@@ -12,25 +12,25 @@ pub struct Frame(u32);
 impl Frame {
     /// The first frame of a game.
     pub const ZERO: Self = Self(0);
-    /// A frame that is never reached.
+    /// The largest number, in place of a frame that is never reached.
     pub(crate) const NEVER: Self = Self(u32::MAX);
 
-    /// Creates a frame from its number.
+    /// Creates a frame from its number, counted from 0 at the start of the game.
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// Returns the frame's number.
+    /// Returns the frame's number, counted from 0 at the start of the game.
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// Returns the next frame.
+    /// Returns the next frame; the frame with the largest number is its own successor.
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// Returns the frame `frames` earlier, or `None` before the first.
+    /// Returns the frame that is `frames` earlier, or `None` if that is before frame 0.
     pub const fn checked_sub(self, frames: u32) -> Option<Self> {
         match self.0.checked_sub(frames) {
             Some(number) => Some(Self(number)),
@@ -43,7 +43,8 @@ impl Frame {
         self.0 as u16
     }
 
-    /// Returns the frame nearest to `self` with these low 16 bits, or `None` if that is before the first frame.
+    /// Returns the frame nearest to `self` with these low 16 bits, or `None` if its number is negative or exceeds
+    /// `u32::MAX`.
     pub(crate) fn expand_low16(self, low: u16) -> Option<Self> {
         let ahead = low.wrapping_sub(self.0 as u16) as i16;
         self.0.checked_add_signed(i32::from(ahead)).map(Self)
@@ -98,17 +99,17 @@ impl FrameRate {
         if seconds > 0 && frames >= seconds && frames as u64 <= seconds as u64 * 1_000 { Some(rate) } else { None }
     }
 
-    /// Creates a rate of a whole number of frames per second, 1 to 1,000.
+    /// Creates a rate of a whole number of frames per second, or `None` unless it is 1 to 1,000.
     pub const fn per_second(frames: u32) -> Option<Self> {
         Self::new(frames, 1)
     }
 
-    /// Returns the fraction as (frames, seconds).
+    /// Returns the fraction as (frames, seconds), as it was given to [`FrameRate::new`].
     pub const fn fraction(self) -> (u32, u32) {
         (self.frames, self.seconds)
     }
 
-    /// Returns the time from one frame to the next.
+    /// Returns the time from one frame to the next, rounded to a nanosecond.
     pub const fn period(self) -> TimeDelta {
         TimeDelta::from_nanos((self.seconds as i64 * 1_000_000_000 + self.frames as i64 / 2) / self.frames as i64)
     }

@@ -1,14 +1,14 @@
 //! XXH64, a fast hash, after the xxHash specification by Yann Collet.
 //!
 //! The hash detects damage: every bit of the input changes about half of the 64 output bits, and equal bytes have the
-//! same hash on every machine. It gives no protection against forgery; nothing here needs that. It is implemented here
-//! to avoid a dependency, and because a hash in files and packets must never change.
+//! same hash on every machine. It gives no protection against forgery; no use in this crate needs that. It is
+//! implemented here to avoid a dependency, and because a hash in files and packets must never change.
 
 const PRIMES: [u64; 5] =
     [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9, 0x85eb_ca77_c2b2_ae63, 0x27d4_eb2f_1656_67c5];
 
-/// Returns the hash of `bytes`. Another seed gives another hash function, so that equal bytes in different places can
-/// have different hashes.
+/// Returns the XXH64 hash of `bytes`. Another seed gives another hash function, so that equal bytes in different places
+/// can have different hashes.
 pub fn xxh64(seed: u64, bytes: &[u8]) -> u64 {
     let (stripes, tail) = bytes.as_chunks::<32>();
     let hash = if stripes.is_empty() { seed.wrapping_add(PRIMES[4]) } else { hash_stripes(seed, stripes) };
@@ -33,7 +33,7 @@ fn mix_word(lane: u64, word: u64) -> u64 {
     lane.wrapping_add(word.wrapping_mul(PRIMES[1])).rotate_left(31).wrapping_mul(PRIMES[0])
 }
 
-/// Hashes the bytes after the stripes: words of 8 bytes, then one of 4, then single bytes.
+/// Hashes the bytes after the stripes: words of 8 bytes, then at most one of 4, then single bytes.
 fn hash_tail(mut hash: u64, tail: &[u8]) -> u64 {
     let (eights, mut rest) = tail.as_chunks::<8>();
     for word in eights {

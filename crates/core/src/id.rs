@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Maximum number of sites in one session.
+/// Maximum number of sites in one session; a [`SiteSet`] has one bit for each.
 pub const MAX_SITES: usize = 8;
 
 /// One running replica of the game, numbered from 0.
@@ -15,17 +15,17 @@ impl SiteId {
         if (number as usize) < MAX_SITES { Some(Self(number)) } else { None }
     }
 
-    /// Returns the site's number.
+    /// Returns the site's number, which is less than [`MAX_SITES`].
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Returns the site's number as an array index.
+    /// Returns the site's number as an index into arrays of [`MAX_SITES`] elements.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// Returns the first `count` sites.
+    /// Returns the `count` lowest sites in ascending order, at most [`MAX_SITES`].
     pub fn first(count: usize) -> impl DoubleEndedIterator<Item = Self> + Clone {
         (0..count.min(MAX_SITES) as u8).map(Self)
     }
@@ -43,35 +43,35 @@ impl fmt::Display for SiteId {
     }
 }
 
-/// A set of sites.
+/// A set of sites, stored as one bit per site.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct SiteSet(u8);
 
 impl SiteSet {
-    /// The empty set.
+    /// The set that contains no site. This is the default.
     pub const EMPTY: Self = Self(0);
 
-    /// Returns the first `count` sites.
+    /// Creates the set of the `count` lowest sites, at most [`MAX_SITES`].
     pub fn first(count: usize) -> Self {
         SiteId::first(count).collect()
     }
 
-    /// Creates a set from one bit per site.
+    /// Creates a set from a bit mask: bit k stands for site k.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// Returns one bit per site.
+    /// Returns the set as a bit mask: bit k stands for site k.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Adds a site.
+    /// Adds a site; does nothing if it is in the set already.
     pub const fn insert(&mut self, site: SiteId) {
         self.0 |= 1 << site.0;
     }
 
-    /// Removes a site.
+    /// Removes a site; does nothing if it is not in the set.
     pub const fn remove(&mut self, site: SiteId) {
         self.0 &= !(1 << site.0);
     }
@@ -81,7 +81,7 @@ impl SiteSet {
         self.0 & (1 << site.0) != 0
     }
 
-    /// Returns the union of both sets.
+    /// Returns the set of all sites that are in this set, in `other`, or in both.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
@@ -91,7 +91,7 @@ impl SiteSet {
         other.0 & !self.0 == 0
     }
 
-    /// Returns whether the set is empty.
+    /// Returns whether no site is in the set.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

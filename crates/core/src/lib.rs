@@ -83,7 +83,7 @@
 //! - [`session`]: the shared machine. Begin here.
 //! - [`spectator_feed`]: the stream for spectators and late joiners.
 //! - [`input`]: input words and the ownership of their bits; streams, coding, recovery of lost inputs.
-//! - [`pace`]: when the next frame begins.
+//! - [`pace`]: the start time of the next frame.
 //! - [`mirror`]: mirrored servers that run the same game and exchange its events.
 //! - [`movie`]: recordings of games.
 //! - [`peer_world`]: replicated worlds without a server.

@@ -16,37 +16,37 @@ pub struct TimeDelta(i64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(i64);
 
-/// A point on the clock that all sites of a session share.
+/// A point on the clock that all sites of a session share, or all mirrored servers of a world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupInstant(i64);
 
 impl TimeDelta {
-    /// Zero.
+    /// No time: 0 ns. This is the default.
     pub const ZERO: Self = Self(0);
     /// The longest representable time, about 292 years.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// Creates a time from nanoseconds.
+    /// Creates a time span from nanoseconds; every value is valid, about ±292 years.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Creates a time from microseconds.
+    /// Creates a time span from microseconds, which saturates at about ±292 years.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
-    /// Creates a time from milliseconds.
+    /// Creates a time span from milliseconds, which saturates at about ±292 years.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// Creates a time from seconds.
+    /// Creates a time span from seconds, which saturates at about ±292 years.
     pub const fn from_secs(secs: i64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
-    /// Returns the time in nanoseconds.
+    /// Returns the exact length in nanoseconds, with its sign.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
@@ -71,34 +71,35 @@ impl TimeDelta {
         core::time::Duration::from_nanos(if self.0 > 0 { self.0 as u64 } else { 0 })
     }
 
-    /// Returns the absolute value.
+    /// Returns the length without its sign, at most [`TimeDelta::MAX`].
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
     }
 
-    /// Returns this time scaled by a factor near 1. The result is not exact enough for values that sites must agree on.
+    /// Returns this time multiplied by `factor` in floating point. The result is not exact enough for values that sites
+    /// must agree on.
     pub fn scale(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor) as i64)
     }
 
-    /// Returns whether the time is negative.
+    /// Returns whether the span is shorter than 0 ns.
     pub const fn is_negative(self) -> bool {
         self.0 < 0
     }
 }
 
 impl Instant {
-    /// The origin of the clock.
+    /// The origin of this site's clock, which the caller chooses.
     pub const ZERO: Self = Self(0);
-    /// A point that never comes.
+    /// The last representable point, for a deadline that never comes.
     pub const FAR_FUTURE: Self = Self(i64::MAX);
 
-    /// Creates a point from nanoseconds since the origin.
+    /// Creates a point from nanoseconds since the origin, negative before it.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Returns the nanoseconds since the origin.
+    /// Returns the nanoseconds since the origin, negative before it.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
@@ -110,12 +111,13 @@ impl Instant {
 }
 
 impl GroupInstant {
-    /// Creates a point from nanoseconds since the group's origin.
+    /// Creates a point from nanoseconds since the origin of the shared clock; in a session that is the lowest site's
+    /// clock.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Returns the nanoseconds since the group's origin.
+    /// Returns the nanoseconds since the origin of the shared clock, negative before it.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
@@ -128,13 +130,13 @@ fn sum(one: i64, other: i64) -> i64 {
     one.checked_add(other).unwrap_or_else(|| saturated(one < 0))
 }
 
-/// Same as `saturating_sub`.
+/// Same as `saturating_sub`, with the overflow as a branch for the same reason as in [`sum`].
 #[inline(always)]
 fn difference(one: i64, other: i64) -> i64 {
     one.checked_sub(other).unwrap_or_else(|| saturated(one < 0))
 }
 
-/// Same as `saturating_mul`.
+/// Same as `saturating_mul`, with the overflow as a branch for the same reason as in [`sum`].
 #[inline(always)]
 fn product(one: i64, other: i64) -> i64 {
     one.checked_mul(other).unwrap_or_else(|| saturated((one < 0) != (other < 0)))
@@ -189,7 +191,7 @@ macro_rules! instant_arithmetic {
 
 instant_arithmetic!(Instant, GroupInstant);
 
-/// Converts a duration. A longer one than [`TimeDelta::MAX`] becomes that.
+/// Converts a duration; one longer than [`TimeDelta::MAX`] becomes [`TimeDelta::MAX`].
 impl From<core::time::Duration> for TimeDelta {
     fn from(duration: core::time::Duration) -> Self {
         Self(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))

@@ -12,29 +12,33 @@
 use super::{CLOCK_STEP_THRESHOLD, RoundTrip};
 use crate::time::{Instant, TimeDelta};
 
-/// Number and length of the time slices whose minimum delay is kept.
+/// Number of time slices whose minimum delays are kept.
 const MAX_SLICES: usize = 40;
+/// Length of a time slice, of which only the lowest sample of each direction is kept.
 const SLICE_LENGTH: TimeDelta = TimeDelta::from_secs(1);
-/// Number of slices that must agree that a route has become longer.
+/// Number of newest slices that must all show a longer round-trip time before the route counts as longer.
 const ROUTE_CHANGE_SLICES: i64 = 8;
-/// Number of slices from which the variation of the minimum round-trip time is known, and the multiple of the typical
-/// difference that is not yet unusual.
+/// Fewest slices from which the variation of their minimum round-trip times is estimated.
 const MIN_SLICES_FOR_VARIATION: usize = 6;
+/// Multiple of the variation (median minus minimum of the slices' round-trip times) by which all round trips may exceed
+/// the minimum round-trip time of the line.
 const VARIATION_FACTOR: i64 = 6;
-/// Number of slices after which the skew is reliable.
+/// Number of slices after which the skew is reliable, and later fits expect it.
 const MIN_SETTLED_SLICES: usize = 10;
-/// Smallest increase of the round-trip time that counts as a longer route.
+/// Smallest increase of the minimum round-trip time that counts as a longer route, if the round-trip time does not
+/// vary.
 const ROUTE_CHANGE_THRESHOLD: TimeDelta = TimeDelta::from_millis(3);
-/// Largest skew that is tracked.
+/// Largest skew that is tracked, as a fraction: 2 %.
 pub(super) const MAX_SKEW: f64 = 0.02;
-/// Scale of the prior: typical distance of a skew from its expected value.
+/// Scale of the prior: typical distance of a skew from its expected value, as a fraction (30 ppm).
 const PRIOR_SKEW_SCALE: f64 = 30e-6;
-/// A skew that is better than the expected one by this multiple of the mean distance is accepted without the prior.
+/// Multiple of the mean distance between samples and line: a skew whose cost is lower than that of the expected one by
+/// more than this is accepted without the prior.
 const PRIOR_OVERRIDE_FACTOR: f64 = 20.0;
-/// Distance from the last skew that is searched first.
+/// Distance from the last skew that is searched first, as a fraction (200 ppm).
 const SKEW_SEARCH_RADIUS: f64 = 200e-6;
 
-/// The lowest sample of a slice: its time, and the lead of the receiver's clock over the sender's stamp.
+/// The lowest sample of one direction in a slice: its local time, and the receiver's stamp minus the sender's.
 #[derive(Clone, Copy, Debug)]
 struct DelaySample {
     at: Instant,
@@ -44,15 +48,16 @@ struct DelaySample {
 #[derive(Clone, Copy, Debug)]
 struct DelaySlice {
     number: i64,
-    /// From here to the peer: offset plus delay.
+    /// Lowest sample from this site to the peer: offset plus delay.
     out: DelaySample,
-    /// From the peer to here: delay minus offset.
+    /// Lowest sample from the peer to this site: delay minus offset.
     back: DelaySample,
-    /// The minimum over single round trips.
+    /// Minimum round-trip time of single round trips. The sum of `out` and `back` may be lower, because they may come
+    /// from different round trips.
     rtt_min: TimeDelta,
 }
 
-/// The minimum delays of both directions per slice.
+/// The minimum delays of both directions, for each of the last [`MAX_SLICES`] slices.
 #[derive(Debug)]
 pub(super) struct DelayEnvelope {
     slices: [Option<DelaySlice>; MAX_SLICES],
@@ -64,15 +69,16 @@ impl Default for DelayEnvelope {
     }
 }
 
-/// The peer's clock as a function of the local one.
+/// The peer's clock as a linear function of the local one: an offset at `origin`, and a skew.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClockLine {
     origin: Instant,
     offset: TimeDelta,
     pub(super) skew: f64,
-    /// Whether enough slices support the skew to expect it from now on.
+    /// Whether this line or an earlier one rests on at least [`MIN_SETTLED_SLICES`] slices, so that the next fit
+    /// expects its skew.
     pub(super) is_settled: bool,
-    /// Whether all slices that can be kept support it.
+    /// Whether the line rests on [`MAX_SLICES`] slices.
     pub(super) is_full: bool,
     pub(super) rtt_min: TimeDelta,
 }
@@ -82,7 +88,8 @@ impl ClockLine {
         self.offset + (at - self.origin).scale(self.skew)
     }
 
-    /// Whether, by this line, a packet arrived more than [`CLOCK_STEP_THRESHOLD`] before it was sent.
+    /// Returns whether, by this line, one of the two packets arrived more than [`CLOCK_STEP_THRESHOLD`] before it was
+    /// sent.
     pub(super) fn contradicts(&self, trip: &RoundTrip) -> bool {
         let offset = self.offset(trip.returned);
         let (out, back) = (trip.received - trip.sent - offset, trip.returned - trip.answered + offset);
@@ -111,8 +118,8 @@ impl DelayEnvelope {
         }
     }
 
-    /// Drops all but the newest slices when even their minimum round-trip time is clearly longer than that of the
-    /// earlier ones.
+    /// Drops all but the newest [`ROUTE_CHANGE_SLICES`] slices when even their minimum round-trip time is clearly
+    /// longer than that of the earlier ones.
     fn forget_shorter_route(&mut self, now: Instant) {
         let newest = slice_number(now);
         let recent = |slice: &&DelaySlice| (0..ROUTE_CHANGE_SLICES).contains(&(newest - slice.number));
@@ -136,8 +143,8 @@ impl DelayEnvelope {
         }
     }
 
-    /// Whether every kept round trip is clearly longer than the sum of both minimum delays by this line. With varying
-    /// delays some are longer anyway, in one slice more than in another.
+    /// Returns whether even the shortest kept round trip is clearly longer than the sum of both minimum delays by this
+    /// line. With varying delays it is longer anyway, so the slices' variation is allowed for.
     pub(super) fn contradicts(&self, now: Instant, line: ClockLine) -> bool {
         let (mut rtts, mut count) = ([TimeDelta::ZERO; MAX_SLICES], 0);
         for (rtt, slice) in rtts.iter_mut().zip(self.current_slices(now)) {
@@ -151,13 +158,14 @@ impl DelayEnvelope {
             && *least - line.rtt_min > CLOCK_STEP_THRESHOLD + (*typical - *least) * VARIATION_FACTOR
     }
 
-    /// Iterates over the slices that are not too old.
+    /// Iterates over the slices of the last 40 s.
     fn current_slices(&self, now: Instant) -> impl Iterator<Item = &DelaySlice> {
         let newest = slice_number(now);
         self.slices.iter().flatten().filter(move |slice| (0..MAX_SLICES as i64).contains(&(newest - slice.number)))
     }
 
-    /// Returns the most likely line. The last line gives the start of the search and the expected skew.
+    /// Returns the most likely line at `now`, with a skew of at most ±`max_skew`. The last line gives the start of the
+    /// search and the expected skew.
     pub(super) fn fit(&mut self, now: Instant, last: Option<ClockLine>, max_skew: f64) -> ClockLine {
         self.forget_shorter_route(now);
         let points = FitPoints::new(self, now);
@@ -183,15 +191,15 @@ fn lower_sample(one: DelaySample, other: DelaySample) -> DelaySample {
     if other.ahead < one.ahead { other } else { one }
 }
 
-/// The samples as plain numbers in nanoseconds, relative to `now` and to a reference offset, which avoids rounding
-/// errors.
+/// The samples as plain numbers in nanoseconds. Times are relative to `now` and offsets to `reference`, which avoids
+/// rounding errors.
 struct FitPoints {
     reference: TimeDelta,
     out: DirectionSamples,
     back: DirectionSamples,
 }
 
-/// The samples of one direction.
+/// The samples of one direction, in nanoseconds: local times relative to `now`, and receiver's stamp minus sender's.
 struct DirectionSamples {
     times: [f64; MAX_SLICES],
     offsets: [f64; MAX_SLICES],
@@ -223,7 +231,7 @@ impl DirectionSamples {
         lowest
     }
 
-    /// Returns the sum of all distances from that line.
+    /// Returns the sum of the distances of all samples from the line of this skew that touches the lowest sample.
     fn cost(&self, skew: f64) -> f64 {
         self.sum_offsets - skew * self.sum_times - self.lowest_intercept(skew) * self.len as f64
     }
@@ -245,7 +253,8 @@ impl FitPoints {
         self.out.cost(skew) + self.back.cost(-skew)
     }
 
-    /// Returns the most likely skew. The search begins near `near`, and the prior is centred on `expected`.
+    /// Returns the most likely skew, at most ±`max_skew`. The search begins near `near`, and the prior is centred on
+    /// `expected`.
     fn most_likely_skew(&self, near: f64, expected: f64, max_skew: f64) -> f64 {
         if self.out.len < 2 {
             return expected;
@@ -270,7 +279,7 @@ impl FitPoints {
     }
 }
 
-/// Minimises a convex function by golden-section search.
+/// Returns the minimum of a convex function between `low` and `high`, by `rounds` rounds of golden-section search.
 fn minimize_convex(mut low: f64, mut high: f64, rounds: u32, cost: impl Fn(f64) -> f64) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_895;
     let (mut left, mut right) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));

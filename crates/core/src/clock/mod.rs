@@ -16,34 +16,37 @@ use line_fit::{ClockLine, DelayEnvelope};
 
 /// Number of round trips after which an estimate is good enough to start a game.
 pub const MIN_ROUND_TRIPS: u32 = 8;
-/// Intervals between two fits: short at first, longer later, and longest once the line is settled. A fit costs
-/// microseconds, and clocks drift slowly.
+/// Time between two fits in the first 5 s. A fit costs microseconds, and clocks drift slowly, so later fits are rarer.
 const REFIT_INTERVAL_EARLY: TimeDelta = TimeDelta::from_millis(100);
+/// Time between two fits after [`EARLY_PERIOD`], until the line is settled.
 const REFIT_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
+/// Time between two fits once the line has rested on 10 slices, which settles it.
 const REFIT_INTERVAL_SETTLED: TimeDelta = TimeDelta::from_secs(4);
+/// Time between two fits once the line rests on all 40 slices.
 const REFIT_INTERVAL_FULL: TimeDelta = TimeDelta::from_secs(10);
+/// Time after the first round trip in which the line is fitted every [`REFIT_INTERVAL_EARLY`].
 const EARLY_PERIOD: TimeDelta = TimeDelta::from_secs(5);
-/// A contradiction larger than this means that a clock was stepped. With both clocks running normally, a fit is never
-/// off by more.
+/// Tolerance for contradictions between round trips and the fitted line. A larger contradiction means that a clock was
+/// stepped: while both clocks run normally, a fit is never off by more.
 const CLOCK_STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(5);
-/// Largest variation of the round-trip time on a link with almost no delay.
+/// Constant part of the longest plausible round-trip time, for a link with almost no delay of its own.
 const MAX_RTT_VARIATION: TimeDelta = TimeDelta::from_millis(100);
 
 /// The four stamps of a round trip: `sent` and `returned` on the local clock, `received` and `answered` on the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {
-    /// Local send time.
+    /// Send time of the probe, on the local clock.
     pub sent: Instant,
-    /// Arrival time at the peer, on its clock.
+    /// Arrival time of the probe, on the peer's clock.
     pub received: Instant,
     /// Send time of the answer, on the peer's clock.
     pub answered: Instant,
-    /// Local arrival time of the answer.
+    /// Arrival time of the answer, on the local clock.
     pub returned: Instant,
 }
 
 impl RoundTrip {
-    /// Returns the time spent on the network.
+    /// Returns the time that probe and answer spent on the network, without the time that the peer held the probe.
     pub fn rtt(&self) -> TimeDelta {
         (self.returned - self.sent) - (self.answered - self.received)
     }
@@ -52,7 +55,7 @@ impl RoundTrip {
 /// Estimate of a peer's clock and of the link to it.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// Boxed, because it is large and rarely used.
+    /// Minimum delays per second, to which the line is fitted. Boxed, because they are large and rarely used.
     envelope: Box<DelayEnvelope>,
     line: Option<ClockLine>,
     fitted_at: Option<Instant>,
@@ -60,16 +63,16 @@ pub struct Clock {
     round_trips: u32,
     rtt: Option<TimeDelta>,
     jitter: TimeDelta,
-    /// Whether both clocks are assumed to run on quartz crystals.
+    /// Whether both clocks are assumed to run on quartz crystals, so that the skew is at most [`MAX_CRYSTAL_SKEW`].
     assumes_crystals: bool,
 }
 
-/// Largest skew between two quartz crystals.
+/// Largest skew between two quartz crystals, as a fraction: 200 ppm.
 const MAX_CRYSTAL_SKEW: f64 = 200e-6;
 
 impl Clock {
-    /// Creates a clock for round trips that are few and vary much, from which no skew can be measured. The peer's clock
-    /// is assumed to run on a quartz crystal.
+    /// Creates a clock for round trips that are few and vary much, from which no skew can be measured. Both clocks are
+    /// assumed to run on quartz crystals, with a skew of at most 200 ppm.
     pub fn assuming_crystals() -> Self {
         Self { assumes_crystals: true, ..Self::default() }
     }
@@ -78,7 +81,7 @@ impl Clock {
         if self.assumes_crystals { MAX_CRYSTAL_SKEW } else { line_fit::MAX_SKEW }
     }
 
-    /// Adds a round trip. Impossible ones (negative, or longer than a minute) are ignored.
+    /// Adds a round trip. Impossible ones, of less than −5 ms or more than 60 s, are ignored.
     pub fn on_round_trip(&mut self, trip: RoundTrip) {
         // Stamps are rounded, so on the shortest links a round trip can seem to take slightly negative time.
         let rtt = trip.rtt();
@@ -121,7 +124,7 @@ impl Clock {
         self.fitted_at = Some(trip.returned);
     }
 
-    /// Smooths the round-trip time as TCP does (RFC 6298).
+    /// Smooths the round-trip time and its mean deviation as TCP does (RFC 6298).
     fn smooth_rtt(&mut self, sample: TimeDelta) {
         match self.rtt {
             None => self.rtt = Some(sample),
@@ -132,68 +135,74 @@ impl Clock {
         }
     }
 
-    /// Discards the estimate, because one of the two clocks was stepped or stopped.
+    /// Discards the estimate of the peer's clock, because one of the two clocks was stepped or stopped. The round-trip
+    /// time and the jitter stay.
     pub fn reset(&mut self) {
         *self = Self { rtt: self.rtt, jitter: self.jitter, assumes_crystals: self.assumes_crystals, ..Self::default() };
     }
 
-    /// Returns the heap memory in bytes.
+    /// Returns the heap memory of the stored delays in bytes.
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.envelope)
     }
 
-    /// Whether there were enough round trips to rely on the estimate.
+    /// Returns whether the estimate rests on at least [`MIN_ROUND_TRIPS`] round trips since the last reset.
     pub fn is_ready(&self) -> bool {
         self.round_trips >= MIN_ROUND_TRIPS && self.line.is_some()
     }
 
-    /// Returns the smoothed round-trip time.
+    /// Returns the smoothed round-trip time; `None` before the first round trip.
     pub fn rtt(&self) -> Option<TimeDelta> {
         self.rtt
     }
 
-    /// Returns the mean deviation of round-trip times.
+    /// Returns the smoothed mean deviation of round-trip times; zero before the second round trip.
     pub fn jitter(&self) -> TimeDelta {
         self.jitter
     }
 
-    /// Returns the recent minimum of the round-trip time: that of the link itself, without queues.
+    /// Returns the minimum round-trip time of the last 40 s: that of the link itself, without queues. `None` before the
+    /// first round trip.
     pub fn rtt_min(&self) -> Option<TimeDelta> {
         self.line.map(|line| line.rtt_min.max(TimeDelta::ZERO))
     }
 
-    /// Returns an upper bound for the round-trip time of the link. A longer one means that a host program was
-    /// suspended.
+    /// Returns an upper bound for the round-trip time of the link: three times the minimum plus 100 ms. A longer one
+    /// means that a host program was suspended.
     pub(crate) fn max_plausible_rtt(&self) -> TimeDelta {
         self.rtt_min().or(self.rtt).unwrap_or_default() * 3 + MAX_RTT_VARIATION
     }
 
-    /// Returns the offset of the peer's clock from the local one at `now`.
+    /// Returns the offset of the peer's clock from the local one at `now`, positive if the peer's is ahead; `None`
+    /// before the first round trip.
     pub fn offset(&self, now: Instant) -> Option<TimeDelta> {
         self.line.map(|line| line.offset(now))
     }
 
-    /// Returns the skew of the peer's clock against the local one in parts per million.
+    /// Returns the skew of the peer's clock against the local one in parts per million, positive if the peer's runs
+    /// faster; `None` before the first round trip.
     pub fn skew_ppm(&self) -> Option<f64> {
         self.line.map(|line| line.skew * 1e6)
     }
 
-    /// Returns the local time at which the peer's clock shows `theirs`.
+    /// Returns the local time at which the peer's clock shows `theirs`; `None` before the first round trip.
     pub fn to_local(&self, theirs: Instant) -> Option<Instant> {
         self.line.map(|line| line.to_local(theirs))
     }
 
-    /// Returns the peer's time at the local time `ours`.
+    /// Returns the time on the peer's clock at the local time `ours`; `None` before the first round trip.
     pub fn to_remote(&self, ours: Instant) -> Option<Instant> {
         self.line.map(|line| ours + line.offset(ours))
     }
 
-    /// Returns the group time at the local time `ours`, if the peer is the site whose clock defines group time.
+    /// Returns the group time at the local time `ours`, provided that the peer's clock defines group time; `None`
+    /// before the first round trip.
     pub fn to_group(&self, ours: Instant) -> Option<GroupInstant> {
         self.to_remote(ours).map(|remote| GroupInstant::from_nanos(remote.as_nanos()))
     }
 
-    /// Returns the local time at a group time, if the peer is the site whose clock defines group time.
+    /// Returns the local time at a group time, provided that the peer's clock defines group time; `None` before the
+    /// first round trip.
     pub fn from_group(&self, group: GroupInstant) -> Option<Instant> {
         self.to_local(Instant::from_nanos(group.as_nanos()))
     }

@@ -1,8 +1,8 @@
 //! Change tokens: encodes a range of inputs such that only changes take bytes.
 //!
 //! A token states how many frames pass unchanged, which bytes of the packed input change then, and their new values.
-//! For inputs up to four bytes wide (two pads), the first two share one byte while fewer than 8 to 128 frames
-//! (depending on the width) pass unchanged. After the last token the input stays unchanged.
+//! For inputs up to four bytes wide (two pads), the first two share one byte while few frames pass unchanged: fewer
+//! than 64 for one byte, fewer than 8 for four. After the last token the input stays unchanged.
 
 use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
 
@@ -30,12 +30,13 @@ pub(crate) fn put_change(writer: &mut ByteWriter<'_>, skip: u32, old: &[u8], new
     Ok(())
 }
 
-/// Returns a mask with one bit for each of up to eight bytes that differ.
+/// Returns a mask with bit k set if byte k differs, for up to eight bytes.
 fn changed_mask(old: &[u8], new: &[u8]) -> u8 {
     old.iter().zip(new).enumerate().fold(0, |bits, (at, (old, new))| bits | u8::from(old != new) << at)
 }
 
-/// Decodes one token and applies it to `value`. Returns the number of unchanged frames before the change.
+/// Decodes one token and applies it to `value`. Returns the number of unchanged frames before the change. Fails if the
+/// token names a byte beyond the width of `value`.
 pub(crate) fn get_change(reader: &mut ByteReader<'_>, value: &mut [u8]) -> Result<u32, DecodeError> {
     let width = value.len();
     if width <= 4 {
@@ -64,7 +65,7 @@ pub(crate) fn get_change(reader: &mut ByteReader<'_>, value: &mut [u8]) -> Resul
     Ok(skip)
 }
 
-/// Largest width of a packed input: every byte of every player's word.
+/// Largest width of a packed input in bytes: every byte of every player's word.
 pub(crate) const MAX_WIDTH: usize = super::MAX_PLAYERS * 16;
 
 fn apply_mask(reader: &mut ByteReader<'_>, mask: u8, value: &mut [u8]) -> Result<(), DecodeError> {

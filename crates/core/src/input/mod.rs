@@ -21,9 +21,9 @@ pub use stream::{STREAM_CAPACITY, Stream, StreamError};
 /// with a word that all sites share, for commands to the machine itself (pause, reset).
 pub const MAX_PLAYERS: usize = 9;
 
-/// Part of a packed input, padded with zeros. Blocks of fixed size are copied without a function call, and most inputs
-/// need only one.
+/// Sixteen bytes of a packed input, padded with zeros. Blocks of fixed size are copied without a function call, and
+/// most inputs need only one.
 pub(crate) type PackedInputPart = [u8; 16];
 
-/// One player's input in one frame: 16 buttons and four 16-bit axes fit, with room to spare.
+/// One player's input in one frame. Of its 128 bits, a pad with 16 buttons and four 16-bit axes needs 80.
 pub type InputWord = u128;

@@ -14,23 +14,23 @@ pub struct Ownership {
     masks: Box<[[InputWord; MAX_PLAYERS]; MAX_SITES]>,
 }
 
-/// Reason that bits cannot be assigned to a site.
+/// Reason that [`Ownership::assign`] refused to assign bits to a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnershipError {
-    /// The game has no such player.
+    /// The game has no player with this number.
     NoSuchPlayer {
-        /// The requested player.
+        /// The requested player, counted from 0.
         player: usize,
-        /// Number of players.
+        /// Number of players of the game.
         players: usize,
     },
     /// Another site already owns some of the bits.
     Taken {
         /// The player whose word contains the bits.
         player: usize,
-        /// The requested bits that the other site owns.
+        /// The requested bits that another site owns.
         bits: InputWord,
-        /// The site that owns them.
+        /// The lowest site that owns some of the requested bits.
         owner: SiteId,
     },
 }
@@ -56,7 +56,8 @@ impl Ownership {
         Self { players: players.clamp(1, MAX_PLAYERS) as u8, masks: Box::new([[0; MAX_PLAYERS]; MAX_SITES]) }
     }
 
-    /// Assigns the bits of `mask` of player k to site k, the common case.
+    /// Creates a table in which site k owns the bits of `mask` in player k's word, the common case. There are as many
+    /// players as sites.
     pub fn one_player_per_site(sites: usize, mask: InputWord) -> Self {
         let mut ownership = Self::new(sites);
         for site in SiteId::first(sites) {
@@ -65,7 +66,8 @@ impl Ownership {
         ownership
     }
 
-    /// Assigns the bits of `mask` of a player's word to a site, in addition to those it owns.
+    /// Assigns the bits of `mask` of a player's word to a site, in addition to those it owns. Fails without any change
+    /// if the player does not exist or another site owns one of the bits.
     pub fn assign(&mut self, site: SiteId, player: usize, mask: InputWord) -> Result<(), OwnershipError> {
         if player >= self.players() {
             return Err(OwnershipError::NoSuchPlayer { player, players: self.players() });
@@ -80,17 +82,17 @@ impl Ownership {
         Ok(())
     }
 
-    /// Returns the number of players.
+    /// Returns the number of players, 1 to [`MAX_PLAYERS`].
     pub fn players(&self) -> usize {
         usize::from(self.players)
     }
 
-    /// Returns the bits of a player's word that a site owns.
+    /// Returns the bits of a player's word that a site owns; 0 for a player that does not exist.
     pub fn mask(&self, site: SiteId, player: usize) -> InputWord {
         self.masks[site.index()].get(player).copied().unwrap_or(0)
     }
 
-    /// Returns the packed layout of a site's bits.
+    /// Returns the layout in which a site's own bits are stored and sent.
     pub fn layout(&self, site: SiteId) -> InputLayout {
         let owned_bytes = (0..self.players()).flat_map(|player| {
             let mask = self.mask(site, player).to_le_bytes();
@@ -123,11 +125,13 @@ struct OwnedByte {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputLayout {
     bytes: Vec<OwnedByte>,
-    /// Fast path: most sites own adjacent bytes of one player's word, which can be moved at once.
+    /// Fast path: most sites own adjacent bytes of one player's word, which can be moved at once. `None` for other
+    /// sites.
     contiguous: Option<ContiguousBits>,
 }
 
-/// Adjacent bytes of one player's word.
+/// The adjacent bytes of one player's word that a site owns: `shift` is the position of the first bit, `mask` selects
+/// the owned bits of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ContiguousBits {
     player: usize,
@@ -154,12 +158,12 @@ impl InputLayout {
         Self { bytes: owned_bytes, contiguous }
     }
 
-    /// Returns the number of bytes of a packed input.
+    /// Returns the number of bytes of a packed input: one for each byte of a word in which the site owns a bit.
     pub fn width(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Extracts the owned bits from the words. All others are dropped.
+    /// Extracts the owned bits of the words into `packed`, and drops all others. A missing word counts as 0.
     pub fn pack(&self, words: &[InputWord], packed: &mut [u8]) {
         for (owned, out) in self.bytes.iter().zip(packed) {
             let word = words.get(usize::from(owned.player)).copied().unwrap_or(0);
@@ -167,7 +171,7 @@ impl InputLayout {
         }
     }
 
-    /// Inserts the owned bits into the words, in which these bits must be zero.
+    /// Inserts the owned bits of `packed` into the words, in which these bits must be zero.
     pub fn unpack(&self, packed: &[u8], words: &mut [InputWord]) {
         for (owned, byte) in self.bytes.iter().zip(packed) {
             if let Some(word) = words.get_mut(usize::from(owned.player)) {
@@ -187,7 +191,7 @@ impl InputLayout {
         }
     }
 
-    /// Inserts the owned bits of blocks into the words, in which these bits must be zero.
+    /// Inserts the owned bits of blocks of 16 bytes into the words, in which these bits must be zero.
     pub(crate) fn unpack_blocks(&self, blocks: &[PackedInputPart], words: &mut [InputWord]) {
         match (&self.contiguous, blocks) {
             (Some(contiguous), [block]) => {

@@ -21,41 +21,44 @@ use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BufferFull, ByteWriter, MissingRanges};
 
-/// Recovery policy for lost inputs.
+/// Policy for lost inputs: which inputs each packet repeats, and how the receiver requests missing ones. A receiver
+/// understands all policies at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recovery {
     /// All unacknowledged inputs in every packet.
     Redundant,
     /// Only new inputs; the receiver requests lost ones.
     History,
-    /// Redundant while that is cheap, otherwise the newest inputs that fit, with history for the rest.
+    /// Redundant while that takes at most 128 bytes, otherwise the newest inputs that fit into them, with history for
+    /// the rest.
     #[default]
     Adaptive,
     /// Only new inputs, with a separate packet for every request and every answer.
     Classic,
 }
 
-/// Bytes of unacknowledged input that the adaptive policy repeats.
+/// Largest size in bytes of unacknowledged inputs that the adaptive policy repeats in every packet.
 const MAX_REDUNDANT_BYTES: usize = 128;
-/// Bytes of new input in one packet, and in one that carries many other parts.
+/// Largest size in bytes of new inputs in one packet without many other parts.
 const MAX_INPUT_BYTES: usize = 700;
+/// Largest size in bytes of new inputs in one packet that carries many other parts.
 const MAX_INPUT_BYTES_WITH_EXTRAS: usize = 500;
-/// Bytes of retransmitted input in one packet.
+/// Largest size in bytes of retransmitted inputs in one packet.
 const MAX_RESEND_BYTES: usize = 250;
-/// Bytes of a third site's input in one packet.
+/// Largest size in bytes of one third site's inputs in one packet.
 const MAX_RELAY_BYTES: usize = 160;
 
-/// Returns the largest size in bytes of one change of an input of this width.
+/// Returns the largest size in bytes of one change token for an input of `width` bytes.
 fn max_change_len(width: usize) -> usize {
     if width <= 4 { 2 + width } else { 5 + width.div_ceil(8) + width }
 }
 
-/// Returns the number of changes that fit into `bytes`, less one for the absolute start.
+/// Returns the number of changes that fit into `bytes` bytes, less one for the absolute start.
 fn changes_fitting(bytes: usize, width: usize) -> usize {
     (bytes / max_change_len(width)).saturating_sub(1)
 }
 
-/// The inputs of the local stream that a packet to one peer carries.
+/// The inputs of the local stream that a packet to one peer carries: those of `first..end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SendPlan {
     pub(crate) first: Frame,
@@ -66,21 +69,23 @@ pub(crate) struct SendPlan {
 /// Send state for one peer: the local inputs that the peer has and those that it requested.
 #[derive(Debug)]
 pub(crate) struct InputSender {
-    /// Largest number of changes that a packet repeats unrequested, that it holds at all, and that it holds next to
-    /// other parts.
+    /// Largest number of changes that a packet repeats unrequested with the adaptive policy.
     max_redundant_changes: usize,
+    /// Largest number of changes in a packet without many other parts.
     max_changes: usize,
+    /// Largest number of changes in a packet that carries many other parts.
     max_changes_with_extras: usize,
-    /// Whether the peer does not know the local input before its first frame.
+    /// Whether the peer is a late joiner that has acknowledged nothing, and so does not know the local input before its
+    /// first frame.
     needs_absolute: bool,
-    /// The peer has all inputs before this frame.
+    /// End of the inputs that the peer has acknowledged: it has all inputs before this frame.
     acked: Frame,
-    /// All inputs before this frame were sent at least once.
+    /// End of the inputs that were sent at least once.
     sent_end: Frame,
-    /// Ranges that the peer requested, as (first, until). Empty ranges are unused.
+    /// Ranges that the peer requested last, as (first, until). Empty ranges are unused.
     requested: [(Frame, Frame); crate::wire::MAX_MISSING_RANGES],
     has_requests: bool,
-    /// Number of requests received.
+    /// Number of packets of the peer that contained a request.
     request_count: u64,
     /// The newest retransmissions, as (first, until, sent), in a ring.
     recent_resends: [(Frame, Frame, Instant); crate::wire::MAX_MISSING_RANGES],
@@ -105,7 +110,7 @@ impl InputSender {
         }
     }
 
-    /// Creates the send state for a peer that joins a running game.
+    /// Creates the send state for a peer that joins a running game, whose first input is that of `start`.
     pub(crate) fn for_late_joiner(start: Frame, width: usize) -> Self {
         Self { needs_absolute: true, ..Self::new(start, width) }
     }
@@ -114,13 +119,13 @@ impl InputSender {
         self.acked
     }
 
-    /// Returns the number of requests received and of ranges retransmitted.
+    /// Returns the number of requests received from the peer and of ranges retransmitted to it.
     pub(crate) fn request_and_resend_counts(&self) -> (u64, u64) {
         (self.request_count, self.resend_count as u64)
     }
 
-    /// Records that the peer has all inputs before `ack`. Returns whether that is new; old and impossible values are
-    /// ignored.
+    /// Records that the peer has all inputs before `ack`. Returns whether that is new. Earlier values, and values
+    /// beyond the local inputs, are ignored.
     pub(crate) fn on_ack(&mut self, ack: Frame, own: &Stream) -> bool {
         let is_new = ack > self.acked && ack <= own.end();
         if is_new {
@@ -130,7 +135,8 @@ impl InputSender {
         is_new
     }
 
-    /// Records the ranges that the peer lacks, counted from its acknowledgement.
+    /// Records the ranges that the peer lacks, counted from its acknowledgement. They replace those of its previous
+    /// request.
     pub(crate) fn on_request(&mut self, ack: Frame, ranges: &MissingRanges) {
         self.request_count += 1;
         let mut at = ack;
@@ -143,7 +149,7 @@ impl InputSender {
         }
     }
 
-    /// Selects the inputs of the next packet. `has_extras`: the packet carries many other parts.
+    /// Selects the inputs of the next packet. `has_extras` states that the packet carries many other parts.
     #[inline]
     pub(crate) fn plan(&self, policy: Recovery, own: &Stream, has_extras: bool) -> SendPlan {
         let newest = own.end();
@@ -170,12 +176,12 @@ impl InputSender {
         SendPlan { first, end: latest_end_fitting(own, first, newest, room), is_absolute: absolute }
     }
 
-    /// Whether some inputs were not sent to the peer yet.
+    /// Returns whether some inputs were not sent to the peer yet.
     pub(crate) fn has_unsent(&self, own: &Stream) -> bool {
         self.sent_end < own.end()
     }
 
-    /// Whether a request should be answered now.
+    /// Returns whether a requested range should be retransmitted now, in the packet whose inputs end before `end`.
     #[inline]
     pub(crate) fn has_resends(&self, now: Instant, clock: &Clock, own: &Stream, end: Frame) -> bool {
         let rtt = || resend_rtt(clock);
@@ -200,8 +206,8 @@ impl InputSender {
         (first < until && own.end() - first < i64::from(HALF_CAPACITY)).then_some((first, until))
     }
 
-    /// Returns the end of the retransmissions in flight that contain `frame`, if there are two: a single one may be
-    /// lost, which would cost a round trip.
+    /// Returns the end of the retransmissions in flight that contain `frame`, if there are two of them; a single one
+    /// may be lost, which would cost a round trip.
     fn in_flight_end(&self, now: Instant, rtt: TimeDelta, frame: Frame) -> Option<Frame> {
         let recent = self.recent_resends.iter().filter(|(_, _, sent)| now - *sent < rtt);
         let mut ends = recent.filter(|(first, until, _)| *first <= frame && frame < *until).map(|(_, until, _)| *until);
@@ -209,7 +215,8 @@ impl InputSender {
         Some(one.min(other))
     }
 
-    /// Encodes requested inputs as far as they fit, and discards the other requests, which the peer will repeat.
+    /// Encodes requested inputs as far as they fit, with their size in front, and discards the other requests, which
+    /// the peer will repeat.
     pub(crate) fn encode_resends(
         &mut self,
         now: Instant,
@@ -241,26 +248,27 @@ impl InputSender {
         Ok(())
     }
 
-    /// Records that a packet with this plan was sent.
+    /// Records that a packet with the inputs of this plan was sent.
     pub(crate) fn on_sent(&mut self, plan: &SendPlan) {
         self.sent_end = self.sent_end.max(plan.end);
     }
 }
 
-/// Returns the time in which a retransmission and the peer's next request arrive.
+/// Returns the time for which a retransmission counts as in flight: the round-trip time, unless a suspended host
+/// program made it implausibly long.
 fn resend_rtt(clock: &Clock) -> TimeDelta {
     clock.rtt().unwrap_or_default().min(clock.max_plausible_rtt())
 }
 
-/// Returns the end of the inputs of another site, from `first` on, that fit into one packet; `None` if they are no
-/// longer kept.
+/// Returns the end of the inputs of another site, from `first` on, that fit into one packet; `None` if the input of
+/// `first` is missing or no longer kept.
 pub(crate) fn relayable_end(stream: &Stream, first: Frame) -> Option<Frame> {
     let kept = first >= stream.start() && first < stream.end() && stream.end() - first < i64::from(HALF_CAPACITY);
     let changes = (MAX_RELAY_BYTES / max_change_len(stream.width())).saturating_sub(1);
     kept.then(|| latest_end_fitting(stream, first.next(), stream.end(), changes))
 }
 
-/// Encodes a block with its length in front.
+/// Encodes a block with its length in bytes in front, as 16 bits.
 pub(crate) fn write_with_length(
     writer: &mut ByteWriter<'_>,
     write: impl FnOnce(&mut ByteWriter<'_>) -> Result<(), BufferFull>,
@@ -312,7 +320,8 @@ fn latest_end_fitting(own: &Stream, first: Frame, newest: Frame, changes: usize)
     until
 }
 
-/// Returns the missing ranges of a stream, counted from its gapless end.
+/// Returns the missing ranges of a stream, counted from its gapless end: at most the first
+/// [`MAX_MISSING_RANGES`](crate::wire::MAX_MISSING_RANGES).
 pub(crate) fn missing_ranges(stream: &Stream) -> MissingRanges {
     let mut ranges = MissingRanges::default();
     let mut frame = stream.end();
@@ -326,7 +335,7 @@ pub(crate) fn missing_ranges(stream: &Stream) -> MissingRanges {
     ranges
 }
 
-/// Counts the frames from `frame` on that are present, or that are missing, and moves past them.
+/// Counts the frames from `frame` on that are present (or missing, if not `is_present`), and moves `frame` past them.
 fn skip_run(stream: &Stream, frame: &mut Frame, is_present: bool) -> u32 {
     let first = *frame;
     while *frame < stream.received_end() && stream.contains(*frame) == is_present {

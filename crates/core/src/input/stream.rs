@@ -11,19 +11,20 @@ use crate::wire::{self, BufferFull, ByteReader, ByteWriter};
 /// Capacity of a stream in frames: half of them behind its gapless end, half ahead of it. It is a constant, so that the
 /// decodable range never depends on how far ahead a site may run.
 pub const STREAM_CAPACITY: usize = 512;
-/// Number of blocks of the widest input.
+/// Number of 16-byte blocks of the widest input.
 pub(crate) const MAX_BLOCKS: usize = MAX_WIDTH / 16;
-/// Frames kept behind the gapless end, and accepted ahead of it.
+/// Number of frames kept behind the gapless end. Fewer than this are accepted ahead of it.
 pub(crate) const HALF_CAPACITY: u32 = STREAM_CAPACITY as u32 / 2;
 
-/// Reason that inputs were rejected.
+/// Reason that [`Stream::receive`] rejected inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamError {
-    /// The bytes are malformed.
+    /// The bytes are not a valid encoding of the inputs.
     Malformed,
-    /// They begin or end further from the stored range than sites can be apart.
+    /// The inputs begin before the stream's first frame, are more than 256 frames, or end 256 frames or more ahead of
+    /// its gapless end.
     OutOfRange,
-    /// They encode changes of a frame that is missing.
+    /// The inputs are encoded as changes of a frame whose input is missing or no longer kept.
     MissingBase,
 }
 
@@ -33,30 +34,31 @@ impl From<wire::DecodeError> for StreamError {
     }
 }
 
-/// One site's packed inputs, from some frames in the past to some frames ahead.
+/// One site's packed inputs, from 256 frames behind its gapless end to 255 frames ahead of it.
 ///
 /// Before its first frame the input is neutral (all bits zero): the input delay leaves those frames empty.
 #[derive(Debug)]
 pub struct Stream {
     width: usize,
     start: Frame,
-    /// Whether the input before that is known to be neutral.
+    /// Whether the input before `start` is known to be neutral.
     has_neutral_start: bool,
     /// All inputs before this frame are present.
     end: Frame,
-    /// No input from this frame on is present.
+    /// End of the inputs that are present, with or without gaps before it.
     received_end: Frame,
     values: Box<[PackedInputPart]>,
     block_count: usize,
-    /// Number of changes of the input up to a frame, modulo 256. Equal counters prove that nothing changed inside a
-    /// gap, which makes the gap concealment of Kim and Park (K5) sound.
+    /// Number of changes of the input up to a frame, modulo 256, in a ring by frame. Equal counters prove that nothing
+    /// changed inside a gap, which makes the gap concealment of Kim and Park (K5) sound.
     change_counters: Box<[u8; STREAM_CAPACITY]>,
-    /// Marks the frames past `end` that are present.
+    /// Marks the frames past `end` that are present, in a ring by frame.
     held: Box<[bool; STREAM_CAPACITY]>,
 }
 
 impl Stream {
-    /// Creates a stream of inputs of `width` bytes whose first frame is `start`.
+    /// Creates an empty stream of inputs of `width` bytes whose first frame is `start`. Panics if the width exceeds
+    /// that of nine whole words, 144 bytes.
     pub fn new(width: usize, start: Frame) -> Self {
         assert!(width <= MAX_WIDTH, "input width of {width} bytes exceeds {MAX_WIDTH}");
         Self {
@@ -72,17 +74,17 @@ impl Stream {
         }
     }
 
-    /// Returns the width of an input in bytes.
+    /// Returns the width of a packed input in bytes.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Returns the heap memory in bytes.
+    /// Returns the heap memory of the rings in bytes.
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.values) + size_of_val(&*self.change_counters) + size_of_val(&*self.held)
     }
 
-    /// Returns the first frame of the stream.
+    /// Returns the first frame of the stream, before which the input is neutral or unknown.
     pub(crate) fn start(&self) -> Frame {
         self.start
     }
@@ -97,12 +99,12 @@ impl Stream {
         self.received_end
     }
 
-    /// Whether the present frames have no gap.
+    /// Returns whether the present frames have no gap.
     pub(crate) fn is_gapless(&self) -> bool {
         self.end == self.received_end
     }
 
-    /// Whether the input of a frame is known.
+    /// Returns whether the input of a frame is known, although it may no longer be kept.
     pub fn contains(&self, frame: Frame) -> bool {
         frame < self.end || (frame < self.received_end && self.held[Self::slot(frame)])
     }
@@ -112,24 +114,24 @@ impl Stream {
         (self.contains(frame) && self.end - frame <= i64::from(HALF_CAPACITY)).then(|| self.slot_value(frame))
     }
 
-    /// Returns the number of blocks of an input.
+    /// Returns the number of 16-byte blocks of an input.
     pub(crate) fn block_count(&self) -> usize {
         self.block_count
     }
 
-    /// Returns the input of a frame in blocks, if it is known and still kept.
+    /// Returns the input of a frame in 16-byte blocks, if it is known and still kept.
     pub(crate) fn value_blocks(&self, frame: Frame) -> Option<&[PackedInputPart]> {
         (self.contains(frame) && self.end - frame <= i64::from(HALF_CAPACITY)).then(|| self.slot_blocks(frame))
     }
 
-    /// Appends the input of the next frame.
+    /// Appends the input of the next frame, [`Stream::end`]. Panics unless `value` is as wide as the stream.
     pub fn push(&mut self, value: &[u8]) {
         let mut blocks = [[0; 16]; MAX_BLOCKS];
         blocks.as_flattened_mut()[..self.width].copy_from_slice(value);
         self.push_blocks(&blocks[..self.block_count]);
     }
 
-    /// Appends the input of the next frame, in blocks.
+    /// Appends the input of the next frame, in 16-byte blocks.
     #[inline]
     pub(crate) fn push_blocks(&mut self, value: &[PackedInputPart]) {
         let changed = match (self.end.checked_sub(1).filter(|_| self.end > self.start), value) {
@@ -161,7 +163,8 @@ impl Stream {
         }
     }
 
-    /// Accepts `len` frames from `first` on. Known frames are not replaced, and malformed bytes change nothing.
+    /// Accepts `len` frames from `first` on, encoded in `bytes` as changes of the frame before `first`, or from a whole
+    /// input on if `absolute`. Known frames are not replaced, and malformed bytes change nothing.
     #[inline]
     pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), StreamError> {
         let until = first + len;
@@ -266,7 +269,8 @@ impl Stream {
         }
     }
 
-    /// Moves the gapless end over present frames, or over a gap in which provably nothing changed.
+    /// Moves the gapless end over present frames, or over a gap in which provably nothing changed. Returns whether it
+    /// moved.
     fn close_gap(&mut self) -> bool {
         let mut island = self.end;
         while island < self.received_end && !self.held[Self::slot(island)] {
@@ -324,7 +328,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the input of a known frame differs from that of the frame before it.
+    /// Returns whether the input of a known frame differs from that of the frame before it.
     pub(crate) fn is_changed_at(&self, frame: Frame) -> bool {
         self.change_counters[Self::slot(frame)] != self.counter_before(frame)
     }
@@ -373,7 +377,7 @@ impl Stream {
         until
     }
 
-    /// Loads the input of the frame before `frame`.
+    /// Loads the input of the frame before `frame` into `value`; neutral input if `frame` is the stream's first.
     #[inline]
     fn load_before(&self, frame: Frame, value: &mut [PackedInputPart]) {
         let Some(before) = frame.checked_sub(1).filter(|_| frame > self.start) else { return value.fill([0; 16]) };

@@ -22,47 +22,50 @@ use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
 
-/// Speed-up of frames that catch up with the plan, as a fraction of the period: the minimum, and the amount that a
-/// lateness of one period adds.
+/// Minimum speed-up of frames that catch up with the plan, as a fraction of the period.
 const MIN_CATCH_UP_RATE: f64 = 0.03;
+/// Additional speed-up for a lateness of one period, as a fraction of the period.
 const CATCH_UP_RATE_PER_PERIOD: f64 = 0.12;
 /// Number of periods of lateness beyond which a site abandons its plan and continues from the current time.
 const MAX_LATE_PERIODS: i64 = 3;
-/// Inverse of the fraction of the distance to the reference that one frame corrects.
+/// Divisor of the distance to the reference that gives the correction in one frame.
 const STEERING_DIVISOR: i64 = 8;
-/// Largest correction per frame, as a fraction of the period: the minimum, and the amount that a distance of one period
-/// adds.
+/// Largest correction per frame at a small distance from the reference, as a fraction of the period.
 const MIN_SLEW_LIMIT: f64 = 0.01;
-/// Correction that is within the limit in any case, as a divisor of the period.
+/// Divisor of the period that gives a correction within any limit, for which the limit need not be computed.
 const FREE_SLEW_DIVISOR: i64 = 128;
+/// Amount by which each period of distance from the reference raises the largest correction, as a fraction of the
+/// period.
 const SLEW_LIMIT_PER_PERIOD: f64 = 0.05;
-/// Distance in periods beyond which the correction does not grow any more.
+/// Distance from the reference, in periods, beyond which the largest correction does not grow any more.
 const MAX_SLEW_PERIODS: f64 = 10.0;
-/// Amplitude of the dither around the reference, as a divisor of the period.
+/// Divisor of the period that gives the amplitude of the dither around the reference.
 const DITHER_DIVISOR: i64 = 128;
-/// Number of frames from one extreme of the dither to the other: for site 0, and the addition per site number.
+/// Number of frames from one extreme of the dither to the other at site 0.
 const DITHER_FRAMES: i64 = 64;
+/// Number of frames that each site number adds to [`DITHER_FRAMES`].
 const DITHER_FRAMES_PER_SITE: i64 = 16;
-/// Largest clock skew that is followed, as one part in this many.
+/// Inverse of the largest clock skew that is followed: 1/50, or 2 %.
 const MAX_SKEW_DIVISOR: i64 = 50;
-/// Largest distance between two sites in frames.
+/// Largest distance between two sites in frames, which limits a jump of the plan.
 const MAX_FRAMES_APART: i64 = 256;
-/// Age in frames beyond which a reference is ignored.
+/// Number of frames after which a reference is ignored.
 const REFERENCE_LIFETIME_FRAMES: i64 = 120;
 
-/// Even pacing of one site.
+/// Pacer of one site that follows the plan of the lowest playing site by small corrections, and stretches the period
+/// where the link delay exceeds the maximum lead.
 #[derive(Debug)]
 pub struct SteadyPacer {
     period: TimeDelta,
     limits: PacingLimits,
     max_lead: i64,
-    /// Current time between two frames.
+    /// Current time between two frames, by the local clock.
     current_period: TimeDelta,
-    /// Planned start of the current frame.
+    /// Planned start of the current frame; of the next one once the current frame was stepped.
     planned_start: Instant,
-    /// Actual start of the current frame.
+    /// Time at which that frame begins: as planned, or later if the previous frame was late.
     next_start: Instant,
-    /// Delay between that and the time at which the host program began the frame.
+    /// Time from `next_start` to the host program's begin of the frame; zero if it is longer than two periods.
     host_lateness: TimeDelta,
     reference: Option<PaceReference>,
     /// Whether the current frame was planned by a jump to the reference, possibly far in the past.
@@ -70,22 +73,24 @@ pub struct SteadyPacer {
     /// Number of frames from one extreme of the dither to the other; 0 without dither.
     dither_frames: i64,
     delays: [Option<OneWayDelay>; MAX_SITES],
-    /// The longest of these delays, and the shortest period that it allows.
+    /// The longest of `delays`.
     max_delay: TimeDelta,
+    /// The shortest period that `max_delay` allows: that delay divided by the maximum lead.
     min_link_period: TimeDelta,
 }
 
-/// Limits derived from the period.
+/// Limits that follow from the nominal period.
 #[derive(Clone, Copy, Debug)]
 struct PacingLimits {
-    /// Largest lateness, beyond which a site abandons its plan.
+    /// Delay of a frame beyond which a site abandons its plan.
     max_lateness: TimeDelta,
-    /// Bounds of the period by the clock of another site.
+    /// Shortest nominal period that the site adopts from the reference, 2 % below its own.
     min_period: TimeDelta,
+    /// Longest nominal period that the site adopts from the reference, 2 % above its own.
     max_period: TimeDelta,
-    /// Change of the period that is allowed in any case.
+    /// Correction per frame that is within any limit.
     free_slew: TimeDelta,
-    /// Amplitude of the dither around the reference.
+    /// Amplitude of the dither around the reference: 1/128 of the period.
     dither: TimeDelta,
 }
 
@@ -101,7 +106,8 @@ impl PacingLimits {
     }
 }
 
-/// The plan of the site that sets the pace.
+/// The newest known plan of the site that sets the pace: it begins `frame` at the local time `planned_at`, and the
+/// following frames `period` apart.
 #[derive(Clone, Copy, Debug)]
 struct PaceReference {
     frame: Frame,
@@ -118,7 +124,7 @@ struct OneWayDelay {
     since: Instant,
 }
 
-/// Length of such an interval.
+/// Length of the intervals over which [`OneWayDelay`] takes the minimum.
 const DELAY_INTERVAL: TimeDelta = TimeDelta::from_millis(150);
 
 impl OneWayDelay {
@@ -153,28 +159,30 @@ impl SteadyPacer {
         }
     }
 
-    /// Enables dither around the reference, for sites that predict. Each site has its own rate, so that any two are
-    /// fair to each other.
+    /// Enables dither around the reference, for sites that predict. Each site number has its own rate, so that the
+    /// disadvantage alternates between any two sites.
     pub fn enable_dither(&mut self, site: SiteId) {
         self.dither_frames = DITHER_FRAMES + DITHER_FRAMES_PER_SITE * site.index() as i64;
     }
 
-    /// Returns the start of the next frame.
+    /// Returns the local time at which the next frame is to begin.
     pub fn next_start(&self) -> Instant {
         self.next_start
     }
 
-    /// Returns the planned start of the current frame, without waits.
+    /// Returns the planned start of the next frame. [`next_start`](Self::next_start) is later while the site catches
+    /// up.
     pub fn planned_start(&self) -> Instant {
         self.planned_start
     }
 
-    /// Returns the current time between two frames.
+    /// Returns the current time between two frames: the nominal period by the reference's clock, or more where a link
+    /// limits the frame rate.
     pub fn current_period(&self) -> TimeDelta {
         self.current_period
     }
 
-    /// Records the one-way delay of a packet from a peer.
+    /// Records the one-way delay of a packet that arrived from `site` at `now`.
     pub fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
         match &mut self.delays[site.index()] {
             Some(known) => known.add(now, delay, self.period),
@@ -183,7 +191,7 @@ impl SteadyPacer {
         self.update_min_link_period();
     }
 
-    /// Returns the frame that the reference is in at `now`, if known.
+    /// Returns the frame that the reference has reached at `now` by its newest plan; `None` without a reference.
     pub fn frame_at(&self, now: Instant) -> Option<Frame> {
         let reference = self.reference?;
         let passed = (now - reference.planned_at).as_nanos() / reference.period.as_nanos().max(1);
@@ -191,8 +199,8 @@ impl SteadyPacer {
     }
 
     /// Plans a frame for the time at which the reference has it, however far in the past. Returns `false` without a
-    /// reference. A plan further ahead than sites can be apart is an error or a forgery, and is limited to that
-    /// distance.
+    /// reference, or if the newest one is for a frame 120 or more before. A plan more than 256 periods ahead of `now`
+    /// is an error or a forgery, and is limited to that.
     pub fn jump_to(&mut self, now: Instant, frame: Frame) -> bool {
         let Some(reference) = self.current_reference(frame) else { return false };
         let planned = reference.planned_at + reference.period * (frame - reference.frame);
@@ -208,26 +216,28 @@ impl SteadyPacer {
         self.next_start = self.next_start.min(latest);
     }
 
-    /// Delays the next frame at least until `until`. All sites pause together, so the old reference is discarded.
+    /// Delays the next frame at least until `until`. All sites pause together, so the reference from before the pause
+    /// is discarded.
     pub fn pause_until(&mut self, until: Instant) {
         self.planned_start = self.planned_start.max(until);
         self.next_start = self.next_start.max(until);
         self.reference = None;
     }
 
-    /// Sets the maximum lead in frames.
+    /// Sets the maximum lead, the sum of input delay and prediction window, in frames.
     pub fn set_max_lead(&mut self, max_lead: u32) {
         self.max_lead = i64::from(max_lead);
         self.update_min_link_period();
     }
 
-    /// Ignores a site that has left or was dropped.
+    /// Ignores the link delay of a site that has left or was dropped.
     pub fn forget_site(&mut self, site: SiteId) {
         self.delays[site.index()] = None;
         self.update_min_link_period();
     }
 
-    /// Returns the site whose link is too slow for frames of `period`, and the fraction of time that it costs.
+    /// Returns the site whose link is too slow for frames of `period`, and the fraction by which it lowers the frame
+    /// rate; `None` if no link is too slow.
     pub fn limiting_site(&self, period: TimeDelta) -> Option<(SiteId, f64)> {
         let site = SiteId::first(MAX_SITES).max_by_key(|site| self.delays[site.index()].map(|delay| delay.smoothed))?;
         let share = 1.0 - period.as_nanos() as f64 / self.min_link_period.as_nanos().max(1) as f64;
@@ -262,7 +272,8 @@ impl SteadyPacer {
         self.reference = Some(PaceReference { frame, planned_at: at, period });
     }
 
-    /// Records the start of a frame. It may be later than planned, because a host's timer may be coarse.
+    /// Records the time at which the host program began a frame. It may be later than planned, because a host's timer
+    /// may be coarse.
     pub fn on_begin(&mut self, now: Instant) {
         let late = now - self.next_start;
         self.host_lateness = if late > self.period * 2 { TimeDelta::ZERO } else { late.max(TimeDelta::ZERO) };
@@ -289,8 +300,8 @@ impl SteadyPacer {
         }
     }
 
-    /// Returns the speed-up of the next frame. Where the link limits the pace, a higher speed would only mean another
-    /// wait.
+    /// Returns the speed-up of the next frame as a fraction of the period: 3 %, plus 12 % per period of lateness up to
+    /// one period. Where the link limits the frame rate, more than 3 % would only mean another wait.
     fn catch_up_rate(&self, now: Instant) -> f64 {
         let late = self.in_periods(now + self.current_period - self.planned_start, 1.0);
         if self.current_period > self.period.scale(1.02) {
@@ -312,7 +323,7 @@ impl SteadyPacer {
         self.reference.filter(|reference| frame - reference.frame < REFERENCE_LIFETIME_FRAMES)
     }
 
-    /// Returns a distance as a fraction of the period, at most `max`.
+    /// Returns the absolute value of a distance as a multiple of the nominal period, at most `max`.
     fn in_periods(&self, distance: TimeDelta, max: f64) -> f64 {
         (distance.abs().as_nanos() as f64 / self.period.as_nanos() as f64).min(max)
     }
@@ -354,7 +365,7 @@ mod tests {
     }
 
     /// Runs frames that the host begins `host` after their planned start and that wait `inputs` for inputs. Returns the
-    /// first start and the next.
+    /// start of the first frame and of the one after the last.
     fn run_frames(
         even: &mut SteadyPacer,
         frames: u32,

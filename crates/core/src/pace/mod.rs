@@ -19,18 +19,19 @@ use crate::time::{Instant, TimeDelta};
 /// Pacing algorithm of a site. Sites need not use the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pacing {
-    /// Corrects fractions of a frame with limited slew, and slows down evenly where the link is too long for the input
-    /// delay.
+    /// Corrects fractions of a frame with limited slew, and slows down evenly where the link delay is too long for
+    /// input delay plus prediction window.
     #[default]
     Even,
-    /// Algorithms 3 and 4: a frame that ran long is repaid at once, and every site but the first moves towards the
-    /// first.
+    /// Algorithms 3 and 4 of Zhao et al.: the frame after one that ran long is shorter by the excess, and every site
+    /// but the lowest one that plays corrects its whole distance to that site in each frame.
     Zhao,
-    /// Algorithm 3 alone, which penalises the site that starts first.
+    /// Algorithm 3 alone: no site follows another, and the site that starts first waits for inputs in most of its
+    /// frames.
     ZhaoUnsynchronised,
 }
 
-/// The pacer of one site in a running game.
+/// The pacing algorithm of one site in a running game. A call that the algorithm does not need has no effect.
 #[derive(Debug)]
 pub(crate) enum Pacer {
     Even(Box<SteadyPacer>),
@@ -45,14 +46,15 @@ impl Pacer {
         }
     }
 
-    /// Enables dither: this site predicts frames and follows another site's plan.
+    /// Enables the dither of [`SteadyPacer`], for a site with a prediction window. The site that sets the pace does not
+    /// dither.
     pub(crate) fn enable_dither(&mut self, site: SiteId) {
         if let Self::Even(even) = self {
             even.enable_dither(site);
         }
     }
 
-    /// Returns the start of the next frame.
+    /// Returns the local time at which the next frame is to begin.
     pub(crate) fn next_start(&self) -> Instant {
         match self {
             Self::Even(even) => even.next_start(),
@@ -60,7 +62,7 @@ impl Pacer {
         }
     }
 
-    /// Returns the current time between two frames.
+    /// Returns the current time between two frames; for [`ZhaoPacer`] always the nominal period.
     pub(crate) fn period(&self) -> TimeDelta {
         match self {
             Self::Even(even) => even.current_period(),
@@ -68,7 +70,8 @@ impl Pacer {
         }
     }
 
-    /// Returns the planned start of the current frame.
+    /// Returns the planned start of the current frame, or of the next one once the current frame was stepped; `None`
+    /// for [`ZhaoPacer`], which has no plan.
     pub(crate) fn planned_start(&self) -> Option<Instant> {
         match self {
             Self::Even(even) => Some(even.planned_start()),
@@ -76,7 +79,8 @@ impl Pacer {
         }
     }
 
-    /// Records the start of a frame: its local input is sampled.
+    /// Records that `frame` begins at `now`, when its local input is sampled. Only [`ZhaoPacer`] uses `frame` and
+    /// `master`.
     pub(crate) fn on_begin(&mut self, now: Instant, frame: Frame, master: Option<MasterObservation>) {
         match self {
             Self::Even(even) => even.on_begin(now),
@@ -84,8 +88,8 @@ impl Pacer {
         }
     }
 
-    /// Records that all inputs are present and the machine is about to step. Returns whether the next frame is now
-    /// planned; [`ZhaoPacer`] also needs [`on_end`](Self::on_end).
+    /// Records that the machine is about to step `frame`, with real or predicted inputs. Returns whether the start of
+    /// the next frame is known now; [`ZhaoPacer`] knows it only after [`on_end`](Self::on_end).
     pub(crate) fn on_step(&mut self, now: Instant, frame: Frame) -> bool {
         match self {
             Self::Even(even) => even.on_step(now, frame),
@@ -94,14 +98,15 @@ impl Pacer {
         true
     }
 
-    /// Records that the machine has stepped.
+    /// Records that the machine has finished its step, which only [`ZhaoPacer`] needs.
     pub(crate) fn on_end(&mut self, now: Instant) {
         if let Self::Zhao(paper) = self {
             paper.end_frame_timing(now);
         }
     }
 
-    /// Records the one-way delay of a packet from a peer.
+    /// Records the one-way delay of a packet that arrived from `site`, which bounds the period of [`SteadyPacer`] from
+    /// below.
     pub(crate) fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
         if let Self::Even(even) = self {
             even.on_delay(now, site, delay);
@@ -115,7 +120,8 @@ impl Pacer {
         }
     }
 
-    /// Returns the frame that the reference is in at `now`, if known.
+    /// Returns the frame that the site that sets the pace has reached at `now` by its last known plan; `None` if no
+    /// plan is known.
     pub(crate) fn frame_at(&self, now: Instant) -> Option<Frame> {
         match self {
             Self::Even(even) => even.frame_at(now),
@@ -123,7 +129,8 @@ impl Pacer {
         }
     }
 
-    /// Plans a frame for the time at which the reference has it. Returns `false` if that is unknown.
+    /// Plans `frame` for the time at which the site that sets the pace plans it. Returns `false` if that time is
+    /// unknown. [`ZhaoPacer`] does nothing and returns `true`.
     pub(crate) fn jump_to(&mut self, now: Instant, frame: Frame) -> bool {
         match self {
             Self::Even(even) => even.jump_to(now, frame),
@@ -138,21 +145,23 @@ impl Pacer {
         }
     }
 
-    /// Sets the maximum lead in frames, after input delay or prediction window have changed.
+    /// Sets the maximum lead in frames, after input delay or prediction window have changed. [`ZhaoPacer`] keeps its
+    /// first one.
     pub(crate) fn set_max_lead(&mut self, max_lead: u32) {
         if let Self::Even(even) = self {
             even.set_max_lead(max_lead);
         }
     }
 
-    /// Pauses all frames until `until`.
+    /// Moves the planned start to `until` or later, for a pause of all sites. [`ZhaoPacer`] has no plan.
     pub(crate) fn pause_until(&mut self, until: Instant) {
         if let Self::Even(even) = self {
             even.pause_until(until);
         }
     }
 
-    /// Returns the site whose link is too slow for frames of `period`, and the fraction of time that it costs.
+    /// Returns the site whose link is too slow for frames of `period`, and the fraction by which it lowers the frame
+    /// rate; `None` if no link is too slow.
     pub(crate) fn limiting_site(&self, period: TimeDelta) -> Option<(SiteId, f64)> {
         match self {
             Self::Even(even) => even.limiting_site(period),
@@ -160,7 +169,7 @@ impl Pacer {
         }
     }
 
-    /// Ignores a site that has left or was dropped.
+    /// Ignores the link delay of a site that has left or was dropped.
     pub(crate) fn forget_site(&mut self, site: SiteId) {
         if let Self::Even(even) = self {
             even.forget_site(site);

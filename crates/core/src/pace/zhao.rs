@@ -3,18 +3,18 @@
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 
-/// Knowledge of the master at a slave when a frame begins.
+/// A slave's knowledge of the master when a frame of the slave begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MasterObservation {
     /// LastRcvFrame\[0\]: the newest frame for which the master's input has arrived.
     pub last_received: Frame,
     /// MasterRcvTime: arrival time of that input.
     pub received_at: Instant,
-    /// The round-trip time to the master.
+    /// The smoothed round-trip time to the master.
     pub rtt: TimeDelta,
 }
 
-/// Pacing of Zhao et al.
+/// Pacer after Algorithms 3 and 4 of Zhao et al. The fields have the paper's names.
 #[derive(Debug)]
 pub struct ZhaoPacer {
     time_per_frame: TimeDelta,
@@ -37,17 +37,18 @@ impl ZhaoPacer {
         }
     }
 
-    /// Returns the start of the next frame.
+    /// Returns the local time at which the next frame is to begin.
     pub fn next_start(&self) -> Instant {
         self.next_start
     }
 
-    /// Returns TimePerFrame.
+    /// Returns TimePerFrame, the nominal time between two frames.
     pub fn period(&self) -> TimeDelta {
         self.time_per_frame
     }
 
-    /// Algorithm 4. `master` is `None` at the master itself, and where Algorithm 4 is not used.
+    /// Begins `frame` at `curr_time` (Algorithm 4): adds the slave's distance from the master's frame times to the
+    /// length of the frame. `master` is `None` at the master itself, and where Algorithm 4 is not used.
     pub fn begin_frame_timing(&mut self, curr_time: Instant, frame: Frame, master: Option<MasterObservation>) {
         self.curr_frame_start = curr_time;
         let sync_adjust_time_delta = match master {
@@ -60,7 +61,8 @@ impl ZhaoPacer {
         self.adjust_time_delta += sync_adjust_time_delta;
     }
 
-    /// Algorithm 3.
+    /// Ends the frame at `curr_time` and sets the start of the next one (Algorithm 3). After a frame that ran long, the
+    /// next begins at once and is shorter by the excess.
     pub fn end_frame_timing(&mut self, curr_time: Instant) {
         let curr_frame_end = self.curr_frame_start + self.time_per_frame + self.adjust_time_delta;
         if curr_frame_end < curr_time {

@@ -2,10 +2,10 @@
 //! machines.
 //!
 //! In every frame, a site measures the age of its newest inputs when they are needed, in frames: delay, jitter and loss
-//! in one number. Once per second it sends the coordinator the age that 98 % of the frames do not exceed, and the
-//! number of frames that its machine can resimulate within one frame period. The coordinator changes the settings for
-//! all sites, by one frame at a time: at once if frames have to wait, late if there is room to spare, and hardly ever
-//! where a link only fluctuates. Sites ignore a command that changes them by more.
+//! in one number. Once per second it sends all players the age that 98 % of the frames do not exceed, and the number of
+//! frames that its machine can resimulate within one frame period. The coordinator changes the settings for all sites,
+//! by one frame at a time: at once if frames have to wait, late if there is room to spare, and hardly ever where a link
+//! only fluctuates. Sites ignore a command that changes them by more.
 
 use super::event::Event;
 use super::settings::{MAX_INPUT_DELAY, MAX_LEAD};
@@ -14,54 +14,56 @@ use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{CommandKind, TuningStats};
 
-/// Frames per half of the histogram. It is long enough that the share of late frames on a noisy link is nearly
+/// Number of frames in each half of the histogram, large enough that the share of late frames on a noisy link is nearly
 /// constant.
 const HISTOGRAM_HALF_FRAMES: u32 = 600;
-/// Ages from this on are counted as one.
+/// Number of different ages, in frames, that are counted. Older inputs count as the oldest of these.
 const MAX_INPUT_AGE: usize = 192;
-/// One frame in this many may be late.
+/// Inverse of the share of frames that may be late: one frame in 50.
 const LATE_FRAMES_ONE_IN: u32 = 50;
 /// Interval at which sites send and evaluate tuning statistics.
 const TUNE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Evaluations before an increase where only the spare frame is missing, or before the window shrinks for a slow
-/// machine. Where frames wait, one evaluation is enough.
+/// Number of evaluations in a row before an increase where only the spare frame is missing, or before the window
+/// shrinks for a slow machine. Where frames wait, one evaluation is enough.
 const INTERVALS_TO_INCREASE: u32 = 2;
-/// A change that shortens the prediction window and lengthens the input delay, because a machine is too slow for the
-/// window.
+/// Code of the change that shortens the prediction window and lengthens the input delay, because a machine is too slow
+/// for the window.
 const SHORTEN_WINDOW: i32 = -3;
-/// Evaluations before a decrease where more than one frame is to spare, or before a different split of the same sum.
+/// Number of evaluations in a row before a decrease where more than one frame is to spare, or before a different split
+/// of the same sum.
 const INTERVALS_TO_DECREASE: u32 = 12;
-/// Evaluations before a decrease where one frame is to spare: the need of a noisy link is often on the edge between two
-/// values.
+/// Number of evaluations in a row before a decrease where one frame is to spare: the need of a noisy link is often on
+/// the edge between two values.
 const INTERVALS_TO_DECREASE_BY_ONE: u32 = 45;
 /// Input delay that players do not notice, in frames. A longer one is chosen only where rollback cannot cover the need.
 const COMFORTABLE_INPUT_DELAY: u32 = 2;
-/// Spare frames: links get worse before they get better.
+/// Number of frames by which the lead exceeds the measured input age, because links get worse before they get better.
 const SPARE_FRAMES: u32 = 1;
-/// Maximum prediction window that is chosen.
+/// Longest prediction window that automatic tuning chooses, in frames.
 pub(super) const MAX_AUTO_PREDICTION_WINDOW: u32 = 20;
-/// Maximum share of a frame period for a full rollback.
+/// Largest share of a frame period that a full rollback may take.
 const MAX_ROLLBACK_SHARE: f64 = 0.8;
 
-/// With every evaluation, cost samples decay by their value divided by this. Without predictions there are no saves and
+/// Divisor of the cost samples that gives their decay with every evaluation. Without predictions there are no saves and
 /// loads, so a machine that was busy once would otherwise never be trusted again.
 const COST_DECAY_DIVISOR: i64 = 32;
-/// Number of newest samples in a cost estimate.
+/// Number of newest samples of which a cost estimate takes the median.
 const COST_SAMPLES: usize = 32;
 
-/// Costs of the host program's requests.
+/// Time that the host program needs for each request of a rollback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineCosts {
-    /// Time to step the machine.
+    /// Time to step the machine by one frame without picture and sound.
     pub step: TimeDelta,
-    /// Time to save a state.
+    /// Time to save the machine's state in a slot.
     pub save: TimeDelta,
-    /// Time to load a state.
+    /// Time to load the machine's state from a slot.
     pub load: TimeDelta,
 }
 
 impl MachineCosts {
-    /// Returns the maximum number of frames that can be resimulated within a frame of this length.
+    /// Returns the maximum number of frames that can be resimulated, with a save each, within 80 % of a frame of this
+    /// length, besides one load and the new frame. It is at most 20.
     pub fn max_prediction_window(&self, period: TimeDelta) -> u32 {
         let left = period.scale(MAX_ROLLBACK_SHARE) - self.load - self.step - self.save;
         let each = (self.step + self.save).max(TimeDelta::from_nanos(1));
@@ -79,7 +81,7 @@ impl TuningStats {
     }
 }
 
-/// The tuning state of one site.
+/// The measurements of this site, the newest statistics of all sites, and the state of the decision.
 #[derive(Debug)]
 pub(super) struct AutoTuner {
     input_ages: InputAgeHistogram,
@@ -91,9 +93,10 @@ pub(super) struct AutoTuner {
     /// The request that the host program is carrying out, and when it was issued.
     pending_request: Option<(MeasuredRequest, Instant)>,
     next_tuning: Instant,
-    /// The newest statistics of each site.
+    /// The newest statistics of each site, including this one; `None` until they arrive.
     tuning_stats: [Option<TuningStats>; MAX_SITES],
-    /// The wanted change, and for how many evaluations in a row it was wanted.
+    /// The wanted change (1 longer, −1 shorter, −2 another split, [`SHORTEN_WINDOW`], or 0), and for how many
+    /// evaluations in a row it was wanted.
     wanted_change: (i32, u32),
     /// Number of evaluations in a row with more than one frame to spare.
     spare_intervals: u32,
@@ -114,7 +117,7 @@ pub(super) enum MeasuredRequest {
 struct CostSamples {
     newest: [TimeDelta; COST_SAMPLES],
     count: usize,
-    /// The estimate before the first sample.
+    /// The configured estimate, which counts before the first sample.
     initial: TimeDelta,
 }
 
@@ -145,7 +148,7 @@ impl CostSamples {
     }
 }
 
-/// Histogram of input ages, in frames.
+/// Histogram of the input ages of the last 600 to 1,199 frames, in frames.
 #[derive(Debug)]
 struct InputAgeHistogram {
     halves: [[u16; MAX_INPUT_AGE]; 2],
@@ -223,7 +226,7 @@ impl AutoTuner {
         }
     }
 
-    /// Decays old measurements.
+    /// Lets old cost measurements decay, once per evaluation.
     fn decay_costs(&mut self) {
         self.save_costs.decay(TimeDelta::ZERO);
         self.load_costs.decay(TimeDelta::ZERO);
@@ -232,8 +235,8 @@ impl AutoTuner {
     }
 }
 
-/// Returns input delay and prediction window for inputs of age `input_age`, with a prediction window of at most
-/// `max_window`.
+/// Returns input delay and prediction window, in frames, for inputs of age `input_age`, with a prediction window of at
+/// most `max_window`.
 fn target_delays(input_age: u32, max_window: u32) -> (u32, u32) {
     let lead = (input_age + SPARE_FRAMES).min(MAX_LEAD);
     let input_delay = lead.saturating_sub(max_window).max(COMFORTABLE_INPUT_DELAY.min(lead)).clamp(1, MAX_INPUT_DELAY);
@@ -241,7 +244,8 @@ fn target_delays(input_age: u32, max_window: u32) -> (u32, u32) {
 }
 
 impl Session {
-    /// Records the age of the inputs of a frame that is stepped for the first time.
+    /// Records the age of the inputs of a frame that is stepped for the first time, after it waited for inputs for
+    /// `waited`.
     #[inline]
     pub(super) fn record_input_age(&mut self, waited: TimeDelta) {
         let Some(tuner) = &mut self.auto_tuner else { return };
@@ -251,7 +255,7 @@ impl Session {
         tuner.input_ages.add(age + late_frames.clamp(0, 60) as u32);
     }
 
-    /// Returns the statistics that this site sends to the coordinator.
+    /// Returns the statistics that this site sends to all players; `None` without automatic tuning.
     pub(super) fn own_tuning_stats(&self) -> Option<TuningStats> {
         let tuner = self.auto_tuner.as_ref()?;
         let prediction_window = tuner
@@ -299,7 +303,8 @@ impl Session {
         }
     }
 
-    /// Returns the delay settings one step closer to the target, if the change was wanted for long enough.
+    /// Returns the delay settings one step closer to the target if that change was wanted for long enough, else the
+    /// current ones.
     fn next_delay_step(&mut self, input_age: u32, max_window: u32) -> (u32, u32) {
         let settings = self.delay_settings;
         let unchanged = (settings.input_delay, settings.prediction_window);
@@ -347,7 +352,7 @@ impl Session {
         }
     }
 
-    /// Reports that all sites change their delay settings at this frame.
+    /// Pushes the event that all sites change their delay settings at this frame.
     pub(super) fn push_delay_event(
         &mut self,
         frame: crate::frame::Frame,

@@ -18,13 +18,13 @@ use crate::time::TimeDelta;
 /// lost packet would make a site a suspect although it is still there.
 pub const MIN_DROP_TIMEOUT: TimeDelta = TimeDelta::from_millis(300);
 
-/// The configuration of one site in a session.
+/// Parameters of one site in a session: its peers, its own policies and limits, and the settings that all sites share.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Session number, the same at every site. It separates the packets of one session from those of another, so it
     /// should be unpredictable.
     pub session_id: u64,
-    /// This site's id.
+    /// This site's id: its seat, below [`Settings::site_count`].
     pub site: SiteId,
     /// The other sites and their addresses. A transport keeps a table from its own addresses to these numbers. It gives
     /// an unknown sender a fresh number, so that a site that has moved can be recognized.
@@ -35,11 +35,11 @@ pub struct Config {
     pub is_transport_authenticated: bool,
     /// The game, the machine and the shared parameters; the same at every site.
     pub settings: Settings,
-    /// Recovery policy for lost inputs.
+    /// Recovery policy for lost inputs. Sites may have different ones.
     pub recovery: Recovery,
-    /// Pacing policy for frames.
+    /// Algorithm that sets the start time of each frame. Sites may have different ones.
     pub pacing: Pacing,
-    /// Policy for when packets are sent.
+    /// Condition under which packets leave. Sites may have different ones.
     pub send_policy: SendPolicy,
     /// Predictor for missing inputs, where [`Settings::prediction_window`] allows prediction.
     pub predictor: InputPredictor,
@@ -47,15 +47,15 @@ pub struct Config {
     /// stepping all frames from the first one on, and [`Settings::auto_tune`] leaves the prediction window at 0.
     pub can_save: bool,
     /// Whether this site takes part in the search for the cause of a desync. It then saves a state about every 64
-    /// frames, or every [`Settings::compare_interval`] frames if that is longer. Usual where states are saved anyway,
-    /// for prediction.
+    /// frames, or every [`Settings::compare_interval`] frames if that is longer. This needs `can_save` and a compare
+    /// interval above 0. It is usual where states are saved anyway, for prediction.
     pub bisect_desyncs: bool,
-    /// Initial estimates of the time to step, save and load the machine. The session measures the real times during
-    /// rollbacks.
+    /// Initial estimates of the time to step, save and load the machine, for [`Settings::auto_tune`]. The session
+    /// measures the real times during rollbacks.
     pub machine_costs: MachineCosts,
-    /// Joins a running game; `None` waits for the start in the lobby.
+    /// Parameters for joining a running game; `None` waits for the start in the lobby.
     pub late_join: Option<LateJoinConfig>,
-    /// Serves spectators and late joiners.
+    /// Feed for spectators and late joiners; `None` serves none.
     pub feed: Option<FeedConfig>,
     /// A number that grows with every start of the program, such as the time of day in seconds. It distinguishes a
     /// restarted site from its previous run.
@@ -72,17 +72,18 @@ pub struct Config {
     /// defines the input of the site's players until it is back. The site may rejoin after at least 5 s, and only over
     /// a link that is short enough. The minimum is [`MIN_STALL_LIMIT`].
     pub stall_limit: Option<TimeDelta>,
-    /// Whether the last remaining player plays on alone, with the free seats open to joiners. If not, the session ends
-    /// with [`SessionEnd::Alone`](super::SessionEnd::Alone) when all others have left. If the others are only silent, a
-    /// person can decide with [`Session::continue_alone`](super::Session::continue_alone).
+    /// Whether the last remaining player plays on alone, with the free seats open to joiners. If not, and if the game
+    /// started with all seats taken, the session ends with [`SessionEnd::Alone`](super::SessionEnd::Alone) when all
+    /// others have left. If the others are only silent, a person can decide with
+    /// [`Session::continue_alone`](super::Session::continue_alone).
     pub can_play_alone: bool,
-    /// Stall after which the session reports a freeze.
+    /// Time for which a frame has to wait for inputs before the session reports a freeze.
     pub freeze_timeout: TimeDelta,
     /// Silence of a site after which the session ends; `None` waits forever.
     pub silence_timeout: Option<TimeDelta>,
 }
 
-/// When packets are sent.
+/// Condition under which a packet to a peer leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SendPolicy {
     /// At once when there is something new: one packet per frame and peer.
@@ -123,7 +124,7 @@ impl Config {
         }
     }
 
-    /// Checks whether a session can be created from this configuration.
+    /// Checks the settings, the limits and the list of peers, as [`Session::new`](super::Session::new) does.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.settings.check()?;
         if self.settings.prediction_window > 0 && !self.can_save {
@@ -162,17 +163,17 @@ impl Config {
     }
 }
 
-/// Why a configuration is invalid.
+/// Reason that a configuration is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ConfigError {
-    /// The settings are invalid.
+    /// The shared settings are invalid, for this reason.
     Settings(SettingsError),
-    /// The address of a site is missing.
+    /// [`Config::peers`] does not contain this site.
     MissingAddress(SiteId),
     /// The settings ask for prediction, and the machine cannot save its state. Contains the prediction window, in
     /// frames.
     CannotSave(u32),
-    /// A site is listed twice, or is this site itself.
+    /// [`Config::peers`] contains this site twice, or it is [`Config::site`] itself.
     DuplicateSite(SiteId),
     /// The period of the send timer is not positive.
     InvalidSendTimer,
@@ -180,7 +181,7 @@ pub enum ConfigError {
     DropTimeoutTooShort(TimeDelta),
     /// The stall limit is shorter than [`MIN_STALL_LIMIT`], so that a site could be dropped for a hiccup.
     StallLimitTooShort(TimeDelta),
-    /// Two sites have the same address.
+    /// This site has the same address as another one in [`Config::peers`].
     DuplicateAddress(SiteId),
 }
 

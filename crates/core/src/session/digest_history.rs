@@ -14,7 +14,7 @@ pub(super) struct FrameDigest {
     pub(super) input_digest: u64,
 }
 
-/// The newest digests of one site's states.
+/// Ring of the newest digests of one site, by frame. `T` is a [`FrameDigest`], or a single hash.
 #[derive(Debug)]
 pub(super) struct DigestHistory<T = u64> {
     slots: Box<[Option<(Frame, T)>; MAX_DIGESTS]>,
@@ -37,7 +37,7 @@ impl<T: Copy> DigestHistory<T> {
         is_new
     }
 
-    /// Stores a digest and replaces the stored one of this frame.
+    /// Stores a digest, in place of a stored one of this frame if there is one.
     pub(super) fn replace(&mut self, frame: Frame, digest: T) {
         self.slots[Self::slot(frame)] = Some((frame, digest));
         if self.newest.is_none_or(|(newest, _)| frame >= newest) {

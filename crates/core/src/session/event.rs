@@ -27,23 +27,23 @@ pub enum Request<'a> {
     /// may be needed: where [`Settings::prediction_window`](super::Settings::prediction_window) allows prediction, and
     /// for [`Config::bisect_desyncs`](super::Config::bisect_desyncs).
     Save {
-        /// The next frame of the machine.
+        /// The frame that the machine steps next from this state.
         frame: Frame,
         /// The slot, below [`Session::slots`](super::Session::slots).
         slot: usize,
     },
-    /// Load the state from a slot. The frames from there on are resimulated.
+    /// Load the state from a slot, for a rollback or a desync search.
     Load {
-        /// The next frame of the machine after loading.
+        /// The frame that the machine steps next from this state.
         frame: Frame,
-        /// The slot.
+        /// The slot, which the last [`Request::Save`] with it has filled with this state.
         slot: usize,
     },
-    /// Step the machine.
+    /// Step the machine by one frame.
     Advance {
-        /// The frame to step.
+        /// The frame to step, which follows the frame of the machine's state.
         frame: Frame,
-        /// One word per player.
+        /// Input word of each player, by player number.
         inputs: &'a [InputWord],
         /// Whether the frame is stepped for the first time and is to be displayed and played as sound. If not, the
         /// frame is resimulated or caught up with, and its picture and sound are not wanted.
@@ -52,14 +52,14 @@ pub enum Request<'a> {
     /// Pass the machine's state and its hash to [`Session::handle_snapshot`](super::Session::handle_snapshot). A
     /// spectator or late joiner needs them.
     Snapshot {
-        /// The next frame of the machine in that state.
+        /// The frame that the machine steps next from that state.
         frame: Frame,
         /// The slot that holds that state; `None` for the machine's current state.
         slot: Option<usize>,
     },
     /// Load a state that was received from another site. This site joins late, and the frames from there on follow.
     Restore {
-        /// The next frame of the machine in that state.
+        /// The frame that the machine steps next from that state.
         frame: Frame,
         /// The state. It comes from an untrusted source: validate it like any file.
         state: &'a [u8],
@@ -71,13 +71,14 @@ pub enum Request<'a> {
         /// The frame just stepped.
         frame: Frame,
     },
-    /// Pass the hashes of up to 256 pages of a region to [`Session::handle_pages`](super::Session::handle_pages).
+    /// Pass the hashes of up to 256 pages of a region of the state, for a desync search, to
+    /// [`Session::handle_pages`](super::Session::handle_pages). The request may be left unanswered.
     Pages {
         /// The frame just stepped.
         frame: Frame,
-        /// Region index, from 0.
+        /// Index of the region in the answer to [`Request::Regions`].
         region: u8,
-        /// The first page.
+        /// The first page to hash. Page n begins at byte n × [`PAGE_SIZE`](super::PAGE_SIZE) of the region.
         from: u32,
     },
     /// Hash the state after `frame` and pass the hash to [`Session::handle_hash`](super::Session::handle_hash).
@@ -90,23 +91,24 @@ pub enum Request<'a> {
 /// An event that the host program may show to the player.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A site is connected and has the same settings.
+    /// A site is connected, has the same settings, and its clock is known.
     Agreed {
-        /// The site.
+        /// The site that agrees.
         site: SiteId,
     },
-    /// A site is connected and has different settings. The game cannot start until they are equal.
+    /// A site is connected and has different settings, another protocol version, or another number than expected. The
+    /// game cannot start until they are equal.
     Disagreed {
-        /// The site.
+        /// The site that disagrees.
         site: SiteId,
-        /// All differences.
+        /// All differences from this site.
         differences: Vec<SettingsDifference>,
     },
     /// Another site refuses to let this site take part.
     Refused {
         /// The site that refuses.
         site: SiteId,
-        /// Reason of the refusal.
+        /// The reason that the other site gives.
         reason: Refusal,
     },
     /// All sites agree; the first frame begins at this instant.
@@ -114,53 +116,55 @@ pub enum Event {
         /// Start of the first frame, on this site's clock.
         at: Instant,
     },
-    /// The game has waited for inputs for longer than [`Config::freeze_timeout`](super::Config::freeze_timeout).
+    /// The game has waited for inputs for longer than [`Config::freeze_timeout`](super::Config::freeze_timeout). The
+    /// event is repeated when the sites that it waits for change.
     Frozen(Freeze),
     /// The game goes on after a freeze.
     Resumed {
         /// The frame that had to wait.
         frame: Frame,
-        /// Duration of the wait.
+        /// Time from the begin of the frame to its step.
         after: TimeDelta,
     },
     /// All sites pause together, because inputs are about to run out
     /// ([`StarvationPolicy::Pause`](super::StarvationPolicy::Pause)).
     Paused {
-        /// The frame before which they pause.
+        /// The frame before which the site that asked for the pause waits.
         frame: Frame,
-        /// Duration of the pause.
+        /// Time from now until frames begin again at this site.
         duration: TimeDelta,
-        /// The site that asked for the pause because its buffer ran low.
+        /// The site that asked for the pause.
         site: SiteId,
     },
-    /// The address of a site has changed.
+    /// A site sends from another address, which receives this site's packets from now on. Does not occur with
+    /// [`Config::is_transport_authenticated`](super::Config::is_transport_authenticated).
     AddressChanged {
-        /// The site.
+        /// The site that has moved.
         site: SiteId,
-        /// The new address.
+        /// The address that it sends from now.
         addr: Addr,
     },
     /// A site left the game in an orderly way; its input is neutral from `frame` on.
     Left {
-        /// The site.
+        /// The site that left.
         site: SiteId,
-        /// The first frame without it.
+        /// The first frame without its input; 0 in the lobby.
         frame: Frame,
     },
     /// A site was silent, or held up the game, for too long and was dropped. From `frame` on
     /// [`Settings::absent_input`](super::Settings::absent_input) defines its input. The event is repeated with an
     /// earlier frame if some of the site's last inputs were lost with another dropped site.
     Dropped {
-        /// The site.
+        /// The dropped site.
         site: SiteId,
-        /// The first frame without it.
+        /// The first frame without its input.
         frame: Frame,
     },
-    /// A site took a seat in the running game.
+    /// A site, perhaps this one, took a seat in the running game.
     Joined {
-        /// The site.
+        /// The site that joined.
         site: SiteId,
-        /// The first frame with it.
+        /// The first frame with its input.
         frame: Frame,
     },
     /// This site has inputs of another site that differ from those that the other site gave: a relaying site changed
@@ -168,10 +172,10 @@ pub enum Event {
     InputsForged {
         /// The site whose inputs differ.
         site: SiteId,
-        /// The first compared frame at which they do.
+        /// The first compared frame up to which they do.
         frame: Frame,
     },
-    /// Input delay and prediction window have changed at all sites.
+    /// All sites change input delay and prediction window at the same frame.
     DelayChanged {
         /// The first frame with the new values.
         frame: Frame,
@@ -179,7 +183,8 @@ pub enum Event {
         input_delay: u32,
         /// New prediction window, in frames.
         prediction_window: u32,
-        /// Age of inputs when they are needed, in frames, that caused the change.
+        /// Input age that caused the change, in frames: in 98 % of the frames at `site`, the received inputs ended no
+        /// more than this before its own.
         input_age: u32,
         /// The site at which the inputs are oldest.
         site: SiteId,
@@ -189,7 +194,7 @@ pub enum Event {
     Diverged {
         /// The site that differs from this site.
         site: SiteId,
-        /// The first compared frame at which it does.
+        /// The first compared frame after which it does.
         frame: Frame,
     },
     /// The result of a desync search. The odd site can be healed: restart its program, and let it [join
@@ -198,12 +203,12 @@ pub enum Event {
     /// This site and another one each continued alone and have met again. One game is kept. The site that gives its own
     /// game up ends with [`SessionEnd::Dropped`] and can [join](super::Config::late_join) the other game.
     SplitBrainResolved {
-        /// The other site.
+        /// The other site that continued alone.
         site: SiteId,
         /// Whether this site's game is kept.
         is_own_game_kept: bool,
     },
-    /// The session is over.
+    /// The session is over, for this reason.
     Ended(SessionEnd),
 }
 
@@ -212,26 +217,30 @@ pub enum Event {
 pub struct Freeze {
     /// The frame that cannot be stepped.
     pub frame: Frame,
-    /// Start of the wait.
+    /// Time at which that frame began, and with it the wait.
     pub since: Instant,
-    /// Sites whose inputs are missing.
+    /// Sites without whose inputs the frame cannot be stepped.
     pub waiting_for: SiteSet,
-    /// The sites of `waiting_for` from which nothing arrives. The others send, but they are slow or stalled themselves.
+    /// The sites of `waiting_for` from which nothing has arrived for
+    /// [`Config::freeze_timeout`](super::Config::freeze_timeout). The others send, but they are slow or stalled
+    /// themselves.
     pub silent_sites: SiteSet,
 }
 
-/// Why a session is over.
+/// Reason that a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// This site left.
+    /// This site left, on [`Session::leave`](super::Session::leave).
     Left,
-    /// All other sites left, and [`Config::can_play_alone`](super::Config::can_play_alone) is not set.
+    /// All other sites left, the game had started with all seats taken, and
+    /// [`Config::can_play_alone`](super::Config::can_play_alone) is not set.
     Alone,
     /// A site was silent for longer than [`Config::silence_timeout`](super::Config::silence_timeout).
     Silent(SiteId),
-    /// The others dropped this site, because it was silent or held up the game for too long.
+    /// The others dropped this site, because it was silent or held up the game for too long; or this site gave its own
+    /// game up after a split brain.
     Dropped,
-    /// No site could let this site join.
+    /// This site could not join the running game, for this reason.
     NoWayIn(SourceError),
 }
 
@@ -305,7 +314,7 @@ impl fmt::Display for Freeze {
     }
 }
 
-/// Maximum number of unread events.
+/// Maximum number of unread events in the queue.
 const MAX_EVENTS: usize = 64;
 
 /// Unread events. When the queue is full, the oldest event is discarded.

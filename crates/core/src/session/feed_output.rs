@@ -10,17 +10,18 @@ use crate::input::InputWord;
 use crate::spectator_feed::FeedStats;
 use crate::time::Instant;
 
-/// Number of confirmed frames that [`Session::poll_confirmed`] can still return.
+/// Largest number of unread confirmed frames that [`Session::poll_confirmed`] can return; older ones are skipped.
 const MAX_UNREAD_CONFIRMED_FRAMES: u32 = 120;
 
 /// A confirmed frame: stepped with the inputs that all sites gave, and never resimulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfirmedFrame<'a> {
-    /// Frame number.
+    /// The frame that was stepped with `inputs`.
     pub frame: Frame,
-    /// One word per player.
+    /// Input word of each player, by player number.
     pub inputs: &'a [InputWord],
-    /// Hash of the state after the frame, where states are compared.
+    /// Hash of the state after the frame; `None` if the state of this frame is not compared or the host program gave no
+    /// hash.
     pub hash: Option<u64>,
 }
 
@@ -95,7 +96,7 @@ impl Session {
         Some(ConfirmedFrame { frame, inputs: &self.scratch_words, hash: self.tentative_hashes.get(frame) })
     }
 
-    /// Returns the statistics of the feed, if there is one.
+    /// Returns the statistics of the feed; `None` without [`Config::feed`](super::Config::feed).
     pub fn feed_stats(&self) -> Option<FeedStats> {
         self.feed.as_ref().map(|feed| feed.stats())
     }
@@ -106,7 +107,8 @@ impl Session {
         }
     }
 
-    /// Returns whether a subscriber needs a snapshot and none was requested yet.
+    /// Returns whether a subscriber of the feed needs a snapshot, the machine can save one, and none was requested
+    /// since the last frame began.
     #[inline]
     pub(super) fn is_snapshot_due(&self) -> bool {
         self.feed.as_ref().is_some_and(|feed| feed.wants_snapshot())
@@ -144,7 +146,7 @@ impl Session {
         from_feed.or_else(|| self.transmit_desync_query(now, buf))
     }
 
-    /// Returns when there is work besides the frame loop.
+    /// Returns when the late join, the feed or a desync search next has something to do.
     pub(super) fn next_side_work_time(&self) -> Instant {
         let joining = self.joining.as_ref().filter(|_| !self.has_consumed_feed());
         let spectator = joining.and_then(|joining| joining.spectator.poll_timeout());
@@ -152,7 +154,7 @@ impl Session {
         spectator.into_iter().chain(feed).chain([self.next_search_time()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Returns the downloaded part of the state, in percent.
+    /// Returns the downloaded part of the snapshot, in percent; 100 if this site does not join late.
     pub(super) fn download_percent(&self) -> u8 {
         self.joining.as_ref().map_or(100, |joining| (joining.spectator.download_progress() * 100.0) as u8)
     }

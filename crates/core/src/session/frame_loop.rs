@@ -1,4 +1,4 @@
-//! The frame loop: samples, gathers, rolls back and steps frames.
+//! The frame loop: samples local inputs, gathers the inputs of all sites, rolls back and steps frames.
 //!
 //! A frame *begins* at the time that the pacer sets: the local input is sampled for the frame that is later by the
 //! input delay, and sent at once. A frame is *stepped* when every site's input for it is known, or predicted where the
@@ -17,11 +17,11 @@ use crate::input::{InputWord, MAX_BLOCKS, Recovery};
 use crate::pace::{MasterObservation, Pacer, Pacing};
 use crate::time::{Instant, TimeDelta};
 
-/// Time for which a survivor keeps answering a site that has left.
+/// Silence of a site that has left after which its seat becomes free. Until then this site answers its ticks.
 const LEAVER_LINGER: TimeDelta = TimeDelta::from_secs(1);
-/// Time for which a leaving site waits for a silent peer to come back and receive the leave.
+/// Silence of a peer after which a leaving site no longer waits for it to receive the leave.
 const LEAVE_WAIT_FOR_SILENT_PEER: TimeDelta = TimeDelta::from_secs(10);
-/// Maximum duration of a leave.
+/// Maximum duration of a leave, after which the session ends even if some peers do not know of it.
 const MAX_LEAVE_WAIT: TimeDelta = TimeDelta::from_secs(30);
 
 /// Interval, in frames, at which inputs are hashed between comparisons, long before they leave the buffer.
@@ -134,7 +134,8 @@ impl Session {
         }
     }
 
-    /// Returns the phase after a hash, during a rollback or not.
+    /// Returns the phase after a hash: first an anchor is saved if one is due, then the rollback towards `target` goes
+    /// on, if there is one.
     #[cold]
     fn phase_after_hash(&self, target: Option<SimulationTarget>) -> Phase {
         let anchor = self.hash_pending.and_then(|frame| self.anchor_slot(frame));
@@ -155,7 +156,8 @@ impl Session {
         Request::Load { frame: mispredicted, slot: self.save_slot(mispredicted) }
     }
 
-    /// Returns the next request on the way to the target: a save, a resimulated frame, or the current frame itself.
+    /// Returns the next request on the way to the target: a save before each frame for which an input is missing, a
+    /// resimulated frame, or the current frame itself.
     fn next_simulation_request(&mut self, now: Instant, target: SimulationTarget, is_saved: bool) -> Request<'_> {
         let frame = self.machine_frame;
         if !is_saved && frame >= self.known_end() {
@@ -188,13 +190,13 @@ impl Session {
         }
     }
 
-    /// Returns the slot for the state before a frame.
+    /// Returns the slot for the state before a frame, from which a rollback to that frame begins.
     pub(super) fn save_slot(&self, frame: Frame) -> usize {
         frame.number() as usize % self.config.settings.rollback_slots().max(1)
     }
 
     /// Handles the local input that [`Request::Sample`] asked for: one word per player, of which only the bits that
-    /// this site owns count. The frame waits until it comes. An input that was not requested is ignored.
+    /// this site owns count. The current frame waits until the input comes. An input that was not requested is ignored.
     pub fn handle_input(&mut self, now: Instant, inputs: &[InputWord]) {
         if !matches!(self.phase, Phase::Running(FramePhase::AwaitSample)) || self.leaving.is_some() {
             return;
@@ -215,7 +217,7 @@ impl Session {
         self.own_inputs.push_blocks(packed);
     }
 
-    /// Handles the hash that [`Request::Hash`] asked for. Without it, this frame is not compared.
+    /// Handles the hash of the state that [`Request::Hash`] asked for. Without it, this frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
         if self.handle_replay_hash(hash) {
             return;
@@ -228,7 +230,7 @@ impl Session {
         self.publish_confirmed_digests();
     }
 
-    /// Publishes and compares the digests of confirmed frames.
+    /// Publishes the digests of compared frames that are confirmed by now, and compares them with those of the peers.
     #[cold]
     fn publish_confirmed_digests(&mut self) {
         while let Some(frame) = self.next_compared_frame.filter(|frame| *frame < self.confirmed_end()) {
@@ -311,7 +313,7 @@ impl Session {
         }
     }
 
-    /// Starts the game with the first frame.
+    /// Starts the game: its first frame begins at `at`.
     #[cold]
     pub(super) fn start_running(&mut self, at: Instant) {
         self.start_pacing(at);
@@ -347,8 +349,8 @@ impl Session {
         Phase::Running(if is_sample_due { FramePhase::SampleDue } else { FramePhase::AwaitInputs { began: now } })
     }
 
-    /// Schedules new delay settings for a frame. A longer input delay samples one input more, a shorter one samples one
-    /// less.
+    /// Schedules new delay settings from a frame on, limited to valid values. The frame in which the input delay grows
+    /// by one samples two inputs, and one in which it shrinks by one samples none.
     pub(super) fn schedule_delay_settings(&mut self, from: Frame, input_delay: u32, prediction_window: u32) {
         let prediction_window = prediction_window.min(self.config.settings.rollback_slots() as u32);
         let settings = DelaySettings {
@@ -360,7 +362,7 @@ impl Session {
         self.next_delay_settings = Some(settings);
     }
 
-    /// Applies the scheduled delay settings.
+    /// Puts scheduled delay settings into force.
     #[cold]
     fn apply_delay_settings(&mut self, settings: DelaySettings) {
         self.next_delay_settings = None;
@@ -456,7 +458,8 @@ impl Session {
         }
     }
 
-    /// Steps the current frame.
+    /// Handles the step of the current frame, which began at `began`: ends the stall and lets the pacer plan the next
+    /// frame.
     fn step_frame(&mut self, now: Instant, began: Instant) {
         self.record_input_age(now - began);
         self.end_stall(now, began);
@@ -478,7 +481,7 @@ impl Session {
         }
     }
 
-    /// Resimulates a past frame.
+    /// Handles the step of a past frame in a rollback, and requests its hash if it is compared.
     fn resimulate_frame(&mut self, target: SimulationTarget, frame: Frame) {
         self.stats.resimulated += 1;
         self.phase = Phase::Running(match self.request_hash_if_compared(frame) {
@@ -487,7 +490,8 @@ impl Session {
         });
     }
 
-    /// Finishes the current frame.
+    /// Advances to the next frame: passes confirmed frames to the feed, and requests the hash of the state if the frame
+    /// is compared.
     fn finish_frame(&mut self) {
         let frame = self.frame;
         self.frame = frame.next();
@@ -502,7 +506,7 @@ impl Session {
         }
     }
 
-    /// Returns whether the state after a frame is compared, and notes that its hash was requested.
+    /// Returns whether the state after a frame is compared. If so, notes that its hash was requested.
     fn request_hash_if_compared(&mut self, frame: Frame) -> bool {
         let interval = self.config.settings.compare_interval;
         let is_compared = interval > 0 && (frame.number() + 1).is_multiple_of(interval);
@@ -527,7 +531,7 @@ impl Session {
         self.pacer.as_ref().map_or(Instant::FAR_FUTURE, Pacer::next_start).max(self.pause.until)
     }
 
-    /// Returns when a recent frame began at this site.
+    /// Returns when a frame began at this site; `None` if it has not begun, or was 256 frames ago or more.
     pub(super) fn frame_began_at(&self, frame: Frame) -> Option<Instant> {
         let begun = match self.phase {
             Phase::Running(
@@ -544,19 +548,19 @@ impl Session {
             .then(|| self.frame_starts[frame.number() as usize % MAX_FRAME_STARTS])
     }
 
-    /// Returns when a frame that has not begun yet will probably begin.
+    /// Returns when a frame that has not begun yet will probably begin, by the pacer's plan and period.
     pub(super) fn frame_planned_at(&self, frame: Frame) -> Option<Instant> {
         let pacer = self.pacer.as_ref()?;
         Some(pacer.next_start() + pacer.period() * (frame - self.frame))
     }
 
-    /// Chooses the pace setter: the lowest site that plays.
+    /// Chooses the pace setter: the lowest site that plays, or `None` if that is this site.
     pub(super) fn choose_pace_setter(&mut self) {
         let playing = self.peers.iter().filter(|peer| peer.is_playing()).map(|peer| peer.site);
         self.pace_setter = playing.min().filter(|lowest| *lowest < self.config.site);
     }
 
-    /// Handles the effects of elapsed time on a running game.
+    /// Runs the periodic update of a running game, which handles leaves, freezes, membership and timeouts.
     pub(super) fn update(&mut self, now: Instant) {
         if self.is_steady(now) {
             self.peers.iter_mut().for_each(|peer| peer.reset_relay_selector(now));
@@ -643,7 +647,7 @@ impl Session {
     }
 
     /// Ends the session when every peer has this site's last input and knows that it is the last, is silent, or was
-    /// dropped.
+    /// dropped; at the latest after [`MAX_LEAVE_WAIT`].
     #[cold]
     fn update_own_leave(&mut self, now: Instant) {
         let is_informed = |peer: &Peer| {
@@ -666,8 +670,8 @@ impl Session {
         self.peers.iter().find(silent).map(|peer| peer.site)
     }
 
-    /// Ends the session if all other players have left, unless a dropped site or a late joiner can still come or this
-    /// site plays on alone.
+    /// Ends the session if all other players have left, unless it has seats for late joiners, a dropped site can still
+    /// come back, or this site plays on alone.
     pub(super) fn end_if_alone(&mut self) {
         let has_open_seats =
             self.config.settings.starting_sites != SiteSet::first(usize::from(self.config.settings.site_count));

@@ -11,15 +11,16 @@ use super::peer::Peer;
 use crate::frame::Frame;
 use crate::input::{MAX_BLOCKS, PackedInputPart, Stream};
 
-/// The rolling hash of one stream.
+/// The rolling hash of one site's inputs, in the intervals between compared frames.
 #[derive(Clone, Debug)]
 pub(super) struct InputDigest {
     hasher: Sha256,
     last_input: [PackedInputPart; MAX_BLOCKS],
-    /// The frame of the last change.
+    /// The frame of the last change, or the start of the interval if there is none in it.
     last_change: Frame,
-    /// The hash begins with this frame, and includes the inputs before `end`.
+    /// The first frame whose input the hash includes.
     first_frame: Frame,
+    /// End of the inputs that the hash includes.
     end: Frame,
     /// The value at the previous comparison; `None` if this site joined later and does not know it yet.
     last_value: Option<u64>,
@@ -82,7 +83,7 @@ impl InputDigest {
     }
 
     /// Returns the value up to and including a frame, with which the next interval begins; `None` before the first
-    /// frame.
+    /// frame, and if the value at the previous comparison is not known.
     pub(super) fn close_interval(&mut self, frame: Frame) -> Option<u64> {
         if frame < self.first_frame {
             return None;
@@ -97,7 +98,8 @@ impl InputDigest {
 }
 
 impl Peer {
-    /// Returns the hash of the peer's inputs, as received, up to and including a frame.
+    /// Returns the hash of the peer's inputs, as received, up to and including a frame; `None` if it cannot be computed
+    /// yet.
     pub(super) fn close_input_digest(&mut self, frame: Frame) -> Option<u64> {
         self.advance_input_digest(frame.next());
         self.input_digest.close_interval(frame)

@@ -15,24 +15,24 @@ use crate::input::Recovery;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::PauseRequest;
 
-/// Maximum duration of a pause.
+/// Maximum duration of a pause, also for one that a peer asks for.
 const MAX_PAUSE: TimeDelta = TimeDelta::from_secs(1);
 /// Minimum time between pauses: where one pause did not help, another would not.
 const MIN_PAUSE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Maximum round-trip time is estimated as the mean plus this many mean deviations.
+/// Number of mean deviations by which the estimated maximum of the round-trip time exceeds the smoothed value.
 const JITTER_DEVIATIONS: i64 = 4;
 
 /// The quantities that Kim and Park compute from the round-trip times of a link: equations 3 to 5, with sizes in
 /// commands, of which one is sent per send interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JitterBufferModel {
-    /// Frame period.
+    /// Nominal time between two frames.
     pub period: TimeDelta,
-    /// Delay of commands: the input delay.
+    /// Input delay, as a time: the delay between a command and its execution.
     pub input_delay: TimeDelta,
-    /// Maximum round-trip time.
+    /// Maximum round-trip time; in a session the smoothed value plus four mean deviations.
     pub rtt_max: TimeDelta,
-    /// Minimum round-trip time.
+    /// Minimum round-trip time; in a session that of the last 40 s.
     pub rtt_min: TimeDelta,
 }
 
@@ -95,10 +95,10 @@ impl JitterBufferModel {
     }
 }
 
-/// A pause of all sites.
+/// The newest pause of all sites, which may be over.
 #[derive(Debug)]
 pub(super) struct GroupPause {
-    /// No frame begins before this.
+    /// End of the pause: no frame begins before this instant.
     pub(super) until: Instant,
     /// The request that ticks carry while the pause lasts.
     pub(super) announced: Option<PauseRequest>,
@@ -115,18 +115,20 @@ impl Session {
         JitterBufferModel::new(self.config.settings.rate.period(), self.delay_settings.input_delay, &peer.clock)
     }
 
-    /// Returns the time between packets to a peer, for [`SendPolicy::Measured`](super::SendPolicy::Measured).
+    /// Returns the time between packets to a peer by equation 3, for
+    /// [`SendPolicy::Measured`](super::SendPolicy::Measured).
     pub(super) fn send_interval(&self, index: usize) -> TimeDelta {
         self.jitter_buffer_model(&self.peers[index]).send_interval()
     }
 
-    /// Returns how many frames can be stepped with the received inputs of a peer.
+    /// Returns how many frames can be stepped with the known inputs of a peer; negative if frames were stepped with
+    /// predictions.
     pub(super) fn buffered_frames(&self, peer: &Peer) -> i64 {
         peer.known_end() - self.frame
     }
 
-    /// Returns whether a buffer is so low, or so full, that this site does not begin the next frame but asks for a
-    /// pause.
+    /// Returns whether a peer's buffer is below its low or above its high watermark, so that this site does not begin
+    /// the next frame but asks for a pause.
     pub(super) fn is_starved(&mut self, now: Instant) -> bool {
         let is_enabled = self.config.settings.starvation_policy == StarvationPolicy::Pause
             && self.delay_settings.prediction_window == 0;
@@ -194,7 +196,7 @@ impl Session {
         }
     }
 
-    /// Removes the announcement of a pause that is over.
+    /// Stops announcing a pause that is over.
     pub(super) fn clear_expired_pause(&mut self, now: Instant) {
         if self.pause.announced.is_some() && self.pause.until <= now {
             self.pause.announced = None;
@@ -207,8 +209,8 @@ impl Session {
         !peer.inputs.is_gapless() && (self.config.recovery != Recovery::Classic || peer.is_request_due)
     }
 
-    /// Classic recovery: requests missing inputs in a packet of its own, and answers a peer's request in a packet of
-    /// its own.
+    /// Makes a packet due that requests missing inputs, or that answers a peer's request (`is_answer_due`), with
+    /// [`Recovery::Classic`].
     pub(super) fn schedule_classic_recovery(&mut self, now: Instant, index: usize, is_answer_due: bool) {
         let peer = &mut self.peers[index];
         let has_gap = !peer.inputs.is_gapless();
@@ -226,7 +228,7 @@ impl Session {
         }
     }
 
-    /// Repeats the requests for inputs that have not arrived.
+    /// Repeats the requests for inputs that have not arrived, with [`Recovery::Classic`].
     pub(super) fn update_classic_recovery(&mut self, now: Instant) {
         if self.config.recovery == Recovery::Classic {
             for index in 0..self.peers.len() {

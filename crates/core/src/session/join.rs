@@ -27,46 +27,47 @@ use crate::spectator_feed::{
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{CommandKind, ScheduledCommand, Tick};
 
-/// How a site joins late.
+/// Parameters with which a site downloads a running game to join it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateJoinConfig {
-    /// First frame of the download: a snapshot, or the first frame of the game for machines that cannot load a state.
+    /// Start of the download: a snapshot, or the first frame of the game for machines that cannot load a state.
     pub start: SpectatorStart,
     /// Maximum accepted size of a snapshot, in bytes.
     pub max_state_len: usize,
 }
 
-/// A joiner is ready when it is no further behind the players than this.
+/// Largest distance to the players, as a time, at which a joiner is ready.
 const MAX_READY_DISTANCE: TimeDelta = TimeDelta::from_millis(700);
 /// Duration of the initial neutral inputs, besides one and a half round trips.
 const NEUTRAL_INPUT_TIME: TimeDelta = TimeDelta::from_millis(500);
-/// Maximum distance, in frames, to the end of the other sites' inputs at which a joiner starts to play.
+/// Maximum distance, in frames, to the end of the players' inputs at which a joiner starts to play.
 const MAX_FRAMES_BEHIND: i64 = 200;
-/// A joiner without progress for this long, plus [`SOURCE_ROUND_TRIPS`] round trips, downloads from another source.
+/// Time without progress, besides [`SOURCE_ROUND_TRIPS`] round trips, after which an admitted joiner downloads from
+/// another source.
 const SOURCE_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Round trips until a source has accepted a spectator and answered its first request, if each message is lost once.
 const SOURCE_ROUND_TRIPS: i64 = 6;
-/// An admitted joiner without progress for this long, plus [`SOURCE_ROUND_TRIPS`] round trips, gives its seat back,
-/// because all players wait for it.
+/// Time without progress, besides [`SOURCE_ROUND_TRIPS`] round trips, after which an admitted joiner gives its seat
+/// back, because all players wait for it.
 const JOIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(8);
-/// Maximum number of initial neutral inputs, in frames.
+/// Maximum number of initial neutral inputs, besides the input delay.
 const MAX_NEUTRAL_FRAMES: i64 = 200;
 /// Maximum number of frames by which the others' inputs may be ahead of this site: the capacity of its input buffers,
 /// minus a margin of 8 for changes of the delay settings. While this site's inputs are neutral, the others may run
 /// ahead by that time plus a prediction window, and give inputs further ahead by the input delay.
 const MAX_FRAMES_AHEAD: i64 = STREAM_CAPACITY as i64 / 2 - 8;
 
-/// Progress of a late join.
+/// State of this site's late join, from its creation until it plays.
 #[derive(Debug)]
 pub(super) struct JoinProgress {
     pub(super) spectator: Spectator,
     /// The first frame in which this site plays, once it is admitted.
     join_frame: Option<Frame>,
-    /// The coordinator that admitted this site.
+    /// The coordinator whose command admitted this site; `None` before.
     admitted_by: Option<SiteId>,
     /// The last join command of this site that turned out to be void. Copies of it may still arrive.
     void_admission: Option<ScheduledCommand>,
-    /// The next frame of the download, and when it last advanced.
+    /// The next frame of the download, and when it last advanced or this site was admitted.
     progress: (Frame, Instant),
     /// When the source was last changed for lack of progress.
     source_changed_at: Instant,
@@ -162,7 +163,7 @@ impl Session {
         })
     }
 
-    /// Updates the late join and handles the spectator's events.
+    /// Updates the late join: extends the neutral inputs, checks the progress and handles the spectator's events.
     #[cold]
     pub(super) fn update_joining(&mut self, now: Instant) {
         self.extend_neutral_inputs(now);
@@ -180,8 +181,8 @@ impl Session {
         }
     }
 
-    /// Checks the progress of the download. From the join command on, all players wait for this site. If a source
-    /// delivers nothing, another may; if none does, this site gives its seat back.
+    /// Checks the progress of the download of an admitted joiner, for which all players wait once its neutral inputs
+    /// are used up. If a source delivers nothing, another may; if none does, this site gives its seat back.
     fn update_join_progress(&mut self, now: Instant) {
         let answer_time = self.max_player_rtt() * SOURCE_ROUND_TRIPS;
         let is_player = |addr: Addr| self.peers.iter().any(|peer| peer.addr == addr && peer.is_playing());
@@ -200,7 +201,7 @@ impl Session {
         }
     }
 
-    /// Gives up the join. An admitted joiner leaves its seat, so that no site waits for it.
+    /// Gives up the join for this reason. An admitted joiner leaves its seat, so that no site waits for it.
     fn abort_joining(&mut self, now: Instant, reason: SourceError) {
         match self.pacer {
             None => self.end_session(SessionEnd::NoWayIn(reason)),
@@ -231,7 +232,8 @@ impl Session {
         unseated
     }
 
-    /// Returns whether a peer, as coordinator, admits this incarnation of this site.
+    /// Returns whether a command of a peer, as coordinator, admits this incarnation of this site for a frame that is
+    /// still ahead.
     fn admits_us(&self, index: usize, command: &ScheduledCommand) -> bool {
         let (own_site, site) = (self.config.site, self.peers[index].site);
         let CommandKind::Join { site: joining_site, incarnation, members, .. } = command.kind else { return false };
@@ -319,7 +321,7 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// Pushes the first inputs, which are neutral and sent in advance.
+    /// Pushes the first inputs, from the join frame on, which are neutral and sent in advance.
     fn push_settling_inputs(&mut self, first: Frame) {
         let period = self.config.settings.rate.period().as_nanos().max(1);
         let max_rtt = self.max_rtt();
@@ -330,7 +332,7 @@ impl Session {
         self.push_neutral_inputs(first + frames as u32);
     }
 
-    /// Pushes neutral inputs up to `until`.
+    /// Pushes neutral inputs for the frames before `until`. The catch-up of the machine ends the input delay earlier.
     fn push_neutral_inputs(&mut self, until: Frame) {
         let neutral = [[0; 16]; crate::input::MAX_BLOCKS];
         let blocks = self.own_inputs.block_count();
@@ -425,7 +427,7 @@ impl Session {
         }
     }
 
-    /// Starts the pacer.
+    /// Starts the pacer with the next frame at `at`, and chooses the pace setter.
     pub(super) fn start_pacing(&mut self, at: Instant) {
         let settings = &self.config.settings;
         let reach = self.delay_settings.input_delay + self.delay_settings.prediction_window;
@@ -442,7 +444,7 @@ impl Session {
     }
 }
 
-/// Returns the first compared frame that is not before `first`.
+/// Returns the first compared frame that is not before `first`; `None` if no states are compared.
 fn first_compared_frame(first: Frame, interval: u32) -> Option<Frame> {
     let next = (first.number() + 1).checked_next_multiple_of(interval)?;
     (interval > 0).then(|| Frame::new(next - 1))

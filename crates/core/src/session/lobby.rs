@@ -17,9 +17,9 @@ use crate::id::{Addr, SiteId, SiteSet};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Hello, Refusal, VERSION};
 
-/// Hello interval.
+/// Interval of hellos to each peer until this site plays. A hello that is due in a running game waits for half of it.
 pub(super) const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// A peer from which something arrived within this time has not moved.
+/// Silence after which a peer may have moved to another address, and age after which its request to join is void.
 pub(super) const ALIVE_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Maximum time between the agreement and the start. A site that learns the start late starts late and catches up.
 const MAX_START_LEAD: TimeDelta = TimeDelta::from_secs(2);
@@ -140,7 +140,7 @@ impl Session {
         }
     }
 
-    /// Handles a hello of a peer that claims this site's number.
+    /// Handles a hello that claims this site's number. A known peer that sends it disagrees with this site.
     fn on_site_number_conflict(&mut self, from: Addr, setting: &str, theirs: SiteId) {
         self.stats.dropped_datagrams.strangers += 1;
         let Some(index) = self.peers.iter().position(|peer| peer.addr == from) else { return };
@@ -207,13 +207,14 @@ impl Session {
         }
     }
 
-    /// Returns the sites that this site agrees with, including itself.
+    /// Returns the sites that this site agrees with on the settings and whose clocks it knows, including itself.
     pub(super) fn agreed_sites(&self) -> SiteSet {
         let peers = self.peers.iter().filter(|peer| peer.lobby.has_agreed).map(|peer| peer.site);
         peers.chain([self.config.site]).collect()
     }
 
-    /// Returns the sites that are not connected, not agreed with, or do not agree with every other site.
+    /// Returns the starting sites that are not connected, have left, are not agreed with, or do not agree with every
+    /// starting site.
     pub(super) fn missing_in_lobby(&self) -> SiteSet {
         let starting_sites = self.config.settings.starting_sites;
         let missing = |peer: &&Peer| {
@@ -223,7 +224,7 @@ impl Session {
         self.peers.iter().filter(needed).filter(missing).map(|peer| peer.site).collect()
     }
 
-    /// Sets the start when every site agrees with every other. Only the lowest site does this.
+    /// Sets the start when every starting site agrees with every other. Only the lowest of them does this.
     #[cold]
     pub(super) fn try_start(&mut self, now: Instant) {
         let is_lowest = self.config.settings.starting_sites.iter().next() == Some(self.config.site);
@@ -235,7 +236,7 @@ impl Session {
         }
     }
 
-    /// Takes over the start that another site knows.
+    /// Takes over the start that another site has announced, unless it is 60 s ahead or more.
     fn learn_start(&mut self, now: Instant, start_ns: Option<i64>) {
         let Some(start_ns) = start_ns else { return };
         if self.phase == Phase::Joining {

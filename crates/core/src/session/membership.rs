@@ -41,11 +41,11 @@ use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{InputEnds, MembershipDecision, Vote};
 
-/// A ballot without a decision is replaced after this time. By then three sites have had their [`LEADER_TURN`] to lead
+/// Time after which a ballot without a decision is replaced. By then three sites have had their [`LEADER_TURN`] to lead
 /// one.
 const BALLOT_TIMEOUT: TimeDelta = TimeDelta::from_millis(1_500);
-/// Time after which the next site leads a ballot if the suspicion persists. The lowest site may not receive from all
-/// voters.
+/// Time after which the next site leads a ballot, as long as there is a suspect or a vote. The lowest site may not
+/// receive from all voters.
 const LEADER_TURN: TimeDelta = TimeDelta::from_millis(500);
 /// Silence after which this site consents to drop a site, if [`Config::drop_timeout`](super::Config::drop_timeout) is
 /// not set.
@@ -60,25 +60,25 @@ const MAX_WAITED_RTT: TimeDelta = TimeDelta::from_secs(1);
 /// Minimum time, besides two round trips, in which survivors relay the last inputs of a dropped site.
 const LAST_INPUT_RELAY_TIME: TimeDelta = TimeDelta::from_secs(1);
 
-/// The membership epoch, and the current change of it.
+/// The number of the current epoch, and the progress of the ballot that ends it.
 #[derive(Debug, Default)]
 pub(super) struct Membership {
     pub(super) epoch: u32,
-    /// This site's vote in the current change.
+    /// This site's vote in the current epoch. Ballot 0 asks the others for the epoch.
     pub(super) own_vote: Option<Vote>,
-    /// When the last epoch ended.
+    /// When the last epoch ended at this site; `None` in the first one.
     epoch_ended_at: Option<Instant>,
-    /// When a command admitted this site.
+    /// When a command admitted this site; `None` if it plays from the start.
     pub(super) admitted_at: Option<Instant>,
     /// When this site joined its newest ballot.
     ballot_joined_at: Option<Instant>,
-    /// Since when there is a suspect, or a ballot.
+    /// Since when there is a suspect or a vote; `None` while there is neither.
     suspected_since: Option<Instant>,
-    /// Sites to evict, if this site is the coordinator.
+    /// Sites that this site, as the coordinator, wants to evict in the next ballot.
     pub(super) to_evict: SiteSet,
     /// When an epoch last ended without a drop, so that this site accepts inputs of muted sites again.
     unmuted_at: Option<Instant>,
-    /// Sites that another player's vote keeps although it drops others.
+    /// Sites that some peer's vote in this epoch does not drop, although it drops others.
     spared_sites: SiteSet,
     /// End of the time in which slow sites are tolerated, because an eviction failed.
     pub(super) eviction_retry_at: Option<Instant>,
@@ -90,7 +90,7 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// Creates the first membership of a site that a command admits.
+    /// Creates the membership of a site that a command admits at `now`, with epoch 0 until the command's epoch is set.
     pub(super) fn admitted(now: Instant) -> Self {
         Self { admitted_at: Some(now), ..Self::default() }
     }
@@ -108,8 +108,8 @@ impl Session {
         peers.chain([self.config.site]).collect()
     }
 
-    /// Returns whether these sites can decide for all. If all other sites were restarted and want to join again, no
-    /// site can have decided otherwise and gone on.
+    /// Returns whether these sites can decide for all: they are a quorum, or all other sites were restarted and want to
+    /// join again, in which case no site can have decided otherwise and gone on.
     fn is_quorum(&self, sites: SiteSet) -> bool {
         if self.peers.iter().all(|peer| peer.was_restarted() && peer.lobby.join_readiness.is_some()) {
             return true;
@@ -124,7 +124,7 @@ impl Session {
         is_quorum_of(voters, sites) && is_quorum_of(self.without_pending_joiner(voters), sites)
     }
 
-    /// Removes a joiner that not all sites may know yet.
+    /// Removes a joiner that not all sites may know yet from a set of sites.
     pub(super) fn without_pending_joiner(&self, mut sites: SiteSet) -> SiteSet {
         self.pending_joiner().inspect(|joiner| sites.remove(*joiner));
         sites
@@ -158,7 +158,7 @@ impl Session {
         gone.union(lost)
     }
 
-    /// Returns whether the last epoch ended longer ago than `time`.
+    /// Returns whether the last epoch ended longer ago than `time`, or this is the first epoch.
     pub(super) fn is_epoch_older_than(&self, now: Instant, time: TimeDelta) -> bool {
         self.membership.epoch_ended_at.is_none_or(|ended| now - ended > time)
     }
@@ -173,18 +173,19 @@ impl Session {
                 + self.max_player_rtt() * 2
     }
 
-    /// Returns the longest round-trip time to any other site.
+    /// Returns the longest smoothed round-trip time to any other site, whether it plays or not.
     pub(super) fn max_rtt(&self) -> TimeDelta {
         self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default()
     }
 
-    /// Returns the longest round-trip time to any player, bounded for the timeouts of a membership change.
+    /// Returns the longest round-trip time to any player, at most [`MAX_WAITED_RTT`], for the timeouts of a membership
+    /// change.
     pub(super) fn max_player_rtt(&self) -> TimeDelta {
         let players = self.peers.iter().filter(|peer| peer.is_playing());
         players.filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default().min(MAX_WAITED_RTT)
     }
 
-    /// Returns whether muted sites had time to be received again.
+    /// Returns whether muted sites had time to be received again since the last ballot that dropped no site.
     fn has_unmuted_long_enough(&self, now: Instant) -> bool {
         self.membership.unmuted_at.is_none_or(|since| now - since > UNMUTE_TIME + self.max_player_rtt() * 2)
     }
@@ -226,7 +227,7 @@ impl Session {
         self.membership.own_vote.is_some_and(|vote| vote.accepted.is_some())
     }
 
-    /// Leads a change of the membership if it is this site's turn.
+    /// Leads a ballot if there is a suspect and it is this site's turn; decides a ballot that is under way if it can.
     pub(super) fn update_membership(&mut self, now: Instant) {
         if self.leaving.is_some() {
             return;
@@ -316,7 +317,7 @@ impl Session {
         self.votes().any(|(site, vote)| !suspects.contains(site) && without_us(vote))
     }
 
-    /// Joins a ballot.
+    /// Joins a ballot: mutes the sites in `drop`, and votes with the ends of their received inputs.
     #[cold]
     fn join_ballot(&mut self, ballot: u32, drop: SiteSet) {
         self.membership.muted = self.membership.muted.union(drop);
@@ -375,7 +376,8 @@ impl Session {
         }
     }
 
-    /// Handles a peer's vote.
+    /// Handles a peer's vote: joins the ballot that the peer leads if this site consents, and accepts the decision that
+    /// the peer proposes as leader if it is admissible.
     pub(super) fn on_vote(&mut self, now: Instant, index: usize, vote: Vote) {
         self.apply_due_command();
         let is_bound = self.is_bound_by_vote();
@@ -411,7 +413,8 @@ impl Session {
     }
 
     /// Returns whether a decision can have been made without a lie. Before a site is dropped, all remaining sites join
-    /// a ballot to drop it. So no site is dropped that this site has not muted. The others may drop this site.
+    /// a ballot to drop it, so no site is dropped that this site has not muted. A decision that drops this site itself
+    /// must have been accepted by all reachable sites.
     fn is_admissible(&self, decision: &MembershipDecision) -> bool {
         match decision.drop.contains(self.config.site) {
             // This site's received inputs of the others do not count any more.
@@ -450,7 +453,8 @@ impl Session {
             && others().all(|peer| accepts(peer) || is_silent(peer) || is_confirmed && is_dropped(peer))
     }
 
-    /// Accepts the decision of the current ballot, even if it drops this site.
+    /// Accepts the decision of a ballot that this site has joined, even if it drops this site, unless it is
+    /// inadmissible.
     fn accept_decision(&mut self, ballot: u32, decision: MembershipDecision) {
         if !self.is_admissible(&decision) {
             return;
@@ -505,8 +509,8 @@ impl Session {
         }
     }
 
-    /// Returns the sites whose votes are for dropping these sites: they accepted that decision, or joined a ballot to
-    /// drop them.
+    /// Returns the sites whose votes are for dropping the sites in `sites`: they accepted a decision to drop exactly
+    /// these, or joined a ballot to drop them.
     pub(super) fn votes_against(&self, sites: SiteSet) -> SiteSet {
         let accepted = |vote: &Vote| vote.accepted.is_some_and(|(_, decision)| decision.drop == sites);
         let would_drop = |vote: &Vote| !sites.is_empty() && vote.drop.contains_all(sites);
@@ -522,7 +526,8 @@ impl Session {
         peers.chain(own_vote).filter(move |(_, vote)| vote.epoch == epoch && vote.ballot > 0)
     }
 
-    /// Ends the epoch with a decision: drops its sites.
+    /// Ends the epoch with a decision: drops its sites, settles their command, and unmutes all others. Ends the session
+    /// if the decision drops this site.
     #[cold]
     pub(super) fn apply_decision(&mut self, decision: MembershipDecision) {
         if decision.drop.contains(self.config.site) {
@@ -635,7 +640,7 @@ impl Session {
         self.own_inputs.end() + 3 * max_lead + 16
     }
 
-    /// Returns whether the game runs.
+    /// Returns whether this site plays: it has started or joined, and the session is not over.
     pub(super) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running(_))
     }

@@ -18,17 +18,17 @@ use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::MembershipDecision;
 
-/// A player that sends no ticks for this long does not play with this site.
+/// Silence after which a player counts as no longer playing with this site.
 pub(super) const TICK_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);
-/// A game that has waited for inputs for this long does not go on by itself.
+/// Duration of a stall after which the game is taken not to go on by itself.
 const STUCK_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Maximum number of epochs that one report can end at once.
 const MAX_REPORTED_EPOCHS: u32 = 1_024;
 
-/// Lifetime of a refusal; a player that refuses this site repeats it.
+/// Time for which a refusal counts; a player that refuses this site repeats it.
 const REFUSAL_LIFETIME: TimeDelta = TimeDelta::from_secs(2);
 
-/// The reports of one player.
+/// The reports of one player about how epochs ended and which sites left.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MembershipReports {
     /// Whether the player has reported anything, which is rare.
@@ -46,12 +46,13 @@ impl MembershipReports {
         self.has_reports
     }
 
-    /// Returns whether the player reports that the session goes on without this site.
+    /// Returns whether the player has reported within the last [`REFUSAL_LIFETIME`] that the session goes on without
+    /// this site.
     fn refuses(&self, now: Instant) -> bool {
         self.refused_at.is_some_and(|at| now - at < REFUSAL_LIFETIME)
     }
 
-    /// Returns whether the player made that report later than `time`.
+    /// Returns whether the player has refused this site later than `time`.
     fn has_refused_since(&self, time: Instant) -> bool {
         self.refused_at.is_some_and(|at| at > time)
     }
@@ -61,7 +62,8 @@ impl MembershipReports {
         self.ended_epoch.filter(|(ended, ..)| *ended == epoch).map(|(_, decision, _)| decision)
     }
 
-    /// Returns the newest ended epoch, if `epoch` and all later ones ended without a drop.
+    /// Returns the newest epoch that has ended, if the player reports that `epoch` and all later ones ended without a
+    /// drop.
     fn newest_ended_epoch(&self, epoch: u32) -> Option<u32> {
         let (ended, _, since) = self.ended_epoch?;
         let newest = ended.saturating_add(since);
@@ -133,7 +135,8 @@ impl Session {
         self.update_leave_report(now, site);
     }
 
-    /// Applies credible reports. A report can become credible by time alone, when players fall silent.
+    /// Applies all reports that are credible by now. A report can become credible by time alone, when players fall
+    /// silent.
     pub(super) fn update_reports(&mut self, now: Instant) {
         if !self.peers.iter().any(|peer| peer.reports.has_reports) {
             return;
@@ -160,7 +163,7 @@ impl Session {
         }
     }
 
-    /// Ends the epoch with the decision that others report, if that is credible.
+    /// Ends the epoch with the decision that others report, if that is credible. Returns whether it did.
     fn follow_reported_drop(&mut self, now: Instant) -> bool {
         let epoch = self.membership.epoch;
         let reported = self.peers.iter().filter_map(|peer| peer.reports.decision_for(epoch));
@@ -173,7 +176,7 @@ impl Session {
         true
     }
 
-    /// Ends the epoch, and later ones, without a drop, as far as others credibly report that.
+    /// Ends the epoch, and later ones, without a drop, as far as others credibly report that. Returns whether it did.
     fn follow_reported_epochs(&mut self, now: Instant) -> bool {
         let epoch = self.membership.epoch;
         let reporters = self.reporters(|reports| reports.newest_ended_epoch(epoch).is_some());

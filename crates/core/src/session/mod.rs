@@ -78,9 +78,9 @@ use peer::{Peer, Seat};
 use rollback::RollbackScheduler;
 use split_brain::SplitBrain;
 
-/// Frames whose start times are kept: at least the largest distance between two sites.
+/// Number of frames whose start times are kept: the largest distance between two sites.
 const MAX_FRAME_STARTS: usize = 256;
-/// Keep-alive interval.
+/// Keep-alive interval: the longest time between two packets to a peer, unless the send policy sets a longer one.
 const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 /// Duration of fast retransmission during a stall. A stall up to this long may be a lost packet; a longer stall is a
 /// fault, and packets are resent every [`KEEP_ALIVE_INTERVAL`] only.
@@ -97,19 +97,20 @@ const HOST_STALL: TimeDelta = TimeDelta::from_millis(150);
 /// After a host stall this long, the host program is taken to have been suspended, and silence is not blamed on peers.
 const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
 
-/// One site's end of a shared game.
+/// One site's end of a shared game: takes datagrams, the time and local inputs, and gives datagrams, requests and
+/// events.
 #[derive(Debug)]
 pub struct Session {
     config: Config,
     peers: Vec<Peer>,
     phase: Phase,
-    /// Start of the game, once the sites have agreed on it.
+    /// Start of the game in group time, once the sites have agreed on it.
     start_time: Option<GroupInstant>,
     is_refused: bool,
     pacer: Option<Pacer>,
     /// The site whose plan this site follows; `None` if this site sets the pace.
     pace_setter: Option<SiteId>,
-    /// The next frame to be stepped for the first time, or the current one.
+    /// The current frame: the one that has begun and is not stepped yet, or else the next one to begin.
     frame: Frame,
     /// The next frame of the host program's machine; earlier than `frame` during a rollback.
     machine_frame: Frame,
@@ -117,7 +118,7 @@ pub struct Session {
     first_misprediction: Option<Frame>,
     rollback_scheduler: RollbackScheduler,
     frame_starts: [Instant; MAX_FRAME_STARTS],
-    /// This site's inputs.
+    /// This site's inputs, up to the current frame plus the input delay.
     own_inputs: Stream,
     layout: InputLayout,
     input_words: Vec<InputWord>,
@@ -133,24 +134,24 @@ pub struct Session {
     hash_pending: Option<Frame>,
     /// Whether the current frame had to wait for inputs.
     is_stalled: bool,
-    /// Start of that stall, moved forward by the time in which the host program was stalled; and the peers whose inputs
-    /// the frame waited for when the stall was last checked.
+    /// Start of the current stall, moved forward by the time in which the host program was stalled.
     stalled_since: Instant,
+    /// The peers whose inputs the frame waited for when the stall was last checked; empty without a stall limit.
     stalled_by: SiteSet,
-    /// When the current frame, or else the previous one, began.
+    /// Time at which the current frame began, or the previous one if the current frame has not begun.
     frame_begun_at: Instant,
     freeze: Option<Freeze>,
     /// The pause of all sites that this site takes part in.
     pause: GroupPause,
     delay_settings: DelaySettings,
-    /// The next delay settings, and the frame from which they apply.
+    /// The delay settings that were scheduled last and do not apply yet.
     next_delay_settings: Option<DelaySettings>,
-    /// The largest sum of input delay and prediction window that has been in force or scheduled.
+    /// The largest sum of input delay and prediction window, in frames, that has been in force or scheduled.
     max_lead: u32,
     membership: Membership,
-    /// Sites that this site dropped without a quorum.
+    /// Sites that this site dropped without a quorum, when it continued alone.
     split_brain: SplitBrain,
-    /// The command that all sites apply at the same frame.
+    /// The scheduled command that some sites may not have applied yet.
     command: Option<ScheduledCommand>,
     /// The frame of the newest command that was applied.
     last_applied_command: Option<Frame>,
@@ -159,26 +160,27 @@ pub struct Session {
     auto_tuner: Option<Box<AutoTuner>>,
     /// Whether the session has, or had, work besides the frame loop: a join, a spectator feed or a desync search.
     side_work: bool,
-    /// State of the desync bisection, if this site takes part in it.
+    /// State of desync searches; `None` if this site takes no part in them.
     desync_search: Option<Box<DesyncSearch>>,
-    /// Progress of this site's late join.
+    /// Progress of this site's late join; `None` once it plays.
     joining: Option<Box<JoinProgress>>,
-    /// The feed for spectators and late joiners.
+    /// The feed for spectators and late joiners; `None` if the configuration has none.
     feed: Option<Box<Feed>>,
-    /// End of the frames that are in the feed, and end of the frames whose inputs are kept for a desync search.
+    /// End of the frames that are in the feed.
     feed_end: Frame,
+    /// End of the frames whose inputs are kept for a desync search.
     search_end: Frame,
     /// End of the frames that [`Session::poll_confirmed`] has returned.
     record_end: Frame,
-    /// The frame for which a snapshot was requested from the host program.
+    /// The frame for which a snapshot was requested from the host program; cleared when the next frame begins.
     snapshot_requested: Option<Frame>,
-    /// Frames before this one were confirmed when this site received them.
+    /// Frames before this one came from the feed, already confirmed, because this site joined late; 0 otherwise.
     joined_at: Frame,
     /// Frames before this one are stepped as fast as the machine can, to catch up after a late join.
     catch_up_until: Frame,
     /// Whether the next ticks carry this site's tuning statistics.
     tuning_stats_due: bool,
-    /// This site's own leave.
+    /// This site's orderly leave, once it has begun.
     leaving: Option<OwnLeave>,
     left_sites: SiteSet,
     events: SessionEventQueue,
@@ -189,7 +191,7 @@ pub struct Session {
     active_peers: u8,
     /// Earliest time at which a packet is due although nothing is new; `None` if it must be recomputed.
     next_send: Option<Instant>,
-    /// Whether a peer waits for a hello while the game runs.
+    /// Whether a peer waits for a hello, which takes the place of its next tick.
     hello_pending: bool,
     /// Time of the next periodic update.
     next_update: Instant,
@@ -201,26 +203,26 @@ pub struct Session {
     created_at: Instant,
 }
 
-/// This site's own leave.
+/// The orderly leave of this site.
 #[derive(Clone, Copy, Debug)]
 struct OwnLeave {
     /// The first frame without an input of this site.
     input_end: Frame,
     since: Instant,
-    /// The reason that the final event gives.
+    /// The reason that the final [`Event::Ended`] gives.
     reason: SessionEnd,
 }
 
 /// Input delay and prediction window, both in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DelaySettings {
-    /// The first frame for which they apply.
+    /// The first frame with these values.
     from_frame: Frame,
     input_delay: u32,
     prediction_window: u32,
 }
 
-/// Phase of a session.
+/// Phase of a session. [`State`] is its public form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Lobby,
@@ -242,17 +244,17 @@ enum FramePhase {
     SampleDue,
     /// The local input was requested from the host program.
     AwaitSample,
-    /// Waits for the inputs of the other sites.
+    /// The local input is known; waits until the frame may be stepped.
     AwaitInputs { began: Instant },
     /// Steps the machine up to the target. `is_saved` means that the machine's current state is saved already.
     Simulate { target: SimulationTarget, is_saved: bool },
     /// The host program steps the machine, and the pacer needs the end of that step.
     AwaitStep,
-    /// Replays past frames for a desync search.
+    /// Replays past frames for a desync search, while no frame is under way.
     Replay,
     /// Requests to save the state that was hashed, as an anchor for desync searches.
     SaveAnchor { slot: usize, target: Option<SimulationTarget> },
-    /// Requests the hash of the state.
+    /// Requests the hash of the state after the frame that was just stepped for the first time.
     Hash,
     /// Requests the hash of the state after a resimulated frame.
     HashResimulated { target: SimulationTarget },
@@ -261,23 +263,23 @@ enum FramePhase {
 /// The frame up to which the machine is stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SimulationTarget {
-    /// The frame that has not begun yet. No frame waits for this rollback.
+    /// The state before the frame that has not begun yet. No frame waits for this rollback.
     BeforeNextFrame,
-    /// The current frame, which began at that instant and is stepped, too.
+    /// The state after the current frame, which began at that instant and is stepped, too.
     CurrentFrame { began: Instant },
 }
 
-/// Public phase of a session.
+/// Phase of a session, as [`Session::state`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Waits for the other sites to connect and agree.
     Lobby {
-        /// Sites that have not connected or not agreed with every other site.
+        /// Starting sites that have not connected, have left, or do not agree with every starting site.
         waiting_for: SiteSet,
     },
-    /// Joins a running game.
+    /// Follows a running game, to take a seat in it.
     Joining {
-        /// Downloaded part of the state, in percent.
+        /// Downloaded part of the snapshot, in percent.
         download_percent: u8,
     },
     /// All sites agree; the first frame begins at this instant.
@@ -285,30 +287,31 @@ pub enum State {
         /// Start of the first frame, on this site's clock.
         at: Instant,
     },
-    /// Frames advance.
+    /// The game runs, and no frame has waited for longer than [`Config::freeze_timeout`].
     Running,
-    /// Frames do not advance, because inputs are missing.
+    /// Frames do not advance: inputs have been missing for longer than [`Config::freeze_timeout`].
     Frozen(Freeze),
-    /// The session is over.
+    /// The session is over, for this reason.
     Ended(SessionEnd),
 }
 
-/// A datagram to be sent.
+/// A datagram to be sent, which a call of `poll_transmit` has written into the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Destination.
+    /// Destination address, in the transport's numbering.
     pub to: Addr,
     /// Length of the datagram in the caller's buffer, in bytes.
     pub len: usize,
 }
 
-/// Bit set of the indices of peers that receive packets.
+/// Returns the bit set of the indices of peers that receive packets.
 fn active_peer_bits(peers: &[Peer]) -> u8 {
     peers.iter().enumerate().filter(|(_, peer)| !peer.is_free()).fold(0, |bits, (index, _)| bits | 1 << index)
 }
 
 impl Session {
-    /// Creates this site's end of a session, in the lobby or joining a running game.
+    /// Creates this site's end of a session: joining a running game with [`Config::late_join`], otherwise in the lobby.
+    /// Fails if the configuration is invalid.
     pub fn new(now: Instant, config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let settings = &config.settings;
@@ -425,7 +428,8 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// Advances time. [`Session::poll_request`] does this, too.
+    /// Handles the effects of elapsed time, such as the start of the game and timeouts. [`Session::poll_request`] does
+    /// this, too.
     pub fn handle_timeout(&mut self, now: Instant) {
         let now = self.note_call_time(now);
         self.advance_time(now);
@@ -468,7 +472,8 @@ impl Session {
         session_time.max(self.last_call)
     }
 
-    /// Notes the time of a call. After a host stall, the session does not blame peers for their silence.
+    /// Notes the time of a call and returns it as session time. After a host stall, the session does not blame peers
+    /// for their silence.
     fn note_call_time(&mut self, now: Instant) -> Instant {
         let now = self.monotonic_time(now);
         self.detect_host_stall(now);
@@ -496,7 +501,7 @@ impl Session {
         self.begin_leave(now, SessionEnd::Left);
     }
 
-    /// Begins to leave. `end` is the reason that the final event gives.
+    /// Begins to leave. `end` is the reason that the final [`Event::Ended`] gives.
     fn begin_leave(&mut self, now: Instant, end: SessionEnd) {
         self.leaving.get_or_insert(OwnLeave { input_end: self.own_inputs.end(), since: now, reason: end });
         if let Some(feed) = &mut self.feed {
@@ -521,7 +526,7 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// Returns the next event.
+    /// Returns the oldest unread event. The queue holds 64 events; when it is full, the oldest is discarded.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop()
@@ -573,12 +578,12 @@ impl Session {
         Some(send.min(frame).min(side_work_time) - self.clock_set_back)
     }
 
-    /// Whether the session is over.
+    /// Returns whether the session has ended, for one of the reasons in [`SessionEnd`].
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over(_))
     }
 
-    /// Returns the phase of the session.
+    /// Returns the current phase, with details for display.
     pub fn state(&self) -> State {
         match (self.phase, self.freeze) {
             (Phase::Over(end), _) => State::Ended(end),
@@ -590,24 +595,26 @@ impl Session {
         }
     }
 
-    /// Returns the approximate memory use of the session, in bytes. It does not grow while a game runs.
+    /// Returns the approximate memory use of the session, including the heap, in bytes. It does not grow while a game
+    /// runs.
     pub fn memory(&self) -> usize {
         let peers: usize = self.peers.iter().map(Peer::memory).sum();
         let digests = self.own_digests.memory() + self.tentative_hashes.memory();
         size_of::<Self>() + peers + self.own_inputs.memory() + digests + self.events.memory() + self.side_work_memory()
     }
 
-    /// Returns this site's id.
+    /// Returns this site's id, which is [`Config::site`].
     pub fn site(&self) -> SiteId {
         self.config.site
     }
 
-    /// Returns the settings that all sites share.
+    /// Returns the settings that all sites share. Input delay and prediction window are the initial ones;
+    /// [`Session::stats`] has the current ones.
     pub fn settings(&self) -> &Settings {
         &self.config.settings
     }
 
-    /// Returns the statistics of the session.
+    /// Returns the counters since the start of the session, and the current frame, period and delay settings.
     pub fn stats(&self) -> Stats {
         let period = self.pacer.as_ref().map_or(self.config.settings.rate.period(), Pacer::period);
         Stats { frame: self.frame, confirmed: self.confirmed_end(), period, ..self.stats }
@@ -626,7 +633,8 @@ impl Session {
         })
     }
 
-    /// Returns the time on the clock that all sites share, which is the clock of the lowest site.
+    /// Returns the time on the clock that all sites share, which is the clock of the lowest site; `None` until this
+    /// site has estimated that clock.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
         let now = now + self.clock_set_back;
         match self.time_keeper() {

@@ -229,12 +229,12 @@ impl Session {
         }
     }
 
-    /// Marks that ticks may have to carry extras.
+    /// Marks that ticks may have to carry extras, until the next update of the session decides it.
     pub(super) fn mark_extras_pending(&mut self) {
         self.extras_pending = true;
     }
 
-    /// Recomputes whether ticks have to carry extras.
+    /// Recomputes whether ticks have to carry extras, and stops sending the tuning statistics.
     pub(super) fn update_extras_pending(&mut self, now: Instant) {
         self.clear_expired_pause(now);
         let has_own = self.leaving.is_some()
@@ -278,7 +278,7 @@ impl Session {
     }
 
     /// Returns whether a packet may come from this address: the known address of the peer, or its new one if it has
-    /// moved.
+    /// moved. In that case the session follows the peer to the new address.
     pub(super) fn accept_address(&mut self, index: usize, from: Addr, moved: bool) -> bool {
         let peer = &mut self.peers[index];
         if peer.addr == from {

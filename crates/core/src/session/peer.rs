@@ -18,9 +18,11 @@ use crate::input::{InputLayout, InputSender, InputWord, MAX_BLOCKS, PackedInputP
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{ClockProbe, RelayedInputs, Tick, Vote};
 
-/// Duration of fast probing after the first packet of a peer, and the probe intervals during and after it.
+/// Duration of fast probing after the first packet of a peer.
 const FAST_PROBE_PERIOD: TimeDelta = TimeDelta::from_secs(5);
+/// Probe interval during [`FAST_PROBE_PERIOD`].
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
+/// Probe interval after [`FAST_PROBE_PERIOD`].
 const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 
 /// Time without packets, or without acknowledgement of new inputs, after which one side may have lost the other's
@@ -35,11 +37,11 @@ pub(super) struct Peer {
     pub(super) clock: Clock,
     pub(super) lobby: LobbyState,
     pub(super) layout: InputLayout,
-    /// The peer's received inputs.
+    /// The peer's inputs that have arrived here, directly or through a relay.
     pub(super) inputs: Stream,
     /// The predicted inputs of stepped frames whose real inputs are missing.
     pub(super) predictions: PredictedInputs,
-    /// When the gapless part of those inputs last grew.
+    /// When the gapless part of `inputs` last grew.
     pub(super) last_input_at: Instant,
     /// Sends this site's inputs and tracks which of them the peer has.
     pub(super) sender: InputSender,
@@ -58,63 +60,65 @@ pub(super) struct Peer {
     pub(super) is_forgery_reported: bool,
     /// Whether the peer was dropped, and may not know it.
     pub(super) is_dropped: bool,
-    /// Input in frames for which the peer gives none; and whether that input has to become the peer's last input once
-    /// that is known.
+    /// Input of the peer's players from the end of its inputs on, while the peer is absent.
     pub(super) substitute_input: [PackedInputPart; MAX_BLOCKS],
+    /// Whether `substitute_input` has to become the peer's last input once that is known.
     pub(super) repeats_last_input: bool,
-    /// The frames in which the seat was free before the peer took it, and the input in those frames.
+    /// The frames in which the seat was free before the peer took it.
     pub(super) absence: Range<Frame>,
+    /// Input in the frames of `absence`.
     pub(super) absence_input: [PackedInputPart; MAX_BLOCKS],
     /// The seat stays free until this frame, so that no packet of its previous player can be mistaken for one of a
     /// joiner.
     pub(super) seat_free_from: Frame,
     pub(super) stall_budget: StallRecord,
-    /// Whether the next packet requests missing inputs; and when the request is repeated, for recovery in separate
-    /// packets.
+    /// Whether the next packet requests missing inputs, with [`Recovery::Classic`](crate::input::Recovery::Classic).
     pub(super) is_request_due: bool,
+    /// When this site repeats its request for missing inputs, with `Recovery::Classic`; `None` while none is missing.
     pub(super) next_request_at: Option<Instant>,
-    /// The incarnation of the peer that plays, and the newest known one; 0 for none.
+    /// The incarnation of the peer that plays; 0 if unknown.
     pub(super) incarnation: u32,
+    /// The newest incarnation of the peer that has sent a hello or was admitted; 0 if unknown.
     pub(super) newest_incarnation: u32,
     /// The incarnation that had the seat before the newest command admitted another one.
     pub(super) previous_incarnation: u32,
     /// Whether the peer's received inputs do not count until the membership epoch ends, because this site reported an
     /// earlier end of them in its vote.
     pub(super) is_withheld: bool,
-    /// From this frame on the peer may have stepped inputs that do not count, because it had left when the others
-    /// decided so.
+    /// The first frame that the peer may have stepped with inputs that do not count, because the others dropped a site
+    /// after the peer had left.
     unconsulted_from: Option<Frame>,
-    /// The peer's vote in the current change of the membership.
+    /// The peer's newest vote in the current epoch.
     pub(super) vote: Option<Vote>,
-    /// Whether the peer does not know the newest epoch.
+    /// Whether the peer's last vote was for an earlier epoch, so that the peer needs the decision that ended it.
     pub(super) has_old_epoch: bool,
-    /// The peer's reports about the membership.
+    /// The peer's reports about how epochs ended and which sites left.
     pub(super) reports: MembershipReports,
-    /// Chooses the relay of the peer's inputs.
+    /// Choice of the site that relays the peer's inputs while its link to this site is cut.
     pub(super) relay_selector: RelaySelector,
-    /// The epoch changed before the peer plays. Until the peer has this site's input for this frame, it may not know
-    /// that.
+    /// The peer may not know how the last epoch ended until it has acknowledged this site's input for this frame.
     pub(super) uninformed_until: Option<Frame>,
     /// Frame of a void join command. The peer may believe that it plays from this frame on.
     pub(super) void_join_frame: Option<Frame>,
     /// The first missing frame of each other site's inputs that the peer asked this site to relay.
     pub(super) relay_requests: [Option<Frame>; MAX_SITES],
     pub(super) frame_digests: DigestHistory<FrameDigest>,
-    /// Rolling hash of the peer's received inputs, and its values at compared frames.
+    /// Rolling hash of the peer's received inputs.
     pub(super) input_digest: InputDigest,
+    /// Values of `input_digest` at compared frames.
     pub(super) input_digests: DigestHistory,
     /// The newest frame after which the peer's state was equal to this site's.
     pub(super) last_agreed_frame: Option<Frame>,
     pub(super) loss_meter: LossMeter,
     pub(super) stats: PeerStats,
     pub(super) last_received_at: Instant,
-    /// When the peer last acknowledged new inputs, or had acknowledged all of them.
+    /// When the peer last acknowledged a new input, or had acknowledged all of them.
     last_ack_at: Instant,
     pub(super) last_sent_at: Instant,
     probes: ProbeState,
 }
 
-/// State of a site's seat.
+/// State of a site's seat in the game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seat {
     /// The site plays, and its inputs are needed.
@@ -125,32 +129,32 @@ pub(super) enum Seat {
     Free(Frame),
 }
 
-/// The lobby state of a peer.
+/// The state of a peer that comes from its hellos: agreement on the settings, leaving, requests to join.
 #[derive(Debug, Default)]
 pub(super) struct LobbyState {
     pub(super) has_agreed: bool,
-    /// Sites that the peer agrees with.
+    /// Sites that the peer agrees with, as its newest hello says.
     pub(super) agrees_with: SiteSet,
-    /// The differences that were last found.
+    /// Differences from the peer's settings, as last found; empty if the settings are equal.
     pub(super) differences: Vec<SettingsDifference>,
-    /// Whether the peer announced that it leaves.
+    /// Whether the peer's newest hello announces that it leaves.
     pub(super) has_left: bool,
     /// Whether ticks of the peer have arrived.
     pub(super) has_played: bool,
-    /// Whether the peer knows this incarnation of this site.
+    /// Whether the peer's newest hello names this site's current incarnation.
     pub(super) knows_own_incarnation: bool,
     /// Whether the peer wants to join a running game, and if so, whether it is ready.
     pub(super) join_readiness: Option<bool>,
     /// When the peer last asked to join.
     pub(super) join_requested_at: Option<Instant>,
-    /// Whether the peer needs a hello.
+    /// Whether the next packet to the peer is a hello.
     pub(super) is_hello_due: bool,
     /// Whether the peer gives inputs for frames that were confirmed without it, because the command that admitted it
     /// was voided.
     pub(super) is_admission_void: bool,
 }
 
-/// State of the clock probes.
+/// State of the clock probes that this site exchanges with a peer.
 #[derive(Debug)]
 struct ProbeState {
     first_received_at: Option<Instant>,
@@ -293,19 +297,19 @@ impl Peer {
         self.unconsulted_from.is_some_and(|first| frame >= first)
     }
 
-    /// Returns whether the peer neither gets nor sends ticks.
+    /// Returns whether the seat is free and no joiner is about to take it, so that the peer gets no ticks.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.seat, Seat::Free(_)) && self.join_frame.is_none()
     }
 
-    /// Returns whether the peer gives no input for this frame.
+    /// Returns whether the peer gives no input for this frame, because it had left, was dropped, or had not joined yet.
     pub(super) fn is_absent(&self, frame: Frame) -> bool {
         let is_away =
             self.absent_from().is_some_and(|last| frame >= last) && self.join_frame.is_none_or(|first| frame < first);
         is_away || self.absence.contains(&frame)
     }
 
-    /// Returns the peer's input in a frame for which it gives none.
+    /// Returns the input of the peer's players in a frame for which the peer gives none.
     pub(super) fn substitute_input(&self, frame: Frame) -> &[PackedInputPart] {
         let input = if self.absence.contains(&frame) { &self.absence_input } else { &self.substitute_input };
         &input[..self.inputs.block_count()]
@@ -443,12 +447,12 @@ impl Peer {
         now - self.last_received_at.max(self.last_input_at)
     }
 
-    /// Returns whether a newer incarnation than the one that plays is known.
+    /// Returns whether a newer incarnation of the peer is known than the one that plays.
     pub(super) fn was_restarted(&self) -> bool {
         self.newest_incarnation > self.incarnation
     }
 
-    /// Receives relayed inputs. Returns 1 if they are useless, else 0.
+    /// Receives inputs of this peer that another site relayed. Returns 1 if they are useless, else 0.
     pub(super) fn receive_relayed(&mut self, now: Instant, relay_site: SiteId, relay: &RelayedInputs<'_>) -> u64 {
         let before = self.inputs.end();
         let useless = self.receive_inputs(Some(relay.first_frame), relay.frame_count, true, relay.changes);
@@ -535,12 +539,14 @@ impl Peer {
         0
     }
 
-    /// Returns the newest received stamp, which separates old packets from new ones.
+    /// Returns the newest received stamp in microseconds of the peer's clock, which separates old packets from new
+    /// ones.
     pub(super) fn newest_stamp_us(&self) -> Option<i64> {
         self.probes.newest_stamp.map(|(stamp, _)| stamp)
     }
 
-    /// Handles a stamp, and the round trip that the echo of one of this site's stamps completes; both in microseconds.
+    /// Handles a stamp, and the round trip that the echo of one of this site's stamps completes. Both stamps are in
+    /// microseconds; `echo` includes the time for which the peer held the stamp.
     pub(super) fn on_stamp(&mut self, now: Instant, stamp_us: i64, echo: Option<(i64, TimeDelta)>) {
         self.probes.first_received_at.get_or_insert(now);
         if self.probes.newest_stamp.is_none_or(|(newest, _)| stamp_us > newest) {
@@ -591,7 +597,7 @@ impl Peer {
         Some((stamp, now - received))
     }
 
-    /// Returns the memory use, in bytes.
+    /// Returns the memory use of this struct and its heap data, in bytes.
     pub(super) fn memory(&self) -> usize {
         let differences = self.lobby.differences.capacity() * size_of::<SettingsDifference>();
         let digests = self.frame_digests.memory() + self.input_digests.memory();
@@ -616,7 +622,7 @@ fn instant_from_micros(us: i64) -> Instant {
     Instant::ZERO + TimeDelta::from_micros(us)
 }
 
-/// Returns the number nearest to `near` with the given low `bits`.
+/// Returns the number nearest to `near` whose low `bits` bits are those of `low`.
 pub(super) fn expand_truncated(near: i64, low: i64, bits: u32) -> i64 {
     let shift = 64 - bits;
     near.wrapping_add(low.wrapping_sub(near) << shift >> shift)

@@ -15,11 +15,11 @@ use crate::frame::Frame;
 use crate::input::{InputLayout, InputWord, MAX_BLOCKS, PackedInputPart, Stream};
 use crate::time::{Instant, TimeDelta};
 
-/// A peer is near if its one-way delay is at most the frame period divided by this. A short wait for a near peer's
+/// Divisor of the frame period that gives the largest one-way delay of a near peer. A short wait for a near peer's
 /// inputs pays off: the peer begins the frame at the same time, and its packet arrives at once. On a local network this
 /// means that one more packet must be lost before a prediction is needed.
 const NEAR_PEER_DIVISOR: i64 = 16;
-/// Timing tolerance of the host program and the network.
+/// Time added to a near peer's one-way delay, for timing errors of the host program and the network.
 const TIMING_TOLERANCE: TimeDelta = TimeDelta::from_micros(250);
 
 impl Session {
@@ -39,13 +39,14 @@ pub enum InputPredictor {
     /// Repeats the last known input.
     #[default]
     Repeat,
-    /// Predicts neutral input.
+    /// Predicts neutral input: all bits are 0.
     Neutral,
-    /// Any other predictor: given the known inputs of one site, fills in the site's words for a frame.
+    /// Calls a function with the known inputs of one site and a frame. The function sets the site's bits in the
+    /// players' words, which are 0 before.
     Custom(fn(&InputHistory<'_>, Frame, &mut [InputWord])),
 }
 
-/// The known inputs of one site.
+/// The known inputs of one site, for [`InputPredictor::Custom`].
 #[derive(Debug)]
 pub struct InputHistory<'a> {
     inputs: &'a Stream,
@@ -53,7 +54,7 @@ pub struct InputHistory<'a> {
 }
 
 impl InputHistory<'_> {
-    /// Returns the first frame to be predicted.
+    /// Returns the first frame to be predicted: the inputs of all earlier ones are known.
     pub fn end(&self) -> Frame {
         self.inputs.end()
     }
@@ -66,7 +67,7 @@ impl InputHistory<'_> {
     }
 }
 
-/// Predicted inputs of one site, by frame.
+/// Ring of the predicted inputs of one site, with one slot per frame of the longest prediction window.
 #[derive(Debug)]
 pub(super) struct PredictedInputs {
     ring: Box<[PackedInputPart]>,
@@ -122,7 +123,7 @@ impl PredictedInputs {
         predicted
     }
 
-    /// Marks all frames so far as predicted with this input.
+    /// Stores this input as the prediction for every frame in the ring.
     pub(super) fn fill(&mut self, input: &[PackedInputPart]) {
         self.ring.chunks_exact_mut(self.blocks.max(1)).for_each(|predicted| predicted.copy_from_slice(input));
     }

@@ -15,13 +15,13 @@ use crate::wire::{BufferFull, ByteWriter, Extra, MAX_DATAGRAM, RelayedInputs, pu
 /// Silence after which the direct link to a peer is taken to be cut, and other peers are asked for its inputs.
 pub(super) const LINK_CUT_TIMEOUT: TimeDelta = TimeDelta::from_millis(150);
 
-/// Duration, besides two round trips, for which all peers are asked, to find the one that delivers new inputs most
-/// often; and for which a relay may deliver nothing before it is replaced.
+/// Time, besides two round trips, for which all peers are asked, to find the one that delivers new inputs most often. A
+/// relay that delivers nothing for this time is replaced.
 const RELAY_TRIAL_TIME: TimeDelta = TimeDelta::from_millis(300);
-/// Time after which all peers are asked again.
+/// Time after which a chosen relay is given up and all peers are asked again.
 const RELAY_SELECTION_LIFETIME: TimeDelta = TimeDelta::from_secs(5);
-/// A packet takes another relay if it is no longer than this so far: 240 bytes for the relay, 260 for answers, 510 for
-/// inputs.
+/// Largest length in bytes of a packet that takes another relay: 240 bytes are left for the relay, 260 for answers, 510
+/// for inputs.
 const MAX_LEN_BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 510;
 
 /// Selects the peer that relays the inputs of an unreachable site. No site knows the links between other sites. So all
@@ -31,7 +31,7 @@ const MAX_LEN_BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 510;
 pub(super) struct RelaySelector {
     chosen_relay: Option<SiteId>,
     since: Instant,
-    /// Number of times each site delivered something new while all were asked.
+    /// Number of times that each site delivered new inputs first while all peers were asked.
     new_input_counts: [u16; MAX_SITES],
 }
 
@@ -40,13 +40,14 @@ impl RelaySelector {
         Self { chosen_relay: None, since: now, new_input_counts: [0; MAX_SITES] }
     }
 
-    /// Counts a relay that delivered inputs first.
+    /// Counts that site `by` relayed inputs that were new here.
     pub(super) fn on_new_input(&mut self, by: SiteId) {
         let count = &mut self.new_input_counts[by.index()];
         *count = count.saturating_add(1);
     }
 
-    /// Chooses the relay. `last_input_at` is when inputs last came.
+    /// Chooses the site with the most new inputs when the trial of all peers is over, and begins a new trial when the
+    /// chosen one is useless or was chosen long ago. `last_input_at` is when inputs last came.
     fn update(&mut self, now: Instant, last_input_at: Instant, max_rtt: TimeDelta) {
         let trial_time = RELAY_TRIAL_TIME + max_rtt * 2;
         let is_useless = now - last_input_at.max(self.since) > trial_time;
@@ -100,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Writes the relay requests to a peer, and the relays that the peer asked for.
+    /// Writes the requests for relays by a peer, and the inputs and leave reports that the peer asked for.
     pub(super) fn write_relays(
         &self,
         now: Instant,
@@ -147,7 +148,7 @@ impl Session {
         crate::input::write_with_length(writer, |writer| peer.inputs.encode(writer, first, end, true))
     }
 
-    /// Handles a peer's request for inputs of a third site.
+    /// Stores a peer's request for inputs of a third site from `end` on, for the next tick to that peer.
     pub(super) fn on_relay_request(&mut self, index: usize, site: SiteId, end: Frame) {
         self.peers[index].relay_requests[site.index()] = Some(end);
         self.mark_extras_pending();

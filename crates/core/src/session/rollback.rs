@@ -8,10 +8,10 @@ use super::{FramePhase, Phase, Session, SimulationTarget};
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 
-/// Measures the duration of rollbacks.
+/// Measured cost of rollbacks, which determines when the next one begins.
 #[derive(Debug, Default)]
 pub(super) struct RollbackScheduler {
-    /// Start of the running rollback, and its number of frames.
+    /// Start of the running rollback, and its number of frames to resimulate.
     running: Option<(Instant, i64)>,
     /// Moving average of the duration per resimulated frame.
     cost_per_frame: TimeDelta,
@@ -24,7 +24,7 @@ impl RollbackScheduler {
         self.running = Some((now, frames));
     }
 
-    /// Ends the measurement: the machine has caught up.
+    /// Ends the measurement of a rollback, because the machine has caught up.
     pub(super) fn end(&mut self, now: Instant) {
         let Some((began, frames)) = self.running.take() else { return };
         let per_frame = (now - began) / frames.max(1);
@@ -38,7 +38,8 @@ impl RollbackScheduler {
 }
 
 impl Session {
-    /// Returns when to begin a rollback so that the next frame need not wait for it.
+    /// Returns when to begin a rollback so that the next frame need not wait for it; [`Instant::FAR_FUTURE`] if there
+    /// is nothing to roll back, or a rollback before this frame has run already.
     pub(super) fn next_rollback_time(&self) -> Instant {
         let Some(mispredicted) =
             self.first_misprediction.filter(|_| self.rollback_scheduler.done_before != Some(self.frame))
@@ -48,7 +49,7 @@ impl Session {
         self.next_frame_time() - self.rollback_scheduler.estimated_cost(self.frame - mispredicted)
     }
 
-    /// Begins a rollback if it is due.
+    /// Begins a rollback if its time has come, and returns the request to load the state before the misprediction.
     pub(super) fn roll_back_if_due(&mut self, now: Instant) -> Option<Request<'_>> {
         if self.next_rollback_time() > now {
             return None;

@@ -20,7 +20,8 @@ use crate::input::STREAM_CAPACITY;
 use crate::time::TimeDelta;
 use crate::wire::{CommandKind, ScheduledCommand};
 
-/// Maximum distance to the frame of a command, in frames: the capacity of an input stream.
+/// Maximum distance between the end of the issuer's received inputs and the frame of its command, in frames: the
+/// capacity of an input stream.
 const MAX_COMMAND_DISTANCE: u32 = STREAM_CAPACITY as u32;
 
 /// Upper bound for the measured delays in the time until a joiner plays. A site that was suspended measures wrong
@@ -31,7 +32,7 @@ const MAX_JOIN_DELAY: TimeDelta = TimeDelta::from_secs(2);
 const PUBLISH_TIME: TimeDelta = TimeDelta::from_millis(100);
 
 impl Session {
-    /// Returns whether this site is the coordinator.
+    /// Returns whether this site is the coordinator: the lowest site that plays.
     pub(super) fn is_coordinator(&self) -> bool {
         self.voters().iter().next() == Some(self.config.site)
     }
@@ -76,12 +77,14 @@ impl Session {
             || peer.reported_frame > frame + self.delay_settings.prediction_window + 1
     }
 
-    /// Returns whether this site is the coordinator and nothing else is under way.
+    /// Returns whether this site may issue a command: it is the coordinator and does not leave, and no command or
+    /// ballot is under way.
     pub(super) fn can_schedule_command(&self) -> bool {
         self.command.is_none() && self.is_coordinator() && self.membership.own_vote.is_none() && self.leaving.is_none()
     }
 
-    /// Issues a command if none is under way. The frame may become later, never earlier.
+    /// Issues a command and returns `true`, if [`can_schedule_command`](Self::can_schedule_command) holds. The frame
+    /// may become later, never earlier.
     pub(super) fn schedule_command(&mut self, frame: Frame, kind: CommandKind) -> bool {
         if !self.can_schedule_command() {
             return false;
@@ -146,7 +149,7 @@ impl Session {
         command.frame < self.confirmed_end() || self.last_applied_command.is_some_and(|frame| command.frame <= frame)
     }
 
-    /// Returns whether a command admits a site that plays already.
+    /// Returns whether a command admits a site that plays already, which includes this site unless it is joining.
     fn is_command_redundant(&self, command: &ScheduledCommand) -> bool {
         let plays = |site: SiteId| self.peers.iter().any(|peer| peer.site == site && peer.is_playing());
         let is_admitted = self.own_join_frame().is_some();
@@ -250,7 +253,7 @@ impl Session {
         issuer.map_or(self.own_inputs.end(), |peer| peer.inputs.end()) > command.frame
     }
 
-    /// Applies the newest command if it is due.
+    /// Applies the newest command once, if the issuer's input for its frame is known.
     pub(super) fn apply_due_command(&mut self) {
         let Some(command) = self.command.filter(|command| self.is_command_due(command)) else { return };
         if self.last_applied_command.is_none_or(|last| last < command.frame) {
@@ -268,7 +271,8 @@ impl Session {
         }
     }
 
-    /// Voids a command of a site whose inputs end before the command's frame.
+    /// Voids the command of `issuer`, whose inputs end before `last`, if the command's frame is not earlier and it was
+    /// not applied.
     pub(super) fn void_command_after(&mut self, issuer: SiteId, last: Frame) {
         // A joiner counts the command that admits it as applied from the start.
         let is_own_join =

@@ -1,4 +1,4 @@
-//! The send schedule: when packets leave, and to which peer.
+//! The send schedule: the time of the next packet to each peer.
 
 use super::lobby::HELLO_INTERVAL;
 use super::{FAST_RETRANSMIT, FramePhase, KEEP_ALIVE_INTERVAL, Phase, SendPolicy, Session, Transmit};
@@ -6,7 +6,8 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::MAX_DATAGRAM;
 
 impl Session {
-    /// Writes the next datagram to be sent now into `buf`, which must hold at least [`MAX_DATAGRAM`] bytes.
+    /// Writes the next datagram to be sent now into `buf`, which must hold at least [`MAX_DATAGRAM`] bytes. Call it
+    /// until it returns `None`.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         if self.due_peers == 0 && self.next_send.is_some_and(|at| at > now + self.clock_set_back) {
@@ -59,7 +60,8 @@ impl Session {
         }
     }
 
-    /// Marks that there is something new for a peer, unless a timer or the measured send interval delays the packet.
+    /// Marks that there is something new for a peer, so that a packet leaves now, unless a timer or the measured send
+    /// interval delays the packet.
     pub(super) fn mark_due(&mut self, index: usize) {
         let peer = &self.peers[index];
         let time = match self.config.send_policy {
@@ -78,7 +80,7 @@ impl Session {
         self.config.settings.rate.period()
     }
 
-    /// Marks that there is something new for every peer.
+    /// Marks that there is something new for every peer that receives packets.
     pub(super) fn mark_all_due(&mut self) {
         if self.hello_pending || self.config.send_policy != SendPolicy::AtOnce {
             for index in 0..self.peers.len() {
@@ -91,12 +93,12 @@ impl Session {
         }
     }
 
-    /// Discards the cached send time, because it may have changed.
+    /// Discards the cached send time, because the time of the next packet may have changed.
     pub(super) fn invalidate_send_time(&mut self) {
         self.next_send = None;
     }
 
-    /// Returns when the next packet to a peer leaves if there is nothing new.
+    /// Returns when the next packet to a peer leaves if there is nothing new; [`Instant::FAR_FUTURE`] for never.
     pub(super) fn send_time(&self, index: usize) -> Instant {
         let peer = &self.peers[index];
         match self.phase {

@@ -14,7 +14,7 @@ use crate::input::Ownership;
 pub const MAX_TEXT_LEN: usize = 64;
 /// Allowed characters of a machine's name besides ASCII letters, digits and spaces.
 const NAME_SYMBOLS: &str = "-_.+~'()[]!,&#";
-/// Maximum number of machine options.
+/// Maximum number of [`MachineId::options`].
 pub const MAX_OPTIONS: usize = 32;
 /// Maximum distance between two comparisons of states, in frames.
 pub const MAX_COMPARE_INTERVAL: u32 = 3_600;
@@ -30,32 +30,34 @@ pub const MAX_LEAD: u32 = 127;
 /// The game and the parameters of the session. If they differ between sites, the game does not start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// The game.
+    /// The game, which sites compare by [`GameId::hash`] alone.
     pub game: GameId,
-    /// The machine that runs the game.
+    /// The machine that runs the game, which sites compare by all fields.
     pub machine: MachineId,
-    /// Frame rate.
+    /// Frame rate of the machine, at which the game runs at full speed.
     pub rate: FrameRate,
-    /// Input delay, in frames.
+    /// Input delay: frames between sampling a local input and the frame in which it takes effect, at most
+    /// [`MAX_INPUT_DELAY`].
     pub input_delay: u32,
     /// Prediction window: maximum number of frames that may be stepped with predicted inputs and rolled back on a
     /// misprediction. 0 is pure lockstep, which only needs a deterministic machine; more needs a machine that can save
     /// and load its state.
     pub prediction_window: u32,
-    /// Whether input delay and prediction window are only initial values that follow the needs of links and machines.
+    /// Whether the session changes input delay and prediction window, which are then only initial values, to follow the
+    /// needs of links and machines.
     pub auto_tune: bool,
     /// Input of a dropped site's players until the seat is taken again.
     pub absent_input: AbsentInput,
-    /// Behaviour when inputs are about to run out.
+    /// Reaction of all sites to buffered inputs that are about to run out.
     pub starvation_policy: StarvationPolicy,
     /// Distance between comparisons of state hashes, in frames; 0 disables them. A site that searches for desyncs keeps
     /// the inputs of at least that many frames and replays them in one go.
     pub compare_interval: u32,
-    /// Number of seats.
+    /// Number of seats, 2 to [`MAX_SITES`], including those that are free at the start.
     pub site_count: u8,
     /// Sites that the game waits for before it starts. The seats of the others are free and can be taken while it runs.
     pub starting_sites: SiteSet,
-    /// Assignment of input bits to sites.
+    /// Owner of each bit of the players' input words.
     pub ownership: Ownership,
 }
 
@@ -63,10 +65,10 @@ pub struct Settings {
 /// stalling](super::Config::stall_limit), until it has joined again. A site that leaves always has neutral input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AbsentInput {
-    /// Neutral input.
+    /// Neutral input: all bits are 0.
     #[default]
     Nothing,
-    /// The last input of the site.
+    /// The last input of the site, repeated in every frame.
     Repeat,
 }
 
@@ -85,20 +87,20 @@ pub enum StarvationPolicy {
 /// A game, identified by its content. The name is for people.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GameId {
-    /// Display name; need not be equal.
+    /// Name for display. Sites with different names are compatible.
     pub name: String,
-    /// Hash of the game's image.
+    /// Hash of the game's image, as the host program computes it; in Coplay SHA-256.
     pub hash: [u8; 32],
 }
 
 /// A machine, identified by name, version, options and behaviour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MachineId {
-    /// The machine's name.
+    /// The machine's name, which [`MachineId::is_valid_name`] must accept.
     pub name: String,
     /// Version, or any other text that distinguishes incompatible builds.
     pub version: String,
-    /// Options that change the machine's computation, as key and value.
+    /// Options that change the machine's computation, as key and value; each key once, in any order.
     pub options: Vec<(String, String)>,
     /// Hash of the picture and state of the first frames without input. Builds that behave the same are compatible,
     /// builds that differ are not.
@@ -108,11 +110,11 @@ pub struct MachineId {
 /// A difference between two sites' settings. `ours` and `theirs` can be shown to a person.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SettingsDifference {
-    /// Name of the setting.
+    /// Name of the setting as a phrase for display, such as "the frame rate".
     pub setting: String,
-    /// Value at this site.
+    /// Value at this site, as text for display.
     pub ours: String,
-    /// Value at the other site.
+    /// Value at the other site, as text for display.
     pub theirs: String,
 }
 
@@ -122,14 +124,14 @@ impl fmt::Display for SettingsDifference {
     }
 }
 
-/// Why settings are invalid.
+/// Reason that settings are invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SettingsError {
-    /// The number of sites is not 2 to 8.
+    /// The number of sites is not 2 to [`MAX_SITES`].
     InvalidSiteCount(u8),
     /// The set of starting sites is empty or contains a site without a seat.
     InvalidStartingSites(SiteSet),
-    /// The session has no such site.
+    /// The configuration names a site that is not below [`Settings::site_count`].
     NoSuchSite(SiteId),
     /// The input delay is longer than [`MAX_INPUT_DELAY`].
     InputDelayTooLong(u32),
@@ -137,17 +139,17 @@ pub enum SettingsError {
     PredictionWindowTooLong(u32),
     /// Input delay and prediction window together are longer than [`MAX_LEAD`].
     LeadTooLong(u32),
-    /// A text is longer than [`MAX_TEXT_LEN`] bytes.
+    /// A name, version, option or value is longer than [`MAX_TEXT_LEN`] bytes.
     TextTooLong(String),
     /// The machine's name is invalid: see [`MachineId::is_valid_name`].
     InvalidMachineName(String),
-    /// There are more than [`MAX_OPTIONS`] options.
+    /// The machine has more than [`MAX_OPTIONS`] options.
     TooManyOptions(usize),
-    /// A machine option is given twice.
+    /// Two machine options have this key.
     DuplicateOption(String),
     /// The interval of state comparisons is longer than [`MAX_COMPARE_INTERVAL`].
     CompareIntervalTooLong(u32),
-    /// Input bits are assigned to a site that does not take part.
+    /// Input bits are assigned to a site that is not below [`Settings::site_count`].
     UnknownOwner(SiteId),
     /// The encoded settings do not fit into one packet.
     TooLarge,
@@ -194,7 +196,7 @@ impl fmt::Display for SettingsError {
 impl core::error::Error for SettingsError {}
 
 impl Settings {
-    /// Checks whether a session can be created with these settings.
+    /// Checks every setting against its limits, and that the encoded settings fit into one packet.
     pub fn check(&self) -> Result<(), SettingsError> {
         if self.site_count < 2 || usize::from(self.site_count) > MAX_SITES {
             return Err(SettingsError::InvalidSiteCount(self.site_count));
@@ -249,7 +251,8 @@ impl Settings {
         self.prediction_window.max(most) as usize
     }
 
-    /// Returns all differences between these settings and those of another site.
+    /// Returns all differences from the settings of another site that prevent a common game; empty if there are none.
+    /// The name of the game does not count.
     pub fn differences(&self, theirs: &Self) -> Vec<SettingsDifference> {
         if self == theirs {
             return Vec::new();
@@ -363,7 +366,8 @@ impl MachineId {
         named && name.len() <= MAX_TEXT_LEN && name.chars().all(Self::is_valid_name_char)
     }
 
-    /// Returns whether a machine's name can contain this character.
+    /// Returns whether a machine's name can contain this character: an ASCII letter or digit, a space, or one of
+    /// `-_.+~'()[]!,&#`.
     pub fn is_valid_name_char(letter: char) -> bool {
         letter.is_ascii_alphanumeric() || letter == ' ' || NAME_SYMBOLS.contains(letter)
     }

@@ -16,18 +16,19 @@ use crate::time::{Instant, TimeDelta};
 /// Minimum of [`Config::stall_limit`](super::Config::stall_limit): a few lost packets are no reason to drop a site.
 pub const MIN_STALL_LIMIT: TimeDelta = TimeDelta::from_millis(100);
 
-/// Stall time decays by the elapsed time divided by this.
+/// Divisor of the elapsed time that gives the decay of the stall time.
 const STALL_DECAY_DIVISOR: i64 = 10;
-/// Time after which an evicted site may join again. It is multiplied by the number of the site's evictions, up to
+/// Time for which an evicted site may not join again, multiplied by the number of its evictions up to
 /// [`MAX_REJOIN_BACKOFF_FACTOR`].
 const REJOIN_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
+/// Maximum number of evictions that lengthen the backoff.
 const MAX_REJOIN_BACKOFF_FACTOR: i64 = 12;
-/// A peer silent for this long probably does not receive this site's packets either.
+/// Silence after which a peer probably does not receive this site's packets either.
 const PEER_SILENCE_LIMIT: TimeDelta = TimeDelta::from_millis(500);
-/// Time after a failed eviction in which the coordinator does not try another one.
+/// Time after a failed eviction in which the coordinator evicts no site for stalling.
 const FAILED_EVICTION_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
 
-/// Stall record of a site.
+/// The time for which a site held up the game, and its evictions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StallRecord {
     /// Decaying sum of the time for which the site held up the game.
@@ -57,7 +58,8 @@ impl StallRecord {
 
 impl Session {
     /// Drops a site, whether it is silent or not; its seat can be taken again. Only the coordinator, the lowest site
-    /// that plays, can do this. Returns whether this site is the coordinator and `site` plays.
+    /// that plays, can do this. Returns whether the drop was proposed to the others: the game runs, this site is the
+    /// coordinator and does not leave, and `site` plays.
     pub fn drop_site(&mut self, now: Instant, site: SiteId) -> bool {
         let now = self.note_call_time(now);
         let is_awaited = self.peers.iter().any(|peer| peer.site == site && peer.is_awaited());
@@ -119,7 +121,8 @@ impl Session {
         }
     }
 
-    /// Returns whether the coordinator can now ask the other sites to drop these.
+    /// Returns whether the coordinator can now ask the other sites to drop the sites in `slow`, of which there is at
+    /// least one.
     fn can_evict(&self, now: Instant, slow: SiteSet) -> bool {
         let is_silent = |peer: &Peer| {
             peer.is_playing() && !slow.contains(peer.site) && now - peer.last_received_at > PEER_SILENCE_LIMIT

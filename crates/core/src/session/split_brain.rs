@@ -27,10 +27,11 @@ use crate::wire::{Hello, MembershipDecision, Refusal};
 
 /// Interval of the hellos to a site that was dropped without a quorum.
 const SPLIT_HELLO_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Interval of the hellos that announce that a site gives its game up, and the duration of that announcement.
+/// Interval of the hellos that announce that this site gives its game up.
 const YIELD_HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
+/// Time for which this site announces that it gives its game up, before it ends.
 const YIELD_DURATION: TimeDelta = TimeDelta::from_secs(1);
-/// A player whose newest input is older than this counts as silent.
+/// Age of a player's newest input from which on the player counts as silent.
 const INPUT_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);
 /// Silence after which a person may continue alone, if [`Config::drop_timeout`](super::Config::drop_timeout) is not
 /// set.
@@ -41,9 +42,9 @@ const DEFAULT_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(3);
 pub(super) struct SplitBrain {
     /// Sites that were dropped without a quorum, or that continued alone themselves.
     abandoned_sites: SiteSet,
-    /// Those of these sites that give their game up for this site's game.
+    /// Sites of `abandoned_sites` that give their game up for this site's game.
     yielding_sites: SiteSet,
-    /// When this site ends its own game for that of another site.
+    /// When this site ends its own game for that of another site; `None` while it keeps it.
     yield_at: Option<Instant>,
 }
 
@@ -129,7 +130,7 @@ impl Session {
         }
     }
 
-    /// Returns whether no other site plays or is about to.
+    /// Returns whether no other site plays or has been admitted.
     fn is_alone(&self) -> bool {
         !self.peers.iter().any(|peer| peer.is_playing() || peer.join_frame.is_some())
     }
@@ -167,8 +168,8 @@ impl Session {
         waiting_sites.iter().count() >= 2 && self.is_alone() && is_quorum_of(all_sites, waiting_sites)
     }
 
-    /// Returns the refusal for a site that this site dropped by continuing alone; `None` if there is nothing special to
-    /// say.
+    /// Returns the refusal for a site that this site dropped by continuing alone; `None` for any other site, for one
+    /// that was restarted, asks to join or yields, and while this site is not alone.
     pub(super) fn refusal_for_abandoned(&self, index: usize) -> Option<Refusal> {
         let (peer, split_brain) = (&self.peers[index], &self.split_brain);
         let is_undecided =
@@ -213,7 +214,8 @@ impl Session {
         }
     }
 
-    /// Handles the message of a dropped site that it continued alone, too.
+    /// Handles the message of a dropped site that it continued alone, too, and has reached `frame`. The lower site
+    /// decides which game is kept.
     fn resolve_split_brain(&mut self, now: Instant, index: usize, frame: Frame) {
         let site = self.peers[index].site;
         self.split_brain.abandoned_sites.insert(site);
@@ -236,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Ends this site's game at this instant, because that of the other site is kept.
+    /// Ends this site's game at the instant `at`, because that of the other site is kept.
     fn yield_to(&mut self, site: SiteId, at: Instant) {
         if self.split_brain.yield_at.is_none() {
             self.events.push(Event::SplitBrainResolved { site, is_own_game_kept: false });

@@ -6,36 +6,36 @@ use crate::time::TimeDelta;
 /// Statistics of a session, counted since its start unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// The next frame to be stepped.
+    /// The next frame to be stepped for the first time.
     pub frame: Frame,
-    /// Input delay, in frames.
+    /// Input delay in force, in frames.
     pub input_delay: u32,
-    /// Prediction window, in frames.
+    /// Prediction window in force, in frames.
     pub prediction_window: u32,
-    /// Current frame period.
+    /// Current time between two frames. It is longer than the nominal period where a link limits the frame rate.
     pub period: TimeDelta,
-    /// Frames that had to wait for inputs.
+    /// Number of frames that had to wait for inputs.
     pub stalls: u64,
     /// Total time spent waiting for inputs.
     pub stall_time: TimeDelta,
     /// End of the confirmed frames: all earlier frames were stepped with the inputs that all sites gave.
     pub confirmed: Frame,
-    /// Pauses of all sites because inputs were about to run out.
+    /// Number of pauses of all sites because inputs were about to run out.
     pub pauses: u64,
-    /// Rollbacks.
+    /// Number of rollbacks, each over one or more frames.
     pub rollbacks: u64,
-    /// Frames resimulated in rollbacks.
+    /// Number of frames stepped again in rollbacks.
     pub resimulated: u64,
-    /// Saved states for rollbacks.
+    /// Number of states saved for rollbacks, without those for desync searches.
     pub saves: u64,
     /// Confirmed frames that [`Session::poll_confirmed`](super::Session::poll_confirmed) skipped because it was called
     /// too late.
     pub skipped_confirmed: u64,
-    /// Dropped datagrams, by reason.
+    /// Number of dropped datagrams and inputs, by reason.
     pub dropped_datagrams: DroppedDatagrams,
 }
 
-/// Dropped datagrams, by reason.
+/// Number of dropped datagrams and inputs, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedDatagrams {
     /// Datagrams that are not a valid message.
@@ -44,7 +44,7 @@ pub struct DroppedDatagrams {
     pub strangers: u64,
     /// Ticks that came before this site knew the start of the game, or before it was admitted.
     pub early: u64,
-    /// Inputs that are impossible or can no longer be decoded.
+    /// Ranges of inputs, and acknowledgements, that are impossible or can no longer be decoded.
     pub inputs: u64,
 }
 
@@ -58,41 +58,42 @@ impl DroppedDatagrams {
 /// Statistics of the link to one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PeerStats {
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time; zero before the first measurement.
     pub rtt: TimeDelta,
-    /// Minimum of the recent round-trip times.
+    /// Minimum round-trip time of about the last 40 s; zero before the first measurement.
     pub rtt_min: TimeDelta,
-    /// Mean deviation of the round-trip time.
+    /// Smoothed mean deviation of the round-trip time.
     pub jitter: TimeDelta,
-    /// Fraction of the peer's recent packets that were lost, 0 to 1.
+    /// Fraction of the peer's packets that were lost, 0 to 1, measured over 120 packets at a time.
     pub loss: f32,
-    /// Time by which the peer begins the same frame earlier than this site.
+    /// Time by which the peer plans the same frame earlier than this site begins it; negative if later.
     pub lead: TimeDelta,
-    /// Frames of this site's input that the peer has not acknowledged.
+    /// Number of frames of this site's input that the peer has not acknowledged.
     pub unacknowledged: u32,
-    /// Frames of the peer's input that are received and not yet stepped; negative where they are predicted.
+    /// Number of frames of the peer's input that are received and not yet stepped; negative if that many were
+    /// predicted.
     pub buffered_frames: i64,
-    /// Requests of the peer for missing inputs.
+    /// Number of packets in which the peer requested missing inputs.
     pub resend_requests: u64,
-    /// Ranges of inputs that were resent because of such requests.
+    /// Number of ranges of inputs that were resent because of such requests.
     pub resends: u64,
     /// Time since the last datagram from the peer.
     pub silence: TimeDelta,
-    /// State hashes that were compared with this site's.
+    /// Number of the peer's state hashes that were compared with this site's.
     pub compared: u64,
-    /// Comparisons that failed.
+    /// Number of compared state hashes that differed.
     pub mismatches: u64,
-    /// Datagrams sent to the peer.
+    /// Number of ticks and hellos sent to the peer.
     pub packets_out: u64,
-    /// Payload sent to the peer, in bytes.
+    /// Size of the ticks and hellos sent to the peer, in bytes.
     pub bytes_out: u64,
-    /// Datagrams received from the peer.
+    /// Number of ticks and hellos received from the peer.
     pub packets_in: u64,
-    /// Payload received from the peer, in bytes.
+    /// Size of the ticks and hellos received from the peer, in bytes.
     pub bytes_in: u64,
 }
 
-/// Measures packet loss. A packet is identified by the frame with which its inputs end.
+/// Meter of the packet loss from one peer. A packet is identified by the frame with which its inputs end.
 #[derive(Debug, Default)]
 pub(super) struct LossMeter {
     newest: Option<Frame>,
@@ -102,7 +103,7 @@ pub(super) struct LossMeter {
     loss: f32,
 }
 
-/// Packets per measurement of the loss.
+/// Number of expected packets per measurement of the loss.
 const LOSS_AVERAGING_WINDOW: u32 = 120;
 
 impl LossMeter {
@@ -133,7 +134,7 @@ impl LossMeter {
         }
     }
 
-    /// Records whether the packet of a frame was seen, and returns the previous value.
+    /// Records whether the packet of a frame was received, and returns the previous value.
     fn mark(&mut self, frame: Frame, seen: bool) -> bool {
         let bit = frame.number() % 256;
         let word = &mut self.seen[bit as usize / 64];

@@ -28,23 +28,25 @@ use crate::wire::DesyncMessage;
 use report::{DesyncReport, FrameSpan, StateRegion};
 
 /// Maximum number of frames until a failed comparison is known, with a margin. The inputs of that many frames are kept
-/// in addition to those between two comparisons.
+/// in addition to those of the searched frames.
 const MAX_DETECTION_FRAMES: u32 = 256;
-/// Maximum number of searched frames where comparisons are closer together, because some of them were lost.
+/// Maximum number of searched frames, unless the compare interval is longer. It covers several comparisons, because
+/// some may have been lost.
 const DEFAULT_MAX_SPAN: u32 = 256;
 /// Minimum distance between anchors, in frames, so that the oldest one still exists when a mismatch is known.
 const MIN_ANCHOR_DISTANCE: u32 = 64;
-/// Slots for a search: the anchors, and the present during a replay.
+/// Number of anchors that are kept; a new one replaces the oldest.
 const MAX_ANCHORS: usize = 3;
+/// Number of slots for a search: the anchors, and the present during a replay.
 pub(super) const SEARCH_SLOTS: usize = MAX_ANCHORS + 1;
 /// Interval at which missing answers are requested.
 const QUERY_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// Time after which a search reports what it has found.
+/// Time after which a search ends and reports its result so far.
 const SEARCH_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// Frames of inputs in a report, before and after the frame in question.
+/// Number of frames before and after the frame in question whose inputs are in a report.
 const REPORT_CONTEXT_FRAMES: u32 = 8;
 
-/// The desync search of one site.
+/// The desync searches of one site: the inputs and anchors of the newest frames, the bisector, and the replay.
 #[derive(Debug)]
 pub(super) struct DesyncSearch {
     own_site: SiteId,
@@ -55,10 +57,11 @@ pub(super) struct DesyncSearch {
     players: usize,
     /// Capacity of the ring, in frames.
     capacity: usize,
-    /// Maximum number of searched frames.
+    /// Maximum number of searched frames after a successful comparison.
     max_span: u32,
-    /// The end and the beginning of the frames that were pushed to the ring. The ring holds the newest of them.
+    /// End of the frames that were pushed to the ring, which holds the newest of them.
     end: Frame,
+    /// The first frame that was pushed to the ring.
     first: Frame,
     /// The next frame of the machine in each anchor.
     anchors: [Option<Frame>; MAX_ANCHORS],
@@ -69,11 +72,11 @@ pub(super) struct DesyncSearch {
     replay: Option<Replay>,
 }
 
-/// The replay of past frames.
+/// A replay of past frames that answers one query of the bisector.
 #[derive(Clone, Copy, Debug)]
 struct Replay {
     query: LocalQuery,
-    /// The next frame of the machine.
+    /// The next frame that the replay steps.
     next_frame: Frame,
     stage: ReplayStage,
 }
@@ -115,7 +118,7 @@ impl DesyncSearch {
         self.started_at.is_some()
     }
 
-    /// Starts a search, unless one is under way.
+    /// Starts the timers of a search, unless one is under way.
     fn start(&mut self, now: Instant) {
         if self.started_at.is_none() {
             (self.started_at, self.next_query_at) = (Some(now), now);
@@ -134,7 +137,7 @@ impl DesyncSearch {
         size_of::<Self>() + self.input_ring.capacity() * size_of::<InputWord>()
     }
 
-    /// Keeps the inputs of the next frame.
+    /// Keeps the inputs of `frame`, which follows the frame that was pushed last.
     pub(super) fn push(&mut self, frame: Frame, words: &[InputWord]) {
         self.words_mut(frame).copy_from_slice(words);
         self.end = frame.next();
@@ -151,8 +154,8 @@ impl DesyncSearch {
         kept.then(|| &self.input_ring[start..start + self.players])
     }
 
-    /// Returns the frames to be searched: all since the last successful comparison, or, if those are not kept, one more
-    /// than the maximum.
+    /// Returns the frames to be searched: all since the last successful comparison, but at most one more than
+    /// `max_span`, which marks a span that is clipped.
     fn span(&self, agreed: Option<Frame>, frame: Frame) -> Option<FrameSpan> {
         let first = agreed.map_or(self.first, Frame::next);
         let oldest = frame.checked_sub(self.max_span).unwrap_or_default();
@@ -175,14 +178,14 @@ impl DesyncSearch {
         report.inputs = around.filter_map(|frame| self.words(frame).map(|words| (frame, words.to_vec()))).collect();
     }
 
-    /// Returns the newest anchor from which a frame can be replayed.
+    /// Returns the newest anchor from which a frame can be replayed, as its index and the next frame of the machine.
     fn anchor_before(&self, frame: Frame) -> Option<(usize, Frame)> {
         let known = self.anchors.iter().enumerate().filter_map(|(index, next)| next.map(|next| (index, next)));
         known.filter(|(_, next)| *next <= frame && self.words(*next).is_some()).max_by_key(|(_, next)| *next)
     }
 }
 
-/// Returns the first and the last frame to be replayed.
+/// Returns the first and the last frame whose states a query needs.
 fn replay_range(query: LocalQuery) -> (Frame, Frame) {
     match query {
         LocalQuery::Hashes { span, .. } => (span.first(), span.last()),
@@ -191,13 +194,13 @@ fn replay_range(query: LocalQuery) -> (Frame, Frame) {
 }
 
 impl Session {
-    /// Returns the index of an anchor before a frame that is not a regular anchor frame.
+    /// Returns the index for an anchor before `frame`, which need not be a regular anchor frame.
     pub(super) fn anchor_slot_before(&self, frame: Frame) -> usize {
         let interval = self.config.settings.compare_interval;
         (frame.number() / (interval * MIN_ANCHOR_DISTANCE.div_ceil(interval.max(1))).max(1)) as usize % MAX_ANCHORS
     }
 
-    /// Returns the index of the anchor, if the state after this frame is to be saved as one.
+    /// Returns the index for the anchor after `frame`; `None` if the state after this frame is not to be saved as one.
     pub(super) fn anchor_slot(&self, frame: Frame) -> Option<usize> {
         let interval = self.config.settings.compare_interval;
         let distance = interval * MIN_ANCHOR_DISTANCE.div_ceil(interval.max(1));
@@ -206,7 +209,7 @@ impl Session {
             .then_some(number as usize % MAX_ANCHORS)
     }
 
-    /// Requests to save the state after a compared frame.
+    /// Requests to save the machine's state as an anchor. `frame` is the next frame of the machine.
     #[cold]
     pub(super) fn save_anchor(&mut self, index: usize, frame: Frame) -> Request<'_> {
         let slot = self.config.settings.rollback_slots() + index;
@@ -226,7 +229,7 @@ impl Session {
         }
     }
 
-    /// Handles a datagram of a desync search.
+    /// Handles a datagram of a desync search; only players are answered.
     #[cold]
     pub(super) fn handle_desync_message(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let site = self.peers.iter().find(|peer| peer.addr == from && peer.is_playing()).map(|peer| peer.site);
@@ -275,7 +278,7 @@ impl Session {
         None
     }
 
-    /// Returns when a search has something to send.
+    /// Returns when a search sends its next queries; [`Instant::FAR_FUTURE`] without a search.
     pub(super) fn next_search_time(&self) -> Instant {
         let searching = self.desync_search.as_ref().filter(|search| search.started_at.is_some());
         searching.map_or(Instant::FAR_FUTURE, |search| search.next_query_at)
@@ -328,7 +331,7 @@ impl Session {
         true
     }
 
-    /// Returns the next request of a replay.
+    /// Returns the next request of a replay. The last one loads the present again.
     #[cold]
     pub(super) fn next_replay_request(&mut self) -> Request<'_> {
         let (base, present) = (self.config.settings.rollback_slots(), self.machine_frame);
@@ -391,7 +394,7 @@ impl Session {
         }
     }
 
-    /// Handles a hash during a replay. Returns `false` if there is no replay.
+    /// Handles the hash of the state after a replayed frame. Returns `false` if there is no replay.
     pub(super) fn handle_replay_hash(&mut self, hash: u64) -> bool {
         let Some(search) = &mut self.desync_search else { return false };
         let Some(replay) = search.replay else { return false };
@@ -401,8 +404,8 @@ impl Session {
         true
     }
 
-    /// Handles the regions that [`Request::Regions`] asked for. Without them a report names the frame and the site, but
-    /// not the part of the state.
+    /// Handles the named regions of the state that [`Request::Regions`] asked for. Without them a report names the
+    /// frame and the site, but not the part of the state.
     pub fn handle_regions(&mut self, regions: &[StateRegion]) {
         if let Some(search) = &mut self.desync_search
             && let Some(Replay { query: LocalQuery::Regions { frame }, .. }) = search.replay
@@ -411,7 +414,8 @@ impl Session {
         }
     }
 
-    /// Handles the hashes that [`Request::Pages`] asked for.
+    /// Handles the hashes of consecutive pages that [`Request::Pages`] asked for. Without them a report names whole
+    /// regions.
     pub fn handle_pages(&mut self, hashes: &[u32]) {
         if let Some(search) = &mut self.desync_search
             && let Some(Replay { query: LocalQuery::Pages { frame, region, first_page }, .. }) = search.replay
@@ -420,7 +424,8 @@ impl Session {
         }
     }
 
-    /// Returns the number of slots that the host program needs for [`Request::Save`].
+    /// Returns the number of slots that the host program needs for [`Request::Save`]: those for rollbacks, and four
+    /// more if this site takes part in desync searches.
     pub fn slots(&self) -> usize {
         self.config.settings.rollback_slots() + if self.desync_search.is_some() { SEARCH_SLOTS } else { 0 }
     }

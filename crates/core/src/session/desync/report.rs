@@ -12,9 +12,9 @@ use crate::session::MAX_COMPARE_INTERVAL;
 /// Maximum number of searched frames: the longest distance between two comparisons, plus one frame that stands for all
 /// earlier ones.
 pub const MAX_SPAN_FRAMES: u32 = MAX_COMPARE_INTERVAL + 1;
-/// Maximum number of regions of a machine's state.
+/// Maximum number of regions of a machine's state that are compared; further ones are ignored.
 pub const MAX_REGIONS: usize = 64;
-/// Maximum length of a region's name, in bytes.
+/// Maximum length of a region's name, in bytes; longer names are truncated.
 pub const MAX_REGION_NAME: usize = 32;
 /// Page size in bytes: the resolution at which a difference is located.
 pub const PAGE_SIZE: u32 = 256;
@@ -43,25 +43,26 @@ impl FrameSpan {
         self.last
     }
 
-    /// Returns the number of frames.
+    /// Returns the number of frames, 1 to [`MAX_SPAN_FRAMES`].
     pub fn frames(self) -> usize {
         (self.last - self.first) as usize + 1
     }
 
-    /// Returns whether a search of this span is more useful: an earlier mismatch is closer to its cause.
+    /// Returns whether this span ends before `other`, or begins before it if both end at the same frame. An earlier
+    /// mismatch is closer to its cause.
     pub(super) fn is_earlier_than(self, other: Self) -> bool {
         (self.last, self.first) < (other.last, other.first)
     }
 }
 
-/// A named region of a machine's state.
+/// A named region of a machine's state, as the host program describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRegion {
     /// Name, such as "work ram". Names longer than [`MAX_REGION_NAME`] bytes are truncated.
     pub name: String,
     /// Length in bytes.
     pub len: u32,
-    /// Hash of the content.
+    /// Hash of the content, equal at all sites for equal content.
     pub hash: u32,
 }
 
@@ -79,11 +80,11 @@ impl StateRegion {
 /// A region in which the states of two sites differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRegionDifference {
-    /// Name of the region.
+    /// Name of the region at both sites.
     pub name: String,
-    /// Offset of the first differing page; 0 if that could not be found.
+    /// Offset of the first differing page in the region, in bytes; 0 if that could not be found.
     pub offset: u32,
-    /// Length of that page in bytes, or of the whole region.
+    /// Length of that page in bytes, or of the whole region if the page could not be found.
     pub len: u32,
     /// Hash of those bytes at this site.
     pub ours: u32,
@@ -91,10 +92,10 @@ pub struct StateRegionDifference {
     pub theirs: u32,
 }
 
-/// The result of a desync search.
+/// The result of a desync search, as one site found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesyncReport {
-    /// The frames in which the desync began.
+    /// The frames that were searched, in which the desync began.
     pub span: FrameSpan,
     /// The first frame after which the states differ, if known. It is not known if they may have differed before the
     /// span, because too many comparisons were lost.
@@ -107,13 +108,14 @@ pub struct DesyncReport {
     pub nondeterministic_sites: SiteSet,
     /// Sites that could not replay the span, or did not send the result.
     pub unable_sites: SiteSet,
-    /// Every site's state hash after the first differing frame, or else after the span.
+    /// Every site's state hash after the first differing frame, or else after the span; `None` if not known.
     pub digests: [Option<u32>; MAX_SITES],
-    /// The site that `regions` compares this site with.
+    /// The site that `regions` compares this site with; `None` if no site is known to differ from this one.
     pub compared_site: Option<SiteId>,
-    /// The regions that differ after the first differing frame.
+    /// The regions that differ between this site and `compared_site` after the first differing frame.
     pub regions: Vec<StateRegionDifference>,
-    /// The inputs around that frame, if this site has kept them.
+    /// The input words of all players in the eight frames before that frame (or the last of the span), in it, and in
+    /// the eight frames after it, as far as this site has kept them.
     pub inputs: Vec<(Frame, Vec<InputWord>)>,
 }
 
@@ -137,7 +139,7 @@ fn minority_sites(digests: &[Option<u32>; MAX_SITES]) -> SiteSet {
     }
 }
 
-/// Returns the one site that differs from the majority, or else the only nondeterministic one.
+/// Returns the one site whose digest differs from that of the majority, or else the only nondeterministic one.
 pub(super) fn odd_site(digests: &[Option<u32>; MAX_SITES], nondeterministic: SiteSet) -> Option<SiteId> {
     let only = |set: SiteSet| set.iter().next().filter(|site| set == SiteSet::from_iter([*site]));
     only(minority_sites(digests)).or_else(|| only(nondeterministic))

@@ -24,9 +24,9 @@ use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::wire::MAX_HASHES;
 
-/// Maximum number of restarts of a search, because another site knows an earlier span.
+/// Maximum number of times that a search starts over because another site knows an earlier span.
 const MAX_RESTARTS: u8 = 4;
-/// Number of page lists kept for answers: one for each other site, and this site's own.
+/// Maximum number of lists of page hashes kept for answers; the oldest is dropped.
 const MAX_PAGE_HASHES: usize = 2 * MAX_SITES;
 
 /// The next local result that a search needs.
@@ -35,82 +35,82 @@ pub enum LocalQuery {
     /// Replay the span, from the state before its first frame on, and pass the hash after every frame from `first` on
     /// to [`DesyncBisector::on_local_hash`]; or call [`DesyncBisector::on_unable`].
     Hashes {
-        /// The span.
+        /// The frames to be replayed.
         span: FrameSpan,
         /// The first frame whose hash is not known yet.
         first: Frame,
     },
-    /// Pass the regions of the state after a frame to [`DesyncBisector::on_local_regions`].
+    /// Pass the regions of the state after `frame` to [`DesyncBisector::on_local_regions`].
     Regions {
-        /// The frame.
+        /// The frame after which the state is described.
         frame: Frame,
     },
     /// Pass the hashes of up to [`MAX_HASHES`] pages of a region to [`DesyncBisector::on_local_pages`].
     Pages {
         /// The frame after which the state is hashed.
         frame: Frame,
-        /// Region index, from 0.
+        /// Index of the region in the list that was passed to [`DesyncBisector::on_local_regions`].
         region: u8,
-        /// The first page.
+        /// The first page to hash, counted from 0.
         first_page: u32,
     },
 }
 
-/// Searches for the first frame after which sites differ.
+/// One site's end of the search for the first frame after which sites differ; a pure state machine.
 #[derive(Debug)]
 pub struct DesyncBisector {
     own_site: SiteId,
-    /// Sites that take part in the search.
+    /// Sites that take part in the search, including this one.
     sites: SiteSet,
     phase: BisectPhase,
     restarts: u8,
-    /// Sites that cannot replay the span, or do not answer.
+    /// Sites that cannot replay the span, do not answer, or are gone.
     unable_sites: SiteSet,
-    /// Sites that are gone.
+    /// Sites that have left or were dropped, which later searches exclude, too.
     gone_sites: SiteSet,
-    /// Whether the host program cannot answer any further query.
+    /// Whether the host program cannot answer any further query of this search.
     is_unable: bool,
-    /// The digests after the span, as they were in the game.
+    /// Each site's digest after the span, as it was in the game; `None` until it is known.
     digests: [Option<u32>; MAX_SITES],
-    /// The hashes after every frame of the span, from its first one on.
+    /// Each site's hashes after the frames of the span, from the first frame on, as far as they are known.
     hashes: [Vec<[u8; 4]>; MAX_SITES],
     regions: Option<Vec<StateRegion>>,
     /// The received regions of the site that this site compares itself with.
     peer_regions: Vec<StateRegion>,
-    /// The total number of that site's regions.
+    /// The total number of that site's regions; `None` until its first answer.
     peer_region_count: Option<usize>,
     page_hashes: Vec<PageHashes>,
-    /// The queries of other sites.
+    /// The newest query of each other site that is not answered yet.
     peer_queries: [Option<PeerQuery>; MAX_SITES],
-    /// The number of queries since each site's last answer.
+    /// The number of queries to each site since its last useful answer.
     unanswered_queries: [u32; MAX_SITES],
 }
 
-/// Phase of a search.
+/// Phase of a desync search.
 #[derive(Debug)]
 enum BisectPhase {
-    /// There is no desync.
+    /// No search has begun.
     Idle,
-    /// Gathers the hashes of all sites.
+    /// Gathers the hashes of all sites after each frame of the span.
     Hashes(FrameSpan),
     /// The first differing frame is known; gathers the regions.
     Regions(Box<DesyncReport>, Frame, SiteId),
     /// Compares differing regions page by page.
     Pages(Box<DesyncReport>, Frame, SiteId, PageCursor),
-    /// The search is complete. The report is kept until it is taken.
+    /// The search is complete. The report is kept until it is taken; the span and the first differing frame stay.
     Done(Option<Box<DesyncReport>>, FrameSpan, Option<Frame>),
 }
 
-/// Position of the page comparison.
+/// Position of the page comparison: the first page that is not compared yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PageCursor {
     /// Index into the report's regions.
     region_index: usize,
-    /// The first page of the current list.
+    /// The first page of the list of hashes that is compared next.
     first_page: u32,
 }
 
-/// Hashes of pages of one of this site's regions.
+/// Hashes of consecutive pages of one of this site's regions, from `first_page` on.
 #[derive(Debug)]
 struct PageHashes {
     region: u8,
@@ -118,7 +118,8 @@ struct PageHashes {
     hashes: Vec<[u8; 4]>,
 }
 
-/// A query of another site.
+/// A query of another site: for hashes from a frame on, for regions (frame, first region), or for pages (frame, region,
+/// first page).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerQuery {
     Hashes(Frame),
@@ -148,12 +149,12 @@ impl DesyncBisector {
         }
     }
 
-    /// Returns whether a search is under way.
+    /// Returns whether a search is under way: it was started, and its report is not complete.
     pub fn is_searching(&self) -> bool {
         !matches!(self.phase, BisectPhase::Idle | BisectPhase::Done(..))
     }
 
-    /// Returns the span that is or was searched.
+    /// Returns the span that is or was searched; `None` before the first search.
     pub fn span(&self) -> Option<FrameSpan> {
         match &self.phase {
             BisectPhase::Idle => None,
@@ -162,7 +163,7 @@ impl DesyncBisector {
         }
     }
 
-    /// Returns the first differing frame, once it is known.
+    /// Returns the first differing frame; `None` before it is known, or if none was found.
     fn first_differing_frame(&self) -> Option<Frame> {
         match &self.phase {
             BisectPhase::Idle | BisectPhase::Hashes(_) => None,
@@ -185,13 +186,14 @@ impl DesyncBisector {
         }
     }
 
-    /// Notes that this site cannot replay the span, or cannot answer a query.
+    /// Notes that this site cannot replay the span, or cannot answer a query. No more local queries follow, and the
+    /// search does without the results.
     pub fn on_unable(&mut self) {
         self.is_unable = true;
         self.exclude_site(self.own_site);
     }
 
-    /// Notes that a site is gone.
+    /// Excludes a site that has left or was dropped from this search and later ones.
     pub fn on_gone(&mut self, site: SiteId) {
         self.gone_sites.insert(site);
         self.exclude_site(site);
@@ -239,7 +241,8 @@ impl DesyncBisector {
         }
     }
 
-    /// Handles the requested hashes of pages of a region.
+    /// Handles the requested hashes of pages of a region from `first_page` on. Hashes beyond [`MAX_HASHES`] are
+    /// ignored.
     pub fn on_local_pages(&mut self, frame: Frame, region: u8, first_page: u32, hashes: &[u32]) {
         if self.first_differing_frame() != Some(frame) || self.page_hashes_of(region, first_page).is_some() {
             return;
@@ -333,7 +336,7 @@ impl DesyncBisector {
         }
     }
 
-    /// Determines the frame and the site, once all hashes that can arrive have arrived.
+    /// Determines the first differing frame and the odd site, once all hashes that can arrive have arrived.
     fn find_first_difference(&mut self, span: FrameSpan) {
         let hash =
             |site: SiteId, index: usize| self.hashes[site.index()].get(index).map(|hash| u32::from_le_bytes(*hash));
@@ -376,7 +379,7 @@ impl DesyncBisector {
         self.advance();
     }
 
-    /// Compares regions by name, not by index.
+    /// Compares the regions of both sites by name, not by index, and puts those that differ into the report.
     fn compare_regions(&mut self) {
         let BisectPhase::Regions(report, frame, other) = core::mem::replace(&mut self.phase, BisectPhase::Idle) else {
             return;
@@ -394,7 +397,7 @@ impl DesyncBisector {
         self.advance();
     }
 
-    /// Completes the search.
+    /// Completes the search of regions and pages with the results so far.
     fn finish(&mut self) {
         let found = self.first_differing_frame();
         self.phase = match core::mem::replace(&mut self.phase, BisectPhase::Idle) {
@@ -410,8 +413,8 @@ impl DesyncBisector {
         self.page_hashes.iter().find(|list| (list.region, list.first_page) == (region, first_page))
     }
 
-    /// Returns the next local result to determine, for this site or for others. The search waits until the result is
-    /// passed in, or [`DesyncBisector::on_unable`] reports that it never will be.
+    /// Returns the next local result to determine, for this site or for others; `None` if none is needed. The search
+    /// waits until the result is passed in, or [`DesyncBisector::on_unable`] reports that it never will be.
     pub fn local_query(&self) -> Option<LocalQuery> {
         if self.is_unable || self.unable_sites.contains(self.own_site) {
             return None;
@@ -443,14 +446,15 @@ impl DesyncBisector {
         })
     }
 
-    /// Returns whether a region of this site has these pages, and they can be queried.
+    /// Returns whether a region of this site has a page `first_page`, and it is one with which a list of hashes can
+    /// begin.
     fn has_pages(&self, region: u8, first_page: u32) -> bool {
         let region = self.regions.as_ref().and_then(|regions| regions.get(usize::from(region)));
         first_page.is_multiple_of(MAX_HASHES as u32)
             && region.is_some_and(|region| first_page < region.len.div_ceil(PAGE_SIZE))
     }
 
-    /// Returns the report, once, when the search is complete.
+    /// Returns the report, once, when the search is complete; else `None`.
     pub fn poll_report(&mut self) -> Option<Box<DesyncReport>> {
         match &mut self.phase {
             BisectPhase::Done(report, ..) => report.take(),

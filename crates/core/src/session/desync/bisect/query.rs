@@ -10,7 +10,7 @@ use crate::wire::{DesyncMessage, HashList, MAX_DATAGRAM, MAX_HASHES, RegionList}
 const MAX_UNANSWERED_QUERIES: u32 = 200;
 
 impl DesyncBisector {
-    /// Handles a message of a peer.
+    /// Handles a message that arrived from `site`. Messages of sites that take no part are ignored.
     pub fn on_message(&mut self, site: SiteId, message: &DesyncMessage<'_>) {
         if !self.sites.contains(site) || site == self.own_site {
             return;
@@ -47,7 +47,7 @@ impl DesyncBisector {
         }
     }
 
-    /// Handles a message only if it concerns the current span.
+    /// Handles a message, and stores the sender's digest, only if the message concerns the current span.
     fn receive_for_span(&mut self, site: SiteId, span: FrameSpan, digest: Option<u32>, handle: impl FnOnce(&mut Self)) {
         if self.span() == Some(span) {
             self.digests[site.index()] = self.digests[site.index()].or(digest);
@@ -90,8 +90,8 @@ impl DesyncBisector {
         self.advance();
     }
 
-    /// Writes the answer to a peer's query into `buf`, if there is a query and it can be answered by now. Call it after
-    /// every [`DesyncBisector::on_message`], and whenever a local result was passed in.
+    /// Writes the answer to the query of peer `to` into `buf` and returns its length, if there is a query and it can be
+    /// answered by now. Call it after every [`DesyncBisector::on_message`], and whenever a local result was passed in.
     pub fn poll_answer(&mut self, to: SiteId, buf: &mut [u8]) -> Option<usize> {
         let mut packed = [0; MAX_DATAGRAM - 16];
         let answer = self.answer_to(self.peer_queries[to.index()]?, &mut packed)?;
@@ -127,8 +127,9 @@ impl DesyncBisector {
         }
     }
 
-    /// Writes the query to a peer into `buf`, if this site needs anything from it. Every call repeats the query: call
-    /// it about ten times per second.
+    /// Writes the query to peer `to` into `buf` and returns its length, if this site needs anything from the peer.
+    /// Every call repeats the query: call it about ten times per second. After 200 unanswered queries the peer is
+    /// excluded.
     pub fn poll_query(&mut self, to: SiteId, buf: &mut [u8]) -> Option<usize> {
         let query = self.query_for(to)?;
         self.unanswered_queries[to.index()] += 1;

@@ -125,7 +125,7 @@ impl TestNetwork {
         self.sites[number].bisector.on_mismatch(span(), digest);
     }
 
-    /// Searches until every site has a report.
+    /// Lets every site notice the mismatch, and runs the search. Returns each site's report.
     fn reports(&mut self) -> Vec<DesyncReport> {
         (0..self.sites.len()).for_each(|number| self.mismatch(number));
         self.search()

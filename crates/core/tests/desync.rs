@@ -88,7 +88,7 @@ fn answer_local_queries(bisector: &mut DesyncBisector) {
     }
 }
 
-/// A plausible packet.
+/// Fields of a random message, mostly about the frames around [`span`].
 #[derive(Clone, Debug)]
 struct TestMessage {
     kind: u8,

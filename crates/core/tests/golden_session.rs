@@ -244,7 +244,7 @@ const REFUSAL: Golden = &[
     "00",               // site 1 owns nothing
 ];
 
-/// Offset of a refusal's flags.
+/// Offset in bytes of the flags in [`REFUSAL`].
 const REFUSAL_FLAGS_AT: usize = 19;
 
 fn bytes(golden: Golden) -> Vec<u8> {
@@ -650,7 +650,7 @@ fn varints_have_one_encoding() {
     }
 }
 
-/// Checks the inputs encoded by change tokens, from frame 3 on.
+/// Asserts that change tokens decode to `inputs`, from frame 3 on.
 fn check_changes<const WIDTH: usize>(golden: Golden, absolute: bool, inputs: &[[u8; WIDTH]]) {
     let start = Frame::new(3);
     let mut stream = Stream::new(WIDTH, start);

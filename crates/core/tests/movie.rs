@@ -73,7 +73,6 @@ proptest! {
     }
 }
 
-/// Tries every truncation and every flipped bit.
 #[test]
 fn every_truncation_and_bit_flip_is_detected() {
     let expected = TestMovie::simple();
@@ -122,7 +121,7 @@ fn movie_matches_golden_bytes() {
 
 // ---- Movies.
 
-/// An owned copy of a movie entry.
+/// A movie entry that owns its bytes.
 #[derive(Clone, Debug, PartialEq)]
 enum OwnedEntry {
     Header(Settings, Frame),
@@ -133,7 +132,7 @@ enum OwnedEntry {
     End(u32),
 }
 
-/// Contents of a test movie.
+/// Settings, start and entries of a test movie.
 #[derive(Clone, Debug)]
 struct TestMovie {
     masks: Vec<[InputWord; 2]>,
@@ -168,7 +167,7 @@ fn segment() -> impl Strategy<Value = Segment> {
 }
 
 impl TestMovie {
-    /// Two pads and some items of every type.
+    /// Creates a movie of two pads, with hashes, marks and one flush.
     fn simple() -> Self {
         let segment = |number: u32| Segment {
             words: vec![InputWord::from(number), InputWord::from(number / 3)],

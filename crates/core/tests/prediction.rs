@@ -70,7 +70,8 @@ proptest! {
     }
 }
 
-/// Returns the input of a site's player in a frame.
+/// Returns the input of a site's player in a frame: 0 before frame `input_delay`, then a word that changes every
+/// `change_interval` frames.
 fn expected_input(site: usize, frame: u32, input_delay: u32, change_interval: u32) -> InputWord {
     match frame.checked_sub(input_delay) {
         Some(_) => InputWord::from((frame / change_interval).wrapping_mul(2_654_435_761 + site as u32) >> 24),

@@ -187,7 +187,7 @@ fn tick_parts() -> impl Strategy<Value = TickParts> {
         )
 }
 
-/// A probe whose times are multiples of their wire units.
+/// Generates probes whose times are multiples of their wire units.
 fn probe() -> impl Strategy<Value = ClockProbe> {
     let echo = (any::<u32>(), 0..u32::MAX).prop_map(|(stamp, units)| (stamp, i64::from(units) * 16_000));
     let lateness = (-7_999..=7_999i64).prop_map(|units| units * 31_250);
@@ -196,7 +196,7 @@ fn probe() -> impl Strategy<Value = ClockProbe> {
     )
 }
 
-/// First frame (counted back from the end of the tick), length, changes.
+/// Generates retransmissions: first frame (counted back from the end of the tick), length and changes.
 fn resend() -> impl Strategy<Value = (u32, u32, Vec<u8>)> {
     (1..=u32::MAX, any::<prop::sample::Index>(), vec(any::<u8>(), 0..200))
         .prop_map(|(back, len, changes)| (back, 1 + len.index(back as usize) as u32, changes))
@@ -229,7 +229,7 @@ fn carried_parts(carrier: &[u8]) -> (Extras<'_>, ResentInputsList<'_>) {
     }
 }
 
-/// An owned extra.
+/// An [`Extra`] that owns its bytes.
 #[derive(Clone, Debug)]
 enum OwnedExtra {
     Short(Extra<'static>),
@@ -295,7 +295,7 @@ fn decision() -> impl Strategy<Value = MembershipDecision> {
     })
 }
 
-/// Random sites, and a frame for each of them.
+/// Generates a set of sites, and a frame for each of them.
 fn input_ends() -> impl Strategy<Value = (SiteSet, InputEnds)> {
     (any::<u8>(), vec(frame(), MAX_SITES)).prop_map(|(bits, frames)| {
         let sites = SiteSet::from_bits(bits);
@@ -399,7 +399,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// A rate from 1 to 1,000 frames per second.
+/// Generates rates from 1 to 1,000 frames per second.
 fn rate() -> impl Strategy<Value = FrameRate> {
     (1..=4_000_000u32, 1_000..=1_000_000u64).prop_map(|(seconds, thousandths)| {
         let frames = u64::from(seconds) * thousandths / 1_000;
@@ -407,7 +407,7 @@ fn rate() -> impl Strategy<Value = FrameRate> {
     })
 }
 
-/// Disjoint sets of bits for the first `sites` sites. A bit claimed by two sites goes to the lower one.
+/// Generates disjoint sets of bits for the first `sites` sites. A bit claimed by two sites goes to the lower one.
 fn ownership(sites: usize) -> impl Strategy<Value = Ownership> {
     let sparse = (any::<InputWord>(), any::<InputWord>()).prop_map(|(one, other)| one & other);
     let mask = prop_oneof![Just(0), Just(InputWord::MAX), (0..128u32).prop_map(|bit| 1 << bit), sparse];
@@ -435,7 +435,7 @@ struct TestInputs {
     inputs: Vec<Vec<u8>>,
 }
 
-/// Runs of equal inputs of any width, some of them very short.
+/// Generates runs of equal inputs of any width, some of them of one frame.
 fn test_inputs() -> impl Strategy<Value = TestInputs> {
     let width = prop_oneof![Just(0usize), 1..=4usize, 5..=8usize, 9..=24usize, Just(128usize)];
     let longest = prop_oneof![Just(1usize), Just(4), Just(40)];

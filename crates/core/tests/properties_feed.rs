@@ -118,14 +118,14 @@ fn message() -> impl Strategy<Value = FeedMessage<'static>> {
     ]
 }
 
-/// Bytes that resemble a frames packet.
+/// Generates bytes that resemble a frames packet.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     (0..8u8, small(), small(), vec(any::<u8>(), 0..60)).prop_map(|(flags, end, first, rest)| {
         [&[0x1b, flags][..], &end.to_le_bytes(), &first.to_le_bytes(), &rest].concat()
     })
 }
 
-/// Any datagram that a socket may deliver.
+/// Generates datagrams that a socket may deliver: valid packets, packets of frames and random bytes.
 fn datagram() -> impl Strategy<Value = Vec<u8>> {
     let valid = message().prop_map(|message| {
         let mut buf = [0; 2 * MAX_DATAGRAM];
@@ -135,7 +135,7 @@ fn datagram() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => valid, 2 => frames(), 1 => vec(any::<u8>(), 0..100)]
 }
 
-/// Subscribes a spectator at `addr`.
+/// Subscribes a spectator at `addr` to the feed.
 fn subscribe(feed: &mut Feed, addr: Addr) {
     let (now, mut buf) = (Instant::ZERO, [0; MAX_DATAGRAM]);
     let config = SpectatorConfig::new(SESSION, settings(), vec![Addr(99)]);
@@ -227,7 +227,7 @@ proptest! {
     }
 }
 
-/// A player of a game whose state is a sum: its feed, and whether the feed is still running.
+/// A player of a game whose state is a sum, with its feed and whether the player still runs.
 struct Player {
     feed: Feed,
     state: u64,

@@ -1,4 +1,4 @@
-//! Settings of a mirror.
+//! Settings of a mirror, their defaults and bounds.
 
 use super::{MAX_OBSOLETE_SET, SourceId};
 use crate::time::TimeDelta;
@@ -8,14 +8,15 @@ use crate::time::TimeDelta;
 pub struct MirrorConfig {
     /// Source id, unique to this run of this server.
     pub source: SourceId,
-    /// Whether the group time begins with this mirror. Other mirrors learn it from their peers, or start it after a
-    /// timeout if no peer knows it.
+    /// Whether the group time begins with this mirror. Other mirrors learn it from their peers, or start it after 2 s
+    /// if no present peer knows it.
     pub is_founder: bool,
-    /// Order in which events are delivered.
+    /// Order in which this mirror delivers events of different keys.
     pub order: DeliveryOrder,
-    /// Which obsolete events are dropped, and when.
+    /// Rule by which this mirror drops obsolete events.
     pub policy: DropPolicy,
-    /// Game time difference that the policy is based on.
+    /// Events whose game time difference the policy samples. Unused by [`DropPolicy::Off`] and
+    /// [`DropPolicy::Adaptive`].
     pub measure: GtdMeasure,
     /// Maximum number of consecutive replaceable events of a key; the next one must be delivered everywhere. At most
     /// [`MAX_OBSOLETE_SET`].
@@ -25,7 +26,7 @@ pub struct MirrorConfig {
     /// Minimum and maximum number of settled events per source that are kept for mirrors that lack them. A mirror that
     /// lacks more needs a snapshot. While one is served, up to 16 times the maximum are kept, from the snapshot on.
     pub history_limits: (usize, usize),
-    /// Maximum accepted size of a snapshot, in bytes.
+    /// Maximum size in bytes of a snapshot that this mirror serves or downloads.
     pub max_snapshot_size: usize,
     /// Seed of the random numbers of [`DropPolicy::Ila`] and [`DropPolicy::TwoCurve`].
     pub seed: u64,
@@ -42,12 +43,13 @@ pub enum DeliveryOrder {
     Total,
 }
 
-/// When obsolete events are dropped. Only [`TwoCurve`](Self::TwoCurve) changes the final state of the game.
+/// Rule by which a mirror drops obsolete events. Only [`TwoCurve`](Self::TwoCurve) can change the final state of the
+/// game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropPolicy {
     /// Drops nothing (OFF in the paper).
     Off,
-    /// Drops all obsolete events while the GTD is above the threshold (ON-OFF in the paper).
+    /// Drops all obsolete events whenever a GTD sample is above the threshold (ON-OFF in the paper).
     OnOff {
         /// Game interaction threshold (GIT in the paper).
         threshold: TimeDelta,
@@ -77,11 +79,12 @@ pub enum DropPolicy {
 pub struct DropCurve {
     /// Average GTD below which nothing is dropped.
     pub min: TimeDelta,
-    /// Average GTD from which on everything is dropped.
+    /// Average GTD from which on the drop probability is 1.
     pub max: TimeDelta,
     /// Drop probability just below `max`, in thousandths.
     pub max_drop_permille: u16,
     /// Weight of the newest sample in the average, as a negative power of two: 3 is one eighth.
+    /// [`DropPolicy::TwoCurve`] averages with the weight of its curve for obsolete events.
     pub average_shift: u8,
 }
 
@@ -112,7 +115,8 @@ impl Default for DropPolicy {
 }
 
 impl DropPolicy {
-    /// GTD above which an event counts as late.
+    /// Returns the GTD above which a delivered event counts as late: [`DEFAULT_GIT`] for `Off`, the policy's threshold,
+    /// or [`DropCurve::max`] of the curve for obsolete events.
     pub fn threshold(&self) -> TimeDelta {
         match self {
             Self::Off => DEFAULT_GIT,
@@ -122,7 +126,7 @@ impl DropPolicy {
     }
 }
 
-/// Game time difference that a policy is based on.
+/// Events whose game time difference (GTD) a drop policy samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GtdMeasure {
     /// At every arrival, the GTD of the arriving event.
@@ -143,7 +147,7 @@ pub enum MirrorConfigError {
     SilenceTimeout,
     /// The minimum of `history_limits` is above the maximum, or the maximum is not within 64 to 65,536.
     History,
-    /// `min` of a curve is not below `max`, its probability is above 1, or its weight is out of range.
+    /// A curve has `min` not below `max`, `max_drop_permille` above 1,000 or `average_shift` above 16.
     Curve,
 }
 
@@ -161,7 +165,8 @@ impl core::fmt::Display for MirrorConfigError {
 impl core::error::Error for MirrorConfigError {}
 
 impl MirrorConfig {
-    /// Default settings.
+    /// Creates the default settings: correlated order, [`DropPolicy::Adaptive`] with [`DEFAULT_GIT`], a silence timeout
+    /// of 3 s, 256 to 4,096 events of history per source and snapshots of up to 16 MiB.
     pub fn new(source: SourceId) -> Self {
         Self {
             source,
@@ -177,7 +182,7 @@ impl MirrorConfig {
         }
     }
 
-    /// Checks that the settings are within their bounds.
+    /// Checks the settings against the bounds that the variants of [`MirrorConfigError`] state.
     pub fn check(&self) -> Result<(), MirrorConfigError> {
         let is_valid =
             |curve: &DropCurve| curve.min < curve.max && curve.max_drop_permille <= 1_000 && curve.average_shift <= 16;

@@ -1,11 +1,12 @@
-//! Delivery of events in their order, and the events dropped before.
+//! Delivery of events to the game in their order, and dropping of events under the drop policies.
 
 use super::policy::DropAmount;
 use super::{Delivery, DeliveryOrder, DropPolicy, EventFate, EventStream, GtdMeasure, Mirror, MirrorEvent, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
 impl Mirror {
-    /// Returns the next event to deliver. The game must apply it before any other call.
+    /// Returns the next event to deliver, which the game must apply before any other call. `None` if no event can be
+    /// delivered now.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<Delivery<'_>> {
         self.now = self.now.max(now);
         self.apply_hold_policy();
@@ -47,14 +48,16 @@ impl Mirror {
         }
     }
 
-    /// Whether an event is not worth delivering any more under [`DropPolicy::Adaptive`].
+    /// Returns whether an event is obsolete and older than the threshold of [`DropPolicy::Adaptive`]. False under other
+    /// policies.
     fn is_obsolete_and_overdue(&self, source: SourceId, seq: u64) -> bool {
         let DropPolicy::Adaptive { threshold } = self.config.policy else { return false };
         let Some(stream) = self.streams.get(&source) else { return false };
         stream.is_obsolete(seq) && stream.event(seq).is_some_and(|event| self.age(event.at) > threshold)
     }
 
-    /// Advances the position in the total order. Returns whether this event should have been delivered earlier.
+    /// Advances the position in the total order. Returns whether a later event was delivered before this one. Does
+    /// nothing in correlated order.
     fn advance_frontier(&mut self, at: GroupInstant, source: SourceId, seq: u64) -> bool {
         if self.config.order != DeliveryOrder::Total {
             return false;
@@ -83,7 +86,7 @@ impl Mirror {
         (!self.streams.iter().any(may_precede)).then_some((source, seq))
     }
 
-    /// Queues a new event if it is deliverable, or adds it to the waiting events.
+    /// Queues a new event if it is deliverable, or adds it to the waiting events. Does nothing in total order.
     pub(super) fn enqueue(&mut self, source: SourceId, seq: u64) {
         if self.config.order == DeliveryOrder::Total {
             return;
@@ -108,7 +111,7 @@ impl Mirror {
         self.ready.extend(stream.release_waiting().into_iter().map(|seq| (source, seq)));
     }
 
-    /// Passes a GTD sample to the policy and carries out its verdict.
+    /// Passes a GTD sample to the drop policy and drops the events that it selects.
     pub(super) fn on_sample(&mut self, gtd: TimeDelta) {
         match self.dropper.on_sample(gtd) {
             DropAmount::None => {}
@@ -155,7 +158,7 @@ impl Mirror {
         })
     }
 
-    /// Drops an obsolete event.
+    /// Drops an obsolete event, received or missing, and queues the events that waited for it.
     pub(super) fn drop_event(&mut self, source: SourceId, seq: u64) {
         let Some(stream) = self.streams.get_mut(&source) else { return };
         if stream.event(seq).is_some() {
@@ -168,7 +171,8 @@ impl Mirror {
         self.release_waiting(source);
     }
 
-    /// Returns the unsettled event of another source that blocks other events the longest.
+    /// Returns the oldest event that is the first unsettled one of another source, by its issue time or, if it is
+    /// missing, by the time floor of its stream.
     fn oldest_blocking(&self) -> Option<(SourceId, u64)> {
         let first = |(source, stream): (&SourceId, &EventStream)| {
             let seq = stream.first_open().filter(|_| *source != self.config.source && stream.has_announced_floor())?;

@@ -9,10 +9,10 @@ use super::MAX_OBSOLETE_SET;
 /// event is known.
 const MAX_TRACKED_KEYS: usize = 16_384;
 
-/// Last events of an object.
+/// Last events of one object.
 #[derive(Clone, Copy, Debug)]
 struct KeyTail {
-    /// Last irreplaceable event.
+    /// Sequence number of the last irreplaceable event; 0 if there is none.
     after: u64,
     /// Whether `after` may belong to another object, so that all events up to it count as predecessors.
     barrier: bool,
@@ -21,7 +21,7 @@ struct KeyTail {
     len: u8,
 }
 
-/// Dependencies of an event on earlier events.
+/// Earlier events that a new event depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventDependencies {
     pub(super) after: u64,
@@ -38,17 +38,17 @@ impl EventDependencies {
     }
 }
 
-/// Tracks the last events of every object.
+/// Last events of every object of this mirror.
 #[derive(Debug, Default)]
 pub(super) struct DependencyTracker {
     tails: BTreeMap<u64, KeyTail>,
-    /// Upper bound on the events of objects that are not tracked.
+    /// Upper bound on the sequence numbers of the events of objects that are not tracked.
     forgotten_up_to: u64,
 }
 
 impl DependencyTracker {
-    /// Adds a new event. After `longest` consecutive replaceable events the next one counts as irreplaceable, whatever
-    /// the game states, so that one event of an obsolete set reveals the whole set to its receiver.
+    /// Adds a new event and returns its dependencies. After `longest` consecutive replaceable events the next one
+    /// counts as irreplaceable, whatever the game states, so that every event can carry its whole obsolete set.
     pub(super) fn add_event(&mut self, seq: u64, key: u64, replaceable: bool, longest: usize) -> EventDependencies {
         if key == 0 {
             return EventDependencies::NONE;

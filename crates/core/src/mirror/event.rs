@@ -8,10 +8,10 @@ use crate::wire::{EncodedEvent, ObsoleteSet};
 
 /// Maximum size of an event's payload in bytes: the event fits in one datagram.
 pub const MAX_PAYLOAD: usize = 900;
-/// Maximum number of events in an obsolete set.
+/// Maximum number of events that one event can make obsolete.
 pub const MAX_OBSOLETE_SET: usize = 32;
 
-/// A run of a server that issues events; a restarted server is another source.
+/// Id of one run of a server, which issues events; a restarted server is another source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SourceId(pub u32);
 
@@ -21,7 +21,7 @@ impl fmt::Display for SourceId {
     }
 }
 
-/// An event as the game issues it.
+/// An event that the game passes to [`Mirror::issue`](super::Mirror::issue).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEvent<'a> {
     /// Object that the event is about; only its owner issues events about it. Events of one key are correlated: they
@@ -38,13 +38,13 @@ pub struct NewEvent<'a> {
 }
 
 impl<'a> NewEvent<'a> {
-    /// An absolute state, such as a position: it makes earlier states of the key obsolete and is made obsolete by the
-    /// next.
+    /// Creates an event with an absolute state, such as a position: it makes earlier states of the key obsolete, and
+    /// the next state makes it obsolete.
     pub fn state(key: u64, payload: &'a [u8]) -> Self {
         Self { key, replaces: true, is_replaceable: true, payload }
     }
 
-    /// An action that must be delivered, in its order among the other events of its key.
+    /// Creates an event with an action that every mirror must deliver, in its order among the other events of its key.
     pub fn action(key: u64, payload: &'a [u8]) -> Self {
         Self { key, replaces: false, is_replaceable: false, payload }
     }
@@ -57,7 +57,7 @@ pub enum IssueError {
     NoGroupTime,
     /// The payload exceeds [`MAX_PAYLOAD`] bytes.
     TooLong,
-    /// Too many of this mirror's own events are not settled yet.
+    /// 4,096 of this mirror's own events are not settled yet, or its sequence numbers are used up.
     TooManyPending,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for IssueError {
 
 impl core::error::Error for IssueError {}
 
-/// An event delivered to the game, in its order.
+/// An event that [`Mirror::poll_delivery`](super::Mirror::poll_delivery) returns for the game to apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery<'a> {
     /// Mirror that issued the event.
@@ -82,16 +82,16 @@ pub struct Delivery<'a> {
     pub seq: u64,
     /// Group time at which the event was issued.
     pub at: GroupInstant,
-    /// Object that the event is about.
+    /// Object that the event is about: [`NewEvent::key`].
     pub key: u64,
-    /// Contents.
+    /// Contents that the source passed in [`NewEvent::payload`].
     pub payload: &'a [u8],
     /// Game time difference: the age of the event at delivery.
     pub gtd: TimeDelta,
     /// Whether this mirror issued the event.
     pub is_own: bool,
     /// Whether the event comes after one that is later in the [total order](super::DeliveryOrder::Total): its source
-    /// was not known, or was silent for too long.
+    /// was not known, or was silent for too long. Always false in correlated order.
     pub is_out_of_order: bool,
 }
 
@@ -125,7 +125,7 @@ impl StoredEvent {
         }
     }
 
-    /// Replaceable events of its key since `after`, where `seq` is the event's own number.
+    /// Returns the replaceable events of the same key since `after`. `seq` is the event's own sequence number.
     pub(super) fn obsolete_set(&self, seq: u64) -> ObsoleteSet<'_> {
         ObsoleteSet::from_bytes(seq, &self.body[..usize::from(self.obsolete_set_len)])
     }
@@ -134,7 +134,7 @@ impl StoredEvent {
         &self.body[usize::from(self.obsolete_set_len)..]
     }
 
-    /// The event in its wire representation.
+    /// Returns the event in its wire representation.
     pub(super) fn event_ref(&self, source: SourceId, seq: u64) -> EncodedEvent<'_> {
         let Self { at, key, after, barrier, replaces, .. } = *self;
         EncodedEvent {
@@ -150,7 +150,7 @@ impl StoredEvent {
         }
     }
 
-    /// Heap size in bytes.
+    /// Returns the heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.body.len()
     }

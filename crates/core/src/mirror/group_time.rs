@@ -9,7 +9,7 @@ const MAX_SLEW: f64 = 0.02;
 /// Maximum elapsed time that one slew accounts for.
 const MAX_SLEW_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 
-/// This mirror's estimate of the group time.
+/// This mirror's estimate of the group time, steered towards that of its peers.
 #[derive(Debug, Default)]
 pub(super) struct GroupTime {
     offset: Option<TimeDelta>,
@@ -17,12 +17,13 @@ pub(super) struct GroupTime {
 }
 
 impl GroupTime {
-    /// Starts a new group time.
+    /// Starts a new group time that is 0 at `now`.
     pub(super) fn start(now: Instant) -> Self {
         Self { offset: Some(Instant::ZERO - now), steered_at: now }
     }
 
-    /// Offset of the group time from the local clock; positive if the group time is ahead.
+    /// Returns the offset of the group time from the local clock, positive if the group time is ahead. `None` while the
+    /// group time is unknown.
     pub(super) fn offset(&self) -> Option<TimeDelta> {
         self.offset
     }
@@ -31,23 +32,24 @@ impl GroupTime {
         self.offset.map(|offset| GroupInstant::from_nanos((now + offset).as_nanos()))
     }
 
-    /// Local time at a group time.
+    /// Converts a group time to the local clock. `None` while the group time is unknown.
     pub(super) fn to_local(&self, at: GroupInstant) -> Option<Instant> {
         self.offset.map(|offset| Instant::from_nanos(at.as_nanos()) - offset)
     }
 
-    /// Whether this mirror is so far behind the offset `target` that it must follow it, even if the source id is
-    /// higher.
+    /// Returns whether this mirror is at least [`STEP_THRESHOLD`] behind the offset `target` of a peer, or has no group
+    /// time. It then follows the peer even if the peer's source id is higher.
     pub(super) fn is_far_behind(&self, target: TimeDelta) -> bool {
         self.offset.is_none_or(|offset| target - offset >= STEP_THRESHOLD)
     }
 
-    /// Whether this mirror is so far ahead of the offset `target` that the other mirror must follow.
+    /// Returns whether this mirror is at least [`STEP_THRESHOLD`] ahead of the offset `target` of a peer. The peer must
+    /// follow then.
     pub(super) fn is_far_ahead(&self, target: TimeDelta) -> bool {
         self.offset.is_some_and(|offset| offset - target >= STEP_THRESHOLD)
     }
 
-    /// Slews towards the offset `target` of another mirror, or steps if that is far ahead.
+    /// Slews towards the offset `target` of a peer, or steps to it if it is far ahead or no group time is known.
     pub(super) fn steer(&mut self, now: Instant, target: TimeDelta) {
         let max_slew = (now - self.steered_at).min(MAX_SLEW_INTERVAL).max(TimeDelta::ZERO).scale(MAX_SLEW);
         self.steered_at = now;

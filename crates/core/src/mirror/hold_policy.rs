@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{DeliveryOrder, DropPolicy, EventStream, Mirror, RemoteMirror, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
-/// Time reserved for delivery: an event that is due within this time counts as due.
+/// Time reserved for delivery: a hold ends this long before the waiting event becomes late.
 const DELIVERY_MARGIN: TimeDelta = TimeDelta::from_millis(3);
 
 /// Scanned events per millisecond of pause before the next scan: a mirror with a large backlog must not spend its time
@@ -22,12 +22,12 @@ struct EventHold {
     deadline: Instant,
 }
 
-/// Result of the last scan.
+/// Result of the last scan for holds.
 #[derive(Debug, Default)]
 pub(super) struct HoldSchedule {
     /// Whether nothing has changed since the last scan.
     is_current: bool,
-    /// Earliest deadline.
+    /// Earliest deadline of a hold; `None` if no event is held.
     next_deadline: Option<Instant>,
     /// Earliest time of the next scan.
     paused_until: Instant,
@@ -59,7 +59,8 @@ impl Mirror {
         }
     }
 
-    /// Scans if the last scan is outdated, so that [`next_hold_at`](Self::next_hold_at) is right.
+    /// Scans for holds if the last scan is outdated, so that [`next_hold_at`](Self::next_hold_at) returns the current
+    /// deadline.
     pub(super) fn refresh_holds(&mut self) {
         let DropPolicy::Adaptive { threshold } = self.config.policy else { return };
         if !self.holds.is_current && self.now >= self.holds.paused_until {
@@ -76,7 +77,7 @@ impl Mirror {
         holds
     }
 
-    /// Time at which the holds must be checked next.
+    /// Returns the time of the next scan for holds. `None` if no event is held, or under another policy.
     pub(super) fn next_hold_at(&self) -> Option<Instant> {
         let next = if self.holds.is_current { self.holds.next_deadline? } else { self.now };
         matches!(self.config.policy, DropPolicy::Adaptive { .. }).then_some(next.max(self.holds.paused_until))
@@ -124,8 +125,9 @@ impl Mirror {
         })
     }
 
-    /// Computes how long to wait for an event so that the events behind it are delivered by `late_at`. The hold ends at
-    /// once if a requested event cannot arrive by then.
+    /// Computes how long to wait for a missing event so that the events behind it are delivered by `late_at`. The hold
+    /// ends at once if a requested event cannot arrive by then. `None` if the event is not missing or the group time is
+    /// unknown.
     fn hold_for(&self, source: SourceId, seq: u64, late_at: GroupInstant) -> Option<EventHold> {
         let deadline = self.group_time.to_local(late_at)? - DELIVERY_MARGIN;
         let missing = self.streams.get(&source)?.missing();

@@ -90,12 +90,12 @@ use send::UnicastMessage;
 use snapshot::{MirrorDownload, ServedSnapshot};
 use stream::{EventFate, EventStream, MAX_SEQ, MAX_SEQ_DELTA_SIZE, MAX_UNSETTLED};
 
-/// Maximum number of known sources, including departed ones.
+/// Maximum number of peers, and of event streams including those of departed sources.
 const MAX_SOURCES: usize = 256;
-/// Maximum number of queued events for the host program; the oldest are dropped.
+/// Maximum number of queued [`MirrorEvent`]s; beyond it the oldest are discarded.
 const MAX_EVENTS: usize = 1_024;
 
-/// One of several servers that hold the same game.
+/// One of several servers that hold the same game state and exchange events. The host program drives it.
 #[derive(Debug)]
 pub struct Mirror {
     config: MirrorConfig,
@@ -108,11 +108,11 @@ pub struct Mirror {
     streams: BTreeMap<SourceId, EventStream>,
     peers: BTreeMap<SourceId, RemoteMirror>,
     dropper: Dropper,
-    /// Deliverable events in correlated order; unused in total order.
+    /// Events queued for delivery in correlated order, oldest first; unused in total order.
     ready: VecDeque<(SourceId, u64)>,
-    /// Furthest position delivered in total order.
+    /// Latest position (issue time, source, sequence number) delivered in total order; unused in correlated order.
     delivery_frontier: Option<(GroupInstant, SourceId, u64)>,
-    /// Newest of this mirror's events that was sent.
+    /// Sequence number of this mirror's newest sent event. Without peers, events count as sent.
     last_sent_seq: u64,
     control_queue: VecDeque<(SourceId, UnicastMessage)>,
     next_beacon: Instant,
@@ -131,7 +131,7 @@ pub struct Mirror {
     stats: MirrorStats,
 }
 
-/// A request to the host program, to be fulfilled before anything else is delivered.
+/// A request to the host program, which must fulfil it before it polls the next delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorRequest {
     /// The host program must pass the current part of the state that comes from a source's events to
@@ -149,7 +149,7 @@ pub enum MirrorRequest {
     },
 }
 
-/// A request to the host program with the data kept until it is fulfilled.
+/// A request that [`Mirror::poll_request`] has not returned yet.
 #[derive(Debug)]
 enum PendingRequest {
     Snapshot(SourceId),
@@ -165,34 +165,35 @@ impl PendingRequest {
     }
 }
 
-/// An event for the host program.
+/// A notice to the host program, returned by [`Mirror::poll_event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorEvent {
     /// A mirror sent its first datagram, or its first one after it left or timed out.
     PeerJoined(SourceId),
     /// A mirror said goodbye, timed out or was removed. Its objects stay as they are.
     PeerLeft(SourceId),
-    /// An event was dropped that is not obsolete, under [`DropPolicy::TwoCurve`] only. Events that it replaced are lost
-    /// with it.
+    /// This mirror dropped an event that is not obsolete, under [`DropPolicy::TwoCurve`] only. The effect of the events
+    /// that it replaced is lost with it.
     EventAbandoned {
-        /// Source of the event.
+        /// Source that issued the event.
         source: SourceId,
         /// Sequence number of the event.
         seq: u64,
     },
-    /// There were too many sources, so this mirror discarded the event stream of this absent one.
+    /// This mirror knew 256 sources and discarded the event stream of this absent one to make room for a present one.
     SourceForgotten(SourceId),
     /// A mirror lacks a part of the state that exceeds [`MirrorConfig::max_snapshot_size`], and does not get it from
     /// this mirror.
     SnapshotTooLong {
-        /// Source whose objects are affected.
+        /// Source whose events make up that part of the state.
         of: SourceId,
-        /// Size of the snapshot in bytes.
+        /// Size of the snapshot in bytes, including its header.
         len: usize,
     },
-    /// This mirror lacks a part of the state and did not get it from the mirror that has it. It will request it again.
+    /// This mirror abandoned the download of a snapshot after 8 requests without progress. It starts another download
+    /// as long as it lacks the events.
     SnapshotUnavailable {
-        /// Source whose objects are affected.
+        /// Source whose events make up the snapshot.
         of: SourceId,
         /// Mirror that was asked for the snapshot.
         from: SourceId,
@@ -233,23 +234,24 @@ impl Mirror {
         })
     }
 
-    /// Settings of this mirror.
+    /// Returns the settings passed to [`Mirror::new`].
     pub fn config(&self) -> &MirrorConfig {
         &self.config
     }
 
-    /// Source id of this mirror.
+    /// Returns the source id under which this mirror issues events.
     pub fn source(&self) -> SourceId {
         self.config.source
     }
 
-    /// Group time at `now`, once it is known.
+    /// Converts `now` to group time. `None` until this mirror has started a group time or learnt it from a peer.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
         self.group_time.to_group(now)
     }
 
-    /// Adds a reachable mirror, which stays a peer until it is removed. A mirror that sends a datagram is added without
-    /// this call, and is removed after a long silence.
+    /// Adds a reachable mirror, which stays a peer until [`Mirror::remove_peer`]. A mirror that sends a datagram
+    /// becomes a peer without this call, and stays one until it was silent for 20 times
+    /// [`MirrorConfig::silence_timeout`].
     pub fn add_peer(&mut self, now: Instant, source: SourceId) {
         self.ensure_peer(now, source);
         if let Some(peer) = self.peers.get_mut(&source) {
@@ -263,7 +265,7 @@ impl Mirror {
         }
     }
 
-    /// Removes a mirror; this mirror no longer waits for its events.
+    /// Removes a mirror from the peers, until it sends a datagram again. This mirror no longer waits for its events.
     pub fn remove_peer(&mut self, source: SourceId) {
         let Some(peer) = self.peers.get_mut(&source) else { return };
         let was_present = core::mem::replace(&mut peer.is_present, false);
@@ -278,12 +280,13 @@ impl Mirror {
         self.control_queue.retain(|(to, _)| *to != source);
     }
 
-    /// Present peers.
+    /// Returns the peers that have sent a datagram within the silence timeout and have not left.
     pub fn present_peers(&self) -> impl Iterator<Item = SourceId> {
         self.peers.iter().filter(|(_, peer)| peer.is_present).map(|(source, _)| *source)
     }
 
-    /// All peers, the destination [`MirrorDestination::All`], including those that have not sent anything yet.
+    /// Returns all peers, the recipients of [`MirrorDestination::All`], including absent ones and those that have not
+    /// sent anything yet.
     pub fn peers(&self) -> impl Iterator<Item = SourceId> {
         self.peers.keys().copied()
     }
@@ -292,7 +295,8 @@ impl Mirror {
         source == self.config.source || self.peers.get(&source).is_some_and(|peer| peer.is_present)
     }
 
-    /// Issues an event and returns its sequence number. It is delivered here as at all other mirrors, in its order.
+    /// Issues an event and returns its sequence number. [`Mirror::poll_delivery`] returns the event here too, in its
+    /// order.
     pub fn issue(&mut self, now: Instant, new_event: NewEvent<'_>) -> Result<u64, IssueError> {
         self.now = self.now.max(now);
         let (own_source, now) = (self.config.source, self.now);
@@ -330,12 +334,12 @@ impl Mirror {
         Ok(seq)
     }
 
-    /// Announces this mirror's departure in the next datagram, the last that it sends.
+    /// Makes [`Mirror::poll_transmit`] return the events that were not sent yet, then a goodbye as the last datagram.
     pub fn leave(&mut self) {
         self.is_leaving = true;
     }
 
-    /// Returns the next event for the host program, oldest first.
+    /// Returns the oldest queued event for the host program.
     pub fn poll_event(&mut self) -> Option<MirrorEvent> {
         self.events.pop_front()
     }
@@ -347,34 +351,35 @@ impl Mirror {
         self.events.push_back(event);
     }
 
-    /// Sequence number up to which all events of a source are settled here: delivered or dropped.
+    /// Returns the sequence number up to which all events of a source are settled here: delivered or dropped. 0 for an
+    /// unknown source.
     pub fn settled(&self, source: SourceId) -> u64 {
         self.streams.get(&source).map_or(0, EventStream::settled)
     }
 
-    /// Newest of this mirror's events up to which some present peer has settled all of them. `None` if no peer is
-    /// present.
+    /// Returns the highest sequence number up to which some present peer has reported all of this mirror's events as
+    /// settled. `None` if no peer is present.
     pub fn replicated_up_to(&self) -> Option<u64> {
         let present = self.peers.values().filter(|peer| peer.is_present);
         present.map(|peer| peer.have(self.config.source).map_or(0, |have| have.settled_end)).max()
     }
 
-    /// Whether an event was dropped here. Known only for events that are still kept for other mirrors.
+    /// Returns whether an event was dropped here. `false` for an event that is no longer kept for other mirrors.
     pub fn is_dropped(&self, source: SourceId, seq: u64) -> bool {
         self.streams.get(&source).is_some_and(|stream| stream.fate(seq) == EventFate::Dropped)
     }
 
-    /// All sources with known events, including departed ones.
+    /// Returns all sources whose event stream this mirror keeps, including itself and departed sources.
     pub fn sources(&self) -> impl Iterator<Item = SourceId> {
         self.streams.keys().copied()
     }
 
-    /// Counters and game time differences of this mirror.
+    /// Returns the counters and game time differences since this mirror was created.
     pub fn stats(&self) -> &MirrorStats {
         &self.stats
     }
 
-    /// Statistics of a peer.
+    /// Returns the statistics of a peer's clock and event stream. `None` if `source` is not a peer.
     pub fn peer_stats(&self, now: Instant, source: SourceId) -> Option<MirrorPeerStats> {
         let peer = self.peers.get(&source)?;
         let stream = self.streams.get(&source);
@@ -388,7 +393,7 @@ impl Mirror {
         })
     }
 
-    /// Approximate heap size in bytes.
+    /// Returns the approximate heap size in bytes.
     pub fn memory(&self) -> usize {
         self.streams.values().map(EventStream::memory).sum::<usize>()
             + self.peers.values().map(|peer| peer.memory() + size_of::<RemoteMirror>()).sum::<usize>()
@@ -400,7 +405,7 @@ impl Mirror {
             + self.dependencies.memory()
     }
 
-    /// Age of an event issued at `at`.
+    /// Returns the age of an event issued at `at`, never negative. It is 0 while the group time is unknown.
     fn age(&self, at: GroupInstant) -> TimeDelta {
         self.group_time.to_group(self.now).map_or(TimeDelta::ZERO, |now| (now - at).max(TimeDelta::ZERO))
     }

@@ -9,7 +9,7 @@ use crate::time::TimeDelta;
 
 /// Number of initial clock probes per peer, sent every [`INITIAL_PROBE_INTERVAL`].
 const INITIAL_PROBES: u32 = 12;
-/// Interval of the initial clock probes.
+/// Interval of the first [`INITIAL_PROBES`] clock probes to a peer.
 const INITIAL_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
 /// Probe interval until the clock is known, and while the jitter is above [`JITTER_THRESHOLD`].
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
@@ -17,15 +17,16 @@ const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 const SLOW_PROBE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 /// Jitter above which the fast probe interval is kept.
 const JITTER_THRESHOLD: TimeDelta = TimeDelta::from_millis(4);
-/// Time after the start without a reported group time after which this mirror starts one.
+/// Time after its creation at which a mirror starts a group time if no present peer reports one.
 const GROUP_TIME_TIMEOUT: TimeDelta = TimeDelta::from_secs(2);
 /// Maximum silence of a peer whose group time is followed.
 const TRUST_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
-/// Requests after which a missing obsolete event of an absent source is dropped.
+/// Number of requests after which a missing obsolete event of an absent source is dropped.
 const MAX_OBSOLETE_ATTEMPTS: u32 = 3;
 
 impl Mirror {
-    /// Performs the due periodic work.
+    /// Queues due clock probes. When a beacon is due, also drops silent peers, follows the group time, discards history
+    /// and expired snapshots, drops unrecoverable events and starts snapshot downloads.
     pub(super) fn collect_garbage(&mut self) {
         self.probe_clocks();
         if self.now < self.next_beacon {
@@ -73,8 +74,9 @@ impl Mirror {
         self.peers.retain(|_, peer| peer.is_configured || now - peer.last_received_at < timeout * 20);
     }
 
-    /// Follows the group time of the lowest source id that knows it. If no peer knows it, starts one after
-    /// [`GROUP_TIME_TIMEOUT`].
+    /// Steers towards the group time of the peer with the lowest source id that is below this mirror's own or whose
+    /// group time is far ahead. Ignores peers that are far behind. If no peer reports a group time, starts one
+    /// [`GROUP_TIME_TIMEOUT`] after the creation of this mirror.
     fn follow_group_time(&mut self) {
         let (now, own_source) = (self.now, self.config.source);
         let reported = |peer: &RemoteMirror| {
@@ -96,12 +98,12 @@ impl Mirror {
         }
     }
 
-    /// Whether a present peer knows the group time, even if its clock is not known yet.
+    /// Returns whether a present peer reports a group time, even if this mirror has not measured that peer's clock yet.
     fn is_group_time_reported(&self) -> bool {
         self.peers.values().any(|peer| peer.is_present && peer.group_time_offset.is_some())
     }
 
-    /// Discards the history that all present mirrors have.
+    /// Discards the events that all present peers have settled, within the history limits of the settings.
     fn discard_stable_history(&mut self) {
         for (source, stream) in &mut self.streams {
             let present = self.peers.iter().filter(|(peer_source, peer)| peer.is_present && *peer_source != source);

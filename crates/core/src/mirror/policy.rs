@@ -1,9 +1,9 @@
-//! Drop policies for obsolete events: Section IV of the paper, applied to one queue.
+//! Drop policies for obsolete events after Section IV of the paper: each GTD sample decides how many events to drop.
 
 use super::config::{DropCurve, DropPolicy};
 use crate::time::TimeDelta;
 
-/// Number of obsolete events to drop.
+/// Number of obsolete events to drop after one GTD sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DropAmount {
     None,
@@ -11,7 +11,7 @@ pub(super) enum DropAmount {
     All,
 }
 
-/// A policy and its state.
+/// A drop policy with its average GTD, its drop counters and its random number generator.
 #[derive(Debug)]
 pub(super) struct Dropper {
     policy: DropPolicy,
@@ -21,7 +21,7 @@ pub(super) struct Dropper {
     rng_state: u64,
 }
 
-/// Spaces drops evenly: as in RED, the drop probability grows with the number of events since the last drop.
+/// State that spaces drops evenly: as in RED, the drop probability grows with the number of events since the last drop.
 #[derive(Debug, Default)]
 struct DropSpacing {
     counter: u64,
@@ -46,12 +46,11 @@ impl Dropper {
         self.rng_state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 48
     }
 
-    /// Whether the policy depends on GTD samples.
     pub(super) fn uses_gtd_samples(&self) -> bool {
         !matches!(self.policy, DropPolicy::Off | DropPolicy::Adaptive { .. })
     }
 
-    /// Takes a GTD sample and returns the verdict on the obsolete events.
+    /// Adds a GTD sample and returns how many obsolete events to drop now.
     pub(super) fn on_sample(&mut self, sample: TimeDelta) -> DropAmount {
         match self.policy {
             DropPolicy::Off | DropPolicy::Adaptive { .. } => DropAmount::None,
@@ -64,7 +63,8 @@ impl Dropper {
         }
     }
 
-    /// Whether to drop an event that is not obsolete, as a last resort. Called after [`on_sample`](Self::on_sample).
+    /// Returns whether to drop an event that is not obsolete, as a last resort. Called after
+    /// [`on_sample`](Self::on_sample). Always false except under [`DropPolicy::TwoCurve`].
     pub(super) fn should_abandon(&mut self) -> bool {
         match (self.policy, self.average_gtd) {
             (DropPolicy::TwoCurve { others, .. }, Some(average)) => {
@@ -90,7 +90,8 @@ impl Dropper {
 }
 
 impl DropSpacing {
-    /// Equation 6 of the paper: counter ≥ R / p.
+    /// Decides on a drop by the average GTD. Between the ends of the curve, it follows equation 6 of the paper:
+    /// counter ≥ R / p.
     fn evaluate(&mut self, curve: &DropCurve, average: TimeDelta) -> DropAmount {
         if average < curve.min {
             return DropAmount::None;

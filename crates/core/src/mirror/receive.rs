@@ -1,4 +1,4 @@
-//! Datagrams from other mirrors.
+//! Handling of datagrams from other mirrors: presence, events, stream status, requests, clock echoes and snapshots.
 
 use super::send::UnicastMessage;
 use super::stream::InsertOutcome;
@@ -11,7 +11,7 @@ use crate::wire::{ClockEcho, DecodeError, EncodedEvent, MirrorItem, MirrorItems,
 const LEAVE_QUARANTINE: TimeDelta = TimeDelta::from_secs(2);
 
 impl Mirror {
-    /// Handles a datagram from a mirror; the network vouches for the sender's id.
+    /// Handles a datagram from the mirror `from`, whose id the host program must have authenticated.
     pub fn handle_datagram(&mut self, now: Instant, from: SourceId, bytes: &[u8]) {
         self.now = self.now.max(now);
         self.stats.received.0 += 1;
@@ -25,7 +25,8 @@ impl Mirror {
         }
     }
 
-    /// Marks a mirror as present. Returns false if it has just left, or if there are too many peers.
+    /// Marks a mirror as present. Returns false if it left less than [`LEAVE_QUARANTINE`] ago, or if there are too many
+    /// peers.
     fn mark_present(&mut self, from: SourceId) -> bool {
         let now = self.now;
         self.ensure_peer(now, from);
@@ -43,7 +44,8 @@ impl Mirror {
         true
     }
 
-    /// Returns the stream of a source, created if there is room for it.
+    /// Returns the stream of a source, which it creates if necessary. `None` if there are [`MAX_SOURCES`] other
+    /// streams.
     fn ensure_stream(&mut self, source: SourceId) -> Option<&mut EventStream> {
         if self.streams.len() >= MAX_SOURCES && !self.streams.contains_key(&source) {
             return None;
@@ -51,7 +53,8 @@ impl Mirror {
         Some(self.streams.entry(source).or_insert_with(EventStream::new))
     }
 
-    /// Makes room for a present mirror: discards the stream of the absent source with the oldest known events.
+    /// Makes room for a present mirror if there are [`MAX_SOURCES`] streams: discards the stream of the absent source
+    /// with the oldest time floor.
     fn evict_absent_source(&mut self) {
         if self.streams.len() < MAX_SOURCES {
             return;
@@ -110,7 +113,7 @@ impl Mirror {
         }
     }
 
-    /// Passes a GTD sample to the drop policy when an event issued at `at` arrives.
+    /// Passes a GTD sample to the drop policy when an event issued at `at` arrives, unless deliveries are sampled.
     fn sample_gtd(&mut self, at: GroupInstant) {
         if !self.dropper.uses_gtd_samples() {
             return;
@@ -132,8 +135,8 @@ impl Mirror {
         }
     }
 
-    /// Handles a peer's status of a stream. A present source reports its own newest event; for absent sources, other
-    /// mirrors do.
+    /// Handles a peer's status of a stream. The newest event of a present source counts only from that source itself,
+    /// that of an absent source from any peer.
     fn on_have(&mut self, from: SourceId, have: StreamStatus) {
         let (now, source) = (self.now, have.source);
         let is_third_party = source == self.config.source || (self.is_present(source) && source != from);

@@ -1,4 +1,4 @@
-//! State of one other mirror.
+//! One peer as this mirror knows it: clock, presence, group time and stream status.
 
 use alloc::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use crate::clock::Clock;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::StreamStatus;
 
-/// Response time assumed before any measurement.
+/// Expected response time before the first measurement of the round-trip time.
 const DEFAULT_RESPONSE_TIME: TimeDelta = TimeDelta::from_millis(200);
 
-/// Another mirror.
+/// A peer of this mirror.
 #[derive(Debug)]
 pub(super) struct RemoteMirror {
     pub(super) clock: Clock,
     pub(super) last_received_at: Instant,
-    /// Whether a datagram of the peer has been received and the peer has neither left nor timed out.
+    /// Whether the peer has sent a datagram and has since neither left, timed out nor been removed.
     pub(super) is_present: bool,
-    /// Whether the host program added the peer.
+    /// Whether the host program added the peer; other peers are removed after a long silence.
     pub(super) is_configured: bool,
-    /// Time at which the peer said goodbye.
+    /// Time at which the peer said goodbye; `None` if it has not, or has sent a datagram after the quarantine.
     pub(super) left_at: Option<Instant>,
     pub(super) group_time_offset: Option<TimeDelta>,
     pub(super) next_probe: Instant,
@@ -43,7 +43,8 @@ impl RemoteMirror {
         }
     }
 
-    /// Offset of the peer's group time from the local clock, once the peer's clock is known.
+    /// Returns the offset of the peer's group time from the local clock. `None` until the peer has reported it and its
+    /// clock is measured.
     pub(super) fn group_time_offset_from_us(&self, now: Instant) -> Option<TimeDelta> {
         let group_time_offset = self.group_time_offset?;
         self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + group_time_offset)
@@ -62,12 +63,12 @@ impl RemoteMirror {
         self.haves.get(&source)
     }
 
-    /// Whether the peer can be asked for an event.
+    /// Returns whether event `seq` is in the range that the peer's last status of `source` states.
     pub(super) fn can_serve_event(&self, source: SourceId, seq: u64) -> bool {
         self.have(source).is_some_and(|have| have.oldest <= seq && seq <= have.newest)
     }
 
-    /// Expected time between a request and its answer.
+    /// Returns the expected time between a request and its answer: the round-trip time and twice the jitter.
     pub(super) fn expected_response_time(&self) -> TimeDelta {
         self.clock.rtt().map_or(DEFAULT_RESPONSE_TIME, |rtt| rtt + self.clock.jitter() * 2)
     }

@@ -1,10 +1,10 @@
-//! Datagrams to other mirrors.
+//! Encoding of datagrams to other mirrors: new events, requests, queued unicast messages and beacons.
 
 use super::{Mirror, SourceId};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BufferFull, ClockEcho, MAX_DATAGRAM, MirrorDatagramWriter, MirrorItem, StreamStatus};
 
-/// Maximum number of queued messages to single mirrors.
+/// Maximum number of queued unicast messages; further ones are discarded.
 const MAX_QUEUED_CONTROL: usize = 8_192;
 /// Interval of beacons, the status datagrams to all mirrors.
 pub(super) const BEACON_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
@@ -12,28 +12,28 @@ pub(super) const BEACON_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 const MAX_REQUESTED_EVENTS: usize = 256;
 /// Time after the expected response time before a request is repeated.
 const RESPONSE_SLACK: TimeDelta = TimeDelta::from_millis(10);
-/// Maximum interval between requests for the same event.
+/// Maximum interval between requests for the same event, unless the expected response time is longer.
 const MAX_REQUEST_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
-/// Destination of a datagram.
+/// Recipients of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorDestination {
     /// All mirrors in [`Mirror::peers`].
     All,
-    /// One mirror.
+    /// The mirror with this source id.
     One(SourceId),
 }
 
-/// A datagram to send.
+/// A datagram that [`Mirror::poll_transmit`] has encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirrorTransmit {
-    /// Destination.
+    /// Recipients to which the host program must send the datagram.
     pub to: MirrorDestination,
     /// Length in bytes; the datagram is at the beginning of the buffer.
     pub len: usize,
 }
 
-/// A message to one mirror.
+/// A queued message to one mirror.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnicastMessage {
     Probe,
@@ -43,7 +43,7 @@ pub(super) enum UnicastMessage {
     },
     Event(SourceId, u64),
     Piece(SourceId, u32),
-    /// The status of the streams, at once.
+    /// Status of the streams, ahead of the next periodic beacon.
     Beacon,
 }
 
@@ -54,7 +54,8 @@ impl Mirror {
         }
     }
 
-    /// Encodes the next datagram to send, if there is one. `buf` should have room for [`MAX_DATAGRAM`] bytes.
+    /// Encodes the next datagram to send into `buf`, which should have room for [`MAX_DATAGRAM`] bytes. `None` if
+    /// nothing is to be sent now.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<MirrorTransmit> {
         self.now = self.now.max(now);
         if self.has_left {
@@ -99,7 +100,8 @@ impl Mirror {
         None
     }
 
-    /// Encodes as many new events of this mirror as fit.
+    /// Encodes as many new events of this mirror as fit and returns the length of the datagram. `None` without new
+    /// events or without peers.
     fn encode_new_events(&mut self, buf: &mut [u8]) -> Option<usize> {
         let own_source = self.config.source;
         let own = self.streams.get(&own_source)?;
@@ -125,7 +127,7 @@ impl Mirror {
         Some(datagram.len())
     }
 
-    /// Encodes a request for missing events.
+    /// Encodes a request for missing events. Returns its recipient and its length.
     fn request_missing(&mut self, buf: &mut [u8]) -> Option<(SourceId, usize)> {
         while let Some(source) = self.first_due_source() {
             let request = self.encode_event_request(source, buf);
@@ -140,7 +142,8 @@ impl Mirror {
         self.requestable_events().find(|(_, missing)| missing.next_request_at <= self.now).map(|(source, _)| source)
     }
 
-    /// Missing events that may be requested: not those of a source whose snapshot is being downloaded.
+    /// Returns the missing events that may be requested, at most [`MAX_REQUESTED_EVENTS`] per source. Sources whose
+    /// snapshot is being downloaded are left out.
     fn requestable_events(&self) -> impl Iterator<Item = (SourceId, &super::stream::MissingEvent)> {
         let streams = self.streams.iter().filter(|(source, _)| !self.downloads.contains_key(source));
         streams.flat_map(|(source, stream)| {
@@ -299,7 +302,7 @@ impl Mirror {
         Some(StreamStatus { source, oldest: stream.base(), settled_end: stream.settled(), newest: stream.newest() })
     }
 
-    /// Returns the latest time for the next polls if no datagram arrives before.
+    /// Returns the time by which the host program must poll again if no datagram arrives before.
     pub fn poll_timeout(&self) -> Instant {
         if self.has_left {
             return Instant::FAR_FUTURE;

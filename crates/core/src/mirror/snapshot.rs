@@ -17,14 +17,14 @@ const MAX_SERVED_SNAPSHOTS: usize = 16;
 /// Time after which an oversized snapshot may be requested from the host program again: creating it is expensive, and
 /// it hardly shrinks soon.
 const OVERSIZED_RETRY_INTERVAL: TimeDelta = TimeDelta::from_secs(30);
-/// Pieces per request.
+/// Number of pieces that one request asks for.
 const PIECES_PER_REQUEST: u8 = 32;
-/// Requests without progress after which the download from a mirror is abandoned.
+/// Number of requests without progress after which the download from a mirror is abandoned.
 const MAX_PIECE_ATTEMPTS: u32 = 8;
-/// Requests for an event after which no mirror is assumed to have it.
+/// Number of requests for an event after which no mirror is assumed to have it.
 const MAX_EVENT_ATTEMPTS: u32 = 6;
 
-/// What a snapshot includes.
+/// Events that a snapshot includes, stated in its header.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SnapshotHead {
     settled: u64,
@@ -32,7 +32,7 @@ pub(super) struct SnapshotHead {
     settled_bits: Vec<u8>,
 }
 
-/// A snapshot served to other mirrors.
+/// A snapshot with its header, as served to other mirrors.
 #[derive(Debug)]
 pub(super) struct ServedSnapshot {
     version: u32,
@@ -42,7 +42,7 @@ pub(super) struct ServedSnapshot {
 }
 
 impl ServedSnapshot {
-    /// Sequence number up to which all events are included.
+    /// Returns the sequence number up to which the snapshot includes all events.
     pub(super) fn settled(&self) -> u64 {
         self.settled
     }
@@ -59,9 +59,9 @@ pub(super) struct MirrorDownload {
     version: u32,
     total_size: usize,
     bytes: Vec<u8>,
-    /// Which pieces have been received.
+    /// Whether each piece has been received.
     received_pieces: Vec<bool>,
-    /// First piece that is missing.
+    /// Index of the first missing piece.
     first_missing: usize,
     next_request_at: Instant,
     attempts: u32,
@@ -135,7 +135,8 @@ impl SnapshotHead {
 }
 
 impl Mirror {
-    /// Returns the next request to the host program.
+    /// Returns the next request to the host program. Skips the installation of a snapshot that this mirror is no longer
+    /// behind.
     pub fn poll_request(&mut self, now: Instant) -> Option<MirrorRequest> {
         self.now = self.now.max(now);
         while let Some(request) = self.pending_requests.pop_front() {
@@ -151,7 +152,9 @@ impl Mirror {
         None
     }
 
-    /// Takes the current part of the state that was requested with [`MirrorRequest::Snapshot`].
+    /// Takes the state that was requested with [`MirrorRequest::Snapshot`] and serves it to other mirrors. A snapshot
+    /// above [`max_snapshot_size`](super::MirrorConfig::max_snapshot_size) is discarded with
+    /// [`MirrorEvent::SnapshotTooLong`].
     pub fn handle_snapshot(&mut self, now: Instant, of: SourceId, state: &[u8]) {
         self.now = self.now.max(now);
         let Some(stream) = self.streams.get(&of) else { return };
@@ -177,7 +180,8 @@ impl Mirror {
             .insert(of, ServedSnapshot { version, settled: head.settled, bytes, last_requested_at: self.now });
     }
 
-    /// Handles a peer's request for pieces of a snapshot.
+    /// Queues the requested pieces of a snapshot for a peer, or requests the snapshot from the host program if none is
+    /// served.
     pub(super) fn on_piece_request(&mut self, from: SourceId, of: SourceId, first_piece: u32, count: u8) {
         let Some(stream) = self.streams.get(&of) else { return };
         let now = self.now;
@@ -244,7 +248,8 @@ impl Mirror {
         }
     }
 
-    /// Takes over the settled events of an installed snapshot. Returns false if this mirror is not behind it any more.
+    /// Takes over the settled events of a snapshot that the host program installs. Returns false if this mirror is not
+    /// behind the snapshot any more.
     fn install(&mut self, of: SourceId, head: &SnapshotHead) -> bool {
         let now = self.now;
         let Some(stream) = self.streams.get_mut(&of).filter(|stream| stream.settled() < head.settled) else {
@@ -293,7 +298,8 @@ impl Mirror {
             .any(|request| matches!(request, PendingRequest::Install { of: other, .. } if *other == of))
     }
 
-    /// Returns the mirror to download a snapshot from, if events alone cannot close the gap.
+    /// Returns the mirror to download a snapshot from. `None` if events alone can close the gap, or no present peer has
+    /// a later state.
     fn snapshot_provider(&self, of: SourceId) -> Option<SourceId> {
         let stream = self.streams.get(&of)?;
         let next = stream.settled() + 1;

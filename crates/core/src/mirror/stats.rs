@@ -4,7 +4,7 @@ use crate::time::TimeDelta;
 
 /// Number of buckets in the GTD histogram; the last one holds all larger values.
 pub const GTD_BUCKETS: usize = 500;
-/// Width of a histogram bucket.
+/// Width of a bucket of the GTD histogram.
 pub const GTD_BUCKET_WIDTH: TimeDelta = TimeDelta::from_millis(1);
 
 /// Statistics of a mirror since it started.
@@ -16,35 +16,35 @@ pub struct MirrorStats {
     pub delivered: u64,
     /// Delivered events of other mirrors with a GTD above the policy's threshold.
     pub over_threshold: u64,
-    /// Events delivered after one that is later in the total order.
+    /// Events delivered after one that is later in the total order; 0 in correlated order.
     pub out_of_order: u64,
     /// Obsolete events that were received and not delivered.
     pub dropped: u64,
-    /// Obsolete events that were missing and not awaited.
+    /// Obsolete events that were dropped before they arrived.
     pub skipped: u64,
-    /// Dropped events that are not obsolete.
+    /// Dropped events that are not obsolete, under [`DropPolicy::TwoCurve`](super::DropPolicy::TwoCurve) only.
     pub abandoned: u64,
-    /// Requests for missing events; every attempt is counted.
+    /// Missing events requested from other mirrors; every repeated request counts again.
     pub requested: u64,
     /// Events retransmitted on request.
     pub retransmitted: u64,
     /// Received events that were known already.
     pub duplicates: u64,
-    /// Received events for which there was no room.
+    /// Received events that were discarded because they are more than 4,096 events ahead of the last settled one.
     pub refused: u64,
-    /// Snapshots served, and snapshots installed.
+    /// Snapshots created for other mirrors, and snapshots installed here.
     pub snapshots: (u64, u64),
     /// Datagrams handed to the network, and their bytes.
     pub sent: (u64, u64),
-    /// Received datagrams, and their bytes.
+    /// Received datagrams, including ignored ones, and their bytes.
     pub received: (u64, u64),
     /// Received datagrams that could not be decoded.
     pub malformed: u64,
     /// Sum of the GTD of all delivered events of other mirrors, in nanoseconds: more than a [`TimeDelta`] holds.
     gtd_sum_ns: u128,
-    /// Smallest GTD of a delivered event of another mirror.
+    /// Smallest GTD of a delivered event of another mirror; [`TimeDelta::MAX`] before the first.
     pub gtd_min: TimeDelta,
-    /// Largest GTD of a delivered event of another mirror.
+    /// Largest GTD of a delivered event of another mirror; 0 before the first.
     pub gtd_max: TimeDelta,
     /// Histogram of the GTD of delivered events of other mirrors, in buckets of [`GTD_BUCKET_WIDTH`].
     pub gtd_histogram: [u64; GTD_BUCKETS],
@@ -87,24 +87,24 @@ impl MirrorStats {
         self.gtd_histogram[bucket.min(GTD_BUCKETS - 1)] += 1;
     }
 
-    /// Number of delivered events of other mirrors.
+    /// Returns the number of delivered events of other mirrors.
     pub fn remote_delivered(&self) -> u64 {
         self.gtd_histogram.iter().sum()
     }
 
-    /// Mean GTD of the delivered events of other mirrors.
+    /// Returns the mean GTD of the delivered events of other mirrors; `None` before the first.
     pub fn gtd_mean(&self) -> Option<TimeDelta> {
         let mean = self.gtd_sum_ns.checked_div(self.remote_delivered().into())?;
         Some(TimeDelta::from_nanos(mean as i64))
     }
 
-    /// Sum of the GTD of the delivered events of other mirrors, in seconds.
+    /// Returns the sum of the GTD of the delivered events of other mirrors, in seconds.
     pub fn gtd_sum_s(&self) -> f64 {
         self.gtd_sum_ns as f64 / 1e9
     }
 
-    /// GTD that this part of the delivered events of other mirrors, in thousandths, did not exceed, rounded up to a
-    /// bucket.
+    /// Returns the GTD that `thousandths` of 1,000 delivered events of other mirrors did not exceed, rounded up to a
+    /// bucket of the histogram and at most 500 ms. `None` before the first delivery.
     pub fn gtd_quantile(&self, thousandths: u32) -> Option<TimeDelta> {
         let rank = (self.remote_delivered() * u64::from(thousandths)).div_ceil(1_000).max(1);
         let mut sum = 0;
@@ -116,18 +116,19 @@ impl MirrorStats {
     }
 }
 
-/// Statistics of a peer.
+/// Statistics of a peer's clock and event stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MirrorPeerStats {
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time; `None` before the first measurement.
     pub rtt: Option<TimeDelta>,
     /// Mean deviation of the round-trip time.
     pub jitter: TimeDelta,
-    /// Offset of the peer's clock from the local clock; positive if the peer's clock is ahead.
+    /// Offset of the peer's clock from the local clock, positive if the peer's clock is ahead; `None` until it is
+    /// measured.
     pub clock_offset: Option<TimeDelta>,
     /// The peer's events beyond `settled` that are not missing.
     pub backlog: usize,
-    /// The peer's missing events.
+    /// Number of the peer's events that are known to exist and have not arrived.
     pub missing: usize,
     /// Sequence number up to which all events of the peer are settled here.
     pub settled: u64,
@@ -153,7 +154,8 @@ mod tests {
         assert_eq!((stats.gtd_min, stats.gtd_max), (TimeDelta::from_millis(1), TimeDelta::from_secs(9)));
     }
 
-    /// At 15,000 events per second the counters reach these values after 3.5 days and after half a year.
+    /// At 15,000 events per second with a GTD of 50 ms, the counter passes 2³² after 3.3 days and the sum passes
+    /// [`TimeDelta::MAX`] after 142 days.
     #[test]
     fn gtd_counters_do_not_overflow() {
         let mut stats = MirrorStats { gtd_sum_ns: i64::MAX as u128, ..MirrorStats::default() };

@@ -7,9 +7,9 @@ use super::event::StoredEvent;
 use crate::time::{GroupInstant, Instant};
 use crate::wire::EncodedEvent;
 
-/// Maximum number of accepted events beyond the last settled one.
+/// Maximum number of accepted events of a source beyond its last settled one.
 pub(super) const MAX_UNSETTLED: u64 = 4_096;
-/// Factor by which the history maximum grows while a snapshot is served.
+/// Factor by which the maximum of the history limits grows while a snapshot is served.
 const SNAPSHOT_HISTORY_FACTOR: usize = 16;
 /// Maximum sequence number: at a million events per second it lasts for nine years.
 pub(super) const MAX_SEQ: u64 = (1 << 48) - 1;
@@ -17,19 +17,19 @@ pub(super) const MAX_SEQ: u64 = (1 << 48) - 1;
 /// fits in one datagram with the largest payload.
 pub(super) const MAX_SEQ_DELTA_SIZE: usize = 7;
 
-/// What has become of an event.
+/// Progress of an event towards its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventFate {
-    /// Missing, or waiting for other events.
+    /// Missing, or received and waiting for other events.
     Open,
-    /// Queued for delivery.
+    /// Queued for delivery, in correlated order only.
     Queued,
     Delivered,
     /// Obsolete and not delivered, or abandoned.
     Dropped,
 }
 
-/// Slot of one event.
+/// One sequence number of a source: the event, once it has arrived, and its fate.
 #[derive(Debug)]
 struct EventSlot {
     event: Option<StoredEvent>,
@@ -44,7 +44,7 @@ impl EventSlot {
         matches!(self.fate, EventFate::Delivered | EventFate::Dropped)
     }
 
-    /// Whether the event is obsolete and neither delivered nor dropped yet.
+    /// Returns whether the event is obsolete and neither delivered nor dropped yet.
     fn is_droppable(&self) -> bool {
         self.is_obsolete && !self.is_settled()
     }
@@ -54,9 +54,8 @@ impl EventSlot {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MissingEvent {
     pub(super) seq: u64,
-    /// Time of the next request.
     pub(super) next_request_at: Instant,
-    /// Time of the last request.
+    /// Time of the last request; `None` before the first.
     pub(super) last_requested_at: Option<Instant>,
     pub(super) attempts: u32,
 }
@@ -66,11 +65,11 @@ pub(super) struct MissingEvent {
 pub(super) enum InsertOutcome {
     New,
     Duplicate,
-    /// The event is too far ahead of the settled ones.
+    /// The event is more than [`MAX_UNSETTLED`] ahead of the last settled one.
     NoRoom,
 }
 
-/// Events of one source.
+/// Events of one source that were received or are expected.
 #[derive(Debug)]
 pub(super) struct EventStream {
     /// Sequence number of the first slot.
@@ -82,13 +81,14 @@ pub(super) struct EventStream {
     missing: Vec<MissingEvent>,
     /// Received events that wait for others, sorted by sequence number. Unused in total order.
     waiting: Vec<u64>,
-    /// Newest received event.
+    /// Sequence number of the newest received event; 0 before the first.
     newest: u64,
     droppable_count: usize,
     event_bytes: usize,
-    /// Lower bound on the issue times of unsettled events.
+    /// Newest issue time of the settled events, or the floor of the installed snapshot: no unsettled event is older.
     time_floor: Option<GroupInstant>,
-    /// Last heartbeat of the source: no event after this one is older than this time.
+    /// Sequence number and time of the last heartbeat of the source: no event after that number is older than that
+    /// time.
     announced_floor: Option<(u64, GroupInstant)>,
 }
 
@@ -120,7 +120,7 @@ impl EventStream {
         self.newest.max(self.settled)
     }
 
-    /// Sequence number after the last slot.
+    /// Returns the sequence number after the last slot.
     fn end(&self) -> u64 {
         self.base + self.slots.len() as u64
     }
@@ -142,7 +142,8 @@ impl EventStream {
             .map_or(if seq <= self.settled { EventFate::Delivered } else { EventFate::Open }, |slot| slot.fate)
     }
 
-    /// Stores a received event.
+    /// Stores a received event. Earlier events that have not arrived become missing, and those that it replaces
+    /// obsolete.
     pub(super) fn insert(&mut self, now: Instant, event_ref: &EncodedEvent<'_>) -> InsertOutcome {
         let seq = event_ref.seq;
         if seq < self.base {
@@ -184,7 +185,7 @@ impl EventStream {
         }
     }
 
-    /// Notes that events up to `last` exist: those that have not arrived are missing.
+    /// Notes that events up to `last` exist, limited to [`MAX_UNSETTLED`]: those that have not arrived are missing.
     pub(super) fn expect(&mut self, now: Instant, last: u64) {
         let last = last.min(self.settled.saturating_add(MAX_UNSETTLED)).min(MAX_SEQ);
         while self.end() <= last {
@@ -206,37 +207,38 @@ impl EventStream {
         }
     }
 
-    /// Lower bound on the issue times of unsettled events. `None` until the source has sent anything.
+    /// Returns a lower bound on the issue times of unsettled events, from settled events and from heartbeats up to a
+    /// settled event. `None` without either.
     pub(super) fn time_floor(&self) -> Option<GroupInstant> {
         let announced = self.announced_floor.filter(|(last, _)| *last <= self.settled).map(|(_, at)| at);
         self.time_floor.max(announced)
     }
 
-    /// Whether the source itself has sent a heartbeat.
+    /// Returns whether the source itself has sent a heartbeat.
     pub(super) fn has_announced_floor(&self) -> bool {
         self.announced_floor.is_some()
     }
 
-    /// Next event in the order of sequence numbers, if it has arrived.
+    /// Returns the event after the last settled one, if it has arrived.
     pub(super) fn next_in_sequence(&self) -> Option<(u64, &StoredEvent)> {
         let seq = self.settled + 1;
         self.event(seq).map(|event| (seq, event))
     }
 
-    /// First event that may be delivered even though others before it are missing.
+    /// Returns the first event that may be delivered even though others before it are missing.
     pub(super) fn first_deliverable(&self) -> Option<(u64, &StoredEvent)> {
         let seq = self.open_events().find(|seq| self.is_deliverable(*seq))?;
         self.event(seq).map(|event| (seq, event))
     }
 
-    /// Issue time of the first received event that is not settled.
+    /// Returns the issue time of the first received event that is not settled.
     pub(super) fn oldest_pending(&self) -> Option<GroupInstant> {
         let from = (self.settled + 1 - self.base) as usize;
         let open = |slot: &&EventSlot| !slot.is_settled() && slot.event.is_some();
         self.slots.range(from.min(self.slots.len())..).find(open)?.event.as_ref().map(|event| event.at)
     }
 
-    /// Whether all earlier events of the same key are settled or queued before this one.
+    /// Returns whether all earlier events of the same key are settled or queued before this one.
     pub(super) fn is_deliverable(&self, seq: u64) -> bool {
         let Some(event) = self.event(seq) else { return false };
         let is_passed = |seq: u64| seq <= self.settled || self.fate(seq) != EventFate::Open;
@@ -295,7 +297,7 @@ impl EventStream {
         self.set_fate(seq, EventFate::Dropped);
     }
 
-    /// Whether any event can be dropped.
+    /// Returns whether any unsettled event is obsolete.
     pub(super) fn has_droppable(&self) -> bool {
         self.droppable_count > 0
     }
@@ -304,7 +306,7 @@ impl EventStream {
         self.slot(seq).is_some_and(EventSlot::is_droppable)
     }
 
-    /// First event from `seq` on that can be dropped.
+    /// Returns the first unsettled obsolete event from `seq` on.
     pub(super) fn droppable_from(&self, seq: u64) -> Option<u64> {
         if self.droppable_count == 0 {
             return None;
@@ -314,7 +316,7 @@ impl EventStream {
         Some(self.base + from + found as u64)
     }
 
-    /// First unsettled event, obsolete or not.
+    /// Returns the first unsettled event that is known to exist, obsolete or not.
     pub(super) fn first_open(&self) -> Option<u64> {
         (self.settled + 1 < self.end()).then_some(self.settled + 1)
     }
@@ -331,7 +333,7 @@ impl EventStream {
         &self.waiting
     }
 
-    /// Number of events beyond the settled ones that are not missing.
+    /// Returns the number of events beyond the settled ones that are not missing.
     pub(super) fn backlog(&self) -> usize {
         ((self.end() - 1 - self.settled) as usize).saturating_sub(self.missing.len())
     }
@@ -354,7 +356,7 @@ impl EventStream {
         }
     }
 
-    /// Bitmap of the events after the last contiguously settled one: a set bit is a settled event.
+    /// Returns a bitmap of the events after the last contiguously settled one: a set bit is a settled event.
     pub(super) fn settled_bits(&self) -> Vec<u8> {
         let from = (self.settled + 1 - self.base) as usize;
         let slots: Vec<bool> = self.slots.range(from..).map(EventSlot::is_settled).collect();
@@ -416,13 +418,13 @@ impl EventStream {
         }
     }
 
-    /// Sequence numbers of received open events.
+    /// Returns the sequence numbers of received open events.
     pub(super) fn open_events(&self) -> impl Iterator<Item = u64> + '_ {
         let is_open = |slot: &EventSlot| slot.fate == EventFate::Open && slot.event.is_some();
         self.slots.iter().enumerate().filter(move |(_, slot)| is_open(slot)).map(|(index, _)| self.base + index as u64)
     }
 
-    /// Heap size in bytes.
+    /// Returns the heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.event_bytes
             + self.slots.capacity() * size_of::<EventSlot>()
@@ -431,8 +433,8 @@ impl EventStream {
     }
 }
 
-/// Position of the last set bit, from 1 on, or 0. The padding bits of the last byte stand for events that may never be
-/// issued.
+/// Returns the position of the last set bit, from 1 on, or 0 if no bit is set. The padding bits of the last byte stand
+/// for events that may never be issued.
 fn last_set_bit(bits: &[u8]) -> u64 {
     let last = bits.iter().rposition(|byte| *byte != 0);
     last.map_or(0, |index| (index as u64 + 1) * 8 - u64::from(bits[index].leading_zeros()))

@@ -22,7 +22,7 @@ struct MirrorNetwork {
     now: Instant,
     servers: Vec<Option<TestServer>>,
     in_flight: Vec<(Instant, usize, usize, Vec<u8>)>,
-    /// Whether an item is lost: sender, receiver and item.
+    /// Loss rule: returns for a sender, a receiver and an item whether a datagram with that item is lost.
     is_lost: fn(usize, usize, &MirrorItem<'_>) -> bool,
 }
 
@@ -376,7 +376,7 @@ fn sequence_numbers_beyond_32_bits_work() {
     let mut net = MirrorNetwork::new(2, |_| ());
     net.issue(0, state_event(9, 1));
     net.run(100);
-    // Just below 32 bits, as after ten days.
+    // Just below 2³², as after ten days at 5,000 events per second.
     let (now, before) = (net.now, u64::from(u32::MAX) - 20);
     let mirror = &mut net.server(0).mirror;
     mirror.streams.get_mut(&source(0)).unwrap().restart_from_snapshot(now, before, &[], None);

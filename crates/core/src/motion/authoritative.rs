@@ -13,11 +13,11 @@ pub(super) struct AuthoritativeObject<S, V> {
     simulator: Simulator<S, V>,
     /// Client that controls the object; `None` if the server does.
     pub(super) owner: Option<ClientId>,
-    /// Time at which the newest command arrived.
+    /// Time at which the newest segment started: its command arrived, or the server issued it.
     segment_started_at: Instant,
-    /// Timer value at that time.
+    /// Timer value at `segment_started_at`.
     initial_timer: TimeDelta,
-    /// Send time of the datagram that carried the newest command.
+    /// Send time, on the owner's clock, of the datagram that carried the owner's newest command.
     pub(super) command_sent_at: Instant,
     is_timer_pending: bool,
 }
@@ -43,7 +43,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         self.simulator.commands.newest().number
     }
 
-    /// First epoch of another object with the same id.
+    /// Returns the first epoch of another object with the same id.
     pub(super) fn next_epoch(&self) -> u32 {
         self.newest_number().epoch.saturating_add(1)
     }
@@ -107,12 +107,12 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         self.on_segment_started(now);
     }
 
-    /// Notes the start of a segment by the server itself.
+    /// Records that the server itself started a segment at `now`.
     fn on_segment_started(&mut self, now: Instant) {
         (self.segment_started_at, self.initial_timer, self.is_timer_pending) = (now, TimeDelta::ZERO, false);
     }
 
-    /// Handles a command of the owner.
+    /// Handles a command of the owner. A new command starts a segment, whose timer the owner's next timer item sets.
     pub(super) fn on_owner_command<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
@@ -129,7 +129,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
     }
 
     /// Starts the timer on the newest command's segment. `timer` is the owner's timer and `age` the age of the command,
-    /// both at the send time `sent`.
+    /// both at the send time `sent`. Only the first call after a new command has an effect.
     pub(super) fn start_segment_timer(
         &mut self,
         now: Instant,
@@ -154,7 +154,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         self.initial_timer = self.simulator.timer.value();
     }
 
-    /// Progress of the timer, as reported to clients.
+    /// Returns the progress of the timer, as reported to clients.
     pub(super) fn progress(&self, now: Instant) -> TimerProgress {
         let timer = self.simulator.timer;
         TimerProgress {
@@ -165,7 +165,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         }
     }
 
-    /// Heap size in bytes.
+    /// Returns the heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.simulator.commands.memory()
     }

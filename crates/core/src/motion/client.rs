@@ -13,10 +13,10 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 
-/// Maximum number of queued events; the oldest are dropped.
+/// Maximum number of queued events; beyond it the oldest are discarded.
 const MAX_EVENTS: usize = 256;
 
-/// A client of one server.
+/// Client of one motion server: it commands its own objects and follows those that it subscribes to.
 #[derive(Debug)]
 pub struct MotionClient<P: MotionPredictor> {
     config: MotionConfig,
@@ -41,9 +41,9 @@ pub enum MotionClientEvent {
     Appeared(ObjectId),
     /// The server overruled the commands of an own object: commands in flight are void and may be issued again.
     Overruled(ObjectId),
-    /// An object was removed.
+    /// The server removed an object, or hid it from this client.
     Removed(ObjectId),
-    /// The server restarted.
+    /// The server restarted. Each object is unverified until the restarted server has sent its state.
     ServerRestarted,
 }
 
@@ -64,18 +64,20 @@ impl<P: MotionPredictor> MotionClient<P> {
         })
     }
 
-    /// Settings of this client.
+    /// Returns the settings passed to [`MotionClient::new`].
     pub fn config(&self) -> &MotionConfig {
         &self.config
     }
 
-    /// Takes control of an object, if the server agrees. The object exists once the server has sent its state.
+    /// Takes control of an object, if the server agrees. The object exists once the server has sent its state. Ignored
+    /// if there are [`MAX_OBJECTS`] other objects.
     pub fn own(&mut self, object: ObjectId) {
         let now = self.now;
         self.ensure_object(object).into_iter().for_each(|remote| remote.take_control(now));
     }
 
-    /// Subscribes to an object that this client does not control. Releases control if it did.
+    /// Subscribes to an object that this client does not control. Releases control if it did. Ignored if there are
+    /// [`MAX_OBJECTS`] other objects.
     pub fn subscribe(&mut self, object: ObjectId) {
         self.ensure_object(object).into_iter().for_each(ClientObject::release_control);
     }
@@ -88,14 +90,14 @@ impl<P: MotionPredictor> MotionClient<P> {
         Some(self.objects.entry(object).or_insert_with(|| ClientObject::new(self.now, &self.config)))
     }
 
-    /// Ends the interest in an object.
+    /// Forgets an object and asks the server to stop its updates.
     pub fn unsubscribe(&mut self, object: ObjectId) {
         if self.objects.remove(&object).is_some() {
             self.unsubscribed.insert(object);
         }
     }
 
-    /// Announces this client's departure in the next datagram.
+    /// Announces this client's departure in the next datagram. The server then removes the client.
     pub fn leave(&mut self) {
         self.is_leaving = true;
     }
@@ -124,7 +126,7 @@ impl<P: MotionPredictor> MotionClient<P> {
         }
     }
 
-    /// Handles a datagram from the server. Malformed datagrams are dropped and counted.
+    /// Handles a datagram from the server. A malformed one is counted, and ignored from its first malformed item on.
     pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) {
         self.now = self.now.max(now);
         if self.handle_items(bytes).is_err() {
@@ -205,7 +207,7 @@ impl<P: MotionPredictor> MotionClient<P> {
         Ok(())
     }
 
-    /// Returns an object with the context in which it handles received items.
+    /// Returns an object with the context in which it handles received items. `None` for an unknown object.
     fn receive_context(
         &mut self,
         sent: Instant,
@@ -324,7 +326,7 @@ impl<P: MotionPredictor> MotionClient<P> {
         Ok(())
     }
 
-    /// Returns when there may be something to send next, if no datagram arrives before.
+    /// Returns the time by which the host program must poll again, if no datagram arrives before.
     pub fn poll_timeout(&self) -> Instant {
         let retransmit_timeout = self.server.retransmit_timeout();
         let combining_ends_at =
@@ -334,38 +336,41 @@ impl<P: MotionPredictor> MotionClient<P> {
         soonest.map_or(next, |at| at.min(next)).max(self.now + TimeDelta::from_micros(1))
     }
 
-    /// Returns an object at a time that is not past, once the server has sent its state.
+    /// Predicts an object at `now`, or at the time of the last call if that is later. `None` until the server has sent
+    /// its state.
     pub fn moment_at(&self, now: Instant, object: ObjectId) -> Option<ObjectMoment<P::State>> {
         let simulator = self.objects.get(&object)?.simulator.as_ref()?;
         Some(simulator.at(&self.predictor, now.max(self.now), &self.config))
     }
 
-    /// Motion vector of the object's newest command.
+    /// Returns the motion vector of the object's newest known command. `None` until the server has sent its state.
     pub fn vector(&self, object: ObjectId) -> Option<&P::Vector> {
         Some(&self.objects.get(&object)?.simulator.as_ref()?.commands.newest().vector)
     }
 
-    /// Recent consistency of the displayed state with the server's (Definition 2.3), as far as is known by now.
+    /// Returns the recent discrepancy between the displayed state and the server's (Definition 2.3), by the reports
+    /// received so far. `None` for an object that this client neither controls nor subscribes to.
     pub fn consistency(&self, object: ObjectId) -> Option<Consistency> {
         Some(self.objects.get(&object)?.consistency(&self.predictor, &self.config))
     }
 
-    /// Objects that this client controls or subscribes to.
+    /// Returns the objects that this client controls or subscribes to.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
         self.objects.keys().copied()
     }
 
-    /// Estimate of the server's clock, with the round-trip time of the link.
+    /// Returns the estimate of the server's clock, with the round-trip time of the link.
     pub fn clock(&self) -> &crate::clock::Clock {
         &self.server.clock
     }
 
-    /// Arrival time of the last datagram from the server.
+    /// Returns the arrival time of the last datagram from the server; before the first, the creation time of this
+    /// client.
     pub fn last_received_at(&self) -> Instant {
         self.server.last_received_at
     }
 
-    /// Returns the next event, oldest first.
+    /// Returns the oldest queued event.
     pub fn poll_event(&mut self) -> Option<MotionClientEvent> {
         self.events.pop_front()
     }
@@ -377,12 +382,12 @@ impl<P: MotionPredictor> MotionClient<P> {
         self.events.push_back(event);
     }
 
-    /// Number of malformed datagrams.
+    /// Returns the number of malformed datagrams received since this client was created.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// Approximate heap size in bytes, which is bounded whatever arrives.
+    /// Returns the approximate heap size in bytes, which is bounded whatever arrives.
     pub fn memory(&self) -> usize {
         let remote_size = |remote: &RemoteObjectOf<P>| size_of_val(remote) + remote.memory();
         let remotes: usize = self.objects.values().map(remote_size).sum();

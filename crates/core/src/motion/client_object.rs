@@ -15,7 +15,7 @@ use crate::time::{Instant, TimeDelta};
 /// forgotten the subscription.
 const MAX_SILENT_INTERVALS: i64 = 3;
 
-/// An object at a client.
+/// An object that a client controls or subscribes to.
 #[derive(Debug)]
 pub(super) struct ClientObject<S, V> {
     /// `None` until the server has sent the object's state.
@@ -28,7 +28,7 @@ pub(super) struct ClientObject<S, V> {
     is_unverified: bool,
     /// Arrival time of the last update that could be applied.
     last_update_at: Instant,
-    /// Time of the last subscription request.
+    /// Time of the last subscription request; `None` before the first and after the local state became unverified.
     pub(super) last_requested_at: Option<Instant>,
     /// Send time, on the server's clock, of the datagram to acknowledge.
     pub(super) ack_due: Option<Instant>,
@@ -38,10 +38,10 @@ pub(super) struct ClientObject<S, V> {
     expected_delay: Option<TimeDelta>,
 }
 
-/// Kind of an update.
+/// Kind of an update from the server, which decides how the server's progress is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingUpdate {
-    /// A new command.
+    /// A new command, which starts a segment.
     Segment,
     /// The first update of the object: there is no displayed state yet that could be corrected gradually.
     NewObject,
@@ -49,10 +49,11 @@ enum PendingUpdate {
     ServerRestart,
 }
 
-/// Change of an object that the host program must know of.
+/// Change of an object that the client reports to the host program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectChange {
-    /// The object appeared.
+    /// The server sent the object for the first time, another object with the same id, or the object again after the
+    /// local state became unverified.
     Appeared,
     /// The server overruled the commands of an own object.
     Overruled,
@@ -84,7 +85,7 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         }
     }
 
-    /// Takes control of the object.
+    /// Makes this client control the object. The commands known so far count as acknowledged.
     pub(super) fn take_control(&mut self, now: Instant) {
         if self.controller.is_none() {
             let mut controller = LocalController::new(now);
@@ -102,13 +103,12 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         }
     }
 
-    /// Whether the local state may be invalid.
     pub(super) fn is_unverified(&self) -> bool {
         self.is_unverified
     }
 
-    /// Whether to send a subscription request now. Requests repeat after `retransmit_timeout` while the state is
-    /// unknown, and after [`TIMER_UPDATE_INTERVAL`] while the server is silent.
+    /// Returns whether to send a subscription request now. Requests repeat after `retransmit_timeout` while the state
+    /// is unknown, and after [`TIMER_UPDATE_INTERVAL`] while the server is silent.
     pub(super) fn needs_request(&self, now: Instant, retransmit_timeout: TimeDelta) -> bool {
         let is_unknown = self.simulator.is_none() || self.is_unverified;
         let is_silent = now - self.last_update_at > TIMER_UPDATE_INTERVAL * MAX_SILENT_INTERVALS;
@@ -117,13 +117,13 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
             && self.last_requested_at.is_none_or(|requested_at| now - requested_at >= repeat_interval)
     }
 
-    /// Whether the newest command is of this epoch or a later one.
+    /// Returns whether the local state is valid and its newest command is of this epoch or a later one.
     pub(super) fn is_in_epoch(&self, epoch: u32) -> bool {
         let newest = self.simulator.as_ref().map(|simulator| simulator.commands.newest().number);
         !self.is_unverified && newest.is_some_and(|number| number.epoch >= epoch)
     }
 
-    /// Advances the object to `now`.
+    /// Advances the object to `now` and records its displayed state for the discrepancy.
     pub(super) fn advance<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
@@ -202,19 +202,20 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         Some(if self.controller.is_some() { ObjectChange::Overruled } else { ObjectChange::Appeared })
     }
 
-    /// Notes a new command from the server.
+    /// Notes a new command from the server, which replaces the commands of the controller.
     fn on_new_command<P>(&mut self, context: &ReceiveContext<'_, P>, number: CommandNumber, update: PendingUpdate) {
         self.on_update_received(context);
         self.pending_update = Some(update);
         self.controller.iter_mut().for_each(|controller| controller.on_server_command(number));
     }
 
-    /// Notes an update that could be applied.
+    /// Notes an update that could be applied: the local state is valid, and the update is to be acknowledged.
     fn on_update_received<P>(&mut self, context: &ReceiveContext<'_, P>) {
         (self.is_unverified, self.last_update_at, self.ack_due) = (false, context.now, Some(context.sent));
     }
 
-    /// Handles the server's progress on the segment of a command.
+    /// Handles the server's progress on the segment of a command, and steers the timer towards it if the segment is the
+    /// newest.
     pub(super) fn on_timer<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         context: &mut ReceiveContext<'_, P>,
@@ -257,7 +258,7 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         }
     }
 
-    /// Handles the server's acknowledgement of own commands.
+    /// Handles the server's acknowledgement of own commands up to `number`, which the datagram sent at `sent` carried.
     pub(super) fn on_ack(&mut self, number: CommandNumber, sent: Instant) {
         if let (Some(controller), Some(simulator), false) = (&mut self.controller, &self.simulator, self.is_unverified)
         {
@@ -279,7 +280,7 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         }
     }
 
-    /// Recent consistency of the displayed state with the server's, as far as is known by now.
+    /// Returns the recent discrepancy between the displayed state and the server's, by the reports received so far.
     pub(super) fn consistency<P: MotionPredictor<State = S, Vector = V>>(
         &self,
         predictor: &P,
@@ -292,7 +293,7 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         Consistency { discrepancy, tolerance: config.tolerance, duration }
     }
 
-    /// Heap size in bytes.
+    /// Returns the heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         let commands = self.simulator.as_ref().map_or(0, |simulator| simulator.commands.memory());
         commands + self.confirmed.memory() + self.discrepancy.memory()

@@ -32,7 +32,7 @@ pub(super) struct CommandHistory<S, V> {
 pub(super) enum CommandReceipt {
     /// The command is the newest now.
     New,
-    /// The command was known.
+    /// The command is not newer than the newest known one.
     Duplicate,
     /// Commands before it are missing, and it came without a start state.
     Gap,
@@ -101,18 +101,19 @@ impl<S: Clone, V: Clone> CommandHistory<S, V> {
         CommandReceipt::New
     }
 
-    /// A command, if it is still kept.
+    /// Returns the command `number`, if it is still kept.
     pub(super) fn find(&self, number: CommandNumber) -> Option<&MotionCommand<S, V>> {
         self.previous.iter().chain(core::iter::once(&self.newest)).find(|command| command.number == number)
     }
 
-    /// The kept commands after `number`, and always the newest one.
+    /// Returns the kept commands after `number`, and always the newest one. Without `number`, returns only the newest
+    /// one.
     pub(super) fn commands_since(&self, number: Option<CommandNumber>) -> impl Iterator<Item = &MotionCommand<S, V>> {
         let is_after = move |command: &&MotionCommand<S, V>| number.is_some_and(|number| command.number > number);
         self.previous.iter().filter(is_after).chain(core::iter::once(&self.newest))
     }
 
-    /// Heap size in bytes.
+    /// Returns the heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.previous.capacity() * size_of::<MotionCommand<S, V>>()
     }

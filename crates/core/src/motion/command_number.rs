@@ -1,40 +1,41 @@
-//! Numbering of an object's commands.
+//! Numbering of an object's commands: by epochs, which only the server starts, and by counts within an epoch.
 
 /// Number of a command; later commands have greater numbers. Numbers are valid only within one incarnation of the
 /// server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandNumber {
-    /// Epoch. Only the server starts a new one: when it overrules the client that controls an object, and when it
-    /// reuses an object id. Commands of an earlier epoch that are still in flight are void.
+    /// Epoch. Only the server starts a new one: when it overrules the client that controls an object, transfers the
+    /// control, or reuses an object id. Commands of an earlier epoch that are still in flight are void.
     pub epoch: u32,
-    /// Number of commands in the epoch. 0 is the spawn of the object, before any command.
+    /// Number of the command in the epoch. 0 is the spawn of the object, before any command.
     pub count: u32,
 }
 
 impl CommandNumber {
-    /// Number of an object's spawn.
+    /// Returns the number of the spawn of an object in `epoch`.
     pub(super) const fn first_in_epoch(epoch: u32) -> Self {
         Self { epoch, count: 0 }
     }
 
-    /// Number of the next command. A server's own commands continue in the next epoch if the numbers run out; no client
-    /// issues as many.
+    /// Returns the number of the next command. If the counts of an epoch run out, the server continues in the next
+    /// epoch; no client issues as many commands.
     pub(super) fn next(self) -> Self {
         self.count.checked_add(1).map_or(self.after_server_decision(), |count| Self { count, ..self })
     }
 
-    /// Number of a server decision that overrules the client that controls the object. That client may just have issued
-    /// the next number.
+    /// Returns the number of a server decision that overrules the client that controls the object. It begins the next
+    /// epoch, because that client may just have issued the next number.
     pub(super) fn after_server_decision(self) -> Self {
         Self { epoch: self.epoch.saturating_add(1), count: 1 }
     }
 
-    /// Number of a transfer of control. An object that was never commanded stays that way.
+    /// Returns the number of a transfer of control, in the next epoch. The count stays 0 if the object was never
+    /// commanded.
     pub(super) fn after_ownership_transfer(self) -> Self {
         Self { count: self.count.min(1), ..self.after_server_decision() }
     }
 
-    /// Whether the object has just spawned and was never commanded.
+    /// Returns whether the object has not been commanded since it was spawned.
     pub(super) const fn is_first(self) -> bool {
         self.count == 0
     }

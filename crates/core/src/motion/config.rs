@@ -1,25 +1,25 @@
-//! Settings of a server and its clients.
+//! Settings of a motion server and its clients, their presets and bounds.
 
 use super::TimerRate;
 use crate::time::TimeDelta;
 
-/// How simulators are kept in step with the server's.
+/// Method by which a client keeps its simulators in step with the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMethod {
-    /// As in the paper: by smoothed halves of round trips and a countdown.
+    /// As in the paper: the client estimates the delay to the server as the smoothed half of the round-trip time.
     Paper,
-    /// By synchronized clocks: by the server's clock a client knows exactly how far the server's simulator is.
+    /// With synchronized clocks: the client knows by the server's clock exactly how far the server's simulator is.
     Clocks,
 }
 
-/// Settings of motion sharing. The server and all its clients should use the same.
+/// Settings of motion sharing. All but `incarnation` should be equal at the server and its clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MotionConfig {
     /// Number of this run of the program. Later runs have greater numbers, so that the peers can tell them apart.
     pub incarnation: u32,
-    /// How simulators are kept in step.
+    /// Method by which a client keeps its simulators in step with the server's.
     pub method: SyncMethod,
-    /// Time within which commands are combined into one.
+    /// Time after a command within which a client combines further commands with it. The client then sends the result.
     pub combine_interval: TimeDelta,
     /// Bounds of the simulators' speed relative to real time.
     pub timer_rate: TimerRate,
@@ -42,9 +42,9 @@ pub struct MotionConfig {
 pub enum MotionConfigError {
     /// `combine_interval` is negative or above 1 s.
     CombineInterval,
-    /// `slowest` is not between 0 and 1, or `fastest` not above 1 and up to 8.
+    /// `slowest` is not above 0 and below 1, or `fastest` is not above 1 and at most 8.
     TimerRate,
-    /// `server_share` is not within 0 to 1, or is above 0 without clocks.
+    /// `server_share` is not within 0 to 1, or is above 0 with [`SyncMethod::Paper`].
     ServerShare,
     /// `correction_speed` is not above 0.
     CorrectionSpeed,
@@ -67,7 +67,7 @@ impl core::fmt::Display for MotionConfigError {
 impl core::error::Error for MotionConfigError {}
 
 impl MotionConfig {
-    /// The paper's settings: 0.5 to 1.5 times real time, halves of round trips, corrections displayed at once.
+    /// Returns the paper's settings: 0.5 to 1.5 times real time, halves of round trips, corrections displayed at once.
     pub const fn paper(incarnation: u32) -> Self {
         Self {
             method: SyncMethod::Paper,
@@ -77,9 +77,9 @@ impl MotionConfig {
         }
     }
 
-    /// Settings with synchronized clocks, not in the paper: up to twice real time. The server share is 0, which is best
-    /// for all pairs of sites together: a client that follows the server would have to catch up with the server's
-    /// share, too.
+    /// Returns settings with synchronized clocks, not in the paper: 0.5 to 2 times real time. The server share is 0,
+    /// which is best for all pairs of sites together: a client that follows the server would have to catch up with the
+    /// server's share, too.
     pub const fn clocks(incarnation: u32) -> Self {
         Self {
             incarnation,
@@ -94,7 +94,7 @@ impl MotionConfig {
         }
     }
 
-    /// Checks that the settings are within their bounds.
+    /// Checks the settings against the bounds that the variants of [`MotionConfigError`] state.
     pub fn check(&self) -> Result<(), MotionConfigError> {
         let durations = TimeDelta::from_millis(100)..=TimeDelta::from_secs(60);
         if !(TimeDelta::ZERO..=TimeDelta::from_secs(1)).contains(&self.combine_interval) {

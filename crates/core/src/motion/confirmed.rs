@@ -10,7 +10,7 @@ use crate::time::{Instant, TimeDelta};
 /// Maximum number of segments kept for the measurement of the discrepancy.
 const MAX_SEGMENTS: usize = 16;
 
-/// Progress of a simulator on a segment, as it reports it.
+/// Progress of a simulator on a segment, as the server or the owner of the object reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimerProgress {
     pub(super) timer: TimeDelta,
@@ -30,18 +30,19 @@ pub(super) struct ConfirmedProgress {
 }
 
 impl ConfirmedProgress {
-    /// Local time at which the server received the command.
+    /// Returns the local time at which the server started the segment.
     fn segment_start(&self) -> Instant {
         self.reported_at - self.progress.segment_age
     }
 
-    /// The server's timer at any time since it received the command. It may have run faster at first.
+    /// Returns the server's timer at `now`, any time since the server started the segment. It may have run faster at
+    /// first.
     fn timer_at(&self, now: Instant, rate: TimerRate) -> TimeDelta {
         let fastest = self.progress.initial_timer + (now - self.segment_start()).scale(rate.fastest);
         fastest.min(self.caught_up_timer_at(now)).max(TimeDelta::ZERO)
     }
 
-    /// The server's timer at `now` if it has caught up completely.
+    /// Returns the server's timer at `now` if it has caught up completely.
     pub(super) fn caught_up_timer_at(&self, now: Instant) -> TimeDelta {
         self.progress.timer + (now - self.reported_at) + self.progress.catch_up
     }
@@ -87,12 +88,13 @@ impl<S: Clone, V: Clone> ConfirmedMotion<S, V> {
         self.segments.push_back(Segment { number, start, vector, confirmed });
     }
 
-    /// Last reported progress on the segment of a command.
+    /// Returns the last reported progress on the segment of a command. `None` if it is not the newest reported segment.
     pub(super) fn progress_of(&self, number: CommandNumber) -> Option<&ConfirmedProgress> {
         self.segments.back().filter(|segment| segment.number == number).map(|segment| &segment.confirmed)
     }
 
-    /// State of the server's simulator at `now`, as far as is known by now.
+    /// Returns the state of the server's simulator at `now`, by the reports received so far. `None` before the oldest
+    /// kept segment.
     pub(super) fn state_at<P: MotionPredictor<State = S, Vector = V>>(
         &self,
         predictor: &P,
@@ -103,12 +105,12 @@ impl<S: Clone, V: Clone> ConfirmedMotion<S, V> {
         Some(predictor.advance(&segment.start, &segment.vector, segment.confirmed.timer_at(now, rate)))
     }
 
-    /// Forgets everything.
+    /// Discards all reports, after a restart of the server.
     pub(super) fn clear(&mut self) {
         self.segments.clear();
     }
 
-    /// Heap size in bytes.
+    /// Returns the heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.segments.capacity() * size_of::<Segment<S, V>>()
     }

@@ -10,7 +10,8 @@ use crate::time::{Instant, TimeDelta};
 /// Maximum number of samples in a window.
 const MAX_SAMPLES: usize = 128;
 
-/// Recently displayed states of a copy of an object.
+/// Recorder of the recently displayed states of one copy of an object, which computes the discrepancy D to another
+/// copy.
 #[derive(Clone, Debug)]
 pub struct DiscrepancyMeter<S> {
     averaging_window: TimeDelta,
@@ -20,7 +21,7 @@ pub struct DiscrepancyMeter<S> {
 /// Recent discrepancy between two copies of an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Consistency {
-    /// D, in units times seconds.
+    /// D over `duration`, in units times seconds.
     pub discrepancy: f64,
     /// Tolerance ξ, in units times seconds.
     pub tolerance: f64,
@@ -29,14 +30,14 @@ pub struct Consistency {
 }
 
 impl Consistency {
-    /// Whether D is below the tolerance.
+    /// Returns whether D is below the tolerance.
     pub fn is_tolerated(&self) -> bool {
         self.discrepancy < self.tolerance
     }
 }
 
 impl<S: Clone> DiscrepancyMeter<S> {
-    /// Creates a meter with this averaging window.
+    /// Creates a meter without samples, which measures over the last `averaging_window`.
     pub fn new(averaging_window: TimeDelta) -> Self {
         Self { averaging_window, samples: VecDeque::new() }
     }
@@ -70,7 +71,7 @@ impl<S: Clone> DiscrepancyMeter<S> {
         (sum, duration)
     }
 
-    /// Heap size in bytes.
+    /// Returns the heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.samples.capacity() * size_of::<(Instant, S)>()
     }

@@ -61,7 +61,7 @@ where
     newest.map_or(Ok(()), |number| put_timer(datagram, object, number, progress))
 }
 
-/// Appends a simulator's progress on a segment.
+/// Appends a simulator's progress on the segment of the command `number`.
 pub(super) fn put_timer(
     datagram: &mut MotionDatagramWriter<'_>,
     object: ObjectId,

@@ -7,12 +7,12 @@ use super::simulator::Simulator;
 use super::{CommandNumber, MotionConfig, MotionPredictor, MotionTimer, SyncMethod};
 use crate::time::{Instant, TimeDelta};
 
-/// Controller of a client's own object.
+/// Sending state of the newest command of a client's own object.
 #[derive(Clone, Debug)]
 pub(super) struct LocalController<V> {
     /// Time of the newest command (state A of the paper's Figure 1), while later commands may be combined with it.
     combining_since: Option<Instant>,
-    /// Time of the newest command.
+    /// Time at which the newest command was issued.
     issued_at: Instant,
     /// Time at which the newest command was first sent (state B).
     first_sent_at: Option<Instant>,
@@ -22,7 +22,8 @@ pub(super) struct LocalController<V> {
     expected_delay: TimeDelta,
     /// Newest command that the server has acknowledged.
     acked: Option<CommandNumber>,
-    /// Send time of the datagram that carried it to the server, if it is also this client's newest command.
+    /// Send time of the datagram that carried the newest command to the server; `None` until the server acknowledges
+    /// it.
     acked_datagram_sent_at: Option<Instant>,
     /// Whether the answer to the newest command has been applied (state C).
     is_answered: bool,
@@ -50,7 +51,7 @@ impl<V: Clone> LocalController<V> {
         self.pending_vector = Some(vector);
     }
 
-    /// Issues a command. The object responds at once.
+    /// Issues a command, or combines it with the newest one within the combine interval. The object responds at once.
     pub(super) fn command<S: Clone, P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,
@@ -93,19 +94,20 @@ impl<V: Clone> LocalController<V> {
         }
     }
 
-    /// Time at which the newest command may be sent.
+    /// Returns the end of the combine interval, at which the newest command may be sent. `None` if it has ended.
     pub(super) fn combining_ends_at(&self, config: &MotionConfig) -> Option<Instant> {
         self.combining_since.map(|since| since + config.combine_interval)
     }
 
-    /// Whether the commands must be sent to the server now, where `newest` is the newest one.
+    /// Returns whether the commands must be sent to the server now. `newest` is the number of the newest one.
     pub(super) fn is_due(&self, now: Instant, newest: CommandNumber, retransmit_timeout: TimeDelta) -> bool {
         let is_missing = self.acked.is_none_or(|acked| acked < newest);
         let is_time = self.last_sent_at.is_none_or(|last| now - last >= retransmit_timeout);
         self.combining_since.is_none() && is_missing && is_time
     }
 
-    /// Notes that the commands were sent to the server.
+    /// Notes that the commands were sent to the server. With [`SyncMethod::Paper`], sets Td when the newest command is
+    /// sent for the first time.
     pub(super) fn on_sent(
         &mut self,
         now: Instant,
@@ -123,12 +125,12 @@ impl<V: Clone> LocalController<V> {
         }
     }
 
-    /// Newest command that the server has acknowledged.
+    /// Returns the newest command that the server has acknowledged.
     pub(super) fn acked(&self) -> Option<CommandNumber> {
         self.acked
     }
 
-    /// Time since the newest command was issued.
+    /// Returns the time since the newest command was issued.
     pub(super) fn command_age(&self, now: Instant) -> TimeDelta {
         now - self.issued_at
     }
@@ -140,7 +142,8 @@ impl<V: Clone> LocalController<V> {
         }
     }
 
-    /// Applies the server's answer to the newest command: its timer is Ts.
+    /// Corrects the timer by the server's answer to the newest command, whose timer is Ts. Only the first answer
+    /// counts.
     pub(super) fn on_timer_answer(&mut self, now: Instant, timer: &mut MotionTimer, progress: TimerProgress) {
         let (Some(acked_sent_at), Some(first_sent_at), false) =
             (self.acked_datagram_sent_at, self.first_sent_at, self.is_answered)

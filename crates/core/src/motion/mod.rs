@@ -9,10 +9,10 @@
 //! faster (equations 3 to 5). The recent distance between copies is measured continuously (relaxed consistency,
 //! [`DiscrepancyMeter`]).
 //!
-//! Where the paper is silent: a client that issues a command is ahead by `RT_accum` plus the time for which commands
-//! were combined. A client that receives the command is behind by `RT_accum` plus the server's progress on the segment.
-//! Lost data is retransmitted, and the time lost counts as a longer delay. A simulator that is behind by more than
-//! [`MotionConfig::snap_threshold`] is corrected at once.
+//! The paper leaves some cases open, which this module decides. A client that issues a command is ahead by `RT_accum`
+//! plus the time for which commands were combined. A client that receives the command is behind by `RT_accum` plus the
+//! server's progress on the segment. Lost data is retransmitted, and the time lost counts as a longer delay. A
+//! simulator that is behind by more than [`MotionConfig::snap_threshold`] is corrected at once.
 //!
 //! [`SyncMethod::Clocks`] adds clock synchronization, which is not in the paper. A round trip that varies says little
 //! about a single delay; a [clock](crate::clock) is hardly affected by jitter. By the server's clock a client knows
@@ -59,14 +59,14 @@ pub const MAX_OBJECTS: usize = 4_096;
 /// Maximum number of clients of a server.
 pub const MAX_CLIENTS: usize = 1_024;
 
-/// Interval of timer updates to subscribers when nothing changes: clocks drift.
+/// Interval of timer updates to a subscriber while the object gets no command. They correct the drift of the clocks.
 const TIMER_UPDATE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
-/// A moving object.
+/// Id of a moving object, given by the host program of the server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u32);
 
-/// A client, as its server numbers it.
+/// Id of a client, given by the host program of the server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u32);
 

@@ -1,4 +1,4 @@
-//! State of the other end of a link: its incarnation, its clock and the delay.
+//! The other end of a link: its incarnation, its clock, the delay to it and the probes that measure both.
 
 use super::DelayEstimate;
 use crate::clock::{Clock, RoundTrip};
@@ -8,7 +8,7 @@ use crate::wire::motion::{MotionDatagramWriter, MotionHeader, MotionItem};
 
 /// Number of initial clock probes, sent every [`INITIAL_PROBE_INTERVAL`].
 const INITIAL_PROBES: u32 = 12;
-/// Interval of the initial clock probes.
+/// Interval of the first [`INITIAL_PROBES`] clock probes.
 const INITIAL_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
 /// Probe interval until the clock is known, and while the jitter is above [`JITTER_THRESHOLD`].
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
@@ -16,12 +16,10 @@ const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 const SLOW_PROBE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 /// Jitter above which the fast probe interval is kept.
 const JITTER_THRESHOLD: TimeDelta = TimeDelta::from_millis(1);
-/// Minimum retransmit timeout.
 const MIN_RETRANSMIT_TIMEOUT: TimeDelta = TimeDelta::from_millis(30);
-/// Maximum retransmit timeout.
 const MAX_RETRANSMIT_TIMEOUT: TimeDelta = TimeDelta::from_millis(400);
 
-/// The other end of a link.
+/// The other end of a link: the server at a client, or a client at the server.
 #[derive(Debug)]
 pub(super) struct MotionPeer {
     incarnation: Option<u32>,
@@ -76,7 +74,7 @@ impl MotionPeer {
         order
     }
 
-    /// Header of a datagram to the peer.
+    /// Returns the header of a datagram to the peer.
     pub(super) fn header(&self, now: Instant, incarnation: u32) -> MotionHeader {
         MotionHeader {
             sender_incarnation: incarnation,
@@ -89,7 +87,7 @@ impl MotionPeer {
         self.is_echo_requested = true;
     }
 
-    /// Handles an echo. Returns RT, half of the round trip, unless the round trip is implausible.
+    /// Handles an echo. Returns RT, half of the round trip. `None` if the round trip is negative or implausibly long.
     pub(super) fn on_echo(
         &mut self,
         now: Instant,
@@ -107,18 +105,20 @@ impl MotionPeer {
         Some(rtt / 2)
     }
 
-    /// Estimated one-way delay.
+    /// Returns half of the smoothed round-trip time.
     pub(super) fn one_way_delay(&self) -> TimeDelta {
         self.clock.rtt().map_or(self.delay.accumulated(), |rtt| rtt / 2)
     }
 
-    /// Local time at which the peer sent something: by the peer's clock if it is known, else by the estimated delay.
+    /// Converts a send time of the peer to the local clock: by the peer's clock if it is known, else by the estimated
+    /// delay. The result is never after `now`.
     pub(super) fn to_local(&self, now: Instant, theirs: Instant) -> Instant {
         let by_clock = self.clock.to_local(theirs).filter(|_| self.clock.is_ready());
         by_clock.unwrap_or(now - self.delay.accumulated()).min(now)
     }
 
-    /// Time after which unanswered data is sent again.
+    /// Returns the time after which unanswered data is sent again: the round-trip time plus four times the jitter plus
+    /// 10 ms, within 30 to 400 ms.
     pub(super) fn retransmit_timeout(&self) -> TimeDelta {
         let rtt = self.clock.rtt().unwrap_or(MAX_RETRANSMIT_TIMEOUT / 2);
         (rtt + self.clock.jitter() * 4 + TimeDelta::from_millis(10))
@@ -126,7 +126,7 @@ impl MotionPeer {
             .min(MAX_RETRANSMIT_TIMEOUT)
     }
 
-    /// Requests an echo with the next datagram.
+    /// Makes the next datagram carry a probe, which requests an echo.
     pub(super) fn probe_soon(&mut self, now: Instant) {
         self.next_probe = self.next_probe.min(now);
     }
@@ -171,7 +171,7 @@ impl MotionPeer {
         datagram.put(MotionItem::Probe)
     }
 
-    /// Heap size in bytes.
+    /// Returns the heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.clock.memory()
     }

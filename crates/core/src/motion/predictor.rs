@@ -19,10 +19,10 @@ pub trait MotionPredictor {
     /// Returns the state after moving along `vector` for `by` (equation 2). Must be deterministic across sites.
     fn advance(&self, state: &Self::State, vector: &Self::Vector, by: TimeDelta) -> Self::State;
 
-    /// Combines two commands that were issued within one combine interval.
+    /// Combines two commands that a client issued within one combine interval into one.
     fn combine(&self, earlier: &Self::Vector, later: &Self::Vector) -> Self::Vector;
 
-    /// Distance between two states, in the game's units: |sᵢ − sⱼ| of equation 1.
+    /// Returns the distance between two states, in the game's units: |sᵢ − sⱼ| of equation 1.
     fn distance(&self, one: &Self::State, other: &Self::State) -> f64;
 
     /// Moves `from` towards `to` by at most `most` units, for displayed corrections.
@@ -31,13 +31,13 @@ pub trait MotionPredictor {
     /// Encodes a state into at most [`MAX_STATE_SIZE`] bytes and returns the length. `None` if `buf` is too small.
     fn encode_state(&self, state: &Self::State, buf: &mut [u8]) -> Option<usize>;
 
-    /// Decodes a state that takes up all of `bytes`. `None` if no valid encoding.
+    /// Decodes a state that takes up all of `bytes`. `None` if `bytes` is not a valid encoding.
     fn decode_state(&self, bytes: &[u8]) -> Option<Self::State>;
 
     /// Encodes a vector into at most [`MAX_VECTOR_SIZE`] bytes and returns the length. `None` if `buf` is too small.
     fn encode_vector(&self, vector: &Self::Vector, buf: &mut [u8]) -> Option<usize>;
 
-    /// Decodes a vector that takes up all of `bytes`. `None` if no valid encoding.
+    /// Decodes a vector that takes up all of `bytes`. `None` if `bytes` is not a valid encoding.
     fn decode_vector(&self, bytes: &[u8]) -> Option<Self::Vector>;
 }
 
@@ -57,12 +57,12 @@ pub struct MilliVec2 {
     pub y: i64,
 }
 
-/// Maximum absolute coordinate of a position, so that nothing overflows.
+/// Maximum absolute coordinate of a position in thousandths of a unit, so that no computation overflows.
 const MAX_COORDINATE: i64 = 1 << 40;
 const MILLI_PER_UNIT: f64 = 1_000.0;
 
 impl MilliVec2 {
-    /// Creates a vector from whole units.
+    /// Creates a position from whole units, or a velocity from whole units per second.
     pub const fn from_units(x: i64, y: i64) -> Self {
         Self { x: x * 1_000, y: y * 1_000 }
     }
@@ -71,13 +71,13 @@ impl MilliVec2 {
         Self { x: op(self.x, other.x), y: op(self.y, other.y) }
     }
 
-    /// Length in thousandths.
+    /// Returns the length in thousandths of a unit.
     fn length(self) -> i64 {
         let square = |part: i64| (i128::from(part) * i128::from(part)).unsigned_abs();
         i64::try_from((square(self.x) + square(self.y)).isqrt()).unwrap_or(i64::MAX)
     }
 
-    /// Same direction, scaled by `part` over `whole`.
+    /// Returns a vector of the same direction, scaled by `part` over `whole`.
     fn scaled(self, part: i64, whole: i64) -> Self {
         let scale = |value: i64| (i128::from(value) * i128::from(part) / i128::from(whole.max(1))) as i64;
         Self { x: scale(self.x), y: scale(self.y) }
@@ -113,7 +113,7 @@ impl MotionPredictor for LinearPredictor {
         state.zip_with(*vector, along)
     }
 
-    /// Returns the resultant, limited to `max_speed`.
+    /// Returns the sum of both vectors, shortened to `max_speed` if it is longer.
     fn combine(&self, earlier: &MilliVec2, later: &MilliVec2) -> MilliVec2 {
         let sum = earlier.zip_with(*later, i64::saturating_add);
         let (length, max_speed) = (sum.length(), i64::from(self.max_speed));

@@ -16,14 +16,14 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 
-/// Maximum number of queued events; the oldest are dropped.
+/// Maximum number of queued events; beyond it the oldest are discarded.
 const MAX_EVENTS: usize = 1_024;
 /// Maximum number of removal notices per client and object; a client that missed all of them subscribes again.
 const MAX_REMOVAL_NOTICES: u8 = 8;
 /// Silence after which a client is removed.
 const CLIENT_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
 
-/// The server of moving objects.
+/// Server of moving objects: it runs their reference simulators and sends updates to the clients.
 #[derive(Debug)]
 pub struct MotionServer<P: MotionPredictor> {
     config: MotionConfig,
@@ -36,7 +36,7 @@ pub struct MotionServer<P: MotionPredictor> {
     /// earlier one with the same id.
     spawn_epoch: u32,
     clients: BTreeMap<ClientId, ClientRecord>,
-    /// Clients for which there may be something to send.
+    /// Clients to which a datagram may be due.
     clients_due: BTreeSet<ClientId>,
     events: VecDeque<MotionServerEvent>,
     malformed: u64,
@@ -65,7 +65,7 @@ struct ClientRecord {
     subscriptions: BTreeMap<ObjectId, ObjectSubscription>,
 }
 
-/// What a client has received about an object.
+/// State of the updates of one object to one client.
 #[derive(Clone, Copy, Debug, Default)]
 struct ObjectSubscription {
     /// Newest command that the client has acknowledged.
@@ -82,7 +82,7 @@ struct ObjectSubscription {
     removal_notices: u8,
 }
 
-/// Kind of a message about an object.
+/// Kind of a message to a client about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ObjectMessage {
     Removed,
@@ -139,13 +139,13 @@ impl<P: MotionPredictor> MotionServer<P> {
         })
     }
 
-    /// Settings of this server.
+    /// Returns the settings passed to [`MotionServer::new`].
     pub fn config(&self) -> &MotionConfig {
         &self.config
     }
 
     /// Spawns an object, controlled by the client `owner` or by the server. Replaces an object with the same id.
-    /// Returns whether there was room for it.
+    /// Returns false if there are [`MAX_OBJECTS`] other objects.
     pub fn spawn(
         &mut self,
         now: Instant,
@@ -233,7 +233,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.clients_due.extend(subscribers);
     }
 
-    /// Advances all objects to `now`. Must be called once per frame.
+    /// Advances all objects to `now`, and removes the clients that were silent for 10 s. Must be called once per frame.
     pub fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         if self.now <= self.advanced_at {
@@ -250,7 +250,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.clients_due.extend(self.clients.keys());
     }
 
-    /// Removes a client.
+    /// Removes a client and its subscriptions, and reports [`MotionServerEvent::ClientLeft`]. Its objects remain.
     pub fn remove_client(&mut self, client: ClientId) {
         if self.clients.remove(&client).is_some() {
             self.clients_due.remove(&client);
@@ -258,7 +258,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         }
     }
 
-    /// Handles a datagram from a client. Malformed datagrams are dropped and counted.
+    /// Handles a datagram from a client. A malformed one is counted, and ignored from its first malformed item on.
     pub fn handle_datagram(&mut self, now: Instant, client: ClientId, bytes: &[u8]) {
         self.now = self.now.max(now);
         if self.handle_items(client, bytes).is_err() {
@@ -459,43 +459,43 @@ impl<P: MotionPredictor> MotionServer<P> {
         None
     }
 
-    /// Returns when there may be something to send next, if no datagram arrives before.
+    /// Returns the time by which the host program must poll again, if no datagram arrives before.
     pub fn poll_timeout(&self) -> Instant {
         let soonest = self.clients.values().map(|record| record.peer.retransmit_timeout()).min();
         self.now + soonest.unwrap_or(TIMER_UPDATE_INTERVAL)
     }
 
-    /// Returns an object at a time that is not past.
+    /// Predicts an object at `now`, or at the time of the last call if that is later. `None` for an unknown object.
     pub fn moment_at(&self, now: Instant, object: ObjectId) -> Option<ObjectMoment<P::State>> {
         Some(self.objects.get(&object)?.moment_at(now.max(self.now), &self.predictor, &self.config))
     }
 
-    /// Motion vector of the object's newest command.
+    /// Returns the motion vector of the object's newest command. `None` for an unknown object.
     pub fn vector(&self, object: ObjectId) -> Option<&P::Vector> {
         Some(&self.objects.get(&object)?.simulator().commands.newest().vector)
     }
 
-    /// All objects.
+    /// Returns the ids of the spawned objects.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
         self.objects.keys().copied()
     }
 
-    /// Client that controls an object; `None` if the server does.
+    /// Returns the client that controls an object. `None` if the server does, or for an unknown object.
     pub fn owner(&self, object: ObjectId) -> Option<ClientId> {
         self.objects.get(&object)?.owner
     }
 
-    /// All clients.
+    /// Returns the clients that have sent a datagram and have neither left, timed out nor been removed.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> {
         self.clients.keys().copied()
     }
 
-    /// Estimate of a client's clock, with the round-trip time of the link.
+    /// Returns the estimate of a client's clock, with the round-trip time of the link. `None` for an unknown client.
     pub fn clock(&self, client: ClientId) -> Option<&crate::clock::Clock> {
         self.clients.get(&client).map(|record| &record.peer.clock)
     }
 
-    /// Returns the next event, oldest first.
+    /// Returns the oldest queued event.
     pub fn poll_event(&mut self) -> Option<MotionServerEvent> {
         self.events.pop_front()
     }
@@ -507,12 +507,12 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.events.push_back(event);
     }
 
-    /// Number of malformed datagrams.
+    /// Returns the number of malformed datagrams received since this server was created.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }
 
-    /// Approximate heap size in bytes, which is bounded whatever arrives.
+    /// Returns the approximate heap size in bytes, which is bounded whatever arrives.
     pub fn memory(&self) -> usize {
         let object_size = |object: &AuthoritativeObjectOf<P>| size_of_val(object) + object.memory();
         let record_size = |record: &ClientRecord| {
@@ -526,7 +526,8 @@ impl<P: MotionPredictor> MotionServer<P> {
     }
 }
 
-/// Appends a message about an object, or the epoch from which on the object with this id is another one.
+/// Appends a message about an object. For an object that was removed or is hidden, appends a removal notice with the
+/// epoch from which on the id stands for another object.
 fn put_object_message<P: MotionPredictor>(
     datagram: &mut MotionDatagramWriter<'_>,
     predictor: &P,

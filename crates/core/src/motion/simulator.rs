@@ -1,4 +1,4 @@
-//! One copy of a moving object: its path, its progress on it, and its displayed state.
+//! One copy of a moving object: its commands, its progress on the newest segment, and its displayed state.
 
 use super::command_history::{CommandHistory, CommandReceipt};
 use super::{CommandNumber, MotionConfig, MotionPredictor, MotionTimer};
@@ -7,17 +7,17 @@ use crate::time::{Instant, TimeDelta};
 /// A copy of a moving object at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ObjectMoment<S> {
-    /// Newest known command.
+    /// Number of the newest known command.
     pub number: CommandNumber,
-    /// Motion timer on the segment of that command.
+    /// Motion timer on the segment of the newest command.
     pub timer: MotionTimer,
-    /// State by the motion timer.
+    /// State on the segment of the newest command at the value of `timer`.
     pub state: S,
-    /// Displayed state: `state`, or on the way to it during a correction.
+    /// Displayed state: `state`, or a state that approaches `state` during a correction.
     pub displayed: S,
 }
 
-/// A copy of a moving object.
+/// A copy of a moving object, at the server or at a client.
 #[derive(Clone, Debug)]
 pub(super) struct Simulator<S, V> {
     pub(super) commands: CommandHistory<S, V>,
@@ -37,7 +37,7 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         }
     }
 
-    /// Advances the copy to `now`.
+    /// Advances the timer and the displayed state to `now`. Does nothing if `now` is not later than the last advance.
     pub(super) fn advance<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         predictor: &P,
@@ -61,18 +61,17 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         };
     }
 
-    /// State by the motion timer.
+    /// Returns the state on the newest segment at the value of the timer.
     pub(super) fn state<P: MotionPredictor<State = S, Vector = V>>(&self, predictor: &P) -> S {
         let command = self.commands.newest();
         predictor.advance(&command.start, &command.vector, self.timer.value())
     }
 
-    /// Displayed state.
     pub(super) fn displayed(&self) -> &S {
         &self.displayed
     }
 
-    /// Returns the copy at `now`, if nothing arrives until then.
+    /// Returns the copy at `now`, if no command arrives until then.
     pub(super) fn at<P: MotionPredictor<State = S, Vector = V>>(
         &self,
         predictor: &P,
@@ -110,13 +109,13 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         receipt
     }
 
-    /// Sets the progress of an object that has not been displayed yet.
+    /// Sets the timer of an object that has not been displayed yet, and with it the displayed state.
     pub(super) fn set_timer<P: MotionPredictor<State = S, Vector = V>>(&mut self, predictor: &P, timer: TimeDelta) {
         self.timer = MotionTimer::new(timer, TimeDelta::ZERO);
         self.displayed = self.state(predictor);
     }
 
-    /// Replaces everything except the displayed state, which then converges.
+    /// Replaces the commands and the timer. The displayed state stays and then converges.
     pub(super) fn replace(&mut self, number: CommandNumber, start: S, vector: V) {
         self.commands = CommandHistory::new(number, start, vector);
         self.timer = MotionTimer::default();

@@ -21,7 +21,7 @@ fn at(ms: i64) -> Instant {
     Instant::ZERO + millis(ms)
 }
 
-/// Number of a command in an epoch without server decisions.
+/// Returns the number of a command in epoch 0, which ends with the first server decision.
 fn command_number(count: u32) -> CommandNumber {
     CommandNumber { epoch: 0, count }
 }
@@ -35,7 +35,7 @@ struct TestBed {
     clients: Vec<(ClientId, MotionClient<LinearPredictor>)>,
     in_flight: Vec<InFlightDatagram>,
     delay: TimeDelta,
-    /// Every how many datagrams one is lost.
+    /// Loss interval in datagrams: 3 loses every third one.
     lose_every: usize,
     sent: usize,
     /// Whether all datagrams are lost.
@@ -102,7 +102,7 @@ impl TestBed {
         }
     }
 
-    /// The object at A, at the server and at B.
+    /// Returns the object at A, at the server and at B.
     fn moments(&self) -> [ObjectMoment<MilliVec2>; 3] {
         let moment_of = |index: usize| self.clients[index].1.moment_at(self.now, AVATAR).unwrap();
         [moment_of(0), self.server.moment_at(self.now, AVATAR).unwrap(), moment_of(1)]
@@ -126,8 +126,8 @@ impl TestBed {
         LINEAR.distance(one, other) < 0.05
     }
 
-    /// Timer differences in milliseconds between A and the server, the server and B, and A and B. A copy that has not
-    /// started the newest segment counts as at its beginning.
+    /// Returns the timer differences in milliseconds between A and the server, the server and B, and A and B. A copy
+    /// that has not started the newest segment counts as at its beginning.
     fn timer_differences_ms(&self) -> [f64; 3] {
         let moments = self.moments();
         let newest = moments.iter().map(|moment| moment.number).max().unwrap();
@@ -327,7 +327,7 @@ fn new_owner_can_command_a_transferred_object() {
     assert_eq!(bed.server.vector(AVATAR), Some(&MilliVec2::from_units(0, 4)));
 }
 
-/// Re-encodes a datagram of A with another command number.
+/// Re-encodes a datagram of A with another number in its start states and commands.
 fn with_command_number(bytes: &[u8], number: CommandNumber) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let mut datagram = MotionDatagramWriter::new(&mut buf, MotionItems::new(bytes).unwrap().header()).unwrap();

@@ -13,17 +13,18 @@ pub struct TimerRate {
 }
 
 impl TimerRate {
-    /// The paper's rates: ε = min(|Td|, Δt/2) in both directions.
+    /// The paper's rates, 0.5 and 1.5: ε = min(|Td|, Δt/2) in both directions.
     pub const PAPER: Self = Self { slowest: 0.5, fastest: 1.5 };
-    /// As slow as the paper's, but up to twice as fast as real time.
+    /// Rates of [`MotionConfig::clocks`](super::MotionConfig::clocks): as slow as the paper's, but up to twice real
+    /// time.
     pub const OURS: Self = Self { slowest: 0.5, fastest: 2.0 };
 
-    /// Maximum correction of a timer with this offset during `elapsed`.
+    /// Returns the maximum correction of a timer with this offset during `elapsed`.
     fn max_correction(self, offset: TimeDelta, elapsed: TimeDelta) -> TimeDelta {
         elapsed.scale(if offset.is_negative() { self.fastest - 1.0 } else { 1.0 - self.slowest })
     }
 
-    /// Whether the rates are within their bounds.
+    /// Returns whether `slowest` is above 0 and below 1, and `fastest` is above 1 and at most 8.
     pub(super) fn is_valid(self) -> bool {
         self.slowest > 0.0 && self.slowest < 1.0 && self.fastest > 1.0 && self.fastest <= 8.0
     }
@@ -44,12 +45,12 @@ impl MotionTimer {
         Self { value, offset }
     }
 
-    /// Tc: motion time on the segment.
+    /// Returns Tc, the motion time on the segment.
     pub const fn value(&self) -> TimeDelta {
         self.value
     }
 
-    /// Td: estimated lead over the server's timer; negative if behind.
+    /// Returns Td, the estimated lead over the server's timer; negative if behind.
     pub const fn offset(&self) -> TimeDelta {
         self.offset
     }
@@ -71,7 +72,7 @@ impl MotionTimer {
         self.offset += delay - expected; // (6)
     }
 
-    /// Sets Td.
+    /// Sets Td, the estimated lead over the server's timer.
     pub fn set_offset(&mut self, offset: TimeDelta) {
         self.offset = offset;
     }
@@ -87,7 +88,7 @@ pub struct DelayEstimate {
 const ALPHA: i64 = 50;
 
 impl DelayEstimate {
-    /// `RT_accum`; zero before the first sample.
+    /// Returns `RT_accum`; zero before the first sample.
     pub fn accumulated(&self) -> TimeDelta {
         self.accumulated.unwrap_or_default()
     }

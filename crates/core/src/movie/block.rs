@@ -15,7 +15,7 @@ pub(super) const CHECKSUM_SIZE: usize = 8;
 /// Largest size of a block in bytes.
 pub(super) const MAX_BLOCK_SIZE: usize = BLOCK_HEAD_SIZE + MAX_PAYLOAD + CHECKSUM_SIZE;
 
-/// Contents of a block.
+/// Kind of a block, encoded in its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     Header = 1,
@@ -30,9 +30,9 @@ pub(super) struct BlockHead {
     pub(super) kind: BlockKind,
     /// Payload size in bytes.
     pub(super) payload_len: usize,
-    /// The first frame, or the offset of a piece of the state.
+    /// First frame of the block; for a piece of the state its byte offset, for the end the frame after the last.
     pub(super) position: u32,
-    /// Number of frames in the block.
+    /// Number of frames in the block; 0 unless it holds inputs.
     pub(super) frames: u16,
 }
 

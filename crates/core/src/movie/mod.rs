@@ -94,14 +94,14 @@ use crate::session::Settings;
 
 /// First bytes of every movie.
 pub const MAGIC: [u8; 8] = *b"COPLAYMV";
-/// Format version.
+/// Format version that the writer writes, the only one that the reader accepts.
 pub const VERSION: u8 = 1;
 /// Largest state that a movie can start from, in bytes.
 pub const MAX_STATE_SIZE: usize = 64 << 20;
 /// Largest mark in bytes.
 pub const MAX_MARK_SIZE: usize = 255;
 
-/// Tags of the item that follows a token without a change.
+/// Tag of a state hash that follows a token without a change.
 const HASH_TAG: u8 = 0;
 const MARK_TAG: u8 = 1;
 
@@ -118,14 +118,15 @@ fn merged_layout(settings: &Settings) -> InputLayout {
     all.layout(merged_site)
 }
 
-/// Compares the hashes in a movie with those of the machine that replays it.
+/// Result of comparing the hashes in a movie with those of the machine that replays it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HashComparison {
-    /// Number of compared hashes.
+    /// Number of hashes compared so far.
     pub compared: u64,
-    /// The last frame with equal states before the first mismatch.
+    /// Last frame with equal states before the first mismatch; `None` if no compared states were equal before it.
     pub last_equal: Option<Frame>,
-    /// The first frame with different states. The machine diverged between `last_equal` and this frame.
+    /// First frame with different states; `None` if there is none. The machine diverged between `last_equal` and this
+    /// frame.
     pub first_mismatch: Option<Frame>,
 }
 
@@ -142,7 +143,7 @@ impl HashComparison {
         recorded == ours
     }
 
-    /// Whether all compared hashes were equal.
+    /// Returns whether no compared hash differed, which holds also before the first comparison.
     pub fn is_equal(&self) -> bool {
         self.first_mismatch.is_none()
     }

@@ -18,40 +18,40 @@ use crate::wire::{ByteReader as Get, DecodeError};
 /// Buffer size in bytes: two blocks, so that bytes are moved seldom.
 const BUFFER_SIZE: usize = 2 * MAX_BLOCK_SIZE;
 
-/// One item of a movie.
+/// One item of a movie, in the order of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieEntry<'a> {
-    /// The header, always the first entry.
+    /// The settings and the first frame, always the first entry.
     Header {
-        /// The settings of the recorded session.
+        /// Settings of the recorded session.
         settings: &'a Settings,
-        /// The first frame.
+        /// First frame of the movie.
         first: Frame,
     },
-    /// The state to load before the first frame. A movie without it starts at power-on.
+    /// The state to load before the first frame. A movie without this entry starts at power-on.
     Snapshot {
-        /// The first frame.
+        /// First frame of the movie.
         frame: Frame,
-        /// The state before it.
+        /// Machine state before that frame, as the recording machine saved it.
         state: &'a [u8],
     },
-    /// A frame to step.
+    /// A frame to step with the recorded inputs.
     Frame {
         /// Frame number. Frames are consecutive.
         frame: Frame,
         /// One input word per player.
         words: &'a [InputWord],
     },
-    /// The state hash after the last frame.
+    /// State hash after the frame that was returned last.
     Hash {
-        /// The last frame.
+        /// The frame that was returned last.
         frame: Frame,
-        /// State hash recorded for this frame.
+        /// Hash that the recording machine had after this frame.
         hash: u64,
     },
-    /// An event at the machine before the next frame.
+    /// Event at the machine between two frames, such as a reset.
     Mark {
-        /// The next frame.
+        /// Next frame, before which the event takes effect.
         frame: Frame,
         /// Description of the event, in the recorder's format.
         bytes: &'a [u8],
@@ -66,18 +66,18 @@ pub enum MovieEntry<'a> {
 /// Reason that a movie cannot be read any further. All entries before it are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieError {
-    /// The bytes are not a movie.
+    /// The bytes do not begin with [`MAGIC`].
     NotAMovie,
-    /// The format version is unknown.
+    /// The movie has this format version, which is not [`VERSION`].
     UnsupportedVersion(u8),
-    /// A block is damaged.
+    /// A block has a wrong checksum, malformed contents or a wrong position, or bytes follow the end.
     Damaged {
-        /// The first frame that is lost.
+        /// First frame that cannot be read.
         frame: Frame,
     },
     /// The bytes end before the movie does.
     Truncated {
-        /// The first frame that is lost.
+        /// First frame that cannot be read.
         frame: Frame,
     },
 }
@@ -104,7 +104,8 @@ impl fmt::Display for MovieError {
 
 impl core::error::Error for MovieError {}
 
-/// Decodes a movie: bytes go in as they arrive, entries come out. Memory is bounded for any input.
+/// Decoder of a movie: it takes chunks of bytes of any size and returns the entries one by one. Memory is bounded for
+/// any input.
 #[derive(Debug)]
 pub struct MovieReader {
     buffer: Box<[u8]>,
@@ -118,10 +119,9 @@ pub struct MovieReader {
     seed: u64,
     state: Vec<u8>,
     first_frame: Frame,
-    /// The next frame to be returned.
+    /// Frame that [`MovieReader::poll`] returns next.
     next_frame: Frame,
     words: [InputWord; MAX_PLAYERS],
-    /// Whether the input has ended.
     has_input_ended: bool,
     error: Option<MovieError>,
 }
@@ -143,9 +143,9 @@ enum ReadStage {
 struct InputBlock {
     /// Buffer range of the tokens that were not decoded yet.
     tokens: Range<usize>,
-    /// Frames that were not returned yet.
+    /// Number of frames that were not returned yet.
     frames_left: u32,
-    /// Frames to return before the next token takes effect.
+    /// Number of frames to return before the next token takes effect.
     unchanged: u32,
     next_token: NextToken,
     /// Packed input of the current frame.
@@ -181,7 +181,7 @@ impl Default for MovieReader {
 }
 
 impl MovieReader {
-    /// Creates a reader.
+    /// Creates a reader that expects the first byte of a movie.
     pub fn new() -> Self {
         Self {
             buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
@@ -200,8 +200,8 @@ impl MovieReader {
         }
     }
 
-    /// Takes as many of the next bytes as fit, and returns their number. Poll until nothing is left, then push the
-    /// rest. After an error, all bytes are taken and dropped.
+    /// Takes as many of the next bytes as fit, and returns their number. The caller polls until `None`, then pushes the
+    /// rest. After an error or [`MovieReader::end_input`], all bytes are taken and discarded.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         if self.error.is_some() || self.has_input_ended {
             return bytes.len();
@@ -253,7 +253,7 @@ impl MovieReader {
         self.settings.as_deref()
     }
 
-    /// Returns the next frame that will be returned.
+    /// Returns the frame that [`MovieReader::poll`] returns next; frame 0 before the header.
     pub fn next_frame(&self) -> Frame {
         self.next_frame
     }
@@ -317,7 +317,8 @@ impl MovieReader {
         Ok(true)
     }
 
-    /// Returns the head of the first block in the buffer, if the block is complete and its checksum is correct.
+    /// Returns the head of the first block in the buffer. `None` if the block is not complete yet; an error if its head
+    /// or its checksum is wrong.
     fn complete_block(&self) -> Result<Option<BlockHead>, DecodeError> {
         let head = match BlockHead::read(&self.buffer[..self.buffered]) {
             Err(DecodeError::Truncated) => return Ok(None),
@@ -422,8 +423,8 @@ impl InputBlock {
         Self { tokens, frames_left: frames, unchanged: 0, next_token: NextToken::Unread, input: [0; MAX_WIDTH] }
     }
 
-    /// Decodes a token and its item. `has_previous_frame`: the movie has a frame before this block, to which a hash can
-    /// belong.
+    /// Decodes a token and its item. `has_previous_frame` states whether the movie has a frame before this block, to
+    /// which a hash can belong.
     fn read_token(&mut self, bytes: &[u8], width: usize, has_previous_frame: bool) -> Result<(), DecodeError> {
         let mut get = Get::new(&bytes[self.tokens.clone()]);
         let mut value = self.input;
@@ -474,7 +475,7 @@ pub(super) mod tests {
         }
     }
 
-    /// All entries of a movie.
+    /// Entries of a replayed movie by kind, and its number of frames or the error that ended it.
     #[derive(Debug, PartialEq)]
     pub(in super::super) struct ReplayedMovie {
         pub(in super::super) frames: Vec<(u32, Vec<InputWord>)>,
@@ -510,7 +511,7 @@ pub(super) mod tests {
         ReplayedMovie { frames, hashes, marks, state, end }
     }
 
-    /// Creates a movie with entries of every type.
+    /// Creates a movie with entries of every kind, and the entries that its replay must return.
     fn sample_movie(start: MovieStartPoint<'_>, frames: u32) -> (Vec<u8>, ReplayedMovie) {
         let mut writer = MovieWriter::new(&test_settings(2, 0xffff), start).unwrap();
         let (first, state) = match start {

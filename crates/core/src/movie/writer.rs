@@ -15,17 +15,17 @@ use crate::session::{Settings, SettingsError};
 use crate::wire::hello::put_settings;
 use crate::wire::{BufferFull, ByteWriter as Put};
 
-/// Largest number of finished bytes that wait to be taken. The state at the start comes on top.
+/// Maximum number of finished bytes that wait for [`MovieWriter::poll_bytes`]. Header and start state may exceed it.
 const MAX_PENDING_BYTES: usize = 4 * MAX_BLOCK_SIZE;
 /// Upper bound for a token and the item that follows it: the widest input takes 152 bytes, the longest mark 267.
 const MAX_TOKEN_SIZE: usize = 288;
 
-/// Starting point of a movie.
+/// Point of the recorded game at which a movie begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieStartPoint<'a> {
     /// Frame 0 of a machine that was just switched on.
     PowerOn,
-    /// A frame of a running game.
+    /// A frame of a running game, with the state before it.
     Snapshot {
         /// The first frame of the movie.
         frame: Frame,
@@ -37,9 +37,9 @@ pub enum MovieStartPoint<'a> {
 /// Reason that a movie cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MovieStartError {
-    /// The settings are invalid.
+    /// [`Settings::check`] rejects the settings.
     Settings(SettingsError),
-    /// The state is larger than [`MAX_STATE_SIZE`] bytes.
+    /// The state has this size in bytes, above [`MAX_STATE_SIZE`].
     StateTooLarge(usize),
 }
 
@@ -59,16 +59,16 @@ impl core::error::Error for MovieStartError {}
 pub enum MovieWriteError {
     /// Frames must be consecutive. A hash follows its frame, and a mark precedes its frame.
     OutOfOrder {
-        /// The expected frame.
+        /// Frame that the writer expects.
         due: Frame,
-        /// The frame passed by the caller.
+        /// Frame that the caller passed.
         given: Frame,
     },
-    /// The mark is longer than [`MAX_MARK_SIZE`] bytes.
+    /// The mark has this size in bytes, above [`MAX_MARK_SIZE`].
     MarkTooLong(usize),
     /// Finished bytes wait to be taken: call [`MovieWriter::poll_bytes`], then try again.
     OutputFull,
-    /// The movie is finished.
+    /// The movie is finished, or the frame number is `u32::MAX`, which is reserved for the end.
     Finished,
 }
 
@@ -87,26 +87,26 @@ impl fmt::Display for MovieWriteError {
 
 impl core::error::Error for MovieWriteError {}
 
-/// Encodes a movie. The caller appends the bytes that it returns, in order.
+/// Encoder of a movie. The caller appends the bytes that it returns, in order.
 ///
 /// Memory is bounded. Once the start has been taken, the writer allocates nothing.
 #[derive(Debug)]
 pub struct MovieWriter {
     layout: InputLayout,
-    /// The current block, with room for its head.
+    /// The current block, with room for its head and checksum.
     block: Box<[u8; MAX_BLOCK_SIZE]>,
-    /// Payload bytes in the current block.
+    /// Payload size of the current block in bytes.
     payload_len: usize,
-    /// Frames in the current block.
+    /// Number of frames in the current block.
     block_frames: u16,
-    /// Frames since the last token, all with unchanged input.
+    /// Number of frames since the last token, all with unchanged input.
     unchanged_frames: u32,
     /// Packed input of the last frame in the current block.
     last_input: [u8; MAX_WIDTH],
     first_frame: Frame,
-    /// The next frame to be pushed.
+    /// Next frame to be pushed.
     next_frame: Frame,
-    /// Checksum of the header.
+    /// Checksum of the header, which seeds the checksums of all other blocks.
     seed: u64,
     is_finished: bool,
     pending: Vec<u8>,
@@ -115,7 +115,7 @@ pub struct MovieWriter {
 }
 
 impl MovieWriter {
-    /// Starts a movie. Its first bytes can be taken at once.
+    /// Starts a movie. [`MovieWriter::poll_bytes`] returns its first bytes at once.
     pub fn new(settings: &Settings, start: MovieStartPoint<'_>) -> Result<Self, MovieStartError> {
         settings.check().map_err(MovieStartError::Settings)?;
         let (frame, state) = match start {
@@ -189,7 +189,7 @@ impl MovieWriter {
         Ok(())
     }
 
-    /// Appends the state hash after the newest frame.
+    /// Appends the state hash after `frame`, which must be the newest pushed frame.
     pub fn push_hash(&mut self, frame: Frame, hash: u64) -> Result<(), MovieWriteError> {
         let newest = self.next_frame.checked_sub(1).filter(|_| self.next_frame > self.first_frame);
         self.check_frame(frame, newest.unwrap_or(self.next_frame))?;
@@ -199,7 +199,7 @@ impl MovieWriter {
         self.push_tagged(HASH_TAG, &hash.to_le_bytes())
     }
 
-    /// Appends a mark: an event at the machine before the next frame.
+    /// Appends a mark: an event at the machine before `frame`, which must be the next frame to be pushed.
     pub fn push_mark(&mut self, frame: Frame, bytes: &[u8]) -> Result<(), MovieWriteError> {
         self.check_frame(frame, self.next_frame)?;
         let len = u8::try_from(bytes.len()).map_err(|_| MovieWriteError::MarkTooLong(bytes.len()))?;
@@ -281,7 +281,7 @@ impl MovieWriter {
         if self.is_pending_taken { 0 } else { self.pending.len() }
     }
 
-    /// Returns the finished bytes that were not taken yet. Append them to the file.
+    /// Returns the finished bytes that were not taken yet, for the caller to append to the file.
     pub fn poll_bytes(&mut self) -> Option<&[u8]> {
         if self.pending_len() == 0 {
             return None;

@@ -7,7 +7,7 @@ use crate::time::TimeDelta;
 /// sites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerWorldConfig {
-    /// Id of this site.
+    /// Id of this site, unique in the world.
     pub site: WorldSiteId,
     /// Whether this site founds the world: the world time then starts on its clock. All other sites learn it from their
     /// peers.
@@ -16,39 +16,40 @@ pub struct PeerWorldConfig {
     pub tick_duration: TimeDelta,
     /// Ticks per bucket (T in the paper): updates issued in one bucket are shown together.
     pub bucket_ticks: u32,
-    /// Ticks between the issue of an update and the view that shows it (Δ in the paper).
+    /// Minimum number of ticks between the issue of an update and the view that shows it (Δ in the paper).
     pub playout_delay: u32,
     /// Ticks without an update after which an entity is no longer shown.
     pub visibility_timeout: u32,
-    /// When updates of this site's entities are sent.
+    /// Rule by which this site sends updates of its entities.
     pub update_policy: UpdatePolicy,
 }
 
-/// When the state of an entity is sent.
+/// Rule by which a site sends updates of its entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdatePolicy {
     /// Maximum updates per entity and second.
     pub max_rate: u32,
     /// Minimum updates per entity and second: sent even if nothing changes, or if the network cannot carry more.
     pub min_rate: u32,
-    /// Distance in the game's units up to which peers may be wrong before an update is sent. `None` sends all updates.
+    /// Distance in the game's units up to which peers may be wrong before an update is sent. `None` sends updates at
+    /// the full rate.
     pub tolerance: Option<u32>,
     /// Whether the rate falls where receivers report many lost or late updates.
     pub is_adaptive: bool,
 }
 
 impl UpdatePolicy {
-    /// A fixed rate, as in the paper.
+    /// Creates a policy with a fixed rate, as in the paper.
     pub const fn fixed(per_second: u32) -> Self {
         Self { max_rate: per_second, min_rate: per_second, tolerance: None, is_adaptive: false }
     }
 
-    /// A rate between `min_rate` and `max_rate` that adapts to the network.
+    /// Creates a policy with a rate between `min_rate` and `max_rate` that adapts to the loss that peers report.
     pub const fn adaptive(min_rate: u32, max_rate: u32) -> Self {
         Self { max_rate, min_rate, tolerance: None, is_adaptive: true }
     }
 
-    /// Sends only updates that peers cannot dead-reckon within `tolerance`: 4 to 25 per second.
+    /// Creates a policy that sends only updates that peers cannot dead-reckon within `tolerance`: 4 to 25 per second.
     pub const fn dead_reckoned(tolerance: u32) -> Self {
         Self { max_rate: 25, min_rate: 4, tolerance: Some(tolerance), is_adaptive: false }
     }
@@ -94,8 +95,8 @@ impl core::fmt::Display for PeerWorldConfigError {
 impl core::error::Error for PeerWorldConfigError {}
 
 impl PeerWorldConfig {
-    /// The paper's settings, in ticks of 10 ms: buckets of 40 ms, a playout delay of 150 ms and a visibility timeout of
-    /// 1 s.
+    /// Creates settings with the paper's durations, in ticks of 10 ms: buckets of 40 ms, a playout delay of 150 ms and
+    /// a visibility timeout of 1 s. The update policy is the default, which is not in the paper.
     pub fn new(site: WorldSiteId, is_founder: bool) -> Self {
         let tick_duration = TimeDelta::from_millis(10);
         Self {
@@ -109,7 +110,7 @@ impl PeerWorldConfig {
         }
     }
 
-    /// Checks that the settings are within their bounds.
+    /// Checks the settings against the bounds that the variants of [`PeerWorldConfigError`] state.
     pub fn check(&self) -> Result<(), PeerWorldConfigError> {
         let is_in_range = |ticks| (1..=MAX_BUCKET_OR_DELAY_TICKS).contains(&ticks);
         let UpdatePolicy { min_rate, max_rate, .. } = self.update_policy;
@@ -126,12 +127,13 @@ impl PeerWorldConfig {
         }
     }
 
-    /// Ticks per second, at least 1.
+    /// Returns the number of ticks per second, at least 1.
     pub(super) fn ticks_per_second(&self) -> u32 {
         (TimeDelta::from_secs(1).as_nanos() / self.tick_duration.as_nanos()).max(1) as u32
     }
 
-    /// Ticks for which states are kept: from the current bucket back past the playout delay and the visibility timeout.
+    /// Returns the number of ticks for which states are kept: from the current bucket back past the playout delay and
+    /// the visibility timeout.
     pub(super) fn retention_ticks(&self) -> u32 {
         self.bucket_ticks + self.playout_delay + self.visibility_timeout
     }

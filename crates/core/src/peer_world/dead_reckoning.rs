@@ -26,11 +26,11 @@ pub trait DeadReckoning {
     /// Encodes a state into at most [`MAX_STATE_SIZE`] bytes and returns the length. `None` if `buf` is too small.
     fn encode(&self, state: &Self::State, buf: &mut [u8]) -> Option<usize>;
 
-    /// Decodes a state that takes up all of `bytes`. `None` if no valid encoding.
+    /// Decodes a state that takes up all of `bytes`. `None` if `bytes` is not a valid encoding.
     fn decode(&self, bytes: &[u8]) -> Option<Self::State>;
 }
 
-/// Distance of two states whose difference must reach the peers at once.
+/// Distance between two states whose difference must reach the peers at once.
 pub const INFINITE_DISTANCE: u32 = u32::MAX;
 
 /// Maximum size of an encoded state in bytes.
@@ -46,27 +46,27 @@ pub struct WorldRegion {
 }
 
 impl WorldRegion {
-    /// Whether the regions are equal or neighbours, so that entities in one see those in the other.
+    /// Returns whether the regions are equal or neighbours, so that entities in one see those in the other.
     pub fn is_near(self, other: Self) -> bool {
         self.distance(other) <= 1
     }
 
-    /// Minimum number of steps between the regions, where a diagonal step counts as one.
+    /// Returns the minimum number of steps between the regions, where a diagonal step counts as one.
     pub(super) fn distance(self, other: Self) -> u32 {
         self.x.abs_diff(other.x).max(self.y.abs_diff(other.y)).into()
     }
 }
 
-/// An entity: the site that owns it and its number there.
+/// Id of an entity: the site that owns it and its number there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId {
     /// Owner, the site that sends the entity's state.
     pub site: WorldSiteId,
-    /// Number of the entity at its owner.
+    /// Number of the entity among those of its owner.
     pub index: u8,
 }
 
-/// A site of a serverless world: a number that the site drew when it joined.
+/// Id of a site of a serverless world, given by the host program. A restarted site keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorldSiteId(pub u32);
 

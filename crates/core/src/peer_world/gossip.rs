@@ -19,7 +19,7 @@ use crate::hash::xxh64;
 
 /// Maximum size of a record in bytes: it fits in one datagram.
 pub const MAX_RECORD_SIZE: usize = 1_000;
-/// Maximum number of records of other sites.
+/// Maximum number of stored records; this site's own may exceed it by one.
 const MAX_RECORDS: usize = 1_024;
 
 /// Low bits of a version that hold a hash of the contents: a restarted site may have published different contents with
@@ -47,12 +47,12 @@ fn change_count(version: u32) -> u32 {
     version >> CONTENT_HASH_BITS
 }
 
-/// The record of one site.
+/// A record that one site publishes and all sites receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteRecord {
     /// Change count in the upper bits, hash of the contents in the low 12 bits.
     pub version: u32,
-    /// Contents.
+    /// Contents in the game's encoding, at most [`MAX_RECORD_SIZE`] bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -74,19 +74,19 @@ pub(super) struct RecordClaim {
     pub(super) source: ClaimSource,
 }
 
-/// Source of a claim.
+/// Sender of a claim, relative to the owner of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimSource {
     /// The owner of the record.
     Owner,
     /// A site that does not own the record.
     ThirdParty,
-    /// A site that does not own the record, which is this site's own, from before its last start.
+    /// A site that does not own the record, about this site's record from before its last start.
     ThirdPartyAboutSelf,
 }
 
 impl RecordClaim {
-    /// Whether the claimed version is believable, given the last known change count of the record.
+    /// Returns whether the claimed version is credible. `known` is the last known change count of the record.
     fn is_credible(self, known: Option<u32>) -> bool {
         let changes = change_count(self.version);
         match self.source {
@@ -101,21 +101,21 @@ impl RecordClaim {
     }
 }
 
-/// A record and its origin.
+/// A record, and whether its owner has sent it.
 #[derive(Debug)]
 struct GossipEntry {
     record: SiteRecord,
-    /// Whether the owner itself has ever sent this record.
+    /// Whether the owner itself has ever sent a version of this record.
     is_first_hand: bool,
 }
 
-/// All known records.
+/// Records of all known sites, including this site's own.
 #[derive(Debug, Default)]
 pub(super) struct GossipStore {
     entries: BTreeMap<WorldSiteId, GossipEntry>,
-    /// Site of the last digest: digests rotate over all records.
+    /// Site of the last record version that a beacon reported: reports rotate over all records.
     last_digest_site: Option<WorldSiteId>,
-    /// Number of changes to any record.
+    /// Number of times that any record was stored.
     revision: u64,
 }
 
@@ -128,7 +128,7 @@ impl GossipStore {
         self.entries.iter().map(|(site, entry)| (*site, &entry.record))
     }
 
-    /// Number of changes to any record.
+    /// Returns the number of times that any record was stored.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
@@ -171,8 +171,8 @@ impl GossipStore {
         true
     }
 
-    /// Whether the claimed version is newer than the local one, credible, and finds room. The record of a present site
-    /// may displace that of an absent one.
+    /// Returns whether the claimed version is newer than the local one, credible, and finds room. The record of a
+    /// present site may displace that of an absent one.
     pub(super) fn should_accept(&self, claim: RecordClaim, is_present: impl Fn(WorldSiteId) -> bool) -> bool {
         let known = self.get(claim.site).map(|record| record.version);
         if known.is_some_and(|known| known >= claim.version) || !claim.is_credible(known.map(change_count)) {
@@ -221,7 +221,7 @@ impl GossipStore {
         self.entries.len()
     }
 
-    /// Approximate heap size in bytes.
+    /// Returns the approximate heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.entries.values().map(|entry| entry.record.bytes.capacity() + size_of::<(WorldSiteId, GossipEntry)>()).sum()
     }
@@ -238,7 +238,7 @@ mod tests {
         RecordClaim { site, version: make_version(changes, bytes), source }
     }
 
-    /// Merges a record with this change count while no other site is present.
+    /// Merges a record with this change count while no site is present.
     fn merge_claim(store: &mut GossipStore, site: WorldSiteId, changes: u32, source: ClaimSource) -> bool {
         store.merge(claim(site, changes, source, b"said"), b"said", |_| false)
     }

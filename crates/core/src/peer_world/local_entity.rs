@@ -1,16 +1,16 @@
-//! An entity of this site: its states, tick by tick, and when peers receive them.
+//! An entity of this site: its states, tick by tick, and the decisions which of them are sent to the peers.
 
 use alloc::collections::VecDeque;
 
 use super::config::UpdatePolicy;
 use super::{DeadReckoning, INFINITE_DISTANCE};
 
-/// Maximum repetitions of an update that reports a change, where the loss is high.
+/// Maximum repetitions of an update that reports a change, at high loss.
 const MAX_CHANGE_REPEATS: u32 = 3;
-/// Minimum ticks between such repetitions: losses come in bursts.
+/// Minimum ticks between repetitions of an update that reports a change: losses come in bursts.
 const CHANGE_REPEAT_TICKS: u32 = 5;
 
-/// Decision on the update of a tick.
+/// Decision whether to send an update of an entity at a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendDecision {
     Send,
@@ -19,24 +19,23 @@ pub(super) enum SendDecision {
     Wait,
 }
 
-/// An entity of this site.
+/// An entity of this site, with its recent states and its send credit.
 #[derive(Debug)]
 pub(super) struct LocalEntity<S> {
     /// States of consecutive ticks; the last is that of tick `newest`.
     states: VecDeque<S>,
     newest: u32,
     last_sent: Option<(u32, S)>,
-    /// Tick of the last decision.
     last_decision_tick: u32,
     /// Send credit; one update costs `ticks_per_second`.
     send_credit: u32,
-    /// Remaining repetitions of the last change.
+    /// Remaining repetitions of the last update that reported a change.
     repeats_left: u32,
     pub(super) sequence: u16,
     pub(super) is_due: bool,
 }
 
-/// Network conditions that affect sending.
+/// Network conditions on which a send decision depends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendConditions {
     /// Current maximum rate in updates per second.
@@ -80,7 +79,7 @@ impl<S: Clone> LocalEntity<S> {
         }
     }
 
-    /// State at `tick`, if it is kept.
+    /// Returns the state at `tick`, if it is kept.
     pub(super) fn state_at(&self, tick: u32) -> Option<&S> {
         let ago = self.newest.checked_sub(tick)? as usize;
         self.states.len().checked_sub(ago + 1).and_then(|index| self.states.get(index))
@@ -90,12 +89,12 @@ impl<S: Clone> LocalEntity<S> {
         (self.newest, self.states.back().expect("there is always at least one state"))
     }
 
-    /// Approximate size in bytes.
+    /// Returns the approximate size in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>() + self.states.capacity() * size_of::<S>()
     }
 
-    /// Decides whether to send an update at `tick`.
+    /// Adds the send credit of the elapsed ticks and decides whether to send an update at `tick`.
     pub(super) fn decide<R: DeadReckoning<State = S>>(
         &mut self,
         reckoner: &R,
@@ -145,7 +144,8 @@ impl<S: Clone> LocalEntity<S> {
     }
 }
 
-/// Repetitions that make it unlikely that a change is lost altogether, for a loss share in 255ths.
+/// Returns the number of repetitions that make it unlikely that a change is lost altogether, for a loss share in
+/// 255ths.
 fn change_repeats(loss_share: u8) -> u32 {
     match loss_share {
         0 => 0,

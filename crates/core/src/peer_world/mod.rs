@@ -63,16 +63,16 @@ const MAX_ENTITIES: usize = 4_096;
 const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
 /// Maximum silence of a peer whose world time is followed, or whose record is accepted only from itself.
 const TRUST_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
-/// Wait without a world time after which this site may start one: its peers may not know it either.
+/// Time since its creation after which a site without a world time may start one: its peers may not know it either.
 const WORLD_TIME_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
-/// Maximum number of queued events; the oldest are dropped.
+/// Maximum number of queued events; beyond it the oldest are discarded.
 const MAX_EVENTS: usize = 256;
 /// Interval between scans of all peers for their world times and for due region updates.
 const PEER_SCAN_INTERVAL: TimeDelta = TimeDelta::from_millis(30);
 /// Interval of garbage collection and loss aggregation.
 const GC_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 
-/// A world as one site sees it.
+/// A serverless world as one site knows it: its own entities, those received from its peers, and the records.
 #[derive(Debug)]
 pub struct PeerWorld<R: DeadReckoning> {
     config: PeerWorldConfig,
@@ -91,7 +91,7 @@ pub struct PeerWorld<R: DeadReckoning> {
     peers: BTreeMap<WorldSiteId, RemoteSite>,
     gossip: GossipStore,
     update_rate: UpdateRate,
-    /// Messages queued for single sites.
+    /// Messages queued for single sites, sent in order.
     control_queue: VecDeque<(WorldSiteId, PeerWorldUnicast)>,
     beacon: Beacon,
     visible: Vec<VisibleEntity<R::State>>,
@@ -121,7 +121,7 @@ struct Beacon {
 /// many changes, and the counts in the newer one would be lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecordHold {
-    /// Time of the first datagram from any peer.
+    /// Time of the first datagram from any peer; `None` before it.
     first_peer_at: Option<Instant>,
 }
 
@@ -140,29 +140,29 @@ impl RecordHold {
     }
 }
 
-/// An entity in a view.
+/// An entity in the view of one tick.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisibleEntity<S> {
-    /// Entity id.
+    /// Id of the entity: its owner and its number there.
     pub entity: EntityId,
-    /// State at the tick of the view.
+    /// State of the entity at the tick of the view.
     pub state: S,
-    /// How the state was obtained: own, received, interpolated or extrapolated.
+    /// Origin of the state: own, received, interpolated or extrapolated.
     pub provenance: Provenance,
 }
 
-/// An event for the host program.
+/// An event for the host program, returned by [`PeerWorld::poll_event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerWorldEvent {
     /// A site sent its first datagram, or its first one after it left or timed out.
     PeerJoined(WorldSiteId),
     /// A site said goodbye, timed out or was removed by the host program.
     PeerLeft(WorldSiteId),
-    /// An entity entered the view.
+    /// A remote entity entered the view.
     EntityAppeared(EntityId),
-    /// An entity left the view.
+    /// A remote entity left the view, or its site left.
     EntityVanished(EntityId),
-    /// A site's record changed.
+    /// A newer record of another site arrived.
     RecordChanged(WorldSiteId),
     /// A peer has a newer record of this site, from before this site's last start. The next record that is
     /// [published](PeerWorld::publish_record) must include its contents.
@@ -209,12 +209,12 @@ impl<R: DeadReckoning> PeerWorld<R> {
         })
     }
 
-    /// Settings of this world.
+    /// Returns the settings passed to [`PeerWorld::new`].
     pub fn config(&self) -> &PeerWorldConfig {
         &self.config
     }
 
-    /// The game's dead-reckoning rules.
+    /// Returns the game's dead-reckoning rules passed to [`PeerWorld::new`].
     pub fn dead_reckoning(&self) -> &R {
         &self.dead_reckoning
     }
@@ -259,7 +259,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.world_time.tick(now, self.config.tick_duration)
     }
 
-    /// Offset of the world time from the local clock; positive if the world time is ahead.
+    /// Returns the offset of the world time from the local clock, positive if the world time is ahead. `None` until the
+    /// world time is known.
     pub fn world_time_offset(&self) -> Option<TimeDelta> {
         self.world_time.offset()
     }
@@ -291,7 +292,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Returns the latest time for the next call of [`advance`](Self::advance).
+    /// Returns the time by which the host program must call [`advance`](Self::advance) again.
     pub fn poll_timeout(&mut self, now: Instant) -> Instant {
         let tick = self.tick(now).and_then(|tick| self.tick_start(tick + 1));
         let soon = now + self.config.tick_duration;
@@ -302,8 +303,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
             .min(soon + self.config.tick_duration)
     }
 
-    /// Follows the world time of the lowest site id that knows it. If no site knows it, the lowest site id starts one
-    /// after [`WORLD_TIME_TIMEOUT`].
+    /// Steers towards the world time of [`world_time_to_follow`](Self::world_time_to_follow). If there is none and the
+    /// world time is unknown, starts one if [`must_start_world_time`](Self::must_start_world_time) holds.
     fn follow_world_time(&mut self, now: Instant) {
         match self.world_time_to_follow(now) {
             Some(offset) => self.world_time.steer(now, offset),
@@ -314,7 +315,10 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Returns the world time to follow, as an offset from the local clock.
+    /// Returns the world time to follow, as an offset from the local clock. A site without a world time follows the
+    /// first reported one with which at least half of the reports agree. Otherwise, if at least half of the reports are
+    /// far ahead, it follows the least of these, else the report of the lowest site id below its own that is close to
+    /// its own time.
     fn world_time_to_follow(&self, now: Instant) -> Option<TimeDelta> {
         // A site that was suspended is not followed, even with the lowest id; it follows the others when it resumes.
         // But a single site of several cannot claim that all others were suspended: at least half of the known world
@@ -342,8 +346,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
             .find(|offset| self.world_time.offset().is_some_and(|ours| WorldTime::is_same_time(ours, *offset)))
     }
 
-    /// Plausible world times reported by peers within the trust timeout, lowest site id first, as offsets from the
-    /// local clock.
+    /// Returns the plausible world times reported by peers within the trust timeout, lowest site id first, as offsets
+    /// from the local clock.
     fn reported_world_times(&self, now: Instant) -> impl Iterator<Item = (WorldSiteId, TimeDelta)> {
         let trust_timeout = self.trust_timeout();
         let recent = self.peers.iter().filter(move |(_, peer)| now - peer.last_received_at < trust_timeout);
@@ -351,12 +355,14 @@ impl<R: DeadReckoning> PeerWorld<R> {
         reported.filter(move |(_, offset)| WorldTime::is_plausible(now, *offset, self.config.tick_duration))
     }
 
-    /// Maximum silence of a trusted peer.
+    /// Returns the maximum silence of a trusted peer: [`TRUST_TIMEOUT`], or a third of the peer timeout in a large
+    /// world.
     fn trust_timeout(&self) -> TimeDelta {
         TRUST_TIMEOUT.max(self.peer_timeout() / 3)
     }
 
-    /// Whether the world time was lost with the sites that knew it, and this site must start a new one.
+    /// Returns whether this site must start a world time: it has waited for [`WORLD_TIME_TIMEOUT`], has the lowest id
+    /// of the present sites, and no present peer reports a world time.
     fn must_start_world_time(&self, now: Instant) -> bool {
         let present = || self.peers.iter().filter(|(_, peer)| peer.is_present);
         now - self.started_at >= WORLD_TIME_TIMEOUT
@@ -520,7 +526,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Records of all sites, including departed ones.
+    /// Returns the records of all sites, including this site and departed ones.
     pub fn records(&self) -> impl Iterator<Item = (WorldSiteId, &SiteRecord)> {
         self.gossip.iter()
     }
@@ -533,7 +539,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.is_leaving = true;
     }
 
-    /// Returns the next event, oldest first.
+    /// Returns the oldest queued event.
     pub fn poll_event(&mut self) -> Option<PeerWorldEvent> {
         self.events.pop_front()
     }
@@ -545,13 +551,14 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.events.push_back(event);
     }
 
-    /// Sites that must receive what happens in `region`, for networks in which one datagram does not reach all sites.
+    /// Returns the peers that must receive updates from `region`, for networks in which one datagram does not reach all
+    /// sites: peers with entities in or beside it, and peers whose regions are unknown.
     pub fn interested_peers(&self, region: WorldRegion) -> impl Iterator<Item = WorldSiteId> {
         self.peers.iter().filter(move |(_, peer)| peer.is_interested_in(region)).map(|(site, _)| *site)
     }
 
-    /// Regions of which this site wants updates: those of its entities and their neighbours, sorted, without
-    /// duplicates.
+    /// Returns the regions of which this site wants updates: those of its entities and their neighbours, sorted,
+    /// without duplicates.
     pub fn interest_regions(&self) -> Vec<WorldRegion> {
         let around = |at: WorldRegion| {
             let near = |middle: u8| middle.saturating_sub(1)..=middle.saturating_add(1);
@@ -574,22 +581,22 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.own_regions.dedup();
     }
 
-    /// Counters and rates of this site.
+    /// Returns the counters since this site was created, and the current update rate.
     pub fn stats(&self) -> PeerWorldStats {
         self.stats
     }
 
-    /// Link statistics of a peer.
+    /// Returns the link statistics of a peer. `None` if `site` is not a peer.
     pub fn peer_stats(&self, now: Instant, site: WorldSiteId) -> Option<WorldPeerStats> {
         self.peers.get(&site).map(|peer| WorldPeerStats::of(peer, now, self.world_time.offset()))
     }
 
-    /// Known peers.
+    /// Returns all peers, including those that have not sent anything yet.
     pub fn peers(&self) -> impl Iterator<Item = WorldSiteId> {
         self.peers.keys().copied()
     }
 
-    /// Approximate heap size in bytes, which is bounded whatever arrives.
+    /// Returns the approximate heap size in bytes, which is bounded whatever arrives.
     pub fn memory(&self) -> usize {
         let remotes: usize = self.remote_entities.values().map(RemoteEntity::memory).sum();
         let locals: usize = self.local_entities.values().map(LocalEntity::memory).sum();
@@ -600,7 +607,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
     }
 }
 
-/// Whether `region` is near one of the regions in `own`. A site without entities sees everything.
+/// Returns whether `region` is near one of the regions in `own`. A site without entities sees everything.
 fn is_near_any(own: &[WorldRegion], region: WorldRegion) -> bool {
     own.is_empty() || own.iter().any(|own| own.is_near(region))
 }

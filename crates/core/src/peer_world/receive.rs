@@ -1,4 +1,4 @@
-//! Datagrams from other sites.
+//! Handling of datagrams from other sites: presence, updates, regions, clock echoes, link reports and records.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ const LEAVE_QUARANTINE: TimeDelta = TimeDelta::from_secs(2);
 const MAX_TICKS_AHEAD: u32 = 50;
 
 impl<R: DeadReckoning> PeerWorld<R> {
-    /// Handles a datagram from a site; the network vouches for the sender's id.
+    /// Handles a datagram from the site `from`, whose id the host program must have authenticated.
     pub fn handle_datagram(&mut self, now: Instant, from: WorldSiteId, bytes: &[u8]) {
         self.now = self.now.max(now);
         self.stats.datagrams_received += 1;
@@ -159,8 +159,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Handles a peer's version of a record. A responsive site sends its own record, so this site exchanges through
-    /// others only the records of silent, departed or unknown sites.
+    /// Handles a peer's version of a record. A responsive site sends its own record, so this site exchanges with other
+    /// peers only the records of silent, departed or unknown sites.
     fn on_digest(&mut self, from: WorldSiteId, site: WorldSiteId, version: u32) {
         self.on_own_record_version(from, site, version);
         let must_not_send = site != from && self.is_responsive(site) || self.is_record_held(site);
@@ -200,7 +200,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Whether `site` is this site and its record is held back.
+    /// Returns whether `site` is this site and its record is held back.
     fn is_record_held(&self, site: WorldSiteId) -> bool {
         site == self.config.site && self.beacon.record_hold.is_some()
     }
@@ -214,19 +214,20 @@ impl<R: DeadReckoning> PeerWorld<R> {
         RecordClaim { site, version, source }
     }
 
-    /// Whether third-party information on a site is ignored: the site is responsive and its record is known.
+    /// Returns whether third-party information on a site is ignored: the site is responsive and its record is known.
     fn rejects_third_party(&self, site: WorldSiteId, from: WorldSiteId) -> bool {
         site != from && self.is_responsive(site) && self.gossip.get(site).is_some()
     }
 
-    /// Whether a site is present and not silent. A silent site may have left and its goodbye may have been lost. Its
-    /// peers know its final record, and may be gone themselves before this site removes it.
+    /// Returns whether a site is present and not silent. A silent site may have left and its goodbye may have been
+    /// lost. Its peers know its final record, and may be gone themselves before this site removes it.
     fn is_responsive(&self, site: WorldSiteId) -> bool {
         let is_recent = |peer: &RemoteSite| peer.is_present && self.now - peer.last_received_at < self.trust_timeout();
         self.peers.get(&site).is_some_and(is_recent)
     }
 
-    /// Number of changes to any record, for host programs that cache data derived from the records.
+    /// Returns the number of times that any record was stored, for host programs that cache data derived from the
+    /// records.
     pub fn record_revision(&self) -> u64 {
         self.gossip.revision()
     }
@@ -243,8 +244,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
     }
 }
 
-/// Whether a datagram is from a site that was restarted after its goodbye: a site requests its own record only after a
-/// start.
+/// Returns whether a datagram is from a site that was restarted after its goodbye: a site requests its own record only
+/// after a start.
 fn is_from_restarted_site(from: WorldSiteId, bytes: &[u8]) -> bool {
     PeerWorldItems::new(bytes)
         .into_iter()

@@ -7,16 +7,16 @@ use super::DeadReckoning;
 /// Maximum number of kept states: more than one per tick of the longest bucket and playout delay together.
 const MAX_SAMPLES: usize = 256;
 
-/// How the state in a view was obtained.
+/// Origin of the state of an entity in a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provenance {
     /// State of an own entity.
     Own,
-    /// Received for this very tick.
+    /// State that the owner sent for this tick.
     Received,
-    /// Interpolated between two received states.
+    /// State interpolated between two received states.
     Interpolated,
-    /// Extrapolated from a state received for this many ticks before.
+    /// State extrapolated from one that the owner sent for this many ticks before.
     Extrapolated(u32),
 }
 
@@ -31,7 +31,7 @@ struct StateSample<S> {
 pub(super) struct RemoteEntity<S> {
     samples: Vec<StateSample<S>>,
     pub(super) loss: LossCounter,
-    /// Whether the entity is in the view.
+    /// Whether the entity is in the newest view.
     pub(super) is_visible: bool,
 }
 
@@ -59,22 +59,20 @@ impl<S: Clone> RemoteEntity<S> {
         self.samples.drain(..old.min(self.samples.len().saturating_sub(1)));
     }
 
-    /// Tick of the newest state.
     pub(super) fn newest_tick(&self) -> Option<u32> {
         self.samples.last().map(|sample| sample.tick)
     }
 
-    /// Newest state, with its tick.
     pub(super) fn newest_state(&self) -> Option<(u32, &S)> {
         self.samples.last().map(|sample| (sample.tick, &sample.state))
     }
 
-    /// Approximate size in bytes.
+    /// Returns the approximate size in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>() + self.samples.capacity() * size_of::<StateSample<S>>()
     }
 
-    /// Returns the state at `tick`, if a state at most `visibility_timeout` ticks older is known.
+    /// Returns the state at `tick` and its provenance. `None` without a state at most `visibility_timeout` ticks older.
     pub(super) fn state_at<R: DeadReckoning<State = S>>(
         &self,
         reckoner: &R,
@@ -98,7 +96,7 @@ impl<S: Clone> RemoteEntity<S> {
     }
 }
 
-/// Counts the missing updates of a numbered sequence.
+/// Counter of the missing updates in a numbered sequence.
 #[derive(Debug, Default)]
 pub(super) struct LossCounter {
     /// Sequence number and tick of the newest update.
@@ -109,8 +107,8 @@ pub(super) struct LossCounter {
 }
 
 impl LossCounter {
-    /// Counts an update that is not a duplicate. `late`: it came after the view of its tick. `followed`: the peer sent
-    /// updates of the entity the whole time since the previous one.
+    /// Counts an update that is not a duplicate. `late` states whether it came after the view of its tick, `followed`
+    /// whether the peer sent updates of the entity the whole time since the previous one.
     pub(super) fn on_update(&mut self, sequence: u16, tick: u32, late: bool, followed: bool) {
         self.received += 1;
         self.late += u32::from(late);
@@ -140,7 +138,7 @@ impl LossCounter {
     }
 }
 
-/// Update counts over an interval.
+/// Update counts since the last aggregation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LossCounts {
     pub(super) expected: u32,
@@ -155,7 +153,7 @@ impl LossCounts {
         self.late += other.late;
     }
 
-    /// `part` as a share of all expected updates, in 255ths.
+    /// Returns `part` as a share of all expected updates, in 255ths.
     pub(super) fn share(&self, part: u32) -> u8 {
         (u64::from(part) * 255 / u64::from(self.expected.max(1))).min(255) as u8
     }
@@ -229,7 +227,7 @@ mod tests {
         );
     }
 
-    /// At any update rate and after any number of consecutive losses.
+    /// The counted share must match the real one at 1 to 100 ticks per update and after 1, 4 or 19 consecutive losses.
     #[test]
     fn loss_share_is_correct_at_every_update_rate() {
         for every in [1, 4, 25, 50, 100] {

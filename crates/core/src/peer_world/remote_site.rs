@@ -9,19 +9,19 @@ use crate::time::{Instant, TimeDelta};
 
 /// Maximum number of regions stored per peer.
 const MAX_REGIONS: usize = 256;
-/// Lifetime of a link report.
+/// Age from which on a peer's link report is ignored.
 const REPORT_LIFETIME: TimeDelta = TimeDelta::from_secs(5);
-/// Lead of region updates, in regions: an update takes time to arrive.
+/// Lead of region updates, in regions: a region update takes time to arrive.
 const REGION_LEAD: u32 = 1;
 
-/// A peer.
+/// A peer of this site.
 #[derive(Debug)]
 pub(super) struct RemoteSite {
     pub(super) clock: Clock,
     pub(super) last_received_at: Instant,
     /// Whether a datagram of the peer has been received since it was added or last left.
     pub(super) is_present: bool,
-    /// Time at which the peer said goodbye.
+    /// Time at which the peer said goodbye; `None` if it has not.
     pub(super) left_at: Option<Instant>,
     /// Whether the peer has reported which version of this site's record it has.
     pub(super) has_reported_our_record: bool,
@@ -67,18 +67,19 @@ impl RemoteSite {
         }
     }
 
-    /// Offset of the peer's world time from the local clock, once the peer's clock is known.
+    /// Returns the offset of the peer's world time from the local clock. `None` until the peer has reported it and its
+    /// clock is measured.
     pub(super) fn world_time_offset_from_us(&self, now: Instant) -> Option<TimeDelta> {
         let world_time_offset = self.world_time_offset?;
         self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + world_time_offset)
     }
 
-    /// Whether the peer will not report a newer version of this site's record: it has answered or left.
+    /// Returns whether the peer will not report a newer version of this site's record: it has answered or left.
     pub(super) fn is_recall_complete(&self) -> bool {
         self.has_reported_our_record || self.left_at.is_some()
     }
 
-    /// Replaces the regions of the peer's entities.
+    /// Replaces the regions of the peer's entities; regions beyond [`MAX_REGIONS`] are ignored.
     pub(super) fn set_regions(&mut self, regions: &[WorldRegion]) {
         self.regions.clear();
         self.regions.extend_from_slice(&regions[..regions.len().min(MAX_REGIONS)]);
@@ -120,7 +121,7 @@ impl RemoteSite {
         own.iter().any(is_overdue) || (!own.is_empty() && self.sent_regions.iter().any(is_left))
     }
 
-    /// Whether the peer must receive what happens in `region`. A peer without known regions receives everything.
+    /// Returns whether the peer must receive updates from `region`. A peer without known regions receives everything.
     pub(super) fn is_interested_in(&self, region: WorldRegion) -> bool {
         self.regions.is_empty() || self.regions.iter().any(|own| own.is_near(region))
     }
@@ -129,7 +130,8 @@ impl RemoteSite {
         self.last_report = Some((now, lost, late));
     }
 
-    /// Loss report of the peer on this site's updates, if it is recent: lost and late, in 255ths.
+    /// Returns the peer's last report on this site's updates: lost and late share, in 255ths. `None` if it is older
+    /// than [`REPORT_LIFETIME`].
     pub(super) fn recent_report(&self, now: Instant) -> Option<(u8, u8)> {
         self.last_report.filter(|(at, ..)| now - *at < REPORT_LIFETIME).map(|(_, lost, late)| (lost, late))
     }
@@ -146,7 +148,7 @@ impl RemoteSite {
         self.previous_expected = self.loss_counts.expected;
     }
 
-    /// Approximate heap size in bytes.
+    /// Returns the approximate heap size in bytes.
     pub(super) fn memory(&self) -> usize {
         self.clock.memory() + (self.regions.capacity() + self.sent_regions.capacity()) * size_of::<WorldRegion>()
     }
@@ -156,13 +158,13 @@ impl RemoteSite {
 mod tests {
     use super::*;
 
-    /// Two sites that move at random, or jump, and send no more region updates than required.
+    /// Two sites move at random, or jump, and send no more region updates than required.
     #[test]
     fn nearby_peers_know_each_others_regions_and_distant_peers_get_few_updates() {
         let at = |x: i32| [WorldRegion { x: x as u8, y: 7 }];
         let (mut positions, mut updates, mut steps, mut near) = ([20, 60], 0, 0, 0);
         let mut known = [RemoteSite::new(Instant::ZERO), RemoteSite::new(Instant::ZERO)];
-        // What each site knows of the other.
+        // Each site knows the position of the other.
         known[0].set_regions(&at(60));
         known[0].on_regions_sent(&at(20));
         known[1].set_regions(&at(20));

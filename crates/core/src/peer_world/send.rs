@@ -1,4 +1,4 @@
-//! Datagrams to other sites.
+//! Encoding of datagrams to other sites: updates, queued unicast messages, beacons and goodbyes.
 
 use alloc::vec::Vec;
 
@@ -8,11 +8,11 @@ use super::{
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BufferFull, ClockEcho, EntityStateUpdate, MAX_DATAGRAM, PeerWorldDatagramWriter, PeerWorldItem};
 
-/// Maximum number of queued messages to single sites.
+/// Maximum number of queued unicast messages; further ones are discarded.
 const MAX_QUEUED_CONTROL: usize = 512;
 /// Number of initial clock probes per peer, sent every [`INITIAL_PROBE_INTERVAL`].
 const INITIAL_PROBES: u32 = 12;
-/// Interval of the initial clock probes.
+/// Interval of the first [`INITIAL_PROBES`] clock probes to a peer.
 const INITIAL_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
 /// Interval of further probes until the clock is known, and while the jitter is above [`JITTER_THRESHOLD`]: with jitter
 /// it takes many round trips to find a quick one.
@@ -24,7 +24,7 @@ const SLOW_PROBE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 /// Divisor of the number of peers: probe and beacon intervals are multiplied by the quotient (rounded down, at least
 /// 1), so that the traffic of a site does not grow with the world.
 const LARGE_WORLD_PEERS: usize = 16;
-/// Interval of beacons.
+/// Interval of beacons in a world of fewer than 32 peers.
 const BEACON_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 /// Maximum number of regions in one datagram.
 const MAX_REGIONS_PER_DATAGRAM: usize = 64;
@@ -33,21 +33,21 @@ const MAX_REPORTS_PER_DATAGRAM: usize = 32;
 /// Maximum number of record versions in one datagram, besides this site's own.
 const MAX_DIGESTS_PER_DATAGRAM: usize = 8;
 
-/// Destination of a datagram.
+/// Recipients of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerWorldDestination {
-    /// All sites.
+    /// All peers: [`PeerWorld::peers`].
     All,
-    /// All sites that see what happens in this region: [`PeerWorld::interested_peers`].
+    /// The peers that must receive updates from this region: [`PeerWorld::interested_peers`].
     Near(WorldRegion),
-    /// One site.
+    /// The site with this id.
     One(WorldSiteId),
 }
 
-/// A datagram to send.
+/// A datagram that [`PeerWorld::poll_transmit`] has encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerWorldTransmit {
-    /// Destination.
+    /// Recipients to which the host program must send the datagram.
     pub to: PeerWorldDestination,
     /// Length in bytes; the datagram is at the beginning of the buffer.
     pub len: usize,
@@ -55,7 +55,7 @@ pub struct PeerWorldTransmit {
     pub tick: u32,
 }
 
-/// A message to one site.
+/// A queued message to one site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerWorldUnicast {
     Probe,
@@ -67,7 +67,7 @@ pub(super) enum PeerWorldUnicast {
     SendRecord(WorldSiteId),
     /// The regions of this site's entities.
     Regions,
-    /// The states of this site's entities that the peer can see.
+    /// The newest states of this site's entities that the peer can see.
     States,
 }
 
@@ -78,7 +78,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Sends due clock probes; frequent ones at first.
+    /// Queues due clock probes for all peers. The first 12 probes of a peer are frequent.
     pub(super) fn probe_clocks(&mut self, now: Instant) {
         if now < self.next_clock_probe {
             return;
@@ -129,7 +129,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         due.into_iter().for_each(|site| self.push_control(site, PeerWorldUnicast::Regions));
     }
 
-    /// Encodes the next datagram to send, if there is one. `buf` should have room for [`MAX_DATAGRAM`] bytes.
+    /// Encodes the next datagram to send into `buf`, which should have room for [`MAX_DATAGRAM`] bytes. `None` if
+    /// nothing is to be sent now.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<PeerWorldTransmit> {
         self.now = self.now.max(now);
         let room = buf.len().min(MAX_DATAGRAM);
@@ -165,7 +166,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         Ok(datagram.len())
     }
 
-    /// Encodes all due updates of one region.
+    /// Encodes the due updates of one region, as many as fit, for the peers near it.
     fn encode_updates(&mut self, buf: &mut [u8]) -> Option<(PeerWorldDestination, usize)> {
         let due = self.local_entities.values().find(|local| local.is_due)?;
         let region = self.dead_reckoning.region(due.newest().1);
@@ -189,7 +190,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         Some((PeerWorldDestination::Near(region), datagram.len()))
     }
 
-    /// Encodes the messages queued for one site.
+    /// Encodes the messages queued for one site, as many as fit.
     fn encode_control(&mut self, now: Instant, site: WorldSiteId, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut datagram = PeerWorldDatagramWriter::new(buf)?;
         let mut full = false;
@@ -236,24 +237,25 @@ impl<R: DeadReckoning> PeerWorld<R> {
         !self.peers.is_empty() && (now >= self.beacon.next_at || self.is_record_due(now))
     }
 
-    /// Whether this site's record must be sent to all sites: at once after a change, but at most once per beacon
-    /// interval.
+    /// Returns whether this site's record must be sent to all sites: at once after a change, but at most once per
+    /// beacon interval.
     fn is_record_due(&self, now: Instant) -> bool {
         let Beacon { is_record_pending, record_hold, record_sent_at, .. } = self.beacon;
         is_record_pending && record_hold.is_none() && now - record_sent_at >= self.beacon_interval()
     }
 
-    /// Interval between two beacons. It grows with the number of sites, so that the total traffic does not.
+    /// Returns the interval between two beacons. It grows with the number of peers, so that the total traffic does not.
     fn beacon_interval(&self) -> TimeDelta {
         BEACON_INTERVAL * (self.peers.len() / LARGE_WORLD_PEERS).max(1) as i64
     }
 
-    /// Silence after which a peer is removed: at least four beacons.
+    /// Returns the silence after which a peer is removed: at least four beacon intervals.
     pub(super) fn peer_timeout(&self) -> TimeDelta {
         PEER_TIMEOUT.max(self.beacon_interval() * 4)
     }
 
-    /// Encodes the beacon: the world time, this site's regions, link reports and record versions.
+    /// Encodes the beacon: this site's record or its version, the world time, this site's regions, link reports and
+    /// record versions.
     fn encode_beacon(&mut self, now: Instant, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let interval = self.beacon_interval();
         // A phase of up to a tenth of the interval keeps sites from sending their beacons together.
@@ -305,7 +307,8 @@ fn put_update<R: DeadReckoning>(
     }))
 }
 
-/// Appends the regions of this site's entities. A site in too many regions sends none, and peers keep what they know.
+/// Appends the regions of this site's entities. A site in more than [`MAX_REGIONS_PER_DATAGRAM`] regions sends none,
+/// and peers keep what they know.
 fn put_regions(regions: &[WorldRegion], datagram: &mut PeerWorldDatagramWriter<'_>) -> Result<(), BufferFull> {
     if regions.len() > MAX_REGIONS_PER_DATAGRAM {
         return Ok(());
@@ -314,7 +317,7 @@ fn put_regions(regions: &[WorldRegion], datagram: &mut PeerWorldDatagramWriter<'
     regions.iter().try_for_each(|region| datagram.put(PeerWorldItem::OwnRegion(*region)))
 }
 
-/// Appends link reports on as many peers as fit, in rotation.
+/// Appends link reports on at most [`MAX_REPORTS_PER_DATAGRAM`] peers, in rotation.
 fn put_reports(
     peers: &alloc::collections::BTreeMap<WorldSiteId, super::RemoteSite>,
     last: &mut Option<WorldSiteId>,

@@ -6,15 +6,16 @@ use crate::time::{Instant, TimeDelta};
 /// Statistics of a world; counters start when this site does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerWorldStats {
-    /// Sent updates of this site's entities.
+    /// Sent updates of this site's entities, each counted once for all recipients.
     pub updates_sent: u64,
     /// Updates not sent because peers can dead-reckon them.
     pub updates_skipped: u64,
-    /// Received updates.
+    /// Received updates that were accepted, including duplicates.
     pub updates_received: u64,
     /// Received updates that came after the view of their tick.
     pub updates_late: u64,
-    /// Rejected updates: from the wrong time, of too many entities, or undecodable.
+    /// Rejected updates: too far from the current tick, of too many entities, undecodable, or before the world time is
+    /// known.
     pub updates_refused: u64,
     /// Current maximum rate, in updates per entity and second.
     pub update_rate: u32,
@@ -22,9 +23,9 @@ pub struct PeerWorldStats {
     pub datagrams_sent: u64,
     /// Bytes of the datagrams handed to the network.
     pub bytes_sent: u64,
-    /// Received datagrams.
+    /// Received datagrams, including ignored and malformed ones.
     pub datagrams_received: u64,
-    /// Bytes of the received datagrams.
+    /// Bytes of all datagrams counted in `datagrams_received`.
     pub bytes_received: u64,
     /// Received datagrams that could not be decoded.
     pub malformed: u64,
@@ -33,17 +34,19 @@ pub struct PeerWorldStats {
 /// Statistics of the link to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorldPeerStats {
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time; `None` before the first measurement.
     pub rtt: Option<TimeDelta>,
     /// Mean deviation of the round-trip time.
     pub jitter: TimeDelta,
-    /// Offset of the peer's clock from the local clock; positive if the peer's clock is ahead.
+    /// Offset of the peer's clock from the local clock, positive if the peer's clock is ahead; `None` until it is
+    /// measured.
     pub clock_offset: Option<TimeDelta>,
-    /// Offset of the peer's world time from this site's world time; positive if the peer's is ahead.
+    /// Offset of the peer's world time from this site's world time, positive if the peer's is ahead; `None` until both
+    /// are known.
     pub world_time_offset: Option<TimeDelta>,
-    /// Recent share of the peer's updates that were lost, 0 to 1.
+    /// Recent share of the peer's updates that did not arrive, 0 to 1.
     pub loss_share: f32,
-    /// Recent share of the peer's updates that came too late, 0 to 1.
+    /// Recent share of the peer's updates that arrived after the view of their tick, 0 to 1.
     pub late_share: f32,
     /// Share of this site's updates that the peer reports as lost, 0 to 1, if it sent a report within the last 5 s.
     pub reported_loss_share: Option<f32>,

@@ -1,4 +1,4 @@
-//! Whole worlds over a network with latency.
+//! Sites of one world over a simulated network with delay and link failures.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ struct PeerWorldNetwork {
     clock_offsets: Vec<TimeDelta>,
     in_flight: Vec<(Instant, usize, WorldSiteId, Vec<u8>)>,
     delay: TimeDelta,
-    /// Whether datagrams from one site reach another.
+    /// Link state: returns whether datagrams from the first site reach the second.
     is_link_up: fn(usize, usize) -> bool,
     /// Datagrams and bytes received by each site.
     received: Vec<(u64, u64)>,

@@ -1,5 +1,4 @@
-//! Update rate of this site's entities: it falls where the network loses or delays updates and recovers when it does
-//! not.
+//! Update rate of this site's entities: it falls when peers report lost or late updates and rises when they do not.
 
 use super::config::UpdatePolicy;
 use crate::time::{Instant, TimeDelta};
@@ -12,13 +11,13 @@ const CONGESTED_SHARE: u8 = 38;
 const UNCONGESTED_SHARE: u8 = 18;
 /// Additive increase per interval, in thousandths of an update per second.
 const RATE_INCREASE: u32 = 1_500;
-/// Multiplicative decrease under congestion, in thousandths.
+/// Factor applied to the rate under congestion, in thousandths.
 const RATE_DECREASE_FACTOR: u64 = 700;
 
-/// Adaptive update rate.
+/// Current update rate per entity, adapted to the reports of the peers.
 #[derive(Debug)]
 pub(super) struct UpdateRate {
-    /// Thousandths of an update per second.
+    /// Rate in thousandths of an update per second.
     milli_per_second: u32,
     changed_at: Instant,
     /// Highest recently reported loss share, in 255ths.
@@ -34,7 +33,7 @@ impl UpdateRate {
         self.milli_per_second / 1_000
     }
 
-    /// Loss share at the worst receiver, in 255ths.
+    /// Returns the loss share at the worst receiver, in 255ths.
     pub(super) fn worst_loss(&self) -> u8 {
         self.worst_loss
     }

@@ -12,7 +12,7 @@ const MAX_SLEW_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 /// Maximum age of a world in ticks; larger values are implausible.
 const MAX_TICK: u32 = u32::MAX / 2;
 
-/// This site's estimate of the world time.
+/// This site's estimate of the world time, steered towards that of its peers.
 #[derive(Debug, Default)]
 pub(super) struct WorldTime {
     /// Offset of the world time from the local clock; positive if the world time is ahead.
@@ -23,7 +23,7 @@ pub(super) struct WorldTime {
 }
 
 impl WorldTime {
-    /// Starts a new world time.
+    /// Starts a new world time that is 0 at `now`.
     pub(super) fn start(now: Instant) -> Self {
         Self { offset: Some(Instant::ZERO - now), steered_at: now, last_tick: 0 }
     }
@@ -47,41 +47,42 @@ impl WorldTime {
         });
     }
 
-    /// Whether `target` is so far ahead that this site must have been suspended.
+    /// Returns whether the offset `target` of a peer is at least [`STEP_THRESHOLD`] ahead: this site must have been
+    /// suspended.
     pub(super) fn is_far_behind(&self, target: TimeDelta) -> bool {
         self.offset.is_some_and(|offset| target - offset >= STEP_THRESHOLD)
     }
 
-    /// Whether two offsets stand for the same world time, up to the step threshold.
+    /// Returns whether two offsets differ by less than [`STEP_THRESHOLD`], so that they stand for the same world time.
     pub(super) fn is_same_time(one: TimeDelta, other: TimeDelta) -> bool {
         (one - other).abs() < STEP_THRESHOLD
     }
 
-    /// Whether a world can have this time.
+    /// Returns whether the world time with this offset is not negative and below [`MAX_TICK`] ticks.
     pub(super) fn is_plausible(now: Instant, offset: TimeDelta, tick_duration: TimeDelta) -> bool {
         let elapsed = now + offset - Instant::ZERO;
         !elapsed.is_negative() && elapsed.as_nanos() / tick_duration.as_nanos() < i64::from(MAX_TICK)
     }
 
-    /// Time since the world began.
+    /// Returns the time since the world began. `None` while the world time is unknown.
     fn elapsed(&self, now: Instant) -> Option<TimeDelta> {
         self.offset.map(|offset| now + offset - Instant::ZERO)
     }
 
-    /// Current tick, if the world time is known. It never decreases.
+    /// Returns the current tick, which never decreases. `None` while the world time is unknown.
     pub(super) fn tick(&mut self, now: Instant, tick_duration: TimeDelta) -> Option<u32> {
         let number = self.elapsed(now)?.as_nanos().div_euclid(tick_duration.as_nanos());
         self.last_tick = self.last_tick.max(u32::try_from(number.clamp(0, MAX_TICK.into())).unwrap_or(MAX_TICK));
         Some(self.last_tick)
     }
 
-    /// Local time at which tick `number` begins.
+    /// Returns the local time at which tick `number` begins. `None` while the world time is unknown.
     pub(super) fn tick_start(&self, number: u32, tick_duration: TimeDelta) -> Option<Instant> {
         self.offset.map(|offset| Instant::ZERO + tick_duration * i64::from(number) - offset)
     }
 }
 
-/// Returns the tick nearest to `about` with these low 16 bits.
+/// Returns the tick nearest to `about` with these low 16 bits. `None` if it would be negative.
 pub(super) fn expand_tick(about: u32, low: u16) -> Option<u32> {
     let distance = low.wrapping_sub(about as u16) as i16;
     about.checked_add_signed(distance.into())

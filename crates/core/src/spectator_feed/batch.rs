@@ -6,16 +6,16 @@ use crate::input::{MAX_WIDTH, get_change, put_change};
 use crate::time::Instant;
 use crate::wire::{ByteReader, ByteWriter, DecodeError, FrameRunRecord, MAX_RECORD_FRAMES, put_record};
 
-/// The batch that is being filled.
+/// Frames pushed into a feed since the last record was closed, and their encoding so far.
 #[derive(Debug)]
 pub(super) struct Batch {
     width: usize,
     first: Frame,
     count: u32,
-    /// Time at which the first frame was pushed.
+    /// Time at which the first frame of the batch was pushed.
     pub(super) started_at: Instant,
     last_input: [u8; MAX_WIDTH],
-    /// Frames pushed since the last change.
+    /// Number of frames pushed since the input last changed.
     unchanged_frames: u32,
     changes: [u8; MAX_CHANGES_SIZE],
     changes_len: usize,
@@ -45,7 +45,8 @@ impl Batch {
         self.count
     }
 
-    /// Adds the frame that follows the last one. Returns `false` when the batch is full.
+    /// Appends `frame`, which must follow the last one. Returns `false`, without the frame, if the batch has 127 frames
+    /// or the changes do not fit.
     pub(super) fn push(&mut self, now: Instant, frame: Frame, value: &[u8]) -> bool {
         if self.count == MAX_RECORD_FRAMES {
             return false;
@@ -105,7 +106,7 @@ pub(super) fn validate_record(width: usize, record: &FrameRunRecord<'_>) -> Resu
     Ok(())
 }
 
-/// Decodes the frames of a record one by one.
+/// Decoder that steps through the inputs of a record frame by frame.
 #[derive(Debug)]
 pub(super) struct RecordDecoder {
     width: usize,
@@ -114,7 +115,7 @@ pub(super) struct RecordDecoder {
     /// Frames to pass before `input` becomes `next_input`; `None` when the input stays the same until the end of the
     /// record.
     frames_until_change: Option<u32>,
-    /// Number of change bytes consumed.
+    /// Number of bytes of the record's changes decoded so far.
     bytes_read: usize,
 }
 
@@ -123,12 +124,12 @@ impl RecordDecoder {
         Self { width, input: [0; MAX_WIDTH], next_input: [0; MAX_WIDTH], frames_until_change: None, bytes_read: 0 }
     }
 
-    /// Returns the input of the current frame.
+    /// Returns the packed input of the frame to which `begin` or `step` moved last.
     pub(super) fn input(&self) -> &[u8] {
         &self.input[..self.width]
     }
 
-    /// Moves to the first frame of a record.
+    /// Moves to the first frame of the record with these changes.
     pub(super) fn begin(&mut self, changes: &[u8]) {
         (self.next_input, self.bytes_read) = ([0; MAX_WIDTH], 0);
         self.read_change(changes);
@@ -136,7 +137,7 @@ impl RecordDecoder {
         self.read_change(changes);
     }
 
-    /// Moves to the next frame of the same record.
+    /// Moves to the next frame of the record whose changes were passed to `begin`.
     pub(super) fn step(&mut self, changes: &[u8]) {
         match &mut self.frames_until_change {
             Some(0) => {

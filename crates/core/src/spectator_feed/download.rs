@@ -10,34 +10,36 @@ use super::{BLOCK_SIZE, MAX_PARTS_PER_BLOCK, PART_SIZE};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BlockRequests, SnapshotChunk, SnapshotOffer};
 
-/// Largest number of incomplete blocks at a time.
+/// Largest number of blocks downloaded at a time.
 const MAX_OPEN_BLOCKS: usize = 48;
 
 #[derive(Debug)]
 pub(super) struct SnapshotDownload {
     offer: SnapshotOffer,
     state: Vec<u8>,
-    /// Digests of the completed blocks.
+    /// Digest of each completed block, by block number; 0 for the others.
     block_digests: Vec<u64>,
     /// Number of blocks that are not complete.
     blocks_left: usize,
     open_blocks: Vec<OpenBlock>,
-    /// The first block of which nothing was requested.
+    /// The first block that was never requested.
     next_block: u32,
     pending_requests: VecDeque<PartRequest>,
-    /// Number of parts of the last block whose size became known. The next block is expected to have about as many.
+    /// Number of parts of the last block whose size became known. As many are requested of a block of unknown size.
     typical_parts: usize,
 }
 
-/// An incomplete block.
+/// A block that was requested and is not complete.
 #[derive(Debug)]
 struct OpenBlock {
     block: u32,
-    /// Transfer encoding, known once a part has arrived.
+    /// Transfer encoding; `None` before the first part has arrived.
     encoding: Option<BlockEncoding>,
-    /// Bit masks of the parts received, the parts in flight, and the parts requested more than once.
+    /// Bit mask of the parts received.
     received_parts: u16,
+    /// Bit mask of the parts in flight: requested, not received, not timed out.
     requested_parts: u16,
+    /// Bit mask of the parts with a request that was given up. Their arrival gives no round-trip sample.
     retried_parts: u16,
     bytes: Vec<u8>,
 }
@@ -56,19 +58,19 @@ struct PartRequest {
     sent_at: Instant,
 }
 
-/// Result of handling a part.
+/// Effect of a received part on the download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartOutcome {
-    /// The part was not needed or makes no sense.
+    /// The part belongs to no open block or to another snapshot, has a wrong length, or was received before.
     Ignored,
-    /// The part was stored.
+    /// The part was stored. If it completed its block, the block passed its check.
     Accepted,
-    /// The block failed its check and is downloaded once more.
+    /// The block failed its check, or its parts disagree on its encoding. All of it is requested again.
     BlockCorrupt,
 }
 
 impl SnapshotDownload {
-    /// Begins to download `offer`. The caller has checked that its size is acceptable.
+    /// Creates the download of `offer` and allocates the whole state. The caller has checked the offered size.
     pub(super) fn new(offer: SnapshotOffer) -> Self {
         let blocks = block_count(offer.size as usize);
         Self {
@@ -91,13 +93,14 @@ impl SnapshotDownload {
         &self.state
     }
 
-    /// Whether `other` offers the same snapshot, so that the completed blocks remain valid.
+    /// Returns whether `other` offers the same snapshot, so that the completed blocks remain valid.
     pub(super) fn is_same_snapshot(&self, other: &SnapshotOffer) -> bool {
         let id = |offer: &SnapshotOffer| (offer.next_frame, offer.size, offer.state_hash, offer.digest);
         id(&self.offer) == id(other)
     }
 
-    /// Continues with the same snapshot, possibly from a different source.
+    /// Continues the download with `offer`, which is of the same snapshot. If the snapshot id differs, as at another
+    /// source, all parts in flight are requested again.
     pub(super) fn resume(&mut self, offer: SnapshotOffer) {
         if self.offer.snapshot_id != offer.snapshot_id {
             self.offer = offer;
@@ -105,7 +108,7 @@ impl SnapshotDownload {
         }
     }
 
-    /// Marks all parts in flight as not requested, because they will not arrive.
+    /// Marks all parts in flight as not requested, because the source will not send them.
     pub(super) fn forget_requests(&mut self) {
         self.pending_requests.clear();
         for open in &mut self.open_blocks {
@@ -113,7 +116,7 @@ impl SnapshotDownload {
         }
     }
 
-    /// Returns the completed fraction, 0 to 1.
+    /// Returns the fraction of blocks that are complete, 0 to 1.
     pub(super) fn progress(&self) -> f32 {
         1.0 - self.blocks_left as f32 / self.block_digests.len().max(1) as f32
     }
@@ -122,18 +125,18 @@ impl SnapshotDownload {
         self.blocks_left == 0
     }
 
-    /// Whether the digest of the complete state is the offered one.
+    /// Returns whether the digest of the complete state is the offered one.
     pub(super) fn matches_digest(&self) -> bool {
         snapshot_digest(self.state.len(), self.block_digests.iter().copied()) == self.offer.digest
     }
 
-    /// Returns when the oldest request in flight is repeated.
+    /// Returns when the oldest request in flight times out; `None` if none is in flight.
     pub(super) fn retry_at(&self, flow: &DownloadWindow) -> Option<Instant> {
         self.pending_requests.front().map(|request| request.sent_at + self.retry_timeout(flow))
     }
 
-    /// Returns how long to wait for a part. A loss among the last parts shows only by a timeout, and the whole download
-    /// waits for them.
+    /// Returns how long to wait for a part. The wait is shorter while no further part can be requested, because then
+    /// only a timeout reveals a loss.
     fn retry_timeout(&self, flow: &DownloadWindow) -> TimeDelta {
         if self.has_unrequested_parts() { flow.retry_timeout() } else { flow.tail_retry_timeout() }
     }
@@ -146,7 +149,9 @@ impl SnapshotDownload {
             + open
     }
 
-    /// Whether enough can be requested to be worth a packet.
+    /// Returns whether a request packet is due: a request has timed out, or parts are left to request and the
+    /// congestion window has room for four of them. Room for one is enough if it is a quarter of the window or nothing
+    /// is in flight.
     pub(super) fn should_request(&self, now: Instant, flow: &DownloadWindow) -> bool {
         if self.retry_at(flow).is_some_and(|at| at <= now) {
             return true;
@@ -157,7 +162,7 @@ impl SnapshotDownload {
         enough && self.has_unrequested_parts()
     }
 
-    /// Whether a part is neither received nor in flight.
+    /// Returns whether a part can be requested that is neither received nor in flight.
     fn has_unrequested_parts(&self) -> bool {
         let has_missing = |open: &OpenBlock| {
             parts_mask(open.encoding, self.typical_parts) & !open.received_parts & !open.requested_parts != 0
@@ -167,7 +172,8 @@ impl SnapshotDownload {
         can_open || self.open_blocks.iter().any(has_missing)
     }
 
-    /// Returns the parts to request now, and expires requests that timed out.
+    /// Gives up the requests that timed out, and returns the parts to request now, as many as the congestion window has
+    /// room for.
     pub(super) fn request_parts(&mut self, now: Instant, flow: &mut DownloadWindow) -> BlockRequests {
         let (pending_before, retry) = (self.pending_requests.len(), self.retry_timeout(flow));
         while let Some(expired) =
@@ -226,7 +232,7 @@ impl SnapshotDownload {
         }
     }
 
-    /// Handles a received part.
+    /// Stores a received part. The part that completes a block triggers the block's check.
     pub(super) fn on_chunk(
         &mut self,
         now: Instant,
@@ -272,7 +278,8 @@ impl SnapshotDownload {
         }
     }
 
-    /// Removes the request that this part answers. Requests sent well before it are considered lost.
+    /// Removes the request that this part answers. Requests sent earlier by more than the reordering tolerance count as
+    /// lost.
     fn on_arrival(&mut self, now: Instant, block: u32, part: u8, flow: &mut DownloadWindow) {
         let Some(at) = self.pending_requests.iter().position(|request| (request.block, request.part) == (block, part))
         else {
@@ -304,7 +311,8 @@ impl SnapshotDownload {
         PartOutcome::BlockCorrupt
     }
 
-    /// Moves a complete block into the state if it passes its check.
+    /// Decompresses a complete block into the state. If the block is malformed or its digest differs, its download
+    /// restarts.
     fn finish_block(&mut self, at: usize, encoding: BlockEncoding) -> PartOutcome {
         let block = self.open_blocks[at].block as usize;
         let out = &mut self.state[block_range(self.offer.size as usize, block)];
@@ -320,13 +328,14 @@ impl SnapshotDownload {
     }
 }
 
-/// Returns the mask of all parts of a block, assuming `typical_parts` while its size is unknown.
+/// Returns the mask of all parts of a block, which has `typical_parts` parts if its size is unknown.
 fn parts_mask(encoding: Option<BlockEncoding>, typical_parts: usize) -> u16 {
     let parts = encoding.map_or(typical_parts, |encoding| usize::from(encoding.size).div_ceil(PART_SIZE));
     ((1u32 << parts.min(16)) - 1) as u16
 }
 
-/// Requests the missing parts of a block. Returns `false` when there is no room for any.
+/// Requests the missing parts of a block, as far as the window and the packet have room. Returns whether any was
+/// requested.
 fn request_block_parts(
     open: &mut OpenBlock,
     now: Instant,

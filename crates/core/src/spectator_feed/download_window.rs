@@ -1,4 +1,4 @@
-//! Congestion control for downloads: bounds the requested bytes in flight to about what fills the link.
+//! Congestion control for downloads: limits the requested bytes in flight to about as many as fill the link.
 //!
 //! After BBR (Cardwell et al., 2016): the window is the best recent delivery rate times the minimum round-trip time,
 //! plus some headroom. Loss alone does not shrink the window, so a lossy link is still used fully.
@@ -6,15 +6,16 @@
 use super::PART_SIZE;
 use crate::time::{Instant, TimeDelta};
 
-/// Number of rate samples kept.
+/// Number of delivery-rate samples kept. The window follows the highest of them.
 const RATE_SAMPLES: usize = 8;
-/// Bounds of the congestion window, in bytes.
+/// Smallest congestion window, in bytes.
 const MIN_CONGESTION_WINDOW: u64 = 8 * PART_SIZE as u64;
+/// Largest congestion window, in bytes.
 const MAX_CONGESTION_WINDOW: u64 = 512 * PART_SIZE as u64;
-/// Shortest interval over which the rate is measured.
+/// Shortest interval over which the delivery rate is measured.
 const MIN_RATE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 
-/// Rate and round-trip time measured on the link from a source.
+/// Congestion window of a download, and the delivery rate and round-trip time from which it follows.
 #[derive(Debug)]
 pub(super) struct DownloadWindow {
     rtt_min: Option<TimeDelta>,
@@ -40,7 +41,7 @@ impl DownloadWindow {
         }
     }
 
-    /// Records an unambiguous round-trip sample.
+    /// Records the round-trip time of a request that was sent only once.
     pub(super) fn on_rtt(&mut self, sample: TimeDelta) {
         let sample = sample.max(TimeDelta::from_millis(1));
         self.smoothed_rtt = if self.rtt_min.is_none() { sample } else { (self.smoothed_rtt * 7 + sample) / 8 };
@@ -63,7 +64,7 @@ impl DownloadWindow {
         }
     }
 
-    /// Records a round-trip sample that may belong to a different packet. It does not lower the minimum.
+    /// Records a round-trip sample that may belong to a different packet. The sample does not lower the minimum.
     pub(super) fn on_ambiguous_rtt(&mut self, sample: TimeDelta) {
         self.smoothed_rtt = (self.smoothed_rtt * 7 + sample) / 8;
     }
@@ -92,7 +93,7 @@ impl DownloadWindow {
         (self.interval_start, self.interval_bytes) = (now, 0);
     }
 
-    /// Returns the number of bytes that may be in flight.
+    /// Returns the number of requested bytes that may be in flight.
     pub(super) fn congestion_window(&self) -> usize {
         self.congestion_window as usize
     }
@@ -103,13 +104,13 @@ impl DownloadWindow {
             .clamp(TimeDelta::from_millis(150), TimeDelta::from_secs(3))
     }
 
-    /// Returns the retry timeout for the end of a download, when nothing else is left to request and the link is about
-    /// to fall idle.
+    /// Returns the retry timeout for the end of a download. It is shorter, because nothing else is left to request and
+    /// the link is about to fall idle.
     pub(super) fn tail_retry_timeout(&self) -> TimeDelta {
         (self.smoothed_rtt * 9 / 8 + TimeDelta::from_millis(30)).min(self.retry_timeout())
     }
 
-    /// Returns the longest delay by which one packet may overtake another.
+    /// Returns the longest delay by which one packet may overtake another before the other counts as lost.
     pub(super) fn reordering_tolerance(&self) -> TimeDelta {
         (self.smoothed_rtt / 8 + TimeDelta::from_millis(5)).min(TimeDelta::from_millis(50))
     }

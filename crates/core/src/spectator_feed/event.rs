@@ -1,4 +1,4 @@
-//! Events, requests and statistics of a feed and of a spectator.
+//! Events, requests and statistics that a feed or a spectator passes to its host program.
 
 use alloc::collections::VecDeque;
 use core::fmt;
@@ -11,16 +11,16 @@ use crate::wire::CloseReason;
 /// An event that the host program of a feed may want to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedEvent {
-    /// A spectator subscribed.
+    /// A spectator subscribed and proved its address.
     Joined {
-        /// Address of the spectator.
+        /// Address of the new spectator.
         addr: Addr,
     },
     /// A spectator left or was dropped.
     Left {
-        /// Address of the spectator.
+        /// Address of the former spectator.
         addr: Addr,
-        /// Reason for the drop; `None` if the spectator left.
+        /// Reason for which the feed dropped the spectator; `None` if the spectator unsubscribed.
         reason: Option<CloseReason>,
     },
 }
@@ -30,19 +30,19 @@ pub enum FeedEvent {
 pub struct FeedStats {
     /// Current number of spectators.
     pub spectators: usize,
-    /// Spectators that ever joined.
+    /// Accepted subscriptions, including those of spectators that came back.
     pub total_joined: u64,
-    /// The next frame to be pushed.
+    /// The next frame to be pushed; 0 before the first push.
     pub next_frame: Frame,
-    /// Batches encoded, each once for all spectators.
+    /// Batches encoded. Each is encoded once for all spectators.
     pub batches: u64,
-    /// Total size of these batches in bytes.
+    /// Total size of the encoded batches, in bytes.
     pub batch_bytes: u64,
-    /// Snapshots stored.
+    /// Snapshots that the host program provided and the feed stored.
     pub snapshots: u64,
-    /// Datagrams sent.
+    /// Datagrams sent, including replies to senders that are not subscribed.
     pub packets_out: u64,
-    /// Payload bytes sent.
+    /// Payload bytes of the datagrams sent.
     pub bytes_out: u64,
     /// Payload bytes sent on request: snapshots and missed frames.
     pub bulk_out: u64,
@@ -50,13 +50,14 @@ pub struct FeedStats {
     pub packets_in: u64,
     /// Datagrams that were no message, or of a type that only feeds send.
     pub malformed: u64,
-    /// Datagrams of another session, or from an address that is not subscribed.
+    /// Datagrams of another session, and acknowledgements or requests from an address that is not subscribed.
     pub unknown_senders: u64,
     /// Subscribe requests refused because the feed was full.
     pub refused: u64,
     /// Spectators dropped because they could not keep up or requested frames that are no longer kept.
     pub dropped_slow: u64,
-    /// Spectators dropped for silence.
+    /// Spectators dropped because they were silent for
+    /// [`FeedConfig::silence_timeout`](super::FeedConfig::silence_timeout).
     pub dropped_silent: u64,
 }
 
@@ -67,16 +68,16 @@ pub enum SpectatorRequest<'a> {
     Load {
         /// The first frame to step from this state.
         next_frame: Frame,
-        /// The saved state.
+        /// The saved state, checked against the digest in the feed's offer.
         state: &'a [u8],
         /// The machine's hash of this state, as stated by the feed.
         hash: u64,
     },
-    /// Step the machine.
+    /// Step the machine by one frame.
     Advance {
-        /// The frame to step.
+        /// Number of the frame to step.
         frame: Frame,
-        /// One input word per player.
+        /// Inputs of the frame, one word per player.
         inputs: &'a [InputWord],
         /// Whether to present picture and sound. If not, the spectator is catching up and steps many frames at once.
         is_presented: bool,
@@ -85,7 +86,7 @@ pub enum SpectatorRequest<'a> {
     Hash {
         /// The frame just stepped, or the one before the state just loaded.
         frame: Frame,
-        /// The hash stated by the feed. A relay without a machine answers with it.
+        /// The hash stated by the feed. A relay without a machine answers with this value.
         expected: u64,
     },
 }
@@ -95,29 +96,29 @@ pub enum SpectatorRequest<'a> {
 pub enum SpectatorEvent {
     /// A source accepted the subscription.
     Joined {
-        /// Address of the source.
+        /// Address of the source that accepted.
         source: Addr,
     },
     /// The spectator has caught up and presents frames as they are played.
     Live {
-        /// The first live frame.
+        /// The first frame that is presented live.
         frame: Frame,
     },
-    /// The spectator has fallen behind the players.
+    /// The spectator has fallen too far behind the players and fast-forwards without presenting frames.
     Behind {
-        /// Distance in frames.
+        /// Distance to the source's newest frame, in frames.
         frames: u32,
     },
     /// The source changed how often it sends, because of the speed of the link to this spectator.
     Slowed {
-        /// Number of batches per packet.
+        /// Number of batches that the source now sends in one packet; 1 is full speed.
         batches: u32,
     },
     /// The spectator switched to another source.
     SourceChanged {
         /// Address of the new source.
         to: Addr,
-        /// Error of the previous source.
+        /// Error for which the spectator left the previous source.
         reason: SourceError,
     },
     /// Desync: the spectator's state differs from the players' state after the same inputs. Reported once.
@@ -125,34 +126,34 @@ pub enum SpectatorEvent {
         /// The first compared frame whose states differ.
         frame: Frame,
     },
-    /// The spectator gave up.
+    /// The spectator gave up and is closed.
     Dropped {
-        /// Error of the last source.
+        /// Error of the source that was tried last.
         reason: SourceError,
     },
-    /// The game has ended, and the spectator has seen all of it.
+    /// The game has ended, and the spectator has stepped all of its frames.
     Ended {
-        /// The frame after the last.
+        /// The frame after the last, which is the number of frames of the game.
         frame: Frame,
     },
 }
 
-/// An error of a source.
+/// Reason for which a spectator leaves a source or gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceError {
-    /// It refused the subscription, or closed it.
+    /// The source refused or closed the subscription.
     Refused(CloseReason),
-    /// It sent nothing within the timeout.
+    /// The source sent nothing for the configured timeout.
     Silent,
-    /// Its snapshot exceeds the configured limit.
+    /// The source's snapshot exceeds [`SpectatorConfig::max_snapshot_size`](super::SpectatorConfig::max_snapshot_size).
     SnapshotTooLarge {
-        /// Announced size in bytes.
+        /// Size in bytes that the source announced.
         size: u32,
     },
-    /// Its snapshot does not match its digest or its state hash.
+    /// The source's snapshot does not match its digest or its state hash, or its blocks were corrupt too often.
     BadSnapshot,
-    /// Its frames do not continue those of the previous source. The spectator reloads the state a few times before it
-    /// reports this.
+    /// The source's frames do not continue those received before: a compared state differs. The spectator downloads a
+    /// snapshot of that source and reports this error only if it gives up.
     DifferentGame,
 }
 
@@ -188,29 +189,29 @@ impl fmt::Display for SpectatorEvent {
 /// Statistics of a spectator, counted since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpectatorStats {
-    /// Datagrams sent.
+    /// Datagrams sent to all sources.
     pub packets_out: u64,
-    /// Payload bytes sent.
+    /// Payload bytes of the datagrams sent.
     pub bytes_out: u64,
     /// Datagrams received, valid or not.
     pub packets_in: u64,
-    /// Payload bytes received.
+    /// Payload bytes of the datagrams received.
     pub bytes_in: u64,
-    /// Datagrams that were no message, or of a type that only spectators send.
+    /// Datagrams that were no message, or of a type that only spectators send, and packets with an undecodable record.
     pub malformed: u64,
     /// Datagrams of another session, or not from the current source.
     pub unknown_senders: u64,
-    /// Frames requested because they did not arrive as live frames.
+    /// Frames requested because they did not arrive as live frames, counted once per request.
     pub requested_frames: u64,
-    /// Snapshot parts requested.
+    /// Snapshot parts requested, counted once per request.
     pub requested_parts: u64,
-    /// Snapshot parts received.
+    /// Snapshot parts received, including duplicates.
     pub received_parts: u64,
-    /// Snapshot blocks that failed their check.
+    /// Snapshot blocks that failed their check and were downloaded again.
     pub bad_blocks: u64,
     /// Times that the picture froze because frames were late.
     pub stalls: u64,
-    /// Compared states that differed.
+    /// State comparisons in which the host program's hash differed from the feed's.
     pub mismatches: u64,
 }
 

@@ -17,7 +17,7 @@ struct HistoryEntry {
     len: u32,
 }
 
-/// A record found in the history.
+/// A record of the history, borrowed from the ring or the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredRecord<'a> {
     pub(super) first: Frame,
@@ -25,28 +25,29 @@ pub(super) struct StoredRecord<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// Records of consecutive frames without a gap. Allocates only at construction.
+/// Encoded records of consecutive frames, without a gap. Allocates only at construction.
 #[derive(Debug)]
 pub(super) struct History {
     ring: Box<[u8]>,
     entries: VecDeque<HistoryEntry>,
     max_entries: usize,
-    /// Ring offset for the next record.
+    /// Offset in the ring at which the next record is written, unless it does not fit there.
     write_offset: usize,
     log: Vec<u8>,
     log_entries: Vec<HistoryEntry>,
     max_log_bytes: usize,
-    /// Whether the log holds every record since its first frame. `false` once the log has overflowed.
+    /// Whether the log holds every record since the first. `false` without a log and after the log has overflowed.
     log_is_complete: bool,
     end: Option<Frame>,
 }
 
-/// Assumed size of a logged record in bytes, which bounds the number of log entries. With shorter records the log ends
-/// before all of its bytes are used.
+/// Assumed size of a logged record in bytes, which bounds the number of log entries. With shorter records the log is
+/// full before all of its bytes are used.
 const TYPICAL_RECORD_SIZE: usize = 12;
 
 impl History {
-    /// Reserves a ring for `max_records` records of `ring_bytes` bytes in total, and a log of `log_bytes` bytes.
+    /// Reserves a ring for `max_records` records of `ring_bytes` bytes in total, and a log of `log_bytes` bytes. The
+    /// ring always has room for four records of any size.
     pub(super) fn new(max_records: usize, ring_bytes: usize, log_bytes: usize) -> Self {
         let max_log_entries = log_bytes / TYPICAL_RECORD_SIZE;
         Self {
@@ -67,12 +68,12 @@ impl History {
         self.ring.len() + self.log.capacity() + entries * size_of::<HistoryEntry>()
     }
 
-    /// Returns the frame after the last one.
+    /// Returns the frame after the last stored one; `None` before the first record.
     pub(super) fn end(&self) -> Option<Frame> {
         self.end
     }
 
-    /// Returns the first frame that is still available.
+    /// Returns the first frame from which on all frames are stored; `None` before the first record.
     pub(super) fn oldest_frame(&self) -> Option<Frame> {
         let in_ring = self.entries.front()?.first;
         let logged = self.log_entries.last().map(|last| last.first + last.count);
@@ -82,7 +83,8 @@ impl History {
         }
     }
 
-    /// Adds the record that follows the last one.
+    /// Stores the record of the `count` frames from `first` on, which must follow the last stored frame. The oldest
+    /// records in the ring make room.
     pub(super) fn push(&mut self, first: Frame, count: u32, bytes: &[u8]) {
         self.push_log(first, count, bytes);
         let at = self.make_room(bytes.len());
@@ -107,7 +109,7 @@ impl History {
         }
     }
 
-    /// Drops the oldest records until `len` bytes fit, and returns their offset.
+    /// Drops the oldest records in the ring until `len` bytes fit, and returns the ring offset for these bytes.
     fn make_room(&mut self, len: usize) -> usize {
         if self.entries.len() == self.max_entries {
             self.entries.pop_front();
@@ -127,7 +129,7 @@ impl History {
         at
     }
 
-    /// Returns the record that contains `frame`.
+    /// Returns the record that contains `frame`, from the ring or else from the log; `None` if neither has it.
     pub(super) fn find(&self, frame: Frame) -> Option<StoredRecord<'_>> {
         self.find_in_ring(frame).or_else(|| {
             let after = self.log_entries.partition_point(|entry| entry.first <= frame);

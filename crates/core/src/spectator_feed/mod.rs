@@ -110,21 +110,21 @@ use crate::wire::{ByteWriter, MAX_DATAGRAM};
 
 /// Block size of a snapshot in bytes. Each block is compressed and checked separately.
 pub(crate) const BLOCK_SIZE: usize = 16 * 1_024;
-/// Payload size of a snapshot part in bytes. A block is sent in parts.
+/// Largest payload of a snapshot part, in bytes. Only the last part of a block is shorter.
 pub(crate) const PART_SIZE: usize = 1_100;
 /// Largest number of parts in a block.
 pub(crate) const MAX_PARTS_PER_BLOCK: usize = BLOCK_SIZE.div_ceil(PART_SIZE);
-/// Largest size of the change tokens of a record, in bytes.
+/// Largest size of the input changes of one record, in bytes.
 pub(crate) const MAX_CHANGES_SIZE: usize = 1_000;
 /// Largest size of a record in bytes: count, hash, length and changes.
 pub(crate) const MAX_RECORD_SIZE: usize = MAX_CHANGES_SIZE + 16;
 
-/// Keep-alive interval of a feed and of a spectator.
+/// Keep-alive interval: of a feed without new frames, and of a spectator without requests.
 pub(crate) const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 
 const _: () = assert!(MAX_PARTS_PER_BLOCK <= 16, "the parts of a block must fit a 16-bit mask");
 
-/// Returns the input layout of the feed: every bit that any site owns, merged into one site.
+/// Returns the input layout of a feed: one site that owns every bit that any site of `settings` owns.
 fn merged_layout(settings: &Settings) -> InputLayout {
     let ownership = &settings.ownership;
     let mut all = Ownership::new(ownership.players());
@@ -136,8 +136,8 @@ fn merged_layout(settings: &Settings) -> InputLayout {
     all.layout(merged_site)
 }
 
-/// Digest of all settings that the feed and the spectator must share. The game's name is excluded, because it is for
-/// people only.
+/// Returns the digest by which a feed and a spectator compare their settings. The game's name is excluded, because it
+/// is for people only.
 fn settings_digest(settings: &Settings) -> u64 {
     let mut buf = [0; MAX_DATAGRAM];
     let mut writer = ByteWriter::new(&mut buf);
@@ -156,7 +156,7 @@ fn digest(seed: u64, bytes: &[u8]) -> u64 {
     words.fold(mix(seed, bytes.len() as u64), mix)
 }
 
-/// Folds a number into a digest.
+/// Returns `digest` with `number` mixed in.
 fn mix(digest: u64, number: u64) -> u64 {
     let product = u128::from(digest ^ 0x9e37_79b9_7f4a_7c15) * u128::from(number ^ 0xd6e8_feb8_6659_fd93 | 1);
     let folded = (product as u64 ^ (product >> 64) as u64).wrapping_add(number.rotate_left(32));

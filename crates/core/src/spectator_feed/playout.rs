@@ -1,12 +1,13 @@
-//! Playout pacing: presents received frames at an even rate, a little behind the players, and fast-forwards when far
-//! behind.
+//! Playout pacing: presents received frames at an even rate, a few frames behind the players, and fast-forwards when
+//! further behind.
 
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
 
 /// Interval over which the frame rate of the game is measured.
 const RATE_MEASUREMENT_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Largest factor by which playout follows a slow game. A game slower than that stutters at the spectator as well.
+/// Largest factor by which playout slows down to follow a slow game. A game slower than that stutters at the spectator
+/// as well.
 const MAX_SLOWDOWN: i64 = 4;
 /// Largest reduction of the playout rate, in percent.
 const MAX_RATE_REDUCTION: i64 = 5;
@@ -14,31 +15,31 @@ const MAX_RATE_REDUCTION: i64 = 5;
 /// and faster playout looks better than a skipped second.
 const MAX_RATE_INCREASE: i64 = 25;
 
-/// Playout pacing of a spectator.
+/// Pacer of a spectator: decides when the next frame is stepped, and whether it is presented.
 #[derive(Debug)]
 pub(super) struct PlayoutPacer {
     nominal_period: TimeDelta,
-    /// Measured time between two frames of the game.
+    /// Smoothed measurement of the time between two frames of the game.
     measured_period: TimeDelta,
     measurement_start: Option<(Instant, Frame)>,
     /// Frames that should be left in the buffer when the next batch arrives.
     target_buffer: u32,
-    /// Distance in frames beyond the target at which the spectator fast-forwards.
+    /// Distance in frames beyond the target buffer and one batch at which the spectator fast-forwards.
     catch_up_threshold: u32,
-    /// Frames per batch, which arrive together.
+    /// Frames per batch of the source. They arrive together.
     batch_frames: u32,
     is_live: bool,
     next_frame_at: Instant,
-    /// Frames left in the buffer when the last batch arrived, smoothed, in 1/16 frames.
+    /// Frames left in the buffer when a batch arrived, as a moving average in 1/16 frames.
     smoothed_buffer: i64,
-    /// Time since which the buffer has been empty.
+    /// Time at which the buffer was found empty when a frame was due; `None` once playout has resumed.
     starved_since: Option<Instant>,
 }
 
-/// Decision for the next frame.
+/// Decision of the pacer about the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlayoutStep {
-    /// Wait.
+    /// Do not step a frame yet.
     Wait,
     /// Step the frame without presenting it.
     CatchUp,
@@ -71,13 +72,13 @@ impl PlayoutPacer {
         self.batch_frames = u32::from(frames).max(1);
     }
 
-    /// Leaves the live state and catches up first.
+    /// Leaves the live state, so that playout catches up before it presents frames again.
     pub(super) fn restart(&mut self) {
         (self.is_live, self.measurement_start) = (false, None);
     }
 
-    /// Updates the buffer level and the measured rate: frames before `newest` exist at the source, and `ready` frames
-    /// were left in the buffer.
+    /// Updates the average buffer level and the measured frame rate when frames arrive. `newest` is the frame after the
+    /// source's last, `ready` the number of frames left in the buffer before.
     pub(super) fn on_frames(&mut self, now: Instant, newest: Frame, ready: u32) {
         self.smoothed_buffer += (i64::from(ready) * 16 - self.smoothed_buffer) / 4;
         let Some((since, frame)) = self.measurement_start else {
@@ -95,7 +96,8 @@ impl PlayoutPacer {
         }
     }
 
-    /// Decides the next step, with `ready` frames in the buffer and `behind` frames to the source's newest.
+    /// Decides about the next frame, with `ready` frames in the buffer and a distance of `behind` frames to the
+    /// source's newest.
     pub(super) fn step(&mut self, now: Instant, ready: u32, behind: u32) -> PlayoutStep {
         let wanted = self.target_buffer + self.batch_frames;
         if !self.is_live && behind > wanted {
@@ -123,13 +125,13 @@ impl PlayoutPacer {
         if self.next_frame_at <= now { PlayoutStep::Present } else { PlayoutStep::Wait }
     }
 
-    /// Whether the next frame is overdue.
+    /// Returns whether playout has run out of frames and waits until the buffer has refilled.
     pub(super) fn is_starved(&self) -> bool {
         self.starved_since.is_some()
     }
 
-    /// Schedules the next frame after one was presented. For each frame in the buffer above or below the target, the
-    /// rate changes by 1 %.
+    /// Schedules the next frame after one was presented at `now`. The rate changes by up to 5 % to keep the buffer at
+    /// its target.
     pub(super) fn on_presented(&mut self, now: Instant) {
         let error = self.smoothed_buffer / 16 - i64::from(self.target_buffer);
         let percent = error.clamp(-MAX_RATE_REDUCTION, MAX_RATE_INCREASE);
@@ -137,7 +139,7 @@ impl PlayoutPacer {
         self.next_frame_at = (self.next_frame_at + step).max(now - self.measured_period);
     }
 
-    /// Returns when to call [`step`](Self::step) again.
+    /// Returns when to call [`step`](Self::step) again; `None` when only the arrival of a frame changes the decision.
     pub(super) fn next_step_at(&self, now: Instant, ready: u32, behind: u32) -> Option<Instant> {
         if ready == 0 {
             return (self.is_live && self.starved_since.is_none()).then_some(self.next_frame_at.max(now));

@@ -21,25 +21,26 @@ struct BufferedRecord {
 /// Largest number of entries, whatever their size.
 const MAX_ENTRIES: usize = 8_192;
 
-/// Received frames that were not yet taken out.
+/// Buffer of received frames that the spectator has not taken out yet.
 #[derive(Debug)]
 pub(super) struct RecordBuffer {
     bytes: Vec<u8>,
     entries: VecDeque<BufferedRecord>,
-    /// Total size of the entries in bytes.
+    /// Total size of the entries' changes, in bytes.
     used_bytes: usize,
     max_bytes: usize,
     /// The next frame to be taken out.
     next_frame: Frame,
-    /// The first missing frame.
+    /// The first frame at or after `next_frame` that is missing.
     contiguous_end: Frame,
     decoder: RecordDecoder,
-    /// The frame that `decoder` stands at, if any.
+    /// The frame whose input `decoder` holds; `None` before the first.
     decoded_frame: Option<Frame>,
 }
 
 impl RecordBuffer {
-    /// Creates a buffer of up to `max_bytes` bytes.
+    /// Creates a buffer for inputs of `width` bytes that holds up to `max_bytes` bytes of records, but at least four
+    /// records.
     pub(super) fn new(width: usize, max_bytes: usize) -> Self {
         Self {
             bytes: Vec::new(),
@@ -53,7 +54,7 @@ impl RecordBuffer {
         }
     }
 
-    /// Discards everything and restarts at frame `begin`.
+    /// Discards all records and restarts at frame `begin`.
     pub(super) fn reset(&mut self, begin: Frame) {
         self.entries.clear();
         self.bytes.clear();
@@ -68,12 +69,12 @@ impl RecordBuffer {
         self.contiguous_end
     }
 
-    /// Returns the number of frames that can be taken out.
+    /// Returns the number of frames that can be taken out before the first missing one.
     pub(super) fn ready_frames(&self) -> u32 {
         (self.contiguous_end - self.next_frame).max(0) as u32
     }
 
-    /// Whether the buffer is more than three quarters full.
+    /// Returns whether the buffer is more than three quarters full, by bytes or by entries.
     pub(super) fn is_full(&self) -> bool {
         self.used_bytes > self.max_bytes / 4 * 3 || self.entries.len() > MAX_ENTRIES / 4 * 3
     }
@@ -82,8 +83,8 @@ impl RecordBuffer {
         self.bytes.capacity() + self.entries.capacity() * size_of::<BufferedRecord>()
     }
 
-    /// Stores the new frames of a record that was validated. When the buffer is full, nearer frames displace frames
-    /// further ahead. Returns whether any frame was stored.
+    /// Stores the frames of a validated record that are neither taken out nor stored. When the buffer is full, nearer
+    /// frames displace frames further ahead. Returns whether any frame was stored.
     pub(super) fn insert(&mut self, record: &FrameRunRecord<'_>) -> bool {
         let base = Frame::new(record.first_frame);
         let (mut first, mut until) = (base.max(self.next_frame), base + record.frame_count);
@@ -121,6 +122,7 @@ impl RecordBuffer {
     }
 
     /// Makes room for `len` bytes of a record at frame `first`, if necessary by discarding frames further ahead.
+    /// Returns `false` if there are none to discard.
     fn make_room(&mut self, first: Frame, len: usize) -> bool {
         while self.used_bytes + len > self.max_bytes || self.entries.len() >= MAX_ENTRIES {
             let furthest = self.entries.back().filter(|back| back.first > first && back.first >= self.contiguous_end);
@@ -134,7 +136,7 @@ impl RecordBuffer {
         true
     }
 
-    /// Closes the gaps between the bytes of the entries.
+    /// Removes unused bytes between the stored records.
     fn compact(&mut self) {
         self.entries.make_contiguous().sort_unstable_by_key(|entry| entry.offset);
         let mut to = 0;
@@ -160,7 +162,7 @@ impl RecordBuffer {
         (from < until).then_some((from, until))
     }
 
-    /// Takes out the input of the next frame, if it is buffered.
+    /// Takes out the packed input of the next frame; `None` if that frame is missing.
     pub(super) fn take_next(&mut self) -> Option<&[u8]> {
         let entry = *self.entries.front().filter(|entry| entry.first <= self.next_frame)?;
         let changes = self.bytes.get(entry.offset as usize..(entry.offset + entry.len) as usize)?;

@@ -9,16 +9,16 @@ use crate::frame::Frame;
 /// Largest number of snapshots kept: the newest, and those with downloads in progress.
 const MAX_SNAPSHOTS: usize = 3;
 
-/// One saved state.
+/// A saved state that a feed offers to subscribers.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) number: u16,
     pub(super) next_frame: Frame,
     pub(super) state_hash: u64,
     pub(super) digest: u64,
-    /// Number of downloads in progress.
+    /// Number of subscribers that download this snapshot.
     downloads: u32,
-    /// A retired snapshot is not offered any more.
+    /// Whether the snapshot is no longer offered. Downloads in progress continue.
     is_retired: bool,
     state: Vec<u8>,
     blocks: Vec<SnapshotBlock>,
@@ -33,9 +33,9 @@ struct SnapshotBlock {
 /// Transfer encoding of a block.
 #[derive(Debug)]
 enum PackedBlock {
-    /// Not requested yet.
+    /// Not compressed yet, because no subscriber has requested the block.
     Pending,
-    /// Sent uncompressed, because compression does not shrink it.
+    /// Sent uncompressed, because compression would save 1/16 of the size or less.
     Raw,
     Compressed(Box<[u8]>),
 }
@@ -54,7 +54,8 @@ impl Snapshot {
         self.state.len() as u32
     }
 
-    /// Returns a part of a block, which is empty beyond the block's end; `None` when the snapshot has no such block.
+    /// Returns a part of a block in its transfer encoding: empty beyond the block's end, `None` when the snapshot has
+    /// no such block.
     pub(super) fn part(&mut self, block: u32, part: u8) -> Option<BlockPart<'_>> {
         let at = block as usize;
         let state = self.state.get(at.checked_mul(BLOCK_SIZE)?..)?;
@@ -73,7 +74,7 @@ impl Snapshot {
     }
 }
 
-/// Compresses a block unless that saves less than 1/16 of its size.
+/// Compresses a block if that saves more than 1/16 of its size.
 fn compress_block(raw: &[u8]) -> PackedBlock {
     let mut buf = [0; lz4_flex::block::get_maximum_output_size(BLOCK_SIZE)];
     match lz4_flex::block::compress_into(raw, &mut buf) {
@@ -82,7 +83,8 @@ fn compress_block(raw: &[u8]) -> PackedBlock {
     }
 }
 
-/// Reverses [`compress_block`]. `out` has the block's uncompressed length. Returns whether the block is well formed.
+/// Reverses [`compress_block`]. `out` has the block's uncompressed length. Returns `false` if `stored` does not decode
+/// to that length.
 pub(super) fn decompress_block(stored: &[u8], raw: bool, out: &mut [u8]) -> bool {
     if raw {
         let fits = stored.len() == out.len();
@@ -94,7 +96,7 @@ pub(super) fn decompress_block(stored: &[u8], raw: bool, out: &mut [u8]) -> bool
     lz4_flex::block::decompress_into(stored, out).is_ok_and(|len| len == out.len())
 }
 
-/// Returns the digest of a state, computed from the digests of its blocks.
+/// Returns the digest of a state of `size` bytes, computed from the digests of its blocks.
 pub(super) fn snapshot_digest(size: usize, blocks: impl Iterator<Item = u64>) -> u64 {
     blocks.fold(mix(1, size as u64), mix)
 }
@@ -103,7 +105,7 @@ pub(super) fn block_digest(bytes: &[u8]) -> u64 {
     digest(0, bytes)
 }
 
-/// The snapshots of a feed.
+/// Snapshots of a feed, oldest first, at most [`MAX_SNAPSHOTS`].
 #[derive(Debug, Default)]
 pub(super) struct SnapshotStore {
     snapshots: Vec<Snapshot>,
@@ -111,7 +113,7 @@ pub(super) struct SnapshotStore {
 }
 
 impl SnapshotStore {
-    /// Whether a new snapshot can be stored, possibly in place of one without downloads.
+    /// Returns whether a new snapshot can be stored, possibly in place of one without downloads.
     pub(super) fn has_room(&self) -> bool {
         self.snapshots.len() < MAX_SNAPSHOTS || self.snapshots.iter().any(|snapshot| snapshot.downloads == 0)
     }
@@ -128,7 +130,8 @@ impl SnapshotStore {
         self.snapshots.iter().find(|snapshot| snapshot.digest == digest && !snapshot.is_retired)
     }
 
-    /// Copies a state into the store. Returns `false` when there is no room.
+    /// Stores a copy of the state before frame `next`, in place of the oldest snapshot without downloads. Returns
+    /// `false` when there is no room or the state exceeds 4 GiB.
     pub(super) fn insert(&mut self, next: Frame, state: &[u8], hash: u64) -> bool {
         if !self.has_room() || u32::try_from(state.len()).is_err() {
             return false;
@@ -162,14 +165,14 @@ impl SnapshotStore {
         self.snapshots.iter_mut().for_each(|snapshot| snapshot.is_retired = true);
     }
 
-    /// Counts a download that begins.
+    /// Counts a subscriber that begins to download snapshot `number`, which the store then keeps.
     pub(super) fn add_download(&mut self, number: u16) {
         if let Some(snapshot) = self.by_number(number) {
             snapshot.downloads += 1;
         }
     }
 
-    /// Counts a download that ends.
+    /// Counts a subscriber that no longer downloads snapshot `number`. A snapshot without downloads can be replaced.
     pub(super) fn remove_download(&mut self, number: u16) {
         if let Some(snapshot) = self.by_number(number) {
             snapshot.downloads = snapshot.downloads.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! State that a feed keeps per subscriber: as little as possible.
+//! State that a feed keeps per subscriber: progress, throttle level and open requests, in bounded memory.
 
 use alloc::collections::VecDeque;
 
@@ -7,45 +7,46 @@ use crate::id::Addr;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BlockRequests, FrameRanges, MAX_FRAME_RANGES};
 
-/// Largest number of snapshot blocks that one subscriber can have requested at a time.
+/// Largest number of snapshot blocks that one subscriber can have requested at a time. Requests for further blocks are
+/// ignored.
 const MAX_WANTED_BLOCKS: usize = 64;
 
 /// Distance behind the live frames at which a subscriber is served half as often. At twice this distance the rate is
 /// halved once more.
 const SLOW_THRESHOLD: TimeDelta = TimeDelta::from_secs(2);
-/// Distance behind the live frames at which a subscriber is dropped, unless it was close within the last half of this
-/// time.
+/// Distance behind the live frames beyond which a subscriber is dropped, unless it was within [`SLOW_THRESHOLD`] during
+/// the last 5 s.
 const DROP_THRESHOLD: TimeDelta = TimeDelta::from_secs(10);
-/// A subscriber no further behind than this has caught up.
+/// Largest distance behind the live frames at which a subscriber counts as caught up.
 pub(super) const CAUGHT_UP_THRESHOLD: TimeDelta = TimeDelta::from_secs(1);
 /// Highest throttle level. At level n, a subscriber gets one packet per 2^n batches.
 const MAX_THROTTLE_LEVEL: u8 = 2;
 
-/// A subscriber slot.
+/// A slot for one subscriber. The feed reuses the slot after the subscriber has left.
 #[derive(Debug)]
 pub(super) struct Subscriber {
     pub(super) addr: Addr,
     pub(super) is_occupied: bool,
-    /// Whether the slot is in the bulk queue. The entry may outlast the subscriber that made it.
+    /// Whether the slot is in the bulk queue. The queue entry may outlast the subscriber that made it.
     pub(super) is_queued: bool,
     pub(super) catching_up_since: Instant,
     pub(super) last_received_at: Instant,
     pub(super) welcomed_at: Instant,
-    /// Time at which frames were last sent to it.
+    /// Time at which a live packet was last sent to the subscriber.
     pub(super) last_sent_at: Instant,
-    /// The first frame that it lacks.
+    /// The first frame that the subscriber lacks, by its last message.
     pub(super) next_frame: Frame,
-    /// The frame after the last live frame sent to it.
+    /// The frame after the last live frame sent to the subscriber.
     pub(super) live_sent_end: Frame,
     pub(super) has_caught_up: bool,
-    /// Last time at which it was no more than [`SLOW_THRESHOLD`] behind.
+    /// Last time at which the subscriber was no more than [`SLOW_THRESHOLD`] behind.
     last_near_at: Instant,
     pub(super) throttle_level: u8,
-    /// Start of the wait for a snapshot, if it waits for one.
+    /// Time since which the subscriber has waited for a snapshot; `None` if it does not wait.
     pub(super) awaiting_snapshot_since: Option<Instant>,
-    /// Snapshot that it downloads.
+    /// Number of the snapshot that is reserved for the subscriber's download.
     pub(super) snapshot: Option<u16>,
-    /// Earliest time for the next bulk packet.
+    /// Earliest time for the next bulk packet to the subscriber, by its own byte budget.
     pub(super) bulk_allowed_at: Instant,
     wanted_parts: VecDeque<(u32, u16)>,
     missing_spans: [(Frame, Frame); MAX_FRAME_RANGES],
@@ -76,13 +77,13 @@ impl Subscriber {
         }
     }
 
-    /// Discards all of its requests.
+    /// Discards all requests of the subscriber, for frames and for snapshot parts.
     pub(super) fn clear_wants(&mut self) {
         self.wanted_parts = VecDeque::new();
         self.span_count = 0;
     }
 
-    /// Discards its requests for snapshot parts.
+    /// Discards the subscriber's requests for snapshot parts.
     pub(super) fn clear_wanted_parts(&mut self) {
         self.wanted_parts = VecDeque::new();
     }
@@ -91,7 +92,8 @@ impl Subscriber {
         self.span_count > 0 || !self.wanted_parts.is_empty()
     }
 
-    /// Sets the throttle level from the distance behind the live frames.
+    /// Sets the throttle level of a subscriber that is `behind` the live frames. The level falls only once the
+    /// subscriber has caught up again, and stays 0 until it has caught up for the first time.
     pub(super) fn update_throttle(&mut self, now: Instant, behind: TimeDelta) {
         self.has_caught_up |= behind <= CAUGHT_UP_THRESHOLD;
         if behind <= SLOW_THRESHOLD {
@@ -106,14 +108,14 @@ impl Subscriber {
         }
     }
 
-    /// Whether it cannot keep up. When a relay that was cut off gets many frames at once, its subscribers are far
-    /// behind without being slow.
+    /// Returns whether the subscriber is more than [`DROP_THRESHOLD`] behind and was not near the live frames for 5 s.
+    /// The second condition spares the subscribers of a relay that was cut off and gets many frames at once.
     pub(super) fn is_too_slow(&self, now: Instant, behind: TimeDelta) -> bool {
         behind > DROP_THRESHOLD && now - self.last_near_at > DROP_THRESHOLD / 2
     }
 
-    /// Records the missing frames that it requests, counted from `next`. Returns `false` when one of them is no longer
-    /// kept.
+    /// Records the ranges of missing frames that the subscriber requests, counted from `next`. Returns `false` when one
+    /// of them begins before `oldest`, the first frame that is still kept.
     pub(super) fn on_missing_spans(&mut self, next: Frame, spans: &FrameRanges, oldest: Frame, end: Frame) -> bool {
         let mut at = next;
         for (skip, len) in spans.iter() {
@@ -131,7 +133,7 @@ impl Subscriber {
         true
     }
 
-    /// Adds a range of frames, unless a queued range covers it.
+    /// Queues a range of frames, unless a queued range covers it or the queue is full.
     fn push_span(&mut self, first: Frame, until: Frame) {
         let waiting = &mut self.missing_spans[..usize::from(self.span_count)];
         if waiting.iter().any(|span| span.0 <= first && until <= span.1) {
@@ -143,12 +145,12 @@ impl Subscriber {
         }
     }
 
-    /// Returns the range of frames to send next.
+    /// Returns the requested range of frames to send next.
     pub(super) fn first_span(&self) -> Option<(Frame, Frame)> {
         (self.span_count > 0).then_some(self.missing_spans[0])
     }
 
-    /// Marks the frames of the first range before `next` as sent.
+    /// Marks the frames of the first requested range before `next` as sent.
     pub(super) fn on_span_sent(&mut self, next: Frame) {
         self.missing_spans[0].0 = next;
         if self.missing_spans[0].0 >= self.missing_spans[0].1 {
@@ -157,7 +159,7 @@ impl Subscriber {
         }
     }
 
-    /// Records the snapshot parts that it requests.
+    /// Adds the snapshot parts that the subscriber requests.
     pub(super) fn on_wanted_parts(&mut self, wants: &BlockRequests) {
         for (block, parts) in wants.iter() {
             if let Some(want) = self.wanted_parts.iter_mut().find(|want| want.0 == block) {
@@ -168,7 +170,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes the snapshot part to send next.
+    /// Removes the next requested snapshot part, and returns its block and part number.
     pub(super) fn take_wanted_part(&mut self) -> Option<(u32, u8)> {
         let (block, parts) = self.wanted_parts.front_mut()?;
         let (block, part) = (*block, parts.trailing_zeros() as u8);

@@ -23,38 +23,38 @@ const PAGES: u8 = 0x26;
 /// A packet of the desync bisection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DesyncMessage<'a> {
-    /// Requests the hashes of the receiver's states.
+    /// Request for the hashes of the receiver's states.
     HashesRequest {
-        /// The span to search.
+        /// Span of frames in which the states began to differ.
         span: FrameSpan,
-        /// The first frame whose hash is requested.
+        /// First frame whose hash is requested.
         from: Frame,
-        /// The sender's digest after the span, as computed during the game.
+        /// Digest of the sender's state after the span, computed during the game; `None` if the sender has none.
         digest: Option<u32>,
     },
     /// The hashes of the sender's states, frame by frame.
     Hashes {
-        /// The span to search.
+        /// Span of frames in which the states began to differ.
         span: FrameSpan,
-        /// The frame of the first hash.
+        /// Frame of the first hash.
         from: Frame,
-        /// The sender's digest after the span, as computed during the game.
+        /// Digest of the sender's state after the span, computed during the game; `None` if the sender has none.
         digest: Option<u32>,
-        /// One hash per frame.
+        /// One state hash per frame, from `from` on.
         hashes: HashList<'a>,
     },
-    /// The sender cannot replay the span.
+    /// The sender cannot replay the span, so the bisection goes on without it.
     CannotReplay {
-        /// The span to search.
+        /// Span of frames in which the states began to differ.
         span: FrameSpan,
-        /// The sender's digest after the span, as computed during the game.
+        /// Digest of the sender's state after the span, computed during the game; `None` if the sender has none.
         digest: Option<u32>,
     },
-    /// Requests the hashes of the regions of the receiver's state.
+    /// Request for the hashes of the regions of the receiver's state.
     RegionsRequest {
         /// The frame after which the state is compared.
         frame: Frame,
-        /// The first region requested.
+        /// Number of the first requested region.
         from: u8,
     },
     /// The regions of the sender's state.
@@ -63,34 +63,34 @@ pub enum DesyncMessage<'a> {
         frame: Frame,
         /// The number of the first region in this packet.
         from: u8,
-        /// Total number of regions.
+        /// Number of regions in the sender's state.
         total: u8,
         /// Name, length and hash of each region.
         regions: RegionList<'a>,
     },
-    /// Requests the hashes of pages of a region.
+    /// Request for the hashes of the 256-byte pages of a region.
     PagesRequest {
         /// The frame after which the state is compared.
         frame: Frame,
         /// The region's number at the receiver.
         region: u8,
-        /// The first page requested.
+        /// Number of the first requested page.
         from: u32,
     },
-    /// The hashes of pages of a region.
+    /// The hashes of the 256-byte pages of a region.
     Pages {
         /// The frame after which the state is compared.
         frame: Frame,
         /// The region's number at the sender.
         region: u8,
-        /// The first page.
+        /// Number of the page of the first hash.
         from: u32,
-        /// One hash per page.
+        /// One hash per page, from `from` on.
         hashes: HashList<'a>,
     },
 }
 
-/// A list of hashes.
+/// Up to [`MAX_HASHES`] hashes of 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HashList<'a> {
     hashes: &'a [[u8; 4]],
@@ -102,7 +102,7 @@ impl<'a> HashList<'a> {
         Self { hashes: &hashes[..hashes.len().min(MAX_HASHES)] }
     }
 
-    /// Iterates over the hashes.
+    /// Iterates over the hashes in packet order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
         self.hashes.iter().map(|hash| u32::from_le_bytes(*hash))
     }
@@ -112,7 +112,7 @@ impl<'a> HashList<'a> {
         self.hashes
     }
 
-    /// Reads the rest of a packet.
+    /// Decodes the rest of a packet. Fails if it holds more than [`MAX_HASHES`] hashes or a part of one.
     fn read(reader: &mut ByteReader<'a>) -> Result<Self, DecodeError> {
         let (hashes, odd) = reader.rest().as_chunks();
         reader.take(reader.rest().len())?;
@@ -120,7 +120,7 @@ impl<'a> HashList<'a> {
     }
 }
 
-/// A list of regions, validated when the packet was decoded.
+/// Regions of a state, validated when the packet was decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RegionList<'a> {
     bytes: &'a [u8],
@@ -173,12 +173,12 @@ fn get_region(reader: &mut ByteReader<'_>) -> Result<StateRegion, DecodeError> {
 }
 
 impl<'a> DesyncMessage<'a> {
-    /// Whether a datagram, if valid, is a packet of the desync bisection.
+    /// Returns whether a datagram, if valid, is a packet of the desync bisection.
     pub fn is_desync_message(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|first| first & 0xf0 == 0x20)
     }
 
-    /// Decodes a packet of the desync bisection.
+    /// Decodes a packet of the desync bisection. Fails if bytes follow the message.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let kind = reader.u8()?;
@@ -215,7 +215,7 @@ impl<'a> DesyncMessage<'a> {
         })
     }
 
-    /// Encodes a packet of the desync bisection.
+    /// Encodes a packet of the desync bisection and returns its length in bytes.
     pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         match self {

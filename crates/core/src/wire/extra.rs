@@ -26,16 +26,16 @@ pub enum Extra<'a> {
     LeaveReport(SiteId, Frame),
     /// Measurements at the sender, for tuning the delay settings.
     TuningStats(TuningStats),
-    /// All sites pause until the given time, because inputs are about to run out.
+    /// All sites pause until the given time, because a jitter buffer is outside its watermarks.
     Pause(PauseRequest),
 }
 
-/// A pause of all sites.
+/// A pause of all sites, which one site requested and the others pass on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseRequest {
     /// The site that requested the pause.
     pub requested_by: SiteId,
-    /// The frame that this site was about to begin.
+    /// Frame that the requesting site was about to begin.
     pub frame: Frame,
     /// End of the pause in nanoseconds of group time.
     pub until_ns: i64,
@@ -48,7 +48,7 @@ pub struct ScheduledCommand {
     pub issuer: SiteId,
     /// The frame at which the command takes effect.
     pub frame: Frame,
-    /// The command itself.
+    /// Change that the command makes.
     pub kind: CommandKind,
 }
 
@@ -72,22 +72,22 @@ pub enum CommandKind {
         incarnation: u32,
         /// The sites that play already.
         members: SiteSet,
-        /// Their membership epoch.
+        /// Membership epoch of `members`.
         epoch: u32,
-        /// Input delay in frames.
+        /// Input delay in frames at the time of the join.
         input_delay: u32,
-        /// Prediction window in frames.
+        /// Prediction window in frames at the time of the join.
         prediction_window: u32,
     },
-    /// Changes input delay and prediction window.
+    /// Change of input delay and prediction window.
     SetDelay {
-        /// Input delay in frames.
+        /// New input delay in frames.
         input_delay: u32,
-        /// Prediction window in frames.
+        /// New prediction window in frames.
         prediction_window: u32,
-        /// Input age in frames, the reason for the change.
+        /// Input age in frames that caused the change.
         input_age: u32,
-        /// The site with that input age, the highest of all.
+        /// Site that reported this input age, the highest of all.
         site: SiteId,
     },
 }
@@ -99,42 +99,42 @@ pub struct Vote {
     pub epoch: u32,
     /// The highest ballot that the sender takes part in: a round and the number of the site that leads it.
     pub ballot: u32,
-    /// The sites to be dropped.
+    /// Sites that the ballot is to drop.
     pub drop: SiteSet,
-    /// The end of the inputs that the sender has of each of them.
+    /// Per site in `drop`, the end of the inputs that the sender has.
     pub input_ends: InputEnds,
-    /// Those of them that left voluntarily and of which the sender has all inputs.
+    /// Sites in `drop` that left voluntarily and of which the sender has all inputs.
     pub left_sites: SiteSet,
-    /// Those of them that the leader of the ballot can receive but will not wait for. Valid if the leader is the
+    /// Sites in `drop` that the leader of the ballot can receive but will not wait for. Valid if the leader is the
     /// coordinator.
     pub to_evict: SiteSet,
-    /// The scheduled command of one of them that may be in force.
+    /// Scheduled command issued by a site in `drop` that may be in force.
     pub command: Option<ScheduledCommand>,
-    /// The newest decision that the sender accepted, and its ballot.
+    /// Newest decision that the sender accepted, and its ballot; `None` if it accepted none.
     pub accepted: Option<(u32, MembershipDecision)>,
 }
 
 /// The outcome of a membership ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembershipDecision {
-    /// The dropped sites.
+    /// Sites that the decision drops.
     pub drop: SiteSet,
-    /// The first frame without each of them.
+    /// Per site in `drop`, the first frame without it.
     pub input_ends: InputEnds,
-    /// Those of them that had left voluntarily.
+    /// Sites in `drop` that had left voluntarily.
     pub left_sites: SiteSet,
-    /// The scheduled command of one of them that stays in force. All others of theirs are void.
+    /// Scheduled command issued by a site in `drop` that stays in force. All other commands of these sites are void.
     pub command: Option<ScheduledCommand>,
 }
 
 impl MembershipDecision {
-    /// Creates a decision that drops these sites, without any knowledge of their inputs.
+    /// Creates a decision that drops these sites, with all their inputs ending at frame 0.
     pub const fn dropping(drop: SiteSet) -> Self {
         Self { drop, input_ends: [Frame::ZERO; MAX_SITES], left_sites: SiteSet::EMPTY, command: None }
     }
 }
 
-/// One frame per site of a set.
+/// One frame per site, at [`SiteId::index`]. Only the sites of the accompanying set count.
 pub type InputEnds = [Frame; MAX_SITES];
 
 /// Relayed inputs of a third site, always with an absolute start.
@@ -142,11 +142,11 @@ pub type InputEnds = [Frame; MAX_SITES];
 pub struct RelayedInputs<'a> {
     /// The site that the inputs belong to.
     pub site: SiteId,
-    /// The first frame.
+    /// First frame of the inputs.
     pub first_frame: Frame,
-    /// Number of frames.
+    /// Number of consecutive frames, at least 1.
     pub frame_count: u32,
-    /// Change tokens of the inputs.
+    /// Change tokens of the inputs, with an absolute start as in [`Tick::is_absolute`](super::Tick::is_absolute).
     pub changes: &'a [u8],
 }
 
@@ -163,7 +163,7 @@ impl<'a> Extras<'a> {
         core::iter::from_fn(move || (!reader.is_empty()).then(|| get_extra(&mut reader).ok()).flatten())
     }
 
-    /// Whether there are none.
+    /// Returns whether the tick has no entries.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -195,7 +195,7 @@ const LEAVE_REPORT: u8 = 8;
 const PAUSE: u8 = 9;
 
 impl Extra<'_> {
-    /// Encodes an entry, for tests and tools.
+    /// Encodes an entry and returns its length in bytes, for tests and tools.
     pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         put_extra(&mut writer, self)?;
@@ -251,7 +251,7 @@ pub(crate) fn put_extra(writer: &mut ByteWriter<'_>, extra: &Extra<'_>) -> Resul
     }
 }
 
-/// Encodes a relay entry except for its inputs, which follow behind their size.
+/// Encodes the header of a relay entry. The size of the inputs and the inputs follow.
 pub(crate) fn put_relay_header(
     writer: &mut ByteWriter<'_>,
     site: SiteId,

@@ -12,30 +12,30 @@ use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
 use crate::session::{AbsentInput, GameId, MAX_OPTIONS, MAX_TEXT_LEN, MachineId, Settings, StarvationPolicy};
 
-/// The packet of the lobby.
+/// The packet of the lobby, which a site sends to every peer until it plays, and then to peers outside the game.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hello {
-    /// Session id.
+    /// Id of the sender's session. The receiver drops hellos of other sessions.
     pub session_id: u64,
-    /// The sender.
+    /// Site of the sender.
     pub site: SiteId,
     /// Incarnation of the sender's program. A different number means that the program was restarted.
     pub incarnation: u32,
     /// Incarnation of the receiver's program that this answers; 0 if the sender does not know it.
     pub your_incarnation: u32,
-    /// The sites with which the sender agrees and whose clocks it knows well enough, itself included.
+    /// Sites with the same settings as the sender whose clocks it knows well enough, itself included.
     pub agreed_sites: SiteSet,
-    /// Whether the sender is leaving.
+    /// Whether the sender leaves without having given any input.
     pub is_leaving: bool,
     /// Whether the sender wants to join a running game and, if so, whether it is ready to play.
     pub join_readiness: Option<bool>,
-    /// Reason that the receiver cannot take part.
+    /// Reason that the receiver cannot take part; `None` if it can.
     pub refusal: Option<Refusal>,
     /// Send time in microseconds of the sender's clock.
     pub stamp_us: u64,
-    /// The newest stamp received from the receiver, and its age in nanoseconds.
+    /// The newest stamp received from the receiver, and its age in nanoseconds; `None` if no new stamp was received.
     pub echo: Option<(u64, u32)>,
-    /// Start of the game in nanoseconds of group time.
+    /// Start of the game in nanoseconds of group time; `None` until it is decided.
     pub start_ns: Option<i64>,
     /// The settings that the sender wants to play with.
     pub settings: Settings,
@@ -66,7 +66,7 @@ const REFUSED_ALONE: u8 = 0x80;
 const REFUSAL_MASK: u8 = REFUSED_RUNNING | REFUSED_DROPPED | REFUSED_ALONE;
 
 impl Hello {
-    /// Decodes a hello.
+    /// Decodes a hello. Fails with [`DecodeError::Version`] if its first byte is not [`VERSION`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let version = reader.u8()?;
@@ -105,7 +105,7 @@ impl Hello {
         })
     }
 
-    /// Encodes a hello.
+    /// Encodes a hello and returns its length in bytes.
     pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         writer.u8(VERSION)?;

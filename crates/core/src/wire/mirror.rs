@@ -9,27 +9,27 @@ const FAMILY: u8 = 0x35;
 /// Largest piece of a snapshot in bytes.
 pub(crate) const MAX_PIECE_LEN: usize = 1_000;
 
-/// One item of a datagram.
+/// One item of a datagram between mirrors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorItem<'a> {
-    /// An event of the game.
+    /// An event of the game, from its source or passed on by another mirror.
     Event(EncodedEvent<'a>),
-    /// The sender issues no event older than this time any more, and this was its last event so far.
+    /// Statement of the sender: its events after `last_event` are not older than `at`.
     Heartbeat {
         /// Lower bound for the time of the sender's later events.
         at: GroupInstant,
-        /// Number of the sender's last event; 0 if there is none.
+        /// Sequence number of the sender's last event; 0 if there is none.
         last_event: u64,
     },
     /// The part of a source's stream that the sender holds.
     StreamStatus(StreamStatus),
-    /// Requests events of a source.
+    /// Request for consecutive events of a source.
     EventRequest {
         /// The source that issued the events.
         source: SourceId,
-        /// Number of the first event.
+        /// Sequence number of the first requested event.
         first: u64,
-        /// Number of consecutive events.
+        /// Number of consecutive events that are requested.
         count: u8,
     },
     /// The sender's estimate of group time, as its lead over the sender's clock; `None` if the sender does not know it.
@@ -38,31 +38,31 @@ pub enum MirrorItem<'a> {
     Probe(Instant),
     /// The answer to a probe.
     Echo(ClockEcho),
-    /// Requests pieces of a snapshot of a source's objects.
+    /// Request for pieces of a snapshot of a source's objects.
     SnapshotRequest {
         /// The source that owns the objects.
         source: SourceId,
-        /// Snapshot version; 0 for any.
+        /// Version that the sender is downloading; 0 before its first piece.
         version: u32,
-        /// Number of the first piece.
+        /// Number of the first requested piece.
         first_piece: u32,
-        /// Number of consecutive pieces.
+        /// Number of consecutive pieces that are requested.
         count: u8,
     },
     /// A piece of a snapshot.
     SnapshotPiece {
         /// The source that owns the objects.
         source: SourceId,
-        /// Snapshot version.
+        /// Version of the snapshot. A piece of another version restarts the download.
         version: u32,
         /// Size of the whole snapshot in bytes.
         total_len: u32,
-        /// Number of the piece.
+        /// Number of the piece, from 0 on.
         piece: u32,
-        /// Bytes of the piece.
+        /// Bytes of the piece, at most 1,000.
         bytes: &'a [u8],
     },
-    /// The sender leaves.
+    /// The sender leaves and sends no more datagrams.
     Leave,
 }
 
@@ -71,7 +71,7 @@ pub enum MirrorItem<'a> {
 pub struct StreamStatus {
     /// The source that issued the events.
     pub source: SourceId,
-    /// The oldest event that can still be requested; the next event if there is none.
+    /// Oldest event that can still be requested; the next event if there is none.
     pub oldest: u64,
     /// All events up to this one are settled: delivered or dropped.
     pub settled_end: u64,
@@ -115,7 +115,6 @@ impl<'a> ObsoleteSet<'a> {
         Self { seq, bytes }
     }
 
-    /// Returns the encoded bytes.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -176,14 +175,14 @@ const LEAVE: u8 = 11;
 const REPLACES: u8 = 1;
 const BARRIER: u8 = 2;
 
-/// Iterates over the items of a datagram. Iteration ends after the first malformed item.
+/// Iterator over the items of a datagram, which ends after the first malformed item.
 #[derive(Clone, Debug)]
 pub struct MirrorItems<'a> {
     reader: ByteReader<'a>,
 }
 
 impl<'a> MirrorItems<'a> {
-    /// Reads the header of a datagram.
+    /// Checks the first byte of a datagram. Fails with [`DecodeError::Version`] for another layout of the family.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {
@@ -298,7 +297,7 @@ fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8]
     if len > max_len { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
-/// Encodes a datagram item by item. An item that does not fit is left out as a whole.
+/// Encoder of a datagram. An item that does not fit is left out as a whole.
 #[derive(Debug)]
 pub struct MirrorDatagramWriter<'a> {
     writer: ByteWriter<'a>,
@@ -317,12 +316,12 @@ impl<'a> MirrorDatagramWriter<'a> {
         self.writer.len()
     }
 
-    /// Whether the datagram has no items yet.
+    /// Returns whether the datagram has no items yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 1
     }
 
-    /// Appends an item.
+    /// Appends an item, or nothing if it does not fit.
     pub fn put(&mut self, item: &MirrorItem<'_>) -> Result<(), BufferFull> {
         let start = self.writer.len();
         self.write(item).inspect_err(|BufferFull| self.writer.truncate(start))

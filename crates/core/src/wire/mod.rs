@@ -56,7 +56,7 @@ pub enum DecodeError {
     Truncated,
     /// A field holds a value that no site sends.
     Malformed,
-    /// The message belongs to a different protocol version.
+    /// The message has this version of the protocol or of its layout, which this program does not support.
     Version(u8),
 }
 
@@ -64,17 +64,17 @@ pub enum DecodeError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferFull;
 
-/// A datagram of a session.
+/// A datagram between two sites of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionMessage<'a> {
-    /// A packet of a running game.
+    /// A packet of a running game, one per frame.
     Tick(Tick<'a>),
-    /// A packet of the lobby.
+    /// A packet of the lobby, until both sites play.
     Hello(alloc::boxed::Box<Hello>),
 }
 
 impl<'a> SessionMessage<'a> {
-    /// Decodes one datagram.
+    /// Decodes one datagram: a tick if the top bit of its first byte is set, else a hello.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         match bytes.first() {
             None => Err(DecodeError::Truncated),
@@ -84,12 +84,12 @@ impl<'a> SessionMessage<'a> {
     }
 }
 
-/// Whether a datagram, if valid, is a packet of a running game.
+/// Returns whether a datagram, if valid, is a packet of a running game.
 pub(crate) fn is_tick(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| first & tick::TICK_FLAG != 0)
 }
 
-/// Reads values from the front of a byte slice.
+/// Reader of values from the front of a byte slice.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteReader<'a> {
     rest: &'a [u8],
@@ -197,7 +197,7 @@ impl<'a> ByteReader<'a> {
     }
 }
 
-/// Appends values to a caller's buffer.
+/// Writer of values into a caller's buffer.
 #[derive(Debug)]
 pub(crate) struct ByteWriter<'a> {
     buf: &'a mut [u8],

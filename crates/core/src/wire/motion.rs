@@ -8,12 +8,12 @@ use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::motion::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, ObjectId};
 use crate::time::{Instant, TimeDelta};
 
-/// First byte of every datagram.
+/// First byte of every datagram: the family and, in it, the version of this layout.
 const FAMILY: u8 = 0x34;
 /// Size of the header in bytes.
 const HEADER_LEN: usize = 17;
 
-/// The header of a datagram.
+/// Header of a datagram between server and client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MotionHeader {
     /// Incarnation of the sender's program. A later one has a greater number.
@@ -24,12 +24,12 @@ pub struct MotionHeader {
     pub sent_at: Instant,
 }
 
-/// One item of a datagram.
+/// One item of a datagram between server and client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MotionItem<'a> {
     /// State of an object when a command took effect. A receiver that knows the earlier commands does not need it.
     StartState {
-        /// Object id.
+        /// Object whose state this is.
         object: ObjectId,
         /// The command that took effect at this state.
         number: CommandNumber,
@@ -38,60 +38,60 @@ pub enum MotionItem<'a> {
     },
     /// A motion command: the object moves differently from now on.
     Command {
-        /// Object id.
+        /// Object that the command moves.
         object: ObjectId,
-        /// Number of the command.
+        /// Number of this command.
         number: CommandNumber,
         /// Duration of the previous segment in motion time.
         previous_segment: TimeDelta,
         /// Motion vector in the game's encoding.
         vector: &'a [u8],
     },
-    /// The sender's progress on the segment of an object's newest command, at send time.
+    /// The sender's progress on the segment of an object's newest command, at the send time of the datagram.
     Timer {
-        /// Object id.
+        /// Object whose progress is reported.
         object: ObjectId,
         /// The newest command that the sender knows.
         number: CommandNumber,
-        /// The sender's motion timer.
+        /// The sender's motion timer on the segment.
         timer: TimeDelta,
         /// Time that the sender will catch up by moving faster for a while.
         catch_up: TimeDelta,
         /// Time since the sender received or issued the command.
         command_age: TimeDelta,
-        /// The sender's motion timer at that moment.
+        /// The sender's motion timer when it received or issued the command.
         timer_at_command: TimeDelta,
     },
     /// The sender knows an object's commands up to this one.
     Ack {
-        /// Object id.
+        /// Object whose commands are acknowledged.
         object: ObjectId,
-        /// The newest known command.
+        /// Newest command that the sender knows.
         number: CommandNumber,
         /// Send time of the datagram that carried it, copied from its header.
         sent: Instant,
     },
-    /// Requests updates of an object.
+    /// A client's request for updates of an object.
     Subscribe(ObjectId),
-    /// Declines further updates of an object.
+    /// A client's request to end the updates of an object.
     Unsubscribe(ObjectId),
-    /// The object no longer exists.
+    /// The server removed the object or hides it from the client.
     Removed {
-        /// Object id.
+        /// Id of the removed object.
         object: ObjectId,
         /// Objects with this id and this epoch or a later one are different objects.
         epoch: u32,
     },
-    /// Send and arrival time of a received datagram.
+    /// Send and arrival time of the newest datagram from the other end.
     Echo {
-        /// Send time, copied from the datagram.
+        /// Send time of that datagram, copied from its header.
         sent: Instant,
-        /// Arrival time on the responder's clock.
+        /// Arrival time of that datagram on the clock of the echo's sender.
         received: Instant,
     },
-    /// Requests an echo at once.
+    /// Request to send an echo at once.
     Probe,
-    /// The sender leaves.
+    /// The client leaves, and the server removes it.
     Leave,
 }
 
@@ -106,7 +106,7 @@ const ECHO: u8 = 8;
 const PROBE: u8 = 9;
 const LEAVE: u8 = 10;
 
-/// Iterates over the items of a datagram. Iteration ends after the first malformed item.
+/// Iterator over the items of a datagram, which ends after the first malformed item.
 #[derive(Clone, Debug)]
 pub struct MotionItems<'a> {
     header: MotionHeader,
@@ -114,7 +114,7 @@ pub struct MotionItems<'a> {
 }
 
 impl<'a> MotionItems<'a> {
-    /// Reads the header of a datagram.
+    /// Reads the header of a datagram. Fails if it is truncated or of another family.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {
@@ -130,7 +130,7 @@ impl<'a> MotionItems<'a> {
         }
     }
 
-    /// Returns the header of the datagram.
+    /// Returns the header that [`MotionItems::new`] has read.
     pub fn header(&self) -> MotionHeader {
         self.header
     }
@@ -206,7 +206,7 @@ fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8]
     if len > max_len { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
-/// Encodes a datagram item by item. An item that does not fit is left out as a whole.
+/// Encoder of a datagram. An item that does not fit is left out as a whole.
 #[derive(Debug)]
 pub struct MotionDatagramWriter<'a> {
     writer: ByteWriter<'a>,
@@ -228,7 +228,7 @@ impl<'a> MotionDatagramWriter<'a> {
         self.writer.len()
     }
 
-    /// Whether the datagram has no items yet.
+    /// Returns whether the datagram has no items yet.
     pub fn is_empty(&self) -> bool {
         self.len() == HEADER_LEN
     }
@@ -238,7 +238,7 @@ impl<'a> MotionDatagramWriter<'a> {
         self.writer.truncate(len.max(HEADER_LEN));
     }
 
-    /// Appends an item.
+    /// Appends an item, or nothing if it does not fit.
     pub fn put(&mut self, item: MotionItem<'_>) -> Result<(), BufferFull> {
         let start = self.writer.len();
         self.write(item).inspect_err(|BufferFull| self.writer.truncate(start))

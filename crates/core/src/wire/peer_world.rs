@@ -7,7 +7,7 @@ use crate::time::{Instant, TimeDelta};
 /// First byte of every datagram: the family and, in it, the version of this layout.
 const FAMILY: u8 = 0x31;
 
-/// One item of a datagram.
+/// One item of a datagram between sites.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PeerWorldItem<'a> {
     /// State of one of the sender's entities.
@@ -24,22 +24,22 @@ pub enum PeerWorldItem<'a> {
     Echo(ClockEcho),
     /// Quality of the link from a site to the sender, as fractions in 1/255.
     LinkReport {
-        /// The site that sends the updates.
+        /// Site whose updates the sender counted.
         site: WorldSiteId,
         /// Fraction of updates that never arrived.
         lost: u8,
-        /// Fraction of updates that arrived after they were needed.
+        /// Fraction of updates that arrived after the view of their tick.
         late: u8,
     },
     /// The version that the sender has of a site's record.
     RecordVersion {
         /// The site that the record belongs to.
         site: WorldSiteId,
-        /// Version number; 0 if the sender has no record.
+        /// Version of the record; 0 if the sender has none.
         version: u32,
     },
-    /// Requests a site's record. The answer is the record, or a version of 0 if there is none. A site requests its own
-    /// record only after a restart.
+    /// Request for a site's record. The answer is the record, or a version of 0 if there is none. A site requests its
+    /// own record only after a start.
     RecordRequest {
         /// The site that the record belongs to.
         site: WorldSiteId,
@@ -48,12 +48,12 @@ pub enum PeerWorldItem<'a> {
     Record {
         /// The site that the record belongs to.
         site: WorldSiteId,
-        /// Version number.
+        /// Version of the record: [`SiteRecord::version`](crate::peer_world::SiteRecord::version).
         version: u32,
         /// Contents of the record.
         bytes: &'a [u8],
     },
-    /// The sender leaves.
+    /// The sender leaves the world. Its entities vanish at once.
     Leave,
 }
 
@@ -64,20 +64,20 @@ pub struct EntityStateUpdate<'a> {
     pub entity_index: u8,
     /// Sequence number of the entity's updates, by which the receiver detects losses.
     pub sequence: u16,
-    /// Low bits of the world tick. The nearest such tick is meant.
+    /// Low 16 bits of the tick. The receiver takes the nearest tick with these bits.
     pub tick: u16,
     /// State in the game's encoding.
     pub state: &'a [u8],
 }
 
-/// Timestamps of a round trip.
+/// Three of the four timestamps of a round trip. The fourth is the arrival of the echo.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockEcho {
     /// Send time of the probe, copied from the probe.
     pub sent: Instant,
     /// Arrival time of the probe on the responder's clock.
     pub received: Instant,
-    /// Send time of the answer on the same clock.
+    /// Send time of the echo on the responder's clock.
     pub answered: Instant,
 }
 
@@ -94,14 +94,14 @@ const RECORD_REQUEST: u8 = 9;
 const RECORD: u8 = 10;
 const LEAVE: u8 = 11;
 
-/// Iterates over the items of a datagram. Iteration ends after the first malformed item.
+/// Iterator over the items of a datagram, which ends after the first malformed item.
 #[derive(Clone, Debug)]
 pub struct PeerWorldItems<'a> {
     reader: ByteReader<'a>,
 }
 
 impl<'a> PeerWorldItems<'a> {
-    /// Reads the header of a datagram.
+    /// Checks the first byte of a datagram. Fails with [`DecodeError::Version`] for another layout of the family.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {
@@ -176,7 +176,7 @@ fn get_bytes<'a>(reader: &mut ByteReader<'a>, max_len: usize) -> Result<&'a [u8]
     if len > max_len { Err(DecodeError::Malformed) } else { reader.take(len) }
 }
 
-/// Encodes a datagram item by item. An item that does not fit is left out as a whole.
+/// Encoder of a datagram. An item that does not fit is left out as a whole.
 #[derive(Debug)]
 pub(crate) struct PeerWorldDatagramWriter<'a> {
     writer: ByteWriter<'a>,
@@ -194,7 +194,7 @@ impl<'a> PeerWorldDatagramWriter<'a> {
         self.writer.len()
     }
 
-    /// Whether the datagram has no items yet.
+    /// Returns whether the datagram has no items yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 1
     }

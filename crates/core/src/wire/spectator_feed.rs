@@ -51,74 +51,74 @@ pub const MAX_RECORD_FRAMES: u32 = 127;
 /// Highest thinning level of a feed. At level n, a spectator gets one packet per 2^n batches.
 pub const MAX_THINNING_LEVEL: u8 = 7;
 
-/// Whether a datagram, if valid, belongs to a spectator feed.
+/// Returns whether a datagram, if valid, belongs to a spectator feed.
 pub fn is_feed(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| first & 0xf0 == 0x10)
 }
 
-/// A packet of a feed or of a spectator.
+/// A packet from a spectator to a feed, or from a feed to a spectator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedMessage<'a> {
-    /// Requests a subscription.
+    /// A spectator's request for a subscription.
     Subscribe(Subscribe),
-    /// Reports received and missing frames.
+    /// A spectator's report of received and missing frames.
     Ack(FeedAck),
-    /// Requests parts of a snapshot.
+    /// A spectator's request for parts of a snapshot.
     SnapshotRequest(SnapshotRequest),
-    /// Ends a subscription.
+    /// End of a subscription, sent by the spectator.
     Unsubscribe {
-        /// Session id.
+        /// Id of the session that the feed publishes.
         session_id: u64,
     },
-    /// Asks the spectator to repeat its request with this token, which proves its address.
+    /// A feed's demand that the spectator repeat its request with this token, which proves its address.
     Challenge {
-        /// Session id.
+        /// Id of the session that the feed publishes.
         session_id: u64,
-        /// Token to return.
+        /// Token to return in [`Subscribe::token`].
         token: u64,
     },
-    /// Confirms a subscription.
+    /// A feed's confirmation of a subscription.
     Subscribed(Subscribed),
-    /// Offers a snapshot to start from.
+    /// A feed's offer of a snapshot to start from.
     SnapshotOffer(SnapshotOffer),
-    /// Frames that were played.
+    /// Confirmed frames, sent by the feed.
     Frames(FeedFrames<'a>),
-    /// A part of a snapshot.
+    /// A part of a snapshot, sent by the feed.
     SnapshotChunk(SnapshotChunk<'a>),
-    /// Refuses or ends a subscription.
+    /// A feed's refusal or end of a subscription.
     Closed {
-        /// Session id.
+        /// Id of the session that the feed publishes.
         session_id: u64,
         /// Reason for the refusal or the end.
         reason: CloseReason,
     },
 }
 
-/// Requests a subscription.
+/// A spectator's request for a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscribe {
-    /// Session id.
+    /// Id of the session that the feed publishes.
     pub session_id: u64,
-    /// Digest of the settings.
+    /// Digest of the spectator's session settings. A feed with other settings refuses the subscription.
     pub settings_digest: u64,
     /// Token issued by the feed; 0 if there is none yet.
     pub token: u64,
-    /// The first frame needed; `None` to start after a snapshot.
+    /// First frame that the spectator needs; `None` to start from a snapshot.
     pub first_frame: Option<u32>,
-    /// Digest of a snapshot of which parts are already downloaded.
+    /// Digest of a snapshot of which the spectator has already downloaded parts.
     pub known_snapshot: Option<u64>,
 }
 
-/// Reports received and missing frames.
+/// A spectator's report of received and missing frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedAck {
-    /// Session id.
+    /// Id of the session that the feed publishes.
     pub session_id: u64,
     /// The first frame that has not arrived. All earlier ones have arrived or are not needed.
     pub next_frame: u32,
     /// Whether the spectator still waits for a snapshot or downloads one.
     pub is_fetching_snapshot: bool,
-    /// Frames that the spectator requests.
+    /// Missing frames that the spectator requests, counted from `next_frame`.
     pub missing: FrameRanges,
 }
 
@@ -138,30 +138,30 @@ impl FrameRanges {
         true
     }
 
-    /// Iterates over the ranges in order.
+    /// Iterates over the ranges in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.ranges[..usize::from(self.len)].iter().copied()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether no range can be added.
+    /// Returns whether no range can be added.
     pub fn is_full(&self) -> bool {
         usize::from(self.len) == MAX_FRAME_RANGES
     }
 }
 
-/// Requests parts of a snapshot.
+/// A spectator's request for parts of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRequest {
-    /// Session id.
+    /// Id of the session that the feed publishes.
     pub session_id: u64,
-    /// Snapshot id.
+    /// Id from the feed's [`SnapshotOffer`].
     pub snapshot_id: u16,
-    /// The requested blocks and parts.
+    /// Requested blocks of the snapshot and the parts of each.
     pub blocks: BlockRequests,
 }
 
@@ -181,8 +181,8 @@ impl BlockRequests {
         true
     }
 
-    /// Adds one part of a block, to the last entry if that is for the same block. Returns `false` when there is no
-    /// room.
+    /// Adds one part of a block, to the last entry if that is for the same block. Returns `false` when there is no room
+    /// or `part` is above 15.
     pub fn push_part(&mut self, block: u32, part: u8) -> bool {
         let bit = 1u16.checked_shl(u32::from(part)).unwrap_or(0);
         match self.requests[..usize::from(self.len)].last_mut() {
@@ -194,57 +194,57 @@ impl BlockRequests {
         }
     }
 
-    /// Iterates over blocks and part masks in order.
+    /// Iterates over blocks and part masks in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u16)> + '_ {
         self.requests[..usize::from(self.len)].iter().copied()
     }
 
-    /// Whether nothing is requested.
+    /// Returns whether nothing is requested.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// Confirms a subscription and states the available frames.
+/// A feed's confirmation of a subscription, with the range of available frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subscribed {
-    /// Session id.
+    /// Id of the session that the feed publishes.
     pub session_id: u64,
-    /// The first available frame.
+    /// Oldest frame that the feed can send.
     pub oldest_frame: u32,
-    /// The frame after the last available one.
+    /// Frame after the newest one that the feed can send.
     pub end_frame: u32,
-    /// Frames per batch.
+    /// Number of frames that the feed combines into one batch.
     pub batch_frames: u8,
 }
 
-/// Offers a snapshot.
+/// A feed's offer of a snapshot to start from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotOffer {
-    /// Session id.
+    /// Id of the session that the feed publishes.
     pub session_id: u64,
     /// Snapshot id, assigned by the feed.
     pub snapshot_id: u16,
     /// The first frame to step from the snapshot.
     pub next_frame: u32,
-    /// Size in bytes.
+    /// Size of the uncompressed state in bytes.
     pub size: u32,
     /// The machine's own hash of the state.
     pub state_hash: u64,
-    /// Digest of the bytes.
+    /// Digest of the size and of all blocks, by which a download can continue at another feed.
     pub digest: u64,
 }
 
-/// Frames that were played.
+/// Confirmed frames, sent by a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedFrames<'a> {
     /// Whether the game ends with `end_frame`.
     pub is_ended: bool,
-    /// Thinning level n: one packet per 2^n batches.
+    /// Thinning level n: the spectator gets one packet per 2^n batches.
     pub thinning_level: u8,
-    /// The frame after the last available one.
+    /// Frame after the newest one that the feed has published.
     pub end_frame: u32,
-    /// The frames.
+    /// Frames in this packet.
     pub records: FrameRecords<'a>,
 }
 
@@ -258,11 +258,11 @@ pub struct FrameRecords<'a> {
 /// Consecutive frames that decode independently of other records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameRunRecord<'a> {
-    /// The first frame.
+    /// First frame of the record.
     pub first_frame: u32,
-    /// Number of frames.
+    /// Number of frames, 1 to [`MAX_RECORD_FRAMES`].
     pub frame_count: u32,
-    /// A frame before the end of the record, and the state hash after it.
+    /// A frame before the end of the record, and the state hash after it; `None` in most records.
     pub state_hash: Option<(u32, u64)>,
     /// Change tokens of [`input::delta_codec`](crate::input), the first of which starts from neutral input.
     pub changes: &'a [u8],
@@ -330,9 +330,9 @@ pub(crate) fn put_frames_header(
 /// A part of a block of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotChunk<'a> {
-    /// Snapshot id.
+    /// Id from the feed's [`SnapshotOffer`].
     pub snapshot_id: u16,
-    /// Block number.
+    /// Number of the block in the snapshot.
     pub block: u32,
     /// Digest of the uncompressed block.
     pub block_hash: u64,
@@ -340,9 +340,9 @@ pub struct SnapshotChunk<'a> {
     pub is_raw: bool,
     /// Transfer size of the block in bytes, less than 32,768.
     pub block_len: u16,
-    /// Part number in the block.
+    /// Number of the part in the block.
     pub part: u8,
-    /// Bytes of the part.
+    /// Bytes of the part in the transfer encoding.
     pub bytes: &'a [u8],
 }
 
@@ -357,7 +357,7 @@ pub enum CloseReason {
     Full,
     /// The requested frames or snapshot are no longer kept.
     TooOld,
-    /// The spectator cannot keep up.
+    /// The spectator's link is too slow to keep up.
     TooSlow,
     /// The spectator was silent for too long.
     Silent,
@@ -417,7 +417,7 @@ impl<'a> FeedMessage<'a> {
         if reader.is_empty() { Ok(message) } else { Err(DecodeError::Malformed) }
     }
 
-    /// Encodes a packet of a spectator feed.
+    /// Encodes a packet of a spectator feed and returns its length in bytes.
     pub fn encode(&self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut writer = ByteWriter::new(buf);
         match self {

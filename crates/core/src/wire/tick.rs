@@ -22,30 +22,30 @@ const ABSOLUTE_FLAG: u8 = 0x01;
 /// Largest number of ranges of lost inputs that one packet requests.
 pub const MAX_MISSING_RANGES: usize = 8;
 
-/// Unit of durations in a probe, in nanoseconds.
+/// Unit of the age of an echoed stamp, in nanoseconds.
 const ECHO_HELD_UNIT_NS: i64 = 16_000;
 /// Unit of a frame's lateness, in nanoseconds.
 const LATENESS_UNIT_NS: i64 = 31_250;
-/// A lateness of this size or more is not sent.
+/// Absolute lateness in nanoseconds from which on it is not sent.
 const MAX_LATENESS_NS: i64 = 250_000_000;
 
 /// The packet of a running game.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tick<'a> {
-    /// Low bits of the frame after the last frame in this packet.
+    /// Low 16 bits of the frame after the last frame in this packet.
     pub end: u16,
     /// `end` minus the acknowledgement: the frame up to which (exclusive) the receiver's inputs have arrived without a
     /// gap.
     pub end_minus_ack: i32,
     /// Identity of the sender, for a receiver that may not know it from the address.
     pub identity: Option<SenderIdentity>,
-    /// Clock probe.
+    /// Clock probe; `None` in most packets.
     pub probe: Option<ClockProbe>,
-    /// Newest state digest of the sender.
+    /// Newest state digest of the sender; only in packets with a probe.
     pub digest: Option<TickDigest>,
     /// Lost inputs of the receiver that the sender requests.
     pub missing: MissingRanges,
-    /// Parts that few ticks carry.
+    /// Entries for membership, scheduled commands, relays, tuning and pauses, which few ticks carry.
     pub extras: Extras<'a>,
     /// Inputs that the receiver requested.
     pub resends: ResentInputsList<'a>,
@@ -60,30 +60,30 @@ pub struct Tick<'a> {
 /// Session and site of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderIdentity {
-    /// Session id.
+    /// Id of the sender's session. The receiver drops packets of other sessions.
     pub session_id: u64,
     /// Site number, not yet validated.
     pub site: u8,
 }
 
-/// One half of a round-trip measurement.
+/// One half of a round-trip measurement: the send time of this packet, and the echo of a received one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockProbe {
     /// Send time in microseconds of the sender's clock, of which 40 bits are sent.
     pub stamp_us: u64,
-    /// Low bits of the newest stamp that the sender received from the receiver, and its age in nanoseconds.
+    /// Low 32 bits of the newest stamp that the sender received from the receiver, and its age in nanoseconds.
     pub echo: Option<(u32, i64)>,
     /// `end` minus the frame that `lateness_ns` refers to.
     pub end_minus_frame: i32,
     /// Time from the planned start of that frame to the stamp, in nanoseconds; negative if the start is still ahead.
-    /// `None` if it carries no information.
+    /// `None` if there is no plan, or if it is 250 ms or more in either direction.
     pub lateness_ns: Option<i64>,
 }
 
-/// Short hash of the state after a frame.
+/// Hashes of the state and of the sender's inputs after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickDigest {
-    /// Low bits of the frame.
+    /// Low 16 bits of the frame.
     pub frame: u16,
     /// State hash, folded to 32 bits.
     pub state_hash: u32,
@@ -108,12 +108,12 @@ impl MissingRanges {
         true
     }
 
-    /// Iterates over the ranges, nearest first.
+    /// Iterates over the ranges in the order in which they were added, lowest frames first.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.ranges[..usize::from(self.len)].iter().map(|(held, missing)| (u32::from(*held), u32::from(*missing)))
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether nothing is missing.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -124,9 +124,9 @@ impl MissingRanges {
 pub struct ResentInputs<'a> {
     /// `end` of the tick minus the first frame of these inputs.
     pub end_minus_first: u32,
-    /// Number of frames.
+    /// Number of consecutive frames, at least 1.
     pub frame_count: u32,
-    /// Change tokens of the inputs.
+    /// Change tokens of the inputs, with an absolute start as in [`Tick::is_absolute`].
     pub changes: &'a [u8],
 }
 
@@ -143,7 +143,7 @@ impl<'a> ResentInputsList<'a> {
         core::iter::from_fn(move || (!reader.is_empty()).then(|| get_resend(&mut reader).ok()).flatten())
     }
 
-    /// Whether there are none.
+    /// Returns whether the packet has no retransmissions.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -287,7 +287,7 @@ fn get_ranges(reader: &mut ByteReader<'_>) -> Result<MissingRanges, DecodeError>
 }
 
 impl<'a> Tick<'a> {
-    /// Decodes a tick.
+    /// Decodes a tick. Its change tokens are not validated.
     #[inline]
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut tick = Self::default();

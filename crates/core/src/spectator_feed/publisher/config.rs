@@ -1,38 +1,39 @@
-//! Configuration of a spectator feed.
+//! Configuration of a spectator feed, and its defaults.
 
 use crate::session::Settings;
 use crate::time::TimeDelta;
 
-/// Configuration of a spectator feed.
+/// Identity, limits and timeouts of a spectator feed.
 #[derive(Clone, Debug)]
 pub struct FeedConfig {
-    /// Session id.
+    /// Session id. Datagrams of other sessions are ignored.
     pub session: u64,
-    /// Settings of the session.
+    /// Settings of the published session. The feed refuses a spectator whose settings differ in more than the game's
+    /// name.
     pub settings: Settings,
-    /// Secret number from which the feed derives the tokens by which addresses prove themselves.
+    /// Secret number from which the feed derives the token that each address must echo.
     pub secret: u64,
-    /// Largest number of spectators at a time.
+    /// Largest number of spectators at a time. The feed refuses further ones.
     pub max_spectators: usize,
     /// Bulk rate for all spectators together, in bytes per second. Bulk is everything sent on request: snapshots and
     /// missed frames.
     pub max_bulk_rate: u32,
-    /// Bulk rate for one spectator, in bytes per second.
+    /// Bulk rate for each spectator, in bytes per second.
     pub max_bulk_rate_per_spectator: u32,
-    /// Frames per batch, 1 to 127. A spectator is at least this many frames behind.
+    /// Frames per batch, clamped to 1 to 127. A spectator is at least this many frames behind.
     pub batch_frames: u32,
-    /// Frames kept for spectators that missed them.
+    /// Number of the newest frames that are kept for spectators that missed them; at least four batches.
     pub history_frames: u32,
-    /// Memory for these frames, in bytes.
+    /// Memory for the newest frames, in bytes. When it is full, the oldest of them are dropped.
     pub history_bytes: usize,
-    /// Memory for the complete log since the first pushed frame, in bytes; 0 for no log. The log is useless once it has
-    /// overflowed.
+    /// Memory for a log of all frames since the first pushed one, in bytes; 0 for no log. After an overflow the log
+    /// takes no more frames, and spectators can soon no longer start at the first frame.
     pub log_bytes: usize,
-    /// Age in frames beyond which a snapshot is offered only if no newer one arrives.
+    /// Age in frames beyond which a snapshot is offered only if no newer one arrives within 1 s.
     pub max_snapshot_age: u32,
-    /// Silence after which a spectator is dropped.
+    /// Silence after which the feed drops a spectator.
     pub silence_timeout: TimeDelta,
-    /// Time after which a spectator that has not caught up is dropped.
+    /// Time after its subscription at which the feed drops a spectator that has not caught up.
     pub catch_up_timeout: TimeDelta,
 }
 

@@ -1,4 +1,5 @@
-//! Sending end of a spectator feed.
+//! Sending end of a spectator feed: takes confirmed frames and snapshots, and produces the datagrams for all
+//! subscribers.
 
 mod config;
 mod send;
@@ -25,19 +26,20 @@ use subscribers::MAX_REMEMBERED_DROPS;
 
 /// Largest number of queued replies. A peer whose reply is discarded repeats its request.
 const MAX_PENDING_REPLIES: usize = 256;
-/// Largest number of events kept for a host program that does not poll them.
+/// Largest number of events kept for a host program that does not poll them. Older events are discarded.
 const MAX_EVENTS: usize = 64;
-/// A pause between calls longer than this counts as a suspended host program, and restarts the silence timeouts.
+/// Pause between calls beyond which the host program counts as suspended. The silence timeouts then restart.
 const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
 
-/// The sending end of a spectator feed.
+/// Sending end of a spectator feed. The host program pushes confirmed frames, passes received datagrams in, and sends
+/// the datagrams that [`Feed::poll_transmit`] writes.
 #[derive(Debug)]
 pub struct Feed {
     config: FeedConfig,
     layout: InputLayout,
     settings_digest: u64,
     batch: Batch,
-    /// The next frame to be pushed; `None` before the first.
+    /// The next frame to be pushed; `None` before the first push.
     next_frame: Option<Frame>,
     history: History,
     snapshots: SnapshotStore,
@@ -47,27 +49,28 @@ pub struct Feed {
     /// Number of subscribers that wait for a snapshot.
     awaiting_snapshot: usize,
     pending_replies: VecDeque<(Addr, PendingReply)>,
-    /// Slot served last in the live round, and the number of slots left in it.
+    /// Index of the subscriber slot served last in the live round.
     live_cursor: usize,
+    /// Number of slots that are still to be served in the live round.
     live_turns_left: usize,
     /// The last packet of live frames, reused for every subscriber that needs the same frames.
     live_packet: LivePacket,
     bulk_queue: VecDeque<u32>,
     bulk_allowed_at: Instant,
-    /// Earliest time at which a subscriber that was passed over has budget again, if no bulk was sent for that reason.
+    /// Earliest time at which one of the subscribers passed over for lack of their own budget may receive bulk again.
     share_allowed_at: Instant,
     next_keep_alive: Instant,
     has_ended: bool,
     now: Instant,
     /// Start of the period without a host pause longer than [`HOST_SUSPENDED`].
     awake_since: Instant,
-    /// Subscribers dropped last, with the reason. A dropped subscriber that missed its close message gets it again.
+    /// Subscribers dropped last, with the reason. The feed repeats its close message to one that still sends.
     recently_dropped: VecDeque<(Addr, CloseReason)>,
     events: EventQueue<FeedEvent>,
     stats: FeedStats,
 }
 
-/// A reply to be sent.
+/// A reply that is encoded when it is sent.
 #[derive(Clone, Copy, Debug)]
 enum PendingReply {
     Challenge,
@@ -76,7 +79,8 @@ enum PendingReply {
     Bye(CloseReason),
 }
 
-/// A live packet and the range of frames that it was built for.
+/// Encoded packet of live frames. `key` is the state of the subscribers for which it was built: first unsent frame, end
+/// of the history, throttle level.
 #[derive(Debug)]
 struct LivePacket {
     key: Option<(Frame, Frame, u8)>,
@@ -86,7 +90,7 @@ struct LivePacket {
 }
 
 impl Feed {
-    /// Creates a feed without subscribers.
+    /// Creates a feed without subscribers. Fails if the settings are invalid.
     pub fn new(config: FeedConfig) -> Result<Self, SettingsError> {
         config.settings.check()?;
         let layout = merged_layout(&config.settings);
@@ -122,7 +126,7 @@ impl Feed {
     }
 
     /// Adds a confirmed frame with one input word per player. The first frame may have any number; every other must
-    /// follow its predecessor.
+    /// follow its predecessor, or the call panics.
     pub fn push(&mut self, now: Instant, frame: Frame, words: &[InputWord]) {
         let now = self.advance_clock(now);
         assert!(self.next_frame.is_none_or(|next| next == frame), "frames must be pushed in order");
@@ -140,14 +144,15 @@ impl Feed {
         }
     }
 
-    /// Adds the state hash after a frame that was already pushed. Each batch carries only the latest hash.
+    /// Adds the state hash after a frame that was already pushed; a hash of a later frame is ignored. Each batch
+    /// carries only the last hash added.
     pub fn push_hash(&mut self, frame: Frame, hash: u64) {
         if self.next_frame.is_some_and(|next| frame < next) {
             self.batch.hash = Some((frame, hash));
         }
     }
 
-    /// Ends the feed: no frame will follow. Keep polling for a while so that every subscriber learns of it.
+    /// Ends the feed: no frame will follow. Keep polling for a while, so that every subscriber receives the end.
     pub fn end(&mut self, now: Instant) {
         let now = self.advance_clock(now);
         self.has_ended = true;
@@ -156,14 +161,15 @@ impl Feed {
         self.next_keep_alive = now;
     }
 
-    /// Whether a subscriber waits for a snapshot, so that the host program should take one.
+    /// Returns whether the host program should take a snapshot: a subscriber waits for one, the feed has room for it,
+    /// and no stored snapshot will become available with the next frames.
     pub fn wants_snapshot(&self) -> bool {
         let coming = self.snapshots.newest().is_some_and(|newest| !self.has_reached(newest.next_frame));
         self.awaiting_snapshot > 0 && self.snapshots.has_room() && !coming
     }
 
-    /// Stores the state before `next_frame` and the machine's hash of it. The feed offers it only after all earlier
-    /// frames were pushed.
+    /// Stores the state before `next_frame` and the machine's hash of it. The feed offers the state only after all
+    /// earlier frames were pushed.
     pub fn set_snapshot(&mut self, now: Instant, next_frame: Frame, state: &[u8], hash: u64) {
         let now = self.advance_clock(now);
         if !self.snapshots.insert(next_frame, state, hash) {
@@ -198,7 +204,7 @@ impl Feed {
         self.now
     }
 
-    /// Closes the batch, so that it can be sent.
+    /// Encodes the open batch into the history, if it has any frames, and starts a live round that sends it.
     fn close_batch(&mut self, now: Instant) {
         if self.batch.count() == 0 {
             return;
@@ -218,7 +224,8 @@ impl Feed {
         self.next_keep_alive = now + KEEP_ALIVE_INTERVAL;
     }
 
-    /// Age at which an incomplete batch is closed because the game has stalled.
+    /// Returns the age at which an incomplete batch is closed because the game has stalled: the duration of two
+    /// batches.
     fn max_batch_age(&self) -> TimeDelta {
         self.config.settings.rate.period() * i64::from(self.config.batch_frames) * 2
     }
@@ -247,17 +254,17 @@ impl Feed {
         [keep_alive, batch, bulk].into_iter().flatten().min()
     }
 
-    /// Returns the next event.
+    /// Returns the oldest unread event. At most 64 events are kept.
     pub fn poll_event(&mut self) -> Option<FeedEvent> {
         self.events.pop()
     }
 
-    /// Returns the feed's statistics.
+    /// Returns the counters since the creation of the feed, its current number of spectators and its next frame.
     pub fn stats(&self) -> FeedStats {
         FeedStats { spectators: self.slot_by_addr.len(), next_frame: self.next_frame.unwrap_or_default(), ..self.stats }
     }
 
-    /// Returns the approximate memory use in bytes.
+    /// Returns the approximate memory use of the feed and its subscribers, in bytes.
     pub fn memory(&self) -> usize {
         let slots: usize = self.subscribers.iter().map(Subscriber::memory).sum();
         let addr_index = self.slot_by_addr.len() * 2 * size_of::<(Addr, u32)>();

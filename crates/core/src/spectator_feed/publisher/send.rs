@@ -1,4 +1,4 @@
-//! Sending: replies first, then live frames, then, within the budget, bulk data on request.
+//! Sending: replies first, then live frames, then requested bulk data within the byte budgets.
 
 use super::super::KEEP_ALIVE_INTERVAL;
 use super::super::subscriber::Subscriber;
@@ -10,16 +10,17 @@ use crate::wire::{
     ByteWriter, CloseReason, FeedMessage, MAX_DATAGRAM, SnapshotChunk, SnapshotOffer, Subscribed, put_frames_header,
 };
 
-/// A record up to this size in bytes is sent a second time, with the next record, so that one lost packet costs no
-/// round trip.
+/// Largest record, in bytes, that is sent a second time, with the next record, so that one lost packet costs no round
+/// trip.
 const MAX_REPEATED_RECORD_SIZE: usize = 100;
-/// Unused budget can be spent in a burst if it is no older than this.
+/// Time for which unused bulk budget is saved. It may be spent in one burst.
 const BULK_BURST: TimeDelta = TimeDelta::from_millis(20);
-/// Largest number of subscribers without budget that one call passes over.
+/// Largest number of subscribers without budget that one call of `send_bulk` skips.
 const MAX_PASSED_OVER: usize = 16;
 
 impl Feed {
-    /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
+    /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes. Returns its
+    /// destination and length; `None` when nothing is due.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         assert!(buf.len() >= MAX_DATAGRAM, "the datagram buffer must hold {MAX_DATAGRAM} bytes");
         let now = self.advance_clock(now);
@@ -61,7 +62,7 @@ impl Feed {
         None
     }
 
-    /// Sends live frames to the next subscriber of the round.
+    /// Writes a live packet or a close message for the next subscriber of the live round that needs one.
     fn send_live(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         while self.live_turns_left > 0 {
             self.live_turns_left -= 1;
@@ -100,7 +101,7 @@ impl Feed {
         Some(self.live_packet.len)
     }
 
-    /// Returns the reason for which a subscriber must be dropped now, if any.
+    /// Returns the reason for which a subscriber must be dropped now; `None` if it may stay.
     fn drop_reason(&self, now: Instant, slot: &Subscriber) -> Option<CloseReason> {
         let behind = self.config.settings.rate.period() * (self.history.end().unwrap_or_default() - slot.next_frame);
         if now - slot.last_received_at.max(self.awake_since) > self.config.silence_timeout {
@@ -112,7 +113,7 @@ impl Feed {
         }
     }
 
-    /// Builds the packet for every subscriber that was sent all frames before `sent`. If more than 16 batches are
+    /// Builds the live packet for every subscriber that was sent all frames before `sent`. If more than 16 batches are
     /// unsent, the packet starts at the newest record, and the subscriber must request the rest.
     fn build_live_packet(&mut self, sent: Frame, end: Frame, level: u8) {
         let most = i64::from(self.config.batch_frames) * 16;
@@ -127,7 +128,8 @@ impl Feed {
         self.live_packet = LivePacket { key: Some((sent, end, level)), end: next, len, bytes };
     }
 
-    /// Encodes as many frames of `from..until` as fit. Returns the length in bytes and the frame after the last.
+    /// Encodes the records with the frames `from..until`, as many as fit into a datagram. Returns the length in bytes
+    /// and the frame after the last encoded one.
     fn put_frames(&self, buf: &mut [u8], level: u8, from: Frame, until: Frame) -> (usize, Frame) {
         let mut writer = ByteWriter::new(&mut buf[..MAX_DATAGRAM]);
         let first = self.history.find(from).map_or(from, |kept| kept.first);
@@ -146,7 +148,7 @@ impl Feed {
         (writer.len(), at)
     }
 
-    /// Sends requested data to the next subscriber in the queue, within the budget.
+    /// Writes requested data for the next subscriber in the bulk queue whose budget and the feed's allow it.
     fn send_bulk(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         if self.bulk_allowed_at > now {
             return None;
@@ -184,7 +186,8 @@ impl Feed {
         self.stats.bulk_out += len as u64;
     }
 
-    /// Encodes missed frames before snapshot parts, because playout waits for the frames.
+    /// Writes requested frames or else a requested snapshot part for the subscriber in slot `at`. Frames come first,
+    /// because playout waits for them.
     fn put_bulk(&mut self, at: usize, buf: &mut [u8]) -> Option<usize> {
         if let Some((from, until)) = self.subscribers[at].first_span() {
             let (len, next) = self.put_frames(buf, self.subscribers[at].throttle_level, from, until);

@@ -1,4 +1,4 @@
-//! Subscribers: how they join, what they request, and how they leave.
+//! Subscriptions: joining, requests for frames and snapshots, and leaving.
 
 use super::super::KEEP_ALIVE_INTERVAL;
 use super::super::event::FeedEvent;
@@ -10,15 +10,15 @@ use crate::id::Addr;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{CloseReason, DecodeError, FeedAck, FeedMessage, SnapshotRequest, Subscribe};
 
-/// Number of dropped subscribers that are remembered.
+/// Number of dropped subscribers whose address and reason the feed remembers.
 pub(super) const MAX_REMEMBERED_DROPS: usize = 64;
-/// Time after which a subscriber that waits for a snapshot gets an old one if no new one has arrived.
+/// Time for which a subscriber waits for a new snapshot before it gets an old one.
 const NEW_SNAPSHOT_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Shortest interval between two answers to the subscribe requests of one subscriber.
 const WELCOME_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 
 impl Feed {
-    /// Handles a datagram from any sender. Datagrams of no use are dropped and counted.
+    /// Handles a datagram from any sender. Malformed datagrams and those of other sessions are dropped and counted.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let now = self.advance_clock(now);
         self.stats.packets_in += 1;
@@ -78,7 +78,7 @@ impl Feed {
         self.history.oldest_frame().or(self.next_frame)
     }
 
-    /// Returns the slot of the subscriber at `addr`, and adds it if there is room.
+    /// Returns the slot of the subscriber at `addr`, which is added if it is new; `None` when the feed is full.
     fn find_or_add_subscriber(&mut self, now: Instant, addr: Addr) -> Option<usize> {
         if let Some(at) = self.slot_by_addr.get(&addr) {
             return Some(*at as usize);
@@ -131,8 +131,8 @@ impl Feed {
         }
     }
 
-    /// Offers a snapshot: the one that the subscriber has partly downloaded, else a fresh one, else, after a wait, an
-    /// old one.
+    /// Offers a snapshot: the one that the subscriber has partly downloaded, else one within the maximum age, else,
+    /// after a wait of 1 s or if a new one has no room, an old one.
     fn assign_snapshot(&mut self, now: Instant, at: usize, have: Option<u64>) {
         let known = have
             .and_then(|digest| self.snapshots.by_digest(digest))
@@ -150,12 +150,12 @@ impl Feed {
         }
     }
 
-    /// Whether all frames from `next` on are available.
+    /// Returns whether all frames from `next` on are kept.
     fn has_frames_from(&self, next: Frame) -> bool {
         self.oldest_frame().is_none_or(|oldest| oldest <= next)
     }
 
-    /// Whether all frames before `next` were pushed.
+    /// Returns whether all frames before `next` were pushed.
     pub(super) fn has_reached(&self, next: Frame) -> bool {
         self.next_frame.is_none_or(|pushed| pushed >= next)
     }
@@ -225,7 +225,7 @@ impl Feed {
     }
 
     /// Resumes the download of a snapshot that was not reserved for this subscriber. Returns `false` when the snapshot
-    /// is gone.
+    /// is no longer stored.
     fn resume_snapshot(&mut self, at: usize, number: u16) -> bool {
         if self.snapshots.by_number(number).is_none() {
             return false;
@@ -236,8 +236,8 @@ impl Feed {
         true
     }
 
-    /// Answers a sender that believes to be subscribed but is not: it may have missed the message that dropped it. The
-    /// reply is shorter than the message.
+    /// Answers a sender that acts as a subscriber but is none: it may have missed its close message. The reply is
+    /// shorter than the datagram.
     fn on_unknown_sender(&mut self, from: Addr, session: u64) {
         self.stats.unknown_senders += 1;
         if session == self.config.session {
@@ -256,7 +256,7 @@ impl Feed {
         }
     }
 
-    /// Queues a subscriber that wants bulk data, unless it is queued already.
+    /// Adds a subscriber with open requests to the bulk queue, unless it is in there already.
     fn queue_bulk(&mut self, at: usize) {
         let slot = &mut self.subscribers[at];
         if !slot.is_queued && slot.has_wants() {
@@ -266,7 +266,7 @@ impl Feed {
         }
     }
 
-    /// Drops a subscriber and sends it the reason.
+    /// Removes a subscriber and queues the close message with the reason.
     fn drop_subscriber(&mut self, at: usize, reason: CloseReason) {
         let addr = self.subscribers[at].addr;
         self.remove_subscriber(at, Some(reason));

@@ -1,4 +1,4 @@
-//! Configuration of a spectator.
+//! Configuration of a spectator, and its defaults.
 
 use alloc::vec::Vec;
 
@@ -6,45 +6,45 @@ use crate::id::Addr;
 use crate::session::Settings;
 use crate::time::TimeDelta;
 
-/// Configuration of a spectator.
+/// Sources, starting point, limits and timeouts of a spectator.
 #[derive(Clone, Debug)]
 pub struct SpectatorConfig {
-    /// Session id.
+    /// Session id. A feed of another session does not answer.
     pub session: u64,
-    /// Settings of the session.
+    /// Settings of the session. A source refuses a spectator whose settings differ in more than the game's name.
     pub settings: Settings,
     /// Addresses of feeds. The spectator tries them in turn, and switches to the next when one is silent or refuses.
     pub sources: Vec<Addr>,
-    /// Starting point.
+    /// State from which the spectator starts.
     pub start: SpectatorStart,
-    /// Largest snapshot to download, in bytes.
+    /// Largest snapshot to download, in bytes. A source that offers a larger one is rejected.
     pub max_snapshot_size: usize,
-    /// Largest size of buffered frames, in bytes.
+    /// Memory for received frames that are not stepped yet, in bytes.
     pub max_backlog_bytes: usize,
-    /// Frames that should be left in the buffer when the next batch arrives. A larger value plays smoother and further
-    /// behind.
+    /// Frames that should be left in the buffer when the next batch arrives. A larger value makes playout smoother and
+    /// later.
     pub target_buffer: u32,
-    /// Distance in frames beyond the target at which the spectator fast-forwards instead of playing slightly faster; by
-    /// default the frames of one second.
+    /// Distance in frames beyond the target buffer and one batch at which the spectator fast-forwards instead of
+    /// playing slightly faster; by default the frames of one second.
     pub catch_up_threshold: u32,
-    /// Silence after which the spectator switches to another source.
+    /// Silence of the source after which the spectator switches to the next one.
     pub silence_timeout: TimeDelta,
-    /// Time without any source after which the spectator gives up.
+    /// Time without a message of any source after which the spectator gives up.
     pub give_up_timeout: TimeDelta,
 }
 
-/// Starting point of a spectator.
+/// State from which a spectator starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpectatorStart {
-    /// A snapshot of the running game.
+    /// The state in a snapshot of the running game, downloaded from the source.
     Snapshot,
-    /// The first frame, for machines that cannot load a state.
+    /// The machine's initial state, for machines that cannot load a state. The source must still have the first frame.
     FirstFrame,
 }
 
 impl SpectatorConfig {
     /// Returns the default configuration: start from a snapshot of up to 64 MiB, play about a quarter of a second
-    /// behind.
+    /// behind the players.
     pub fn new(session: u64, settings: Settings, sources: Vec<Addr>) -> Self {
         let (frames, seconds) = settings.rate.fraction();
         Self {

@@ -1,4 +1,5 @@
-//! Receiving end of a spectator feed.
+//! Receiving end of a spectator feed: downloads a snapshot, buffers frames, and requests their steps from the host
+//! program.
 
 mod config;
 mod receive;
@@ -22,14 +23,15 @@ use crate::input::{InputLayout, InputWord};
 use crate::session::SettingsError;
 use crate::time::{Instant, TimeDelta};
 
-/// Largest number of events kept for a host program that does not poll them.
+/// Largest number of events kept for a host program that does not poll them. Older events are discarded.
 const MAX_EVENTS: usize = 16;
-/// Longest wait for a state comparison with a new source, however long the compare interval is.
+/// Time after a new subscription beyond which the source counts as verified without a state comparison.
 const VERIFICATION_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
-/// Number of times that the unsubscribe message is sent.
+/// Number of times that the unsubscribe message is sent, because it is not acknowledged.
 const LEAVE_REPEATS: u8 = 3;
 
-/// The receiving end of a spectator feed.
+/// Receiving end of a spectator feed. The host program carries out its requests, passes received datagrams in, and
+/// sends the datagrams that [`Spectator::poll_transmit`] writes.
 #[derive(Debug)]
 pub struct Spectator {
     config: SpectatorConfig,
@@ -37,11 +39,13 @@ pub struct Spectator {
     settings_digest: u64,
     now: Instant,
     connection: SourceConnection,
-    /// Index of the current source, and the token that it issued.
+    /// Index of the current source in the configured list.
     source: usize,
+    /// Token issued by the current source; 0 before its challenge.
     token: u64,
-    /// Times of the last packet from the current source, and from any source.
+    /// Time of the last message from the current source, or of the switch to it.
     last_received_at: Instant,
+    /// Time of the last message from any source.
     last_received_from_any_at: Instant,
     first_subscribe_at: Instant,
     last_subscribe_at: Instant,
@@ -51,15 +55,15 @@ pub struct Spectator {
     load_stage: LoadStage,
     download: Option<SnapshotDownload>,
     records: RecordBuffer,
-    /// The frame after the last one that the source has.
+    /// The frame after the last one that the source is known to have.
     source_end: Frame,
-    /// Whether some source has stated how far the game is.
+    /// Whether a source ever accepted the subscription and so stated its frames.
     has_joined: bool,
     has_ended: bool,
     throttle_level: u8,
     congestion: DownloadWindow,
     pending_requests: VecDeque<FrameRequest>,
-    /// Mean size of a frame in 1/16 byte.
+    /// Moving average of the encoded size of a frame, in 1/16 byte.
     mean_frame_bytes: usize,
     last_ack_at: Instant,
     last_sent_at: Instant,
@@ -69,14 +73,14 @@ pub struct Spectator {
     words: Vec<InputWord>,
     pending_hashes: VecDeque<(Frame, u64)>,
     hash_check: HashCheck,
-    /// The first frame from a new contact and the time at which the contact began, until a compared state shows that it
-    /// plays the same game as the previous contact.
+    /// The first frame received under the current subscription and the time at which the subscription began; `None`
+    /// once a compared state shows that the source continues the same game.
     unverified: Option<(Frame, Instant)>,
     events: EventQueue<SpectatorEvent>,
     stats: SpectatorStats,
 }
 
-/// State of the subscription.
+/// State of the subscription at the current source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceConnection {
     Subscribing,
@@ -85,20 +89,20 @@ enum SourceConnection {
     Closed,
 }
 
-/// State of the machine.
+/// Progress of the machine towards stepping frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoadStage {
-    /// A snapshot is needed.
+    /// The machine has no state yet; a snapshot is requested or being downloaded.
     Downloading,
-    /// A snapshot is complete.
+    /// The snapshot is complete; the host program has yet to load it.
     ReadyToLoad,
-    /// The host program was asked to load the snapshot.
+    /// The host program was asked to load the snapshot and to hash the result.
     Loaded,
-    /// Frames follow.
+    /// The machine has its starting state and steps frames.
     Running,
 }
 
-/// State hash that the host program must compute.
+/// Progress of a state comparison, for which the host program computes a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HashCheck {
     Idle,
@@ -106,18 +110,18 @@ enum HashCheck {
     Requested { frame: Frame, expected: u64, is_snapshot: bool },
 }
 
-/// A request for a range of frames.
+/// A range of frames requested from the source.
 #[derive(Clone, Copy, Debug)]
 struct FrameRequest {
     first: Frame,
     end: Frame,
     sent_at: Instant,
-    /// Whether some of its frames have arrived.
+    /// Whether some frames of the range have arrived.
     is_answered: bool,
 }
 
 impl Spectator {
-    /// Creates a spectator, which subscribes to the first source.
+    /// Creates a spectator that subscribes to the first source. Fails if the settings are invalid.
     pub fn new(now: Instant, config: SpectatorConfig) -> Result<Self, SettingsError> {
         config.settings.check()?;
         let layout = merged_layout(&config.settings);
@@ -252,7 +256,8 @@ impl Spectator {
         }
     }
 
-    /// Takes the inputs of the next frame out of the buffer into `words`.
+    /// Moves the inputs of the next frame from the buffer to `words`, and schedules a hash if the feed stated one for
+    /// the frame. Returns `false` if the frame is missing.
     fn take_next_frame(&mut self) -> bool {
         let frame = self.records.next_frame();
         let Some(packed) = self.records.take_next() else { return false };
@@ -278,7 +283,8 @@ impl Spectator {
         Some(&self.words)
     }
 
-    /// Accepts the hash requested by [`SpectatorRequest::Hash`]. Without it, the frame is not compared.
+    /// Compares the hash requested by [`SpectatorRequest::Hash`] with the feed's. Without this call, the frame is not
+    /// compared.
     pub fn handle_hash(&mut self, hash: u64) {
         let HashCheck::Requested { frame, expected, is_snapshot } =
             core::mem::replace(&mut self.hash_check, HashCheck::Idle)
@@ -300,21 +306,21 @@ impl Spectator {
         }
     }
 
-    /// Whether the source may play a different game than the previous contact: no state was compared since the contact
-    /// began, but one will be soon.
+    /// Returns whether the source may play a different game than the previous source: no state was compared since the
+    /// subscription, which is less than 3 s old.
     pub(crate) fn is_unverified(&self) -> bool {
         let compared = self.config.settings.compare_interval > 0;
         compared && self.unverified.is_some_and(|(_, since)| self.now - since < VERIFICATION_TIMEOUT)
     }
 
-    /// Updates the address of a source that now sends from a different one.
+    /// Replaces the address `from` in the list of sources by `to`, after the source has changed its address.
     pub fn move_source(&mut self, from: Addr, to: Addr) {
         for source in self.config.sources.iter_mut().filter(|source| **source == from) {
             *source = to;
         }
     }
 
-    /// Switches to the next source accepted by `is_good`, because the current one delivers nothing. If no source is
+    /// Switches to the next source accepted by `is_good`, because the current one delivers no frames. If no source is
     /// accepted, switches to the next one.
     pub fn try_other_source(&mut self, now: Instant, is_good: impl Fn(Addr) -> bool) {
         let now = self.advance_clock(now);
@@ -326,7 +332,7 @@ impl Spectator {
         }
     }
 
-    /// Unsubscribes. Keep polling for a moment so that the source receives the message.
+    /// Unsubscribes. Keep polling until [`Spectator::is_closed`], so that the source receives the message.
     pub fn leave(&mut self, now: Instant) {
         self.advance_clock(now);
         if matches!(self.connection, SourceConnection::Subscribing | SourceConnection::Subscribed) {
@@ -357,7 +363,7 @@ impl Spectator {
         )
     }
 
-    /// Returns when there is a request for the host program.
+    /// Returns when there is a request for the host program; `None` when that depends on data of the source.
     fn next_request_at(&self) -> Option<Instant> {
         match (self.load_stage, self.hash_check) {
             (_, HashCheck::Due { .. }) | (LoadStage::ReadyToLoad | LoadStage::Loaded, _) => Some(self.now),
@@ -373,7 +379,7 @@ impl Spectator {
         }
     }
 
-    /// Returns the next event.
+    /// Returns the oldest unread event. At most 16 events are kept.
     pub fn poll_event(&mut self) -> Option<SpectatorEvent> {
         self.events.pop()
     }
@@ -388,27 +394,27 @@ impl Spectator {
         self.source_end
     }
 
-    /// Whether the spectator presents frames as they are played.
+    /// Returns whether the spectator has caught up and presents frames as they are played.
     pub fn is_live(&self) -> bool {
         self.load_stage == LoadStage::Running && self.playout.is_live()
     }
 
-    /// Whether the spectator has left or given up.
+    /// Returns whether the spectator is closed: it left, gave up, or saw the end of the game.
     pub fn is_closed(&self) -> bool {
         self.connection == SourceConnection::Closed
     }
 
-    /// Returns the downloaded fraction of the current snapshot, 0 to 1.
+    /// Returns the downloaded fraction of the current snapshot, 0 to 1; 0 without a download.
     pub fn download_progress(&self) -> f32 {
         self.download.as_ref().map_or(0.0, SnapshotDownload::progress)
     }
 
-    /// Returns the spectator's statistics.
+    /// Returns the counters since the creation of the spectator.
     pub fn stats(&self) -> SpectatorStats {
         self.stats
     }
 
-    /// Returns the approximate memory use in bytes.
+    /// Returns the approximate memory use of the spectator in bytes.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.records.memory()

@@ -1,4 +1,4 @@
-//! Receiving from a source, and switching between sources.
+//! Messages from the source, and the choice of another source when one fails.
 
 use super::super::batch::validate_record;
 use super::super::download::{PartOutcome, SnapshotDownload};
@@ -10,17 +10,18 @@ use crate::id::Addr;
 use crate::time::Instant;
 use crate::wire::{CloseReason, FeedFrames, FeedMessage, SnapshotChunk, SnapshotOffer, Subscribed};
 
-/// Largest number of state hashes that wait for their frames.
+/// Largest number of state hashes that wait for their frames to be stepped.
 const MAX_PENDING_HASHES: usize = 16;
-/// Largest distance in frames by which the end frame of a reordered packet can lie behind the newest.
+/// Largest number of frames by which the end stated in a reordered packet can be older than the newest.
 const MAX_REORDERED_FRAMES: i64 = 600;
-/// Number of corrupt blocks after which a source's snapshot is rejected. A transmission error can corrupt a block.
+/// Number of corrupt blocks after which a source's snapshot is rejected. Fewer can be transmission errors.
 const MAX_BAD_BLOCKS: u32 = 8;
-/// Refusals per source after which the spectator gives up.
+/// Number of refusals per source, counted over all sources together, after which the spectator gives up.
 const MAX_REFUSALS_PER_SOURCE: usize = 3;
 
 impl Spectator {
-    /// Handles a datagram from any sender. Datagrams of no use are dropped and counted.
+    /// Handles a datagram from any sender. Datagrams that are malformed or not from the current source are dropped and
+    /// counted.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let now = self.advance_clock(now);
         self.stats.packets_in += 1;
@@ -132,14 +133,14 @@ impl Spectator {
         self.reject_source_for(now, SourceError::Refused(reason), self.source);
     }
 
-    /// Reloads the state from the current source, because its frames do not continue those of an earlier contact: the
-    /// players were split and the source follows a different game. The state of the source counts.
+    /// Downloads the state of the current source, because its frames do not continue those received before: the players
+    /// were split, and the source follows a different game. The state of the source counts.
     pub(super) fn reload_snapshot(&mut self, now: Instant) {
         (self.load_stage, self.download) = (LoadStage::Downloading, None);
         self.reject_source_for(now, SourceError::DifferentGame, self.source);
     }
 
-    /// Rejects the source and tries the next one, or gives up after too many refusals.
+    /// Switches to the next source, or gives up after too many refusals.
     fn reject_source(&mut self, now: Instant, reason: SourceError) {
         let next = (self.source + 1) % self.config.sources.len().max(1);
         self.reject_source_for(now, reason, next);
@@ -216,7 +217,7 @@ impl Spectator {
         }
     }
 
-    /// Updates the congestion control with a stored record, if the record was requested.
+    /// Updates the congestion window with a stored record, if the record was requested.
     fn on_record(&mut self, now: Instant, first: Frame, bytes: usize) {
         let Some(request) =
             self.pending_requests.iter_mut().find(|request| request.first <= first && first < request.end)

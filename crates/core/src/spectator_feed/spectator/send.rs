@@ -1,4 +1,4 @@
-//! Messages to the source: acknowledgements and requests for missing data.
+//! Messages to the source: subscriptions, acknowledgements and requests for missing data.
 
 use super::super::KEEP_ALIVE_INTERVAL;
 use super::super::event::SourceError;
@@ -8,15 +8,16 @@ use crate::session::Transmit;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{BlockRequests, FeedAck, FeedMessage, FrameRanges, MAX_DATAGRAM, SnapshotRequest, Subscribe};
 
-/// Largest number of frame ranges in flight.
+/// Largest number of requested frame ranges in flight.
 const MAX_PENDING_REQUESTS: usize = 32;
-/// First retry interval of a subscribe request. It grows with each attempt, up to four times this.
+/// Retry interval after the first subscribe request. It grows with each attempt, up to four times this value.
 const SUBSCRIBE_RETRY_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
-/// Shortest interval between two request packets.
+/// Shortest interval between two packets with requests for missing data.
 const MIN_REQUEST_INTERVAL: TimeDelta = TimeDelta::from_millis(10);
 
 impl Spectator {
-    /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes.
+    /// Writes the next datagram to be sent now into `buf`, which must hold [`MAX_DATAGRAM`] bytes. Returns its
+    /// destination and length; `None` when nothing is due.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         assert!(buf.len() >= MAX_DATAGRAM, "the datagram buffer must hold {MAX_DATAGRAM} bytes");
         let now = self.advance_clock(now);
@@ -75,7 +76,8 @@ impl Spectator {
         }))
     }
 
-    /// Returns the next message to the source while subscribed.
+    /// Returns the next message to the source while subscribed: a repeated subscribe request, a request for snapshot
+    /// parts, or an acknowledgement with a request for frames.
     fn next_message(&mut self, now: Instant) -> Option<FeedMessage<'static>> {
         let session = self.config.session;
         if self.load_stage == LoadStage::Downloading && self.download.is_none() {
@@ -107,7 +109,7 @@ impl Spectator {
         }))
     }
 
-    /// Returns the snapshot parts to request now.
+    /// Returns the snapshot id and the parts to request now; `None` if no request is due.
     fn request_parts(&mut self, now: Instant) -> Option<(u16, BlockRequests)> {
         if now - self.last_sent_at < MIN_REQUEST_INTERVAL {
             return None;
@@ -121,7 +123,8 @@ impl Spectator {
         (!wants.is_empty()).then_some((download.offer().snapshot_id, wants))
     }
 
-    /// Returns the frames to request now: overdue frames, as far as the congestion window and the buffer allow.
+    /// Returns the missing frames to request now, as far as the congestion window and the buffer allow. Requests that
+    /// timed out are repeated.
     fn request_frames(&mut self, now: Instant) -> FrameRanges {
         let retry = self.congestion.retry_timeout();
         self.pending_requests.retain(|request| now - request.sent_at < retry);
@@ -146,14 +149,14 @@ impl Spectator {
         spans
     }
 
-    /// Returns how many more frames may be in flight.
+    /// Returns how many more frames may be requested before some arrive or time out.
     fn frame_request_budget(&self) -> i64 {
         let in_flight: i64 = self.pending_requests.iter().map(|request| request.end - request.first).sum();
         let most = (self.congestion.congestion_window() * 16 / self.mean_frame_bytes.max(16)).clamp(60, 6_000) as i64;
         if self.pending_requests.len() < MAX_PENDING_REQUESTS { most - in_flight } else { 0 }
     }
 
-    /// Returns the next range that is neither received nor in flight.
+    /// Returns the next range of frames, at or after `from`, that is neither received nor in flight.
     fn next_missing_span(&self, from: Frame) -> Option<(Frame, Frame)> {
         let mut from = from;
         loop {
@@ -174,7 +177,7 @@ impl Spectator {
         }
     }
 
-    /// Returns when to send the next message to the source.
+    /// Returns when the next message to the source is due.
     pub(super) fn next_send_at(&self) -> Instant {
         if self.load_stage == LoadStage::Downloading && self.download.is_none() {
             return self.next_subscribe_at();

@@ -1,11 +1,11 @@
 //! A node's own clock and its deviation from the true time of the simulation.
 //!
-//! Both directions of the conversion are exact integer arithmetic on a fixed-point rate. Local time therefore never
-//! runs backwards, and the inverse has no rounding error.
+//! Both conversions are integer arithmetic on a fixed-point rate. Local time therefore never runs backwards, and the
+//! conversion of a local deadline gives exactly the first nanosecond at which the deadline is reached.
 
 use coplay::time::{Instant, TimeDelta};
 
-/// A clock with an initial offset and a constant skew.
+/// A clock with an initial offset and a constant skew from true time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeClock {
     /// Time that the clock shows at true time zero.
@@ -14,11 +14,11 @@ pub struct NodeClock {
     pub skew_ppm: f64,
 }
 
-/// Fraction bits of the rate. 2⁶³ ns at twice the right speed still fits 128 bits.
+/// Number of fraction bits of the clock rate. 2⁶³ ns at twice the right speed still fits 128 bits.
 const RATE_BITS: u32 = 60;
-/// Rate of a clock without skew.
+/// Fixed-point rate of a clock without skew.
 const RATE_ONE: i128 = 1 << RATE_BITS;
-/// Bound of the skew: half and one and a half times the right speed.
+/// Largest absolute skew in ppm: a clock runs at half to one and a half times the right speed.
 const SKEW_PPM_MAX: f64 = 500_000.0;
 
 impl NodeClock {
@@ -45,7 +45,7 @@ impl NodeClock {
         saturating_instant(div_ceil(elapsed << RATE_BITS, self.rate()))
     }
 
-    /// Local nanoseconds per true nanosecond, in units of 2⁻⁶⁰.
+    /// Returns the local nanoseconds per true nanosecond, in units of 2⁻⁶⁰.
     fn rate(&self) -> i128 {
         let skew = self.skew_ppm.clamp(-SKEW_PPM_MAX, SKEW_PPM_MAX) * 1e-6;
         RATE_ONE + i128::from((skew * RATE_ONE as f64) as i64)
@@ -77,7 +77,8 @@ mod tests {
         NodeClock { offset, skew_ppm }
     }
 
-    /// Returns instants of very different magnitudes on both sides of the origin, up to the ends of the range.
+    /// Returns a random instant. The magnitudes differ widely, on both sides of the origin, up to the ends of the
+    /// range.
     fn random_instant(random: &mut Random) -> Instant {
         at(random.bits() as i64 >> random.below(64))
     }

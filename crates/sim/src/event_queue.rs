@@ -36,12 +36,12 @@ impl<E> EventQueue<E> {
         self.heap.push(QueueEntry { at, sequence, event });
     }
 
-    /// Removes the earliest event and returns it with its time.
+    /// Removes the earliest event and returns it with its time; `None` if no event is scheduled.
     pub fn pop(&mut self) -> Option<(Instant, E)> {
         self.heap.pop().map(|entry| (entry.at, entry.event))
     }
 
-    /// Returns the time of the earliest event.
+    /// Returns the time of the earliest event; `None` if no event is scheduled.
     pub fn next_time(&self) -> Option<Instant> {
         self.heap.peek().map(|entry| entry.at)
     }
@@ -51,7 +51,7 @@ impl<E> EventQueue<E> {
         self.heap.len()
     }
 
-    /// Whether no event is scheduled.
+    /// Returns whether no event is scheduled.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
@@ -64,14 +64,14 @@ impl<E> Default for EventQueue<E> {
 }
 
 impl<E> QueueEntry<E> {
-    /// Time and sequence as one number. Comparing it takes no branch, and a sort of mixed events mispredicts branches.
+    /// Returns time and sequence as one number. To compare two such numbers takes no branch that could be mispredicted.
     fn key(&self) -> i128 {
         (i128::from(self.at.as_nanos()) << 64) | i128::from(self.sequence)
     }
 }
 
 impl<E> Ord for QueueEntry<E> {
-    /// Reversed, because the heap returns its greatest entry first.
+    /// Compares in reverse order, because the heap returns its greatest entry first.
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
     }

@@ -11,15 +11,15 @@ use coplay::wire::MAX_DATAGRAM;
 use crate::event_queue::EventQueue;
 use crate::link::{Link, LinkConfig};
 
-/// A host program, which embeds one session.
+/// A host program that embeds one session.
 pub trait HostProgram {
-    /// Returns the host program's session.
+    /// Returns the session, which the network feeds with datagrams and polls for them.
     fn session(&mut self) -> &mut Session;
 
-    /// Serves the session's next request. Returns `false` if there is none.
+    /// Serves the session's next request. Returns `false` if the session has none.
     fn serve_request(&mut self, now: Instant) -> bool;
 
-    /// Called after all requests are served and all datagrams are sent.
+    /// Runs after all requests are served and all datagrams are sent. The default does nothing.
     fn on_idle(&mut self, _now: Instant) {}
 }
 
@@ -28,7 +28,7 @@ pub trait HostProgram {
 pub struct HostNetwork<H> {
     now: Instant,
     queue: EventQueue<HostQueueEvent>,
-    /// Host programs, by site.
+    /// Host programs, by site number.
     pub programs: Vec<H>,
     links: Vec<Link>,
     wake_ids: Vec<u64>,
@@ -42,7 +42,8 @@ enum HostQueueEvent {
 }
 
 impl<H: HostProgram> HostNetwork<H> {
-    /// Creates a network of these host programs, one per site in site order; `link` configures each direction.
+    /// Creates a network of these host programs, one per site in site order. `link(from, to)` returns the conditions of
+    /// each direction.
     pub fn new(seed: u64, programs: Vec<H>, link: impl Fn(usize, usize) -> LinkConfig) -> Self {
         let count = programs.len();
         let pairs = (0..count * count).map(|at| (at / count, at % count));
@@ -61,12 +62,12 @@ impl<H: HostProgram> HostNetwork<H> {
         network
     }
 
-    /// Returns the address of a site.
+    /// Returns the address of a site, which is its number.
     pub fn address(site: SiteId) -> Addr {
         Addr(site.index() as u64)
     }
 
-    /// Returns the peers of a site in a session of `count` sites.
+    /// Returns the peers of a site in a session of `count` sites, with their addresses.
     pub fn peers(site: SiteId, count: usize) -> Vec<(SiteId, Addr)> {
         SiteId::first(count).filter(|other| *other != site).map(|other| (other, Self::address(other))).collect()
     }
@@ -76,18 +77,18 @@ impl<H: HostProgram> HostNetwork<H> {
         self.now
     }
 
-    /// Returns the link from one site to another.
+    /// Returns the link that carries datagrams from site `from` to site `to`.
     pub fn link(&mut self, from: usize, to: usize) -> &mut Link {
         let count = self.programs.len();
         &mut self.links[from * count + to]
     }
 
-    /// Wakes a host program, to be called after a change from outside.
+    /// Schedules a call of a host program for now. Call this after a change of the program from outside.
     pub fn wake(&mut self, program: usize) {
         self.schedule_wake(program, self.now);
     }
 
-    /// Runs until `until`.
+    /// Processes all events up to the virtual time `until`.
     pub fn run_until(&mut self, until: Instant) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
             let Some((at, event)) = self.queue.pop() else { break };

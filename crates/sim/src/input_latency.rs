@@ -11,17 +11,17 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::session_network::SiteEvent;
 
-/// Bound of the presses that have not taken effect at every site yet; more than can be in flight.
+/// Largest number of presses that wait to take effect at a site; more than can be in flight.
 const MAX_PENDING_PRESSES: usize = 1_024;
 
-/// Measures the input latency of a session in which each site owns the same bits of its own player.
+/// Meter of the input latency of a session in which each site owns the same bits of its own player.
 #[derive(Debug)]
 pub struct InputLatencyMeter {
     mask: InputWord,
-    /// First frame that counts.
+    /// First frame whose presses count.
     first_frame: u32,
     held_inputs: Vec<InputWord>,
-    /// By the pressing site, then by the observing site.
+    /// Presses that wait to take effect, by the pressing site, then by the observing site.
     pending: Vec<Vec<VecDeque<PendingPress>>>,
     latencies: Vec<Vec<LatencySum>>,
 }
@@ -52,7 +52,7 @@ impl InputLatencyMeter {
         }
     }
 
-    /// Processes one event of a site.
+    /// Records a press or its effect from an event of a site. Other events are ignored.
     pub fn on_event(&mut self, event: &SiteEvent<'_>) {
         match *event {
             SiteEvent::Sampled { site, at, frame, words } => self.on_sample(site, at, frame, words[site] & self.mask),
@@ -88,7 +88,7 @@ impl InputLatencyMeter {
         }
     }
 
-    /// Returns the mean time, in milliseconds, from a press at `from` to its first effect at `to`.
+    /// Returns the mean time, in milliseconds, from a press at `from` to its first effect at `to`; 0 without any press.
     pub fn mean_latency_ms(&self, from: usize, to: usize) -> f64 {
         let latency = self.latencies[from][to];
         latency.sum.as_millis_f64() / latency.count.max(1) as f64

@@ -20,14 +20,14 @@ use crate::session_network::{self, CapturedDatagram, SessionNetwork, SiteEvent};
 use crate::site::SimulatedSite;
 use crate::toy_machine::mix_hash;
 
-/// Interval at which the log samples the network.
+/// Interval of virtual time at which the log samples the network.
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(2);
-/// Capture limit; more datagrams than the sites send in one interval.
+/// Largest number of datagrams captured per interval; more than the sites send.
 const CAPTURE_LIMIT: usize = 10_000;
-/// Input mask: two bytes.
+/// Bits of an input that each player owns: two bytes.
 const INPUT_MASK: InputWord = 0xffff;
 
-/// Parameters of an experiment.
+/// Parameters of a session with one late joiner.
 #[derive(Clone, Debug)]
 pub struct LateJoinExperiment {
     /// Seed of all randomness.
@@ -36,31 +36,31 @@ pub struct LateJoinExperiment {
     pub sites: usize,
     /// If set, the joiner took part from the start and crashed this long before it rejoins from another address.
     pub crashed_before: Option<TimeDelta>,
-    /// Input delay in frames.
+    /// Frames between sampling an input and the frame in which it takes effect.
     pub input_delay: u32,
-    /// Prediction window in frames.
+    /// Prediction window in frames; 0 is lockstep.
     pub prediction_window: u32,
     /// Conditions in one direction of the links between the players.
     pub player_link: LinkConfig,
     /// Conditions in one direction of the links between the joiner and each player.
     pub joiner_link: LinkConfig,
-    /// Incompressible bytes of the machine's state.
+    /// Number of incompressible bytes that are added to the machine's state.
     pub state_bytes: usize,
-    /// Starting point of the joiner.
+    /// State from which the joiner starts: a snapshot, or the first frame.
     pub start: SpectatorStart,
-    /// Whether the machines can save their state.
+    /// Whether the sessions may ask the machines to save their state.
     pub can_save: bool,
-    /// Time that a machine takes for one step.
+    /// Time for which a site is busy with one step of its machine.
     pub step_cost: TimeDelta,
-    /// Time at which the joiner starts.
+    /// Time from the start of the session to the start of the joiner.
     pub joins_at: TimeDelta,
-    /// Duration of the session after that.
+    /// Time from the start of the joiner to the end of the run.
     pub time_after_join: TimeDelta,
 }
 
 impl LateJoinExperiment {
-    /// Two players with an RTT of 100 ms and 1 % loss. 20 s into the session a third one joins by a snapshot of 1 MiB,
-    /// over links with an RTT of 300 ms, 1 Mbit/s and 2 % loss.
+    /// Returns the experiment of a join by snapshot. Two players have an RTT of 100 ms and 1 % loss. 20 s into the
+    /// session a third one joins by a snapshot of 1 MiB, over links with an RTT of 300 ms, 1 Mbit/s and 2 % loss.
     pub fn by_snapshot() -> Self {
         Self {
             seed: 1,
@@ -79,8 +79,8 @@ impl LateJoinExperiment {
         }
     }
 
-    /// Machines that cannot save and take 1 ms for a step. The joiner joins 10 minutes into the session, over links
-    /// with an RTT of 100 ms, 1 Mbit/s and 2 % loss, and replays all frames.
+    /// Returns the experiment of a join by replay. The machines cannot save and take 1 ms for a step. The joiner joins
+    /// 10 minutes into the session, over links with an RTT of 100 ms, 1 Mbit/s and 2 % loss, and replays all frames.
     pub fn by_replay() -> Self {
         Self {
             input_delay: 6,
@@ -95,12 +95,13 @@ impl LateJoinExperiment {
         }
     }
 
-    /// One of three sites crashes, is dropped after one second, and rejoins after three.
+    /// Returns the experiment of a rejoin: one of three sites crashes, is dropped after one second, and rejoins 3 s
+    /// after the crash.
     pub fn rejoin_after_crash() -> Self {
         Self { crashed_before: Some(TimeDelta::from_secs(3)), state_bytes: 64 << 10, ..Self::by_snapshot() }
     }
 
-    /// A second player joins a session of one.
+    /// Returns the experiment of a second player that joins a session of one.
     pub fn join_single_player() -> Self {
         Self { sites: 2, state_bytes: 64 << 10, ..Self::by_snapshot() }
     }
@@ -151,7 +152,7 @@ impl LateJoinExperiment {
         })
     }
 
-    /// Starts the joiner's host program.
+    /// Starts the joiner's host program with a session that joins late.
     fn start_joiner(&self, network: &mut SessionNetwork) {
         let joiner = self.joiner();
         let join = Some(LateJoinConfig { start: self.start, max_state_len: 2 << 20 });
@@ -190,7 +191,7 @@ impl LateJoinExperiment {
     }
 }
 
-/// Returns a link with this round-trip time that loses packets.
+/// Returns a link with this round-trip time in milliseconds and this fraction of lost packets.
 fn lossy_link(rtt_ms: i64, loss: f64) -> LinkConfig {
     LinkConfig { loss: Loss::Independent(loss), ..LinkConfig::constant_rtt(TimeDelta::from_millis(rtt_ms)) }
 }
@@ -200,7 +201,7 @@ fn one_megabit() -> Rate {
     Rate { bytes_per_second: 125_000, queue_bytes: 62_500 }
 }
 
-/// An action of a machine.
+/// An action of a site's machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MachineAction {
     at: Instant,
@@ -212,24 +213,24 @@ struct MachineAction {
 enum ActionKind {
     Save,
     Load,
-    /// A fresh step.
+    /// Step of a frame for the first time.
     FirstStep,
-    /// A resimulated step.
+    /// Step of a frame again after a rollback, or of a joiner that catches up.
     Resimulate,
 }
 
-/// A confirmed frame.
+/// A frame that a site confirmed.
 #[derive(Clone, Copy, Debug)]
 struct ConfirmedRecord {
     frame: u32,
-    /// Input of the joiner in this frame.
+    /// Input of the joiner in this frame, as the site stepped it.
     joiner_input: InputWord,
     hash: u64,
-    /// Number of frames, from this one on, that were already stepped with a predicted input.
+    /// Number of frames from this one on that the site had stepped before this one was confirmed.
     predicted_frames: u32,
 }
 
-/// A datagram from one player to another.
+/// A datagram from one player to another, with a hash of its receiver and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PlayerDatagram {
     at: Instant,
@@ -237,7 +238,7 @@ struct PlayerDatagram {
     hash: u64,
 }
 
-/// Counters of a site's session when it reached a frame.
+/// Counters of a site's session at the time when it reached a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CountsMark {
     frame: u32,
@@ -249,7 +250,7 @@ struct CountsMark {
 pub struct StallCounts {
     /// Frames that had to wait for inputs.
     pub stalls: u64,
-    /// Resimulated frames.
+    /// Frames stepped again after rollbacks.
     pub resimulated: u64,
 }
 
@@ -259,7 +260,7 @@ impl StallCounts {
     }
 }
 
-/// Observations of one run.
+/// Observations of one run, by site where not stated otherwise.
 #[derive(Debug)]
 struct JoinLog {
     actions: Vec<Vec<MachineAction>>,
@@ -268,11 +269,11 @@ struct JoinLog {
     datagrams: Vec<PlayerDatagram>,
     /// Time at which a player first sent a scheduled command.
     join_scheduled_at: Option<Instant>,
-    /// Reports of the join: reporting site, time and join frame.
+    /// Reports of the join: reporting site, true time and join frame.
     join_events: Vec<(usize, Instant, u32)>,
-    /// Time at which the joiner's machine had passed the first frame.
+    /// Time at which the joiner's session had passed frame 0.
     loaded_at: Option<Instant>,
-    /// Time of the joiner's first sampled input, and its frame.
+    /// Time of the joiner's first sampled input since its start, and its frame.
     first_input: Option<(Instant, u32)>,
     end_reason: Option<SessionEnd>,
     all_running: bool,
@@ -325,7 +326,7 @@ impl JoinLog {
         }
     }
 
-    /// Records a datagram sent by a player.
+    /// Records a datagram sent by a player, and the time of the first scheduled command.
     fn on_datagram(&mut self, datagram: &CapturedDatagram) {
         if self.join_scheduled_at.is_none() && carries_scheduled_command(&datagram.bytes) {
             self.join_scheduled_at = Some(datagram.at);
@@ -386,7 +387,7 @@ impl JoinLog {
             network.sites.iter().filter(|site| !site.is_crashed).all(ballast) && self.hashes_are_equal();
     }
 
-    /// Whether the other sites had the first site's states after all frames that they have in common.
+    /// Returns whether the other sites had the first site's states after all frames that they have in common.
     fn hashes_are_equal(&self) -> bool {
         let hash = |site: usize, frame: u32| {
             let frames = &self.confirmed[site];
@@ -400,7 +401,7 @@ impl JoinLog {
         self.confirmed[0].iter().all(equal)
     }
 
-    /// Returns the counters of a site when it reached a frame.
+    /// Returns the counters of a site at the time when it reached a frame.
     fn counts_at(&self, site: usize, frame: u32) -> StallCounts {
         let marks = &self.marks[site];
         marks[marks.partition_point(|mark| mark.frame <= frame) - 1].counts
@@ -410,7 +411,7 @@ impl JoinLog {
         self.marks[site].last().map_or(StallCounts::default(), |mark| mark.counts)
     }
 
-    /// Returns the actions of a site's machine before its first step of this frame.
+    /// Returns the actions of a site's machine before its first step of this frame or a later one.
     fn actions_until(&self, site: usize, frame: u32) -> &[MachineAction] {
         let actions = &self.actions[site];
         let until = actions.iter().position(|action| action.kind == ActionKind::FirstStep && action.frame >= frame);
@@ -418,7 +419,7 @@ impl JoinLog {
     }
 
     /// Returns how often the joiner changed its input from a frame on, and the mean number of frames that this site had
-    /// stepped with a predicted input by then.
+    /// stepped by then with the predicted input.
     fn joiner_input_changes(&self, site: usize, from: u32) -> (u64, f64) {
         let confirmed = &self.confirmed[site];
         let since = &confirmed[confirmed.partition_point(|confirmed| confirmed.frame < from)..];
@@ -437,53 +438,55 @@ fn carries_scheduled_command(bytes: &[u8]) -> bool {
 /// Cost of the late join for one player. Pairs hold the values with and without the joiner.
 #[derive(Clone, Copy, Debug)]
 pub struct PlayerImpact {
-    /// Counts up to the join frame.
+    /// Counters up to the join frame.
     pub before: [StallCounts; 2],
-    /// Counts from the join frame on.
+    /// Counters from the join frame on.
     pub after: [StallCounts; 2],
     /// Whether both runs have the same machine actions at the same instants up to the join frame.
     pub same_actions: bool,
-    /// Number of those actions.
+    /// Number of machine actions up to the join frame, with the joiner.
     pub action_count: usize,
-    /// Number of input changes of the joiner.
+    /// Number of input changes of the joiner from the join frame on.
     pub joiner_input_changes: u64,
-    /// Mean number of frames, from the changed one on, that were stepped before the change arrived.
+    /// Mean number of frames, from the changed one on, that the player had stepped before the change arrived.
     pub mean_prediction_depth: f64,
 }
 
 impl PlayerImpact {
-    /// Returns the number of frames to resimulate for the joiner's input changes alone.
+    /// Returns the number of frames that the player must resimulate for the joiner's input changes alone.
     pub fn expected_resimulated(&self) -> f64 {
         self.joiner_input_changes as f64 * self.mean_prediction_depth
     }
 }
 
-/// Results of an experiment.
+/// Results of the two runs of an experiment. Times count from the start of the joiner and are `None` if the event did
+/// not happen.
 #[derive(Clone, Debug)]
 pub struct LateJoinResult {
-    /// Join frame, if all reporting sites agree.
+    /// Frame at which the joiner joined; `None` if no site reported it or the sites disagree.
     pub join_frame: Option<u32>,
-    /// Time until the joiner had a state or its first frame.
+    /// Time until the joiner had loaded a state or stepped its first frame.
     pub loaded_after: Option<TimeDelta>,
-    /// Time until the join was scheduled.
+    /// Time until a player sent the scheduled join.
     pub scheduled_after: Option<TimeDelta>,
-    /// Time until the joiner joined.
+    /// Time until the joiner reported its join.
     pub joined_after: Option<TimeDelta>,
     /// Time until the joiner sampled its first input.
     pub first_input_after: Option<TimeDelta>,
-    /// Mean delay of the joiner's steps relative to the first player, in milliseconds, over the last ten seconds.
+    /// Mean delay of the joiner's steps relative to the first player's, in milliseconds, over the joiner's last 600
+    /// frames.
     pub mean_behind_ms: f64,
-    /// Cost for each player.
+    /// Cost of the join for each player, by site number.
     pub players: Vec<PlayerImpact>,
-    /// Number of datagrams between the players before the scheduled join.
+    /// Number of datagrams between the players before the scheduled join, with the joiner.
     pub datagrams: usize,
-    /// Whether both runs have the same ones at the same instants.
+    /// Whether the players exchanged the same datagrams at the same instants in both runs before the scheduled join.
     pub same_datagrams: bool,
-    /// Whether all sites are running at the end.
+    /// Whether all sessions are running at the end.
     pub all_running: bool,
-    /// End reason of the joiner's session, if it ended.
+    /// Reason for which the joiner's session ended; `None` if it did not end.
     pub end_reason: Option<SessionEnd>,
-    /// Whether all sites had equal states after all common frames.
+    /// Whether the other sites had the first site's states after all common frames.
     pub states_equal: bool,
 }
 
@@ -533,8 +536,8 @@ impl PlayerImpact {
     }
 }
 
-/// Returns the mean delay of one machine's fresh steps relative to another's, in milliseconds, over the last 600
-/// frames.
+/// Returns the mean delay of the fresh steps of `other` relative to those of `first`, in milliseconds, over the last
+/// 600 frames.
 fn mean_behind_ms(first: &[MachineAction], other: &[MachineAction]) -> f64 {
     let fresh = |actions: &[MachineAction]| {
         actions.iter().copied().filter(|action| action.kind == ActionKind::FirstStep).collect::<Vec<_>>()

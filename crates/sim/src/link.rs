@@ -19,7 +19,7 @@ mod sampler;
 #[cfg(test)]
 mod tests;
 
-/// One direction of a network path.
+/// One direction of a network path, with its conditions, random draws and counters.
 #[derive(Clone, Debug)]
 pub struct Link {
     config: LinkConfig,
@@ -27,7 +27,7 @@ pub struct Link {
     streams: RandomStreams,
     in_loss_burst: bool,
     outage: Outage,
-    /// Time at which the bottleneck will have sent everything it has accepted.
+    /// Time at which the bottleneck will have sent all packets that it has accepted.
     bottleneck_idle_from: Instant,
     /// Latest arrival scheduled so far.
     last_arrival: Instant,
@@ -35,16 +35,16 @@ pub struct Link {
     stats: LinkStats,
 }
 
-/// Counters of a link.
+/// Counters of a link since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Packets handed to the link, whatever their fate.
     pub sent: u64,
-    /// Bytes of those packets.
+    /// Payload bytes of the packets handed to the link.
     pub bytes: u64,
-    /// Packets lost at random.
+    /// Packets lost by the loss model.
     pub lost: u64,
-    /// Packets delivered twice.
+    /// Packets delivered twice, counted once each.
     pub duplicated: u64,
     /// Packets dropped because the queue of the bottleneck was full.
     pub overflowed: u64,
@@ -68,14 +68,14 @@ struct RandomStreams {
     copy: Random,
 }
 
-/// Whether an outage is active, and until when this state lasts.
+/// Whether an outage is active, and the time until which this state lasts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outage {
     is_active: bool,
     until: Option<Instant>,
 }
 
-/// Random draws for one packet.
+/// Random draws that decide about one packet.
 struct PacketFate {
     is_lost: bool,
     delay: TimeDelta,
@@ -123,7 +123,7 @@ impl Link {
         Deliveries { original, copy }
     }
 
-    /// Whether an arrival that is due now gets through; a cut link admits none. To be called once per arrival.
+    /// Returns whether an arrival that is due now gets through; a cut link admits none. Call it once per arrival.
     pub fn admit_arrival(&mut self) -> bool {
         self.stats.cut += u64::from(self.is_cut);
         !self.is_cut
@@ -135,7 +135,7 @@ impl Link {
         self.is_cut = cut;
     }
 
-    /// Whether the link is cut.
+    /// Returns whether the link is cut, so that it accepts and delivers nothing.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -151,17 +151,18 @@ impl Link {
         self.config = config;
     }
 
-    /// Returns the current conditions.
+    /// Returns the conditions for packets sent from now on.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// Returns the counters.
+    /// Returns the counters since the creation of the link.
     pub fn stats(&self) -> LinkStats {
         self.stats
     }
 
-    /// Draws for every packet, including one that is dropped early: its fate must not shift the draws of the next.
+    /// Draws the fate of a packet. A packet that is dropped early takes its draws as well, so that its fate does not
+    /// shift the draws of the next.
     fn draw_fate(&mut self, now: Instant) -> PacketFate {
         let (number, streams) = (self.stats.sent, &mut self.streams);
         let delay = self.delays.sample(number, &mut streams.delay) + self.config.jitter.sample(&mut streams.jitter);
@@ -185,7 +186,7 @@ impl Link {
         }
     }
 
-    /// Returns the time at which the packet leaves the bottleneck, or `None` if the queue is full.
+    /// Returns the time at which a packet leaves the bottleneck; `None` if the queue is full.
     fn pass_bottleneck(&mut self, now: Instant, bytes: usize) -> Option<Instant> {
         let Some(rate) = self.config.rate else { return Some(now) };
         let start = now.max(self.bottleneck_idle_from);
@@ -198,7 +199,7 @@ impl Link {
         Some(done)
     }
 
-    /// Returns this arrival time or, to keep the sending order, a later one.
+    /// Returns the arrival time `at` or, unless reordering is allowed, the latest arrival so far if that is later.
     fn arrival_time(&mut self, at: Instant) -> Instant {
         let at = if self.config.reorder { at } else { at.max(self.last_arrival) };
         self.last_arrival = self.last_arrival.max(at);
@@ -207,7 +208,7 @@ impl Link {
 }
 
 impl Outage {
-    /// Whether an outage is active at `now`. Times must not decrease.
+    /// Returns whether an outage is active at `now`. Times must not decrease.
     fn is_active_at(&mut self, now: Instant, part: f64, mean: TimeDelta, random: &mut Random) -> bool {
         if part <= 0.0 {
             return false;

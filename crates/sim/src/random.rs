@@ -15,18 +15,18 @@ use rand_pcg::Pcg64Mcg;
 pub struct Random(Pcg64Mcg);
 
 impl Random {
-    /// Creates the unnamed stream of a seed.
+    /// Creates the stream of a seed with an empty name.
     pub fn new(seed: u64) -> Self {
         Self::stream(seed, "")
     }
 
-    /// Creates the stream of a seed with this name. Streams with different names or seeds are independent.
+    /// Creates the stream with this seed and name. Streams with different names or seeds are independent.
     pub fn stream(seed: u64, name: &str) -> Self {
         let key = seed.to_le_bytes().into_iter().chain(name.bytes());
         Self(Pcg64Mcg::seed_from_u64(fnv1a(key)))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
@@ -91,13 +91,13 @@ impl LogNormal {
         Self(rand_distr::LogNormal::from_mean_cv(mean, variation).expect("a finite mean and deviation"))
     }
 
-    /// Draws one number.
+    /// Draws one number from the distribution.
     pub fn sample(&self, random: &mut Random) -> f64 {
         self.0.sample(&mut random.0)
     }
 }
 
-/// Hashes a key to 64 bits (FNV-1a). With equal names, different seeds never collide.
+/// Hashes a key to 64 bits with FNV-1a.
 fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -126,7 +126,7 @@ mod tests {
         (0..8).map(|_| random.bits()).collect()
     }
 
-    /// A bug report names its seed. If this test has to change, all seeds recorded so far lose their meaning.
+    /// A bug report names its seed. If this test has to change, no seed recorded so far reproduces its run.
     #[test]
     fn output_of_a_seed_is_stable_across_versions() {
         let mut random = Random::stream(7, "meaning");

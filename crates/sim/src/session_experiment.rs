@@ -16,51 +16,51 @@ use crate::random::Random;
 use crate::session_network::{self, SessionNetwork, SiteEvent};
 use crate::site::SimulatedSite;
 
-/// Warm-up before the measurement, in frames: one second.
+/// Frames before the measurement begins: one second.
 pub const WARM_UP_FRAMES: u32 = 60;
 
-/// Parameters of an experiment.
+/// Parameters of a fault-free session whose pacing, traffic and rollbacks are measured.
 #[derive(Clone, Debug)]
 pub struct SessionExperiment {
     /// Seed of all randomness.
     pub seed: u64,
-    /// Number of sites.
+    /// Number of sites, each with one player.
     pub sites: usize,
-    /// Input delay in frames.
+    /// Frames between sampling an input and the frame in which it takes effect.
     pub input_delay: u32,
-    /// Prediction window in frames.
+    /// Prediction window in frames; 0 is lockstep.
     pub prediction_window: u32,
-    /// Whether the sites tune input delay and prediction window, starting from these values.
+    /// Whether the sites tune input delay and prediction window automatically, starting from the values above.
     pub auto_delay: bool,
-    /// Policy when inputs are about to run out.
+    /// Policy of all sessions when buffered inputs are about to run out.
     pub starvation: StarvationPolicy,
-    /// Whether the machine can save and load its state.
+    /// Whether the sessions may ask to save and load the machine's state.
     pub can_save: bool,
-    /// Machine costs as configured at the sessions.
+    /// Machine costs configured at every session. The time that a simulated step takes is `step_cost`.
     pub costs: MachineCosts,
     /// Conditions in one direction of every link.
     pub link: LinkConfig,
     /// Recovery policy for lost inputs.
     pub recovery: Recovery,
-    /// Pacing policy.
+    /// Pacing algorithm of every site.
     pub pacing: Pacing,
-    /// Send policy.
+    /// Policy by which every site chooses when to send.
     pub sending: SendPolicy,
-    /// Upper bound of the random delay of a datagram inside its site.
+    /// Upper bound of the random delay of a datagram inside its site before it is sent.
     pub max_send_delay: TimeDelta,
-    /// Time that the machine takes for one step.
+    /// Time for which a site is busy with one step of its machine.
     pub step_cost: TimeDelta,
-    /// Probability that an input changes in a frame.
+    /// Probability that a player's input changes in a frame.
     pub input_change_probability: f64,
-    /// Bits of an input that change.
+    /// Bits of its input that each player owns and changes.
     pub input_mask: InputWord,
     /// Number of frames to measure, after a warm-up of one second.
     pub frames: u32,
 }
 
 impl SessionExperiment {
-    /// Two sites, input delay 6 at 60 frames per second, even pacing, 2-byte inputs that change every 8 frames on
-    /// average, 3,600 frames.
+    /// Creates an experiment with two sites, input delay 6 at 60 frames per second, even pacing, 2-byte inputs that
+    /// change every 8 frames on average, and 3,600 frames.
     pub fn new(link: LinkConfig) -> Self {
         Self {
             seed: 1,
@@ -83,8 +83,8 @@ impl SessionExperiment {
         }
     }
 
-    /// Zhao et al. as published: Algorithms 3 and 4, a 20 ms send timer, thread slices of 10 ms (5 ms on average), and
-    /// a machine that takes 10 ms for a step.
+    /// Creates the experiment of Zhao et al. as published: Algorithms 3 and 4, a 20 ms send timer, thread slices of 10
+    /// ms (5 ms on average), and a machine that takes 10 ms for a step.
     pub fn as_published(link: LinkConfig) -> Self {
         Self {
             pacing: Pacing::Zhao,
@@ -96,7 +96,7 @@ impl SessionExperiment {
         }
     }
 
-    /// Returns the settings shared by all sites.
+    /// Returns the session settings shared by all sites.
     pub fn settings(&self) -> Settings {
         Settings {
             prediction_window: self.prediction_window,
@@ -129,7 +129,8 @@ impl SessionExperiment {
         site
     }
 
-    /// Builds the network of the experiment.
+    /// Builds the sites and the links between them. Each clock has a random offset of up to 10,000 s and a skew of up
+    /// to 50 ppm.
     pub fn build_network(&self) -> SessionNetwork {
         let sites = (0..self.sites).map(|number| self.build_site(number)).collect();
         let mut network = SessionNetwork::new(self.seed, sites, |_, _| self.link.clone());
@@ -137,12 +138,14 @@ impl SessionExperiment {
         network
     }
 
-    /// Runs the experiment. Zhao et al. log a frame's start in BeginFrameTiming; we log it just before the step.
+    /// Runs the experiment until every site has started the required frames, or up to a time limit. Zhao et al. log a
+    /// frame's start in BeginFrameTiming; with even pacing, the start is logged just before the step.
     pub fn run(&self) -> SessionMeasurements {
         self.run_observed(|_| {})
     }
 
-    /// Runs the experiment and passes the network to `observe` at least once between any two frames.
+    /// Runs the experiment like [`SessionExperiment::run`], and passes the network to `observe` every 5 ms of virtual
+    /// time.
     pub fn run_observed(&self, mut observe: impl FnMut(&SessionNetwork)) -> SessionMeasurements {
         let mut log = FrameLog::new(self);
         let mut network = self.build_network();
@@ -163,17 +166,17 @@ impl SessionExperiment {
     }
 }
 
-/// Observations after the warm-up.
+/// Observations of all sites after the warm-up.
 #[derive(Debug)]
 struct FrameLog {
     input_delay: u32,
-    /// Whether a frame starts with its sampled input, not with its step.
+    /// Whether the start of a frame is the sampling of its input. Otherwise it is the first step.
     starts_at_sample: bool,
-    /// Number of frame starts required from each site.
+    /// Number of frame starts that each site must log.
     required_starts: usize,
     frame_starts: Vec<Vec<Instant>>,
     state_hashes: Vec<Vec<u64>>,
-    /// Number of fresh and of resimulated steps, by site.
+    /// Numbers of fresh and of resimulated steps, by site.
     step_counts: Vec<[u32; 2]>,
     input_latency: InputLatencyMeter,
 }
@@ -219,13 +222,13 @@ impl FrameLog {
         }
     }
 
-    /// Returns the resimulated frames per 100 fresh ones, by site.
+    /// Returns the number of resimulated frames per 100 fresh ones, by site.
     fn resimulated_per_100(&self) -> Vec<f64> {
         let per_100 = |[fresh, resimulated]: &[u32; 2]| f64::from(*resimulated) * 100.0 / f64::from(*fresh).max(1.0);
         self.step_counts.iter().map(per_100).collect()
     }
 
-    /// Returns the mean latency from each site's input to its effect at the other sites, in milliseconds.
+    /// Returns the mean latency from each site's presses to their effect at the other sites, in milliseconds.
     fn remote_latency_ms(&self) -> Vec<f64> {
         let sites = self.frame_starts.len();
         let others = |from: usize| (0..sites).filter(move |to| *to != from);
@@ -235,7 +238,8 @@ impl FrameLog {
     }
 }
 
-/// Returns settings for a session of the toy machine at 60 frames per second.
+/// Returns settings for a session of the toy machine at 60 frames per second, with a site count up to the last site
+/// that owns a bit.
 pub fn toy_settings(input_delay: u32, ownership: Ownership) -> Settings {
     let sites = (0..coplay::id::MAX_SITES).rev().find(|site| owns(&ownership, *site)).map_or(2, |last| last + 1);
     Settings {
@@ -258,7 +262,7 @@ fn owns(ownership: &Ownership, site: usize) -> bool {
     SiteId::first(coplay::id::MAX_SITES).nth(site).is_some_and(|site| ownership.layout(site).width() > 0)
 }
 
-/// Traffic and progress of one site, summed over its peers.
+/// Frames and stalls of one site, and its traffic to all peers.
 #[derive(Clone, Copy, Debug, Default)]
 struct SiteTraffic {
     frames: u32,
@@ -291,28 +295,28 @@ impl SiteTraffic {
     }
 }
 
-/// Results of an experiment.
+/// Measurements of a session after the warm-up.
 #[derive(Clone, Debug)]
 pub struct SessionMeasurements {
-    /// Mean frame time at each site, in milliseconds.
+    /// Mean time between two frame starts at each site, in milliseconds.
     pub mean_frame_ms: Vec<f64>,
-    /// Mean absolute deviation of the frame time at each site, in milliseconds.
+    /// Mean absolute deviation of the frame time from its mean at each site, in milliseconds.
     pub deviation_ms: Vec<f64>,
     /// Mean absolute difference between the first two sites' starts of the same frame, in milliseconds.
     pub synchrony_ms: f64,
     /// Longest frame time at any site, in milliseconds.
     pub longest_frame_ms: f64,
-    /// Datagrams per frame and link.
+    /// Datagrams sent per frame and link.
     pub packets_per_frame: f64,
     /// Payload bytes per datagram.
     pub bytes_per_packet: f64,
-    /// Payload bytes per frame and link.
+    /// Payload bytes sent per frame and link.
     pub bytes_per_frame: f64,
     /// Fraction of frames that had to wait for inputs.
     pub stall_ratio: f64,
-    /// Mean latency from a press to its effect at the same site, by site, in milliseconds.
+    /// Mean latency from a press to its first effect at the same site, by site, in milliseconds.
     pub local_latency_ms: Vec<f64>,
-    /// Mean latency from a press at each site to its effect at the other sites, in milliseconds.
+    /// Mean latency from a press at each site to its first effect at the other sites, in milliseconds.
     pub remote_latency_ms: Vec<f64>,
     /// Resimulated frames per 100 fresh ones, by site.
     pub resimulated_per_100: Vec<f64>,
@@ -363,7 +367,7 @@ impl SessionMeasurements {
         1_000.0 / self.mean_frame_ms[0]
     }
 
-    /// Returns the largest deviation of all sites, in milliseconds.
+    /// Returns the largest mean deviation of the frame time at any site, in milliseconds.
     pub fn worst_deviation_ms(&self) -> f64 {
         self.deviation_ms.iter().copied().fold(0.0, f64::max)
     }

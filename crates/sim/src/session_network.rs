@@ -14,28 +14,28 @@ use crate::random::Random;
 use crate::site::{Sabotage, SimulatedSite};
 use crate::toy_machine::ToyMachine;
 
-/// Sites, links, and virtual (true) time.
+/// Sites, the links between them, and virtual (true) time.
 #[derive(Debug)]
 pub struct SessionNetwork {
     now: Instant,
     queue: EventQueue<SessionQueueEvent>,
-    /// The sites, by number.
+    /// The sites, by site number.
     pub sites: Vec<SimulatedSite>,
     links: Vec<Link>,
-    /// Receiving site of each address.
+    /// Address and number of each site. A datagram to any other address leaves the network.
     routes: Vec<(Addr, usize)>,
     spare_buffers: Vec<Vec<u8>>,
     random: Random,
     captured: VecDeque<CapturedDatagram>,
     capture_limit: usize,
-    /// Datagrams to addresses outside the network, if captured.
+    /// Datagrams to addresses that no site has; `None` if they are not captured.
     external_datagrams: Option<Vec<OutboundDatagram>>,
     /// Upper bound of the random delay of a datagram inside its site before it is sent (the thread hand-over of Zhao et
     /// al.).
     pub max_send_delay: TimeDelta,
-    /// Number of datagrams that exceeded [`MAX_DATAGRAM`].
+    /// Number of datagrams that exceeded [`MAX_DATAGRAM`] bytes.
     pub oversized_datagrams: u64,
-    /// Highest number of queued events.
+    /// Highest number of events that were queued at once.
     pub max_queued_events: usize,
 }
 
@@ -50,7 +50,7 @@ enum SessionQueueEvent {
 }
 
 impl SessionNetwork {
-    /// Creates a network of these sites; `link` configures each direction.
+    /// Creates a network of these sites. `link(from, to)` returns the conditions of each direction.
     pub fn new(seed: u64, sites: Vec<SimulatedSite>, link: impl Fn(usize, usize) -> LinkConfig) -> Self {
         let count = sites.len();
         let links = (0..count * count).map(|at| {
@@ -89,18 +89,18 @@ impl SessionNetwork {
         others.map(|other| (other, Self::address(other.index(), 0))).collect()
     }
 
-    /// Returns the true time.
+    /// Returns the virtual time, from which each site's clock deviates.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Returns the link from one site to another.
+    /// Returns the link that carries datagrams from site `from` to site `to`.
     pub fn link(&mut self, from: usize, to: usize) -> &mut Link {
         let count = self.sites.len();
         &mut self.links[from * count + to]
     }
 
-    /// Returns all links.
+    /// Returns all links. The link from site a to site b has the index a × sites + b.
     pub fn links(&self) -> &[Link] {
         &self.links
     }
@@ -150,7 +150,8 @@ impl SessionNetwork {
         }
     }
 
-    /// Delivers a datagram from outside the session to a site at once.
+    /// Passes a datagram to a site's session at once, even if the site sleeps, and without a call of its host program.
+    /// A crashed site gets nothing.
     pub fn inject(&mut self, to: usize, sender: Addr, bytes: &[u8]) {
         let local = self.sites[to].clock.local(self.now);
         if !self.sites[to].is_crashed {
@@ -158,7 +159,8 @@ impl SessionNetwork {
         }
     }
 
-    /// Delivers a datagram that arrives from outside the network to an address.
+    /// Delivers a datagram from outside the network to the site at address `to`, if there is one, and wakes the site. A
+    /// sleeping site buffers the datagram.
     pub fn deliver_external(&mut self, to: Addr, sender: Addr, bytes: &[u8]) {
         let Some(index) = self.site_at(to) else { return };
         let site = &mut self.sites[index];
@@ -181,12 +183,12 @@ impl SessionNetwork {
         self.external_datagrams.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns the site that receives at an address.
+    /// Returns the site that receives at an address; `None` if no site has it.
     pub fn site_at(&self, addr: Addr) -> Option<usize> {
         self.routes.iter().find(|(route, _)| *route == addr).map(|(_, site)| *site)
     }
 
-    /// Wakes a site, to be called after a change from outside.
+    /// Schedules a call of a site's host program for now. Call this after a change of the site from outside.
     pub fn wake(&mut self, site: usize) {
         self.schedule_wake(site, self.now);
     }
@@ -234,7 +236,7 @@ impl SessionNetwork {
         }
     }
 
-    /// Reports newly confirmed frames and invalid requests.
+    /// Reports newly confirmed frames and the first invalid request to `on_event`.
     fn report_confirmed(&mut self, at: usize, on_event: &mut impl FnMut(SiteEvent<'_>)) {
         let (site, now) = (&mut self.sites[at], self.now);
         while let Some(confirmed) = site.next_confirmed() {
@@ -317,7 +319,7 @@ impl SessionNetwork {
         }
     }
 
-    /// Cuts or restores both directions between two sites.
+    /// Cuts or restores the links between two sites in both directions.
     pub fn set_cut(&mut self, one: usize, other: usize, cut: bool) {
         self.link(one, other).set_cut(cut);
         self.link(other, one).set_cut(cut);
@@ -331,41 +333,41 @@ impl SessionNetwork {
         self.routes.push((self.sites[site].addr, site));
     }
 
-    /// Restarts a site's host program with a new session.
+    /// Restarts a site's host program with a new session, and wakes it.
     pub fn restart(&mut self, site: usize, session: Session) {
         self.sites[site].restart(session);
         self.wake(site);
     }
 
-    /// Crashes a site.
+    /// Crashes a site: until a restart it receives, computes and sends nothing.
     pub fn crash(&mut self, site: usize) {
         self.sites[site].is_crashed = true;
     }
 
-    /// Suspends a site until `until`. Its clock stands still meanwhile.
+    /// Suspends a site's computer until the true time `until`. Its clock stands still meanwhile.
     pub fn suspend(&mut self, site: usize, until: Instant) {
         let asleep = until - self.now;
         self.sites[site].clock.offset -= asleep;
         self.pause(site, until);
     }
 
-    /// Pauses a site until `until`. Its clock keeps running.
+    /// Pauses a site's host program until the true time `until`. Its clock keeps running.
     pub fn pause(&mut self, site: usize, until: Instant) {
         self.sites[site].asleep_until = until;
         self.schedule_wake(site, until);
     }
 }
 
-/// A captured datagram.
+/// Copy of a datagram that a site sent, including sabotage.
 #[derive(Clone, Debug)]
 pub struct CapturedDatagram {
-    /// Send time, in true time.
+    /// True time at which the site's session returned the datagram.
     pub at: Instant,
-    /// Sending site.
+    /// Number of the sending site.
     pub from: usize,
-    /// Receiving site.
+    /// Number of the receiving site.
     pub to: usize,
-    /// Payload.
+    /// Payload, as the sender put it on the link.
     pub bytes: Vec<u8>,
 }
 
@@ -374,88 +376,89 @@ pub struct CapturedDatagram {
 pub enum SiteEvent<'a> {
     /// A frame began and the site sampled its local input.
     Sampled {
-        /// Site number.
+        /// Number of the site that sampled.
         site: usize,
-        /// True time.
+        /// True time of the sample.
         at: Instant,
         /// Frame in which the input takes effect.
         frame: u32,
-        /// Input words.
+        /// One word per player. The session uses only the bits that the site owns.
         words: &'a [coplay::input::InputWord],
     },
     /// The site saved the machine's state before a frame.
     Saved {
-        /// Site number.
+        /// Number of the site that saved.
         site: usize,
-        /// True time.
+        /// True time of the save.
         at: Instant,
-        /// Next frame of the saved state.
+        /// Frame that the machine steps next from the saved state.
         frame: u32,
     },
-    /// The site loaded a saved state.
+    /// The site loaded a state that it had saved itself.
     Loaded {
-        /// Site number.
+        /// Number of the site that loaded.
         site: usize,
-        /// True time.
+        /// True time of the load.
         at: Instant,
-        /// Next frame of the loaded state.
+        /// Frame that the machine steps next from the loaded state.
         frame: u32,
     },
-    /// The site loaded a state that another site sent.
+    /// The site loaded a state that it downloaded from another site's feed.
     Restored {
-        /// Site number.
+        /// Number of the site that loaded.
         site: usize,
-        /// Next frame of the loaded state.
+        /// Frame that the machine steps next from the loaded state.
         frame: u32,
     },
-    /// The site stepped its machine.
+    /// The site stepped its machine by one frame.
     Stepped {
-        /// Site number.
+        /// Number of the site that stepped.
         site: usize,
         /// True time just before the step.
         at: Instant,
-        /// The frame.
+        /// Number of the stepped frame.
         frame: u32,
-        /// Whether the frame was stepped for the first time.
+        /// Whether the frame was stepped for the first time, not resimulated.
         fresh: bool,
-        /// Input words, some of which may be predicted.
+        /// One word per player, some of which may be predicted.
         words: &'a [coplay::input::InputWord],
         /// State hash after the step.
         hash: u64,
     },
     /// A frame was confirmed: its last step used these inputs, and it will not be stepped again.
     Confirmed {
-        /// Site number.
+        /// Number of the site that confirmed the frame.
         site: usize,
-        /// True time.
+        /// True time at which the host program found the frame confirmed.
         at: Instant,
-        /// The frame.
+        /// Number of the confirmed frame.
         frame: u32,
-        /// Input words.
+        /// Confirmed inputs, one word per player.
         words: &'a [coplay::input::InputWord],
-        /// State hash after the frame.
+        /// State hash after the last step of the frame.
         hash: u64,
     },
-    /// The session made a request that cannot be served.
+    /// The session made a request that cannot be served, such as a load from an empty slot.
     InvalidRequest {
-        /// Site number.
+        /// Number of the site whose session made the request.
         site: usize,
-        /// Description of the request.
+        /// Description of the request and of the site's state, as the predicate of a sentence about the site.
         description: String,
     },
     /// The session reported an event.
     SessionEvent {
-        /// Site number.
+        /// Number of the site whose session reported the event.
         site: usize,
-        /// True time.
+        /// True time of the report.
         at: Instant,
-        /// Event of the session.
+        /// The event, as returned by [`Session::poll_event`].
         event: Event,
     },
 }
 
 impl SimulatedSite {
-    /// Serves the session's next request. Returns the time that it takes, or `None` if there is no request.
+    /// Serves the session's next request. Returns the time that the machine is busy with it; `None` if there is no
+    /// request.
     fn serve_request(
         &mut self,
         number: usize,
@@ -522,7 +525,7 @@ impl SimulatedSite {
     }
 }
 
-/// Creates a simulated site for a session, with the session's initial address.
+/// Creates a simulated site for a session, at the address that its site number has before any address change.
 pub fn new_site(session: Session, clock: NodeClock, players: usize, seed: u64) -> SimulatedSite {
     let addr = SessionNetwork::address(session.site().index(), 0);
     SimulatedSite::new(session, clock, addr, players, seed)

@@ -17,33 +17,33 @@ use crate::toy_machine::{ToyMachine, mix_hash};
 pub struct SimulatedSite {
     /// The engine under test.
     pub session: Session,
-    /// The shared machine.
+    /// The site's replica of the shared machine.
     pub machine: ToyMachine,
-    /// Local clock of the computer.
+    /// Clock of the site's computer, which the session reads.
     pub clock: NodeClock,
     /// Source of the local inputs.
     pub player: RandomPlayer,
-    /// Time that the machine takes for one step.
+    /// Time for which the site is busy with one step of the machine.
     pub step_cost: TimeDelta,
-    /// Saved states, each with the frame that comes next.
+    /// Saved states by slot, each with the frame that the machine steps next from it.
     pub slots: Vec<Option<(u32, ToyMachine)>>,
     /// Frames stepped, perhaps with mispredicted inputs, and not yet reported as confirmed.
     pub(crate) unconfirmed: VecDeque<UnconfirmedFrame>,
-    /// First request of the session that cannot be served.
+    /// Description of the first request that cannot be served, until it is reported.
     pub(crate) invalid_request: Option<String>,
     /// Time of the last call, and number of earlier calls at that instant.
     calls_at_instant: (Instant, u32),
     /// Frame after the newest frame stepped.
     stepped_end: u32,
-    /// Frame at which the machine's state is corrupted.
+    /// Frame after whose step the machine's state is corrupted, to provoke a desync.
     pub diverges_at: Option<u32>,
-    /// Whether this site joined a running session.
+    /// Whether the site was restarted with a session that joins a running game.
     pub(crate) is_late_joiner: bool,
-    /// Frame that the machine steps next.
+    /// Frame that the machine must step next.
     pub(crate) next_frame: u32,
-    /// Deliberate defect of this site.
+    /// Deliberate defect of this site; `None` for a correct one.
     pub sabotage: Option<Sabotage>,
-    /// Whether the site has crashed.
+    /// Whether the site has crashed or not started yet: it receives, computes and sends nothing.
     pub is_crashed: bool,
     pub(crate) addr: Addr,
     pub(crate) address_changes: u64,
@@ -57,7 +57,7 @@ pub struct SimulatedSite {
     socket_buffer: Vec<(Addr, Vec<u8>)>,
 }
 
-/// A stepped frame that is not confirmed yet, or not reported as confirmed.
+/// A stepped frame that is not confirmed yet, or whose confirmation is not reported yet.
 #[derive(Debug)]
 pub(crate) struct UnconfirmedFrame {
     pub(crate) frame: u32,
@@ -65,31 +65,31 @@ pub(crate) struct UnconfirmedFrame {
     pub(crate) hash: u64,
 }
 
-/// Deliberate engine defects, injected where they would show, to prove that the checkers detect them.
+/// Deliberate defects of a site, to prove that the checkers detect them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Sends another input than the one used locally.
+    /// The site sends site 0 other inputs than those that it uses itself.
     ReplaceInput,
-    /// Applies inputs one frame later than promised.
+    /// The site passes each sampled input to its session one frame late.
     InputDelayOffByOne,
-    /// Changes inputs that it relays for other sites.
+    /// The site changes the inputs that it relays for other sites.
     ForgeRelay,
-    /// Never retransmits.
+    /// The site sends ticks only right after it sampled an input, and so never retransmits.
     NoRetransmit,
-    /// Corrupts one byte of the state sent to a late joiner.
+    /// The site flips one bit of the state that it sends to a late joiner.
     CorruptSnapshot,
-    /// Drops all other sites without a quorum whenever it would have to wait.
+    /// Whenever its session is frozen, the site drops all other sites by a forged decision, without a quorum.
     ContinueWithoutQuorum,
 }
 
-/// Calls at one instant that count as an endless loop.
+/// Number of calls at one instant above which a session counts as looping endlessly.
 const MAX_CALLS_PER_INSTANT: u32 = 20_000;
 
-/// Capacity, in datagrams, of the socket buffer of a sleeping computer.
+/// Number of datagrams that the socket of a sleeping computer buffers.
 const SOCKET_BUFFER_DATAGRAMS: usize = 64;
 
 impl SimulatedSite {
-    /// Creates a site with a perfect computer and a player that changes its inputs at random.
+    /// Creates a site without faults, whose machine steps in no time and whose player changes its inputs at random.
     pub fn new(session: Session, clock: NodeClock, addr: Addr, players: usize, seed: u64) -> Self {
         let slots = session.slots();
         Self {
@@ -121,7 +121,7 @@ impl SimulatedSite {
         }
     }
 
-    /// Saves the machine's state to a slot.
+    /// Saves the machine's state to a slot. The slot must exist, and `frame` must be the next frame.
     pub(crate) fn save(&mut self, frame: u32, slot: usize) {
         if frame != self.next_frame {
             self.report_invalid_request(format!(
@@ -135,7 +135,7 @@ impl SimulatedSite {
         }
     }
 
-    /// Answers with the regions of the state, for desync bisection.
+    /// Passes name, length and hash of each region of the state to the session, for desync bisection.
     pub(crate) fn answer_regions(&mut self) {
         let region = |(name, bytes): (&str, Vec<u8>)| StateRegion {
             name: name.into(),
@@ -154,7 +154,8 @@ impl SimulatedSite {
         self.session.handle_pages(&hashes);
     }
 
-    /// Answers with the state before a frame, for a late joiner.
+    /// Passes the state before `frame` to the session, for late joiners: from `slot`, or from the machine if that is
+    /// `None`.
     pub(crate) fn answer_snapshot(&mut self, frame: u32, slot: Option<usize>) {
         let saved_state = slot.map(|slot| self.slots.get(slot).cloned().flatten());
         let state = match saved_state {
@@ -174,7 +175,7 @@ impl SimulatedSite {
         }
     }
 
-    /// Loads a state received from another site.
+    /// Loads a state received from another site; `None` stands for bytes that do not decode.
     pub(crate) fn load_snapshot(&mut self, frame: u32, machine: Option<ToyMachine>) {
         match machine {
             Some(machine) => {
@@ -190,7 +191,7 @@ impl SimulatedSite {
         self.address_changes
     }
 
-    /// Restarts the host program with a new session.
+    /// Restarts the host program with a new session and a machine at frame 0. Clock, player and ballast stay.
     pub fn restart(&mut self, session: Session) {
         let players = self.local_input.len();
         self.session = session;
@@ -205,7 +206,7 @@ impl SimulatedSite {
         self.busy_until = Instant::ZERO;
     }
 
-    /// Loads the machine's state from a slot.
+    /// Loads the machine's state from a slot, which must hold the state before `frame`.
     pub(crate) fn load(&mut self, frame: u32, slot: usize) {
         match self.slots.get(slot) {
             Some(Some((saved, machine))) if *saved == frame => {
@@ -220,7 +221,8 @@ impl SimulatedSite {
         }
     }
 
-    /// Steps the machine and returns the state hash after the step.
+    /// Steps the machine and returns the state hash after the step. A frame out of order or a wrong `fresh` is reported
+    /// as an invalid request.
     pub(crate) fn advance(&mut self, frame: u32, words: &[InputWord], fresh: bool) -> u64 {
         if frame != self.next_frame {
             self.report_invalid_request(format!(
@@ -259,7 +261,7 @@ impl SimulatedSite {
         is_confirmed.then(|| self.unconfirmed.pop_front()).flatten()
     }
 
-    /// Detects a session that always asks to be called at once, which would stop virtual time.
+    /// Reports and crashes a session that always asks to be called at once, which would stop virtual time.
     pub(crate) fn detect_busy_loop(&mut self, now: Instant) {
         self.calls_at_instant =
             if self.calls_at_instant.0 == now { (now, self.calls_at_instant.1 + 1) } else { (now, 0) };
@@ -273,7 +275,7 @@ impl SimulatedSite {
         self.invalid_request.get_or_insert(description);
     }
 
-    /// Buffers a datagram in the socket of a sleeping computer, up to its capacity.
+    /// Buffers a datagram in the socket of a sleeping computer. Datagrams beyond the capacity are lost.
     pub(crate) fn buffer_datagram(&mut self, sender: Addr, bytes: &[u8]) {
         if self.socket_buffer.len() < SOCKET_BUFFER_DATAGRAMS {
             self.socket_buffer.push((sender, bytes.to_vec()));
@@ -286,14 +288,15 @@ impl SimulatedSite {
         }
     }
 
-    /// Whether the next datagram is sent. [`Sabotage::NoRetransmit`] sends only right after an input was sampled.
+    /// Returns whether the next datagram is sent. With [`Sabotage::NoRetransmit`], datagrams of a running game are sent
+    /// only right after an input was sampled.
     pub(crate) fn may_transmit(&mut self) -> bool {
         let running = matches!(self.session.state(), State::Running | State::Frozen(_));
         self.sabotage != Some(Sabotage::NoRetransmit) || !running || self.has_sampled
     }
 
     /// Applies the sabotage to an outgoing datagram. [`Sabotage::ReplaceInput`] flips a bit in the last byte of ticks
-    /// with input changes to the first site.
+    /// to site 0 that contain input changes.
     pub(crate) fn tamper(&mut self, to: usize, bytes: &mut [u8]) {
         if self.sabotage == Some(Sabotage::ForgeRelay) {
             return forge_relay(bytes);
@@ -308,7 +311,8 @@ impl SimulatedSite {
         }
     }
 
-    /// Injects a forged decision that drops all other sites, each with the inputs known here.
+    /// If the session is frozen, passes it forged decisions in the name of all other sites that drop those sites, each
+    /// with the inputs known here.
     pub(crate) fn inject_forged_decision(&mut self, local: Instant, others: impl Iterator<Item = (SiteId, Addr)>) {
         let State::Frozen(_) = self.session.state() else { return };
         let others: Vec<(SiteId, Addr)> = others.collect();
@@ -326,7 +330,7 @@ impl SimulatedSite {
         }
     }
 
-    /// Called after the session has sent all datagrams about the newest input.
+    /// Marks that all datagrams about the newest input were sent.
     pub(crate) fn clear_sampled(&mut self) {
         self.has_sampled = false;
     }
@@ -344,7 +348,7 @@ fn forge_relay(bytes: &mut [u8]) {
     offsets.into_iter().for_each(|offset| bytes[offset] ^= 1);
 }
 
-/// Encodes a tick with nothing but this extra.
+/// Encodes a tick without inputs that carries only this extra.
 fn tick_with_extra(extra: &Extra<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let len = extra.encode(&mut buf).expect("the extra fits");
@@ -360,14 +364,14 @@ fn hash_bytes(bytes: &[u8]) -> u32 {
 pub struct RandomPlayer {
     random: Random,
     held_input: Vec<InputWord>,
-    /// Probability that a word changes in a frame.
+    /// Probability that an input word is drawn again in a frame.
     pub change_probability: f64,
-    /// Bits that a change may set.
+    /// Bits that a new input word may have.
     pub mask: InputWord,
 }
 
 impl RandomPlayer {
-    /// Creates a player that changes 16 bits every eight frames on average.
+    /// Creates a player that draws 16 bits for each word, every eight frames on average.
     pub fn new(seed: u64, players: usize) -> Self {
         Self {
             random: Random::stream(seed, "player"),
@@ -377,7 +381,7 @@ impl RandomPlayer {
         }
     }
 
-    /// Writes the input words of the next frame.
+    /// Writes the input words of the next frame, one per player.
     pub(crate) fn next_input(&mut self, out: &mut [InputWord]) {
         for word in &mut self.held_input {
             if self.random.chance(self.change_probability) {

@@ -1,40 +1,41 @@
-//! A toy machine: a deterministic ball game in integer arithmetic with two to eight paddles.
+//! A toy machine: a deterministic ball game in integer arithmetic with one paddle per player.
 //!
 //! It takes the place of a real game machine: it takes one input word per player and frame and computes a new state.
 //! Every bit of every word enters the state, so that no wrong bit goes unnoticed.
 
 use coplay::input::InputWord;
 
-/// Width of the field, in its own units.
+/// Width of the field in units. The ball moves 5 units sideways per frame.
 pub const WIDTH: i32 = 640;
-/// Height of the field, in its own units.
+/// Height of the field in units. A paddle moves 4 units per frame.
 pub const HEIGHT: i32 = 240;
 const PADDLE_HALF_HEIGHT: i32 = 40;
 const PADDLE_SPEED: i32 = 4;
 
-/// The button that moves a paddle up.
+/// Bit of an input word that moves the player's paddle up, to lower coordinates.
 pub const UP: InputWord = 1;
-/// The button that moves a paddle down.
+/// Bit of an input word that moves the player's paddle down, to higher coordinates.
 pub const DOWN: InputWord = 2;
 
-/// The state of the game.
+/// State of the ball game.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToyMachine {
-    /// Height of each player's paddle. Even players are on the left side, odd ones on the right.
+    /// Vertical centre of each player's paddle, 0 to [`HEIGHT`]. Even players are on the left side, odd ones on the
+    /// right.
     pub paddles: Vec<i32>,
-    /// Position of the ball.
+    /// Position of the ball as (x, y), from the top left.
     pub ball: (i32, i32),
     ball_velocity: (i32, i32),
     /// Points of the left and the right side.
     pub score: [u32; 2],
-    /// Hash of all inputs so far.
+    /// Hash of the inputs of all frames stepped so far.
     input_hash: u64,
-    /// Constant bytes that enlarge the state.
+    /// Constant bytes that enlarge the encoded state. They are not part of the hash.
     pub ballast: Vec<u8>,
 }
 
 impl ToyMachine {
-    /// Starts a new game.
+    /// Starts a new game with the ball and all paddles in the middle.
     pub fn new(players: usize) -> Self {
         Self {
             paddles: vec![HEIGHT / 2; players],
@@ -46,7 +47,7 @@ impl ToyMachine {
         }
     }
 
-    /// Advances one frame.
+    /// Advances the game by one frame with one input word per player.
     pub fn step(&mut self, inputs: &[InputWord]) {
         for (paddle, word) in self.paddles.iter_mut().zip(inputs) {
             let up = i32::from(word & UP != 0);
@@ -80,12 +81,12 @@ impl ToyMachine {
         }
     }
 
-    /// Makes the state diverge.
+    /// Flips one bit of the input hash, so that the state differs from that of every correct replica.
     pub fn corrupt_state(&mut self) {
         self.input_hash ^= 1;
     }
 
-    /// Returns the regions of the state with their names.
+    /// Returns name and content of each region of the state: ball, paddles, score, and memory (the input hash).
     pub fn regions(&self) -> Vec<(&'static str, Vec<u8>)> {
         let bytes = |numbers: &[i32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         let ball = [self.ball.0, self.ball.1, self.ball_velocity.0, self.ball_velocity.1];
@@ -108,7 +109,7 @@ impl ToyMachine {
         bytes
     }
 
-    /// Decodes the state of a game of `players` players, or `None` if the bytes are too short.
+    /// Decodes the state of a game of `players` players; `None` if the bytes are too short. Further bytes are ballast.
     pub fn from_bytes(players: usize, bytes: &[u8]) -> Option<Self> {
         let (memory, rest) = bytes.split_first_chunk::<8>()?;
         let (numbers, ballast) = rest.split_at_checked(4 * (6 + players))?;
@@ -131,7 +132,7 @@ impl ToyMachine {
     }
 }
 
-/// Folds a number into a hash.
+/// Returns `hash` with `number` mixed in.
 pub fn mix_hash(hash: u64, number: u64) -> u64 {
     let folded = (hash ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     folded ^ folded >> 29

@@ -1,5 +1,5 @@
-//! Auto-tuning adapts the delay settings to links and machines: soon, by one frame at a time, and at the same frame at
-//! all sites. Then they stay unchanged.
+//! Auto-tuning adapts the delay settings to links and machines by one frame at a time, and at the same frame at all
+//! sites. Settings that fit do not change any more.
 
 mod common;
 
@@ -10,7 +10,7 @@ use coplay::session::{Config, Event};
 use coplay::time::Instant;
 use coplay_sim::link::{Jitter, LinkConfig, Loss};
 
-/// One delay change: frame, input delay, prediction window, input age and the site with that input age.
+/// A change of the delay settings: frame, input delay, prediction window, input age and the site with that input age.
 type DelayChange = (u32, u32, u32, u32, SiteId);
 
 fn start_with_auto_delay(setup: &SessionSetup, change: impl Fn(usize, &mut Config)) -> TestSession {
@@ -25,7 +25,7 @@ fn setup(sites: usize, input_delay: u32, link: LinkConfig) -> SessionSetup {
     SessionSetup { input_delay, ..SessionSetup::new(sites, link) }
 }
 
-/// Returns the delay changes that a site reported, with their times.
+/// Returns the delay changes that a site reported, with their true times.
 fn delay_changes(game: &TestSession, site: usize) -> Vec<(Instant, DelayChange)> {
     let change = |event: &Event| match *event {
         Event::DelayChanged { frame, input_delay, prediction_window, input_age, site } => {
@@ -43,7 +43,7 @@ fn current_delay_settings(game: &TestSession, before: (u32, u32)) -> (u32, u32) 
         .map_or(before, |(_, (_, input_delay, prediction_window, ..))| (*input_delay, *prediction_window))
 }
 
-/// Returns the number of delay changes since `since`.
+/// Returns the number of delay changes that site 0 reported since `since`.
 fn count_changes_since(game: &TestSession, since: Instant) -> usize {
     delay_changes(game, 0).iter().filter(|(at, _)| *at >= since).count()
 }
@@ -166,7 +166,7 @@ fn noisy_link_does_not_cause_oscillation() {
     }
 }
 
-/// The computer of one site stalls now and then, in the middle of a rollback.
+/// The computer of one site stalls six times, in the middle of a rollback. Its machine does not count as slow for that.
 #[test]
 fn short_machine_stall_does_not_change_the_delay() {
     for seed in 1..=3 {

@@ -85,8 +85,8 @@ fn acknowledgement_never_needs_its_own_datagram() {
     }
 }
 
-/// Returns the bytes per minute with input mask `owned`, where players change only the bits of `moved`, with this
-/// probability.
+/// Returns the bytes that site 0 sends in one minute with input mask `owned`, where players change only the bits of
+/// `moved`, with this probability per frame.
 fn bytes_per_minute(owned: InputWord, moved: InputWord, change_probability: f64) -> u64 {
     let mut game = SessionSetup { input_mask: owned, ..SessionSetup::new(2, rtt_link(100)) }.start();
     for site in &mut game.network.sites {

@@ -1,4 +1,4 @@
-//! Every site detects a machine whose state differs, at the first frame that is compared. There are no false alarms.
+//! Every site detects a machine whose state differs, at the first frame that is compared, and reports no false desync.
 
 mod common;
 
@@ -108,7 +108,8 @@ fn no_false_desync_in_ten_thousand_frames_with_packet_loss() {
     }
 }
 
-/// Packets carry only the low 16 bits of a frame number.
+/// Packets carry only the low 16 bits of a frame number, which wrap around after 65,536 frames. A desync after that is
+/// still reported with its frame.
 #[test]
 fn sixteen_bit_frame_wraparound_is_harmless() {
     let mut game = SessionSetup::new(2, lossy_link(60, 0.05)).start();
@@ -137,8 +138,8 @@ fn permanent_divergence_is_detected_over_high_latency() {
     }
 }
 
-/// Returns a tick with a clock probe that site 0 sent to site 1 within the last millisecond, with a forged frame in the
-/// probe.
+/// Returns the tick with a clock probe that site 0 sent to site 1 within the last millisecond, with a forged frame in
+/// the probe; `None` if there was none.
 fn forge_probe(game: &TestSession, end_minus_frame: i32) -> Option<Vec<u8>> {
     let just_now = game.now() - ms(1);
     let mut sent = game.network.captured().filter(|packet| packet.at > just_now && (packet.from, packet.to) == (0, 1));

@@ -129,7 +129,7 @@ fn successive_crashes_are_dropped_until_the_quorum_is_lost() {
 }
 
 /// Site 1 crashes, and only site 2 has its last inputs. Sites 0 and 2 decide on these inputs together, and then site 2
-/// crashes before it has relayed them.
+/// crashes before it has relayed them. Site 0 plays on without them.
 #[test]
 fn inputs_of_a_dropped_site_lost_with_their_only_holder_are_truncated() {
     for prediction_window in [0, 8] {
@@ -256,7 +256,7 @@ fn majority_continues_after_a_partition() {
 }
 
 /// Sites 0 and 3 drop the others, or are about to. Then site 3 leaves; the others receive its goodbye, and site 0 does
-/// not at first.
+/// not at first. Either site 0 or sites 1 and 2 continue, never both.
 #[test]
 fn leave_does_not_give_dropped_sites_a_quorum() {
     for after in (440..800).step_by(4) {
@@ -279,7 +279,8 @@ fn leave_does_not_give_dropped_sites_a_quorum() {
     }
 }
 
-/// Crashes the highest site and, `after` that, site 0, which leads the ballot about it.
+/// Crashes the highest site and, `after` that, site 0, which leads the ballot about it. Asserts that the remaining
+/// sites agree, and play if they are a quorum.
 fn assert_leader_crash_is_safe(sites: usize, after: TimeDelta, loss: f64, seed: u64) {
     let case = format!("{sites} sites, the leader crashes {after} after the first site, loss {loss}, seed {seed}");
     let mut game = SessionSetup { seed, ..SessionSetup::new(sites, lossy_link(80, loss)) }
@@ -378,7 +379,7 @@ fn count_relay_datagrams(game: &TestSession, since: Instant) -> usize {
     game.network.captured().filter(|packet| packet.at >= since && is_relay(&packet.bytes)).count()
 }
 
-/// Cuts the link between two of three sites for 10 s and asserts that the third site relays until the link is back.
+/// Cuts the link between two of three sites for 10 s. Asserts that the third site relays until the link is back.
 fn assert_relays_around_cut(one: usize, other: usize, prediction_window: u32, input_delay: u32) {
     let case =
         format!("no link between {one} and {other}, prediction window {prediction_window}, input delay {input_delay}");
@@ -485,6 +486,7 @@ fn forged_relayed_inputs_are_detected() {
 }
 
 /// Site 2 is near site 0 and far from site 1. Site 3 is neither near nor far, and the path through it is the shortest.
+/// Site 0 sends most of its relay requests to site 3.
 #[test]
 fn relay_with_the_lowest_latency_is_requested() {
     let mut game = SessionSetup { input_delay: 4, ..SessionSetup::new(4, rtt_link(40)) }.start_with(|_, config| {
@@ -559,7 +561,7 @@ fn one_site_can_relay_the_inputs_of_many() {
     }
 }
 
-/// The last inputs of a site are lost, one of its goodbyes arrives, and then it crashes.
+/// The last inputs of a site are lost, one of its goodbyes arrives, and then it crashes. The others drop it.
 #[test]
 fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
     for leaver in 0..3 {
@@ -586,7 +588,7 @@ fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
 
 /// Sites 1 and 2 are cut off from each other and would drop each other repeatedly. Meanwhile site 3 receives nothing,
 /// and all sites wait for it. When it receives packets again, it has missed the end of several membership epochs, none
-/// of which dropped a site.
+/// of which dropped a site. All four sites play on.
 #[test]
 fn site_that_missed_several_membership_epochs_catches_up() {
     let mut game = SessionSetup::new(4, rtt_link(60)).start_with(|_, config| config.drop_timeout = Some(ms(600)));

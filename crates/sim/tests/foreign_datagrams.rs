@@ -15,7 +15,8 @@ use coplay_sim::session_network::{CapturedDatagram, SessionNetwork};
 
 const SITES: usize = 3;
 
-/// Returns three sites after 8 s, two of which were cut off from each other for 1 s. All their datagrams were captured.
+/// Returns a session of three sites after 8 s, two of which were cut off from each other for 1 s. All their datagrams
+/// were captured.
 fn captured_session_with_a_cut() -> TestSession {
     let mut game = SessionSetup::new(SITES, rtt_link(100)).start();
     game.network.start_capture(100_000);
@@ -48,7 +49,7 @@ fn random_bytes(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Returns the datagram with another session id, if it carries one.
+/// Returns the datagram with another session id; `None` if it carries none.
 fn with_other_session_id(bytes: &[u8], session_id: u64) -> Option<Vec<u8>> {
     let mut buf = vec![0; 2_000];
     let len = match SessionMessage::decode(bytes).ok()? {
@@ -62,7 +63,7 @@ fn with_other_session_id(bytes: &[u8], session_id: u64) -> Option<Vec<u8>> {
     Some(buf)
 }
 
-/// Draws a datagram that a stranger might send, and the site that receives it.
+/// Draws a datagram that a stranger might send, and the number of the site that receives it.
 fn draw_garbage(random: &mut Random, captured: &[CapturedDatagram]) -> (usize, Vec<u8>) {
     let sample = random.pick(captured);
     let bytes = match random.below(4) {
@@ -147,7 +148,8 @@ fn datagram_of_another_session_from_a_peer_address_is_rejected() {
     assert_eq!(total_rejected(&game) - before, injected);
 }
 
-/// Genuine datagrams of a peer, replayed whole or truncated at least 1 s late: their inputs are already known.
+/// Genuine datagrams of a peer are replayed, whole or truncated, at least 1 s late. Their inputs are already known, and
+/// the game continues undisturbed.
 #[test]
 fn replayed_and_truncated_peer_datagrams_are_harmless() {
     let mut game = captured_session_with_a_cut();

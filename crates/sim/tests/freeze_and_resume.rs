@@ -1,5 +1,5 @@
-//! A session that cannot continue reports a freeze: the sites that it waits for, and since when. It waits as long as
-//! configured, and loses nothing.
+//! A session that cannot continue reports a freeze, with the sites that it waits for and the time since when. It waits
+//! as long as configured, and loses no input.
 
 mod common;
 
@@ -12,7 +12,7 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::clock::NodeClock;
 use coplay_sim::session_network::SessionNetwork;
 
-/// Freeze threshold: by default, a stall of 250 ms is a freeze.
+/// Duration of a stall that counts as a freeze by default.
 const FREEZE_AFTER: TimeDelta = ms(250);
 
 fn as_frozen(event: &Event) -> Option<Freeze> {
@@ -241,8 +241,8 @@ fn site_that_slept_does_not_time_out_its_peers() {
     }
 }
 
-/// Largest possible distance between sites: one sleeps, the other continues for as long as it may, and then the first
-/// finds all its datagrams in the socket.
+/// Two sites are as far apart as possible: one sleeps, the other continues for as long as it may, and then the first
+/// finds all its datagrams in the socket. No input is lost.
 #[test]
 fn no_input_is_lost_with_the_longest_input_delay_and_prediction_window() {
     for (input_delay, prediction_window) in [(120, 0), (120, 7), (67, 60)] {

@@ -72,7 +72,7 @@ fn constantly_changing_sticks_give_the_same_states() {
     }
 }
 
-/// Contents of captured ticks.
+/// Counts of captured ticks, of those with requests or answers, and the longest datagram in bytes.
 #[derive(Debug, Default)]
 struct CapturedTraffic {
     packets: usize,

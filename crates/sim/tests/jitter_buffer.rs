@@ -9,7 +9,7 @@ use coplay::session::{Event, SendPolicy, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::link::{Jitter, LinkConfig};
 
-/// Round-trip time in milliseconds that their results imply: 65 ms each way.
+/// Round-trip time in milliseconds that the results of Kim and Park imply: 65 ms each way.
 const RTT: i64 = 130;
 const WARM_UP: TimeDelta = TimeDelta::from_secs(5);
 

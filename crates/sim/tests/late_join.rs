@@ -13,7 +13,7 @@ use coplay_sim::link::LinkConfig;
 use coplay_sim::session_network::SessionNetwork;
 use coplay_sim::site::Sabotage;
 
-/// Time at which the first late joiner starts.
+/// Time after the start of the simulation at which the first late joiner starts.
 const JOINS_AT: TimeDelta = TimeDelta::from_secs(4);
 
 /// Starts a session with the first `starters` sites. All sites serve late joiners.
@@ -84,7 +84,7 @@ fn third_site_joins_a_running_game() {
 }
 
 /// A player that leaves may be far ahead of the coordinator: its inputs count in frames that the coordinator has not
-/// reached yet. The joiner does not have those inputs.
+/// reached yet. The joiner does not have those inputs, so its first frame comes after them.
 #[test]
 fn join_frame_is_after_the_last_input_of_a_leaver() {
     for after in (1_500..2_500).step_by(50) {
@@ -145,7 +145,8 @@ fn second_site_joins_a_single_player() {
     assert_running_at_full_speed(&game, "two", [0, 1]);
 }
 
-/// Without a drop timeout the players wait for the crashed site until its restarted program sends packets.
+/// Without a drop timeout the players wait for the crashed site until its restarted program sends packets. Then it
+/// rejoins.
 #[test]
 fn restarted_site_rejoins_with_a_higher_incarnation() {
     for (sites, site, prediction_window) in
@@ -251,7 +252,7 @@ fn two_sites_join_at_once() {
     }
 }
 
-/// Returns whether the join command for `site` has reached it.
+/// Returns whether the join command for `site` was sent to it at least 60 ms ago, so that it has arrived.
 fn has_received_join_command(game: &TestSession, site: usize) -> bool {
     was_join_command_sent(game, site, ms(60))
 }
@@ -330,8 +331,8 @@ fn joiner_that_leaves_before_its_first_frame_changes_no_inputs() {
     }
 }
 
-/// As above, but the site has not received its join command, and its hellos show that. One of the others may receive
-/// nothing from it.
+/// A rejoining site is admitted, and leaves before it has received its join command, as its hellos show. One of the
+/// others may receive nothing from it. The inputs substituted for the site do not change.
 #[test]
 fn joiner_that_leaves_unaware_of_its_join_changes_no_inputs() {
     for (prediction_window, cut_from) in [(0, None), (8, None), (0, Some(0)), (8, Some(1))] {
@@ -440,7 +441,7 @@ fn crash_during_join(crashed: usize, after: TimeDelta) -> TestSession {
     game
 }
 
-/// Returns extra state that takes a few hundred milliseconds to download.
+/// Returns extra state of 150 kB, which takes a few hundred milliseconds to download.
 fn ballast() -> Vec<u8> {
     (0..150_000u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 21) as u8).collect()
 }
@@ -503,7 +504,7 @@ fn coordinator_exit_during_rejoin_keeps_the_repeated_input() {
 }
 
 /// An admitted joiner loses its link to the coordinator before it knows the pacing plan. When the link is back, all
-/// sites wait for the joiner's inputs, so that there is no plan any more.
+/// sites wait for the joiner's inputs, so that there is no plan any more. The joiner plays nevertheless.
 #[test]
 fn joiner_without_a_pacing_plan_plays_when_all_are_frozen() {
     for after in (0..1_500).step_by(50) {
@@ -540,7 +541,8 @@ fn joiner_crash_at_any_point_of_a_join_is_harmless() {
     }
 }
 
-/// The crashed site rejoins after 100 ms. Without a drop timeout all sites wait for it, and for no other site.
+/// The crashed site rejoins after 100 ms. Without a drop timeout all sites wait for it, and for no other site. In the
+/// end all four play.
 #[test]
 fn player_crash_and_rejoin_at_any_point_of_a_join_is_harmless() {
     for after in (0..=3_500).step_by(50) {
@@ -581,7 +583,8 @@ fn joiner_with_other_settings_is_refused_with_the_difference() {
     assert_running_at_full_speed(&game, "the others", [0, 1]);
 }
 
-/// One or both of the two sources corrupt a byte of every snapshot.
+/// One or both of the two sources corrupt a byte of every snapshot. The joiner uses the other source, or gives up if
+/// both do.
 #[test]
 fn snapshot_with_a_wrong_hash_is_refused() {
     for liars in [1, 2] {
@@ -606,7 +609,7 @@ fn snapshot_with_a_wrong_hash_is_refused() {
     }
 }
 
-/// Two programs claim the same seat, at once or 300 ms apart.
+/// Two programs claim the same seat, at once or 300 ms apart. Exactly one of them gets it.
 #[test]
 fn only_one_of_two_claimants_gets_the_seat() {
     for (first, later) in [(2, 0), (2, 300), (3, 0), (3, 300)] {
@@ -636,7 +639,7 @@ fn only_one_of_two_claimants_gets_the_seat() {
     }
 }
 
-/// The address of the snapshot source changes during the download.
+/// The address of the snapshot source changes during the download. The joiner follows it.
 #[test]
 fn snapshot_source_that_changes_address_is_followed() {
     for after in [300, 600, 900, 1_200] {
@@ -741,7 +744,7 @@ fn joiner_whose_admission_is_void_is_admitted_by_the_rejoined_coordinator() {
     }
 }
 
-/// Returns a small version of the late-join experiment.
+/// Returns the experiment of a join by snapshot with a state of 100 kB, unlimited rate and a join after 6 s.
 fn small_late_join(seed: u64) -> LateJoinExperiment {
     let joiner_link = LinkConfig { rate: None, ..LateJoinExperiment::by_snapshot().joiner_link };
     LateJoinExperiment {
@@ -754,8 +757,8 @@ fn small_late_join(seed: u64) -> LateJoinExperiment {
     }
 }
 
-/// Until the join frame, the machine of every player does exactly the same at the same instants as without the joiner.
-/// Afterwards no player stalls, and players resimulate only because of the joiner's inputs.
+/// Until the join frame, the machine of every player performs the same actions at the same instants as without the
+/// joiner. Afterwards no player stalls, and players resimulate only because of the joiner's inputs.
 #[test]
 fn late_join_costs_the_players_no_frame() {
     for seed in 1..=6 {

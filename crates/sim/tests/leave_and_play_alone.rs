@@ -27,7 +27,7 @@ fn end_reason(game: &TestSession, site: usize) -> Option<SessionEnd> {
     end.map(|(_, end)| end)
 }
 
-/// Lets two of three sites leave one after the other, and checks the remaining ones.
+/// Lets two of three sites leave one after the other. Asserts that the others agree on each last frame and play on.
 fn leave_in_turn(loss: f64, first: usize, second: usize, min_fps: f64) {
     let case = format!("loss {loss}, {first} leaves and then {second}");
     let mut game = SessionSetup::new(3, lossy_link(100, loss)).start();
@@ -171,7 +171,8 @@ fn leave_at_any_time_never_blocks_the_others_with_packet_loss() {
     }
 }
 
-/// The last inputs of a site are lost, one of its goodbyes arrives, and then it crashes.
+/// The last inputs of a site are lost, one of its goodbyes arrives, and then it crashes. The other site ends after its
+/// silence timeout.
 #[test]
 fn leaver_that_crashes_before_its_inputs_arrive_times_out() {
     for leaver in [0, 1] {
@@ -316,7 +317,7 @@ fn both_alone_events(game: &TestSession, reporter: usize, site: usize) -> Vec<bo
 }
 
 /// Lets both of two sites continue alone while the link between them is cut, site `late` 3 s after the other. Asserts
-/// that after the heal the game that progressed further is kept.
+/// that after the heal the game of site `kept`, which progressed further, is kept.
 fn assert_both_alone_merge(loss: f64, change: fn(&mut Config), late: Option<usize>, kept: usize) {
     let case = format!("loss {loss}, site {late:?} continues later");
     let mut game =
@@ -355,7 +356,8 @@ fn sites_that_both_continued_alone_merge_into_the_longer_game() {
     }
 }
 
-/// Only one of two sites continues alone; the other still waits when the link heals.
+/// Only one of two sites continues alone; the other still waits when the link heals. The waiting site ends as dropped
+/// and rejoins.
 #[test]
 fn waiting_site_rejoins_the_peer_that_continued_alone() {
     for (continuing, loss) in [(0, 0.0), (1, 0.0), (1, 0.1)] {
@@ -377,7 +379,8 @@ fn waiting_site_rejoins_the_peer_that_continued_alone() {
     }
 }
 
-/// Two of three sites outweigh the one that continued alone, whether they continued as well or wait for it.
+/// Two of three sites outweigh the one that continued alone, whether they continued as well or wait for it. The one
+/// ends as dropped and rejoins.
 #[test]
 fn site_that_continued_alone_yields_to_a_majority() {
     for (change, case) in
@@ -399,7 +402,7 @@ fn site_that_continued_alone_yields_to_a_majority() {
 }
 
 /// A player claims to have continued alone: a running player, or a crashed one of three while the other two still reach
-/// each other.
+/// each other. No site ends because of the claim.
 #[test]
 fn forged_alone_refusal_evicts_nobody_with_reachable_peers() {
     for (sites, crashed) in [(2, false), (3, false), (3, true)] {

@@ -1,5 +1,5 @@
 //! A session starts when all sites have the same settings, at the same instant everywhere. Otherwise every site reports
-//! what differs.
+//! the settings that differ.
 
 mod common;
 
@@ -185,17 +185,17 @@ fn different_game_name_is_no_disagreement() {
     game.assert_consistent();
 }
 
-/// Two sessions and a wire between them that can be tampered with.
+/// Two sessions and a wire between them on which datagrams can be changed.
 struct Wire {
     now: Instant,
     ends: [Session; 2],
     events: [Vec<Event>; 2],
-    /// Arrival time, receiving end and payload.
+    /// Datagrams in flight: arrival time, receiving end and payload.
     in_flight: Vec<(Instant, usize, Vec<u8>)>,
     tamper: fn(&mut Vec<u8>),
 }
 
-/// Addresses of the two ends.
+/// Addresses of the two ends of the wire.
 const ADDRESSES: [Addr; 2] = [Addr(10), Addr(11)];
 
 impl Wire {

@@ -27,7 +27,7 @@ fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..sites).flat_map(move |one| (0..sites).map(move |other| (one, other))).filter(|(one, other)| one != other)
 }
 
-/// Returns the newest tick from one site to another, with an extra entry added.
+/// Returns the newest tick from one site to another, with `extra` added.
 fn tick_with(game: &TestSession, from: usize, to: usize, extra: &Extra<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let len = extra.encode(&mut buf).expect("room for the entry");
@@ -143,7 +143,8 @@ fn refusal_sent_by_one_player_evicts_nobody() {
     }
 }
 
-/// A site that is silent for a moment because its packets are lost has not left just because one player reports it.
+/// A site that is silent for a moment because its packets are lost has not left just because one player reports its
+/// leave.
 #[test]
 fn leave_reported_by_one_player_is_not_believed() {
     for sites in 3..=4 {
@@ -191,7 +192,8 @@ fn newest_vote(game: &TestSession, from: usize, to: usize) -> Option<Vote> {
     tick.extras.iter().find_map(|extra| if let Extra::Vote(vote) = extra { Some(vote) } else { None })
 }
 
-/// During a ballot about a crashed site, one player claims that an earlier ballot dropped another player.
+/// During a ballot about a crashed site, one player claims that an earlier ballot dropped another player. No site drops
+/// that player.
 #[test]
 fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
     for (liar, victim) in [(1, 2), (2, 1), (1, 0), (2, 0)] {
@@ -237,7 +239,7 @@ fn authenticated_peer_never_changes_address() {
     }
 }
 
-/// A hello from the address of one player claims the site number of another.
+/// A hello from the address of one player claims the site number of another, which keeps its seat.
 #[test]
 fn hello_cannot_take_over_the_seat_of_another_site() {
     for (liar, victim) in pairs(3) {
@@ -264,7 +266,7 @@ fn hello_cannot_take_over_the_seat_of_another_site() {
 }
 
 /// A player leads a ballot to drop no site and claims that its outcome is to drop another player. The victim would be
-/// the second of two sites that accept it.
+/// the second of two sites that accept it, and does not accept it.
 #[test]
 fn player_does_not_vote_for_its_own_eviction_after_one_forged_vote() {
     for sites in 2..=4 {
@@ -279,7 +281,8 @@ fn player_does_not_vote_for_its_own_eviction_after_one_forged_vote() {
     }
 }
 
-/// A player makes another player believe that it is a joiner, which every player can refuse, and refuses it.
+/// A player sends another player a forged admission, so that the victim takes itself for a joiner, which every player
+/// can refuse, and refuses it. The victim plays on.
 #[test]
 fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
     for (liar, victim) in pairs(3) {
@@ -319,8 +322,8 @@ fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
     }
 }
 
-/// During a ballot about a crashed site, one player reports that it was dropped with fewer of its inputs than the
-/// others have.
+/// During a ballot about a crashed site, one player reports that the crashed site was dropped with fewer inputs than
+/// the others have of it. All others still agree on its inputs.
 #[test]
 fn last_inputs_of_a_dropped_site_are_not_truncated_by_one_player() {
     for (liar, victim) in pairs(4).filter(|(liar, victim)| *liar < 4 && *victim < 4) {

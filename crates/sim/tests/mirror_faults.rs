@@ -20,7 +20,7 @@ fn mirror_scenarios_have_no_violations() {
 }
 
 /// In these seeds a source crashes. One of its events is lost everywhere and precedes events on other objects that some
-/// servers have seen replaced.
+/// servers have seen replaced. All remaining servers agree on its state.
 #[test]
 fn remaining_servers_agree_on_the_state_of_a_crashed_source() {
     for seed in [1_429, 1_735, 1_899, 2_528, 3_644, 4_227, 4_379] {

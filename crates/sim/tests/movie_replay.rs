@@ -9,7 +9,7 @@ use coplay::movie::{HashComparison, MovieEntry, MovieReader, MovieStartPoint, Mo
 use coplay::session::Session;
 use coplay_sim::toy_machine::ToyMachine;
 
-/// Writes all confirmed frames into the movie. Returns their number.
+/// Writes all frames confirmed since the last call into the movie. Returns their number.
 fn record_confirmed(session: &mut Session, writer: &mut MovieWriter, file: &mut Vec<u8>) -> usize {
     let mut frames = 0;
     while let Some(confirmed) = session.poll_confirmed() {
@@ -48,7 +48,6 @@ fn play_and_record() -> (TestSession, Vec<Vec<u8>>) {
     (game, files)
 }
 
-/// Result of a replay.
 #[derive(Debug, Default)]
 struct ReplayResult {
     state_hashes: Vec<u64>,
@@ -56,7 +55,7 @@ struct ReplayResult {
     is_complete: bool,
 }
 
-/// Replays a movie on a new machine, which diverges in frame `diverges_at`.
+/// Replays a movie on a new machine, whose state is corrupted after frame `diverges_at`.
 fn replay(mut rest: &[u8], diverges_at: Option<u32>) -> ReplayResult {
     let (mut reader, mut machine, mut replayed) = (MovieReader::new(), ToyMachine::new(2), ReplayResult::default());
     loop {

@@ -34,7 +34,7 @@ fn violated_properties(sabotage: Sabotage) -> BTreeSet<String> {
 }
 
 /// Returns the violations that `sabotage` causes in the first four matching scenarios with two sites, where a site's
-/// picture of an avatar can be compared only with that of its owner.
+/// state of an avatar can be compared only with that of its owner.
 fn violations_between_two_sites(sabotage: Sabotage, among: impl Fn(&PeerWorldScenario) -> bool) -> Vec<Vec<String>> {
     let pairs =
         (0..400).map(PeerWorldScenario::new).filter(|scenario| scenario.site_plans.len() == 2 && among(scenario));
@@ -107,10 +107,10 @@ fn peer_world_seed_gives_the_same_trace_every_time() {
     }
 }
 
-/// Updates per second of each site.
+/// Updates per second that each site sends of its avatar.
 const UPDATES_PER_SECOND: u32 = 10;
 
-/// Returns the datagrams and bytes per second and site.
+/// Returns the datagrams and the bytes per second and site, in a maze with `side` cells per side.
 fn traffic_per_site(sites: usize, side: u8) -> (f64, f64) {
     let plan =
         PeerWorldSitePlan { clock: NodeClock::TRUE, sending: UpdatePolicy::fixed(UPDATES_PER_SECOND), ninjas: 1 };

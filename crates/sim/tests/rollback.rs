@@ -90,7 +90,7 @@ fn state_is_saved_once_before_each_predicted_step() {
     }
 }
 
-/// Returns the largest number of loads between two first steps of a site.
+/// Returns the largest number of rollbacks between the first steps of two successive frames.
 fn max_rollbacks_in_a_frame(actions: &[MachineAction]) -> usize {
     let frames = actions.split(|action| action.kind == ActionKind::FirstStep);
     frames.map(|frame| frame.iter().filter(|action| action.kind == ActionKind::Load).count()).max().unwrap_or(0)
@@ -179,7 +179,7 @@ fn deepest_rollback(actions: &[MachineAction]) -> u32 {
     deepest
 }
 
-/// Returns the largest number of frames that were predicted at the same time.
+/// Returns the largest number of unconfirmed frames right after the first step of a frame.
 fn max_predicted_frames(actions: &[MachineAction]) -> usize {
     let confirmed = confirmation_times(actions);
     let fresh = actions.iter().filter(|action| action.kind == ActionKind::FirstStep);
@@ -407,7 +407,7 @@ enum Disturbance {
 const HALF_FRAME: TimeDelta = TimeDelta::from_micros(8_333);
 const TWENTY_FRAMES: TimeDelta = TimeDelta::from_micros(333_333);
 
-/// Gives each site an equal share of the bits of one pad.
+/// Returns an ownership that gives each site an equal share of the bits of one pad.
 fn shared_pad_ownership(sites: usize) -> Ownership {
     let mut ownership = Ownership::new(1);
     let bits = 16 / sites;

@@ -11,7 +11,7 @@ use coplay_sim::link::LinkConfig;
 
 /// Stall limit: time for which a site may stall the game.
 const STALL_TIMEOUT: TimeDelta = TimeDelta::from_millis(500);
-/// Time within which a site that stalls the game for at least half of the time is dropped.
+/// Time limit for the drop of a site that stalls the game for at least half of the time.
 const DROP_DEADLINE: TimeDelta = TimeDelta::from_secs(3);
 
 /// Starts a session with this stall limit. All sites serve late joiners.
@@ -40,12 +40,12 @@ fn recent_fps(game: &TestSession, site: usize) -> f64 {
     game.fps(site, game.now() - secs(2), game.now())
 }
 
-/// Makes each step of this site take 30 ms, longer than a frame.
+/// Makes each step of this site take 30 ms, which is longer than a frame.
 fn slow_down(game: &mut TestSession, site: usize) {
     game.network.sites[site].step_cost = ms(30);
 }
 
-/// Sets all links of a site, in both directions.
+/// Sets the conditions of all links of a site, in both directions.
 fn set_links_of(game: &mut TestSession, site: usize, link: &LinkConfig) {
     for other in (0..game.network.sites.len()).filter(|other| *other != site) {
         game.network.link(site, other).set_config(link.clone());

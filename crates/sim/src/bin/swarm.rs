@@ -1,6 +1,7 @@
 //! The swarm: runs many random scenarios, each drawn from its seed alone, and checks every one.
 //!
-//! Prints the totals, and every violation with the command that replays it. Exits with 1 if there was a violation.
+//! Prints the totals, and every violation with the command that replays it. Exits with 1 if there was a violation, or
+//! if a feature was too rare among 1,000 or more seeds.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -70,9 +71,9 @@ Defects with --mirror, at the first server:
   twice            applies every 20th event twice
   miss             skips every 20th event";
 
-/// Minimum share of the seeds that must contain each feature.
+/// Smallest share of the seeds that must contain each feature.
 const MIN_FEATURE_SHARE: f64 = 0.03;
-/// Number of seeds from which on the shares are significant.
+/// Number of seeds from which on the shares of features are checked.
 const MIN_SEEDS_FOR_SHARES: u64 = 1_000;
 
 #[derive(Clone, Copy)]
@@ -83,7 +84,7 @@ struct Options {
     swarm: Swarm,
 }
 
-/// Engine under test, and the defect injected into it.
+/// Engine under test, with the defect injected into it.
 #[derive(Clone, Copy)]
 enum Swarm {
     Sessions(Option<site::Sabotage>),
@@ -130,7 +131,7 @@ const MOTION_SABOTAGE: [(&str, motion::Sabotage); 10] = [
 ];
 
 impl Swarm {
-    /// Returns the names of all features of its scenarios.
+    /// Returns the names of the features of the engine's scenarios.
     fn features(self) -> &'static [&'static str] {
         match self {
             Self::Sessions(_) => &scenario::FEATURES,
@@ -164,7 +165,7 @@ impl Swarm {
         }
     }
 
-    /// Returns the command-line options that select it.
+    /// Returns the command-line options that select the engine and the defect.
     fn cli_options(self) -> String {
         fn name<S: PartialEq>(all: &[(&'static str, S)], sabotage: Option<S>) -> String {
             let name = all.iter().find(|(_, one)| sabotage.as_ref() == Some(one)).map(|(name, _)| *name);
@@ -179,7 +180,7 @@ impl Swarm {
     }
 }
 
-/// The only function in this crate that uses threads and a real clock.
+/// Runs the scenarios on all processor cores. No other function in this crate uses threads or a real clock.
 #[allow(clippy::disallowed_methods, clippy::disallowed_types)]
 fn main() -> ExitCode {
     let options = match parse_options() {
@@ -297,7 +298,7 @@ fn run_one(seed: u64, options: Options) -> ExitCode {
     if result.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Totals over all scenarios.
+/// Totals over all scenarios that were run.
 #[derive(Default)]
 struct SwarmTotals {
     seed_count: u64,

@@ -1,4 +1,4 @@
-//! The conditions of a link.
+//! Conditions of a link: delay, jitter, reordering, loss, duplication, and a bottleneck.
 
 use std::sync::Arc;
 
@@ -8,38 +8,38 @@ use coplay::time::TimeDelta;
 /// `LinkConfig { reorder: true, ..LinkConfig::wifi() }`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LinkConfig {
-    /// Base delay of a packet.
+    /// One-way delay of a packet before jitter.
     pub delay: Delay,
-    /// Random delay added to the base delay of each packet.
+    /// Random delay added to the base delay of each packet, duplicates included.
     pub jitter: Jitter,
-    /// Whether a packet with a shorter delay may overtake. If not, it waits for the packets before it, duplicates
-    /// included.
+    /// Whether a packet with a shorter delay may overtake others. If not, it waits for the packets before it,
+    /// duplicates included.
     pub reorder: bool,
-    /// Loss model.
+    /// Model that decides which packets are lost.
     pub loss: Loss,
     /// Probability that a packet that is not lost arrives twice. The duplicate has a delay of its own.
     pub duplicate: f64,
-    /// Bottleneck of the path, if any.
+    /// Bottleneck of the path; `None` if the rate is unlimited.
     pub rate: Option<Rate>,
 }
 
-/// Base delay of a packet. A delay below zero counts as zero.
+/// Base delay of a packet, before jitter. A delay below zero counts as zero.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delay {
-    /// The same for every packet.
+    /// The same delay for every packet.
     Constant(TimeDelta),
     /// Normal distribution, cut off at zero.
     Normal {
-        /// Mean before the cut-off.
+        /// Mean of the distribution before it is cut off at zero.
         mean: TimeDelta,
-        /// Standard deviation before the cut-off.
+        /// Standard deviation of the distribution before it is cut off at zero.
         sd: TimeDelta,
     },
     /// [Log-normal distribution](crate::random::LogNormal), with the long tail of measured delays.
     LogNormal {
-        /// Mean delay.
+        /// Mean of the base delay.
         mean: TimeDelta,
-        /// Standard deviation of the delay.
+        /// Standard deviation of the base delay.
         sd: TimeDelta,
     },
     /// Recorded delays: the n-th packet sent over the link has the n-th delay, and the sequence repeats after its end.
@@ -50,19 +50,19 @@ pub enum Delay {
 /// Random delay added to the base delay of each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Jitter {
-    /// Nothing.
+    /// No added delay.
     #[default]
     None,
-    /// Uniform between zero and this.
+    /// Uniformly distributed between zero and this delay.
     Uniform(TimeDelta),
-    /// Exponential distribution.
+    /// Exponentially distributed.
     Exponential {
-        /// Mean added delay.
+        /// Mean of the added delay.
         mean: TimeDelta,
     },
 }
 
-/// Loss model.
+/// Model of packet loss in one direction of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Loss {
     /// No loss.
@@ -107,8 +107,8 @@ impl Default for Delay {
 }
 
 impl Loss {
-    /// Creates bursts in which every packet is lost, and between which none is: `mean_loss` of all packets,
-    /// `mean_burst` in a row.
+    /// Creates bursts in which every packet is lost, and between which none is. The fraction `mean_loss` of all packets
+    /// is lost, `mean_burst` in a row on average.
     ///
     /// At least one packet arrives between two bursts, so high loss makes bursts longer than `mean_burst`.
     ///

@@ -1,7 +1,7 @@
 //! Preset link conditions, from the best to the worst. The numbers are for one direction; use the same in both.
 //!
-//! They are round numbers of the right magnitude, not measurements. Without reordering, packets behind a late one wait
-//! for it, so the mean delay comes out slightly above the configured one.
+//! The numbers are round values of the right magnitude, not measurements. Without reordering, packets behind a late one
+//! wait for it, so the mean delay comes out slightly above the configured one.
 
 use coplay::time::TimeDelta;
 
@@ -12,17 +12,17 @@ const fn millis(millis: i64) -> TimeDelta {
 }
 
 impl LinkConfig {
-    /// No delay, no loss, no bottleneck.
+    /// Returns conditions without delay, loss and bottleneck.
     pub fn perfect() -> Self {
         Self::default()
     }
 
-    /// A constant delay of half of `rtt` in each direction; otherwise perfect.
+    /// Returns a constant delay of half of `rtt`, for use in both directions; otherwise perfect.
     pub fn constant_rtt(rtt: TimeDelta) -> Self {
         Self { delay: Delay::Constant(rtt / 2), ..Self::default() }
     }
 
-    /// A wired local network: 0.2 ms, up to 0.1 ms jitter, 1 Gbit/s with a queue of 4 ms.
+    /// Returns the conditions of a wired local network: 0.2 ms, up to 0.1 ms jitter, 1 Gbit/s with a queue of 4 ms.
     pub fn lan() -> Self {
         Self {
             delay: Delay::Constant(TimeDelta::from_micros(200)),
@@ -32,7 +32,8 @@ impl LinkConfig {
         }
     }
 
-    /// Fibre or cable across a country: 12 ms, 1 ms mean jitter, 0.1 % loss, 20 Mbit/s with a queue of 100 ms.
+    /// Returns the conditions of fibre or cable across a country: 12 ms, 1 ms mean jitter, 0.1 % loss, 20 Mbit/s with a
+    /// queue of 100 ms.
     pub fn broadband() -> Self {
         Self {
             delay: Delay::Constant(millis(12)),
@@ -43,8 +44,8 @@ impl LinkConfig {
         }
     }
 
-    /// Broadband behind a busy access point: 15 ± 5 ms log-normal, 3 ms mean jitter, 1 % loss in bursts of 3, 20 Mbit/s
-    /// with a queue of 100 ms.
+    /// Returns the conditions of broadband behind a busy access point: 15 ± 5 ms log-normal, 3 ms mean jitter, 1 % loss
+    /// in bursts of 3, 20 Mbit/s with a queue of 100 ms.
     pub fn wifi() -> Self {
         Self {
             delay: Delay::LogNormal { mean: millis(15), sd: millis(5) },
@@ -55,8 +56,8 @@ impl LinkConfig {
         }
     }
 
-    /// A mobile phone in motion: 40 ± 15 ms log-normal, 5 ms mean jitter, 2 % loss in bursts of 4, 5 Mbit/s with a
-    /// queue of 200 ms.
+    /// Returns the conditions of a mobile phone in motion: 40 ± 15 ms log-normal, 5 ms mean jitter, 2 % loss in bursts
+    /// of 4, 5 Mbit/s with a queue of 200 ms.
     pub fn mobile() -> Self {
         Self {
             delay: Delay::LogNormal { mean: millis(40), sd: millis(15) },
@@ -67,8 +68,8 @@ impl LinkConfig {
         }
     }
 
-    /// A geostationary satellite: 300 ms, up to 20 ms jitter, 0.5 % loss in bursts of 5, 2 Mbit/s with a queue of
-    /// 500 ms.
+    /// Returns the conditions of a geostationary satellite: 300 ms, up to 20 ms jitter, 0.5 % loss in bursts of 5, 2
+    /// Mbit/s with a queue of 500 ms.
     pub fn satellite() -> Self {
         Self {
             delay: Delay::Constant(millis(300)),
@@ -79,8 +80,8 @@ impl LinkConfig {
         }
     }
 
-    /// All impairments at once: 120 ± 60 ms log-normal, 20 ms mean jitter, reordering, 10 % loss in bursts of 5, 2 %
-    /// duplicates, 512 kbit/s with a queue of 500 ms.
+    /// Returns conditions with all impairments at once: 120 ± 60 ms log-normal, 20 ms mean jitter, reordering, 10 %
+    /// loss in bursts of 5, 2 % duplicates, 512 kbit/s with a queue of 500 ms.
     pub fn awful() -> Self {
         Self {
             delay: Delay::LogNormal { mean: millis(120), sd: millis(60) },

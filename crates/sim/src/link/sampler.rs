@@ -27,7 +27,7 @@ impl DelaySampler {
         }
     }
 
-    /// Returns the delay of the packet with this number.
+    /// Returns the base delay of the packet with this number, counted from 0 since the creation of the link.
     pub(super) fn sample(&self, number: u64, random: &mut Random) -> TimeDelta {
         match self {
             Self::Recorded(delays) => delays[(number % delays.len() as u64) as usize].max(TimeDelta::ZERO),
@@ -35,7 +35,7 @@ impl DelaySampler {
         }
     }
 
-    /// Returns the delay of a duplicate, which has no number.
+    /// Returns the base delay of a duplicate. A recorded delay is picked at random, because a duplicate has no number.
     pub(super) fn sample_for_copy(&self, random: &mut Random) -> TimeDelta {
         let delay = match self {
             Self::Constant(delay) => *delay,

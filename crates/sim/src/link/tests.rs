@@ -15,7 +15,7 @@ fn sent_at(number: usize) -> Instant {
     Instant::ZERO + INTERVAL * number as i64
 }
 
-/// Sends `count` packets at intervals over a new link.
+/// Sends `count` packets at equal intervals over a new link. Returns the deliveries of each packet.
 fn send_packets(config: LinkConfig, seed: u64, count: usize) -> (Vec<Deliveries>, LinkStats) {
     let mut link = Link::new(config, seed, "a>b");
     let deliveries = (0..count).map(|number| link.send(sent_at(number), BYTES)).collect();

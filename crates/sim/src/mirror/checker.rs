@@ -21,24 +21,24 @@ use super::{IssuedEvent, MirrorNetwork, MirrorObservation, MirrorServer, SourceS
 use crate::session::scenario::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
-/// Bound of a mirror's memory in bytes, excluding the game.
+/// Largest allowed memory of a mirror in bytes, excluding the game.
 const MAX_MEMORY: usize = 8 << 20;
-/// Group time from which on all servers know the group time.
+/// Group time by which all servers know the group time.
 const CLOCKS_KNOWN_FROM: GroupInstant = GroupInstant::from_nanos(2_500_000_000);
-/// Bound of the difference between two servers' group times, without jitter.
+/// Largest allowed difference between two servers' group times, without jitter.
 const MAX_CLOCK_ERROR: TimeDelta = TimeDelta::from_millis(10);
-/// Number of violations reported per property.
+/// Largest number of violations reported per property.
 const MAX_REPORTS_PER_PROPERTY: usize = 3;
 
-/// The checker of one scenario.
+/// Observations of one scenario, and the violations found in them.
 pub(super) struct MirrorChecker {
     order: DeliveryOrder,
     is_fault_free: bool,
-    /// Nodes that may abandon events that are not obsolete, and nodes that installed a snapshot, perhaps from one of
-    /// them.
+    /// Nodes that may abandon events that are not obsolete.
     nodes_that_may_give_up: BTreeSet<usize>,
+    /// Nodes that installed a snapshot, perhaps from a node that abandoned events.
     nodes_with_snapshot: BTreeSet<usize>,
-    /// Position of each node in the total order.
+    /// Highest position in the total order that each node has delivered.
     delivered_up_to: BTreeMap<usize, (GroupInstant, SourceId, u64)>,
     given_up_count: u64,
     /// Number of events that each node reported as abandoned.
@@ -46,7 +46,7 @@ pub(super) struct MirrorChecker {
     delivered_count: u64,
     dropped_count: u64,
     installed_count: u64,
-    /// Allowance for jitter in comparisons of group times.
+    /// Addition to [`MAX_CLOCK_ERROR`] for the jitter of the scenario.
     jitter_allowance: TimeDelta,
     violations: Vec<String>,
     trace_hash: u64,
@@ -117,7 +117,8 @@ impl MirrorChecker {
         }
     }
 
-    /// Checks that an event is out of order if and only if it is marked so, and that none is without faults.
+    /// Checks that an event is marked as out of order if and only if it is, and that none is in a scenario without
+    /// faults.
     fn check_total_order(&mut self, node: usize, position: (GroupInstant, SourceId, u64), is_late: bool) {
         let reached = self.delivered_up_to.get(&node).copied();
         if is_late != reached.is_some_and(|reached| position < reached) {
@@ -142,7 +143,7 @@ impl MirrorChecker {
         }
     }
 
-    /// Called when no event was issued for a while: every server must have every event.
+    /// Checks, when no event was issued for a while, that every server has every event.
     pub(super) fn on_end(&mut self, network: &MirrorNetwork) {
         let sources: Vec<SourceId> = network.sources().collect();
         for node in network.active_nodes() {
@@ -160,7 +161,7 @@ impl MirrorChecker {
             .for_each(|source| self.check_agreement(network, *source));
     }
 
-    /// Checks that all servers know the group time.
+    /// Checks that all running servers know the group time and agree on it.
     fn check_group_time(&mut self, network: &MirrorNetwork) {
         let time = |node: &usize| network.server(*node)?.mirror.group_time(network.local_time(*node));
         let times: Vec<Option<GroupInstant>> = network.active_nodes().iter().map(time).collect();
@@ -171,7 +172,7 @@ impl MirrorChecker {
         }
     }
 
-    /// Checks that a node reported every abandoned event.
+    /// Checks that the server at a node reported every abandoned event.
     fn check_give_up_reports(&mut self, network: &MirrorNetwork, node: usize) {
         let abandoned = network.server(node).map_or(0, |server| server.mirror.stats().abandoned);
         let reported = self.reported_give_ups.get(&node).copied().unwrap_or(0);
@@ -209,7 +210,8 @@ impl MirrorChecker {
         }
     }
 
-    /// Whether a node must have every event: not if it, or a server whose snapshot it installed, may abandon events.
+    /// Returns whether a node must have every event: not if it, or a server whose snapshot it installed, may abandon
+    /// events.
     fn must_have_all_events(&self, node: usize) -> bool {
         !self.nodes_that_may_give_up.contains(&node)
             && (self.nodes_that_may_give_up.is_empty() || !self.nodes_with_snapshot.contains(&node))
@@ -273,7 +275,7 @@ fn drop_count(server: &MirrorServer) -> u64 {
     server.mirror.stats().dropped + server.mirror.stats().skipped
 }
 
-/// Computes the state of a source without drops, from those of its events that count.
+/// Computes the state of a source from those of its events for which `counts` returns `true`, without drops.
 fn fold_events(journal: &[IssuedEvent], counts: impl Fn(u64, &IssuedEvent) -> bool) -> SourceState {
     let mut part = SourceState::default();
     for (seq, issued) in (1..).zip(journal).filter(|(seq, issued)| counts(*seq, issued)) {
@@ -282,12 +284,13 @@ fn fold_events(journal: &[IssuedEvent], counts: impl Fn(u64, &IssuedEvent) -> bo
     part
 }
 
-/// Whether an event is among those that this state includes.
+/// Returns whether a state includes an event.
 fn is_applied(part: &SourceState, seq: u64, issued: &IssuedEvent) -> bool {
     if issued.key == 0 { part.loose().any(|known| known == seq) } else { seq <= part.last_seq(issued.key) }
 }
 
-/// Whether a later event of its object replaces it, with no event in between that is not replaceable.
+/// Returns whether a later event of the same object replaces an event, with no event in between that is not
+/// replaceable.
 fn is_obsolete(journal: &[IssuedEvent], seq: u64) -> bool {
     let issued = &journal[seq as usize - 1];
     let mut later = journal[seq as usize..].iter().filter(|later| later.key == issued.key);

@@ -21,7 +21,7 @@ use crate::event_queue::EventQueue;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::random::{LogNormal, Random};
 
-/// All nodes and the links between them.
+/// Nodes, the servers that run on them, and the links between all nodes.
 pub struct MirrorNetwork {
     now: Instant,
     seed: u64,
@@ -31,37 +31,37 @@ pub struct MirrorNetwork {
     /// Links, by `from * nodes + to`.
     links: Vec<Link>,
     queue: EventQueue<MirrorQueueEvent>,
-    /// All issued events, by source; the first has sequence number 1.
+    /// All issued events, by source. The first has sequence number 1.
     issued_events: BTreeMap<SourceId, Vec<IssuedEvent>>,
     sources: Random,
     sabotage: Option<Sabotage>,
 }
 
-/// Plan of a server.
+/// Plan of a node and of the server that runs on it.
 #[derive(Clone, Debug)]
 pub struct MirrorServerPlan {
-    /// Clock of the computer.
+    /// Offset and skew of the node's clock.
     pub clock: NodeClock,
-    /// Mirror settings. The network chooses a new source id for every run.
+    /// Configuration of the mirror. The network replaces source id, founder flag and seed at every start.
     pub config: MirrorConfig,
-    /// Time to apply one event.
+    /// Time for which the server is busy when it applies one event.
     pub work: TimeDelta,
-    /// Events that it issues.
+    /// Script of the events that the server issues.
     pub script: EventScript,
-    /// Padding of its snapshots, in bytes.
+    /// Number of padding bytes in the server's snapshots.
     pub bulk: usize,
 }
 
-/// Events that a server issues after [`MirrorNetwork::start_issuing`].
+/// Times and kinds of the events that a server issues after [`MirrorNetwork::start_issuing`].
 #[derive(Clone, Copy, Debug)]
 pub struct EventScript {
-    /// Mean interval between two events.
+    /// Mean interval between two events. Intervals are log-normal.
     pub every: TimeDelta,
-    /// Standard deviation of the interval.
+    /// Standard deviation of the interval between two events.
     pub spread: TimeDelta,
-    /// Number of events per run.
+    /// Number of events that one run of the server issues.
     pub count: u32,
-    /// Number of objects to choose from.
+    /// Number of objects from which the events are drawn.
     pub keys: u64,
     /// Shares of moves, nudges, resets and events without an object; the rest are actions.
     pub shares: [f64; 4],
@@ -73,18 +73,18 @@ pub struct EventScript {
 struct ServerNode {
     plan: MirrorServerPlan,
     server: Option<MirrorServer>,
-    /// Next wake-up; earlier schedules are void.
+    /// Time of the next wake-up. Queued wake-ups for other times are void.
     next_wake: Instant,
     run_count: u32,
     random: Random,
     issue_intervals: LogNormal,
 }
 
-/// A server: its mirror, and its copy of the game.
+/// A running server: its mirror, and its copy of the game.
 pub struct MirrorServer {
-    /// Engine under test.
+    /// The engine under test.
     pub mirror: Mirror,
-    /// State of the game, one part per source.
+    /// State of the game at this server, one part per source.
     pub source_states: BTreeMap<SourceId, SourceState>,
     busy_until: Instant,
     next_issue_at: Option<Instant>,
@@ -96,29 +96,29 @@ enum MirrorQueueEvent {
     Arrive { from: SourceId, to: SourceId, bytes: Box<[u8]> },
 }
 
-/// An observation at a node.
+/// An observation at a node, for checkers and measurements.
 #[derive(Clone, Copy, Debug)]
 pub enum MirrorObservation {
-    /// An event was delivered.
+    /// The engine delivered an event, and the server applied it.
     Delivered {
-        /// Source of the event.
+        /// Source that issued the event.
         source: SourceId,
-        /// Sequence number.
+        /// Sequence number of the event at its source.
         seq: u64,
-        /// Issue time.
+        /// Group time at which the source issued the event.
         at: GroupInstant,
         /// Game time difference (GTD) as measured by the engine.
         gtd: TimeDelta,
-        /// Whether it came in order among the events of its object, and for the first time.
+        /// Whether the event came in order among the events of its object, and for the first time.
         is_in_order: bool,
-        /// Whether the engine marked it as out of order.
+        /// Whether the engine marked the event as out of order.
         is_late: bool,
-        /// Whether the node itself issued it.
+        /// Whether the node's own server issued the event.
         is_own: bool,
     },
-    /// A snapshot of one source's part was installed.
+    /// The server installed a snapshot of one source's part of the game.
     Installed {
-        /// Source of the part.
+        /// Source whose part was replaced.
         of: SourceId,
     },
     /// The engine reported an event.
@@ -126,7 +126,7 @@ pub enum MirrorObservation {
 }
 
 impl MirrorNetwork {
-    /// Creates nodes with links between them. No server runs yet.
+    /// Creates one node per plan. `link(from, to)` returns the conditions of each direction. No server runs yet.
     pub fn new(seed: u64, plans: &[MirrorServerPlan], link: impl Fn(usize, usize) -> LinkConfig) -> Self {
         let count = plans.len();
         let node = |(number, plan): (usize, &MirrorServerPlan)| ServerNode {
@@ -154,7 +154,7 @@ impl MirrorNetwork {
         }
     }
 
-    /// Injects a defect at the first node.
+    /// Sets the defect of the first node.
     pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
         self.sabotage = sabotage;
     }
@@ -163,58 +163,58 @@ impl MirrorNetwork {
         self.sabotage.filter(|_| node == 0)
     }
 
-    /// Returns the true time.
+    /// Returns the virtual time, from which each node's clock deviates.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Returns the seed of the network.
+    /// Returns the seed from which all random draws of the network follow.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Returns the local time of a node.
+    /// Returns the time that a node's clock shows now.
     pub fn local_time(&self, node: usize) -> Instant {
         self.nodes[node].plan.clock.local(self.now)
     }
 
-    /// Returns the server at a node, if one runs.
+    /// Returns the server at a node; `None` if none runs there.
     pub fn server(&self, node: usize) -> Option<&MirrorServer> {
         self.nodes[node].server.as_ref()
     }
 
-    /// Returns the nodes on which a server runs.
+    /// Returns the indices of the nodes on which a server runs.
     pub fn active_nodes(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| self.nodes[*node].server.is_some()).collect()
     }
 
-    /// Returns the link from one node to another.
+    /// Returns the link that carries datagrams from node `from` to node `to`.
     pub fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
         &mut self.links[from * self.nodes.len() + to]
     }
 
-    /// Returns all events that a source has issued.
+    /// Returns all events that a source has issued, in order; empty for an unknown source.
     pub fn issued_events(&self, source: SourceId) -> &[IssuedEvent] {
         self.issued_events.get(&source).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns all sources that ever ran.
+    /// Returns all sources that ever ran, in ascending order.
     pub fn sources(&self) -> impl Iterator<Item = SourceId> + '_ {
         self.node_by_source.keys().copied()
     }
 
-    /// Returns the node on which a source runs or ran.
+    /// Returns the node on which a source runs or ran; `None` for an unknown source.
     pub fn node_of(&self, source: SourceId) -> Option<usize> {
         self.node_by_source.get(&source).copied()
     }
 
-    /// Whether a source still runs.
+    /// Returns whether the server that is this source still runs.
     pub fn is_running(&self, source: SourceId) -> bool {
         let server = self.node_of(source).and_then(|node| self.server(node));
         server.is_some_and(|server| server.mirror.source() == source)
     }
 
-    /// Returns the counters of all links together.
+    /// Returns the sum of the counters of all links.
     pub fn traffic(&self) -> LinkStats {
         let mut sum = LinkStats::default();
         for stats in self.links.iter().map(Link::stats) {
@@ -265,19 +265,19 @@ impl MirrorNetwork {
         }
     }
 
-    /// Stops a server without a leave message.
+    /// Stops the server at a node without a leave message.
     pub fn crash(&mut self, node: usize) {
         self.nodes[node].server = None;
     }
 
-    /// Stops a server with a leave message.
+    /// Stops the server at a node with a leave message.
     pub fn leave(&mut self, node: usize) {
         self.nodes[node].server.iter_mut().for_each(|server| server.mirror.leave());
         self.transmit(node);
         self.crash(node);
     }
 
-    /// Lets a server issue events from now on.
+    /// Lets the server at a node issue the events of its script from now on.
     pub fn start_issuing(&mut self, node: usize) {
         let now = self.now;
         if let Some(server) = self.nodes[node].server.as_mut() {
@@ -286,12 +286,13 @@ impl MirrorNetwork {
         self.schedule_wake(node, now);
     }
 
-    /// Lets a server issue no more events.
+    /// Stops the issuing of events by the server at a node.
     pub fn stop_issuing(&mut self, node: usize) {
         self.nodes[node].server.iter_mut().for_each(|server| server.next_issue_at = None);
     }
 
-    /// Whether a server has issued all its events.
+    /// Returns whether no server at a node issues events: it does not run, does not issue, or has issued its whole
+    /// script.
     pub fn has_stopped_issuing(&self, node: usize) -> bool {
         self.server(node).is_none_or(|server| server.next_issue_at.is_none())
     }
@@ -301,7 +302,7 @@ impl MirrorNetwork {
         self.queue.push(at, MirrorQueueEvent::Wake { node });
     }
 
-    /// Runs until `until` and passes the observations to `observe`.
+    /// Processes all events up to the true time `until`, and passes the observations with their nodes to `observe`.
     pub fn run_until(&mut self, until: Instant, mut observe: impl FnMut(usize, MirrorObservation)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
             let Some((at, event)) = self.queue.pop() else { break };
@@ -338,7 +339,7 @@ impl MirrorNetwork {
         }
     }
 
-    /// Lets a server issue events, serve requests and send.
+    /// Lets the server at a node issue events, serve requests and send, and schedules its next wake-up.
     fn run_server(&mut self, node: usize, observe: &mut impl FnMut(usize, MirrorObservation)) {
         self.issue_due_events(node);
         self.serve_requests(node, observe);
@@ -429,7 +430,7 @@ impl MirrorNetwork {
         }
     }
 
-    /// Sends a datagram to a source; a source that no longer runs receives nothing.
+    /// Puts a datagram on the link to a source's node. A source that no longer runs receives nothing.
     fn send(&mut self, (from, from_node): (SourceId, usize), target: SourceId, bytes: &[u8]) {
         let Some(to) = self.node_of(target).filter(|to| *to != from_node && self.is_running(target)) else {
             return;

@@ -4,32 +4,32 @@ use coplay::mirror::Delivery;
 use coplay::time::TimeDelta;
 use coplay::wire::{EncodedEvent, MAX_DATAGRAM, MirrorDatagramWriter, MirrorItem, MirrorItems, ObsoleteSet};
 
-/// Kind of defect.
+/// Deliberate defect of the first node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Every received event claims to replace earlier ones.
+    /// Every received event claims to replace earlier events of its object.
     MarkAllReplacing,
-    /// Received events lose their dependencies.
+    /// Received events lose their dependencies on earlier events.
     StripDependencies,
-    /// Requests for missing events are lost.
+    /// The node's requests for missing events are lost.
     DropRequests,
-    /// Installed snapshots are corrupt.
+    /// One bit of each installed snapshot is flipped.
     CorruptSnapshot,
-    /// Every 20th event is applied twice.
+    /// The node applies every 20th event of a source twice.
     ApplyTwice,
-    /// Every 20th event is not applied.
+    /// The node does not apply every 20th event of a source.
     SkipEvents,
-    /// The node reports a wrong group time.
+    /// The node states a group time that is 150 ms ahead of its own.
     WrongGroupTime,
 }
 
-/// Interval of defects, in sequence numbers.
+/// Interval of the defects that concern single events, in sequence numbers.
 const FAULT_INTERVAL: u64 = 20;
-/// Error of the group time.
+/// Error that [`Sabotage::WrongGroupTime`] adds to the stated group time.
 const TIME_ERROR: TimeDelta = TimeDelta::from_millis(150);
 
 impl Sabotage {
-    /// Changes a datagram to the first node.
+    /// Applies the defect to a datagram to the first node.
     pub(super) fn tamper_incoming(self, bytes: &[u8]) -> Box<[u8]> {
         if !matches!(self, Self::MarkAllReplacing | Self::StripDependencies) {
             return bytes.into();
@@ -54,7 +54,7 @@ impl Sabotage {
         }
     }
 
-    /// Changes a datagram from the first node.
+    /// Applies the defect to a datagram from the first node.
     pub(super) fn tamper_outgoing(self, bytes: &[u8]) -> Box<[u8]> {
         match self {
             Self::WrongGroupTime => rewrite_items(bytes, |item| match item {
@@ -68,7 +68,7 @@ impl Sabotage {
         }
     }
 
-    /// Returns how often the first node applies an event.
+    /// Returns how often the first node applies a delivered event: 0 to 2 times.
     pub(super) fn apply_count(self, delivery: &Delivery<'_>) -> u32 {
         match self {
             Self::ApplyTwice if delivery.seq.is_multiple_of(FAULT_INTERVAL) => 2,
@@ -77,7 +77,7 @@ impl Sabotage {
         }
     }
 
-    /// Changes a snapshot that the first node installs.
+    /// Applies the defect to a snapshot that the first node installs.
     pub(super) fn tamper_snapshot(self, bytes: &mut [u8]) {
         if let (Self::CorruptSnapshot, Some(byte)) = (self, bytes.get_mut(25)) {
             *byte ^= 1;
@@ -85,7 +85,7 @@ impl Sabotage {
     }
 }
 
-/// Re-encodes a datagram item by item.
+/// Re-encodes a datagram item by item. Items for which `change` returns `None` are left out.
 fn rewrite_items<'a>(bytes: &'a [u8], mut change: impl FnMut(MirrorItem<'a>) -> Option<MirrorItem<'a>>) -> Box<[u8]> {
     let mut buf = [0; MAX_DATAGRAM];
     let Ok(mut datagram) = MirrorDatagramWriter::new(&mut buf) else { return bytes.into() };

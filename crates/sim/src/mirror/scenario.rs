@@ -1,4 +1,4 @@
-//! Random mirrored servers with faults. All faults end well before the final checks.
+//! Random mirrored servers with faults. All faults end at 6 s, well before the final checks.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,15 +15,16 @@ use crate::session::scenario::ScenarioResult;
 
 /// Time at which the servers begin to issue events.
 const ISSUING_BEGIN: TimeDelta = TimeDelta::from_millis(1_000);
-/// Time span of the faults, in milliseconds.
+/// Time from which on faults begin, in milliseconds.
 const FAULTS_BEGIN_MS: i64 = 1_500;
+/// Time at which all faults have ended, in milliseconds.
 const FAULTS_END_MS: i64 = 6_000;
 /// Time from the end of the faults until every event must have reached every server.
 const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(8);
 /// Time for which the last issuer continues after the end of the faults.
 const LAST_ISSUER_TIME: TimeDelta = TimeDelta::from_secs(5);
 
-/// Features that a scenario may contain, for coverage counts.
+/// Names of the features that a scenario may contain, for coverage counts.
 pub const FEATURES: [&str; 19] = [
     "loss",
     "bursts",
@@ -46,37 +47,37 @@ pub const FEATURES: [&str; 19] = [
     "adaptive",
 ];
 
-/// Mirrored servers and all their faults.
+/// Mirrored servers, their links, and all faults injected into them.
 #[derive(Clone, Debug)]
 pub struct MirrorScenario {
-    /// Seed of the whole scenario.
+    /// Seed from which the whole scenario is drawn.
     pub seed: u64,
-    /// Plan of each server.
+    /// Plan of each node and its server.
     pub server_plans: Vec<MirrorServerPlan>,
-    /// Conditions of all links until the faults end; then loss and duplicates end.
+    /// Conditions of all links. Loss and duplicates end with the faults.
     pub link: LinkConfig,
-    /// Faults in time order.
+    /// Faults with their true times, in time order.
     pub faults: Vec<(Instant, MirrorFault)>,
     /// Number of servers that join late: the last ones.
     pub late_joiners: usize,
-    /// Server that continues to issue events after all others have stopped.
+    /// Node whose server issues events for 5 s longer than all others; `None` if all stop at the same time.
     pub last_issuer: Option<usize>,
-    /// Deliberate defect at the first node.
+    /// Deliberate defect at the first node, to prove that the checker detects it.
     pub sabotage: Option<Sabotage>,
 }
 
-/// A fault among the servers.
+/// A fault among the servers, or the end of one. Nodes are given by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorFault {
-    /// A server starts.
+    /// Starts a server at a node, unless one runs there.
     Enter(usize),
-    /// A server crashes.
+    /// Stops the server at a node without a leave message.
     Crash(usize),
-    /// A server leaves.
+    /// Stops the server at a node with a leave message.
     Leave(usize),
-    /// The first nodes, this many, are cut off from the others.
+    /// Cuts the first nodes, this many, off from the others.
     Split(usize),
-    /// All links are restored.
+    /// Restores all links.
     Heal,
 }
 
@@ -140,7 +141,7 @@ impl MirrorScenario {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Runs the scenario and checks it.
+    /// Runs the scenario, and checks the deliveries and the states of its servers.
     pub fn run(&self) -> ScenarioResult {
         let mut network = MirrorNetwork::new(self.seed, &self.server_plans, |_, _| self.link.clone());
         let mut checker = MirrorChecker::new(self);
@@ -203,18 +204,19 @@ impl MirrorScenario {
             .for_each(|node| network.stop_issuing(node));
     }
 
-    /// Returns the nodes that may abandon events that are not obsolete.
+    /// Returns the nodes that may abandon events that are not obsolete: those with the two-curve policy.
     pub(super) fn nodes_that_may_give_up(&self) -> BTreeSet<usize> {
         let gives_up = |plan: &MirrorServerPlan| matches!(plan.config.policy, DropPolicy::TwoCurve { .. });
         (0..self.server_plans.len()).filter(|node| gives_up(&self.server_plans[*node])).collect()
     }
 
-    /// Whether the scenario has no fault, no late joiner and no loss.
+    /// Returns whether the scenario has no fault, no late joiner and no loss.
     pub(super) fn is_fault_free(&self) -> bool {
         self.faults.is_empty() && self.late_joiners == 0 && self.link.loss == Loss::None
     }
 
-    /// Returns the delay difference that jitter causes for most datagrams.
+    /// Returns the error that jitter may cause in a group time: half of the largest uniform jitter, or the mean of
+    /// exponential jitter.
     pub(super) fn jitter_allowance(&self) -> TimeDelta {
         match self.link.jitter {
             Jitter::None => TimeDelta::ZERO,
@@ -227,7 +229,7 @@ impl MirrorScenario {
         self.server_plans[0].config.order
     }
 
-    /// Whether the scenario contains each of [`FEATURES`].
+    /// Returns, for each of [`FEATURES`], whether the scenario contains it.
     pub fn features(&self) -> Vec<bool> {
         let has = |kind: fn(&MirrorFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
         let is = |kind: fn(&DropPolicy) -> bool| self.server_plans.iter().any(|plan| kind(&plan.config.policy));

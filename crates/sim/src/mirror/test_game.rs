@@ -6,7 +6,7 @@ use coplay::mirror::NewEvent;
 
 use crate::toy_machine::mix_hash;
 
-/// Kind of an event.
+/// Kind of an event, which decides about obsolescence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// Sets the position: replaces moves and nudges, and is replaceable.
@@ -19,33 +19,33 @@ pub enum EventKind {
     Reset,
 }
 
-/// An issued event.
+/// An event that a server issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IssuedEvent {
-    /// Object, or 0 for none.
+    /// Key of the object that the event concerns; 0 for none.
     pub key: u64,
-    /// Kind.
+    /// Effect of the event on its object.
     pub kind: EventKind,
-    /// Random value that enters the hash.
+    /// Random value that enters the hash of the object.
     pub value: u64,
 }
 
 impl EventKind {
     const ALL: [Self; 4] = [Self::Move, Self::Nudge, Self::Action, Self::Reset];
 
-    /// Whether it makes earlier events obsolete.
+    /// Returns whether an event of this kind makes earlier replaceable events of its object obsolete.
     pub fn replaces(self) -> bool {
         matches!(self, Self::Move | Self::Reset)
     }
 
-    /// Whether later events may make it obsolete.
+    /// Returns whether later events of the object may make an event of this kind obsolete.
     pub fn is_replaceable(self) -> bool {
         matches!(self, Self::Move | Self::Nudge)
     }
 }
 
 impl IssuedEvent {
-    /// Encodes the event in `len` bytes.
+    /// Encodes kind and value in 9 bytes, padded with zeros to `len` bytes. The key is not part of the payload.
     pub fn payload(&self, len: usize) -> Vec<u8> {
         let kind = EventKind::ALL.iter().position(|kind| *kind == self.kind).unwrap_or(0) as u8;
         let mut payload = vec![kind];
@@ -54,7 +54,7 @@ impl IssuedEvent {
         payload
     }
 
-    /// Returns the event in the form that the engine takes.
+    /// Returns the event in the form that [`Mirror::issue`](coplay::mirror::Mirror::issue) takes.
     pub fn to_issue<'a>(&self, payload: &'a [u8]) -> NewEvent<'a> {
         let Self { key, kind, .. } = *self;
         NewEvent { key, replaces: kind.replaces(), is_replaceable: kind.is_replaceable(), payload }
@@ -67,22 +67,22 @@ impl IssuedEvent {
     }
 }
 
-/// Returns a byte of the padding that enlarges a snapshot.
+/// Returns the byte at index `at` of the padding that enlarges a snapshot.
 fn padding_byte(at: usize) -> u8 {
     (at * 31 + (at >> 8)) as u8
 }
 
-/// Hash seed of a position that a move sets.
+/// Hash seed of a position that a move sets, so that it differs from the neutral position 0.
 const MOVE_HASH_SEED: u64 = 0x5851_f42d_4c95_7f2d;
 
-/// An object of the game.
+/// An object of the game, which hashes its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TestObject {
     /// Hash of all actions and resets, in order.
     action_hash: u64,
-    /// Hash of the position since then.
+    /// Hash of the moves and nudges since the last action or reset.
     placement_hash: u64,
-    /// Sequence number of the last applied event.
+    /// Sequence number of the event applied last.
     last_seq: u64,
 }
 
@@ -112,7 +112,7 @@ impl TestObject {
 }
 
 impl SourceState {
-    /// Applies an event. Returns whether it came in order and for the first time.
+    /// Applies an event. Returns whether it came in order among the events of its object, and for the first time.
     pub fn apply(&mut self, seq: u64, issued: &IssuedEvent) -> bool {
         if issued.key == 0 {
             return self.loose.insert((seq, issued.value));
@@ -124,27 +124,27 @@ impl SourceState {
         in_order
     }
 
-    /// Applies an encoded event, as delivered by the engine.
+    /// Applies an encoded event, as delivered by the engine, with the result of [`SourceState::apply`].
     pub fn apply_payload(&mut self, seq: u64, key: u64, payload: &[u8]) -> bool {
         self.apply(seq, &IssuedEvent::decode(key, payload))
     }
 
-    /// Returns the sequence number of the last event applied to an object.
+    /// Returns the sequence number of the last event applied to an object; 0 for none.
     pub fn last_seq(&self, key: u64) -> u64 {
         self.objects.get(&key).map_or(0, |object| object.last_seq)
     }
 
-    /// Returns all objects.
+    /// Returns the keys of all objects, in ascending order.
     pub fn keys(&self) -> impl Iterator<Item = u64> + '_ {
         self.objects.keys().copied()
     }
 
-    /// Returns the sequence numbers of events without an object.
+    /// Returns the sequence numbers of the applied events without an object, in ascending order.
     pub fn loose(&self) -> impl Iterator<Item = u64> + '_ {
         self.loose.iter().map(|(seq, _)| *seq)
     }
 
-    /// Encodes the state with this many bytes of padding.
+    /// Encodes the state with `bulk` bytes of padding in front.
     pub fn save(&self, bulk: usize) -> Vec<u8> {
         let mut bytes = (bulk as u64).to_le_bytes().to_vec();
         bytes.extend((0..bulk).map(padding_byte));
@@ -160,7 +160,7 @@ impl SourceState {
         bytes
     }
 
-    /// Decodes the state. Returns the empty state if the bytes are invalid.
+    /// Decodes the state. Returns the empty state if the padding is wrong or missing.
     pub fn load(bytes: &[u8]) -> Self {
         let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
         let Some((bulk, bytes)) = bytes.split_at_checked(8).map(|(bulk, rest)| (word(bulk) as usize, rest)) else {
@@ -180,7 +180,7 @@ impl SourceState {
         }
     }
 
-    /// Hashes the state.
+    /// Hashes the state, except for the sequence numbers of events that concern an object.
     pub fn hash(&self) -> u64 {
         let objects = self.objects.iter().fold(0, |hash, (key, object)| {
             mix_hash(mix_hash(mix_hash(hash, *key), object.action_hash), object.placement_hash)

@@ -20,43 +20,44 @@ use super::{ChangeCause, Endpoint, LINEAR_MOTION, MotionNetwork, MotionScenario}
 use crate::session::scenario::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
-/// Bound of the difference between a client's and the server's timer, given by the clock synchronisation.
+/// Largest allowed difference between a client's and the server's timer, given by the clock synchronisation.
 const MAX_TIMER_ERROR: TimeDelta = TimeDelta::from_millis(10);
-/// Bound of an endpoint's memory, in bytes.
+/// Largest allowed memory of an endpoint, in bytes.
 const MAX_MEMORY: usize = 1 << 20;
-/// Tolerance for the rounding of a step.
+/// Tolerance for the rounding of timers between two samples.
 const ROUNDING_TOLERANCE: TimeDelta = TimeDelta::from_micros(2);
-/// Number of violations reported per property.
+/// Largest number of violations reported per property.
 const MAX_REPORTS_PER_PROPERTY: usize = 3;
 
-/// Last command of an object.
+/// Last command of an object, or a decision of the server about it.
 #[derive(Clone, Copy, Debug)]
 struct LastCommand {
-    /// Time of the first of the combined commands, on the clock of its issuer.
+    /// Time of the first of the combined commands, on the clock of the issuer.
     given_at: Instant,
     vector: MilliVec2,
-    /// Whether no event since then could have undone it.
+    /// Whether no event since then could have undone the command.
     is_binding: bool,
-    /// Endpoint that gave it. A decision of the server is lost with the server until the owner has received it.
+    /// Endpoint that gave the command. A decision of the server is lost with the server until the owner has received
+    /// it.
     issuer: Endpoint,
 }
 
-/// The checker of one scenario.
+/// Observations of one scenario, and the violations found in them.
 pub(super) struct MotionChecker {
     config: coplay::motion::MotionConfig,
     max_timer_error: TimeDelta,
-    /// Last moment of each object at each endpoint, with its local time.
+    /// Last moment of each object at each endpoint, with the endpoint's local time.
     last_seen: BTreeMap<(usize, ObjectId), (Instant, ObjectMoment<MilliVec2>)>,
     last_commands: BTreeMap<ObjectId, LastCommand>,
-    /// Current owners, where they differ from the initial ones.
+    /// Current owners of objects that were transferred.
     owners: BTreeMap<ObjectId, Endpoint>,
     /// Vectors that the server decided for objects of clients, by object and epoch.
     server_decisions: BTreeMap<(ObjectId, u32), Vec<MilliVec2>>,
-    /// Epoch of the last ownership transfer. Until the new owner knows it, it may receive commands of the previous
-    /// owner.
+    /// Epoch of each object's last ownership transfer. Until the new owner knows that epoch, it may receive commands of
+    /// the previous owner.
     transfer_epochs: BTreeMap<ObjectId, u32>,
     removed: BTreeSet<ObjectId>,
-    /// Objects that were ever removed.
+    /// Objects that were ever removed, respawned or not.
     ever_removed: BTreeSet<ObjectId>,
     measurement_time: Instant,
     /// Discrepancy of each client and object in the averaging window before the measurement: area D, time and distance
@@ -68,7 +69,7 @@ pub(super) struct MotionChecker {
     trace_hash: u64,
 }
 
-/// Index of the server among the endpoints.
+/// Key of the server in `last_seen`, where clients have their seat numbers.
 const SERVER_INDEX: usize = usize::MAX;
 
 impl MotionChecker {
@@ -102,13 +103,14 @@ impl MotionChecker {
         }
     }
 
-    /// Returns the owner of an object.
+    /// Returns the current owner of an object. Ids from 1,000 on belong to the server at first, lower ones to a client.
     pub(super) fn owner(&self, object: ObjectId) -> Endpoint {
         let initial = if object.0 >= 1_000 { Endpoint::Server } else { Endpoint::Seat(object.0 as usize - 1) };
         self.owners.get(&object).copied().unwrap_or(initial)
     }
 
-    /// Records a command that the owner is about to give. Returns whether the owner has the object.
+    /// Records a command that the owner is about to give. Returns `false`, without a record, if the owner does not have
+    /// the object.
     pub(super) fn on_command(&mut self, network: &mut MotionNetwork, object: ObjectId, vector: MilliVec2) -> bool {
         let owner = self.owner(object);
         self.process_events(network, owner);
@@ -130,7 +132,7 @@ impl MotionChecker {
         true
     }
 
-    /// Records a crash. Commands of the endpoint before the crash may be lost.
+    /// Records that an endpoint is about to crash. Commands of the endpoint before the crash may be lost.
     pub(super) fn on_crash(&mut self, network: &mut MotionNetwork, end: Endpoint) {
         self.process_events(network, end);
         match end {
@@ -147,7 +149,7 @@ impl MotionChecker {
         }
     }
 
-    /// Records a decision of the server about an object that a client owns. The owner may be overruled by it alone.
+    /// Records a decision of the server about an object. Only such a decision may overrule the owner's commands.
     pub(super) fn on_server_decision(&mut self, network: &MotionNetwork, object: ObjectId) {
         let vector = network.server().and_then(|server| server.vector(object)).copied();
         if let (Some(vector), Some(moment)) = (vector, network.object_moment(Endpoint::Server, object)) {
@@ -155,7 +157,8 @@ impl MotionChecker {
         }
     }
 
-    /// Records an ownership transfer. Commands of the previous owner that are in flight do not count.
+    /// Records an ownership transfer to a client, and changes the subscriptions of both owners. Commands of the
+    /// previous owner that are in flight do not count.
     pub(super) fn on_transfer(&mut self, network: &mut MotionNetwork, object: ObjectId, to: usize) {
         let before = self.owners.insert(object, Endpoint::Seat(to));
         let before = before.unwrap_or(Endpoint::Seat(object.0 as usize - 1));
@@ -200,7 +203,8 @@ impl MotionChecker {
         self.removed.contains(&object)
     }
 
-    /// Runs until `until` and checks every frame of every endpoint.
+    /// Runs the network up to the true time `until`, and checks every frame of every endpoint and every arrival at a
+    /// client.
     pub(super) fn run_until(&mut self, network: &mut MotionNetwork, until: Instant) {
         network.run_observed(until, |network, end, cause| match cause {
             ChangeCause::Frame => self.on_frame(network, end),
@@ -208,7 +212,7 @@ impl MotionChecker {
         });
     }
 
-    /// Processes the events of an endpoint since the last call.
+    /// Processes the events of a client since the last call.
     fn process_events(&mut self, network: &mut MotionNetwork, end: Endpoint) {
         let Endpoint::Seat(seat) = end else { return };
         for event in network.take_events(end) {
@@ -245,7 +249,8 @@ impl MotionChecker {
         }
     }
 
-    /// Records that a client learned of a removal. If the object was spawned again, the client subscribes to it.
+    /// Records that a client learned of a removal, which must have happened. If the object was spawned again, the
+    /// client subscribes to it.
     fn on_gone(&mut self, network: &mut MotionNetwork, seat: usize, object: ObjectId) {
         if !self.ever_removed.contains(&object) {
             self.report_violation("gone", || {
@@ -259,9 +264,9 @@ impl MotionChecker {
         }
     }
 
-    /// Checks a client after every datagram, too. Between two frames it may be corrected more than once, each time
-    /// beyond the snap threshold. Frames alone cannot distinguish that from a jump, because two such corrections may
-    /// end near where they began.
+    /// Checks the objects of a client after every datagram, too. Between two frames an object may be corrected more
+    /// than once, each time beyond the snap threshold. Frames alone cannot distinguish that from a jump, because two
+    /// such corrections may end near where they began.
     fn on_arrival(&mut self, network: &mut MotionNetwork, end: Endpoint) {
         let Endpoint::Seat(seat) = end else { return };
         self.process_events(network, end);
@@ -291,7 +296,8 @@ impl MotionChecker {
         }
     }
 
-    /// Compares an object at an endpoint with its last moment there.
+    /// Checks an object at an endpoint against its last moment there. Returns the new moment; `None` if the endpoint
+    /// does not have the object.
     fn check_moment(
         &mut self,
         network: &MotionNetwork,
@@ -339,7 +345,8 @@ impl MotionChecker {
         }
     }
 
-    /// Accumulates the discrepancy D in the averaging window before the measurement.
+    /// Adds the distance between a client's object and the server's to the discrepancy D, in the averaging window
+    /// before the measurement.
     fn accumulate_discrepancy(
         &mut self,
         network: &MotionNetwork,
@@ -359,7 +366,7 @@ impl MotionChecker {
         self.discrepancies.insert((seat, object), (area, network.now(), apart));
     }
 
-    /// Checks that the discrepancies reported by the clients are the true ones.
+    /// Checks that the discrepancies reported by the clients are the true ones, within a tolerance.
     pub(super) fn check_discrepancies(&mut self, network: &MotionNetwork) {
         let near = self.max_timer_error.as_secs_f64() * f64::from(LINEAR_MOTION.max_speed) / 1e3;
         for ((seat, object), (area, ..)) in std::mem::take(&mut self.discrepancies) {

@@ -23,10 +23,10 @@ use crate::link::{Link, LinkConfig, LinkStats};
 /// Motion of the objects: linear, at most ten units per second.
 pub const LINEAR_MOTION: LinearPredictor = LinearPredictor { max_speed: 10_000 };
 
-/// Highest command number there is.
+/// Highest command number that can be encoded.
 const MAX_NUMBER: CommandNumber = CommandNumber { epoch: u32::MAX, count: u32::MAX };
 
-/// A server and its clients.
+/// A server of moving objects, its clients, and the links between them.
 pub struct MotionNetwork {
     now: Instant,
     config: MotionConfig,
@@ -38,7 +38,7 @@ pub struct MotionNetwork {
     queue: EventQueue<MotionQueueEvent>,
     /// Incarnation of the endpoint started last; each start takes the next number.
     run: u32,
-    /// Number of forged command numbers that reached the server.
+    /// Number of forged command numbers that reached a running server.
     forged_number_count: u64,
     sabotage: Option<Sabotage>,
 }
@@ -47,44 +47,44 @@ pub struct MotionNetwork {
 struct ClientNode {
     clock: NodeClock,
     client: Option<MotionClient<LinearPredictor>>,
-    /// Next wake-up; earlier schedules are void.
+    /// Time of the next wake-up. Queued wake-ups for other times are void.
     next_wake: Instant,
     uplink: Link,
     downlink: Link,
-    /// Whether the client's next command is given a forged number.
+    /// Whether the client's next command reaches the server with a forged number.
     forges_next_number: bool,
 }
 
-/// Plan of a network.
+/// Clocks, link conditions and settings of a network.
 #[derive(Clone, Debug)]
 pub struct MotionPlan {
-    /// Motion settings.
+    /// Settings of all engines. The network replaces the incarnation at every start.
     pub config: MotionConfig,
     /// Frame period of all endpoints.
     pub frame: TimeDelta,
-    /// Clock of the server.
+    /// Offset and skew of the server's clock.
     pub server: NodeClock,
-    /// Clocks of the clients.
+    /// Offset and skew of each client's clock, by seat number.
     pub clients: Vec<NodeClock>,
     /// Conditions of the links between the server and each client, in both directions.
     pub link: LinkConfig,
 }
 
-/// An endpoint of a link.
+/// The server or a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// The server.
+    /// The computer of the server.
     Server,
-    /// The client with this seat number, from 0 on.
+    /// The computer of the client with this seat number, from 0 on.
     Seat(usize),
 }
 
 /// Cause of a change at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeCause {
-    /// It advanced a frame.
+    /// The endpoint advanced by a frame.
     Frame,
-    /// It received a datagram.
+    /// A datagram for the endpoint was due, whether or not it got through.
     Arrival,
 }
 
@@ -94,7 +94,7 @@ enum MotionQueueEvent {
 }
 
 impl MotionNetwork {
-    /// Creates computers with links between them. No endpoint runs yet.
+    /// Creates the computers and the links between them. No endpoint runs yet.
     pub fn new(seed: u64, plan: &MotionPlan) -> Self {
         let seat = |(number, clock): (usize, &NodeClock)| ClientNode {
             clock: *clock,
@@ -123,17 +123,17 @@ impl MotionNetwork {
         network
     }
 
-    /// Injects a defect.
+    /// Sets the defect of the first client or its links.
     pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
         self.sabotage = sabotage;
     }
 
-    /// Returns the true time.
+    /// Returns the virtual time, from which each endpoint's clock deviates.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Returns the local time of an endpoint.
+    /// Returns the time that an endpoint's clock shows now.
     pub fn local_time(&self, end: Endpoint) -> Instant {
         match end {
             Endpoint::Server => self.server_clock.local(self.now),
@@ -141,13 +141,13 @@ impl MotionNetwork {
         }
     }
 
-    /// Returns the time that is passed to an engine, which the sabotage may advance.
+    /// Returns the time that an endpoint's engine gets: its local time, which [`Sabotage::FastClock`] may advance.
     fn engine_time(&self, end: Endpoint) -> Instant {
         let Endpoint::Seat(seat) = end else { return self.local_time(end) };
         self.local_time(end) + self.sabotage.map_or(TimeDelta::ZERO, |sabotage| sabotage.clock_advance(seat, self.now))
     }
 
-    /// Takes the events of a client since the last call.
+    /// Returns the events of a client since the last call; none for the server or a client that does not run.
     pub fn take_events(&mut self, end: Endpoint) -> Vec<MotionClientEvent> {
         let Endpoint::Seat(seat) = end else { return Vec::new() };
         let client = &mut self.seats[seat].client;
@@ -159,19 +159,19 @@ impl MotionNetwork {
         MotionConfig { incarnation: self.run, ..self.config }
     }
 
-    /// Starts or restarts the server, without any state.
+    /// Starts or restarts the server with a new incarnation and without any object.
     pub fn start_server(&mut self) -> &mut MotionServer<LinearPredictor> {
         let (config, local) = (self.next_config(), self.local_time(Endpoint::Server));
         self.server.insert(MotionServer::new(local, config, LINEAR_MOTION).expect("settings are valid"))
     }
 
-    /// Starts or restarts a client, without any state.
+    /// Starts or restarts a client with a new incarnation and without any object.
     pub fn start_client(&mut self, seat: usize) -> &mut MotionClient<LinearPredictor> {
         let (config, local) = (self.next_config(), self.engine_time(Endpoint::Seat(seat)));
         self.seats[seat].client.insert(MotionClient::new(local, config, LINEAR_MOTION).expect("settings are valid"))
     }
 
-    /// Stops an endpoint without notice.
+    /// Stops an endpoint without notice to its peers.
     pub fn crash(&mut self, end: Endpoint) {
         match end {
             Endpoint::Server => self.server = None,
@@ -179,32 +179,32 @@ impl MotionNetwork {
         }
     }
 
-    /// Returns the server's id of a client.
+    /// Returns the id by which the server knows the client with this seat number.
     pub fn client_id(seat: usize) -> ClientId {
         ClientId(seat as u32 + 1)
     }
 
-    /// Returns the server, if it runs.
+    /// Returns the server; `None` if it does not run.
     pub fn server(&self) -> Option<&MotionServer<LinearPredictor>> {
         self.server.as_ref()
     }
 
-    /// Returns the server mutably, if it runs.
+    /// Returns the server mutably; `None` if it does not run.
     pub fn server_mut(&mut self) -> Option<&mut MotionServer<LinearPredictor>> {
         self.server.as_mut()
     }
 
-    /// Returns a client, if it runs.
+    /// Returns the client with this seat number; `None` if it does not run.
     pub fn client(&self, seat: usize) -> Option<&MotionClient<LinearPredictor>> {
         self.seats[seat].client.as_ref()
     }
 
-    /// Returns the number of clients.
+    /// Returns the number of clients, running or not.
     pub fn seats(&self) -> usize {
         self.seats.len()
     }
 
-    /// Returns the number of starts of all endpoints.
+    /// Returns how many times endpoints were started, summed over all of them.
     pub fn run_count(&self) -> u32 {
         self.run
     }
@@ -216,17 +216,17 @@ impl MotionNetwork {
         }
     }
 
-    /// Gives the client's next command the highest number there is, once.
+    /// Replaces the number of the client's next command by the highest one when the command reaches the server.
     pub fn forge_next_number(&mut self, seat: usize) {
         self.seats[seat].forges_next_number = true;
     }
 
-    /// Returns how many forged command numbers reached the server.
+    /// Returns how many forged command numbers reached a running server.
     pub fn forged_number_count(&self) -> u64 {
         self.forged_number_count
     }
 
-    /// Commands an object.
+    /// Gives an object a command from an endpoint, and sends it. Does nothing if the endpoint does not run.
     pub fn command(&mut self, end: Endpoint, object: ObjectId, vector: MilliVec2) {
         let local = self.engine_time(end);
         match end {
@@ -240,7 +240,7 @@ impl MotionNetwork {
         self.schedule_wake(end);
     }
 
-    /// Returns an object as an endpoint has it now.
+    /// Returns an object as an endpoint has it now; `None` if the endpoint does not run or does not have it.
     pub fn object_moment(&self, end: Endpoint, object: ObjectId) -> Option<ObjectMoment<MilliVec2>> {
         let local = self.engine_time(end);
         match end {
@@ -249,13 +249,13 @@ impl MotionNetwork {
         }
     }
 
-    /// Returns the uplink and the downlink of a client.
+    /// Returns the uplink and the downlink of a client, in this order.
     pub fn links_mut(&mut self, seat: usize) -> [&mut Link; 2] {
         let ClientNode { uplink, downlink, .. } = &mut self.seats[seat];
         [uplink, downlink]
     }
 
-    /// Returns the counters of all links together.
+    /// Returns the sum of the counters of all links.
     pub fn traffic(&self) -> LinkStats {
         let mut sum = LinkStats::default();
         for stats in self.seats.iter().flat_map(|seat| [seat.uplink.stats(), seat.downlink.stats()]) {
@@ -269,7 +269,7 @@ impl MotionNetwork {
         sum
     }
 
-    /// Runs until `until` and calls `on_frame` after each frame of an endpoint.
+    /// Processes all events up to the true time `until`, and calls `on_frame` after each frame of an endpoint.
     pub fn run(&mut self, until: Instant, mut on_frame: impl FnMut(&mut Self, Endpoint)) {
         self.run_observed(until, |network, end, cause| {
             if cause == ChangeCause::Frame {
@@ -278,7 +278,7 @@ impl MotionNetwork {
         });
     }
 
-    /// Runs until `until` and calls `on_change` after each frame and each arrival.
+    /// Processes all events up to the true time `until`, and calls `on_change` after each frame and each arrival.
     pub(crate) fn run_observed(&mut self, until: Instant, mut on_change: impl FnMut(&mut Self, Endpoint, ChangeCause)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
             let Some((at, event)) = self.queue.pop() else { break };
@@ -370,7 +370,7 @@ impl MotionNetwork {
         self.transmit(end);
     }
 
-    /// Grants every requested subscription.
+    /// Grants every subscription that a client requested from the server.
     fn grant_subscriptions(&mut self) {
         let Some(server) = &mut self.server else { return };
         while let Some(event) = server.poll_event() {
@@ -404,7 +404,7 @@ impl MotionNetwork {
     }
 }
 
-/// Returns the datagram with the highest number in all its commands, or `None` if it has no command.
+/// Returns the datagram with the highest number in all its commands and start states; `None` if it has no command.
 fn with_forged_numbers(bytes: &[u8]) -> Option<Box<[u8]>> {
     let items: Vec<MotionItem<'_>> = MotionItems::new(bytes).ok()?.collect::<Result<_, _>>().ok()?;
     let mut buf = [0; MAX_DATAGRAM];

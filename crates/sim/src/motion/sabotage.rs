@@ -1,4 +1,4 @@
-//! Deliberate defects, to prove that the checker detects them.
+//! Deliberate defects at the first client, to prove that the checker detects them.
 
 use coplay::motion::CommandNumber;
 use coplay::time::{Instant, TimeDelta};
@@ -6,43 +6,46 @@ use coplay::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 
 use super::MotionScenario;
 
-/// A deliberate defect on the link between the first client and the server.
+/// Deliberate defect of the first client or of the link between it and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// After 6 s, datagrams with commands do not reach the client.
     DropCommandsToClient,
     /// After 6 s, datagrams with commands do not reach the server.
     DropCommandsToServer,
-    /// Clock echoes arrive with wrong time stamps.
+    /// Clock echoes reach the client with a receive time that is 160 ms too late.
     WrongClockStamps,
-    /// Command segments arrive longer than they were.
+    /// Commands reach the client with a previous segment that is 40 ms too long.
     LongerSegments,
-    /// The server's last command arrives with too great an age.
+    /// The age of the server's last command reaches the client 400 ms too great.
     WrongTurnTimes,
-    /// The client's clock runs too fast for one second.
+    /// From 6 s on, the client's clock runs four times as fast for one second.
     FastClock,
     /// After 6 s, subscriptions do not reach the server.
     DropSubscriptions,
-    /// Commands of new epochs do not arrive: the client misses respawned objects and decisions of the server.
+    /// Commands of epochs after the first do not reach the client, so it misses respawned objects and decisions of the
+    /// server.
     DropNewEpochs,
-    /// Removals of objects do not arrive.
+    /// Removals of objects do not reach the client.
     DropRemovals,
-    /// Forged commands arrive for the client's own object, without a decision of the server.
+    /// After 6 s, forged commands for the client's own object arrive, without a decision of the server.
     ForgeCommands,
 }
 
 impl Sabotage {
-    /// Start of most defects, and duration of the fast clock.
+    /// Time after which most defects begin.
     const ACTIVE_FROM: TimeDelta = TimeDelta::from_secs(6);
+    /// Duration of [`Sabotage::FastClock`].
     const FAST_CLOCK_DURATION: TimeDelta = TimeDelta::from_secs(1);
 
-    /// Returns by how much the first client's engine time is ahead of its clock.
+    /// Returns by how much a client's engine time is ahead of its clock; zero except for the first client with
+    /// [`Sabotage::FastClock`].
     pub(super) fn clock_advance(self, seat: usize, now: Instant) -> TimeDelta {
         let since = (now - Instant::ZERO - Self::ACTIVE_FROM).max(TimeDelta::ZERO).min(Self::FAST_CLOCK_DURATION);
         if self == Self::FastClock && seat == 0 { since * 3 } else { TimeDelta::ZERO }
     }
 
-    /// Changes a datagram to or from a client. Returns `None` if the datagram is dropped.
+    /// Applies the defect to a datagram from (`up`) or to a client. Returns `None` if the datagram is dropped.
     pub(super) fn tamper(self, now: Instant, seat: usize, up: bool, bytes: Box<[u8]>) -> Option<Box<[u8]>> {
         let is_active = now - Instant::ZERO > Self::ACTIVE_FROM;
         let is_affected = match self {
@@ -68,7 +71,7 @@ impl Sabotage {
         Some(buf[..len].into())
     }
 
-    /// Changes an item. Returns `None` if the whole datagram is dropped.
+    /// Applies the defect to an item of a datagram. Returns `None` if the whole datagram is dropped.
     fn tamper_item(self, item: MotionItem<'_>) -> Option<MotionItem<'_>> {
         match (self, item) {
             (Self::DropCommandsToClient | Self::DropCommandsToServer, MotionItem::Command { .. }) => None,

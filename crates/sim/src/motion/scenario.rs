@@ -13,24 +13,28 @@ use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::random::Random;
 use crate::session::scenario::ScenarioResult;
 
-/// Time span of the faults.
+/// Time from which on faults begin.
 const FAULTS_BEGIN: TimeDelta = TimeDelta::from_secs(2);
+/// Time at which all faults have ended, without extension.
 const FAULTS_END: TimeDelta = TimeDelta::from_secs(9);
-/// Extension of the scenario when a client is cut off until the server forgets it.
+/// Addition to all later times of a scenario in which a client is cut off until the server forgets it.
 const LONG_PARTITION_EXTENSION: TimeDelta = TimeDelta::from_secs(8);
-/// Duration of such a cut, in milliseconds; the server forgets a silent client after ten seconds.
+/// Duration of a cut after which the server has forgotten the client, in milliseconds. The server forgets a silent
+/// client after ten seconds.
 const LONG_PARTITION_MS: std::ops::RangeInclusive<i64> = 10_100..=13_000;
 /// Time at which all clients must agree with the server. No command is given from the end of the faults until then.
 const RECOVERY_END: TimeDelta = TimeDelta::from_secs(14);
-/// End of a second series of commands, the time at which the discrepancies are measured, and the end of the scenario.
+/// End of a second series of commands, after the first check of convergence.
 const LAST_COMMANDS_AT: TimeDelta = TimeDelta::from_millis(16_200);
+/// Time at which the discrepancies are measured.
 const MEASURED_AT: TimeDelta = TimeDelta::from_secs(17);
+/// End of the scenario, and time of the last check of convergence.
 const SCENARIO_END: TimeDelta = TimeDelta::from_millis(18_500);
 
-/// Bound of the jitter.
+/// Largest jitter of a link.
 const MAX_JITTER: TimeDelta = TimeDelta::from_millis(50);
 
-/// Features that a scenario may contain, for coverage counts.
+/// Names of the features that a scenario may contain, for coverage counts.
 pub const FEATURES: [&str; 19] = [
     "loss",
     "bursts",
@@ -53,49 +57,49 @@ pub const FEATURES: [&str; 19] = [
     "forged number",
 ];
 
-/// A server, its clients and all their faults.
+/// A server, its clients, their objects, and all faults injected into them.
 #[derive(Clone, Debug)]
 pub struct MotionScenario {
-    /// Seed of the whole scenario.
+    /// Seed from which the whole scenario is drawn.
     pub seed: u64,
-    /// Plan of the network.
+    /// Clocks, link conditions and settings of the network.
     pub plan: MotionPlan,
-    /// Number of objects that the server itself commands.
+    /// Number of objects that the server itself owns and commands.
     pub server_object_count: usize,
-    /// Mean interval between two commands of an object.
+    /// Mean interval between two commands of an object. Intervals are exponential.
     pub mean_command_interval: TimeDelta,
-    /// Extension of the fault span.
+    /// Addition to all times from the end of the faults on; zero without a long cut.
     pub extension: TimeDelta,
-    /// Faults in time order.
+    /// Faults with their true times, in time order.
     pub faults: Vec<(Instant, MotionFault)>,
-    /// Deliberate defect.
+    /// Deliberate defect at the first client, to prove that the checker detects it.
     pub sabotage: Option<Sabotage>,
 }
 
-/// A fault of a scenario.
+/// A fault of a scenario, the end of one, or a decision of the server. Clients are given by seat number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MotionFault {
-    /// Both links of a client are cut.
+    /// Cuts both links of a client.
     Cut(usize),
-    /// Both links of a client are restored.
+    /// Restores both links of a client.
     Heal(usize),
-    /// An endpoint crashes.
+    /// Stops an endpoint without notice to its peers.
     Crash(Endpoint),
-    /// An endpoint starts without any state.
+    /// Starts an endpoint without any state.
     Start(Endpoint),
-    /// The server moves a client's object to another place.
+    /// Makes the server move a client's object to another place.
     Place(usize),
-    /// The server commands a client's object.
+    /// Makes the server give a command to a client's object.
     Command(usize),
-    /// The server transfers a client's object to another client.
+    /// Makes the server transfer the object of one client (first number) to another (second number).
     Give(usize, usize),
-    /// The server removes one of its own objects.
+    /// Makes the server remove one of its own objects.
     Remove,
-    /// The server removes any object for a while.
+    /// Makes the server remove an object until it is respawned.
     Vanish(ObjectId),
-    /// The server spawns an object with the same id again.
+    /// Makes the server spawn a removed object again under the same id.
     Respawn(ObjectId),
-    /// A client's next command has the highest number there is.
+    /// Replaces the number of a client's next command by the highest one.
     ForgeNumber(usize),
 }
 
@@ -178,7 +182,7 @@ impl MotionScenario {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Returns a point in time of this scenario, given the one without extension.
+    /// Returns the time of this scenario that corresponds to the time `usually` without extension.
     fn time_of(&self, usually: TimeDelta) -> Instant {
         Instant::ZERO + usually + self.extension
     }
@@ -188,19 +192,19 @@ impl MotionScenario {
         self.time_of(MEASURED_AT)
     }
 
-    /// Returns the object of a client.
+    /// Returns the id of the object that a client owns at first.
     pub(super) fn avatar_of(seat: usize) -> ObjectId {
         ObjectId(seat as u32 + 1)
     }
 
-    /// Returns all objects with their initial owners.
+    /// Returns all objects with their initial owners, whether removed or not.
     pub(super) fn objects(&self) -> impl Iterator<Item = (ObjectId, Endpoint)> {
         let clients = self.plan.clients.len();
         let own = (0..clients).map(|seat| (Self::avatar_of(seat), Endpoint::Seat(seat)));
         own.chain((0..self.server_object_count).map(move |number| (ObjectId(1_000 + number as u32), Endpoint::Server)))
     }
 
-    /// Runs the scenario and checks it.
+    /// Runs the scenario, and checks the timers and positions at all endpoints.
     pub fn run(&self) -> ScenarioResult {
         let mut network = MotionNetwork::new(self.seed, &self.plan);
         let mut checker = MotionChecker::new(self);
@@ -257,7 +261,7 @@ impl MotionScenario {
         }
     }
 
-    /// Applies a decision of the server about an object that a client owns.
+    /// Applies a decision of the server about an object that a client owned at first.
     fn apply_server_decision(
         &self,
         network: &mut MotionNetwork,
@@ -316,7 +320,7 @@ impl MotionScenario {
         }
     }
 
-    /// Ends loss, duplicates and cuts.
+    /// Ends loss, duplicates and cuts on all links.
     fn end_impairments(&self, network: &mut MotionNetwork) {
         let calm = LinkConfig { loss: Loss::None, duplicate: 0.0, ..self.plan.link.clone() };
         for seat in 0..self.plan.clients.len() {
@@ -327,7 +331,7 @@ impl MotionScenario {
         }
     }
 
-    /// Whether the scenario contains each of [`FEATURES`].
+    /// Returns, for each of [`FEATURES`], whether the scenario contains it.
     pub fn features(&self) -> Vec<bool> {
         let has = |kind: fn(&MotionFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
         let MotionPlan { config, link, clients, .. } = &self.plan;
@@ -354,7 +358,8 @@ impl MotionScenario {
         ]
     }
 
-    /// Returns the delay that jitter adds at most, nearly always.
+    /// Returns the largest delay that jitter adds; for exponential jitter ten times its mean, which is almost never
+    /// exceeded.
     pub(super) fn max_jitter(&self) -> TimeDelta {
         match self.plan.link.jitter {
             Jitter::None => TimeDelta::ZERO,
@@ -364,7 +369,7 @@ impl MotionScenario {
     }
 }
 
-/// Times and vectors of the commands.
+/// Source of random commands: times, objects and vectors.
 struct CommandScript {
     random: Random,
     mean_interval: TimeDelta,
@@ -386,7 +391,7 @@ impl CommandScript {
         at + TimeDelta::from_nanos(self.random.exponential(self.mean_interval.as_nanos() as f64) as i64 + 1)
     }
 
-    /// Runs until `until` and gives commands meanwhile, at least one per object.
+    /// Runs the network up to the true time `until`, and gives commands meanwhile, at least one per object.
     fn run(&mut self, network: &mut MotionNetwork, until: Instant, checker: &mut MotionChecker) {
         let (begin, middle) = (network.now(), network.now() + (until - network.now()) / 2);
         for (at, _) in &mut self.next_commands {
@@ -408,7 +413,7 @@ impl CommandScript {
     }
 }
 
-/// Returns the owning client of an object, or `None` for the server.
+/// Returns the client that owns an object; `None` for the server.
 fn owner_client(owner: Endpoint) -> Option<ClientId> {
     match owner {
         Endpoint::Server => None,

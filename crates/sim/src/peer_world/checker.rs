@@ -21,52 +21,53 @@ use super::{DeliveredDatagram, PeerWorldNetwork, PeerWorldScenario};
 use crate::session::scenario::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
-/// Number of silent ticks after which an avatar must not be shown.
+/// Number of ticks without an update after which an avatar must not be shown.
 const MAX_SILENT_TICKS: u32 = 100;
-/// Age, in ticks, of the compared views; by then every update has arrived everywhere.
+/// Age of the compared views, in ticks; by then every update has arrived everywhere.
 const COMPARISON_AGE_TICKS: u32 = 70;
-/// Bound of the error of a clock offset, in general and on a local network.
+/// Largest allowed error of a clock offset.
 const MAX_CLOCK_ERROR: TimeDelta = TimeDelta::from_millis(10);
+/// Largest allowed error of a clock offset on a local network.
 const MAX_CLOCK_ERROR_LAN: TimeDelta = TimeDelta::from_millis(1);
-/// Bound of a site's memory, in bytes.
+/// Largest allowed memory of a site, in bytes.
 const MAX_MEMORY: usize = 4 << 20;
-/// Number of violations reported per property.
+/// Largest number of violations reported per property.
 const MAX_REPORTS_PER_PROPERTY: usize = 3;
 
-/// Deliberate defects at the first node, to prove that the checker detects them.
+/// Deliberate defect at the first node, to prove that the checker detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
-    /// Updates arrive with the wrong tick.
+    /// Updates arrive with a tick that is 3 too high.
     ShiftUpdateTicks,
-    /// Datagrams with records do not arrive.
+    /// Datagrams that contain a record do not arrive.
     DropRecords,
     /// Like [`DropRecords`](Self::DropRecords), but a leave still arrives, without its records.
     DropFinalRecords,
-    /// Clock echoes arrive with wrong time stamps.
+    /// Clock echoes arrive with time stamps that are 40 ms too late.
     WrongClockStamps,
-    /// The checker does not see the deliveries to the node.
+    /// From 5 s on, the checker does not see the deliveries to the node.
     ShowUndelivered,
 }
 
-/// Departure of a site.
+/// Fate of the last records of a site that crashed or left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Departure {
     /// The site crashed, or no remaining node has its last records.
     Unreceived,
-    /// A remaining node has its last records.
+    /// The site left, and a remaining node has its last records.
     Received,
 }
 
-/// The checker of one scenario.
+/// Observations of one scenario, and the violations found in them.
 pub(super) struct PeerWorldChecker {
     sabotage: Option<Sabotage>,
-    /// Bound of the error of a clock offset.
+    /// Largest allowed error of a clock offset in this scenario.
     max_clock_error: TimeDelta,
-    /// Ticks of the updates delivered, by receiving node and entity.
+    /// Ticks of the delivered updates, by receiving node and entity.
     delivered_ticks: BTreeMap<(usize, EntityId), BTreeSet<u32>>,
     /// Number of hits as reported by the victims' sites, by victim and shooter.
     hits: BTreeMap<(EntityId, EntityId), u32>,
-    /// Departures, by node.
+    /// Sites that crashed or left, by node.
     departures: BTreeMap<usize, Departure>,
     violations: Vec<String>,
     views: u64,
@@ -122,7 +123,7 @@ impl PeerWorldChecker {
         }
     }
 
-    /// Checks the new view of a node.
+    /// Checks the new view of a node, and the memory of its site.
     pub(super) fn on_view(&mut self, network: &mut PeerWorldNetwork, node: usize) {
         self.process_deliveries(network);
         self.count_hits(network, node);
@@ -196,7 +197,7 @@ impl PeerWorldChecker {
         }
     }
 
-    /// Called some time after all faults have ended.
+    /// Checks presence, views and clocks some time after all faults have ended.
     pub(super) fn on_recovered(&mut self, network: &mut PeerWorldNetwork) {
         self.check_presence(network);
         self.check_view_agreement(network);
@@ -280,7 +281,7 @@ impl PeerWorldChecker {
     }
 
     /// Computes the state at a tick from the owner's states in the ticks delivered to a node. Returns it with the last
-    /// delivered tick before it, or `None` if the owner restarted since.
+    /// delivered tick up to it; `None` if no update was delivered or the owner no longer has the states.
     fn expected_state(
         &self,
         network: &PeerWorldNetwork,
@@ -327,7 +328,7 @@ impl PeerWorldChecker {
         }
     }
 
-    /// Called when no avatar has shot for a while: all nodes must know all hits.
+    /// Checks, when no avatar has shot for a while, that all nodes know all hits.
     pub(super) fn on_end(&mut self, network: &mut PeerWorldNetwork) {
         for node in network.active_nodes() {
             self.count_hits(network, node);
@@ -388,7 +389,7 @@ impl PeerWorldChecker {
     }
 }
 
-/// Returns how often avatars of a site were hit, as far as a node knows.
+/// Returns how often the avatars of a site were hit, as far as a node knows.
 fn known_hit_count(network: &PeerWorldNetwork, node: usize, site: WorldSiteId) -> u32 {
     let record = |game: &coplay_maze::MazeSite| {
         game.world()
@@ -399,7 +400,8 @@ fn known_hit_count(network: &PeerWorldNetwork, node: usize, site: WorldSiteId) -
     network.game(node).and_then(record).map_or(0, |record| record.total_falls())
 }
 
-/// Returns the state of an entity at a tick according to its owner.
+/// Returns the state of an entity at a tick according to its owner; `None` if the owner does not run or no longer has
+/// it.
 fn owner_state(network: &PeerWorldNetwork, entity: EntityId, tick: u32) -> Option<&Avatar> {
     network.game(network.node_of(entity.site)?)?.world().own_state_at(entity.index, tick)
 }
@@ -413,7 +415,7 @@ impl Departure {
 }
 
 impl Sabotage {
-    /// Changes a datagram to the first node. Returns `None` if the datagram is dropped.
+    /// Applies the defect to a datagram to the first node. Returns `None` if the datagram is dropped.
     pub(super) fn tamper(self, mut bytes: Box<[u8]>) -> Option<Box<[u8]>> {
         const UPDATE: u8 = 1;
         const PROBE: u8 = 5;

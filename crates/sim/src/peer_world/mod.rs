@@ -18,7 +18,7 @@ use crate::clock::NodeClock;
 use crate::event_queue::EventQueue;
 use crate::link::{Link, LinkConfig, LinkStats};
 
-/// A maze and all its nodes.
+/// A maze, the nodes on which its sites run, and the links between them.
 pub struct PeerWorldNetwork {
     now: Instant,
     seed: u64,
@@ -27,34 +27,34 @@ pub struct PeerWorldNetwork {
     node_by_site: BTreeMap<WorldSiteId, usize>,
     /// Links by (sender, receiver), created on first use: in a large world most are never used.
     links: BTreeMap<(usize, usize), Link>,
-    /// Initial conditions of a link.
+    /// Conditions of a link until they are changed.
     default_link: LinkConfig,
     queue: EventQueue<PeerWorldQueueEvent>,
-    /// Deliveries not taken yet, if kept.
+    /// Datagrams delivered since the last [`PeerWorldNetwork::take_deliveries`], if they are kept.
     delivered: Vec<DeliveredDatagram>,
     keep_deliveries: bool,
     sabotage: Option<Sabotage>,
 }
 
-/// A computer on which a site may run.
+/// A computer on which a site of the maze may run.
 struct PeerWorldNode {
     site: WorldSiteId,
     clock: NodeClock,
     sending: UpdatePolicy,
     ninjas: u8,
     game: Option<MazeSite>,
-    /// Next wake-up; earlier schedules are void.
+    /// Time of the next wake-up. Queued wake-ups for other times are void.
     next_wake: Instant,
 }
 
-/// Plan of a site.
+/// Plan of a node and of the site that runs on it.
 #[derive(Clone, Debug)]
 pub struct PeerWorldSitePlan {
-    /// Clock of the computer.
+    /// Offset and skew of the node's clock.
     pub clock: NodeClock,
-    /// Update policy of its avatars.
+    /// Policy by which the site sends updates of its avatars.
     pub sending: UpdatePolicy,
-    /// Number of its bot avatars.
+    /// Number of the site's avatars that bots play.
     pub ninjas: u8,
 }
 
@@ -63,21 +63,21 @@ enum PeerWorldQueueEvent {
     Arrive { from: usize, to: usize, bytes: Box<[u8]> },
 }
 
-/// A delivered datagram.
+/// A datagram that the site at a node received.
 #[derive(Clone, Debug)]
 pub struct DeliveredDatagram {
-    /// Arrival time, in true time.
+    /// True time of the arrival.
     pub at: Instant,
-    /// Sending node.
+    /// Index of the sending node.
     pub from: usize,
-    /// Receiving node.
+    /// Index of the receiving node.
     pub to: usize,
-    /// Payload.
+    /// Payload as the site received it, including sabotage.
     pub bytes: Box<[u8]>,
 }
 
 impl PeerWorldNetwork {
-    /// Creates nodes with equal links between them. No site runs yet.
+    /// Creates one node per plan, with equal links between all nodes. No site runs yet.
     pub fn new(seed: u64, settings: MazeSettings, plans: &[PeerWorldSitePlan], link: &LinkConfig) -> Self {
         let mut random = crate::random::Random::stream(seed, "sites");
         let node = |plan: &PeerWorldSitePlan| PeerWorldNode {
@@ -104,58 +104,58 @@ impl PeerWorldNetwork {
         }
     }
 
-    /// Tampers with the datagrams that arrive at the first node.
+    /// Sets the defect that is applied to datagrams that arrive at the first node.
     pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
         self.sabotage = sabotage;
     }
 
-    /// Returns the true time.
+    /// Returns the virtual time, from which each node's clock deviates.
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// Returns the number of nodes.
+    /// Returns the number of nodes, with or without a running site.
     pub fn places(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Returns the local time of a node.
+    /// Returns the time that a node's clock shows now.
     pub fn local_time(&self, node: usize) -> Instant {
         self.nodes[node].clock.local(self.now)
     }
 
-    /// Returns the site at a node.
+    /// Returns the id of the site at a node, whether it runs or not.
     pub fn site_of(&self, node: usize) -> WorldSiteId {
         self.nodes[node].site
     }
 
-    /// Returns the node of a site.
+    /// Returns the node of a site; `None` if no node has that id.
     pub fn node_of(&self, site: WorldSiteId) -> Option<usize> {
         self.node_by_site.get(&site).copied()
     }
 
-    /// Returns the game at a node, if a site runs there.
+    /// Returns the site's game at a node; `None` if no site runs there.
     pub fn game(&self, node: usize) -> Option<&MazeSite> {
         self.nodes[node].game.as_ref()
     }
 
-    /// Returns the game at a node mutably, if a site runs there.
+    /// Returns the site's game at a node mutably; `None` if no site runs there.
     pub fn game_mut(&mut self, node: usize) -> Option<&mut MazeSite> {
         self.nodes[node].game.as_mut()
     }
 
-    /// Returns the nodes on which a site runs.
+    /// Returns the indices of the nodes on which a site runs.
     pub fn active_nodes(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| self.nodes[*node].game.is_some()).collect()
     }
 
-    /// Returns the link from one node to another.
+    /// Returns the link that carries datagrams from node `from` to node `to`.
     pub fn link_mut(&mut self, from: usize, to: usize) -> &mut Link {
         let new = || Link::new(self.default_link.clone(), self.seed, &format!("{from} to {to}"));
         self.links.entry((from, to)).or_insert_with(new)
     }
 
-    /// Returns the counters of all links together.
+    /// Returns the sum of the counters of all links.
     pub fn traffic(&self) -> LinkStats {
         let mut sum = LinkStats::default();
         for stats in self.links.values().map(Link::stats) {
@@ -169,17 +169,17 @@ impl PeerWorldNetwork {
         sum
     }
 
-    /// Keeps deliveries until they are [taken](Self::take_deliveries).
+    /// Keeps all later deliveries until they are [taken](Self::take_deliveries).
     pub fn keep_deliveries(&mut self) {
         self.keep_deliveries = true;
     }
 
-    /// Takes the deliveries since the last call.
+    /// Returns the deliveries since the last call; none unless `keep_deliveries` was called.
     pub fn take_deliveries(&mut self) -> Vec<DeliveredDatagram> {
         std::mem::take(&mut self.delivered)
     }
 
-    /// Starts a site at a node. The first site founds the maze.
+    /// Starts a site at a node and makes it known to all running sites. The first site founds the maze.
     pub fn join(&mut self, node: usize) {
         let is_founder = self.active_nodes().is_empty();
         let local = self.local_time(node);
@@ -216,7 +216,8 @@ impl PeerWorldNetwork {
         self.queue.push(at, PeerWorldQueueEvent::Wake { node });
     }
 
-    /// Runs until `until` and calls `on_view` whenever a node has a new view.
+    /// Processes all events up to the true time `until`, and calls `on_view` whenever the site at a node has a new
+    /// view.
     pub fn run_until(&mut self, until: Instant, mut on_view: impl FnMut(&mut Self, usize)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
             let Some((at, event)) = self.queue.pop() else { break };
@@ -254,7 +255,8 @@ impl PeerWorldNetwork {
         }
     }
 
-    /// Advances the site at a node. Returns whether it has a new view.
+    /// Advances the site at a node, sends its datagrams and schedules its next wake-up. Returns whether it has a new
+    /// view.
     fn run_node(&mut self, node: usize) -> bool {
         let local = self.local_time(node);
         let Some(game) = self.nodes[node].game.as_mut() else { return false };
@@ -286,7 +288,7 @@ impl PeerWorldNetwork {
         }
     }
 
-    /// Returns the seed of the network.
+    /// Returns the seed from which all random draws of the network follow.
     pub fn seed(&self) -> u64 {
         self.seed
     }

@@ -1,4 +1,4 @@
-//! Random serverless mazes with faults. All faults end well before the final checks.
+//! Random serverless mazes with faults. All faults end at 12 s, well before the final checks.
 
 use std::fmt;
 
@@ -13,19 +13,20 @@ use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 use crate::random::Random;
 use crate::session::scenario::ScenarioResult;
 
-/// Time span of the faults.
+/// Time from which on faults begin.
 const FAULTS_BEGIN: TimeDelta = TimeDelta::from_secs(3);
+/// Time at which all faults have ended.
 const FAULTS_END: TimeDelta = TimeDelta::from_secs(12);
 /// Time from the end of the faults until every site must see every avatar again.
 const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(5);
-/// Time, after the controls are released, until every site must know every hit.
+/// Time from the release of all controls until every site must know every hit.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(6);
 
-/// Bound of the jitter. With more jitter and no reordering, fast round trips are so rare that clock offsets are not
-/// known to 10 ms.
+/// Largest jitter of a link. With more jitter and no reordering, fast round trips are so rare that clock offsets are
+/// not known to 10 ms.
 const MAX_JITTER: TimeDelta = TimeDelta::from_millis(50);
 
-/// Features that a scenario may contain, for coverage counts.
+/// Names of the features that a scenario may contain, for coverage counts.
 pub const FEATURES: [&str; 11] = [
     "loss",
     "bursts",
@@ -40,37 +41,37 @@ pub const FEATURES: [&str; 11] = [
     "adaptive rate",
 ];
 
-/// A maze and all its faults.
+/// A maze, its sites and links, and all faults injected into it.
 #[derive(Clone, Debug)]
 pub struct PeerWorldScenario {
-    /// Seed of the whole scenario.
+    /// Seed from which the whole scenario is drawn.
     pub seed: u64,
-    /// Settings of the maze.
+    /// Settings of the maze, the same at all sites.
     pub terms: MazeSettings,
-    /// Plan of each site.
+    /// Plan of each node and its site.
     pub site_plans: Vec<PeerWorldSitePlan>,
-    /// Conditions of all links until the faults end; then loss, duplicates and the bottleneck end.
+    /// Conditions of all links. Loss, duplicates and the bottleneck end with the faults.
     pub link: LinkConfig,
-    /// Faults in time order.
+    /// Faults with their true times, in time order.
     pub faults: Vec<(Instant, PeerWorldFault)>,
     /// Number of sites that join late: the last ones.
     pub late_joiners: usize,
-    /// Deliberate defect at the first node.
+    /// Deliberate defect at the first node, to prove that the checker detects it.
     pub sabotage: Option<Sabotage>,
 }
 
-/// A fault of a maze.
+/// A fault of a maze, or the end of one. Nodes are given by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerWorldFault {
-    /// A site starts at a node.
+    /// Starts a site at a node, unless one runs there.
     Enter(usize),
-    /// A site crashes.
+    /// Stops the site at a node without a leave message.
     Crash(usize),
-    /// A site leaves.
+    /// Stops the site at a node with a leave message.
     Leave(usize),
-    /// The first nodes, this many, are cut off from the others.
+    /// Cuts the first nodes, this many, off from the others.
     Split(usize),
-    /// All links are restored.
+    /// Restores all links.
     Heal,
 }
 
@@ -143,7 +144,7 @@ impl PeerWorldScenario {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Runs the scenario and checks it.
+    /// Runs the scenario, and checks the views, the clocks and the scores of its sites.
     pub fn run(&self) -> ScenarioResult {
         let mut network = PeerWorldNetwork::new(self.seed, self.terms, &self.site_plans, &self.link);
         let mut checker = PeerWorldChecker::new(self);
@@ -194,7 +195,7 @@ impl PeerWorldScenario {
         }
     }
 
-    /// Ends loss, duplicates, bottlenecks and cuts.
+    /// Ends loss, duplicates, bottlenecks and cuts on all links.
     fn end_impairments(&self, network: &mut PeerWorldNetwork) {
         let calm = LinkConfig { loss: Loss::None, duplicate: 0.0, rate: None, ..self.link.clone() };
         for (from, to) in pairs(self.site_plans.len()) {
@@ -203,7 +204,7 @@ impl PeerWorldScenario {
         }
     }
 
-    /// Whether the scenario contains each of [`FEATURES`].
+    /// Returns, for each of [`FEATURES`], whether the scenario contains it.
     pub fn features(&self) -> Vec<bool> {
         let has = |kind: fn(&PeerWorldFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
         let sends = |kind: fn(&UpdatePolicy) -> bool| self.site_plans.iter().any(|plan| kind(&plan.sending));
@@ -232,7 +233,8 @@ impl PeerWorldScenario {
         }
     }
 
-    /// Whether the links are as fast as a local network.
+    /// Returns whether the links are as fast as a local network: a delay of at most 2 ms with jitter, and no
+    /// bottleneck.
     pub(super) fn is_lan(&self) -> bool {
         let Delay::Constant(delay) = self.link.delay else { return false };
         self.link.rate.is_none() && delay + self.max_jitter() <= TimeDelta::from_millis(2)

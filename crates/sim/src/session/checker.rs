@@ -1,13 +1,11 @@
-//! Checkers that know nothing of the engine: they observe only the players and machines at the sites, and the network
-//! traffic.
+//! Checker that knows nothing of the engine: it observes only the inputs, the machines and the reports of the sites.
 //!
 //! - *Agreement*: every site steps the same frames, in order, once each, with the same inputs, into the same states.
 //! - *Fidelity*: an input takes effect in exactly the frame it was promised for. No input appears that no player made.
 //! - *Spectating*: a spectator steps frames that a site confirmed, with their inputs, and reaches their states.
-//! - *Bounds*: no datagram is too long and no link is flooded.
 //!
-//! Liveness depends on the links and the faults. The [`scenario`](crate::session::scenario) that injects them checks
-//! it.
+//! Liveness and bounds depend on the links and the faults. The [`scenario`](crate::session::scenario) that injects them
+//! checks both.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,75 +15,81 @@ use coplay::session::AbsentInput;
 
 use crate::toy_machine::mix_hash;
 
-/// Promises and observations of all sites of one session.
+/// Observations of all sites and spectators of one session, and the violations found in them.
 #[derive(Debug)]
 pub struct SessionChecker {
     players: usize,
     /// Bits of each player's input word that a site owns, by site and player.
     masks: Vec<Vec<InputWord>>,
     input_delay: usize,
-    /// Input delay plus prediction window, in frames.
+    /// Input delay plus prediction window, in frames. It bounds how far a dropped site may run on.
     pub delay_plus_prediction: usize,
-    /// Substitute input of dropped sites.
+    /// Substitute input that replaces the inputs of dropped sites.
     pub absent_input: AbsentInput,
-    /// Whether each site joins late.
+    /// Whether each site joins late; empty if none does.
     pub late_joiners: Vec<bool>,
     /// History of each site, one entry per start of its host program.
     incarnations: Vec<Vec<Incarnation>>,
     /// History of each spectator, one entry per state that it loaded.
     spectator_logs: Vec<Vec<SpectatorLog>>,
-    /// Number of frames that each site has confirmed, counted from frame 0.
+    /// Frame after the last one that each site has confirmed since its last restart; 0 before the first.
     pub confirmed_frames: Vec<usize>,
-    /// Number of confirmed frames, summed over all sites.
+    /// Number of confirmed frames, summed over all sites and incarnations.
     pub total_confirmed: u64,
     /// Number of frames stepped by spectators, summed over all of them.
     pub spectated_frames: u64,
     /// Number of frames read back from a movie.
     pub movie_frames: u64,
-    /// Hash of the whole run.
+    /// Hash of all steps, confirmed frames and spectated frames so far. Equal seeds give equal hashes.
     pub trace_hash: u64,
-    /// Violations found so far, in order.
+    /// Violations recorded so far, at most 16. [`find_violations`](Self::find_violations) adds those that show in the
+    /// histories.
     pub violations: Vec<Violation>,
 }
 
 /// History of a site from one start of its host program to the next.
 #[derive(Debug, Default)]
 struct Incarnation {
-    /// First frame that it stepped.
+    /// First frame that the incarnation confirmed.
     first_frame: usize,
-    /// Inputs of each confirmed frame, all players' words side by side, and the state hash after it.
+    /// Inputs of the confirmed frames, all players' words side by side.
     inputs: Vec<InputWord>,
+    /// State hash after each confirmed frame.
     state_hashes: Vec<u64>,
-    /// Join frame in a running session, and whether another site reported the join.
+    /// Frame at which the incarnation joined a running session.
     joined_at: Option<usize>,
+    /// Whether a peer reported the join, not only the site itself.
     is_join_reported_by_peer: bool,
-    /// First frame with a sampled input, and the inputs from there on.
+    /// First frame for which the site sampled an input.
     first_sampled_frame: Option<usize>,
+    /// Owned bits of all sampled inputs, all players' words side by side.
     sampled_inputs: Vec<InputWord>,
     /// First frame without input because the site left.
     left: Option<usize>,
-    /// First frame without input because the others dropped the site, and the (site, incarnation) pairs that reported
-    /// it.
+    /// First frame without input because the others dropped the site.
     dropped_at: Option<usize>,
+    /// Pairs (site, incarnation) that reported the drop.
     dropped_by: Vec<(usize, usize)>,
-    /// Reporters that later named an earlier frame, because the sites with the last inputs are gone as well; and that
-    /// frame.
+    /// Pairs (site, incarnation) that later reported the drop for an earlier frame, because the sites with the last
+    /// inputs are gone as well.
     truncated_by: Vec<(usize, usize)>,
+    /// Earlier frame that the sites in `truncated_by` reported.
     truncated_at: Option<usize>,
     /// Frame of an earlier drop that became void because all its reporters crashed.
     void_dropped_at: Option<usize>,
-    /// Frame from which on the state is known to differ.
+    /// Frame from which on the state may differ from the other sites', because a machine was corrupted on purpose.
     diverged_at: Option<usize>,
-    /// Whether the site crashed.
+    /// Whether the incarnation ended in a crash.
     is_crashed: bool,
-    /// Whether the site learned that the session continues without it.
+    /// Whether the session reported that the others continue without this site.
     has_eviction_notice: bool,
-    /// Sites that it reported as dropped.
+    /// Sites that this incarnation reported as dropped.
     reported_drops: Vec<usize>,
 }
 
 impl Incarnation {
-    /// Returns the inputs of a confirmed frame and the state hash after it.
+    /// Returns the inputs of a confirmed frame and the state hash after it; `None` if the incarnation did not confirm
+    /// it.
     fn frame(&self, frame: usize, players: usize) -> Option<(&[InputWord], u64)> {
         let at = frame.checked_sub(self.first_frame)?;
         let hash = *self.state_hashes.get(at)?;
@@ -103,7 +107,7 @@ impl Incarnation {
     }
 }
 
-/// Observations of one spectator since it loaded a state.
+/// Frames that one spectator stepped since it loaded a state.
 #[derive(Debug, Default)]
 struct SpectatorLog {
     first_frame: usize,
@@ -113,12 +117,12 @@ struct SpectatorLog {
     state_hashes: Vec<u64>,
 }
 
-/// A violated property.
+/// A property that did not hold in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Property: `agreement`, `fidelity`, `spectator`, `divergence`, `liveness`, `bounds` or `movie`.
     pub property: &'static str,
-    /// Description of the violation.
+    /// Sentence that names the site, the frame and the difference.
     pub description: String,
 }
 
@@ -131,7 +135,7 @@ impl fmt::Display for Violation {
 /// Number of frames that a dropped site may confirm, with datagrams of the sites that continue, until it learns of the
 /// drop.
 const MAX_FRAMES_UNTIL_DROP_NOTICE: usize = 150;
-/// Number of violations kept; one violation tends to cause many.
+/// Largest number of violations kept; one violation tends to cause many.
 const MAX_VIOLATIONS: usize = 16;
 
 impl SessionChecker {
@@ -157,7 +161,7 @@ impl SessionChecker {
         }
     }
 
-    /// Records a violation.
+    /// Records a violation, unless 16 are recorded already.
     pub fn report_violation(&mut self, property: &'static str, description: String) {
         if self.violations.len() < MAX_VIOLATIONS {
             self.violations.push(Violation { property, description });
@@ -168,7 +172,7 @@ impl SessionChecker {
         self.incarnations[site].last_mut().expect("every site has an incarnation")
     }
 
-    /// Records that a site sampled an input for this frame.
+    /// Records the input that a site sampled for a frame. A frame out of sequence is a violation.
     pub fn on_sampled(&mut self, site: usize, frame: u32, words: &[InputWord]) {
         let (players, is_first_incarnation, input_delay) =
             (self.players, self.incarnations[site].len() == 1, self.input_delay);
@@ -191,7 +195,7 @@ impl SessionChecker {
             Some(incarnation.first_sampled_frame.unwrap_or(input_delay) + incarnation.sampled_inputs.len() / players);
     }
 
-    /// Records a report that a site was dropped as of a frame. All reports must name the same frame.
+    /// Records a report that a site was dropped as of a frame. Reports that name different frames are a violation.
     pub fn on_drop(&mut self, reporter: usize, site: usize, frame: u32) {
         self.current_incarnation(reporter).reported_drops.push(site);
         // The site may have rejoined since. The report then concerns an earlier incarnation.
@@ -227,7 +231,7 @@ impl SessionChecker {
         }
     }
 
-    /// Records a report that a site joined at a frame. All reports must name the same frame.
+    /// Records a report that a site joined at a frame. Reports that name different frames are a violation.
     pub fn on_join(&mut self, reporter: usize, site: usize, frame: u32) {
         let frame = frame as usize;
         let known = self.incarnations[site].iter().any(|incarnation| incarnation.joined_at == Some(frame));
@@ -270,7 +274,7 @@ impl SessionChecker {
         }
     }
 
-    /// Whether a drop does not count: all its reporters crashed, and the dropped site dropped them.
+    /// Returns whether a drop does not count: all its reporters crashed, and the dropped site dropped them.
     fn is_void_drop(&self, incarnation: &Incarnation) -> bool {
         let gone = |(reporter, number): &(usize, usize)| {
             self.incarnations[*reporter][*number].is_crashed && incarnation.reported_drops.contains(reporter)
@@ -278,52 +282,55 @@ impl SessionChecker {
         incarnation.dropped_by.iter().all(gone)
     }
 
-    /// Returns the first frame without the inputs of a dropped site.
+    /// Returns the first frame without the inputs of a dropped site; `None` without a drop that counts.
     fn drop_frame(&self, incarnation: &Incarnation) -> Option<usize> {
         incarnation.truncated_at.or(incarnation.dropped_at).filter(|_| !self.is_void_drop(incarnation))
     }
 
-    /// Returns the first frame without a site's inputs. A site that leaves before its first frame leaves at that frame.
+    /// Returns the first frame without a site's inputs; `None` if they do not end. A site that leaves before its first
+    /// frame leaves at that frame.
     fn input_end(&self, incarnation: &Incarnation) -> Option<usize> {
         incarnation.left().into_iter().chain(self.drop_frame(incarnation)).min()
     }
 
-    /// Records that a site's state is corrupted from this frame on.
+    /// Records that a site's state need not match the others' from this frame on, because a machine is corrupted on
+    /// purpose.
     pub fn on_divergence(&mut self, site: usize, frame: u32) {
         self.current_incarnation(site).diverged_at = Some(frame as usize);
     }
 
-    /// Records that a site crashed.
+    /// Records that the current incarnation of a site crashed.
     pub fn on_crash(&mut self, site: usize) {
         self.current_incarnation(site).is_crashed = true;
     }
 
-    /// Records that a site learned that the session continues without it, and ended.
+    /// Records that a site's session ended because the others continue without it.
     pub fn on_eviction_notice(&mut self, site: usize) {
         self.current_incarnation(site).has_eviction_notice = true;
     }
 
-    /// Whether the others have dropped the newest incarnation of a site.
+    /// Returns whether the others have dropped the newest incarnation of a site.
     pub fn is_dropped(&self, site: usize) -> bool {
         self.incarnations[site].last().is_some_and(|incarnation| self.drop_frame(incarnation).is_some())
     }
 
-    /// Whether a site ever joined a running session.
+    /// Returns whether any incarnation of a site joined a running session.
     pub fn has_joined(&self, site: usize) -> bool {
         self.incarnations[site].iter().any(|incarnation| incarnation.joined_at.is_some())
     }
 
-    /// Whether the newest incarnation of a site reported that another site was dropped.
+    /// Returns whether the newest incarnation of `reporter` reported that `site` was dropped.
     pub fn has_reported_drop(&self, reporter: usize, site: usize) -> bool {
         self.incarnations[reporter].last().is_some_and(|incarnation| incarnation.reported_drops.contains(&site))
     }
 
-    /// Whether the others ever dropped a site.
+    /// Returns whether the others ever dropped any incarnation of a site.
     pub fn was_dropped(&self, site: usize) -> bool {
         self.incarnations[site].iter().any(|incarnation| incarnation.dropped_at.is_some())
     }
 
-    /// Returns the first frame at which a site's history does not count, because the other sites decided without it.
+    /// Returns the first frame from which on a site's history does not count, because the other sites decided without
+    /// it; `usize::MAX` if all of it counts.
     fn authoritative_until(&self, site: usize, incarnation: &Incarnation) -> usize {
         // An evicted site may never have played: its coordinator crashed before any other site received the scheduled
         // join.
@@ -353,19 +360,19 @@ impl SessionChecker {
         dropped.chain(self.drop_frame(incarnation)).min().unwrap_or(usize::MAX)
     }
 
-    /// Records a restart of a site's host program.
+    /// Records a restart of a site's host program, which begins a new incarnation.
     pub fn on_restart(&mut self, site: usize) {
         self.incarnations[site].push(Incarnation::default());
         self.confirmed_frames[site] = 0;
     }
 
-    /// Records that a site stepped its machine, perhaps with predicted inputs.
+    /// Adds a step of a site's machine, perhaps with predicted inputs, to the trace hash.
     pub fn on_step(&mut self, site: usize, frame: u32, at_ns: i64) {
         self.trace_hash = mix_hash(mix_hash(self.trace_hash, site as u64 + u64::from(frame) * 8), at_ns as u64);
     }
 
-    /// Records that a site loaded the state before a frame that another site sent. Earlier frames of a joining site are
-    /// discarded: they may be too old, or belong to a game that no site plays any more.
+    /// Records that a site loaded a state from another site, with `frame` as the next frame. Earlier frames of a
+    /// joining site are discarded: they may be too old, or belong to a game that no site plays any more.
     pub fn on_restored(&mut self, site: usize, frame: u32) {
         let incarnation = self.current_incarnation(site);
         if incarnation.first_sampled_frame.is_none() {
@@ -374,7 +381,8 @@ impl SessionChecker {
         }
     }
 
-    /// Records a confirmed frame of a site, its inputs and the state hash after it.
+    /// Records a confirmed frame of a site, its inputs and the state hash after it. A frame out of sequence is a
+    /// violation.
     pub fn on_confirmed(&mut self, site: usize, frame: u32, words: &[InputWord], hash: u64) {
         let frame = frame as usize;
         self.trace_hash =
@@ -393,7 +401,7 @@ impl SessionChecker {
         }
     }
 
-    /// Records that a spectator loaded the state before a frame, with this hash.
+    /// Records that a spectator loaded a state with `frame` as the next frame. `before` is the hash of that state.
     pub fn on_spectator_load(&mut self, spectator: usize, frame: u32, before: u64) {
         if self.spectator_logs.len() <= spectator {
             self.spectator_logs.resize_with(spectator + 1, Vec::new);
@@ -405,7 +413,8 @@ impl SessionChecker {
         });
     }
 
-    /// Records that a spectator stepped a frame with these inputs, and the state hash after it.
+    /// Records that a spectator stepped a frame with these inputs, and the state hash after it. A frame out of sequence
+    /// is a violation.
     pub fn on_spectator_step(&mut self, spectator: usize, frame: u32, words: &[InputWord], hash: u64) {
         self.trace_hash = mix_hash(mix_hash(self.trace_hash, hash), u64::from(frame));
         self.spectated_frames += 1;
@@ -422,12 +431,14 @@ impl SessionChecker {
         }
     }
 
-    /// Returns the inputs of a frame confirmed by the first incarnation of a site, and the state hash after it.
+    /// Returns the inputs of a frame confirmed by the first incarnation of a site, and the state hash after it; `None`
+    /// if it did not confirm the frame.
     pub fn first_incarnation_frame(&self, site: usize, frame: usize) -> Option<(&[InputWord], u64)> {
         self.incarnations[site].first().and_then(|incarnation| incarnation.frame(frame, self.players))
     }
 
-    /// Returns all violations: the recorded ones, and those found by comparing all histories.
+    /// Returns all violations: the recorded ones, and those found by comparing the histories of all sites and
+    /// spectators.
     pub fn find_violations(&self) -> Vec<Violation> {
         let mut found = self.violations.clone();
         for frame in 0..self.confirmed_frames.iter().copied().max().unwrap_or(0) {
@@ -548,7 +559,7 @@ impl SessionChecker {
         None
     }
 
-    /// Whether a spectator started from a state that only incarnations had that no longer count.
+    /// Returns whether a spectator started from a state that only those incarnations had that no longer count.
     fn started_from_discarded_state(&self, log: &SpectatorLog, incarnations: &[(&Incarnation, usize)]) -> bool {
         let Some(before) = log.first_frame.checked_sub(1) else { return false };
         let had = |(incarnation, _): &&(&Incarnation, usize)| {
@@ -612,8 +623,8 @@ impl SessionChecker {
         }
     }
 
-    /// Returns the input that a frame must have, or `None` if the frame must not exist yet. With `leave_too_late`, the
-    /// sites that dropped a leaving site at the same frame had not received its leave.
+    /// Returns the input that a site's player must have in a frame, or `None` if the frame must not exist yet. With
+    /// `leave_too_late`, the sites that dropped a leaving site at the same frame had not received its leave.
     fn expected_input(&self, site: usize, frame: usize, player: usize, leave_too_late: bool) -> Option<InputWord> {
         let begun = |incarnation: &&Incarnation| {
             incarnation.joined_at.or(incarnation.first_sampled_frame).is_some_and(|first| first <= frame)
@@ -644,20 +655,21 @@ impl SessionChecker {
         incarnation.sampled_inputs.get(at * self.players + player).copied()
     }
 
-    /// Whether the sites wait for this site from the first frame on.
+    /// Returns whether the other sites wait for this site from the first frame on.
     fn is_starter(&self, site: usize) -> bool {
         !self.late_joiners.get(site).copied().unwrap_or(false)
     }
 }
 
-/// States, by frame, that misled spectators reached and may have passed on.
+/// Frames and state hashes that misled spectators reached and may have passed on to others.
 type DiscardedStates = BTreeSet<(usize, u64)>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Checks a spectator of two sites that confirm ten frames. The second site counts only for its first five frames.
+    /// Returns the violations for a spectator of two sites that confirm ten frames. The second site counts only for its
+    /// first five frames. `observed` gives the spectator's input and state hash in each frame.
     fn check_spectator(observed: impl Fn(u32) -> (InputWord, u64)) -> Vec<String> {
         let mut checker = SessionChecker::new(vec![vec![0xff], vec![0]], 0);
         for frame in 0..10 {

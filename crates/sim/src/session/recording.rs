@@ -7,12 +7,12 @@ use coplay::time::TimeDelta;
 use crate::random::Random;
 use crate::session::checker::SessionChecker;
 
-/// Interval at which confirmed frames are recorded.
+/// Interval of virtual time at which newly confirmed frames are recorded.
 pub const RECORD_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// Fraction of all scenarios that are recorded.
+/// Probability that a scenario records a movie.
 const RECORDED_SHARE: f64 = 0.2;
 
-/// A movie being recorded.
+/// Recorder of a movie at one site.
 #[derive(Debug)]
 pub struct MovieRecording {
     site: usize,
@@ -23,14 +23,15 @@ pub struct MovieRecording {
     write_error: Option<String>,
 }
 
-/// Draws the site that records a movie, if any. The stream name is part of the seed and must not change.
+/// Draws the number of the site that records a movie, below `starters`; `None` in 80 % of the scenarios. The stream
+/// name is part of the seed and must not change.
 pub fn draw_movie_site(seed: u64, starters: usize) -> Option<usize> {
     let mut random = Random::stream(seed, "movie");
     random.chance(RECORDED_SHARE).then(|| random.below(starters as u64) as usize)
 }
 
 impl MovieRecording {
-    /// Starts a movie at the first frame.
+    /// Starts a movie that begins at the first frame.
     pub fn new(seed: u64, site: usize, settings: &Settings) -> Self {
         Self {
             site,
@@ -42,12 +43,12 @@ impl MovieRecording {
         }
     }
 
-    /// Returns the recording site.
+    /// Returns the number of the recording site.
     pub fn site(&self) -> usize {
         self.site
     }
 
-    /// Records newly confirmed frames.
+    /// Writes the frames that the session confirmed since the last call to the movie.
     pub fn record_confirmed_frames(&mut self, session: &mut Session) {
         while let Some(confirmed) = session.poll_confirmed() {
             let written = self.writer.push(confirmed.frame, confirmed.inputs);
@@ -61,7 +62,8 @@ impl MovieRecording {
         }
     }
 
-    /// Checks that the movie matches the site's history, and so does its rest when the end is missing.
+    /// Checks that the movie matches the history of the site's first incarnation, and so does a copy that is cut off at
+    /// a random byte.
     pub fn check(mut self, checker: &mut SessionChecker) {
         if let Err(error) = self.writer.finish() {
             self.write_error.get_or_insert(error.to_string());
@@ -88,7 +90,8 @@ impl MovieRecording {
         }
     }
 
-    /// Reads as far as possible. Returns the number of frames and the error that stopped the reader, if any.
+    /// Reads a movie as far as possible. Returns the number of frames and the error that stopped the reader, if any.
+    /// Fails if a frame or a state hash differs from the site's history.
     fn read_back(&self, mut rest: &[u8], checker: &SessionChecker) -> Result<(u32, Option<MovieError>), String> {
         let (mut reader, mut frames, mut hashed) = (MovieReader::new(), 0, None);
         loop {
@@ -123,13 +126,15 @@ impl MovieRecording {
         }
     }
 
-    /// Whether the site confirmed more frames than these. A last frame whose state is just being hashed may be missing.
+    /// Returns whether the site confirmed more than `frames` frames. A last frame whose state is just being hashed may
+    /// be missing.
     fn is_missing_frame(&self, frames: u32, checker: &SessionChecker) -> bool {
         let hashed = self.compare_every > 0 && (frames + 1).is_multiple_of(self.compare_every);
         checker.first_incarnation_frame(self.site, (frames + u32::from(hashed)) as usize).is_some()
     }
 
-    /// Whether the last of these frames should have come with a hash and did not.
+    /// Returns whether the last of `frames` frames should have come with a hash and did not. `hashed` is the last frame
+    /// with a hash.
     fn is_missing_hash(&self, frames: u32, hashed: Option<u32>) -> bool {
         let due = frames > 0 && self.compare_every > 0 && frames.is_multiple_of(self.compare_every);
         due && hashed != frames.checked_sub(1)

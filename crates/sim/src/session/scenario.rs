@@ -1,4 +1,4 @@
-//! Random sessions with faults: the faults, their ends, and the performance that the sites must reach afterwards.
+//! Random sessions with faults: the faults, their ends, and the frame rate that the sites must reach afterwards.
 //!
 //! A [`SessionScenario`] is drawn from a seed alone. It lasts at least [`PLAY_TIME`]. All faults except permanent ones
 //! (a crash, a leave, a cut that other sites can bridge) end well before the end, and then the sites must run again.
@@ -27,129 +27,129 @@ use crate::session_network::{self, SessionNetwork};
 use crate::site::Sabotage;
 use crate::spectators;
 
-/// Minimum duration of a scenario.
+/// Minimum duration of a scenario, in virtual time.
 pub const PLAY_TIME: TimeDelta = TimeDelta::from_secs(22);
-/// Time by which a session has started if no fault prevents it.
+/// Time within which a session starts if no fault prevents it.
 const START_DEADLINE: TimeDelta = TimeDelta::from_secs(3);
-/// Time after the last fault by which the sites must run again.
+/// Time after the last fault within which the sites must run again.
 const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(2);
-/// Bound of a session's memory per site, in bytes.
+/// Largest allowed memory of a session for each of its sites, in bytes.
 const MAX_MEMORY_PER_SITE: usize = 96 * 1024;
-/// Bound of the datagrams in flight per link, averaged over all links.
+/// Largest allowed number of queued events per link, averaged over all links.
 const MAX_IN_FLIGHT_PER_LINK: usize = 64;
-/// Log size, in bytes, that holds all inputs of a session.
+/// Size of a feed's log, in bytes, that holds all inputs of a session.
 const REPLAY_LOG_BYTES: usize = 1 << 18;
-/// Time limit for detecting a diverged site and for its rejoin.
+/// Time limit for detecting a desync and for the rejoin of the diverged site.
 const DESYNC_RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(14);
-/// Silence timeout of sites that wait for a crashed one.
+/// Silence timeout of sites that wait for a crashed one without a drop timeout.
 const GIVE_UP_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 
-/// A session and all its faults.
+/// A session, its network, its spectators, and all faults injected into it.
 #[derive(Clone, Debug)]
 pub struct SessionScenario {
-    /// Seed of the whole scenario.
+    /// Seed from which the whole scenario is drawn.
     pub seed: u64,
-    /// Number of sites.
+    /// Number of sites, late joiners included.
     pub sites: usize,
-    /// Input delay in frames.
+    /// Frames between sampling an input and the frame in which it takes effect.
     pub input_delay: u32,
-    /// Prediction window in frames.
+    /// Prediction window in frames; 0 is lockstep.
     pub prediction_window: u32,
-    /// Frame rate.
+    /// Nominal frame rate of the session, 30 to 60.1 frames per second.
     pub frame_rate: FrameRate,
     /// Recovery policy for lost inputs, by site.
     pub recovery: Vec<Recovery>,
-    /// Input layout of the players.
+    /// Distribution of the input bits over players and sites.
     pub input_layout: InputLayout,
     /// Conditions in one direction between two sites, by `from * sites + to`.
     pub links: Vec<LinkConfig>,
-    /// Clock of each site.
+    /// Offset and skew of each site's clock.
     pub clocks: Vec<NodeClock>,
-    /// Time that a machine takes for one step, by site.
+    /// Time for which each site is busy with one step of its machine.
     pub step_cost: Vec<TimeDelta>,
-    /// Faults in time order.
+    /// Faults with their true times, in time order.
     pub faults: Vec<(Instant, SessionFault)>,
     /// Number of sites that join late: the last ones.
     pub late_joiners: usize,
     /// Whether late joiners replay from the first frame instead of loading a snapshot.
     pub joins_by_replay: bool,
-    /// Whether the machine can save its state, by site.
+    /// Whether each site's machine can save its state.
     pub can_save: Vec<bool>,
-    /// Input predictor.
+    /// Predictor that every session uses for missing inputs.
     pub predictor: InputPredictor,
     /// Interval of state comparisons, in frames.
     pub compare_every: u32,
-    /// Whether a site with a diverged state restarts.
+    /// Whether a diverged site restarts and rejoins once it has reported the desync.
     pub restarts_diverged_site: bool,
-    /// Whether the sites tune input delay and prediction window.
+    /// Whether the sites tune input delay and prediction window automatically.
     pub auto_delay: bool,
-    /// Drop timeout for silent peers, by site; without it, no silent peer is dropped.
+    /// Drop timeout of each site for silent peers; `None` if no silent peer is dropped.
     pub drop_timeouts: Option<Vec<TimeDelta>>,
-    /// Substitute input of dropped sites.
+    /// Substitute input that replaces the inputs of dropped sites.
     pub absent_input: AbsentInput,
-    /// Policy when inputs run out.
+    /// Policy of all sessions when buffered inputs are about to run out.
     pub starvation: StarvationPolicy,
-    /// Send policy.
+    /// Policy by which every site chooses when to send.
     pub sending: SendPolicy,
-    /// Time for which a reachable peer may stall the session before it is dropped; without it, the sites wait.
+    /// Time for which a reachable peer may stall the session before it is dropped; `None` if the sites wait.
     pub stall_timeout: Option<TimeDelta>,
-    /// Spectators, if any.
+    /// Plan of the spectators; `None` without spectators.
     pub spectators: Option<spectators::scenario::SpectatorsPlan>,
-    /// Site that records a movie, if any.
+    /// Number of the site that records a movie; `None` without a movie.
     pub movie_site: Option<usize>,
-    /// Deliberate defect of the last site.
+    /// Deliberate defect of the last site, to prove that the checkers detect it.
     pub sabotage: Option<Sabotage>,
 }
 
-/// Input layout of the players.
+/// Distribution of the input bits over players and sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputLayout {
-    /// 16 buttons each.
+    /// One player per site with 16 buttons each.
     Buttons,
-    /// 16 buttons and four 16-bit sticks each, which change in most frames.
+    /// One player per site with 16 buttons and four 16-bit sticks each, which change in most frames.
     Sticks,
-    /// One pad shared by all sites, bit by bit.
+    /// One pad of 16 buttons, whose bits are distributed over all sites.
     Shared,
-    /// Two pads at the first site, one at each other site.
+    /// Two pads of 16 buttons at the first site, one at each other site.
     TwoAtOne,
 }
 
-/// A fault of a scenario.
+/// A fault of a session, or the end of one. Sites are given by number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionFault {
     /// Cuts both directions between two sites.
     Cut(usize, usize),
-    /// Restores both directions.
+    /// Restores both directions between two sites.
     Heal(usize, usize),
     /// Cuts the direction from the first site to the second.
     CutOneWay(usize, usize),
-    /// Restores it.
+    /// Restores the direction from the first site to the second.
     HealOneWay(usize, usize),
-    /// A site's computer sleeps until this time; its clock keeps running.
+    /// Stops a site's host program until this time; its clock keeps running.
     Pause(usize, Instant),
-    /// A site's computer is suspended until this time; its clock stands still.
+    /// Suspends a site's computer until this time; its clock stands still.
     Suspend(usize, Instant),
-    /// A site crashes.
+    /// Stops a site without a leave message.
     Crash(usize),
-    /// A crashed site restarts, or a late joiner starts. It joins the running session.
+    /// Restarts a crashed site, or starts a late joiner. The site joins the running session.
     Restart(usize),
-    /// A site leaves.
+    /// Makes a site leave the session.
     Leave(usize),
-    /// A site changes its address.
+    /// Gives a site a new address. Datagrams to the old one are lost.
     Move(usize),
-    /// Worse conditions in both directions between two sites.
+    /// Replaces the conditions in both directions between two sites.
     Worsen(usize, usize, LinkConfig),
-    /// Original conditions between two sites.
+    /// Restores the original conditions between two sites.
     Restore(usize, usize),
-    /// From now on, a site's machine takes this long for one step.
+    /// Sets the time for which a site is busy with one step of its machine.
     Slow(usize, TimeDelta),
-    /// A site's machine state diverges a few frames later.
+    /// Corrupts a site's machine state five frames later.
     Diverge(usize),
-    /// Strangers send this many random datagrams to a site.
+    /// Sends this many random datagrams of strangers to a site.
     Garbage(usize, u32),
 }
 
-/// Features that a scenario may contain, for coverage counts.
+/// Names of the features that a scenario may contain, for coverage counts.
 pub const FEATURES: [&str; 40] = [
     "cut",
     "one-way cut",
@@ -245,7 +245,7 @@ impl fmt::Display for SessionScenario {
 }
 
 impl SessionScenario {
-    /// Whether the scenario contains each of [`FEATURES`].
+    /// Returns, for each of [`FEATURES`], whether the scenario contains it.
     pub fn features(&self) -> [bool; FEATURES.len()] {
         let fault = |is: fn(&SessionFault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
         let link = |is: fn(&LinkConfig) -> bool| self.inter_site_links().any(is);
@@ -294,27 +294,24 @@ impl SessionScenario {
         ]
     }
 
-    /// Whether a site joins late or rejoins.
+    /// Returns whether a site joins late or rejoins.
     fn is_restarted(&self, site: usize) -> bool {
         self.faults.iter().any(|(_, fault)| *fault == SessionFault::Restart(site))
     }
 
-    /// Whether a site leaves.
     fn leaves(&self, site: usize) -> bool {
         self.faults.iter().any(|(_, fault)| *fault == SessionFault::Leave(site))
     }
 
-    /// Whether a site crashes.
     fn crashes(&self, site: usize) -> bool {
         self.faults.iter().any(|(_, fault)| *fault == SessionFault::Crash(site))
     }
 
-    /// Whether a site joins late.
     fn is_late_joiner(&self, site: usize) -> bool {
         site >= self.starter_count()
     }
 
-    /// Returns the cuts that are never healed: time and both sites.
+    /// Returns the cuts that are never healed: true time and both sites.
     fn permanent_cuts(&self) -> impl Iterator<Item = (Instant, usize, usize)> + '_ {
         let cuts = self.faults.iter().filter_map(|(at, fault)| match fault {
             SessionFault::Cut(one, other) => Some((*at, *one, *other)),
@@ -326,12 +323,12 @@ impl SessionScenario {
         cuts.filter(move |cut| !healed(cut))
     }
 
-    /// Returns the longest drop timeout of any site.
+    /// Returns the longest drop timeout of any site; `None` if no silent peer is dropped.
     fn longest_drop_timeout(&self) -> Option<TimeDelta> {
         self.drop_timeouts.as_ref().and_then(|limits| limits.iter().max().copied())
     }
 
-    /// Returns the links between different sites.
+    /// Returns the conditions of all links between different sites.
     fn inter_site_links(&self) -> impl Iterator<Item = &LinkConfig> {
         let sites = self.sites;
         self.links.iter().enumerate().filter(move |(at, _)| at / sites != at % sites).map(|(_, link)| link)
@@ -362,7 +359,7 @@ impl SessionScenario {
         }
     }
 
-    /// Returns the number of sites that start the session.
+    /// Returns the number of sites that are present from the first frame on.
     fn starter_count(&self) -> usize {
         self.sites - self.late_joiners
     }
@@ -430,7 +427,7 @@ impl SessionScenario {
         network
     }
 
-    /// Starts a late joiner, or restarts a site. It knows the current addresses of the others.
+    /// Starts a late joiner, or restarts a site. Its new session knows the current addresses of the others.
     fn restart_site(&self, network: &mut SessionNetwork, site: usize, incarnation: u32) {
         let local = network.sites[site].clock.local(network.now());
         let peers = SessionNetwork::peers(site, self.sites).into_iter();
@@ -448,7 +445,7 @@ impl SessionScenario {
         network.restart(site, Session::new(local, config).expect("settings are valid"));
     }
 
-    /// Whether any site crashes.
+    /// Returns whether any site crashes during the scenario.
     pub fn has_crash(&self) -> bool {
         self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Crash(_)))
     }
@@ -459,15 +456,15 @@ impl SessionScenario {
         sites.map(|site| (0..ownership.players()).map(|player| ownership.mask(site, player)).collect()).collect()
     }
 
-    /// Returns the time by which all sites must run at full speed again. Sites that predict far ahead may be that far
-    /// apart and converge gradually.
+    /// Returns the time from which on all sites must run at full speed again. Sites that predict far ahead may be that
+    /// far apart and converge gradually.
     fn recovery_deadline(&self) -> Instant {
         self.last_fault_end()
             + RECOVERY_TIME
             + self.frame_rate.period() * i64::from(self.input_delay + self.prediction_window) * 2
     }
 
-    /// Returns the end of the scenario.
+    /// Returns the end of the scenario: at least [`PLAY_TIME`], and at least 3 s after the recovery deadline.
     fn end_time(&self) -> Instant {
         (Instant::ZERO + PLAY_TIME).max(self.recovery_deadline() + TimeDelta::from_secs(3))
     }

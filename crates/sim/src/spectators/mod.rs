@@ -1,4 +1,4 @@
-//! Spectators of a simulated session: a few with or without faults, or thousands at once.
+//! Spectators of a simulated session: a few with faults, or thousands without.
 
 pub mod scale;
 pub mod scenario;

@@ -14,30 +14,31 @@ use crate::session_experiment::SessionExperiment;
 use crate::session_network::{SessionNetwork, SiteEvent};
 use crate::toy_machine::mix_hash;
 
-/// Interval at which the session and the spectators take turns.
+/// Interval of virtual time at which the session and the spectators take turns.
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
-/// Period, from the first frame on, within which all spectators join.
+/// Period, from the first confirmed frame on, within which all spectators join.
 const JOIN_PERIOD: TimeDelta = TimeDelta::from_secs(4);
-/// Address of the feed. The spectators have the addresses after it.
+/// Address of the feed. Spectator n has this address plus n + 1.
 const FEED_ADDRESS: Addr = Addr(1_000);
 
-/// Parameters of a scale test.
+/// Parameters of a test with many spectators of one session.
 #[derive(Clone, Debug)]
 pub struct SpectatorScaleTest {
     /// Session of two players; its seed is the seed of the whole test.
     pub session: SessionExperiment,
-    /// Number of spectators.
+    /// Number of spectators that subscribe to the feed.
     pub spectators: usize,
     /// Conditions in one direction between the feed and each spectator.
     pub link: LinkConfig,
-    /// Duration after the first frame.
+    /// Virtual time to run after the first confirmed frame.
     pub duration: TimeDelta,
-    /// Size of the snapshot in bytes.
+    /// Size of the snapshot in bytes, at least 8.
     pub state_bytes: usize,
 }
 
 impl SpectatorScaleTest {
-    /// Creates a test of 20 s with this many spectators, each with a delay of 15 to 30 ms and 1 % loss.
+    /// Creates a test of 20 s with this many spectators, each with a delay of 15 to 30 ms and 1 % loss in each
+    /// direction.
     pub fn new(spectators: usize) -> Self {
         let link = LinkConfig {
             jitter: crate::link::Jitter::Uniform(TimeDelta::from_millis(15)),
@@ -53,53 +54,53 @@ impl SpectatorScaleTest {
         }
     }
 
-    /// Runs the test.
+    /// Runs the session and its spectators, and returns their costs and errors.
     pub fn run(&self) -> SpectatorScaleResult {
         ScaleRun::new(self).run(self)
     }
 }
 
-/// Runs the default test with this many spectators.
+/// Runs the test of [`SpectatorScaleTest::new`] with this many spectators.
 pub fn run_default(spectators: usize) -> SpectatorScaleResult {
     SpectatorScaleTest::new(spectators).run()
 }
 
-/// Results of a scale test.
+/// Costs and errors of a test with many spectators.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpectatorScaleResult {
     /// Hash of all datagrams between the players and of all confirmed frames, with their times.
     pub player_trace_hash: u64,
-    /// Number of frames that the first player stepped.
+    /// Number of frames that the first player confirmed.
     pub frames: u32,
     /// Number of subscribers of the feed at the end.
     pub subscribers: usize,
     /// Number of spectators that are live at the end.
     pub live: usize,
-    /// Number of frames in which a spectator's state differed from the players'.
+    /// Number of frames after which a spectator's state differed from the players', summed over all spectators.
     pub wrong_frames: usize,
-    /// Mean distance of the spectators behind the first player, in frames.
+    /// Mean distance of the spectators behind the first player's last confirmed frame at the end, in frames.
     pub mean_frames_behind: f64,
-    /// Number of stalls, summed over all spectators.
+    /// Number of times that a picture froze because frames were late, summed over all spectators.
     pub stalls: u64,
-    /// Number of batches; each is encoded once for all spectators.
+    /// Number of batches that the feed encoded, each once for all spectators.
     pub batches: u64,
-    /// Total bytes of the batches.
+    /// Total size of the encoded batches, in bytes.
     pub batch_bytes: u64,
-    /// Datagrams from the feed.
+    /// Datagrams that the feed sent.
     pub packets_down: u64,
-    /// Payload bytes from the feed.
+    /// Payload bytes that the feed sent.
     pub bytes_down: u64,
-    /// Payload bytes from the feed that were sent on request.
+    /// Payload bytes that the feed sent on request: snapshots and missed frames.
     pub requested_bytes: u64,
-    /// Datagrams to the feed.
+    /// Datagrams that the spectators sent.
     pub packets_up: u64,
-    /// Payload bytes to the feed.
+    /// Payload bytes that the spectators sent.
     pub bytes_up: u64,
-    /// Total watch time in seconds, summed over all spectators.
+    /// Time from the join to the end in seconds, summed over all spectators.
     pub total_watch_seconds: f64,
-    /// Memory of the feed in bytes.
+    /// Memory of the feed at the end, in bytes.
     pub feed_memory: usize,
-    /// Highest memory of a spectator in bytes.
+    /// Memory, at the end, of the spectator that uses most, in bytes.
     pub max_spectator_memory: usize,
 }
 
@@ -134,7 +135,7 @@ struct ScaleRun {
     spectators: Vec<Option<ScaleSpectator>>,
     queue: EventQueue<ScaleQueueEvent>,
     state_hash: u64,
-    /// Hash of all inputs up to each frame.
+    /// Hash of all inputs up to and including each frame, by frame number.
     expected_hashes: Vec<u64>,
     result: SpectatorScaleResult,
 }
@@ -176,7 +177,7 @@ impl ScaleRun {
         self.finish(network.now())
     }
 
-    /// Runs the session for one interval and hashes its datagrams and confirmed frames.
+    /// Runs the session for one step interval and hashes its datagrams and confirmed frames.
     fn step_players(&mut self, network: &mut SessionNetwork, steps: &mut Vec<PlayerStep>) {
         network.start_capture(10_000);
         let trace_hash = &mut self.result.player_trace_hash;
@@ -260,7 +261,7 @@ impl ScaleRun {
         self.run_spectator(now, number);
     }
 
-    /// Sends the datagrams of the feed.
+    /// Passes the datagrams that the feed has ready to the spectators' downlinks.
     fn transmit_feed(&mut self, now: Instant) {
         let mut buf = [0; MAX_DATAGRAM];
         while let Some(packet) = self.feed.poll_transmit(now, &mut buf) {
@@ -273,7 +274,8 @@ impl ScaleRun {
         while self.feed.poll_event().is_some() {}
     }
 
-    /// Runs the host program of one spectator.
+    /// Runs the host program of one spectator: serves its requests, sends its datagrams, and schedules its next
+    /// wake-up.
     fn run_spectator(&mut self, now: Instant, number: usize) {
         let Some(node) = &mut self.spectators[number] else { return };
         node.serve_requests(now, &self.expected_hashes, &mut self.result.wrong_frames);

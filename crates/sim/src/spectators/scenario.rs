@@ -1,7 +1,7 @@
 //! Spectators of a scenario's session: at a site, at a relay, or at a relay of a relay; some of them misbehave.
 //!
-//! They have addresses, links and an event queue of their own and take turns with the [`SessionNetwork`], which only
-//! exchanges external datagrams with them.
+//! The spectators have addresses, links and an event queue of their own. They take turns with the [`SessionNetwork`]
+//! and exchange only external datagrams with it.
 
 use coplay::frame::Frame;
 use coplay::id::Addr;
@@ -17,68 +17,68 @@ use crate::session::checker::SessionChecker;
 use crate::session_network::SessionNetwork;
 use crate::toy_machine::ToyMachine;
 
-/// Interval at which the session and the spectators take turns.
+/// Interval of virtual time at which the session and the spectators take turns.
 pub const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(2);
-/// Address of the first spectator.
+/// Address of the first spectator. The others follow in order.
 const FIRST_ADDRESS: u64 = 10_000;
-/// Fraction of all scenarios with spectators.
+/// Probability that a scenario has spectators.
 const SPECTATED_SHARE: f64 = 0.22;
-/// Time after its join at which a silent spectator stops sending.
+/// Time after its join at which a spectator with [`SpectatorBehavior::Silent`] stops sending.
 const SILENT_AFTER: TimeDelta = TimeDelta::from_secs(2);
-/// Time that a spectator must have had the same source before its liveness is checked.
+/// Time for which a spectator must have had the same source before its liveness is checked.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(8);
-/// Bound of its distance behind the source.
+/// Largest distance behind its source of a spectator that must stay live.
 const MAX_BEHIND: TimeDelta = TimeDelta::from_secs(2);
-/// Bound of the memory of a spectator, and of the feed of a relay, in bytes.
+/// Largest allowed memory of a spectator, and of the feed of a relay, in bytes.
 const MAX_MEMORY: usize = 512 * 1_024;
-/// Calls at one instant that count as an endless loop.
+/// Number of calls at one instant above which a spectator counts as looping endlessly.
 const MAX_CALLS_PER_INSTANT: u32 = 20_000;
 
-/// Spectators of a scenario.
+/// Plan of all spectators of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpectatorsPlan {
-    /// Spectators; a relay comes before the spectators that use it.
+    /// Plans in order of the spectators' numbers. A relay comes before the spectators that use it.
     pub spectators: Vec<SpectatorPlan>,
 }
 
-/// One spectator.
+/// Plan of one spectator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpectatorPlan {
     /// Sources in order of preference.
     pub sources: Vec<SpectatorSource>,
     /// Conditions in one direction between the spectator and its sources.
     pub link: LinkConfig,
-    /// Join time.
+    /// True time at which the spectator subscribes.
     pub joins_at: Instant,
-    /// Behaviour.
+    /// Fault of the spectator, if any.
     pub behavior: SpectatorBehavior,
 }
 
-/// Source of a spectator's feed.
+/// Feed to which a spectator subscribes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpectatorSource {
-    /// A site.
+    /// The feed of the site with this number.
     Site(usize),
-    /// Another spectator, which acts as a relay.
+    /// The feed of the spectator with this number, which acts as a relay.
     Spectator(usize),
 }
 
-/// Behaviour of a spectator.
+/// Fault of a spectator, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpectatorBehavior {
-    /// No fault.
+    /// The spectator has no fault.
     Sound,
-    /// It stops sending.
+    /// The spectator stops sending 2 s after its join.
     Silent,
-    /// Its link has very little bandwidth.
+    /// The spectator's link carries only 1,500 bytes per second.
     Slow,
-    /// It corrupts half of its datagrams.
+    /// The spectator corrupts half of its datagrams at random.
     Garbage,
 }
 
 impl SpectatorsPlan {
-    /// Draws the spectators of a scenario with this many sites, if any. The stream name is part of the seed and must
-    /// not change.
+    /// Draws 2 to 5 spectators of a scenario with this many sites, or `None` in 78 % of the scenarios. The stream name
+    /// is part of the seed and must not change.
     pub fn draw(seed: u64, sites: usize, link: impl Fn(&mut Random) -> LinkConfig) -> Option<Self> {
         let mut random = Random::stream(seed, "gallery");
         if !random.chance(SPECTATED_SHARE) {
@@ -115,7 +115,7 @@ impl SpectatorsPlan {
         Some(Self { spectators })
     }
 
-    /// Whether a spectator uses a relay.
+    /// Returns whether the first source of some spectator is a relay.
     pub fn has_relay(&self) -> bool {
         self.spectators.iter().any(|node| matches!(node.sources.first(), Some(SpectatorSource::Spectator(_))))
     }
@@ -126,7 +126,8 @@ impl SpectatorsPlan {
 }
 
 impl SpectatorPlan {
-    /// Whether nothing keeps the spectator from staying live.
+    /// Returns whether the spectator must stay live: it has no fault, and its link has no rate limit, no bursts of
+    /// loss, and less than 10 % loss.
     fn must_stay_live(&self) -> bool {
         let loss = match self.link.loss {
             Loss::None => 0.0,
@@ -137,7 +138,7 @@ impl SpectatorPlan {
     }
 }
 
-/// The spectators of a running scenario.
+/// Spectators of a running scenario, with their links and their event queue.
 #[derive(Debug)]
 pub struct SpectatorNetwork {
     plan: SpectatorsPlan,
@@ -159,9 +160,9 @@ struct SpectatorNode {
     machine: ToyMachine,
     uplink: Link,
     downlink: Link,
-    /// Current source.
+    /// Address of the current source; `None` before the first subscription and while the source changes.
     source: Option<Addr>,
-    /// Time at which the current source was joined.
+    /// Time of the last subscription that a source accepted.
     source_since: Instant,
     wake_id: u64,
     calls_at_instant: (Instant, u32),
@@ -184,7 +185,7 @@ enum SpectatorQueueEvent {
 }
 
 impl SpectatorNetwork {
-    /// Creates a network that the spectators of the plan will join.
+    /// Creates a network that the spectators of the plan join at their times.
     pub fn new(seed: u64, session: u64, settings: Settings, plan: SpectatorsPlan) -> Self {
         let mut queue = EventQueue::new();
         for (number, node) in plan.spectators.iter().enumerate() {
@@ -203,7 +204,8 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Runs until the time of the session network.
+    /// Exchanges datagrams with the session network and runs the spectators up to its time. Loads and steps go to the
+    /// checker.
     pub fn catch_up(&mut self, network: &mut SessionNetwork, checker: &mut SessionChecker) {
         for (at, sender, to, bytes) in network.take_external() {
             self.send_downlink(at, sender, to, &bytes);
@@ -224,7 +226,7 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Sends a datagram towards a spectator.
+    /// Puts a datagram on the downlink of the spectator at `to`; without such a spectator it is lost.
     fn send_downlink(&mut self, at: Instant, sender: Addr, to: Addr, bytes: &[u8]) {
         let Some(node) = spectator_at(to).and_then(|node| self.nodes.get_mut(node)?.as_mut()) else { return };
         for arrival in node.downlink.send(at, bytes.len()) {
@@ -261,7 +263,7 @@ impl SpectatorNetwork {
         self.run_host_program(number, checker);
     }
 
-    /// Creates a new feed for a relay that restarts at another frame.
+    /// Gives a relay that starts or loads another state a new feed.
     fn reset_feed(&mut self, number: usize) {
         let config = FeedConfig::new(self.session_id, self.random.bits(), self.settings.clone());
         if let Some(node) = self.nodes[number].as_mut().filter(|_| self.plan.is_relay(number)) {
@@ -287,7 +289,7 @@ impl SpectatorNetwork {
         self.run_host_program(number, checker);
     }
 
-    /// Runs the host program of a spectator.
+    /// Runs the host program of a spectator: serves its requests, sends its datagrams, and schedules its next wake-up.
     fn run_host_program(&mut self, number: usize, checker: &mut SessionChecker) {
         let now = self.now;
         while self.nodes[number].as_mut().is_some_and(|node| node.serve_requests(number, now, checker)) {
@@ -316,7 +318,8 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Sends a datagram of a spectator: from its feed to another spectator, or from itself to its source.
+    /// Sends a datagram of spectator `from`: from its feed to another spectator, or from the spectator itself to its
+    /// source. Silence and corruption are applied here.
     fn transmit(&mut self, from: usize, to: Addr, mut bytes: Vec<u8>, role: SenderRole) {
         if role == SenderRole::Feed {
             return self.send_downlink(self.now, spectator_address(from), to, &bytes);
@@ -334,7 +337,8 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Checks that the spectators that must stay live do, and that none uses too much memory.
+    /// Reports violations at the end of a run: spectators that must be live and are not, that use too much memory, or
+    /// that received an invalid state. `fps` is the frame rate of each site.
     pub fn check(&self, network: &SessionNetwork, checker: &mut SessionChecker, fps: &[f64]) {
         let max_behind = (MAX_BEHIND.as_secs_f64() / self.settings.rate.period().as_secs_f64()) as u32;
         for (number, (plan, node)) in self.plan.spectators.iter().zip(&self.nodes).enumerate() {
@@ -360,7 +364,7 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Returns the next frame of a spectator's source, if the source makes progress as it should.
+    /// Returns the next frame of a spectator's source; `None` if the source does not make progress as it should.
     fn source_frame(&self, node: &SpectatorNode, network: &SessionNetwork, fps: &[f64]) -> Option<Frame> {
         let source = node.source?;
         if let Some(relay) = spectator_at(source) {
@@ -385,7 +389,7 @@ fn spectator_at(addr: Addr) -> Option<usize> {
     addr.0.checked_sub(FIRST_ADDRESS).filter(|node| *node < 100).map(|node| node as usize)
 }
 
-/// Corrupts a datagram in one of four ways.
+/// Corrupts a datagram in one of four ways: flips a bit, cuts the end off, adds a byte, or overwrites the end.
 fn corrupt_datagram(random: &mut Random, bytes: &mut Vec<u8>) {
     let at = random.below(bytes.len().max(1) as u64) as usize;
     match random.below(4) {
@@ -397,8 +401,8 @@ fn corrupt_datagram(random: &mut Random, bytes: &mut Vec<u8>) {
 }
 
 impl SpectatorNode {
-    /// Serves the spectator's requests. Returns whether the feed must be recreated; the caller must then call this
-    /// again.
+    /// Serves the spectator's requests. Returns `true` if a relay has loaded a state: the caller must replace the feed
+    /// and call again.
     fn serve_requests(&mut self, number: usize, now: Instant, checker: &mut SessionChecker) -> bool {
         while let Some(request) = self.spectator.poll_request(now) {
             match request {
@@ -462,7 +466,7 @@ impl SpectatorNode {
         self.spectator.poll_timeout().into_iter().chain(feed).min()
     }
 
-    /// Detects a spectator that always asks to be called at once, which would stop virtual time.
+    /// Records a violation if the spectator always asks to be called at once, which would stop virtual time.
     fn detect_busy_loop(&mut self, now: Instant) {
         self.calls_at_instant =
             if self.calls_at_instant.0 == now { (now, self.calls_at_instant.1 + 1) } else { (now, 0) };

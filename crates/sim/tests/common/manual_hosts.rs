@@ -8,7 +8,7 @@ use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::toy_machine::ToyMachine;
 
-/// Limit of requests, and of sent datagrams, in one loop of a host program.
+/// Largest number of requests, and of sent datagrams, in one loop of a host program.
 const MAX_PER_LOOP: usize = 100;
 
 /// A request that a host program does not answer.
@@ -19,7 +19,7 @@ pub(crate) enum UnansweredRequest {
     Hash,
 }
 
-/// A host program with its session and its machine.
+/// A host program with its session, its machine and its deviations from correct behaviour.
 #[derive(Debug)]
 pub(crate) struct ManualHost {
     pub(crate) session: Session,
@@ -53,7 +53,7 @@ pub(crate) struct ManualHosts {
     pub(crate) now: Instant,
     one_way: TimeDelta,
     pub(crate) hosts: Vec<ManualHost>,
-    /// Arrival time, sender, receiver and payload.
+    /// Datagrams in flight: arrival time, sender, receiver and payload.
     in_flight: Vec<(Instant, Addr, Addr, Vec<u8>)>,
 }
 
@@ -101,7 +101,7 @@ impl ManualHosts {
         }
     }
 
-    /// Runs until every session is running.
+    /// Runs until every session is running. Panics after 10 s.
     #[track_caller]
     pub(crate) fn run_until_running(&mut self) {
         let limit = self.now + secs(10);

@@ -54,7 +54,7 @@ pub(crate) fn lossy_link(millis: i64, loss: f64) -> LinkConfig {
     LinkConfig { loss: Loss::Independent(loss), ..rtt_link(millis) }
 }
 
-/// Setup of a test session.
+/// Sites, links and settings of a test session with one player per site.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionSetup {
     pub(crate) seed: u64,
@@ -74,7 +74,7 @@ impl SessionSetup {
         Self { seed: 1, sites, input_delay: 6, prediction_window: 0, input_mask: PAD_MASK, link, clocks: Vec::new() }
     }
 
-    /// Returns the default configuration of `site`.
+    /// Returns the configuration of `site` for these settings, without desync bisection.
     pub(crate) fn config(&self, site: usize) -> Config {
         let ownership = Ownership::one_player_per_site(self.sites, self.input_mask);
         let settings =
@@ -152,7 +152,6 @@ pub(crate) struct MachineAction {
     pub(crate) frame: u32,
 }
 
-/// Kind of a machine action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActionKind {
     Save,
@@ -251,7 +250,7 @@ impl TestSession {
         self.network.now()
     }
 
-    /// Returns the local time of `site`.
+    /// Returns the time that the clock of `site` shows now.
     pub(crate) fn local_time(&self, site: usize) -> Instant {
         self.network.sites[site].clock.local(self.now())
     }
@@ -298,7 +297,7 @@ impl TestSession {
         accepted
     }
 
-    /// Crashes a site: it stops without a goodbye.
+    /// Crashes a site: it stops without a leave message.
     pub(crate) fn crash(&mut self, site: usize) {
         self.network.crash(site);
         self.checker.on_crash(site);
@@ -318,8 +317,8 @@ impl TestSession {
         self.set_partition(site_set([site]), cut);
     }
 
-    /// Restarts the program of `site` on the same computer. Its inputs and machine actions are no longer recorded; its
-    /// events still are.
+    /// Restarts the program of `site` on the same computer with the next incarnation. Its inputs and machine actions
+    /// are no longer recorded; its events still are.
     pub(crate) fn restart(&mut self, site: usize) {
         self.configs[site].incarnation += 1;
         let session = Session::new(self.local_time(site), self.configs[site].clone()).expect("valid config");
@@ -351,13 +350,13 @@ impl TestSession {
         self.network.restart(site, session);
     }
 
-    /// Restarts the program of `site` with a changed configuration, on the same computer.
+    /// Restarts the program of `site` on the same computer after `change` has edited its configuration.
     pub(crate) fn restart_with(&mut self, site: usize, change: impl Fn(&mut Config)) {
         change(&mut self.configs[site]);
         self.restart(site);
     }
 
-    /// Frames per second of a site between two instants.
+    /// Returns the frames per second that `site` stepped for the first time between two instants.
     pub(crate) fn fps(&self, site: usize, from: Instant, until: Instant) -> f64 {
         let frames = self.step_times[site].iter().filter(|step| (from..until).contains(*step)).count();
         frames as f64 / (until - from).as_secs_f64()
@@ -382,7 +381,7 @@ impl TestSession {
         recent.map(|frame| spread(frame).as_millis_f64()).fold(0.0, f64::max)
     }
 
-    /// Returns the number of actions of one kind that the machine of `site` has done since `since`.
+    /// Returns the number of actions of one kind that the machine of `site` has performed since `since`.
     pub(crate) fn count_actions(&self, site: usize, kind: ActionKind, since: Instant) -> usize {
         self.actions[site].iter().filter(|action| action.kind == kind && action.at >= since).count()
     }
@@ -407,7 +406,7 @@ pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Mean absolute difference from the mean.
+/// Returns the mean absolute difference from the mean.
 pub(crate) fn mean_abs_deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).abs()).sum::<f64>() / values.len() as f64

@@ -73,7 +73,7 @@ pub(crate) struct FeedNode {
     pub(crate) events: Vec<(Instant, SpectatorEvent)>,
     /// Frames that the spectator has stepped since its last load.
     pub(crate) frames: Vec<u32>,
-    /// Times of the presented frames.
+    /// Times at which frames were presented.
     pub(crate) shown_at: Vec<Instant>,
     pub(crate) wrong_frames: u32,
     pub(crate) peak_memory: usize,
@@ -105,7 +105,7 @@ pub(crate) struct SpectatorTestNetwork {
     pub(crate) machine: LargeStateMachine,
     pub(crate) is_playing: bool,
     link: LinkConfig,
-    /// Randomness that corrupts sent datagrams while it is set.
+    /// Source of the corruption of all sent datagrams; `None` if they arrive unchanged.
     pub(crate) tamper_random: Option<Random>,
 }
 
@@ -253,7 +253,7 @@ impl SpectatorTestNetwork {
         self.now = until;
     }
 
-    /// Runs until a node is live. Returns the time that this took.
+    /// Runs until a node is live. Returns the time that this took. Panics after `at_most`.
     #[track_caller]
     pub(crate) fn run_until_live(&mut self, node: usize, at_most: TimeDelta) -> TimeDelta {
         let (since, until) = (self.now, self.now + at_most);

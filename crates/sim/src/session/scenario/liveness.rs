@@ -1,4 +1,4 @@
-//! Checks of liveness and bounds, which depend on the faults of a scenario.
+//! Checks of liveness and bounds. Their limits depend on the links and the faults of a scenario.
 
 use coplay::id::SiteId;
 use coplay::input::Recovery;
@@ -13,13 +13,13 @@ use super::{
 use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::session_network::SessionNetwork;
 
-/// Send interval of a waiting site, in milliseconds.
+/// Send interval of a site that waits for others, in milliseconds.
 const KEEP_ALIVE_INTERVAL_MS: f64 = 100.0;
 /// Probability below which an event counts as impossible.
 const NEGLIGIBLE_PROBABILITY: f64 = 1e-5;
 
 impl SessionScenario {
-    /// Checks that no site was dropped that no fault affects and whose links are good enough.
+    /// Checks that no site was dropped that has good links and is affected by no fault.
     pub(super) fn check_drops(&self, run: &mut SessionRun) {
         let late = |site: usize| self.may_stall_others(site) || self.may_lose_too_many_in_a_row(site);
         let excused = |site: usize| self.is_affected_by_fault(site) || !self.has_reliable_links(site) || late(site);
@@ -30,7 +30,7 @@ impl SessionScenario {
         }
     }
 
-    /// Whether a fault affects a site or one of its links.
+    /// Returns whether a fault affects a site or one of its links.
     fn is_affected_by_fault(&self, site: usize) -> bool {
         let is_sabotaged = self.sabotage.is_some() && site + 1 == self.sites;
         is_sabotaged
@@ -53,8 +53,8 @@ impl SessionScenario {
             })
     }
 
-    /// Whether a run of lost packets that makes others drop a site is negligibly rare, even at the site's lowest send
-    /// rate.
+    /// Returns whether a run of lost packets that makes others drop a site is negligibly rare, even at the site's
+    /// lowest send rate.
     fn has_reliable_links(&self, site: usize) -> bool {
         let period = self.frame_rate.period().as_millis_f64();
         let others = (0..self.sites).filter(|other| *other != site);
@@ -66,8 +66,8 @@ impl SessionScenario {
         })
     }
 
-    /// Whether a site may stall the others until they drop it. Its links may be too long or too uneven for the input
-    /// delay, or its machine too slow. Or its inputs do not reach the coordinator, because that one moved or slept.
+    /// Returns whether a site may stall the others until they drop it. Its links may be too long or too uneven for the
+    /// input delay, or its machine too slow. Or its inputs do not reach a coordinator that moved or slept.
     fn may_stall_others(&self, site: usize) -> bool {
         if self.stall_timeout.is_none() {
             return false;
@@ -89,9 +89,9 @@ impl SessionScenario {
         wait.fold(0.0, f64::max) + step > 0.7 * f64::from(self.input_delay + self.prediction_window) * period
     }
 
-    /// Whether a run of lost packets to or from a site lasts longer than input delay, prediction window and stall
-    /// timeout together, with a probability of more than [`NEGLIGIBLE_PROBABILITY`]. [`worst_input_wait_ms`] considers
-    /// only the mean length of such a run.
+    /// Returns whether a run of lost packets to or from a site lasts longer than input delay, prediction window and
+    /// stall timeout together, with a probability of more than [`NEGLIGIBLE_PROBABILITY`]. [`worst_input_wait_ms`]
+    /// considers only the mean length of such a run.
     fn may_lose_too_many_in_a_row(&self, site: usize) -> bool {
         let Some(stall_timeout) = self.stall_timeout else { return false };
         let period = self.frame_rate.period().as_millis_f64();
@@ -130,7 +130,7 @@ impl SessionScenario {
         }
     }
 
-    /// Checks that no site reported forged inputs or another state, unless it was dropped.
+    /// Checks that no site reported forged inputs or a desync, unless the others dropped it.
     pub(super) fn check_divergence_events(run: &mut SessionRun) {
         for (site, other, frame) in std::mem::take(&mut run.forged_input_events) {
             if !run.checker.was_dropped(site) {
@@ -148,7 +148,8 @@ impl SessionScenario {
         }
     }
 
-    /// Checks the spectators and the movie.
+    /// Checks the spectators, given the frame rate of each site since recovery, and compares the movie with the site's
+    /// history.
     pub(super) fn check_spectators_and_movie(
         &self,
         network: &SessionNetwork,
@@ -166,7 +167,8 @@ impl SessionScenario {
         }
     }
 
-    /// Checks liveness and bounds, which depend on the faults.
+    /// Checks that the sites that can run reached [`SessionScenario::min_fps`] after recovery, that the others ended,
+    /// and that no bound was exceeded.
     pub(super) fn check_liveness(&self, network: &SessionNetwork, run: &mut SessionRun, frames_when_healed: &[usize]) {
         let seconds = (self.end_time() - (self.recovery_deadline())).as_secs_f64();
         let min_fps = self.min_fps();
@@ -204,7 +206,8 @@ impl SessionScenario {
         self.check_bounds(network, run);
     }
 
-    /// Checks, where silent sites are dropped, that the sites with a quorum run at full speed.
+    /// Checks, in a scenario with drops or joiners, that the sites with a quorum reached [`SessionScenario::min_fps`]
+    /// after recovery.
     fn check_liveness_with_drops(
         &self,
         network: &SessionNetwork,
@@ -272,8 +275,8 @@ impl SessionScenario {
         }
     }
 
-    /// Whether two sites are cut off from each other for good before an interval of [`START_DEADLINE`] without a fault.
-    /// In the lobby, every site must receive datagrams from every other one.
+    /// Returns whether two sites are cut off from each other for good before an interval of [`START_DEADLINE`] without
+    /// a fault. In the lobby, every site must receive datagrams from every other one.
     fn is_cut_before_the_lobby_agrees(&self) -> bool {
         let Some(cut) = self.permanent_cuts().map(|(at, ..)| at).min() else { return false };
         let mut quiet_since = Instant::ZERO;
@@ -286,7 +289,7 @@ impl SessionScenario {
         cut < quiet_since + START_DEADLINE
     }
 
-    /// Returns when a fault no longer keeps sites from receiving each other's datagrams.
+    /// Returns the time from which on a fault no longer keeps sites from receiving each other's datagrams.
     fn fault_end(&self, at: Instant, fault: &SessionFault) -> Instant {
         let first = |is_end: &dyn Fn(&SessionFault) -> bool| {
             let end = self.faults.iter().find(|(end, fault)| *end >= at && is_end(fault));
@@ -302,8 +305,8 @@ impl SessionScenario {
         }
     }
 
-    /// Whether some of these sites cannot reach each other, directly or through each other, because links are cut for
-    /// good: a third site that relayed between two of them is gone.
+    /// Returns whether some of these sites cannot reach each other, directly or through each other, because links are
+    /// cut for good: a third site that relayed between two of them is gone.
     fn is_partitioned(&self, sites: &[usize]) -> bool {
         let cut = |one: usize, other: usize| {
             self.permanent_cuts().any(|(_, a, b)| [(one, other), (other, one)].contains(&(a, b)))
@@ -318,8 +321,8 @@ impl SessionScenario {
         reached.len() < sites.len()
     }
 
-    /// Whether one of these sites has a link to a leaver that was not cut for good before the leave. That site relays
-    /// the leave to the others.
+    /// Returns whether one of these sites has a link to a leaver that was not cut for good before the leave. That site
+    /// relays the leave to the others.
     fn can_receive_leave(&self, leaver: usize, sites: &[usize]) -> bool {
         let left_at = self.faults.iter().find(|(_, fault)| *fault == SessionFault::Leave(leaver)).map(|(at, _)| *at);
         let cut = |site: usize| {
@@ -330,14 +333,16 @@ impl SessionScenario {
         sites.iter().any(|site| *site != leaver && !cut(*site))
     }
 
-    /// Whether a desync may be detected so late that the sites still bisect it at the recovery deadline. In a slow
-    /// session, a compare interval of many frames takes many seconds, and bisection resimulates all of those frames.
+    /// Returns whether a desync may be detected so late that the sites still bisect it at the recovery deadline. In a
+    /// slow session, a compare interval of many frames takes many seconds, and bisection resimulates all of those
+    /// frames.
     fn may_detect_desync_too_late(&self) -> bool {
         let diverges = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Diverge(_)));
         diverges && f64::from(self.compare_every) / self.min_fps() > (DESYNC_RECOVERY_TIME / 2).as_secs_f64()
     }
 
-    /// Checks that a site does not continue without a crashed one, and that it gives up after its silence timeout.
+    /// Checks that a site does not continue without a crashed one, and that its session ends after the silence timeout.
+    /// `speed` is its frame rate after recovery.
     fn check_survivor(&self, run: &mut SessionRun, site: usize, speed: f64) {
         let started = run.checker.confirmed_frames[site] > 0;
         if started && speed > 0.0 {
@@ -370,8 +375,9 @@ impl SessionScenario {
         }
     }
 
-    /// Returns how long an input may take, in milliseconds, where the direct link is cut for good. It takes the best
-    /// path through another site, which relays the input in its next frame after a request in the frame before.
+    /// Returns how long an input may take, in milliseconds, where the direct link is cut for good; 0 without such a
+    /// cut. The input takes the best path through another site, which relays it in its next frame after a request in
+    /// the frame before.
     fn worst_relay_wait_ms(&self, period: f64) -> f64 {
         let history = self.requests_lost_inputs();
         let wait = |from: usize, to: usize| worst_input_wait_ms(&self.links[from * self.sites + to], period, history);
@@ -386,13 +392,13 @@ impl SessionScenario {
         self.permanent_cuts().map(detour).fold(0.0, f64::max)
     }
 
-    /// Whether any site recovers lost inputs by requests.
+    /// Returns whether any site recovers lost inputs by requests.
     fn requests_lost_inputs(&self) -> bool {
         self.recovery.iter().any(|recovery| matches!(recovery, Recovery::History | Recovery::Classic))
     }
 
-    /// Returns the frame rate that the worst link allows: the full rate, or input delay and prediction window over the
-    /// transit time, less a margin for loss and jitter.
+    /// Returns the frame rate, in frames per second, that the worst link allows: the full rate, or input delay and
+    /// prediction window over the transit time, less a margin for loss and jitter.
     pub fn min_fps(&self) -> f64 {
         let period = self.frame_rate.period().as_millis_f64();
         let reach = self.input_delay + self.prediction_window;
@@ -434,13 +440,13 @@ impl SessionScenario {
     }
 }
 
-/// Whether `some` sites, in ascending order, are more than half of `all`, or half with the lowest.
+/// Returns whether `some` sites, in ascending order, are more than half of `all`, or half with the lowest.
 fn is_quorum(some: &[usize], all: &[usize]) -> bool {
     let present = some.iter().filter(|site| all.contains(site)).count();
     2 * present > all.len() || 2 * present == all.len() && all.first().is_none_or(|lowest| some.contains(lowest))
 }
 
-/// Returns the probability that this many packets in a row are lost, which are `apart_ms` apart.
+/// Returns the probability that this many packets in a row are lost. The packets are `apart_ms` apart.
 fn loss_run_probability(link: &LinkConfig, packets: f64, apart_ms: f64) -> f64 {
     match link.loss {
         Loss::None => 0.0,
@@ -450,7 +456,7 @@ fn loss_run_probability(link: &LinkConfig, packets: f64, apart_ms: f64) -> f64 {
     }
 }
 
-/// Whether a link delivers every packet with the same delay.
+/// Returns whether a link delivers every packet with the same delay.
 fn has_constant_latency(link: &LinkConfig) -> bool {
     matches!((&link.delay, link.jitter, link.loss), (Delay::Constant(_), Jitter::None, Loss::None))
 }
@@ -467,7 +473,8 @@ fn worst_request_wait_ms(link: &LinkConfig, reverse: &LinkConfig, period_ms: f64
     NEGLIGIBLE_PROBABILITY.ln() / fails.ln() * round_trip
 }
 
-/// Returns how long an input may take over a link, in milliseconds, in a moderately unlucky case.
+/// Returns how long an input may take over a link, in milliseconds, in a moderately unlucky case. With `history`, a
+/// lost input must be requested.
 fn worst_input_wait_ms(link: &LinkConfig, period_ms: f64, history: bool) -> f64 {
     let delay = match &link.delay {
         Delay::Constant(delay) => delay.as_millis_f64(),

@@ -1,4 +1,4 @@
-//! Runs a scenario and records its events for the checkers.
+//! Runs a session scenario: injects its faults and records its events for the checkers.
 
 use coplay::frame::Frame;
 use coplay::id::SiteId;
@@ -14,7 +14,7 @@ use crate::spectators;
 use crate::spectators::scenario::SpectatorNetwork;
 
 impl SessionScenario {
-    /// Runs the scenario and checks it.
+    /// Runs the scenario, and checks its sites, spectators and movie.
     pub fn run(&self) -> ScenarioResult {
         let mut checker = SessionChecker::new(self.ownership_masks(), self.input_delay);
         checker.absent_input = self.absent_input;
@@ -112,13 +112,13 @@ impl SessionScenario {
         }
     }
 
-    /// Returns the site whose state counts as diverged when a machine was corrupted. Of two sites, the first counts as
-    /// right.
+    /// Returns the number of the site that counts as diverged when a machine was corrupted. Of two sites, the first
+    /// counts as right.
     pub(super) fn diverged_site(&self, corrupted: usize) -> usize {
         if self.sites == 2 { 1 } else { corrupted }
     }
 
-    /// Restarts the diverged site, once a desync was reported there, so that it loads the others' state.
+    /// Restarts the diverged site once, after it has reported the desync, so that it loads the others' state.
     fn restart_diverged_site(&self, network: &mut SessionNetwork, run: &mut SessionRun) {
         let Some((corrupted, _)) = run.divergence.filter(|_| self.restarts_diverged_site) else { return };
         let diverged = self.diverged_site(corrupted);
@@ -149,26 +149,25 @@ fn inject_garbage(network: &mut SessionNetwork, site: usize, packets: u32, rando
 pub(super) struct SessionRun {
     pub(super) checker: SessionChecker,
     pub(super) end_reasons: Vec<Option<SessionEnd>>,
-    /// Number of desync reports when the diverged site was restarted.
+    /// Number of desync reports before the restart of the diverged site; `usize::MAX` without a restart.
     pub(super) reports_before_restart: usize,
-    /// Site whose machine was corrupted, and the frame.
+    /// Site whose machine is corrupted, and the frame after which it is.
     pub(super) divergence: Option<(usize, u32)>,
     /// Desync reports: reporting site, first frame that differs, and odd site.
     pub(super) desync_reports: Vec<(usize, Option<u32>, Option<SiteId>)>,
-    /// Reports of forged inputs: reporting site, site with wrong inputs, and frame.
+    /// Reports of forged inputs: reporting site, site whose inputs are forged, and frame.
     pub(super) forged_input_events: Vec<(usize, usize, u32)>,
-    /// Number of starts of each site.
+    /// Number of starts of each site's host program.
     pub(super) incarnations: Vec<u32>,
-    /// Reports of another state: reporting site, other site, and frame.
+    /// Reports of differing states: reporting site, other site, and frame.
     pub(super) divergence_events: Vec<(usize, usize, u32)>,
-    /// Spectators, if any.
     pub(super) spectators: Option<SpectatorNetwork>,
-    /// Movie of one site's first incarnation, if any.
+    /// Movie of one site's first incarnation; `None` if none is recorded.
     pub(super) recording: Option<MovieRecording>,
 }
 
 impl SessionRun {
-    /// Runs the network, the spectators and the movie recording in turns.
+    /// Runs the network, the spectators and the movie recording in turns up to the true time `until`.
     fn run_until(&mut self, network: &mut SessionNetwork, until: Instant) {
         let step = match (&self.spectators, &self.recording) {
             (Some(_), _) => spectators::scenario::STEP_INTERVAL,
@@ -228,34 +227,35 @@ impl SessionRun {
     }
 }
 
-/// Result of a scenario of any engine.
+/// Result of one scenario of any engine.
 #[derive(Clone, Debug, Default)]
 pub struct ScenarioResult {
-    /// Hash of the whole run.
+    /// Hash of everything that happened in the run. Equal seeds give equal hashes.
     pub trace_hash: u64,
     /// Violations as text, each `property: description`.
     pub violations: Vec<String>,
-    /// Confirmed frames (sessions), views (peer worlds), deliveries (mirrors) or displayed frames (motion), over all
-    /// sites.
+    /// Confirmed frames (sessions), views (peer worlds), deliveries (mirrors) or frames of all endpoints (motion),
+    /// summed over all sites.
     pub frames: u64,
     /// Frames stepped by spectators (sessions), hits (peer worlds), obsolete events dropped (mirrors) or commands
     /// (motion).
     pub activity_count: u64,
     /// Frames read back from a movie (sessions) or snapshots installed (mirrors).
     pub recorded: u64,
-    /// Datagrams sent.
+    /// Datagrams handed to the links.
     pub packets: u64,
-    /// Datagrams lost to loss, full queues and cuts.
+    /// Datagrams lost to the loss model, full queues and cuts.
     pub lost_datagrams: u64,
     /// Datagrams rejected by the sites (sessions) or events abandoned (mirrors).
     pub rejected_datagrams: u64,
-    /// Number of cuts.
+    /// Number of cuts and partitions among the faults.
     pub cuts: u64,
-    /// Number of crashes.
+    /// Number of crashes among the faults.
     pub crashes: u64,
-    /// Whether the scenario contained each feature, such as those of [`FEATURES`](super::FEATURES).
+    /// Whether the scenario contained each feature of its engine, in the order of [`FEATURES`](super::FEATURES) for
+    /// sessions.
     pub features: Vec<bool>,
-    /// Duration in virtual seconds.
+    /// Duration of the run in virtual seconds.
     pub virtual_seconds: f64,
 }
 

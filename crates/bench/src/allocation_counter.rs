@@ -10,7 +10,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system allocator with a counter.
+/// The system allocator with a counter per thread.
 struct CountingAllocator;
 
 #[global_allocator]

@@ -10,7 +10,7 @@ use crate::workload::{DigestMachine, Engine, FRAME_RATE, Inputs, Traffic};
 /// A datagram of coplay's usual length.
 const DATAGRAM: [u8; 7] = [0; 7];
 
-/// All sites. Each reads the inputs of the others directly.
+/// All sites of a session without an engine. Each reads the inputs of the others directly.
 #[derive(Debug)]
 pub struct BaselineGroup {
     sites: Vec<(Instant, DigestMachine)>,
@@ -20,7 +20,7 @@ pub struct BaselineGroup {
 }
 
 impl BaselineGroup {
-    /// Creates this many sites.
+    /// Creates `sites` sites before their first frame.
     pub fn new(sites: usize, inputs: Inputs) -> Self {
         Self {
             sites: vec![(Instant::ZERO, DigestMachine::default()); sites],

@@ -1,4 +1,4 @@
-//! Coplay sessions in virtual time.
+//! Coplay sessions in lockstep, in virtual time.
 
 use std::hint::black_box;
 
@@ -22,7 +22,7 @@ pub enum WakePolicy {
     Frames,
 }
 
-/// All sites of a session.
+/// All sites of a coplay session in lockstep.
 #[derive(Debug)]
 pub struct CoplayGroup {
     now: Instant,
@@ -45,7 +45,7 @@ struct CoplayLockstepSite {
 }
 
 impl CoplayGroup {
-    /// Creates this many sites and lets them connect.
+    /// Creates `sites` sites and runs them until all are connected.
     pub fn new(sites: usize, inputs: Inputs, waking: WakePolicy) -> Self {
         let mut group = Self {
             now: Instant::ZERO,
@@ -64,7 +64,7 @@ impl CoplayGroup {
         group
     }
 
-    /// Processes the next event.
+    /// Wakes the site with the earliest deadline, then every site with datagrams if datagrams wake sites.
     fn process_next(&mut self) {
         let next = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline).expect("at least one site");
         self.now = self.now.max(self.sites[next].deadline);

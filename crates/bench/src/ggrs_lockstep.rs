@@ -36,7 +36,7 @@ pub enum PollPolicy {
     Twice,
 }
 
-/// All sites of a session.
+/// All sites of a ggrs session in lockstep.
 pub struct GgrsGroup {
     sites: Vec<GgrsLockstepSite>,
     wire: Rc<RefCell<SharedWire>>,
@@ -60,7 +60,7 @@ impl Config for GgrsLockstepConfig {
     type Address = usize;
 }
 
-/// Messages waiting for each site.
+/// Messages that wait for each site, as bytes or as values.
 struct SharedWire {
     inboxes: Vec<Inbox>,
     messages: Vec<Vec<(usize, Message)>>,
@@ -104,7 +104,7 @@ impl NonBlockingSocket<usize> for WireSocket {
 }
 
 impl GgrsGroup {
-    /// Creates this many sites and lets them connect.
+    /// Creates `sites` sites and runs them until all are connected.
     pub fn new(sites: usize, inputs: Inputs, passing: MessageEncoding, polling: PollPolicy) -> Self {
         let wire = Rc::new(RefCell::new(SharedWire {
             inboxes: (0..sites).map(|_| Inbox::new()).collect(),

@@ -1,4 +1,4 @@
-//! Goals for the rows of the rollback report.
+//! Goals for coplay in the rows of the rollback report.
 
 use coplay_bench::workload::FRAME_RATE;
 
@@ -12,12 +12,12 @@ const FPS_EQUAL_TOLERANCE: f64 = 0.5;
 /// Allowed ratio of resimulated frames to the required ones.
 const RESIMULATION_SLACK: f64 = 1.05;
 
-/// A goal.
+/// A goal for coplay's results.
 struct Goal {
     name: &'static str,
     /// Whether a row meets the goal; `None` if the goal does not apply to the row.
     met: fn(&RollbackRow) -> Option<bool>,
-    /// Text about a row that does not meet the goal.
+    /// Formats the measured values of a row that does not meet the goal.
     shown: fn(&RollbackRow) -> String,
 }
 
@@ -75,13 +75,14 @@ const GOALS: [Goal; 7] = [
     },
 ];
 
-/// Returns the number of frames that may be resimulated, per 100.
+/// Returns the number of frames that coplay may resimulate, per 100: as many as ggrs at the same frame rate, otherwise
+/// the required ones.
 fn allowed_resimulated(row: &RollbackRow) -> f64 {
     let alike = (row.ours.fps - row.ggrs.fps).abs() <= FPS_EQUAL_TOLERANCE;
     if alike { row.ggrs.resimulated } else { row.ours.required_resimulated }
 }
 
-/// Prints how many rows meet each goal, and the rows that do not. A row in which coplay failed meets no goal.
+/// Prints how many rows meet each goal, and the rows that do not. A row with an error of coplay meets no goal.
 pub(crate) fn print(rows: &[RollbackRow]) {
     println!();
     for goal in &GOALS {

@@ -17,7 +17,7 @@ impl Inbox {
         Self { bytes: Vec::with_capacity(64 * 1_200), datagrams: Vec::with_capacity(64), traffic: Traffic::default() }
     }
 
-    /// Adds a datagram.
+    /// Adds a datagram from site `from` and counts it as traffic.
     pub fn push(&mut self, from: usize, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.datagrams.push((from, self.bytes.len()));
@@ -25,7 +25,7 @@ impl Inbox {
         self.traffic.bytes += bytes.len() as u64;
     }
 
-    /// Passes all datagrams to `receive` and removes them.
+    /// Passes all datagrams with their senders to `receive`, in sending order, and removes them.
     pub fn drain(&mut self, mut receive: impl FnMut(usize, &[u8])) {
         let mut begin = 0;
         for (from, end) in self.datagrams.drain(..) {
@@ -35,18 +35,18 @@ impl Inbox {
         self.bytes.clear();
     }
 
-    /// Returns the length of each waiting datagram.
+    /// Returns the length of each waiting datagram, in bytes.
     pub fn lengths(&self) -> impl Iterator<Item = usize> + '_ {
         let begins = std::iter::once(0).chain(self.datagrams.iter().map(|(_, end)| *end));
         self.datagrams.iter().zip(begins).map(|((_, end), begin)| end - begin)
     }
 
-    /// Whether no datagram is waiting.
+    /// Returns whether no datagram is waiting.
     pub fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
     }
 
-    /// Returns the traffic so far.
+    /// Returns the traffic of all datagrams added so far.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }

@@ -1,4 +1,4 @@
-//! Instruction counts from valgrind.
+//! Instruction counts of the engines, from valgrind.
 
 use std::process::{Command, Stdio};
 
@@ -13,7 +13,7 @@ fn run_lengths(subject: MeasuredEngine) -> (u32, u32) {
     }
 }
 
-/// Whether valgrind is available. Prints a hint if not.
+/// Returns whether valgrind is available. Prints a hint if not.
 pub(crate) fn is_valgrind_available() -> bool {
     let found = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
@@ -24,7 +24,7 @@ pub(crate) fn is_valgrind_available() -> bool {
     found
 }
 
-/// Returns the instructions per frame and site.
+/// Returns the instructions per frame and site, from the difference of two runs; `None` if valgrind fails.
 pub(crate) fn per_frame_and_site(subject: MeasuredEngine, sites: usize) -> Option<f64> {
     let (short, long) = run_lengths(subject);
     let difference =

@@ -1,4 +1,4 @@
-//! Time, allocations and traffic of all engines, measured in turns.
+//! Measures time, allocations and traffic of all engines in lockstep, in turns.
 
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ pub(crate) enum MeasuredEngine {
 }
 
 impl MeasuredEngine {
-    /// All subjects: first the one to subtract, then coplay, then ggrs.
+    /// All measured engines: first the driver, whose cost is subtracted, then coplay, then ggrs.
     pub(crate) const ALL: [Self; 6] = [
         Self::Driver,
         Self::Coplay(WakePolicy::Frames),
@@ -44,7 +44,7 @@ impl MeasuredEngine {
         }
     }
 
-    /// Describes how the subject is driven.
+    /// Describes how the engine is driven.
     pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Driver => "no engine: queues, one clock reading, inputs and machine",
@@ -67,7 +67,7 @@ impl MeasuredEngine {
         Self::ALL.into_iter().find(|subject| subject.name() == name)
     }
 
-    /// Runs this many frames after a warm-up.
+    /// Runs this many frames after a warm-up, without a result.
     pub(crate) fn run_once(self, sites: usize, frames: u32) {
         self.measure(sites, frames);
     }
@@ -122,7 +122,7 @@ impl LockstepRow {
     }
 }
 
-/// Measures all subjects in turns, round after round.
+/// Measures all engines in turns, round after round, and asserts that all sites end in the same state.
 pub(crate) fn measure_rounds(sites: usize, frames: u32, rounds: usize) -> Vec<LockstepRow> {
     let mut samples: Vec<Vec<RunSample>> = MeasuredEngine::ALL.iter().map(|_| Vec::with_capacity(rounds)).collect();
     for round in 1..=rounds {

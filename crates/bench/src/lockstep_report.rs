@@ -1,10 +1,10 @@
-//! The lockstep report on standard output.
+//! Prints the lockstep report on standard output.
 
 use coplay_bench::workload::{FRAME_RATE, HASH_INTERVAL, INPUT_DELAY, MEAN_HOLD_FRAMES};
 
 use crate::lockstep_measure::{LockstepRow, MeasuredEngine, WARM_UP_FRAMES};
 
-/// Explains the measurement and the columns.
+/// Prints an explanation of the measurement and of the columns.
 pub(crate) fn preface(frames: u32, rounds: usize) {
     println!("Cost of a frame at one site, without a game; all sites in one thread, no delay between them.");
     println!("Inputs of 2 bytes, held for {MEAN_HOLD_FRAMES} frames on average; input delay {INPUT_DELAY};");
@@ -23,7 +23,7 @@ pub(crate) fn preface(frames: u32, rounds: usize) {
     println!("  /link   per frame and direction between two sites; payload bytes only");
 }
 
-/// Prints the table for this many sites.
+/// Prints the table for sessions of `sites` sites.
 pub(crate) fn table(sites: usize, rows: &[LockstepRow]) {
     let columns = [
         "ns",

@@ -27,7 +27,7 @@ enum Task {
     Once(MeasuredEngine, usize, u32),
 }
 
-/// Measurements to make.
+/// Measurements to make, and their sizes.
 struct BenchPlan {
     sites: Vec<usize>,
     lockstep: bool,

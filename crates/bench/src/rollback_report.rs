@@ -8,7 +8,7 @@ use coplay_bench::workload::{FRAME_RATE, HASH_INTERVAL, MEAN_HOLD_FRAMES};
 
 use crate::goals;
 
-/// Seed of all randomness.
+/// Seed of inputs, packet loss and start times.
 const SEED: u64 = 1;
 
 /// Results of both engines under the same conditions.
@@ -19,7 +19,7 @@ pub(crate) struct RollbackRow {
 }
 
 impl RollbackRow {
-    /// Measures both engines in turns, span by span, because the machine is noisy.
+    /// Measures both engines in turns, span by span, because the speed of the computer varies.
     fn measure(case: BenchCase, spans: u32, nanos_per_count: f64) -> Self {
         let (mut ours, mut ggrs) =
             (MeasuredRun::<coplay_site::CoplaySite>::new(case), MeasuredRun::<ggrs_site::GgrsSite>::new(case));
@@ -36,7 +36,7 @@ impl RollbackRow {
     }
 }
 
-/// Rows and duration of the report.
+/// Rows of the report, and measured spans per row.
 pub(crate) struct RollbackPlan {
     pub(crate) is_quick: bool,
     pub(crate) spans: u32,
@@ -57,8 +57,8 @@ pub(crate) fn measure_and_print(sites: &[usize], plan: &RollbackPlan) {
     goals::print(&rows);
 }
 
-/// Returns all conditions. The last row of two sites has an input delay that, together with the prediction window,
-/// covers the longest delay.
+/// Returns the conditions of all rows. The last row of two sites has an input delay that, together with the prediction
+/// window, covers the longest delay.
 fn cases(sites: &[usize], quick: bool) -> Vec<BenchCase> {
     let (windows, rtts, losses): (&[u32], &[u32], &[u32]) = match quick {
         true => (&[8], &[0, 200, 400], &[0, 20]),
@@ -139,7 +139,7 @@ fn print(row: &RollbackRow) {
     }
 }
 
-/// Formats the conditions of a row.
+/// Formats the conditions of a row, except the number of sites.
 pub(crate) fn label(case: &BenchCase) -> String {
     let BenchCase { rtt_ms, loss_percent, input_delay, prediction_window, .. } = case;
     format!("rtt {rtt_ms:>3} loss {loss_percent:>2} % delay {input_delay} window {prediction_window:>2}")

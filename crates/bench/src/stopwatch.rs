@@ -1,4 +1,4 @@
-//! Cost inside an engine: time of the calling thread, by the cheapest clock, and its allocations.
+//! Measures the cost inside an engine: time of the calling thread, by the cheapest clock, and its allocations.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "reading the cycle counter needs unsafe code"))]
 
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn read_counter() -> u64 {
     crate::virtual_clock::real_nanos()
 }
 
-/// Measures the nanoseconds per count; takes 50 ms.
+/// Measures the nanoseconds per count of the stopwatch's clock; takes 50 ms.
 pub fn nanos_per_count() -> f64 {
     let (began, before) = (Instant::now(), read_counter());
     while began.elapsed() < Duration::from_millis(50) {
@@ -28,7 +28,7 @@ pub fn nanos_per_count() -> f64 {
     began.elapsed().as_nanos() as f64 / counted as f64
 }
 
-/// Counts from start to stop, about a millisecond, that indicate a preempted thread: no engine takes that long.
+/// Counts from start to stop, about a millisecond, above which the thread was preempted: no engine takes that long.
 const PREEMPTION_COUNTS: u64 = 1 << 21;
 
 /// Accumulates the cost between [`start`](Self::start) and [`stop`](Self::stop).
@@ -39,17 +39,17 @@ pub struct Stopwatch {
     spent: EngineCost,
 }
 
-/// Cost inside an engine.
+/// Time and allocations inside an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCost {
-    /// Time in counts.
+    /// Time in counts of the stopwatch's clock.
     pub clock_counts: u64,
-    /// Number of allocations.
+    /// Number of allocations, from [`allocations`].
     pub allocations: u64,
 }
 
 impl EngineCost {
-    /// Returns the cost since an earlier time.
+    /// Returns the cost since `earlier`, a previous cost of the same stopwatch.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             clock_counts: self.clock_counts - earlier.clock_counts,
@@ -68,14 +68,15 @@ impl std::iter::Sum for EngineCost {
 }
 
 impl Stopwatch {
-    /// Starts measuring.
+    /// Begins a measured section.
     #[inline]
     pub fn start(&mut self) {
         self.allocated = allocations();
         self.started = read_counter();
     }
 
-    /// Stops measuring.
+    /// Ends the measured section and adds its cost. The time of a section in which the thread was preempted is left
+    /// out.
     #[inline]
     pub fn stop(&mut self) {
         let counts = read_counter().saturating_sub(self.started);
@@ -83,7 +84,7 @@ impl Stopwatch {
         self.spent.allocations += allocations() - self.allocated;
     }
 
-    /// Returns the cost so far.
+    /// Returns the cost of all measured sections so far.
     pub fn spent(&self) -> EngineCost {
         self.spent
     }

@@ -61,7 +61,10 @@ pub unsafe extern "C" fn clock_gettime(clock: clockid_t, time: *mut timespec) ->
     0
 }
 
+/// Reads a clock with the function of the C library, or with a system call if there is none.
+///
 /// # Safety
+///
 /// `time` must be valid for writing.
 unsafe fn real_clock_gettime(clock: clockid_t, time: *mut timespec) -> c_int {
     let mut found = REAL_CLOCK_GETTIME.load(Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! The work, equal for both engines.
+//! Inputs and machines, equal for all engines.
 
 use coplay_sim::random::Random;
 
-/// Input delay in frames.
+/// Input delay of lockstep sessions, in frames.
 pub const INPUT_DELAY: u32 = 2;
-/// Frames per second.
+/// Frame rate of all sessions, in frames per virtual second.
 pub const FRAME_RATE: u32 = 60;
 /// Interval of state comparisons, in frames, of an engine that compares states.
 pub const HASH_INTERVAL: u32 = 60;
@@ -12,18 +12,18 @@ pub const HASH_INTERVAL: u32 = 60;
 /// Mean number of frames for which an input is held.
 pub const MEAN_HOLD_FRAMES: u32 = 8;
 
-/// Period of the inputs, in frames.
+/// Number of frames after which the inputs repeat.
 const INPUT_PERIOD_FRAMES: usize = 4_096;
 
 /// Inputs of all players: two bytes each, which change at random times to random values.
 #[derive(Clone, Debug)]
 pub struct Inputs {
-    /// By player, then by frame.
+    /// Inputs of all frames, player after player.
     pressed: Vec<u16>,
 }
 
 impl Inputs {
-    /// Creates the inputs of this many players from a seed.
+    /// Creates the inputs of `players` players from a seed.
     pub fn new(seed: u64, players: usize) -> Self {
         let mut pressed = Vec::with_capacity(players * INPUT_PERIOD_FRAMES);
         for player in 0..players {
@@ -50,10 +50,10 @@ impl Inputs {
     }
 }
 
-/// Number of states that a machine keeps, by frame; sites need not be in the same frame.
+/// Number of states that a machine keeps: those after the last frames. Sites need not be in the same frame.
 const KEPT_STATES: usize = 4;
 
-/// A machine in place of a game. Its state is a digest of all inputs.
+/// A machine in place of a game. Its state is a hash of all inputs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DigestMachine {
     frames: u32,
@@ -61,24 +61,24 @@ pub struct DigestMachine {
 }
 
 impl DigestMachine {
-    /// Advances one frame.
+    /// Advances one frame with one input per player.
     pub fn step(&mut self, inputs: impl Iterator<Item = u16>) {
         let state = inputs.fold(self.state(), |state, input| (state ^ u64::from(input)).rotate_left(7));
         self.frames += 1;
         self.states[self.frames as usize % KEPT_STATES] = state.wrapping_mul(5);
     }
 
-    /// Returns the number of frames stepped.
+    /// Returns the number of frames stepped since the start.
     pub fn frames(&self) -> u32 {
         self.frames
     }
 
-    /// Returns the current state.
+    /// Returns the state after the last stepped frame.
     pub fn state(&self) -> u64 {
         self.states[self.frames as usize % KEPT_STATES]
     }
 
-    /// Returns the state after this many frames, which must be one of the last few.
+    /// Returns the state after `frames` frames, which must be one of the last four.
     pub fn state_after(&self, frames: u32) -> u64 {
         let back = self.frames.checked_sub(frames).expect("the frame was stepped");
         assert!((back as usize) < KEPT_STATES, "the state of {back} frames ago is not kept");
@@ -86,29 +86,29 @@ impl DigestMachine {
     }
 }
 
-/// A session of several sites, all in this thread.
+/// A session of several sites, all in the calling thread.
 pub trait Engine {
     /// Lets every site step this many more frames.
     fn run(&mut self, frames: u32);
 
-    /// Returns the traffic so far.
+    /// Returns the traffic between all sites since the start.
     fn traffic(&self) -> Traffic;
 
     /// Returns the state of every site's machine after the last requested frame.
     fn states(&self) -> Vec<u64>;
 }
 
-/// Traffic counters.
+/// Number and size of the datagrams sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traffic {
-    /// Number of datagrams.
+    /// Number of datagrams sent.
     pub datagrams: u64,
-    /// Payload bytes.
+    /// Payload bytes of all datagrams sent.
     pub bytes: u64,
 }
 
 impl Traffic {
-    /// Returns the traffic since an earlier time.
+    /// Returns the traffic since `earlier`, a previous count of the same session.
     pub fn since(self, earlier: Self) -> Self {
         Self { datagrams: self.datagrams - earlier.datagrams, bytes: self.bytes - earlier.bytes }
     }

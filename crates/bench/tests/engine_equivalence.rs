@@ -42,7 +42,7 @@ fn lockstep_engines_deliver_the_same_inputs_to_every_site() {
     }
 }
 
-/// Loss, delay and several sites: enough for mispredictions and stalls.
+/// A case with enough loss, delay and sites for mispredictions and stalls.
 const LOSSY_CASE: BenchCase =
     BenchCase { sites: 3, rtt_ms: 200, loss_percent: 20, input_delay: 2, prediction_window: 8, seed: 7 };
 

@@ -1,4 +1,4 @@
-//! Writes the seeds of the corpus: packets of every flavor, and a script for every kind of fault.
+//! Writes the generated part of the corpus: packets of every flavor, and a script for every kind of fault.
 
 use std::path::Path;
 use std::{fs, io};
@@ -40,7 +40,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns one packet of each flavor that real sites send.
+/// Returns one packet of each flavor that sites send, with the name of its corpus file.
 fn packets() -> Vec<(String, Vec<u8>)> {
     let mut found = std::collections::BTreeMap::new();
     for (scene, script) in scripts() {
@@ -225,7 +225,7 @@ fn press(site: u8, value: u8) -> ScriptAction {
     ScriptAction::Press { site, value }
 }
 
-/// Returns a script for every kind of fault.
+/// Returns a script for every kind of fault, with the name of its corpus file.
 fn scripts() -> Vec<(&'static str, Script)> {
     use ScriptAction::*;
     let lobby = ScriptSetup { starts_in_lobby: true, delay_ms: 7, ..RUNNING_SETUP };

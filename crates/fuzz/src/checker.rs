@@ -23,7 +23,7 @@ impl SeatOccupancyHistory {
         Self { starters, changes: Default::default(), is_inconsistent: false }
     }
 
-    /// Returns whether a site was ever dropped or joined late.
+    /// Returns whether a site was ever dropped, or joined late.
     pub(crate) fn has_changed(&self, site: SiteId) -> bool {
         !self.changes[site.index()].is_empty()
     }
@@ -41,7 +41,8 @@ impl SeatOccupancyHistory {
         self.is_inconsistent |= all().zip(all().skip(1)).any(|(one, next)| one.1 == next.1);
     }
 
-    /// Returns the last change of a seat up to a frame.
+    /// Returns the last change of a seat up to `frame`: its frame, and whether the seat was taken. Without a change the
+    /// seat is that of the start.
     fn seat_at(&self, site: usize, frame: u32) -> (u32, bool) {
         let known = self.changes[site].iter().take_while(|(since, _)| *since <= frame).last();
         known.copied().unwrap_or((0, self.starters.contains(site_id(site))))
@@ -52,15 +53,15 @@ impl SeatOccupancyHistory {
         self.changes[site].iter().any(|(frame, taken)| !taken && *frame >= since)
     }
 
-    /// Returns the first frame at which any site lost its seat.
+    /// Returns the first frame at which any site lost its seat; `u32::MAX` if none did.
     fn first_loss(&self) -> u32 {
         let losses = self.changes.iter().flatten().filter(|(_, taken)| !taken);
         losses.map(|(frame, _)| *frame).min().unwrap_or(u32::MAX)
     }
 }
 
-/// Checks the inputs of all confirmed frames of a site. After a forgery only its own inputs are reliable, and only from
-/// its seat on.
+/// Checks the inputs of all confirmed frames of site `at`. After a forgery only its own inputs are reliable, and only
+/// from its seat on.
 pub(crate) fn check_confirmed(
     settings: &Settings,
     sites: &[FuzzedSite],
@@ -105,14 +106,14 @@ fn check_inputs(
     }
 }
 
-/// Returns the seat of a site after a forgery: it may believe in a seat for any reason, but gives no input before it is
-/// asked.
+/// Returns the seat of a site after a forgery, as frame and whether it is taken. The site may believe in a seat for any
+/// reason, but gives no input before its session requests one.
 fn seat_under_attack(site: &FuzzedSite, frame: u32) -> (u32, bool) {
     site.first_sampled_frame.filter(|from| frame >= *from).map_or((0, false), |from| (from, true))
 }
 
-/// Returns the input of a site for a frame, seated from `since` on: neutral before its first input and after it has
-/// left.
+/// Returns the input of a site for a frame, seated from `since` on. The input is neutral before its first one and after
+/// it has left.
 fn expected_input(site: &FuzzedSite, since: u32, frame: u32) -> InputWords {
     match site.given_inputs.get(&frame) {
         Some(input) => input_words(*input),
@@ -121,7 +122,8 @@ fn expected_input(site: &FuzzedSite, since: u32, frame: u32) -> InputWords {
     }
 }
 
-/// Checks an event. Without a forgery no site disagrees, moves or diverges, and all agree on drops and their frames.
+/// Checks an event of site `at` and records changes of seats. Without a forgery no site disagrees or changes its
+/// address, and only sites whose seat changed are refused or diverge.
 pub(crate) fn check_event(event: &Event, at: usize, seats: &mut SeatOccupancyHistory, (forged, late): (bool, bool)) {
     assert!(!event.to_string().is_empty());
     if forged {

@@ -21,14 +21,14 @@ use crate::script::{OwnershipKind, ScriptSetup};
 use crate::script_reader::ScriptReader;
 use crate::site::{SESSION_ID, input_words, settings};
 
-/// Maximum number of actions per run; further ones are ignored.
+/// Maximum number of actions per run; further bytes are ignored.
 const MAX_ACTIONS: usize = 48;
 /// Addresses of the feed and of the spectator.
 const FEED_ADDR: Addr = Addr(1);
 const SPECTATOR_ADDR: Addr = Addr(2);
-/// Maximum number of kept packets, one of each kind.
+/// Maximum number of kept packets, one for each first byte.
 const MAX_SAMPLES: usize = 16;
-/// Time between two runs of the engines.
+/// Time between two runs of both ends. The players step a frame in every second one.
 const TICK_PERIOD: TimeDelta = TimeDelta::from_millis(8);
 /// Maximum memory of either end in bytes, besides the state.
 const MAX_MEMORY: usize = 640 * 1_024;
@@ -37,7 +37,7 @@ const MAX_STATE_LEN: usize = 48 * 1_024;
 /// Maximum number of frames presented at once, whatever a packet claims: as many as fit into the buffer.
 const MAX_FRAMES_AT_ONCE: usize = 8_192 * 127;
 
-/// Both ends, and the packets between them.
+/// A feed, a spectator, and the packets between them.
 struct FeedHarness {
     settings: Settings,
     now: Instant,
@@ -45,7 +45,7 @@ struct FeedHarness {
     spectator: Spectator,
     player_machine: HashMachine,
     spectator_machine: HashMachine,
-    /// Inputs played, frame by frame.
+    /// Input of the players in each frame.
     played_inputs: Vec<u8>,
     state_len: usize,
     held_input: u8,
@@ -56,7 +56,7 @@ struct FeedHarness {
     samples: Vec<(Addr, Vec<u8>)>,
 }
 
-/// Runs the script in `data`.
+/// Runs the script in `data` and panics if an invariant does not hold.
 pub(crate) fn check(data: &[u8]) {
     let mut bytes = ScriptReader::new(data);
     let mut harness = FeedHarness::new(bytes.u8(), bytes.u8());
@@ -132,7 +132,8 @@ impl FeedHarness {
         self.run_due();
     }
 
-    /// Performs a rare action.
+    /// Performs a rare action: ends the feed, makes the spectator leave, lets up to 25.4 s pass, or loses all packets
+    /// in flight.
     fn perform_once(&mut self, action: u8) {
         match action & 3 {
             0 => {
@@ -151,7 +152,7 @@ impl FeedHarness {
         forged.encode_feed(genuine.map(|(_, packet)| &packet[..]))
     }
 
-    /// Delivers a kept packet again, mutated, perhaps to its sender.
+    /// Delivers a mutated copy of a kept packet; with `back`, a packet to the feed goes to the spectator instead.
     fn inject_mutated(&mut self, bytes: &mut ScriptReader<'_>, back: bool) {
         let (packet_number, mutation, at, value) = (bytes.u8(), bytes.u8(), bytes.u8(), bytes.u8());
         let Some(index) = usize::from(packet_number).checked_rem(self.samples.len()) else { return };
@@ -175,7 +176,8 @@ impl FeedHarness {
         }
     }
 
-    /// Lets the players play for `ticks`; packets arrive at once if `open`, and are lost otherwise.
+    /// Lets time pass for `ticks` periods while the players play. Packets arrive at once if `open`, and are lost
+    /// otherwise.
     fn advance_time(&mut self, ticks: u8, open: bool) {
         for tick in 0..ticks {
             self.now += TICK_PERIOD;
@@ -193,7 +195,8 @@ impl FeedHarness {
         }
     }
 
-    /// Plays one more frame.
+    /// Plays one frame and passes it to the feed, with a hash after every eighth frame and a snapshot if the feed wants
+    /// one.
     fn play_frame(&mut self) {
         let frame = self.played_inputs.len() as u32;
         let input = self.held_input.wrapping_add(if self.held_input & 0x80 != 0 { frame as u8 } else { 0 });
@@ -211,14 +214,14 @@ impl FeedHarness {
         self.player_machine.confirm_until(frame + 1);
     }
 
-    /// Returns the bits of an input that some site owns.
+    /// Returns the words of an input, reduced to the bits that some site owns.
     fn owned_words(&self, input: u8) -> Vec<InputWord> {
         let ownership = &self.settings.ownership;
         let all = |player| coplay::id::SiteId::first(2).fold(0, |bits, site| bits | ownership.mask(site, player));
         (0..ownership.players()).map(|player| input_words(input)[player] & all(player)).collect()
     }
 
-    /// Runs both ends until nothing is due, and checks their bounds.
+    /// Runs both ends at the current time, and checks their memory and timeouts.
     fn run_due(&mut self) {
         self.serve_spectator();
         self.transmit_all();
@@ -290,7 +293,7 @@ impl FeedHarness {
     }
 }
 
-/// Returns the address of the spectator, or of another one.
+/// Returns the address of the spectator for multiples of 8, and of one of seven strangers for other values.
 fn spectator_addr(other: u8) -> Addr {
     Addr(2 + u64::from(other & 7))
 }

@@ -11,7 +11,7 @@ use crate::site::SESSION_ID;
 
 /// Buffer length in bytes, longer than any datagram.
 const BUFFER_LEN: usize = 2_048;
-/// Bytes of records that fill a datagram.
+/// Number of bytes of records that fill a datagram.
 const RECORDS_LEN: usize = 1_100;
 const BYE_REASONS: [CloseReason; 6] = [
     CloseReason::Version,
@@ -31,15 +31,15 @@ pub(crate) struct ForgedMessage {
 }
 
 impl ForgedMessage {
-    /// Creates a forged packet; `at` is the current frame, and `near` the offset from it.
+    /// Creates a forged packet; `at` is the current frame, and `near` a signed offset from it in units of three frames.
     pub(crate) fn new(kind: u8, at: u32, near: u8, value: u32) -> Self {
         let near = at.saturating_add_signed(3 * i32::from(near as i8));
         let frame = if value >> 24 == 0xff { u32::MAX - u32::from(value as u8) } else { near };
         Self { kind, frame, value }
     }
 
-    /// Encodes it as a feed message; `genuine` is an authentic message of the same kind from which it takes other
-    /// fields.
+    /// Encodes the forgery as a feed message. A forged subscription takes its other fields from `genuine`, an authentic
+    /// message of the same kind.
     pub(crate) fn encode_feed(&self, genuine: Option<&[u8]>) -> Vec<u8> {
         let genuine = genuine.and_then(|bytes| FeedMessage::decode(bytes).ok());
         match self.kind % 14 {
@@ -121,7 +121,7 @@ impl ForgedMessage {
         }
     }
 
-    /// Returns an offer of a state that fits into one part, unless its size is forged.
+    /// Returns an offer of the forged [`state`](Self::state), which fits into one part, unless its size is forged.
     fn offer(&self) -> SnapshotOffer {
         let state = self.state();
         let [kind, snapshot, ..] = self.value.to_le_bytes();
@@ -137,7 +137,7 @@ impl ForgedMessage {
         }
     }
 
-    /// Returns the state that [`ForgedMessage::offer`] offers.
+    /// Returns the state that [`ForgedMessage::offer`] offers: up to 63 zeros.
     fn state(&self) -> Vec<u8> {
         vec![0; usize::from(self.value as u8 >> 2)]
     }
@@ -157,7 +157,7 @@ impl ForgedMessage {
         }
     }
 
-    /// Encodes about `bytes` bytes of equal records.
+    /// Encodes a message of equal frame records, of about `bytes` bytes.
     fn encode_frames(&self, bytes: usize) -> Vec<u8> {
         let [count, flags, change, far] = self.value.to_le_bytes();
         let mut record = vec![u8::from(far & 1 != 0), (1 + count % 127) | flags & 0x80];
@@ -182,7 +182,7 @@ impl ForgedMessage {
         }))
     }
 
-    /// Encodes it as a message of a desync search.
+    /// Encodes the forgery as a message of a desync search.
     pub(crate) fn encode_search(&self) -> Vec<u8> {
         let [low, mid, high, far] = self.value.to_le_bytes();
         let (frame, hashes) = (Frame::new(self.frame), [[low, mid, high, far]; 300]);

@@ -1,4 +1,4 @@
-//! Session packets that no honest site would send.
+//! Forged session packets, which no honest site would send.
 
 use coplay::frame::Frame;
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
@@ -13,7 +13,7 @@ use crate::site::SESSION_ID;
 /// Buffer length in bytes, longer than any datagram.
 const BUFFER_LEN: usize = 2_048;
 
-/// Returns a packet with one mutation of its bytes.
+/// Returns a packet with one mutation of its bytes, which `mutation` modulo 8 selects.
 pub(crate) fn mutate(packet: &[u8], mutation: u8, at: u8, value: u8) -> Vec<u8> {
     let mut bytes = packet.to_vec();
     let at = usize::from(at) % bytes.len().max(1);
@@ -36,7 +36,8 @@ fn change_byte(bytes: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
     }
 }
 
-/// Returns a peer's tick with one field replaced; `now_us` is the time on the peer's clock, in microseconds.
+/// Returns a peer's tick with one field replaced, which `field` modulo 16 selects. `now_us` is the time on the peer's
+/// clock, in microseconds.
 pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> Vec<u8> {
     let Ok(SessionMessage::Tick(mut tick)) = SessionMessage::decode(genuine) else { return genuine.to_vec() };
     let own_changes = value.to_le_bytes();
@@ -78,7 +79,7 @@ pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> 
     encode_tick(&tick)
 }
 
-/// Appends inputs to a tick.
+/// Replaces the inputs of a tick by those of 1 to 256 further frames.
 fn append_inputs<'a>(tick: &mut Tick<'a>, absolute: bool, bytes: &'a [u8; 4]) {
     let [len, rest @ ..] = bytes;
     let changes = if absolute { &rest[..2] } else { &[] };
@@ -112,7 +113,7 @@ pub(crate) struct ForgedExtra {
 }
 
 impl ForgedExtra {
-    /// Returns a peer's tick with the forged extra; `at` is the current frame.
+    /// Returns a peer's tick with the forged extra in place of its own extras; `at` is the current frame.
     pub(crate) fn insert_into(&self, genuine: &[u8], at: u32) -> Vec<u8> {
         let Ok(SessionMessage::Tick(mut tick)) = SessionMessage::decode(genuine) else { return genuine.to_vec() };
         let changes = self.value.to_le_bytes();
@@ -188,7 +189,7 @@ fn site_from_byte(byte: u8) -> SiteId {
     SiteId::first(MAX_SITES).nth(usize::from(byte) % MAX_SITES).expect("a valid site number")
 }
 
-/// Returns a frame number that can be encoded.
+/// Limits a frame number to the largest that can be encoded.
 fn encodable_frame(number: u32) -> Frame {
     Frame::new(number.min(u32::MAX / 2 - 1))
 }
@@ -223,8 +224,8 @@ pub(crate) fn forge_identified_tick(site: SiteId, flags: u8, rest: &[u8], now_us
     bytes
 }
 
-/// Returns a peer's hello with one field replaced; `now_us` is the time on the peer's clock, `start_ns` the time on the
-/// victim's.
+/// Returns a peer's hello with one field replaced, which `field` modulo 32 selects. `now_us` is the time on the peer's
+/// clock in microseconds, `start_ns` the time on the victim's in nanoseconds.
 pub(crate) fn forge_hello(
     (settings, incarnation): (Settings, u32),
     site: SiteId,

@@ -7,7 +7,7 @@ use coplay::time::Instant;
 use crate::machine::InputWords;
 use crate::site::FuzzedSite;
 
-/// Bytes that a bulky state has besides its hash.
+/// Number of bytes that a bulky state has besides its hash.
 const BULKY_STATE_LEN: usize = 40_000;
 
 /// A request of a session, without borrowed data.
@@ -23,7 +23,7 @@ pub(crate) enum OwnedRequest {
 }
 
 impl FuzzedSite {
-    /// Returns the session's next request.
+    /// Returns the session's next request, which no longer borrows from the session.
     pub(crate) fn poll_owned_request(&mut self, now: Instant) -> Option<OwnedRequest> {
         Some(match self.session.poll_request(now)? {
             Request::Sample { frame } => OwnedRequest::Sample(frame),
@@ -41,7 +41,8 @@ impl FuzzedSite {
         })
     }
 
-    /// Serves a request.
+    /// Serves a request and asserts that it is valid. With `bulky`, a snapshot has [`BULKY_STATE_LEN`] additional
+    /// bytes.
     pub(crate) fn serve_request(&mut self, now: Instant, request: OwnedRequest, players: usize, bulky: bool) {
         let joining = matches!(self.session.state(), State::Joining { .. });
         if !joining {

@@ -53,7 +53,8 @@ pub fn worlds(data: &[u8]) {
     worlds::check(data);
 }
 
-/// Returns one packet of each flavor that is on the wire while a script runs.
+/// Runs a script and returns one packet of each flavor that its sites sent. Packets with equal senders and flags are of
+/// one flavor.
 pub fn sample_packets(script: &Script) -> Vec<Vec<u8>> {
     SessionHarness::run_script(script).into_sample_packets()
 }

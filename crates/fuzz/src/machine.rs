@@ -7,20 +7,20 @@ use coplay::input::{InputWord, MAX_PLAYERS};
 /// Inputs of all players in a frame.
 pub(crate) type InputWords = [InputWord; MAX_PLAYERS];
 
-/// A machine with its saved states and the frames that it stepped.
+/// A machine whose state is a hash of its inputs, with its saved states and the inputs that it stepped.
 #[derive(Debug, Default)]
 pub(crate) struct HashMachine {
     /// Hash of all inputs so far.
     pub(crate) state_hash: u64,
     /// Next frame to step.
     next_frame: u32,
-    /// End of the frames that were stepped at least once.
+    /// First frame that was never stepped.
     pub(crate) stepped_frames: u32,
     /// Saved states, each with its next frame.
     slots: Vec<Option<(u32, u64)>>,
     /// Inputs of frames that may be resimulated, oldest first.
     unconfirmed_inputs: VecDeque<InputWords>,
-    /// First frame that it stepped since it loaded a state from another site.
+    /// First frame after the state that was last loaded from another site; 0 without one.
     pub(crate) first_frame: u32,
     /// Inputs of confirmed frames, from `first_frame` on.
     pub(crate) confirmed_inputs: Vec<InputWords>,
@@ -93,7 +93,7 @@ impl HashMachine {
         }
     }
 
-    /// Returns the end of the confirmed frames.
+    /// Returns the first frame that is not confirmed.
     fn confirmed_end(&self) -> u32 {
         self.first_frame + self.confirmed_inputs.len() as u32
     }

@@ -13,7 +13,7 @@ use crate::site::settings;
 
 /// Maximum memory of a reader in bytes, besides the state, which is never longer than the bytes read.
 const MAX_MEMORY: usize = 32 * 1_024;
-/// Bytes of a block around its payload.
+/// Number of bytes of a block besides its payload.
 const BLOCK_OVERHEAD: usize = 17;
 
 /// Reads the bytes as they are, and as blocks behind a valid or an arbitrary header.
@@ -53,7 +53,7 @@ fn write_header(settings: &Settings, with_state: bool) -> Vec<u8> {
     file
 }
 
-/// Returns the checksum of the header, which seeds all others.
+/// Returns the checksum of the header, which seeds the checksums of all blocks.
 fn header_checksum(file: &[u8]) -> u64 {
     let block = &file[MAGIC.len() + 1..];
     let len = block.get(1..3).map_or(0, |len| usize::from(u16::from_le_bytes([len[0], len[1]])));
@@ -77,13 +77,13 @@ fn append_block(file: &mut Vec<u8>, bytes: &mut ScriptReader<'_>, seed: u64) {
     file.extend(sum);
 }
 
-/// Reads a file in chunks and at once, with the same result.
+/// Checks that reading a file in chunks of 7 bytes gives the same result as reading it at once.
 fn check_reading(file: &[u8]) {
     let whole = read_entries(file, file.len().max(1));
     assert_eq!(whole, read_entries(file, 7), "the result does not depend on the chunk size");
 }
 
-/// Returns a value per entry of a file, and its error.
+/// Returns a value for each entry of a file, and the error that ended reading.
 fn read_entries(file: &[u8], chunk_len: usize) -> (Vec<u32>, Option<MovieError>) {
     let (mut reader, mut rest, mut entries) = (MovieReader::new(), file, Vec::new());
     loop {
@@ -114,7 +114,7 @@ fn read_entries(file: &[u8], chunk_len: usize) -> (Vec<u32>, Option<MovieError>)
     }
 }
 
-/// Returns a value that distinguishes an entry from most others.
+/// Checks an entry and returns a value that distinguishes it from most others.
 fn check_entry(entry: &MovieEntry<'_>) -> u32 {
     match entry {
         MovieEntry::Header { settings, first } => {

@@ -8,26 +8,26 @@ use coplay::session::{MAX_LEAD, MAX_PREDICTION_WINDOW};
 
 use crate::script_reader::ScriptReader;
 
-/// Maximum number of actions in a script; further ones are ignored.
+/// Maximum number of actions in a script; further bytes are ignored.
 const MAX_ACTIONS: usize = 32;
 
-/// A script for one run.
+/// A script for one run of the target `session`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     /// Configuration of the sites and the network.
     pub setup: ScriptSetup,
-    /// Actions, in order.
+    /// Actions in the order in which they are performed.
     pub actions: Vec<ScriptAction>,
 }
 
-/// Configuration of the sites and the network.
+/// Configuration of the sites and of the network between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptSetup {
     /// Whether a third site plays.
     pub has_third_site: bool,
-    /// Recovery of lost inputs.
+    /// Recovery of lost inputs at all sites.
     pub recovery: Recovery,
-    /// Pacing of frames.
+    /// Pacing of frames at all sites.
     pub pacing: Pacing,
     /// Whether packets leave on a timer, and not at once.
     pub is_timer_sending: bool,
@@ -35,7 +35,7 @@ pub struct ScriptSetup {
     pub starts_in_lobby: bool,
     /// Whether a site ends the session when another is silent for 400 ms.
     pub is_silence_fatal: bool,
-    /// Ownership of input bits.
+    /// Distribution of the input bits over the sites.
     pub ownership: OwnershipKind,
     /// Input delay: one of 2, 0, 6, 120 frames.
     pub input_delay: u8,
@@ -43,9 +43,9 @@ pub struct ScriptSetup {
     pub delay_ms: u8,
     /// Whether there are 1,000 frames per second, and not 60; only with two sites, because it is slow to fuzz.
     pub is_fast: bool,
-    /// Whether the last site is attacked, and not the first.
+    /// Whether the attacker's packets go to the last site, and not to the first.
     pub is_last_site_victim: bool,
-    /// Prediction window in frames, as far as the input delay allows.
+    /// Prediction window in frames, at most 60 and as far as the input delay allows.
     pub prediction_window: u8,
     /// Whether six sites play, and not two or three.
     pub has_six_sites: bool,
@@ -63,45 +63,45 @@ pub struct ScriptSetup {
     pub has_bulky_state: bool,
 }
 
-/// Ownership of the input bits of all players.
+/// Distribution of the input bits of all players over the sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnershipKind {
     /// Each site owns 16 bits of its own player.
     Pads,
-    /// Each site owns a part of every byte of one player.
+    /// Up to three sites own different bits of one player's word; further sites own none.
     Shared,
     /// Each site owns ten bytes of its own player.
     AnalogSticks,
-    /// The last site owns all bits of eight players, the others own none.
+    /// The last site owns all bits of all nine players, the others own none.
     AllToLast,
 }
 
-/// One action. Packets in flight and kept packets are selected by a number modulo their count.
+/// One action. Sites, packets in flight and kept packets are selected by a number modulo their count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptAction {
     /// Runs an undisturbed network for 2 × (n + 1) ms.
     RunNetwork(u8),
     /// Delivers nothing for n + 1 ms.
     CutNetwork(u8),
-    /// Suspends all sites for 3 × n frames.
+    /// Suspends all sites for the time of 3 × n frames.
     Sleep(u8),
     /// Delivers a packet in flight.
     Deliver(u8),
     /// Loses a packet in flight.
     Drop(u8),
-    /// Delivers a packet in flight, which arrives once more later.
+    /// Delivers a copy of a packet in flight, which arrives once more later.
     Duplicate(u8),
     /// Delivers a kept packet once more.
     Replay(u8),
     /// Delivers a mutated kept packet to the victim.
     Mutate {
-        /// Number of the packet.
+        /// Number of the kept packet.
         packet: u8,
-        /// Kind of mutation.
+        /// Kind of mutation, modulo 8.
         mutation: u8,
-        /// Offset in the packet.
+        /// Offset of the mutated byte, modulo the length of the packet.
         offset: u8,
-        /// Operand of the mutation.
+        /// Operand of the mutation, such as the new byte.
         value: u8,
     },
     /// Delivers arbitrary bytes to the victim, from a peer's address.
@@ -110,90 +110,92 @@ pub enum ScriptAction {
     InjectFromStranger(Vec<u8>),
     /// Delivers a tick to the victim from an unknown address, with the identity of a peer.
     InjectIdentified {
-        /// Flags of the tick; a probe gets a valid stamp.
+        /// Flags of the tick; a tick with a probe gets a valid stamp.
         flags: u8,
         /// Bytes after the identity, or after the stamp.
         rest: Vec<u8>,
     },
     /// Delivers a peer's newest tick, or the previously forged one, to the victim with one field replaced.
     ForgeTick {
-        /// Number of the field; plus 16 for the newest tick.
+        /// Number of the field, modulo 16; plus 16 for the newest tick.
         field: u8,
-        /// New value.
+        /// New value of the field.
         value: u32,
     },
     /// Delivers a peer's hello to the victim with one field replaced.
     ForgeHello {
-        /// Number of the field.
+        /// Number of the field, modulo 32.
         field: u8,
-        /// New value.
+        /// New value of the field.
         value: u32,
     },
-    /// Makes a site leave.
+    /// Makes the site with this number leave the session.
     Leave(u8),
     /// Delivers a forged extra to the victim in a peer's newest tick.
     ForgeExtra {
-        /// Number of the peer.
+        /// Number of the peer among the sites other than the victim.
         from: u8,
-        /// Kind of extra.
+        /// Kind of extra, modulo 8.
         kind: u8,
-        /// Sites that it is about.
+        /// Bit set of the sites that the extra is about.
         sites: u8,
-        /// Signed offset of its frame from the current one.
+        /// Signed offset of its frame from the victim's current frame, in units of three frames.
         frame_offset: u8,
-        /// All other fields.
+        /// Number from which all other fields are derived.
         value: u32,
     },
-    /// Crashes a site.
+    /// Crashes the site with this number.
     Crash(u8),
-    /// Cuts the links between these sites and the others.
+    /// Cuts the links between the sites in this bit set and the others.
     Partition(u8),
-    /// Starts a site that has not joined yet, or restarts one.
+    /// Starts the site with this number as a late joiner, or restarts it. Without a late joiner in the setup this has
+    /// no effect.
     Join(u8),
     /// Delivers a forged feed message to the victim.
     ForgeFeed {
-        /// Site whose address is the source, or an unknown address.
+        /// Number of the site whose address is the source; one number stands for an unknown address.
         from: u8,
-        /// Kind of message.
+        /// Kind of message, modulo 14.
         kind: u8,
-        /// Signed offset of its frame from the current one.
+        /// Signed offset of its frame from the victim's current frame, in units of three frames.
         frame_offset: u8,
-        /// All other fields.
+        /// Number from which all other fields are derived.
         value: u32,
     },
     /// Delivers a forged message of a desync search to the victim, from a peer's address.
     ForgeSearch {
-        /// Kind of message.
+        /// Kind of message, modulo 7.
         kind: u8,
-        /// Signed offset of its frame from the current one.
+        /// Signed offset of its frame from the victim's current frame, in units of three frames.
         frame_offset: u8,
-        /// All other fields.
+        /// Number from which all other fields are derived.
         value: u32,
     },
     /// Delivers a mutated kept packet to the victim, from an unknown address.
     MutateFromStranger {
-        /// Number of the packet.
+        /// Number of the kept packet.
         packet: u8,
-        /// Kind of mutation.
+        /// Kind of mutation, modulo 8.
         mutation: u8,
-        /// Offset in the packet.
+        /// Offset of the mutated byte, modulo the length of the packet.
         offset: u8,
-        /// Operand of the mutation.
+        /// Operand of the mutation, such as the new byte.
         value: u8,
     },
-    /// Sets a site's input; with the top bit set, the input changes in every frame.
+    /// Sets the input that a site's player holds; with the top bit set, the input changes in every frame.
     Press {
-        /// Number of the site.
+        /// Number of the site whose input changes.
         site: u8,
-        /// Input.
+        /// Input byte, from which the words of all players follow.
         value: u8,
     },
-    /// Heals the network; unless something was forged, the game must continue.
+    /// Ends the partition and runs an undisturbed network; unless something was forged, the game must continue. Only
+    /// the first three heals of a script count.
     Heal,
 }
 
 impl Script {
-    /// Decodes a script from any bytes.
+    /// Decodes a script from any bytes. Actions after the 32nd are ignored.
     pub fn decode(data: &[u8]) -> Self {
         let mut bytes = ScriptReader::new(data);
         let setup = ScriptSetup::decode(&mut bytes);
@@ -204,7 +206,7 @@ impl Script {
         Self { setup, actions }
     }
 
-    /// Encodes the script.
+    /// Encodes the script so that [`decode`](Self::decode) returns it.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.setup.encode().to_vec();
         for action in &self.actions {
@@ -304,7 +306,7 @@ impl ScriptSetup {
         [sites, link, prediction, drops]
     }
 
-    /// Returns the number of sites.
+    /// Returns the number of sites: 2, 3 or 6.
     pub fn site_count(&self) -> usize {
         if self.has_six_sites { 6 } else { 2 + usize::from(self.has_third_site) }
     }

@@ -32,7 +32,7 @@ impl<'a> ScriptReader<'a> {
         taken
     }
 
-    /// Returns a string with a length prefix.
+    /// Returns a byte string, whose length is in the next byte.
     pub(crate) fn string(&mut self) -> Vec<u8> {
         let len = self.u8();
         self.take(usize::from(len)).to_vec()

@@ -1,4 +1,4 @@
-//! The fuzzed session: its sites, the packets between them, and a script that decides their fate.
+//! The fuzzed session: its sites, the packets between them, and a script that decides which packets arrive.
 
 use std::collections::VecDeque;
 
@@ -15,11 +15,11 @@ use crate::script::{Script, ScriptAction, ScriptSetup};
 use crate::site::{FuzzedSite, address, settings, site_id};
 use crate::{checker, forged_session};
 
-/// Maximum number of packets in flight; one more loses the oldest.
+/// Maximum number of packets in flight; one more drops the oldest.
 const MAX_IN_FLIGHT: usize = 1_024;
-/// Maximum number of kept packets, one of each flavor.
+/// Maximum number of kept packets, one of each flavor and sender.
 const MAX_SAMPLE_PACKETS: usize = 64;
-/// Maximum time of all actions of a script together, without sleep: longer runs are slow to fuzz.
+/// Maximum virtual time of all actions of a script together, without suspension: longer runs are slow to fuzz.
 const MAX_ACTION_TIME: TimeDelta = TimeDelta::from_millis(640);
 /// Additional time when the actions start in the lobby.
 const LOBBY_EXTRA_TIME: TimeDelta = TimeDelta::from_millis(700);
@@ -27,13 +27,13 @@ const LOBBY_EXTRA_TIME: TimeDelta = TimeDelta::from_millis(700);
 const DROP_EXTRA_TIME: TimeDelta = TimeDelta::from_millis(1_000);
 /// Additional time with a late joiner, or with automatic delay settings.
 const LATE_JOIN_EXTRA_TIME: TimeDelta = TimeDelta::from_millis(3_000);
-/// Time limit of an undisturbed start.
+/// Time limit for the start of an undisturbed game.
 const START_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
 /// Maximum number of heals in one script.
 const MAX_HEALS: u32 = 3;
-/// Time limit for the next frames after a heal.
+/// Time limit within which every site must step two frames after a heal.
 const HEAL_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
-/// Maximum memory of a session per site, in bytes.
+/// Maximum memory of a session in bytes, for each site of the game.
 const MEMORY_PER_SITE: usize = 160 * 1024;
 /// Additional memory of a session that serves or downloads a feed, in bytes.
 const FEED_MEMORY: usize = 1_024 * 1_024;
@@ -65,9 +65,9 @@ pub(crate) struct SessionHarness {
     sample_packets: Vec<Packet>,
     /// Newest tick from each site to the victim.
     newest_ticks: Vec<Vec<u8>>,
-    /// Last forged tick.
+    /// Last forged tick, which the next forgery may change further.
     forged_tick: Vec<u8>,
-    /// Whether a forgery arrived that only a peer could have sent.
+    /// Whether a forgery arrived that could do harm, because only a peer could have sent it.
     has_forgery: bool,
     /// Whether a site, paced as in the paper, has a backlog of more frames than a run can wait for.
     has_unbounded_backlog: bool,
@@ -78,15 +78,15 @@ pub(crate) struct SessionHarness {
     seat_history: SeatOccupancyHistory,
     /// Whether a site was restarted.
     has_restarted: bool,
-    /// Whether a site crashed, was cut off or left, so that others may have acted on decisions that came to nothing.
+    /// Whether a site crashed, was cut off, left or restarted. Sites may then report different changes of seats.
     has_disruption: bool,
     heals_left: u32,
-    /// Time left for actions.
+    /// Time that further actions may take.
     time_left: TimeDelta,
 }
 
 impl SessionHarness {
-    /// Runs a whole script.
+    /// Runs a whole script and panics if an invariant does not hold.
     pub(crate) fn run_script(script: &Script) -> Self {
         let mut harness = Self::new(script.setup);
         if !script.setup.starts_in_lobby {
@@ -128,7 +128,7 @@ impl SessionHarness {
         self.sample_packets.into_iter().map(|packet| packet.bytes).collect()
     }
 
-    /// Runs the lobby until the game has started.
+    /// Runs an undisturbed network until every site has stepped three frames.
     fn start(&mut self) {
         let limit = self.now + START_TIMEOUT;
         while self.sites.iter().any(|site| site.machine.stepped_frames < 3 && !site.is_absent) {
@@ -251,12 +251,12 @@ impl SessionHarness {
         }
     }
 
-    /// Returns the site that is attacked.
+    /// Returns the index of the site that is attacked.
     fn victim(&self) -> usize {
         if self.setup.is_last_site_victim { self.sites.len() - 1 } else { 0 }
     }
 
-    /// Returns the site that the attacker impersonates.
+    /// Returns the index of the site that the attacker impersonates.
     fn impersonated(&self) -> usize {
         if self.setup.is_last_site_victim { 0 } else { 1 }
     }
@@ -269,7 +269,7 @@ impl SessionHarness {
         usize::from(at).checked_rem(self.sample_packets.len()).map(|at| &self.sample_packets[at])
     }
 
-    /// Delivers bytes of an attacker.
+    /// Delivers bytes of an attacker to site `to`, from the address `from`.
     fn inject(&mut self, to: usize, from: Addr, bytes: &[u8]) {
         if self.sites[to].is_inactive() {
             return;
@@ -335,7 +335,7 @@ impl SessionHarness {
         self.advance_time(time, open);
     }
 
-    /// Lets time pass. Packets in flight arrive when due if `open`; otherwise they stay in flight.
+    /// Lets time pass. Packets in flight arrive when they are due if `open`; otherwise they stay in flight.
     fn advance_time(&mut self, time: TimeDelta, open: bool) {
         let until = self.now + time;
         let before = self.total_steps();
@@ -368,7 +368,7 @@ impl SessionHarness {
         self.now = until;
     }
 
-    /// Serves the requests of a site's session, sends its datagrams, and notes its next timeout.
+    /// Serves the requests of a site's session, sends its datagrams, and stores its next timeout.
     fn run_site(&mut self, at: usize) {
         if self.has_unbounded_backlog || self.sites[at].is_inactive() {
             self.sites[at].next_wake = None;
@@ -444,7 +444,7 @@ impl SessionHarness {
         }
     }
 
-    /// Puts a packet in flight, and keeps one of each flavor.
+    /// Puts a packet in flight, and keeps the first of each flavor and sender.
     fn enqueue(&mut self, from: usize, to: Addr, bytes: &[u8]) {
         let is_tick = bytes.first().is_some_and(|first| first & 0x80 != 0);
         // Hellos are slow to decode, and their recipient decodes them anyway.
@@ -496,7 +496,7 @@ impl SessionHarness {
         }
     }
 
-    /// Returns whether a site forged, left, crashed, restarted or ended.
+    /// Returns whether a forgery arrived, or a site left, crashed, restarted or ended.
     fn has_fault(&self) -> bool {
         self.has_forgery
             || self.has_restarted
@@ -520,7 +520,7 @@ impl SessionHarness {
         self.setup.pacing != Pacing::Even && (self.has_slept || self.has_fault())
     }
 
-    /// Returns whether a site need not make progress.
+    /// Returns whether a site need not step frames after a heal.
     fn may_be_idle(&self, site: &FuzzedSite) -> bool {
         let excused = self.has_fault() && !self.must_continue_without_crashed();
         match site.session.state() {
@@ -539,7 +539,7 @@ impl SessionHarness {
         }
     }
 
-    /// Checks the bounds of all sites, and that every query of a session works at any time.
+    /// Checks memory and confirmed inputs of all sites, and that every query of a session works at any time.
     fn check_invariants(&self) {
         for (at, site) in self.sites.iter().enumerate() {
             let now = site.local_time(self.now);
@@ -565,7 +565,7 @@ impl SessionHarness {
 /// Offset of the flags in a hello, in bytes.
 const HELLO_FLAGS_OFFSET: usize = 19;
 
-/// Returns the time that the actions of a script may take.
+/// Returns the virtual time that the actions of a script may take.
 fn action_time_limit(setup: &ScriptSetup) -> TimeDelta {
     let lobby = if setup.starts_in_lobby { LOBBY_EXTRA_TIME } else { TimeDelta::ZERO };
     let drops = if setup.drop_timeout_ms.is_some() { DROP_EXTRA_TIME } else { TimeDelta::ZERO };

@@ -1,4 +1,4 @@
-//! One site of the fuzzed session: the engine, and a host program that records everything.
+//! One site of the fuzzed session: the engine, and a host program that records all inputs.
 
 use std::collections::BTreeMap;
 
@@ -14,36 +14,36 @@ use coplay::time::{Instant, TimeDelta};
 use crate::machine::HashMachine;
 use crate::script::{OwnershipKind, ScriptSetup};
 
-/// Session id, which strangers do not know.
+/// Id of the fuzzed session, which strangers do not know.
 pub(crate) const SESSION_ID: u64 = 0x5e55_1017_c0de_d00d;
 
-/// One site.
+/// A site with its session, its machine and a record of its inputs.
 #[derive(Debug)]
 pub(crate) struct FuzzedSite {
     pub(crate) session: Session,
     pub(crate) addr: Addr,
-    /// Offset of its clock from the harness clock.
+    /// Offset of the site's clock from the harness clock.
     pub(crate) clock_offset: TimeDelta,
-    /// Time of its next call, on the harness clock.
+    /// Time at which the session must be called next, on the harness clock; `None` while the site does not run.
     pub(crate) next_wake: Option<Instant>,
-    /// Input that its player holds.
+    /// Input byte that the site's player holds.
     pub(crate) held_input: u8,
-    /// Input given to the session, by frame.
+    /// Inputs given to the session, by frame.
     pub(crate) given_inputs: BTreeMap<u32, u8>,
     pub(crate) machine: HashMachine,
-    /// First frame for which it was asked for an input since its last start.
+    /// First frame for which the session requested an input since the last start of the site.
     pub(crate) first_sampled_frame: Option<u32>,
-    /// First frame that it stepped as a player.
+    /// First frame that the site stepped as a player; `None` while it joins late.
     pub(crate) seated_from: Option<u32>,
-    /// Whether it has left since its last start.
+    /// Whether the site has left since its last start.
     pub(crate) has_left: bool,
-    /// Whether it has left in any run.
+    /// Whether the site has left since any of its starts.
     pub(crate) has_ever_left: bool,
-    /// Whether it has crashed.
+    /// Whether the site has crashed and was not restarted since.
     pub(crate) is_crashed: bool,
-    /// Whether it has not joined yet.
+    /// Whether the site joins late and was not started yet.
     pub(crate) is_absent: bool,
-    /// Number of starts of its program.
+    /// Number of starts of the site's program.
     pub(crate) start_count: u32,
     site_number: usize,
 }
@@ -74,7 +74,7 @@ impl FuzzedSite {
         }
     }
 
-    /// Starts its program as a late joiner.
+    /// Starts or restarts the site's program as a late joiner.
     pub(crate) fn join(&mut self, setup: &ScriptSetup, now: Instant) {
         let start = if setup.joins_from_first_frame { SpectatorStart::FirstFrame } else { SpectatorStart::Snapshot };
         let mut config = config(setup, self.site_number);
@@ -88,17 +88,18 @@ impl FuzzedSite {
         self.start_count += 1;
     }
 
-    /// Returns whether its host program does not run.
+    /// Returns whether the host program does not run: the site crashed or was not started yet.
     pub(crate) fn is_inactive(&self) -> bool {
         self.is_crashed || self.is_absent
     }
 
-    /// Returns the time on its clock.
+    /// Returns the time on the site's clock for `now` on the harness clock.
     pub(crate) fn local_time(&self, now: Instant) -> Instant {
         now + self.clock_offset
     }
 
-    /// Samples the next input; with the top bit set, the input changes in every frame.
+    /// Samples and records the input for `frame`. If the top bit of the held input is set, the input changes in every
+    /// frame.
     pub(crate) fn sample_input(&mut self, frame: u32) -> [InputWord; MAX_PLAYERS] {
         let step = if self.held_input & 0x80 != 0 { self.given_inputs.len() as u8 } else { 0 };
         let input = self.held_input.wrapping_add(step.wrapping_mul(0x35));
@@ -128,7 +129,7 @@ fn config(setup: &ScriptSetup, number: usize) -> Config {
     config
 }
 
-/// Returns the words of all players for an input; 0 is neutral.
+/// Returns the words of all players for an input byte; 0 is neutral.
 pub(crate) fn input_words(input: u8) -> [InputWord; MAX_PLAYERS] {
     std::array::from_fn(|player| InputWord::from_le_bytes([input; 16]).wrapping_mul(player as InputWord + 1))
 }
@@ -142,7 +143,7 @@ pub(crate) fn site_id(number: usize) -> SiteId {
     SiteId::first(MAX_SITES).nth(number).expect("a valid site number")
 }
 
-/// Returns settings of a game without a machine, with frequent hash comparison.
+/// Returns the settings of a game without a machine, whose sites compare hashes every 4 frames.
 pub(crate) fn settings(setup: &ScriptSetup) -> Settings {
     Settings {
         game: GameId { name: "inputs".into(), hash: [7; 32] },

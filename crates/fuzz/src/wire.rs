@@ -18,7 +18,7 @@ const MAX_PIECES: usize = 24;
 /// First frame of a stream, which never precedes the end of the input delay.
 const START_FRAME: Frame = Frame::new(2);
 
-/// Decodes a datagram; a valid one is encoded and decoded again.
+/// Decodes a datagram with every decoder. Each valid message is encoded and decoded again.
 pub(crate) fn check_message(data: &[u8]) {
     check_feed_and_search(data);
     check_motion(data);
@@ -131,7 +131,8 @@ fn check_hello(data: &[u8], hello: &Hello) {
     let _ = settings.check();
 }
 
-/// Decodes the bytes as change tokens: all of them at once, then as fragments that start with kind, place and length.
+/// Decodes the bytes as input changes: all of them at once, then as fragments that start with kind, first frame and
+/// length.
 pub(crate) fn check_streams(data: &[u8]) {
     for width in WIDTHS {
         for absolute in [false, true] {
@@ -155,7 +156,7 @@ pub(crate) fn check_streams(data: &[u8]) {
 /// A stream whose invariants are checked at every step.
 struct CheckedStream {
     stream: Stream,
-    /// Known inputs as (frame, input), with only the first byte of each input.
+    /// Received inputs as frame and first byte of the input.
     known_inputs: Vec<(Frame, Option<u8>)>,
 }
 
@@ -193,7 +194,7 @@ impl CheckedStream {
         }
     }
 
-    /// Remembers some of the inputs just received.
+    /// Remembers the first, middle and last of the inputs just received.
     fn record_known(&mut self, first: Frame, len: u32) {
         for at in [0, len / 2, len - 1] {
             if let Some(value) = self.stream.value(first + at) {

@@ -9,16 +9,16 @@ use coplay_world::{Client, ClientInput, Server, ServerHello, ServerInfo, ServerM
 
 use crate::script_reader::ScriptReader;
 
-/// Tick of all worlds.
+/// Tick period of all worlds.
 const TICK_PERIOD: TimeDelta = TimeDelta::from_millis(10);
-/// Maximum duration of a script, in ticks.
+/// Number of ticks after which the rest of a script is ignored.
 const MAX_TICKS: u32 = 2_000;
-/// Maximum memory of a site, and of a server's mirror, in bytes.
+/// Maximum memory of the peer world's site, and of the server's mirror, in bytes.
 const MAX_MEMORY: usize = 8 << 20;
 const SETTINGS: MazeSettings = MazeSettings { seed: 7, cells_per_side: 4, bucket_ticks: 4, playout_delay_ticks: 15 };
 
-/// Runs a script: actions of one byte each, followed by their operands. An action injects arbitrary bytes, or the last
-/// datagram of an honest participant with one byte changed.
+/// Runs a script: actions of one byte each, followed by their operands. An action lets time pass, injects arbitrary
+/// bytes, or injects the last datagram of an honest participant with one byte changed.
 pub(crate) fn check(data: &[u8]) {
     check_round_trips(data);
     let (mut bytes, mut harness) = (ScriptReader::new(data), WorldHarness::new());
@@ -76,7 +76,7 @@ const HOSTILE_SITE: WorldSiteId = WorldSiteId(2);
 /// Keys of an honest player and of a hostile one.
 const HONEST_PLAYER: [u8; 32] = [1; 32];
 const HOSTILE_PLAYER: [u8; 32] = [2; 32];
-/// Tick by which the player has an avatar, if only other participants are hostile.
+/// Tick by which the honest player has an avatar, unless a server message was forged.
 const JOINED_BY_TICK: u32 = 100;
 
 impl WorldHarness {
@@ -137,7 +137,7 @@ impl WorldHarness {
         while self.server.poll_mirror_event().is_some() {}
     }
 
-    /// Delivers bytes of an admitted hostile participant.
+    /// Delivers bytes of a hostile participant to the participant that `target` modulo 4 selects.
     fn inject(&mut self, target: u8, bytes: &[u8]) {
         let now = self.now();
         self.has_forged_server_message |= target % 4 >= 2;

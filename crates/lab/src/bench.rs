@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Amount of work per experiment.
+/// Amount of work of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExperimentLength {
     /// The paper's full set of runs.
@@ -16,7 +16,7 @@ pub enum ExperimentLength {
 pub struct ExperimentContext<'a> {
     /// Seed of all randomness in the experiment.
     pub seed: u64,
-    /// Amount of work per experiment.
+    /// Whether the experiment runs in full or in its short version.
     pub length: ExperimentLength,
     threads: usize,
     progress: f64,

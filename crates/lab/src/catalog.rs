@@ -66,7 +66,7 @@ pub static ALL: [&Experiment; 24] = [
     &palazzi::policy_measures::EXPERIMENT,
 ];
 
-/// Returns the experiment named `name`.
+/// Returns the experiment named `name`; `None` if there is none.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     ALL.into_iter().find(|experiment| experiment.name == name)
 }

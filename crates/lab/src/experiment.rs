@@ -11,17 +11,17 @@ pub struct Experiment {
     pub name: &'static str,
     /// Title in the report.
     pub title: &'static str,
-    /// What the experiment shows, in one or two sentences.
+    /// Method and result of the experiment in a few sentences, for the report.
     pub summary: &'static str,
     /// Paper that the experiment belongs to.
     pub paper: &'static PaperInfo,
-    /// Figures of the paper that the experiment reproduces, or its relation to them.
+    /// Figures of the paper that the experiment reproduces, or the relation of the experiment to them.
     pub paper_figures: &'static str,
     /// Approximate run time on two processors, in seconds.
     pub expected_seconds: f64,
     /// Runs the experiment in virtual time.
     pub run: fn(&mut ExperimentContext<'_>) -> Findings,
-    /// Runs the experiment in virtual time and on real sockets, if it supports that.
+    /// Runs the experiment in virtual time and on real sockets; `None` if it supports only virtual time.
     pub real_run: Option<RealRunFn>,
 }
 
@@ -31,7 +31,7 @@ pub type RealRunFn = fn(&mut ExperimentContext<'_>, &mut dyn RealRunner) -> Resu
 /// Bibliographic data of a paper.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PaperInfo {
-    /// One-letter abbreviation.
+    /// One-letter abbreviation in the report.
     pub letter: &'static str,
     /// Authors and year.
     pub authors: &'static str,

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 
-    /// Returns the width and the RGB bytes of an image with one panel titled `title`.
+    /// Returns the width and the RGB bytes of a rendered figure with one panel titled `title`.
     fn decoded_image(title: &str) -> (u32, Vec<u8>) {
         let panel = Panel::new(title, PlotAxis::new("x"), PlotAxis::new("y")).line(
             "l",

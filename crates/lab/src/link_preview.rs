@@ -1,4 +1,4 @@
-//! Previews a link: measures every delay setting over it, and the setting that `auto` picks.
+//! Previews a link: measures sessions with several delay settings over it, and with the setting that `auto` picks.
 
 use coplay::session::MachineCosts;
 use coplay::time::TimeDelta;
@@ -8,10 +8,10 @@ use coplay_sim::session_experiment::SessionExperiment;
 use crate::bench::ExperimentContext;
 use crate::numbers::{lossy_link, max_or_zero, mean, ms};
 
-/// Properties of a link between two players.
+/// Properties of a simulated link between two players.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkQuality {
-    /// Round-trip time.
+    /// Round-trip time without jitter.
     pub rtt_ms: f64,
     /// Mean jitter in each direction.
     pub jitter_ms: f64,
@@ -22,13 +22,13 @@ pub struct LinkQuality {
 /// Properties of the machine that both players run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineProfile {
-    /// Time to step, save and load.
+    /// Time to step, save and load, which the simulated sites need.
     pub costs: MachineCosts,
     /// Whether the machine saves and loads its state exactly. Prediction requires it.
     pub can_save: bool,
 }
 
-/// Input delay and prediction window.
+/// A pair of input delay and prediction window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DelaySetting {
     /// Input delay in frames.
@@ -40,13 +40,13 @@ pub struct DelaySetting {
 /// Measurements of one delay setting.
 #[derive(Clone, Copy, Debug)]
 pub struct PreviewRow {
-    /// Delay setting.
+    /// Measured delay setting.
     pub setting: DelaySetting,
-    /// Mean frame rate.
+    /// Mean frame rate over 1,800 frames.
     pub frames_per_second: f64,
     /// Mean absolute deviation of the frame time, at the worse site.
     pub deviation_ms: f64,
-    /// Longest time between two frames.
+    /// Longest time between two frames at any site.
     pub max_frame_ms: f64,
     /// Mean latency from a button press to the player's own screen.
     pub local_latency_ms: f64,
@@ -54,11 +54,11 @@ pub struct PreviewRow {
     pub remote_latency_ms: f64,
     /// Resimulated frames per 100 frames at the worse site.
     pub resimulated_per_100_frames: f64,
-    /// Payload bytes per second in one direction.
+    /// Payload bytes per second from one site to the other.
     pub bytes_per_second: f64,
 }
 
-/// Measurements of all delay settings over one link.
+/// Measurements of several delay settings over one link.
 #[derive(Clone, Debug)]
 pub struct LinkPreview {
     /// One row per setting: first those without prediction, then those with it.
@@ -67,14 +67,14 @@ pub struct LinkPreview {
     pub auto_setting: DelaySetting,
 }
 
-/// Grade of smoothness.
+/// Grade of a setting by its frame rate and evenness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Smoothness {
-    /// Full speed and even: indistinguishable from a local game.
+    /// Above 59.5 frames per second with a deviation below 1 ms: like a local game.
     Smooth,
-    /// Slightly uneven or slow.
+    /// Above 55 frames per second with a deviation below 5 ms.
     Uneven,
-    /// Too uneven or too slow to enjoy.
+    /// Slower or more uneven: hardly enjoyable.
     Rough,
 }
 
@@ -82,7 +82,7 @@ pub enum Smoothness {
 const AUTO_START: DelaySetting = DelaySetting { input_delay: 2, prediction_window: 8 };
 /// Frames until the automatic control has converged: three minutes.
 const AUTO_SETTLING_FRAMES: u32 = 10_800;
-/// Measured frames per setting.
+/// Number of frames that the preview measures with each setting.
 const MEASURED_FRAMES: u32 = 1_800;
 
 impl LinkQuality {
@@ -96,7 +96,7 @@ impl LinkQuality {
 }
 
 impl PreviewRow {
-    /// Grades the frame rate and its deviation.
+    /// Grades the frame rate and the deviation of the frame time.
     pub fn smoothness(&self) -> Smoothness {
         match (self.frames_per_second, self.deviation_ms) {
             (speed, deviation) if speed > 59.5 && deviation < 1.0 => Smoothness::Smooth,
@@ -106,7 +106,7 @@ impl PreviewRow {
     }
 }
 
-/// Measures all candidate settings over a link.
+/// Measures all candidate settings over a link, in virtual time.
 pub fn preview_link(context: &mut ExperimentContext<'_>, link: LinkQuality, machine: MachineProfile) -> LinkPreview {
     let seed = context.seed;
     let auto = context.run_jobs(0.3, &[()], |()| auto_pick(seed, link, machine))[0];
@@ -115,7 +115,7 @@ pub fn preview_link(context: &mut ExperimentContext<'_>, link: LinkQuality, mach
     LinkPreview { rows, auto_setting: auto }
 }
 
-/// Returns the candidate settings and the one that `auto` picked.
+/// Returns the candidate settings, without prediction for a machine that cannot save, and the one that `auto` picked.
 fn candidate_settings(machine: MachineProfile, picked: DelaySetting) -> Vec<DelaySetting> {
     let lockstep = [2, 4, 6, 8, 12].map(|input_delay| DelaySetting { input_delay, prediction_window: 0 });
     let predicting = [(0, 8), (2, 8), (4, 8), (0, 16), (2, 16)]
@@ -150,7 +150,7 @@ fn simulated_session(
     }
 }
 
-/// Setting that the automatic delay control converges to.
+/// Returns the setting that the automatic delay control has reached after [`AUTO_SETTLING_FRAMES`].
 fn auto_pick(seed: u64, link: LinkQuality, machine: MachineProfile) -> DelaySetting {
     let initial = DelaySetting {
         prediction_window: if machine.can_save { AUTO_START.prediction_window } else { 0 },

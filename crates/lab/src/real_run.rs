@@ -1,10 +1,10 @@
-//! Real runs: the program itself, in real time over real sockets, for the experiments that support it.
+//! Real runs: sessions of the program in real time over real sockets, for the experiments that support them.
 //!
 //! The calling program starts the processes. This module evaluates their logs.
 
 use crate::numbers::{mean, mean_absolute_deviation};
 
-/// Starts real sessions of the program.
+/// Starter of real sessions, implemented by the calling program.
 pub trait RealRunner {
     /// Runs a session of two sites and returns the time at which each site began each frame, or an error message.
     fn run_session(&mut self, game: &RealSession) -> Result<FrameStarts, String>;
@@ -27,7 +27,7 @@ pub struct RealSession {
 #[derive(Clone, Debug, Default)]
 pub struct FrameStarts(pub [Vec<i64>; 2]);
 
-/// Pacing statistics: the numbers of Zhao et al., Figures 1 and 2.
+/// Pacing statistics of a session: the numbers of Zhao et al., Figures 1 and 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacingStats {
     /// Mean frame time at the first site.
@@ -39,7 +39,7 @@ pub struct PacingStats {
 }
 
 impl FrameStarts {
-    /// Computes the pacing statistics.
+    /// Computes the pacing statistics over all recorded frames.
     pub fn pacing_stats(&self) -> PacingStats {
         let frame_times =
             |starts: &[i64]| starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).collect::<Vec<f64>>();

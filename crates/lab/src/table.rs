@@ -15,12 +15,12 @@ pub struct DataTable {
     pub rows: Vec<Vec<TableCell>>,
 }
 
-/// A table cell.
+/// A value in a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TableCell {
     /// Not measured, or not applicable.
     Empty,
-    /// Text.
+    /// Text, such as a name or a label.
     Text(String),
     /// A number and its count of decimals.
     Number(f64, usize),
@@ -91,7 +91,7 @@ pub fn number(value: f64, decimals: usize) -> TableCell {
     TableCell::Number(value, decimals)
 }
 
-/// A cell with a whole number.
+/// Creates a cell with a whole number.
 pub fn integer(value: impl Into<i64>) -> TableCell {
     TableCell::Number(value.into() as f64, 0)
 }

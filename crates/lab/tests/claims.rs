@@ -23,7 +23,7 @@ fn assert_holds(name: &str) {
     );
 }
 
-/// Defines one test per experiment.
+/// Defines one test per experiment, which asserts that all its claims hold.
 macro_rules! claim_tests {
     ($($name:ident)*) => {
         $(

@@ -23,7 +23,7 @@ Without GAME: prints a table of the available machines.
 struct ExampleOptions {
     core: Option<String>,
     game: Option<PathBuf>,
-    /// Whether this is the child process.
+    /// Whether this program is the child process of a check.
     is_child: bool,
     request: CheckCommandOptions,
 }
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Opens the machine. A core is opened once; later calls return twins.
+/// Opens the machine that the options name. A core is opened once; later calls return twins.
 fn open_machine(options: &ExampleOptions, first: &mut Option<LibretroMachine>) -> Result<Box<dyn Machine>, String> {
     if let Some(first) = first {
         return Ok(Box::new(first.twin().map_err(|error| error.to_string())?));
@@ -129,7 +129,7 @@ fn run_check(
     check::run(request, subject, out, &mut io::stderr())
 }
 
-/// Prints a table with one row per available machine.
+/// Checks every available machine and prints a table with one row each.
 fn print_table(request: &CheckCommandOptions, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,

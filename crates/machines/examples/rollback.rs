@@ -25,7 +25,7 @@ with random inputs over a link with 80 ms round-trip time, jitter and 5 % loss.
 Every confirmed frame of both sites is compared with a third machine that runs only confirmed inputs.
 ";
 
-/// Frames of each measurement outside the session.
+/// Number of operations of each measurement outside the session.
 const STANDALONE_FRAMES: u32 = 600;
 
 struct ExampleOptions {
@@ -157,7 +157,7 @@ fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) ->
     }
 }
 
-/// Measures the costs of one machine outside a session.
+/// Measures and prints the costs of one machine outside a session.
 fn measure_standalone(machine: &mut dyn Machine) {
     let (players, mut state) = (machine.pads().len(), Vec::new());
     let mut time = |operation: &str, work: &mut dyn FnMut(&mut dyn Machine, &[InputWord])| {

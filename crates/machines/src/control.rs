@@ -21,11 +21,11 @@ use crate::picture::Picture;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MachineControl {
-    /// Pauses or resumes.
+    /// Pauses the machine, or resumes it if it is paused.
     Pause = 0,
-    /// Resets the machine.
+    /// Resets the wrapped machine. The saved state is kept.
     Reset,
-    /// Saves the current state.
+    /// Saves the machine's state in place of the one saved before.
     Save,
     /// Loads the saved state; without one, does nothing.
     Load,
@@ -33,7 +33,7 @@ pub enum MachineControl {
 
 /// Bits of the control word per site.
 const BITS_PER_SITE: u32 = 16;
-/// Number of sites that have bits in the control word.
+/// Number of sites that have bits in the control word: 8.
 const MAX_CONTROL_SITES: u8 = (InputWord::BITS / BITS_PER_SITE) as u8;
 const CONTROLS: [MachineControl; 4] =
     [MachineControl::Pause, MachineControl::Reset, MachineControl::Save, MachineControl::Load];
@@ -44,12 +44,12 @@ impl MachineControl {
         1 << (site as u32 * BITS_PER_SITE + self as u32)
     }
 
-    /// Returns all control bits of a site.
+    /// Returns the mask of all control bits of a site.
     pub const fn mask(site: usize) -> InputWord {
         ((1 << CONTROLS.len()) - 1) << (site as u32 * BITS_PER_SITE)
     }
 
-    /// Returns the first site that newly presses this control.
+    /// Returns the lowest site whose bit of this control is set in `pressed`.
     fn pressed_by(self, pressed: InputWord) -> Option<u8> {
         (0..MAX_CONTROL_SITES).find(|site| pressed & self.bit(usize::from(*site)) != 0)
     }
@@ -67,7 +67,7 @@ pub fn has_control_player(settings: &Settings) -> bool {
 pub struct ControlledMachine {
     machine: Box<dyn Machine>,
     pads: Vec<PadLayout>,
-    /// Site that paused the machine.
+    /// Site that paused the machine; `None` while it runs.
     paused_by: Option<u8>,
     pause_indicator: SharedPauseState,
     /// Control bits of the previous frame. Only a newly pressed bit takes effect, not a held one.
@@ -117,17 +117,17 @@ impl ControlledMachine {
         }
     }
 
-    /// Returns the index of the control player.
+    /// Returns the index of the control player: the last player.
     pub fn control_player(&self) -> usize {
         self.pads.len() - 1
     }
 
-    /// Returns whether the machine is paused.
+    /// Returns whether a site has paused the machine. Frames then pass without a step of the wrapped machine.
     pub fn is_paused(&self) -> bool {
         self.paused_by.is_some()
     }
 
-    /// Returns an indicator of the pause state.
+    /// Returns an indicator that follows the pause state of this machine from now on.
     pub fn pause_indicator(&self) -> SharedPauseState {
         self.pause_indicator.clone()
     }
@@ -197,7 +197,7 @@ impl Machine for ControlledMachine {
         self.machine.sample_rate()
     }
 
-    /// States are shared with all sites, so inexact states do not count.
+    /// Returns `false` for a machine with inexact states: saved states are shared between sites.
     fn can_save(&self) -> bool {
         self.netplay_support() == NetplaySupport::Rollback
     }

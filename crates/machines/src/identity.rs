@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::machine::Machine;
 
-/// Returns the identity of a game by its image. The name is truncated to the length that fits into messages.
+/// Returns the game id: `name`, truncated to [`MAX_TEXT_LEN`] bytes, and the SHA-256 hash of `image`.
 pub fn game_id(name: &str, image: &[u8]) -> GameId {
     GameId { name: truncate_to_max_text(name).into(), hash: Sha256::digest(image).into() }
 }
@@ -24,7 +24,7 @@ pub fn first_frames_hash(machine: &mut dyn Machine, frames: u32) -> u64 {
     })
 }
 
-/// Truncates a text to the maximum length in settings.
+/// Truncates a text to [`MAX_TEXT_LEN`] bytes, at a character boundary.
 pub(crate) fn truncate_to_max_text(text: &str) -> &str {
     let mut end = text.len().min(MAX_TEXT_LEN);
     while !text.is_char_boundary(end) {

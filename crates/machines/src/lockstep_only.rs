@@ -8,7 +8,7 @@ use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
 use crate::pad::PadLayout;
 use crate::picture::Picture;
 
-/// Option that marks such a machine in its identity.
+/// Option that a wrapped machine has in its machine id.
 const STATES_UNUSED_OPTION: (&str, &str) = ("states", "not used");
 
 /// A machine whose saved states are not used, because a check found that they are not exact. Its sites run in lockstep,
@@ -33,12 +33,12 @@ impl LockstepOnly {
         Box::new(Self { machine, id })
     }
 
-    /// Returns whether the machine id of another site has this mark.
+    /// Returns whether `id`, for example that of another site, belongs to a wrapped machine.
     pub fn is_lockstep_only(id: &MachineId) -> bool {
         id.options.iter().any(|(key, value)| (key.as_str(), value.as_str()) == STATES_UNUSED_OPTION)
     }
 
-    /// Returns the machine id without this mark.
+    /// Returns the id of the machine inside the wrapper: `id` without the option that [`wrap`](Self::wrap) adds.
     pub fn inner_machine_id(mut id: MachineId) -> MachineId {
         id.options.retain(|(key, value)| (key.as_str(), value.as_str()) != STATES_UNUSED_OPTION);
         id

@@ -22,7 +22,7 @@ pub trait Machine: Send {
     /// Returns the identity of the game, by a hash of its image.
     fn game_id(&self) -> &GameId;
 
-    /// Returns the frame rate.
+    /// Returns the frame rate, which is constant while the machine is open.
     fn frame_rate(&self) -> FrameRate;
 
     /// Returns the pads, one per player. [`step`](Self::step) ignores bits that a pad does not have.
@@ -43,10 +43,11 @@ pub trait Machine: Send {
     /// second.
     fn sound(&self) -> &[[i16; 2]];
 
-    /// Returns the sample rate, in pairs of samples per second.
+    /// Returns the sample rate of [`sound`](Self::sound), in pairs of samples per second. A core may change it in any
+    /// fresh step.
     fn sample_rate(&self) -> f64;
 
-    /// Returns whether the machine can save and load its state at all.
+    /// Returns whether the machine can save and load its state at all, exactly or not.
     fn can_save(&self) -> bool;
 
     /// Returns how the machine can be shared, as far as the machine itself knows. A [check](crate::check) may find a
@@ -62,7 +63,8 @@ pub trait Machine: Send {
     /// and the machine keeps its state.
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError>;
 
-    /// Returns a hash of all state that determines the further course of the game. It is the same at all sites.
+    /// Returns the state hash that sites compare. It covers all state that determines the further course of the game,
+    /// or the part of it that a core exposes. Equal states have equal hashes at all sites.
     fn hash(&mut self) -> u64;
 
     /// Passes the named regions of the state to `show`, each as name and bytes, for desync reports. Order and names are
@@ -88,7 +90,7 @@ pub enum NetplaySupport {
     Rollback,
 }
 
-/// Error of [`Machine::save`].
+/// Reason why [`Machine::save`] failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveError {
     /// The machine does not support saving.
@@ -97,7 +99,7 @@ pub enum SaveError {
     Failed(String),
 }
 
-/// Error of [`Machine::load`].
+/// Reason why [`Machine::load`] failed. The machine keeps its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
     /// The machine does not support loading.

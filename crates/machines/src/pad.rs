@@ -5,7 +5,7 @@
 
 use coplay::input::InputWord;
 
-/// A button of a pad.
+/// A button of a pad. Its value is its bit number in an input word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are self-explanatory")]
@@ -39,7 +39,6 @@ pub enum StickAxis {
     RightY,
 }
 
-/// Bits per axis.
 const AXIS_BITS: u32 = 16;
 
 impl Button {
@@ -63,7 +62,7 @@ impl Button {
         Self::R3,
     ];
 
-    /// Returns the button's bit in an input word.
+    /// Returns the mask of the button's bit in an input word.
     pub const fn bit(self) -> InputWord {
         1 << self as u8
     }
@@ -82,17 +81,17 @@ impl StickAxis {
         16 + self as u32 * AXIS_BITS
     }
 
-    /// Returns the bits of the axis in an input word.
+    /// Returns the mask of the 16 bits of the axis in an input word.
     pub const fn mask(self) -> InputWord {
         0xffff << self.shift()
     }
 
-    /// Returns the position of the axis in an input word.
+    /// Returns the deflection of the stick along the axis in `word`; 0 is the centre.
     pub const fn position(self, word: InputWord) -> i16 {
         (word >> self.shift()) as i16
     }
 
-    /// Returns an input word with the axis at `position` and nothing else pressed.
+    /// Returns an input word with the stick deflected by `position` along the axis and nothing else pressed.
     pub const fn word_at(self, position: i16) -> InputWord {
         (position as u16 as InputWord) << self.shift()
     }
@@ -108,17 +107,17 @@ pub struct PadLayout {
 }
 
 impl PadLayout {
-    /// Creates a pad with these buttons.
+    /// Creates a pad with these buttons, without axes and labels.
     pub fn with_buttons(buttons: &[Button]) -> Self {
         Self { mask: buttons.iter().fold(0, |mask, button| mask | button.bit()), labels: Vec::new() }
     }
 
-    /// Returns the buttons of the pad.
+    /// Returns the buttons of the pad, in bit order.
     pub fn buttons(&self) -> impl Iterator<Item = Button> {
         Button::ALL.into_iter().filter(|button| button.is_in(self.mask))
     }
 
-    /// Returns the axes of the pad.
+    /// Returns the axes of the pad, in bit order.
     pub fn axes(&self) -> impl Iterator<Item = StickAxis> {
         StickAxis::ALL.into_iter().filter(|axis| self.mask & axis.mask() != 0)
     }

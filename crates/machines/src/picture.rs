@@ -1,4 +1,4 @@
-//! The picture of a machine.
+//! Borrowed pictures of machines, as RGBA pixels.
 
 /// A picture as rows of pixels, from the top left.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,6 +9,6 @@ pub struct Picture<'a> {
     pub height: usize,
     /// Display aspect ratio, width divided by height. The pixels of old machines are rarely square.
     pub aspect: f32,
-    /// Pixels as red, green, blue and 255.
+    /// Four bytes per pixel: red, green, blue and 255.
     pub rgba: &'a [u8],
 }

@@ -49,7 +49,7 @@ fn open_machine(core: &str, extension: &str) -> Result<Box<dyn Machine>, String>
     Ok(Box::new(machine.map_err(|error| error.to_string())?))
 }
 
-/// Runs as the child process. The test harness prints around its answers, like the output of a core.
+/// The child process of the checks in this file. The test harness prints around the answers, like a core that prints.
 #[test]
 fn other_process() {
     if let Ok(core) = std::env::var(CORE_VARIABLE) {
@@ -153,7 +153,8 @@ fn core_depending_on_an_address_is_unfit_before_frame_0() {
     assert!(report.to_string().contains("before the first frame"), "{report}");
 }
 
-/// Fresh memory is mostly zero in this process. Only the child process has it filled, by the GNU C library.
+/// A core that reads uninitialized memory is unfit. New memory is mostly zero in this process; the GNU C library fills
+/// it only in the child process.
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn core_reading_uninitialized_memory_is_unfit() {
@@ -225,7 +226,7 @@ fn harmless_core_quirks_still_allow_rollback() {
     assert_eq!(check_test_core(CoreDefect::Disturbed).verdict, CheckVerdict::Rollback);
 }
 
-/// Returns the first mismatch of a machine with one fault, and whether it is unfit.
+/// Checks a machine with one fault. Returns its first mismatch, and whether it is unfit.
 fn check_faulty_machine(fault: &str) -> (StateMismatch, bool) {
     let report = run_check(&format!("odd {fault}"), "", &short_options());
     (report.verdict.mismatch().unwrap_or_else(|| panic!("{report}")).clone(), !report.verdict.is_fit())
@@ -303,7 +304,7 @@ fn machine_exiting_its_process_is_unfit() {
     }
 }
 
-/// Checks a core that must not be opened in this process.
+/// Checks a core and panics if the check opens it in this process.
 fn check_without_opening_here(defect: CoreDefect, response_timeout: Duration) -> CheckReport {
     let core = build_core(defect);
     let mut open = || panic!("the core was opened in this process");
@@ -485,7 +486,7 @@ fn child_process_open_failure_is_reported() {
     assert!(reason.contains("ended"), "{reason}");
 }
 
-/// The child process opens another machine.
+/// A child process that opens another core than this process is reported as a mismatch.
 #[test]
 fn different_machine_in_child_process_is_a_mismatch() {
     let (core_here, core_in_child) = (build_core(CoreDefect::Honest), build_core(CoreDefect::Forgets));

@@ -46,7 +46,7 @@ fn bsnes() -> CoreCase {
     core_case("bsnes-mercury-performance", "sfc", images::snes(), 5, HashSource::Memory)
 }
 
-/// Pseudo-random inputs that change every four frames, for this number of players.
+/// Returns pseudo-random inputs of `players` players, which change every four frames.
 fn inputs_at(frame: u64, players: usize) -> Vec<InputWord> {
     let noise = |player: u64| (frame / 4 * 8 + player).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     (0..players as u64).map(|player| InputWord::from(noise(player) & 0xffff)).collect()
@@ -57,7 +57,7 @@ fn step_frames(machine: &mut LibretroMachine, frames: std::ops::Range<u64>, fres
     frames.for_each(|frame| machine.step(&inputs_at(frame, players), fresh));
 }
 
-/// Asserts everything that must hold for a core that is fit for netplay.
+/// Asserts that a core is deterministic, shows and sounds, reacts to inputs, and replays exactly from its states.
 fn assert_core_is_fit(case: &CoreCase) {
     let config = case.config();
     let mut machine = open(config.clone()).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
@@ -114,7 +114,7 @@ fn assert_core_is_fit(case: &CoreCase) {
     assert!(machine.picture() == other.picture() && machine.picture() == joiner.picture());
 }
 
-/// Asserts that each of these buttons, held by a player, affects the state.
+/// Asserts that each of these buttons, held by a player for 30 frames, leads to another state.
 fn assert_every_button_has_effect(case: &CoreCase, player: usize, buttons: &[Button]) {
     let machine = open(case.config()).unwrap();
     let mut hashes = std::collections::BTreeSet::new();

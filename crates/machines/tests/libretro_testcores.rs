@@ -1,4 +1,4 @@
-//! Tests our own cores: the guarantees for a correct core, and the containment of a faulty one.
+//! Tests with our own cores: a correct core gets the guarantees, a faulty one is found or contained.
 
 #![cfg(all(unix, not(target_vendor = "apple")))]
 
@@ -432,7 +432,7 @@ fn invalid_core_file_is_rejected() {
     ));
 }
 
-/// Returns the files in the private folders. Other tests run at the same time, so only the contents of folders count.
+/// Returns the files in the private folders of all running tests.
 fn files_in_scratch_folders() -> Vec<PathBuf> {
     let temp_dir = std::env::temp_dir();
     let folders = temp_dir.read_dir().unwrap().flatten().map(|entry| entry.path());

@@ -1,4 +1,4 @@
-//! The embedded machine meets the contract of [`Machine`].
+//! The built-in NES meets the contract of [`Machine`].
 
 mod common;
 
@@ -11,10 +11,10 @@ use coplay_machines::pad::{Button, PadLayout};
 use coplay_machines::{LoadError, Machine};
 use coplay_sim::random::Random;
 
-/// Position of the checksum in a state; the checksummed body follows.
+/// Position of the checksum in a saved state; the checksummed body follows.
 const CHECKSUM_RANGE: std::ops::Range<usize> = 14..22;
 
-/// Buttons of a pad.
+/// The eight buttons of an NES pad.
 const BUTTONS: [Button; 8] =
     [Button::A, Button::B, Button::Select, Button::Start, Button::Up, Button::Down, Button::Left, Button::Right];
 
@@ -80,7 +80,7 @@ fn replay_from_state_is_exact_in_same_and_new_instance() {
     }
 }
 
-/// With all kinds of mappers, which clock interrupts, switch banks and produce sound.
+/// A replay is exact with each of 20 mappers, among them mappers that clock interrupts, switch banks or produce sound.
 #[test]
 fn replay_from_state_is_exact_for_every_mapper() {
     for mapper in [1, 2, 3, 4, 5, 7, 9, 10, 11, 16, 18, 19, 21, 24, 33, 34, 66, 69, 71, 79] {
@@ -326,7 +326,7 @@ fn assert_halted(nes: &mut Nes, other: &mut Nes) {
     assert!(other.failure().is_none() && other.hash() != hash);
 }
 
-/// Returns the length of the two memories at the end of a state.
+/// Returns the total length of the memories at the end of a saved state.
 fn memory_len(nes: &mut Nes) -> usize {
     let mut bytes = 0;
     nes.regions(&mut |name, part| bytes += if name.ends_with("ram") && name != "pattern ram" { part.len() } else { 0 });

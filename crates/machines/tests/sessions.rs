@@ -57,7 +57,8 @@ fn two_sites_stay_equal_with_rollback() {
     }
 }
 
-/// Runs two sites with a core over a bad link, with prediction if its states allow it.
+/// Runs two sites with a core over a bad link and asserts that they stay equal. The sites predict inputs if the core's
+/// states are exact.
 #[cfg(target_os = "linux")]
 fn run_two_sites_with_core(core: &str, game: Option<libretro::GameImage>, frames: u32) -> HostNetwork<TestSite> {
     let first = libretro::open(libretro::CoreConfig {
@@ -183,7 +184,7 @@ fn late_joiner_starts_from_a_snapshot() {
     assert_eq!((checker.first_mismatch, checker.next_frame > last - 100), (None, true));
 }
 
-/// A machine that presses a button by itself after a number of steps.
+/// A machine that holds the A button of the first player by itself after a number of steps.
 struct DivergingMachine {
     nes: Nes,
     steps_left: u32,

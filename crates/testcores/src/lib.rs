@@ -10,58 +10,58 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Defect of a core.
+/// Defect of a test core. Each variant breaks one rule of libretro or of determinism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CoreDefect {
-    /// No defect.
+    /// No defect: the core is deterministic and its states are exact.
     #[default]
     Honest = 0,
-    /// Its state depends on the clock.
+    /// The state depends on the clock.
     Clock,
-    /// Its saved state lacks a byte that changes with the inputs.
+    /// The saved state lacks a byte that changes with the inputs.
     Forgets,
-    /// Its state depends on a memory address.
+    /// The state depends on a memory address.
     Address,
-    /// It is correct until frame 5,000.
+    /// The core is correct for 5,000 frames; from then on its state depends on the clock.
     Late,
-    /// It reports absurd sizes and passes invalid pointers. It is fit for shared play all the same.
+    /// The core reports absurd sizes and passes invalid pointers. It is fit for shared play all the same.
     Liar,
-    /// Its frame rate is not a number.
+    /// The frame rate is not a number.
     NanRate,
-    /// It cannot save.
+    /// The core cannot save its state.
     NoSave,
-    /// It calls the host from a thread of its own. It is fit for shared play all the same.
+    /// The core calls the host from a thread of its own. It is fit for shared play all the same.
     Threads,
-    /// Saving changes its state, so that later frames differ.
+    /// Saving changes the state, so that later frames differ.
     Disturbed,
-    /// It saves and loads only after its first frame.
+    /// The core saves and loads only after its first frame.
     MustRun,
-    /// It requires a graphics card.
+    /// The core requires a graphics card.
     Gpu,
-    /// It loads half of a state that it then refuses: one in which byte 10 is more than 47.
+    /// The core loads a state in which byte 10 is above 47, but then reports that loading failed.
     Half,
-    /// It reads uninitialised memory.
+    /// The state depends on uninitialised memory.
     Unset,
-    /// It cannot save, exposes no memory, and draws only on request. It is fit for lockstep all the same.
+    /// The core cannot save, exposes no memory, and draws only on request. It is fit for lockstep all the same.
     Asks,
-    /// It aborts the process in its fifth frame.
+    /// The core aborts the process in its fifth frame.
     Aborts,
-    /// It never returns from its fifth frame.
+    /// The core never returns from its fifth frame.
     Hangs,
 }
 
-/// Build options of a core.
+/// Build options of a test core.
 #[derive(Clone, Copy, Debug)]
 pub struct TestCoreConfig {
-    /// Defect of the core.
+    /// Defect to build into the core.
     pub defect: CoreDefect,
-    /// Size of its state in bytes, at least 16.
+    /// Size of the saved state in bytes, at least 16.
     pub state_size: usize,
-    /// Number of players whose buttons it reads, at least two.
+    /// Number of players whose buttons the core reads, at least two.
     pub players: u8,
-    /// Number of ports whose buttons it describes, at least two.
+    /// Number of ports whose buttons the core describes, at least two.
     pub ports: u8,
-    /// Version of the interface by which it declares its options: 0, 1 or 2.
+    /// Version of the interface by which the core declares its options: 0, 1 or 2.
     pub options_version: u8,
 }
 
@@ -71,7 +71,7 @@ impl Default for TestCoreConfig {
     }
 }
 
-/// The file of a core, which exists until this is dropped.
+/// A compiled core, whose file exists until this value is dropped.
 #[derive(Debug)]
 pub struct TestCore {
     folder: TempDir,
@@ -85,12 +85,12 @@ pub const LOAD_MARKER_ENV: &str = "COPLAY_TEST_MARK";
 const GATE_FILE: &str = "shut";
 
 impl TestCore {
-    /// Returns the path of the core.
+    /// Returns the path of the core's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the path of the core as text.
+    /// Returns the path of the core's file as text.
     pub fn path_string(&self) -> String {
         self.path.display().to_string()
     }
@@ -115,7 +115,7 @@ pub fn build_core(defect: CoreDefect) -> TestCore {
     build_core_with(TestCoreConfig { defect, ..TestCoreConfig::default() })
 }
 
-/// Builds a core with these options.
+/// Builds a core with these options, with the C compiler `cc` or `$CC`.
 ///
 /// # Panics
 /// If there is no C compiler.

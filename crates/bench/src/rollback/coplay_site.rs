@@ -1,4 +1,4 @@
-//! A site of coplay.
+//! A site of the rollback benchmark that runs coplay.
 
 use std::hint::black_box;
 
@@ -25,7 +25,7 @@ pub struct CoplaySite {
     deadline: Instant,
 }
 
-/// Returns the settings shared by all sites.
+/// Returns the session settings of this case, which all sites share.
 pub fn settings(case: &BenchCase) -> Settings {
     Settings {
         compare_interval: HASH_INTERVAL,

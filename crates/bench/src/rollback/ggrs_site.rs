@@ -1,4 +1,4 @@
-//! A site of ggrs.
+//! A site of the rollback benchmark that runs ggrs.
 //!
 //! It is driven according to the documentation and the two-player example of ggrs: a loop at 60 frames per second,
 //! slower by a tenth while `frames_ahead` is above zero. Where there is a choice, it is driven in the cheapest way. A
@@ -23,7 +23,7 @@ const SLOWDOWN_WHEN_AHEAD: f64 = 1.1;
 const MESSAGE_KIND_RANGE: std::ops::Range<usize> = 2..6;
 const INPUT_MESSAGE_KIND: [u8; 4] = [2, 0, 0, 0];
 
-/// A site of ggrs.
+/// A site of ggrs, called once per tick.
 pub struct GgrsSite {
     number: usize,
     session: P2PSession<GgrsConfig>,

@@ -29,35 +29,35 @@ pub type SharedQueues = Rc<RefCell<SiteQueues>>;
 /// An operation that an engine requests from its host program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostOp {
-    /// Saves the state.
+    /// Saves the machine's state.
     Save {
-        /// Destination slot.
+        /// Index of the slot to save into.
         slot: u8,
     },
-    /// Loads the state.
+    /// Loads the machine's state.
     Load {
-        /// Source slot.
+        /// Index of the slot to load from.
         slot: u8,
     },
-    /// Steps the machine.
+    /// Steps the machine by one frame.
     Step,
 }
 
-/// Frame counters of a site.
+/// Frame counters of a site since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SiteFrameTotals {
-    /// Fresh frames.
+    /// Frames stepped for the first time.
     pub frames: u64,
-    /// Resimulated frames.
+    /// Frames stepped again after a load.
     pub resimulated: u64,
-    /// Frames that any engine had to resimulate.
+    /// Frames that any engine would have had to resimulate, with the datagrams that arrived.
     pub required_resimulated: u64,
     /// Missed frames: intervals between two frames in excess of the frame period, rounded to whole frames.
     pub stalls: u64,
 }
 
 impl SiteFrameTotals {
-    /// Returns the counts since an earlier time.
+    /// Returns the counts since `earlier`, previous counts of the same site.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             frames: self.frames - earlier.frames,
@@ -68,7 +68,7 @@ impl SiteFrameTotals {
     }
 }
 
-/// A saved state.
+/// A slot for a saved state. `frame` is the next frame of the state; `None` while the slot is empty.
 #[derive(Clone, Debug)]
 struct SavedState {
     frame: Option<u32>,
@@ -78,7 +78,7 @@ struct SavedState {
 /// The host program of one site.
 #[derive(Debug)]
 pub struct BenchHost {
-    /// Runs while the engine runs.
+    /// Stopwatch that runs while the engine runs.
     pub stopwatch: Stopwatch,
     number: usize,
     input_delay: u32,
@@ -120,13 +120,13 @@ impl BenchHost {
         }
     }
 
-    /// Returns the local input that takes effect in this frame.
+    /// Returns the local input that takes effect in `frame`.
     pub fn sample(&mut self, frame: u32) -> u16 {
         self.sampled_end = self.sampled_end.max(frame + 1);
         effective_input(&self.inputs, self.number, frame, self.input_delay)
     }
 
-    /// Saves the state before a frame.
+    /// Saves the state before `frame` into a slot.
     pub fn save(&mut self, frame: u32, slot: usize) {
         self.stopwatch.stop();
         assert_eq!(frame, self.next_frame, "only the current state can be saved");
@@ -137,7 +137,7 @@ impl BenchHost {
         self.stopwatch.start();
     }
 
-    /// Loads the state before a frame.
+    /// Loads the state before `frame` from a slot.
     pub fn load(&mut self, frame: u32, slot: usize) {
         self.stopwatch.stop();
         self.performed_ops.push(HostOp::Load { slot: slot as u8 });
@@ -175,17 +175,17 @@ impl BenchHost {
         true
     }
 
-    /// Returns the digest of the current state.
+    /// Returns the digest of the machine's current state.
     pub fn digest(&self) -> u64 {
         self.machine.digest()
     }
 
-    /// Sets the current time.
+    /// Sets the virtual time, by which stalls are counted.
     pub fn set_time(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Records the arrival of a datagram whose sender had sampled its inputs before frame `end`.
+    /// Records the arrival of a datagram of `player`, whose site had sampled all inputs before frame `end`.
     pub fn on_inputs(&mut self, now: Instant, player: usize, end: u32) {
         let (inputs, input_delay, stepped) = (Rc::clone(&self.inputs), self.input_delay, self.digests.len() as u32);
         self.required_resimulation
@@ -197,23 +197,23 @@ impl BenchHost {
         self.sampled_end
     }
 
-    /// Takes the operations since the last call.
+    /// Takes the operations performed since the last call.
     pub fn take_ops(&mut self) -> impl Iterator<Item = HostOp> + '_ {
         self.performed_ops.drain(..)
     }
 
-    /// Returns the counters so far.
+    /// Returns the frame counters since the start.
     pub fn counts(&self) -> SiteFrameTotals {
         SiteFrameTotals { required_resimulated: self.required_resimulation.frames(), ..self.counts }
     }
 
-    /// Returns the digest after every frame; the newest may rest on predictions.
+    /// Returns the digest after every stepped frame; the newest may rest on predictions.
     pub fn digests(&self) -> &[u64] {
         &self.digests
     }
 }
 
-/// Returns the number of frames missed in this time between two frames.
+/// Returns the number of frames missed if `since` passes from one frame to the next.
 fn missed_frames(since: TimeDelta) -> u64 {
     let frames = (since + FRAME_PERIOD / 2).as_nanos() / FRAME_PERIOD.as_nanos();
     frames.saturating_sub(1).max(0) as u64

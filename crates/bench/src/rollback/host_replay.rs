@@ -13,7 +13,7 @@ use super::network::TraceOp;
 use crate::inbox::Inbox;
 use crate::stopwatch::{EngineCost, Stopwatch};
 
-/// A host program without an engine.
+/// The queues and the machine of one site without an engine.
 struct ReplaySite {
     inbox: Inbox,
     outbox: Inbox,
@@ -21,7 +21,7 @@ struct ReplaySite {
     slots: Vec<RollbackMachine>,
 }
 
-/// Replay of all host programs.
+/// Replay of the host programs of all sites.
 pub struct HostReplay {
     stopwatch: Stopwatch,
     sites: Vec<ReplaySite>,
@@ -40,7 +40,7 @@ impl HostReplay {
         }
     }
 
-    /// Replays the recorded operations and returns their cost.
+    /// Replays the recorded operations and returns the cost measured by the stopwatch.
     pub fn run(&mut self, trace: &[TraceOp]) -> EngineCost {
         let before = self.stopwatch.spent();
         for ops in trace.chunk_by(|_, next| !matches!(next, TraceOp::Wake(_))) {

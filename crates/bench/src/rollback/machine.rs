@@ -3,10 +3,10 @@
 /// Size of a state in bytes.
 pub const STATE_BYTES: usize = 4_096;
 const STATE_WORDS: usize = STATE_BYTES / size_of::<u64>();
-/// Odd multiplier with an irregular bit pattern.
+/// Odd multiplier with an irregular bit pattern, which mixes the digest.
 const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A state. Its first word is a digest of all inputs and of all words overwritten so far.
+/// The machine, which is its own state. Its first word is a digest of all inputs and of all words overwritten so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RollbackMachine {
     words: [u64; STATE_WORDS],
@@ -16,7 +16,7 @@ impl RollbackMachine {
     /// State before the first frame.
     pub const NEW: Self = Self { words: [0; STATE_WORDS] };
 
-    /// Advances one frame.
+    /// Advances one frame with one input per player and changes at most two words.
     #[inline]
     pub fn step(&mut self, inputs: impl Iterator<Item = u16>) {
         let folded = inputs.fold(self.words[0], |digest, input| (digest ^ u64::from(input)).rotate_left(7));
@@ -26,7 +26,7 @@ impl RollbackMachine {
         self.words[0] = mixed.wrapping_add(before.rotate_left(32));
     }
 
-    /// Returns a digest that differs if any input differed.
+    /// Returns a digest that differs, with high probability, if any input differed.
     pub fn digest(&self) -> u64 {
         self.words[0]
     }

@@ -13,15 +13,15 @@ use crate::workload::{Inputs, Traffic};
 
 /// Warm-up in virtual time before the measurement; the sites connect first.
 pub const WARM_UP: TimeDelta = TimeDelta::from_secs(15);
-/// Length of a measured span in virtual seconds; coplay refits its clocks at the same interval.
+/// Length of a measured span in virtual seconds: the longest interval at which coplay refits its clocks.
 pub const SPAN_SECONDS: u32 = 10;
 
-/// Results. A tick is a sixtieth of a virtual second; a link is one direction between two sites.
+/// Results of one engine. A tick is a sixtieth of a virtual second; a link is one direction between two sites.
 #[derive(Clone, Debug)]
 pub struct RollbackResult {
     /// Nanoseconds in the engine per frame and site, for every span.
     pub engine_nanos: Vec<f64>,
-    /// Allocations per tick and site.
+    /// Allocations of the engine per tick and site.
     pub allocations: f64,
     /// Datagrams per tick and link.
     pub datagrams: f64,
@@ -35,11 +35,11 @@ pub struct RollbackResult {
     pub stalls: f64,
     /// Frames per virtual second.
     pub fps: f64,
-    /// Difference between the sites in resimulated frames per 100.
+    /// Difference between the sites with the most and the fewest resimulated frames, in frames per 100.
     pub spread_resimulated: f64,
-    /// Distance between the sites in frames at the end.
+    /// Difference between the sites with the most and the fewest stepped frames at the end, in frames.
     pub spread_frames: u64,
-    /// First error, which makes the results invalid.
+    /// First error of a site, or first wrong state. It makes the results invalid.
     pub error: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl RollbackResult {
     }
 }
 
-/// All counters of a network.
+/// Counters of all sites of a network at one time.
 #[derive(Clone, Debug)]
 struct Counts {
     frame_counts: Vec<SiteFrameTotals>,
@@ -82,7 +82,7 @@ impl Counts {
     }
 }
 
-/// An engine under measurement.
+/// An engine under measurement, with its network and the replay of its host programs.
 pub struct MeasuredRun<S> {
     case: BenchCase,
     network: RollbackNetwork<S>,
@@ -104,7 +104,8 @@ impl<S: RollbackSite> MeasuredRun<S> {
         Self { case, network, replay: HostReplay::new(&case), measured_from, counters, engine_nanos: Vec::new() }
     }
 
-    /// Measures one span, and right afterwards the replay of its host programs.
+    /// Measures one span, and right afterwards the replay of its host programs. `nanos_per_count` is the unit of the
+    /// stopwatch.
     pub fn measure_span(&mut self, nanos_per_count: f64) {
         let Self { network, replay, counters, engine_nanos, .. } = self;
         network.run_until(network.now() + TimeDelta::from_secs(SPAN_SECONDS.into()));
@@ -115,7 +116,7 @@ impl<S: RollbackSite> MeasuredRun<S> {
         engine_nanos.push(engine / span.frames() as f64 * nanos_per_count);
     }
 
-    /// Returns the results.
+    /// Ends the measurement, checks all confirmed states and returns the results.
     pub fn into_result(self) -> RollbackResult {
         let Self { case, network, measured_from, counters, engine_nanos, .. } = self;
         let (first, last) = (&counters[0], &counters[counters.len() - 1]);
@@ -141,7 +142,7 @@ impl<S: RollbackSite> MeasuredRun<S> {
     }
 }
 
-/// Returns the upper median.
+/// Returns the upper median of the values, of which there must be at least one.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -152,7 +153,7 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
     values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)
 }
 
-/// Finds a site whose state does not follow from the inputs after a confirmed frame.
+/// Finds a site whose state after a confirmed frame differs from the one that the inputs lead to, and describes it.
 pub fn find_wrong_state<S: RollbackSite>(network: &RollbackNetwork<S>, case: BenchCase) -> Option<String> {
     let expected = expected_digests(case, network.confirmed_frames());
     let wrong =
@@ -161,7 +162,7 @@ pub fn find_wrong_state<S: RollbackSite>(network: &RollbackNetwork<S>, case: Ben
     found.find_map(|(site, host)| wrong(host).map(|frame| format!("site {site}: wrong state after frame {frame}")))
 }
 
-/// Computes the expected digest after every frame.
+/// Computes the right digest after each of the first `frames` frames.
 fn expected_digests(case: BenchCase, frames: usize) -> Vec<u64> {
     let inputs = Inputs::new(case.seed, case.sites);
     let mut machine = RollbackMachine::NEW;

@@ -27,10 +27,10 @@ pub mod measure;
 pub mod network;
 pub mod required_resimulation;
 
-/// Frame period.
+/// Frame period: 16.67 ms.
 pub const FRAME_PERIOD: TimeDelta = TimeDelta::from_nanos(1_000_000_000 / FRAME_RATE as i64);
 
-/// Conditions of a session.
+/// Conditions of a benchmarked session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BenchCase {
     /// Number of sites with one player each, all connected with each other.
@@ -43,12 +43,12 @@ pub struct BenchCase {
     pub input_delay: u32,
     /// Prediction window in frames (`max_prediction` of ggrs).
     pub prediction_window: u32,
-    /// Seed of all randomness.
+    /// Seed of inputs, packet loss and start times.
     pub seed: u64,
 }
 
 impl BenchCase {
-    /// Returns the conditions in one direction between two sites.
+    /// Returns the link from one site to another: half of the round-trip time as delay, and the loss.
     pub fn link(&self) -> LinkConfig {
         let loss = match self.loss_percent {
             0 => Loss::None,
@@ -58,13 +58,13 @@ impl BenchCase {
         LinkConfig { delay: Delay::Constant(rtt / 2), loss, ..LinkConfig::default() }
     }
 
-    /// Returns the start time of a site, within the first frame period.
+    /// Returns the random start time of a site, within the first frame period.
     pub fn start_time(&self, site: usize) -> Instant {
         let mut random = Random::stream(self.seed, &format!("beginning {site}"));
         Instant::ZERO + FRAME_PERIOD.scale(random.unit())
     }
 
-    /// Returns the number of links, each in one direction.
+    /// Returns the number of links between all sites, each in one direction.
     pub fn link_count(&self) -> usize {
         self.sites * (self.sites - 1)
     }

@@ -12,12 +12,12 @@ use crate::stopwatch::EngineCost;
 use crate::virtual_clock;
 use crate::workload::{Inputs, Traffic};
 
-/// A site of one engine.
+/// A site with one of the compared engines.
 pub trait RollbackSite {
     /// Whether an arriving datagram wakes the host program, in addition to the site's deadline.
     const WOKEN_BY_DATAGRAMS: bool;
 
-    /// Creates the site with this number, which starts at a time of its own.
+    /// Creates the site with this number, which starts at its [start time](BenchCase::start_time).
     fn new(case: &BenchCase, number: usize, queues: SharedQueues) -> Self;
 
     /// Receives datagrams, lets the host program work, and sends. The host program's stopwatch runs meanwhile.
@@ -26,23 +26,23 @@ pub trait RollbackSite {
     /// Returns the next time at which the site must be woken.
     fn deadline(&self) -> Instant;
 
-    /// Whether a datagram carries the inputs of its sender.
+    /// Returns whether a datagram carries the inputs of its sender.
     fn carries_inputs(bytes: &[u8]) -> bool;
 
-    /// Returns the first error of the site, if any.
+    /// Returns the first error of the site, which makes its results invalid.
     fn error(&self) -> Option<String>;
 }
 
 /// An operation of a host program or its queues, for the [replay](super::host_replay).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceOp {
-    /// A site wakes up.
+    /// The site with this number wakes up.
     Wake(u8),
-    /// A datagram of this length is waiting.
+    /// A datagram of this length in bytes is waiting for the site.
     Receive(u16),
-    /// The site sends a datagram of this length.
+    /// The site sends a datagram of this length in bytes.
     Send(u16),
-    /// The host program performs an operation.
+    /// The host program performs an operation for its engine.
     Host(HostOp),
 }
 
@@ -51,12 +51,12 @@ pub enum TraceOp {
 struct InFlightDatagram {
     from: usize,
     to: usize,
-    /// Frame after the last input that it carries, if it carries inputs.
+    /// Frame after the last input that the datagram carries; `None` if it carries no inputs.
     inputs_end: Option<u32>,
     bytes: Vec<u8>,
 }
 
-/// The network of one benchmark case.
+/// The sites and links of one benchmark case.
 pub struct RollbackNetwork<S> {
     case: BenchCase,
     now: Instant,
@@ -67,7 +67,7 @@ pub struct RollbackNetwork<S> {
     queue: EventQueue<InFlightDatagram>,
     /// Reusable datagram buffers.
     spare_buffers: Vec<Vec<u8>>,
-    /// Operations since the recording started.
+    /// Operations since they were last taken; `None` while nothing is recorded.
     trace: Option<Vec<TraceOp>>,
 }
 
@@ -94,14 +94,14 @@ impl<S: RollbackSite> RollbackNetwork<S> {
         }
     }
 
-    /// Runs until this time.
+    /// Processes all events up to virtual time `end`.
     pub fn run_until(&mut self, end: Instant) {
         while self.process_next(end) {}
         self.now = end;
         virtual_clock::set_virtual_time(None);
     }
 
-    /// Processes the next event, unless it is later than `end`. Returns whether there was one.
+    /// Processes the next event, unless it is later than `end`. Returns whether it processed one.
     fn process_next(&mut self, end: Instant) -> bool {
         let next = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline()).expect("at least one site");
         let deadline = self.sites[next].deadline().max(self.now);
@@ -145,7 +145,7 @@ impl<S: RollbackSite> RollbackNetwork<S> {
         }
     }
 
-    /// Sends the outgoing datagrams of a site.
+    /// Sends the datagrams in the outbox of a site over its links.
     fn transmit(&mut self, from: usize) {
         let Self { case, now, hosts, queues, links, queue, spare_buffers, trace, .. } = self;
         let SiteQueues { outbox, .. } = &mut *queues[from].borrow_mut();
@@ -168,12 +168,12 @@ impl<S: RollbackSite> RollbackNetwork<S> {
         self.trace = Some(Vec::with_capacity(1 << 20));
     }
 
-    /// Takes the recorded operations.
+    /// Takes the operations recorded since the last call.
     pub fn take_trace(&mut self) -> Vec<TraceOp> {
         self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Returns the virtual time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Instant {
         self.now
     }
@@ -183,7 +183,7 @@ impl<S: RollbackSite> RollbackNetwork<S> {
         &self.hosts
     }
 
-    /// Returns the cost inside the engines so far.
+    /// Returns the cost inside the engines of all sites so far.
     pub fn engine_cost(&self) -> EngineCost {
         self.hosts.iter().map(|host| host.stopwatch.spent()).sum()
     }
@@ -193,13 +193,14 @@ impl<S: RollbackSite> RollbackNetwork<S> {
         self.links.iter().map(|link| Traffic { datagrams: link.stats().sent, bytes: link.stats().bytes }).sum()
     }
 
-    /// Returns the first error of any site.
+    /// Returns the first error of any site, with the site's number.
     pub fn first_error(&self) -> Option<String> {
         let mut all = self.sites.iter().enumerate();
         all.find_map(|(number, site)| site.error().map(|error| format!("site {number}: {error}")))
     }
 
-    /// Returns the number of frames that every site has confirmed.
+    /// Returns a number of frames that every site has confirmed: the fewest frames stepped by a site, minus the
+    /// prediction window.
     pub fn confirmed_frames(&self) -> usize {
         let stepped = self.hosts.iter().map(|host| host.digests().len()).min().unwrap_or(0);
         stepped.saturating_sub(self.case.prediction_window as usize)

@@ -11,25 +11,26 @@ use coplay::time::Instant;
 use super::FRAME_PERIOD;
 use crate::workload::Inputs;
 
-/// Required resimulation of one site.
+/// Counter of the frames that one site has to resimulate with any engine.
 #[derive(Clone, Debug)]
 pub struct RequiredResimulation {
     /// First frame without a known input, by player.
     known_end: Vec<u32>,
-    /// Depth, in frames, of the deepest change that arrived since the last frame.
+    /// Frames to resimulate because of the deepest misprediction found since the last frame.
     rollback_depth: u32,
-    /// Arrival time of the first of them.
+    /// Arrival time of the first input that revealed a misprediction since the last frame.
     first_late_at: Instant,
     frames: u64,
 }
 
 impl RequiredResimulation {
-    /// Starts at frame `input_delay`, before which all inputs are neutral and known.
+    /// Creates the counter of a site. All inputs before frame `input_delay` are neutral and known.
     pub fn new(players: usize, input_delay: u32) -> Self {
         Self { known_end: vec![input_delay; players], rollback_depth: 0, first_late_at: Instant::ZERO, frames: 0 }
     }
 
     /// Records that all inputs of a player before frame `end` are known, when `stepped` frames have been stepped.
+    /// `effect` returns the player's input of a frame.
     pub fn on_inputs(&mut self, now: Instant, player: usize, end: u32, stepped: u32, effect: impl Fn(u32) -> u16) {
         if self.rollback_depth > 0 && now - self.first_late_at >= FRAME_PERIOD {
             self.count_rollback();
@@ -47,7 +48,7 @@ impl RequiredResimulation {
         self.rollback_depth = self.rollback_depth.max(stepped - wrong);
     }
 
-    /// Counts a rollback that corrects all mispredictions so far.
+    /// Counts one rollback that corrects all mispredictions found so far.
     pub fn count_rollback(&mut self) {
         self.frames += u64::from(std::mem::take(&mut self.rollback_depth));
     }

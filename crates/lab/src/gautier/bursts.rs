@@ -24,7 +24,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// Loss rate, mean burst, label, style, and panel (0 for Figure 6, 1 for Figure 7).
+/// Compared cases: loss rate, mean burst in updates, label, style, and panel (0 for Figure 6, 1 for Figure 7).
 const LOSS_CASES: [(f64, f64, &str, SeriesStyle, usize); 6] = [
     (0.0, 1.0, "no loss", SeriesStyle::Second, 0),
     (0.1, 1.0, "10 %", SeriesStyle::First, 0),
@@ -43,7 +43,7 @@ fn link_with_loss(loss: f64, burst: f64) -> LinkConfig {
     LinkConfig { loss, ..LinkConfig::lan() }
 }
 
-/// Index into [`LOSS_CASES`], update rate, and mean drift.
+/// Index into [`LOSS_CASES`], update rate per second, and mean drift in units.
 type BurstPoint = (usize, u32, f64);
 
 fn run(context: &mut ExperimentContext<'_>) -> Findings {

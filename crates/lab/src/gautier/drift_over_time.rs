@@ -25,7 +25,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// Seconds shown in the plot.
+/// Length of the plotted part of the game, in seconds.
 const PLOTTED_SECONDS: f64 = 40.0;
 
 fn run(context: &mut ExperimentContext<'_>) -> Findings {
@@ -53,7 +53,8 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings
 }
 
-/// Summarises the drift of the views around which the number of consecutive missing updates is in `missing`.
+/// Summarises the drift of the views around which the number of consecutive missing updates is in `missing`, over all
+/// avatars and sites.
 fn drift_with_missing(outcome: &MatchOutcome, missing: std::ops::RangeInclusive<u32>) -> DriftSummary {
     let samples = outcome.pairs.iter().flat_map(|pair| &pair.samples);
     DriftSummary::from_distances(

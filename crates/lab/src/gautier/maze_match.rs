@@ -1,4 +1,4 @@
-//! Plays a maze match in the simulation and evaluates the sites' traces.
+//! Plays a maze match between simulated sites and evaluates their traces.
 
 use coplay::peer_world::{EntityId, UpdatePolicy};
 use coplay::time::{Instant, TimeDelta};
@@ -11,7 +11,7 @@ use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 /// Time before the measurement, in which the sites synchronise their clocks.
 const WARM_UP: TimeDelta = TimeDelta::from_secs(5);
 
-/// Settings of a match.
+/// Settings of one match.
 #[derive(Clone, Debug)]
 pub(super) struct MazeMatch {
     pub(super) seed: u64,
@@ -22,7 +22,7 @@ pub(super) struct MazeMatch {
     pub(super) seconds: i64,
 }
 
-/// Measurements of a match.
+/// Measurements of one match.
 pub(super) struct MatchOutcome {
     /// Drift of every avatar as seen by every other site.
     pub(super) pairs: Vec<DriftSeries>,
@@ -79,7 +79,7 @@ impl MazeMatch {
         }
     }
 
-    /// Returns the number of updates sent, and the bytes of all copies.
+    /// Returns the number of updates sent by all sites, and the bytes of all datagrams.
     fn updates_and_bytes_sent(&self, network: &PeerWorldNetwork) -> (u64, u64) {
         let updates = (0..self.sites).filter_map(|node| network.game(node)).map(|game| game.stats().updates_sent);
         (updates.sum(), network.traffic().bytes)
@@ -103,12 +103,13 @@ fn clock_error(network: &PeerWorldNetwork) -> (f64, f64) {
 }
 
 impl MatchOutcome {
-    /// Returns the drift of every view.
+    /// Returns the drift of every view of another site's avatar, in units.
     pub(super) fn drifts(&self) -> impl Iterator<Item = f64> {
         self.pairs.iter().flat_map(|pair| pair.samples.iter().map(|sample| sample.distance))
     }
 
-    /// Returns the mean drift and the half width of its 90 % confidence interval, from parts of ten seconds.
+    /// Returns the mean drift in units and the half width of its 90 % confidence interval, from the means of parts of
+    /// ten seconds.
     pub(super) fn mean_drift(&self) -> (f64, f64) {
         const PART_TICKS: i64 = 1_000;
         // All sites see the same turns of an avatar, so their samples are not independent: they form one part.

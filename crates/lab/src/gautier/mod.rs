@@ -22,10 +22,10 @@ const MAZE_SETTINGS: MazeSettings =
 
 /// Update rates per second, from the paper's highest down to one.
 const UPDATE_RATES: [u32; 11] = [28, 25, 20, 15, 10, 7, 5, 4, 3, 2, 1];
-/// Update rates of the short experiments.
+/// Update rates per second of the short experiments.
 const SHORT_UPDATE_RATES: [u32; 5] = [28, 20, 5, 2, 1];
 
-/// A link used by several experiments.
+/// A link between all sites, used by several experiments.
 struct LinkCase {
     name: &'static str,
     delay_ms: i64,
@@ -51,7 +51,7 @@ const LINK_CASES: [LinkCase; 4] = [
     link_case("175 ms, 40 % independent loss", 175, 0.4, false),
 ];
 
-/// Mean duration of an outage: 2 s, the low end of the paper's range.
+/// Mean duration of an outage, the low end of the paper's range.
 const MEAN_OUTAGE: TimeDelta = TimeDelta::from_secs(2);
 
 impl LinkCase {
@@ -86,7 +86,7 @@ fn add_common_parameters(findings: &mut Findings) {
     findings.add_note("Drift is the distance between the owner's view of its avatar, delayed by the playout delay as at every site, and another site's view of it at the same instant. Between two views the owner's avatar is interpolated, so a clock error of a millisecond does not count as a whole bucket. The paper measures one pair of players; here all pairs are combined, since their links are equal. Hidden avatars do not count.");
 }
 
-/// Returns the mean and the half width of its 90 % confidence interval, from the means of parts.
+/// Returns the mean of these values and the half width of its 90 % confidence interval.
 fn mean_with_confidence(parts: &[f64]) -> (f64, f64) {
     let count = parts.len().max(1) as f64;
     let mean = parts.iter().sum::<f64>() / count;

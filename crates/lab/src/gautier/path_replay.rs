@@ -17,7 +17,7 @@ use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 const WARM_UP_TICKS: u32 = 400;
 const TICK: TimeDelta = TimeDelta::from_millis(10);
 
-/// State of an avatar in every tick.
+/// Recorded states of an avatar, tick by tick.
 #[derive(Clone, Debug)]
 pub(super) struct AvatarPath {
     rules: MazeRules,
@@ -43,7 +43,7 @@ pub(super) fn record_paths(seed: u64, seconds: i64, sending: UpdatePolicy, link:
     paths.into_iter().enumerate().filter_map(path).collect()
 }
 
-/// Replays each path with independent random numbers and returns the mean drift over all paths.
+/// Replays each path with independent random numbers and returns the mean drift over all paths, in units.
 pub(super) fn mean_drift_of_all(paths: &[AvatarPath], seed: u64, sending: UpdatePolicy, link: &LinkConfig) -> f64 {
     let drifts = paths.iter().enumerate().map(|(number, path)| path.mean_drift(seed ^ number as u64, sending, link));
     drifts.sum::<f64>() / paths.len().max(1) as f64
@@ -67,7 +67,7 @@ impl AvatarPath {
         pairs.clone().filter(on_course).count() as f64 / pairs.count().max(1) as f64
     }
 
-    /// Replays the path over a lossy link and returns the mean drift at the receiver.
+    /// Replays the path over a link and returns the mean drift at the receiver, in units.
     fn mean_drift(&self, seed: u64, sending: UpdatePolicy, link: &LinkConfig) -> f64 {
         PathReplay::new(self, seed, sending, link).run()
     }
@@ -78,7 +78,7 @@ struct PathReplay<'a> {
     path: &'a AvatarPath,
     sender: PeerWorld<MazeRules>,
     receiver: PeerWorld<MazeRules>,
-    /// Link of the updates, and loss-free link of all other messages.
+    /// Link of the updates, which may lose them, and lossless link of all other messages.
     update_link: Link,
     control_link: Link,
     in_flight: EventQueue<(bool, Box<[u8]>)>,

@@ -1,4 +1,4 @@
-//! Beyond the paper: the traffic of one site in a large world.
+//! Beyond the paper: the traffic of one site in a large world, which sends updates only to nearby sites.
 
 use coplay::peer_world::{EntityId, UpdatePolicy, WorldRegion};
 use coplay::time::{Instant, TimeDelta};
@@ -28,7 +28,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 /// Numbers of sites in the compared worlds, each with [`NINJAS_PER_SITE`] avatars.
 const SITE_COUNTS: [usize; 4] = [4, 16, 64, 256];
-/// Numbers of sites in the short experiment.
+/// Numbers of sites in the worlds of the short experiment.
 const SHORT_SITE_COUNTS: [usize; 3] = [4, 16, 64];
 const NINJAS_PER_SITE: u8 = 4;
 /// Updates per avatar and second.
@@ -36,10 +36,10 @@ const UPDATE_RATE: u32 = 10;
 /// Period in which the sites join one after the other; after it the world settles for [`SETTLING_TIME`].
 const JOIN_PERIOD: TimeDelta = TimeDelta::from_secs(4);
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(2);
-/// Ticks for which a newly near avatar need not be visible yet, since discovery takes a round trip.
+/// Number of ticks for which a newly near avatar need not be visible yet, since discovery takes a round trip.
 const NEAR_GRACE_TICKS: u32 = 10;
 
-/// Measurements of a world, per site.
+/// Measurements of one world, as means over its sites.
 struct RegionWorld {
     sites: usize,
     /// Datagrams and bytes sent to one site per second.
@@ -102,7 +102,7 @@ fn link_config() -> LinkConfig {
     }
 }
 
-/// Counts of avatars that sites should show and do show.
+/// Counts of views, and of nearby avatars that sites should show and do show.
 #[derive(Default)]
 struct NearbyCounts {
     views: u64,
@@ -111,7 +111,7 @@ struct NearbyCounts {
 }
 
 impl NearbyCounts {
-    /// Counts one view of each site per second.
+    /// Counts the nearby avatars in about one view per second of the site `node`.
     fn count_view(&mut self, network: &PeerWorldNetwork, node: usize) {
         let Some(game) = network.game(node) else { return };
         let (tick, view) = game.view();

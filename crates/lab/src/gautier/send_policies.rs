@@ -26,7 +26,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// Compared update policies: policy, label, style.
+/// Compared update policies, with label and style.
 const SEND_POLICIES: [(UpdatePolicy, &str, SeriesStyle); 4] = [
     (UpdatePolicy::fixed(25), "fixed, 25 per second", SeriesStyle::Paper),
     (UpdatePolicy::adaptive(5, 25), "adaptive rate", SeriesStyle::First),

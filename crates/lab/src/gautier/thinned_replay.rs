@@ -27,7 +27,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 /// The two links that the paper compares: the LAN and the bad link.
 const COMPARED_LINKS: [(usize, SeriesStyle); 2] = [(0, SeriesStyle::Second), (2, SeriesStyle::Paper)];
 
-/// Link, update rate, drift of the thinned trace, and drift of a separate game.
+/// Index of the link, update rate per second, and mean drift in units of the thinned trace and of a separate game.
 type ThinningPoint = (usize, u32, f64, f64);
 
 fn run(context: &mut ExperimentContext<'_>) -> Findings {

@@ -25,7 +25,8 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 const STYLES: [SeriesStyle; 4] = [SeriesStyle::Second, SeriesStyle::First, SeriesStyle::Paper, SeriesStyle::Fifth];
 
-/// Mean drift at one rate over one link, the half width of its confidence interval, and the accuracy of the clocks.
+/// Mean drift in units at one rate over one link, the half width of its confidence interval, and the accuracy of the
+/// clocks.
 struct RatePoint {
     link_case: usize,
     rate: u32,

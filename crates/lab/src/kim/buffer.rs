@@ -68,7 +68,7 @@ fn table(traces: &[(f64, TestbedTrace)]) -> DataTable {
     table
 }
 
-/// Formats a loss rate as a label.
+/// Formats a loss rate as a label of a panel.
 pub(super) fn loss_label(loss: f64) -> String {
     if loss > 0.0 { format!("{} % loss", loss * 100.0) } else { "no loss".into() }
 }

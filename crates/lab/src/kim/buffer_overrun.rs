@@ -35,7 +35,7 @@ const PERIOD_MS: f64 = 1_000.0 / 60.0;
 const CLOCK_SKEW: f64 = 0.01;
 /// Forward threshold: largest number of frames in a buffer (equation 4), for the initial delay and the round trip.
 const FORWARD_THRESHOLD: f64 = 26.0;
-/// Buffer level below which a site is about to starve.
+/// Buffer level, in frames, below which a site is about to starve.
 const STARVATION_THRESHOLD: f64 = 1.0;
 
 /// The paper's buffers at two sites without the input gate. All times are in milliseconds.
@@ -51,7 +51,7 @@ struct UngatedModel {
     trace: UngatedTrace,
 }
 
-/// Buffer levels over time and pause times, in seconds.
+/// Buffer levels in frames over time, and times of the pauses. All times are in seconds.
 #[derive(Clone, Debug, Default)]
 struct UngatedTrace {
     buffers: [Vec<(f64, f64)>; 2],
@@ -71,7 +71,7 @@ impl UngatedModel {
         }
     }
 
-    /// Runs the model for `seconds` seconds.
+    /// Runs the model for `seconds` seconds of model time.
     fn run(mut self, seconds: f64) -> UngatedTrace {
         loop {
             let site = if self.next_ms[0] <= self.next_ms[1] { 0 } else { 1 };
@@ -106,7 +106,7 @@ impl UngatedModel {
         self.trace.buffers[site].push((now / 1_000.0, self.buffers[site]));
     }
 
-    /// Pauses both sites and restarts them together with the initial buffers.
+    /// Pauses both sites and restarts them together, after the initial delay and with the initial buffers.
     fn pause_all(&mut self, now: f64) {
         self.trace.pauses.push(now / 1_000.0);
         let fresh = Self::new(true);

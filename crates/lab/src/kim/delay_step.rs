@@ -25,7 +25,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 const LOSS: f64 = 0.008;
-/// One-way delays of the outgoing links before and after the step, by site.
+/// One-way delays of the outgoing links before and after the step, by sending site.
 const ONE_WAY_DELAYS_MS: [(f64, f64); 2] = [(30.0, 200.0), (100.0, 200.0)];
 /// Mean increase of the one-way delays, in frames.
 const MEAN_INCREASE_FRAMES: f64 = (170.0 + 100.0) / 2.0 * 0.06;
@@ -65,7 +65,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings
 }
 
-/// Returns the mean buffer level between two times.
+/// Returns the mean buffer level of a site between two times, in frames.
 fn mean_buffer(trace: &TestbedTrace, site: usize, from_s: f64, until_s: f64) -> f64 {
     let inside = trace.buffers[site].iter().filter(|(at, _)| (from_s..until_s).contains(at)).map(|(_, frames)| *frames);
     mean(&inside.collect::<Vec<f64>>())

@@ -31,7 +31,7 @@ const LOSSES: [f64; 4] = [0.0, 0.01, 0.05, 0.1];
 const POLICIES: [(Recovery, &str, SeriesStyle); 2] =
     [(Recovery::History, "history", SeriesStyle::First), (Recovery::Classic, "classic", SeriesStyle::Paper)];
 
-/// Trace of one policy at one loss rate.
+/// Trace of one recovery policy at one loss rate.
 struct PolicyRun {
     policy: usize,
     loss: f64,

@@ -27,7 +27,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// The recovery policies, the default first.
+/// Compared recovery policies, the default first.
 const POLICIES: [(Recovery, &str, SeriesStyle); 4] = [
     (Recovery::Adaptive, "adaptive (default)", SeriesStyle::First),
     (Recovery::Redundant, "redundant", SeriesStyle::Second),
@@ -55,7 +55,7 @@ struct PolicyPoint {
     packets_per_frame: f64,
 }
 
-/// Sampling times of inputs, and their delays until the other site knows them.
+/// Sampling times of inputs, and the delays until the other site knew them.
 struct InputDelays {
     /// Frame and sampling time of each input, by the site that sampled it.
     sampled: [Vec<(u32, Instant)>; 2],
@@ -94,7 +94,7 @@ fn first_unknown_frame(network: &SessionNetwork, at: usize, of: usize) -> i64 {
     i64::from(site.session.stats().frame.number()) + ahead
 }
 
-/// One frame period, rounded up. A delay beyond half of it counts as late.
+/// Frame period in milliseconds, rounded up. An input that is later than half of it counts as lost.
 const LATE_THRESHOLD_MS: f64 = 17.0;
 
 fn measure(seed: u64, seconds: i64, (input, policy, rtt_ms, loss): (usize, usize, f64, f64)) -> PolicyPoint {
@@ -135,7 +135,7 @@ fn measure(seed: u64, seconds: i64, (input, policy, rtt_ms, loss): (usize, usize
     }
 }
 
-/// Returns the frames, packets and bytes of both sites together.
+/// Returns the frames, packets and bytes that both sites together have stepped and sent so far.
 fn traffic(network: &SessionNetwork) -> [f64; 3] {
     let of = |number: usize| {
         let site = &network.sites[number];
@@ -208,7 +208,7 @@ fn table(points: &[PolicyPoint]) -> DataTable {
     table
 }
 
-/// Returns the x value of a plotted point, or `None` if the point is not plotted.
+/// Function from a point to its x value; `None` if the point is not plotted.
 type XValue<'a> = &'a dyn Fn(&PolicyPoint) -> Option<f64>;
 
 fn panels(points: &[PolicyPoint], x: &PlotAxis, shown: XValue<'_>) -> Vec<Panel> {

@@ -30,7 +30,7 @@ const LOSS: f64 = 0.008;
 const SHORT_DELAY_FRAMES: u32 = 12;
 const SLICE_S: f64 = 0.1;
 
-/// Initial delay in frames, starvation policy and label.
+/// Compared variants: initial delay in frames, starvation policy and label.
 const VARIANTS: [(u32, StarvationPolicy, &str); 3] = [
     (SHORT_DELAY_FRAMES, StarvationPolicy::Pause, "0.2 s, all pause"),
     (SHORT_DELAY_FRAMES, StarvationPolicy::Wait, "0.2 s, each waits"),

@@ -13,36 +13,37 @@ use crate::numbers::lossy_link;
 
 /// One-way delay of the link, in milliseconds.
 pub const ONE_WAY_DELAY_MS: f64 = 65.0;
-/// Interval between two samples.
+/// Interval between two samples of the buffers.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(4);
 /// Capture limit per sample interval, more than the sites send in one.
 const MAX_CAPTURED_PACKETS: usize = 1_000;
-/// Start of the game that is excluded from the measurement.
+/// Part of the game before the measurement.
 const WARM_UP: TimeDelta = TimeDelta::from_secs(3);
 
 /// A game of two sites with the buffers of the paper.
 #[derive(Clone, Debug)]
 pub struct Testbed {
-    /// Settings of the session.
+    /// Settings of the simulated session.
     pub game: Game,
     /// Measurement time after the warm-up.
     pub duration: TimeDelta,
     /// Changes of the links during the run: time, sending site, and the new configuration of its outgoing link.
     pub link_changes: Vec<(TimeDelta, usize, LinkConfig)>,
-    /// Clock error of the second site in ppm; positive means fast.
+    /// Clock error of the second site in ppm, positive if its clock runs fast; `None` for the error that the simulation
+    /// draws.
     pub skew_ppm: Option<f64>,
 }
 
-/// Measurements of a run. Times are in seconds after the warm-up.
+/// Measurements of one run. Times are in seconds after the warm-up.
 #[derive(Clone, Debug, Default)]
 pub struct TestbedTrace {
     /// Buffer level of each site over time: time, and buffered frames of the other site's inputs.
     pub buffers: [Vec<(f64, f64)>; 2],
-    /// All packets of both sites.
+    /// All ticks that both sites sent.
     pub packets: Vec<TracedPacket>,
     /// Time and duration of each pause, as reported by the first site.
     pub pauses: Vec<(f64, f64)>,
-    /// Frames stepped by each site.
+    /// Frames stepped by each site after the warm-up.
     pub frames: [u32; 2],
     /// Frames that stalled for inputs, both sites together.
     pub stalled_frames: u64,
@@ -50,16 +51,16 @@ pub struct TestbedTrace {
     pub stalled_s: f64,
     /// Duration of the measurement, in seconds.
     pub seconds: f64,
-    /// Whether both sites had equal states.
+    /// Whether both sites had equal states after all frames that both confirmed.
     pub states_equal: bool,
 }
 
-/// A captured packet.
+/// A captured tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TracedPacket {
     /// Send time, in seconds.
     pub at_s: f64,
-    /// Sending site.
+    /// Index of the sending site.
     pub from: usize,
     /// Payload size in bytes.
     pub bytes: usize,
@@ -120,7 +121,7 @@ struct TraceRecorder {
     stalled_before: TimeDelta,
 }
 
-/// Time limit for the session to start.
+/// Time limit for both sites to confirm their first frame.
 const START_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
 
 impl TraceRecorder {
@@ -144,7 +145,7 @@ impl TraceRecorder {
         }
     }
 
-    /// Runs the warm-up and resets the trace.
+    /// Runs the warm-up, and resets the trace at its end.
     fn warm_up(&mut self, network: &mut SessionNetwork) {
         let until = network.now() + WARM_UP;
         network.run_until(until, &mut |event| self.on_event(&event));
@@ -203,23 +204,23 @@ impl TraceRecorder {
 }
 
 impl TestbedTrace {
-    /// Returns the frame rate of the first site.
+    /// Returns the mean frame rate of the first site.
     pub fn frames_per_second(&self) -> f64 {
         f64::from(self.frames[0]) / self.seconds.max(1e-9)
     }
 
-    /// Returns the lowest buffer level of both sites.
+    /// Returns the lowest buffer level of both sites, in frames.
     pub fn min_buffer(&self) -> f64 {
         crate::numbers::min_or_infinity(self.buffers.iter().flatten().map(|(_, frames)| *frames))
     }
 
-    /// Returns the number of packets with requests.
+    /// Returns the number of packets that request lost inputs.
     pub fn requests(&self) -> usize {
         self.packets.iter().filter(|packet| packet.has_request).count()
     }
 
-    /// Returns the minimum, mean and maximum buffer level in slices of `slice_s` seconds: middle of the slice, minimum,
-    /// mean, maximum.
+    /// Returns the buffer level of a site in slices of `slice_s` seconds: middle of the slice, minimum, mean and
+    /// maximum.
     pub fn summary(&self, site: usize, slice_s: f64) -> Vec<(f64, f64, f64, f64)> {
         let mut summary = Vec::new();
         let mut rest = self.buffers[site].as_slice();

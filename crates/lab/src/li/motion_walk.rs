@@ -1,4 +1,4 @@
-//! A moving player A, the server, and an observing player B, over a link of one of three delays.
+//! Simulates a moving player A, the server, and an observing player B, over links of one of three delays.
 
 use coplay::motion::{MilliVec2, MotionConfig, MotionPredictor, ObjectId, ObjectMoment};
 use coplay::time::{Instant, TimeDelta};
@@ -7,7 +7,7 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig};
 use coplay_sim::motion::{Endpoint, LINEAR_MOTION, MotionNetwork, MotionPlan};
 use coplay_sim::random::Random;
 
-/// Links of the paper's Figure 3: name, and round-trip time in microseconds.
+/// Links of the paper's Figure 3: name, and round-trip time to the server in microseconds.
 pub(super) const LINKS: [(&str, i64); 3] = [("LAN", 640), ("local", 10_000), ("overseas", 160_000)];
 /// Motion paths of the paper, and the time between two commands.
 pub(super) const MOTION_PATHS: [(&str, TimeDelta); 3] = [
@@ -31,7 +31,7 @@ const AVATAR: ObjectId = ObjectId(1);
 const PLAYER_A: Endpoint = Endpoint::Seat(0);
 const PLAYER_B: Endpoint = Endpoint::Seat(1);
 
-/// Settings of one walk.
+/// Settings of one walk. `link` and `motion_path` are indices into [`LINKS`] and [`MOTION_PATHS`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MotionWalk {
     pub(super) seed: u64,
@@ -42,7 +42,7 @@ pub(super) struct MotionWalk {
     pub(super) jitter: f64,
 }
 
-/// Differences between the observers at one instant.
+/// Differences between the three observers of the object at one instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TimerSample {
     /// Seconds since the first command.
@@ -56,7 +56,7 @@ pub(super) struct TimerSample {
     pub(super) since_command_s: f64,
 }
 
-/// Measurements of a walk.
+/// Measurements of one walk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WalkTrace {
     pub(super) samples: Vec<TimerSample>,
@@ -104,7 +104,7 @@ impl MotionWalk {
         network
     }
 
-    /// Returns the velocity after `turn` commands, at one unit per second.
+    /// Returns the velocity that command number `turn` sets, at one unit per second.
     fn velocity(&self, turn: usize) -> MilliVec2 {
         const EIGHTHS: [(i64, i64); 8] =
             [(1_000, 0), (707, 707), (0, 1_000), (-707, 707), (-1_000, 0), (-707, -707), (0, -1_000), (707, -707)];
@@ -189,12 +189,12 @@ impl WalkTrace {
         }
     }
 
-    /// Returns D of the timers of each pair per command, in millisecond-seconds.
+    /// Returns the discrepancy D of the timers of each pair per command, in millisecond-seconds.
     pub(super) fn timer_discrepancies(&self) -> [f64; 3] {
         self.integrate(|sample| sample.timers_ms)
     }
 
-    /// Returns D of the positions of each pair per command, in milliunit-seconds.
+    /// Returns the discrepancy D of the positions of each pair per command, in milliunit-seconds.
     pub(super) fn position_discrepancies(&self) -> [f64; 3] {
         self.integrate(|sample| sample.distances.map(|units| units * 1e3))
     }

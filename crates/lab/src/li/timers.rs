@@ -24,7 +24,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 const STYLES: [SeriesStyle; 3] = [SeriesStyle::First, SeriesStyle::Second, SeriesStyle::Third];
-/// Compared methods.
+/// Compared methods: the paper's, and ours with synchronised clocks.
 const METHODS: [&str; 2] = ["paper", "clocks"];
 /// Difference below which the paper considers timers converged.
 const CONVERGED_MS: f64 = 5.0;
@@ -40,7 +40,7 @@ struct TimerOutcome {
     case: TimerCase,
     timer_discrepancies: [f64; 3],
     position_discrepancies: [f64; 3],
-    /// Largest timer difference of each pair.
+    /// Largest timer difference of each pair, over all walks.
     max_difference_ms: [f64; 3],
     /// 90th percentile of the time after a command until the timers of each pair stay within [`CONVERGED_MS`].
     convergence_s: [f64; 3],
@@ -344,8 +344,7 @@ fn our_claims(findings: &mut Findings, outcomes: &[TimerOutcome]) {
     );
 }
 
-/// Claims the remaining difference without command combining, where A has no reason to slow down early, and without
-/// jitter.
+/// Adds the claim about walks without command combining, where A has no reason to slow down early, and without jitter.
 fn unbuffered_claim(findings: &mut Findings, unbuffered: &[[f64; 3]]) {
     let (paper, ours) = (unbuffered[0], unbuffered[1]);
     let three = |values: [f64; 3]| values.map(|value| format!("{value:.1}")).join(", ");

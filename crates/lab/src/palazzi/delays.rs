@@ -31,7 +31,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings
 }
 
-/// Returns the percentage of events delivered within `ms` milliseconds.
+/// Returns the percentage of delivered events whose delay is at most `ms` milliseconds.
 fn percent_within(all: &PolicyOutcomes, policy: usize, ms: f64) -> f64 {
     (1.0 - all.outcomes[policy].share_over(ms)) * 100.0
 }

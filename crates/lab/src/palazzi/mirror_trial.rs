@@ -10,30 +10,30 @@ use crate::numbers::ms;
 
 /// Time before the first event, in which the clocks synchronise.
 const WARM_UP: TimeDelta = TimeDelta::from_secs(5);
-/// Time after the last event within which all events must have arrived.
+/// Time after the last events were issued, within which all events must be delivered or dropped.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(4);
 
-/// Parameters that the paper leaves open.
+/// Parameters of network and servers that the paper leaves open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NetworkModel {
     /// Mean delay from each sender to the receiver, in milliseconds.
     pub(super) delays_ms: [f64; 7],
     /// Standard deviation of the delays, relative to the mean.
     pub(super) relative_deviation: f64,
-    /// Fraction of all packets lost.
+    /// Fraction of all packets lost, on every link.
     pub(super) loss: f64,
     /// Processing time per event, in milliseconds.
     pub(super) processing_ms: f64,
-    /// Delay that the policies measure.
+    /// Delay by which the policies decide.
     pub(super) measure: GtdMeasure,
 }
 
-/// Settings of a run.
+/// Settings of one run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MirrorTrial {
     pub(super) seed: u64,
     pub(super) senders: usize,
-    /// Events per sender.
+    /// Number of events that each sender issues.
     pub(super) events: u32,
     pub(super) policy: DropPolicy,
     pub(super) model: NetworkModel,
@@ -44,11 +44,11 @@ pub(super) struct MirrorTrial {
 pub(super) struct TrialOutcome {
     /// Game time difference of each delivered event, in milliseconds.
     pub(super) gtds_ms: Vec<f64>,
-    /// Events issued.
+    /// Number of events issued by all senders.
     pub(super) issued: u64,
-    /// Obsolete events that had arrived and were dropped.
+    /// Obsolete events that had arrived at the receiver and were dropped.
     pub(super) dropped: u64,
-    /// Obsolete events that were missing and skipped.
+    /// Obsolete events that were missing at the receiver and skipped.
     pub(super) skipped: u64,
     pub(super) retransmit_requests: u64,
     /// Hash of the final state of each server, run after run.
@@ -147,7 +147,7 @@ impl MirrorTrial {
         }
     }
 
-    /// Merges `count` runs with different seeds.
+    /// Runs the trial with `count` different seeds and merges the outcomes.
     pub(super) fn run_with_seeds(&self, count: u64) -> TrialOutcome {
         let runs = (1..count).map(|run| Self { seed: self.seed.wrapping_add(run << 32), ..*self }.run());
         runs.fold(self.run(), TrialOutcome::merge)
@@ -166,13 +166,13 @@ impl TrialOutcome {
         self
     }
 
-    /// Returns the fraction of delivered events that took longer than the threshold.
+    /// Returns the fraction of delivered events whose game time difference exceeds the threshold.
     pub(super) fn share_over(&self, threshold_ms: f64) -> f64 {
         let over = self.gtds_ms.iter().filter(|gtd| **gtd > threshold_ms).count();
         over as f64 / self.gtds_ms.len().max(1) as f64
     }
 
-    /// Returns the fraction of issued events that were not delivered.
+    /// Returns the fraction of issued events that the receiver dropped or skipped.
     pub(super) fn drop_share(&self) -> f64 {
         (self.dropped + self.skipped) as f64 / self.issued.max(1) as f64
     }

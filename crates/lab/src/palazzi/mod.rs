@@ -27,7 +27,7 @@ const CALIBRATED_MODEL: NetworkModel = NetworkModel {
     measure: GtdMeasure::Waiting,
 };
 
-/// Compared drop policies.
+/// Compared drop policies, with their names in the report.
 const POLICIES: [(&str, DropPolicy); 4] = [
     ("OFF", DropPolicy::Off),
     ("ON-OFF", DropPolicy::OnOff { threshold: DEFAULT_GIT }),
@@ -35,7 +35,7 @@ const POLICIES: [(&str, DropPolicy); 4] = [
     ("ours", DropPolicy::Adaptive { threshold: DEFAULT_GIT }),
 ];
 
-/// The paper's results of a policy.
+/// The paper's results of one policy.
 struct PaperResult {
     /// Table II: maximum, minimum, average and standard deviation in milliseconds, for 4 to 7 servers.
     delays_ms: [[f64; 4]; 4],
@@ -74,13 +74,13 @@ const PAPER_RESULTS: [PaperResult; 3] = [
     },
 ];
 
-/// Outcomes of all policies for one number of senders.
+/// Outcomes of all policies with one number of senders, in the order of [`POLICIES`].
 struct PolicyOutcomes {
     senders: usize,
     outcomes: Vec<TrialOutcome>,
 }
 
-/// Number of merged runs per outcome.
+/// Returns the number of runs with different seeds that are merged into one outcome.
 fn run_count(context: &ExperimentContext<'_>) -> u64 {
     context.full_or_short(10, 3)
 }

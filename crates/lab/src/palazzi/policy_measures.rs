@@ -1,4 +1,4 @@
-//! Modelling choices under which ILA outperforms ON-OFF.
+//! Modelling choices under which the policy ILA outperforms ON-OFF.
 
 use coplay::mirror::GtdMeasure;
 
@@ -25,7 +25,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 const MEASURES: [(&str, GtdMeasure); 3] =
     [("arriving", GtdMeasure::Arrival), ("waiting", GtdMeasure::Waiting), ("delivered", GtdMeasure::Delivery)];
-/// The calibrated model, and a model without loss in which processing takes nearly all of the time.
+/// The calibrated model, and a model without loss in which a server processes events for 93 % of the time.
 const MODELS: [(&str, NetworkModel); 2] =
     [("losses", CALIBRATED_MODEL), ("load", NetworkModel { loss: 0.0, processing_ms: 4.0, ..CALIBRATED_MODEL })];
 const ON_OFF: usize = 1;

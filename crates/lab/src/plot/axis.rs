@@ -1,6 +1,6 @@
 //! Axes: label, range, scale and ticks.
 
-/// An axis of a panel.
+/// An axis of a panel: label, scale and range.
 #[derive(Clone, Debug)]
 pub struct PlotAxis {
     pub(super) label: String,
@@ -16,7 +16,7 @@ enum AxisScale {
     Logarithmic,
 }
 
-/// An axis with a fixed range, laid out between two positions.
+/// An axis with a fixed value range, laid out between two positions.
 #[derive(Clone, Debug)]
 pub(super) struct AxisLayout {
     scale: AxisScale,
@@ -35,12 +35,12 @@ impl PlotAxis {
         Self { label: label.into(), scale: AxisScale::Linear, min: None, max: None, categories: Vec::new() }
     }
 
-    /// Creates a logarithmic axis.
+    /// Creates a logarithmic axis over the range of the positive data, extended to ticks.
     pub fn logarithmic(label: &str) -> Self {
         Self { scale: AxisScale::Logarithmic, ..Self::new(label) }
     }
 
-    /// Creates an axis of category names.
+    /// Creates an axis of category names, at the values 0, 1, 2 and so on.
     pub fn categorical(label: &str, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let last = names.len() as f64 - 0.5;
@@ -59,7 +59,7 @@ impl PlotAxis {
         self
     }
 
-    /// Lays the axis out between two positions for these values.
+    /// Lays the axis out between two positions, for a range that covers `values` unless its ends are fixed.
     pub(super) fn layout(&self, values: impl Iterator<Item = f64>, positions: (f64, f64)) -> AxisLayout {
         let usable = |value: &f64| value.is_finite() && (self.scale == AxisScale::Linear || *value > 0.0);
         let (least, most) = values
@@ -109,7 +109,7 @@ impl PlotAxis {
 }
 
 impl AxisLayout {
-    /// Returns the position of a value, clamped to the axis.
+    /// Returns the position of a value, clamped to the ends of the axis.
     pub(super) fn position(&self, value: f64) -> f64 {
         let (low, high) = self.value_range;
         let part = match self.scale {
@@ -120,13 +120,13 @@ impl AxisLayout {
         from + part.clamp(0.0, 1.0) * (to - from)
     }
 
-    /// Returns whether a value is inside the range.
+    /// Returns whether a value is inside the value range, up to rounding errors.
     pub(super) fn contains(&self, value: f64) -> bool {
         let slack = (self.value_range.1 - self.value_range.0) * 1e-9;
         (self.value_range.0 - slack..=self.value_range.1 + slack).contains(&value)
     }
 
-    /// Returns the position of the foot of bars.
+    /// Returns the position of the foot of bars: 0, or the lower end of a logarithmic axis.
     pub(super) fn baseline(&self) -> f64 {
         self.position(if self.scale == AxisScale::Linear { 0.0 } else { self.value_range.0 })
     }

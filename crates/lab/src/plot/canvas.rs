@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// SVG elements written so far.
+/// The SVG elements written so far, from the bottom to the top of the drawing.
 #[derive(Debug, Default)]
 pub(super) struct SvgCanvas(String);
 
@@ -48,7 +48,7 @@ impl SvgCanvas {
         self.0 += &other.0;
     }
 
-    /// Returns the SVG document of this size.
+    /// Returns an SVG document of this size, with `title` as its label and `style` before the elements.
     pub(super) fn finish(self, (width, height): (f64, f64), title: &str, style: &str) -> String {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"plot\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \

@@ -5,9 +5,8 @@ use super::canvas::SvgCanvas;
 use super::text::{spread_labels, text_width};
 use super::{BoundLine, Figure, Panel, Series, SeriesShape, SeriesStyle};
 
-/// Width of a figure.
 const FIGURE_WIDTH: f64 = 880.0;
-/// Height of the plot area of a panel, alone in its row and beside others.
+/// Height of a plot area in a figure of one panel or two stacked ones, and in all other figures.
 const PANEL_HEIGHT: f64 = 300.0;
 const SMALL_PANEL_HEIGHT: f64 = 220.0;
 /// Font size of most text, and distance between text lines.
@@ -15,7 +14,7 @@ const FONT_SIZE: f64 = 13.0;
 const LINE_HEIGHT: f64 = 18.0;
 /// Height of a panel title.
 const TITLE_HEIGHT: f64 = 22.0;
-/// Margin around the figure.
+/// Margin on each side of the figure.
 const FIGURE_MARGIN: f64 = 12.0;
 /// Gap between panels side by side.
 const PANEL_GAP: f64 = 20.0;
@@ -52,7 +51,7 @@ pub(super) fn draw_figure(figure: &Figure, style: &str) -> String {
     canvas.finish((FIGURE_WIDTH, y), &figure.title, style)
 }
 
-/// Rectangle of a panel: horizontally with its labels, vertically the plot area only.
+/// Rectangle of a panel. The labels are inside `left` and `right`; the plot area alone is between `top` and `bottom`.
 #[derive(Clone, Copy)]
 struct PanelRect {
     left: f64,
@@ -61,7 +60,7 @@ struct PanelRect {
     bottom: f64,
 }
 
-/// Draws the common legend of all panels above them and returns its height.
+/// Draws the common legend of all panels above them and returns its height; 0 if fewer than two series have names.
 fn draw_legend(canvas: &mut SvgCanvas, panels: &[Panel], top: f64) -> f64 {
     let mut known: Vec<&Series> = Vec::new();
     for series in panels.iter().flat_map(|panel| &panel.series) {
@@ -85,7 +84,7 @@ fn draw_legend(canvas: &mut SvgCanvas, panels: &[Panel], top: f64) -> f64 {
     y - top + LINE_HEIGHT
 }
 
-/// Draws a sample of a series for a legend.
+/// Draws the sample of a series beside its name in a legend.
 fn draw_legend_sample(canvas: &mut SvgCanvas, series: &Series, (x, y): (f64, f64)) {
     let class = series.style.css_class();
     match series.shape {
@@ -156,7 +155,7 @@ fn has_leader(series: &Series) -> bool {
     !matches!(series.shape, SeriesShape::Bars | SeriesShape::Points)
 }
 
-/// Draws the title of a panel and the label of its y axis downwards from a position.
+/// Draws the title of a panel and the label of its y axis, downwards from a position.
 fn draw_panel_header(canvas: &mut SvgCanvas, panel: &Panel, (x, mut y): (f64, f64)) {
     if !panel.title.is_empty() {
         canvas.text((x, y + 14.0), "title", &panel.title);
@@ -165,7 +164,7 @@ fn draw_panel_header(canvas: &mut SvgCanvas, panel: &Panel, (x, mut y): (f64, f6
     canvas.text((x, y + FONT_SIZE), "faint", &panel.y.label);
 }
 
-/// Draws the labels of the vertical bounds above them.
+/// Draws the label of each vertical bound above its line.
 fn draw_bound_labels(canvas: &mut SvgCanvas, panel: &Panel, inner: PanelRect, x: &AxisLayout) {
     let bounds = panel
         .bounds
@@ -221,7 +220,7 @@ fn draw_bound(
     }
 }
 
-/// Returns the number of data points inside a box.
+/// Returns the number of data points of a panel inside a box of positions.
 fn count_points_in(
     panel: &Panel,
     (left, right): (f64, f64),
@@ -338,7 +337,8 @@ fn draw_marker(canvas: &mut SvgCanvas, style: SeriesStyle, (x, y): (f64, f64)) {
     }
 }
 
-/// Draws the label of each series at its end.
+/// Draws the name of each series to the right of the plot area, near its last point, if more than one series has a
+/// name.
 fn draw_series_labels(canvas: &mut SvgCanvas, panel: &Panel, inner: PanelRect, x: &AxisLayout, y: &AxisLayout) {
     if !has_labels(panel) {
         return;

@@ -22,13 +22,13 @@ pub use style::SeriesStyle;
 pub struct Figure {
     /// File name without the extension.
     pub name: String,
-    /// Title.
+    /// Title in the report, and label of the SVG for screen readers.
     pub title: String,
-    /// Caption in the report.
+    /// Caption below the figure in the report.
     pub caption: String,
     /// Panels, in reading order.
     pub panels: Vec<Panel>,
-    /// Number of panels side by side.
+    /// Largest number of panels side by side.
     pub columns: usize,
 }
 
@@ -42,7 +42,7 @@ pub struct Panel {
     pub(crate) bounds: Vec<BoundLine>,
 }
 
-/// A data series.
+/// A named data series of a panel.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) name: String,
@@ -75,7 +75,7 @@ impl Figure {
         Self { name: name.into(), title: title.into(), caption: caption.into(), panels, columns: 1 }
     }
 
-    /// Sets the number of panels side by side.
+    /// Sets the largest number of panels side by side, at least 1.
     pub fn columns(mut self, columns: usize) -> Self {
         self.columns = columns.max(1);
         self
@@ -93,7 +93,7 @@ impl Figure {
 }
 
 impl Panel {
-    /// Creates an empty panel.
+    /// Creates a panel without series and bounds.
     pub fn new(title: &str, x: PlotAxis, y: PlotAxis) -> Self {
         Self { title: title.into(), x, y, series: Vec::new(), bounds: Vec::new() }
     }
@@ -128,19 +128,19 @@ impl Panel {
         self.add_series("", style, SeriesShape::Band, points.into_iter().map(|(x, low, high)| [x, low, high]).collect())
     }
 
-    /// Adds a bar for each category of the x axis.
+    /// Adds a series with one bar for each category of the x axis, in their order.
     pub fn bars(self, name: &str, style: SeriesStyle, heights: impl IntoIterator<Item = f64>) -> Self {
         let points = heights.into_iter().enumerate().map(|(at, height)| (at as f64, height));
         self.add_series(name, style, SeriesShape::Bars, finite_points(points))
     }
 
-    /// Adds a vertical bound line.
+    /// Adds a labelled vertical line that marks a limit at the x value `at`.
     pub fn vertical_bound(mut self, at: f64, label: &str) -> Self {
         self.bounds.push(BoundLine::Vertical { at, label: label.into() });
         self
     }
 
-    /// Adds a horizontal bound line.
+    /// Adds a labelled horizontal line that marks a limit at the y value `at`.
     pub fn horizontal_bound(mut self, at: f64, label: &str) -> Self {
         self.bounds.push(BoundLine::Horizontal { at, label: label.into() });
         self

@@ -6,22 +6,22 @@
 pub enum SeriesStyle {
     /// The paper's method, or a baseline.
     Paper,
-    /// Our first variant.
+    /// First of our variants in a figure.
     First,
-    /// Our second variant.
+    /// Second of our variants in a figure.
     Second,
-    /// Our third variant.
+    /// Third of our variants in a figure.
     Third,
-    /// Our fourth variant.
+    /// Fourth of our variants in a figure.
     Fourth,
-    /// Our fifth variant.
+    /// Fifth of our variants in a figure.
     Fifth,
     /// Values quoted from a paper's text, not measured by us.
     PaperText,
 }
 
 impl SeriesStyle {
-    /// Styles for series that differ in one parameter.
+    /// Styles for several series that differ in one parameter, in the order of use.
     pub const SEQUENCE: [Self; 6] = [Self::First, Self::Second, Self::Third, Self::Fourth, Self::Fifth, Self::Paper];
 
     pub(super) fn css_class(self) -> &'static str {
@@ -48,7 +48,7 @@ const COLOURS: [(&str, &str, &str); 7] = [
     ("words", "#3c3c46", "#d2d2dc"),
 ];
 
-/// Style rules without colours.
+/// Style rules of all classes, without colours.
 const BASE_CSS: &str = "
 .plot text{font-family:Ubuntu-Light,Ubuntu,'Segoe UI','Helvetica Neue',Arial,sans-serif;font-size:13px}
 .plot .title{font-size:15px}
@@ -68,7 +68,7 @@ const BASE_CSS: &str = "
 .plot .halo{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}
 ";
 
-/// Returns the colour rules of one background.
+/// Returns the colour rules for one background, below the CSS selector `scope`.
 fn color_css(
     scope: &str,
     pick: fn(&(&str, &'static str, &'static str)) -> &'static str,

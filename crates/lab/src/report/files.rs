@@ -1,15 +1,15 @@
-//! Converts findings to files.
+//! Converts the findings of an experiment to files.
 
 use super::ReportEntry;
 use crate::image;
 use crate::table::DataTable;
 
-/// File name and contents.
+/// Name and contents of a file of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportFile {
-    /// File name.
+    /// File name with its extension.
     pub name: String,
-    /// Contents.
+    /// Contents of the file.
     pub bytes: Vec<u8>,
 }
 
@@ -19,7 +19,7 @@ impl ReportFile {
     }
 }
 
-/// Returns the tables and claims as CSV and the figures as SVG and PNG.
+/// Returns the tables and claims of an experiment as CSV files and its figures as SVG and PNG files.
 pub fn files(entry: &ReportEntry) -> Vec<ReportFile> {
     let claims = claims_table(entry);
     let tables =

@@ -14,7 +14,7 @@ use crate::findings::Findings;
 /// An experiment with its findings.
 #[derive(Clone, Debug)]
 pub struct ReportEntry {
-    /// The experiment.
+    /// Experiment that was run.
     pub experiment: &'static Experiment,
     /// Results of the experiment.
     pub findings: Findings,

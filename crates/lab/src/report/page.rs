@@ -41,7 +41,7 @@ fn page_header(entries: &[ReportEntry], seed: u64, command: &str) -> String {
     )
 }
 
-/// Returns the papers of the entries, in order.
+/// Returns the papers of the entries, in report order.
 fn papers(entries: &[ReportEntry]) -> Vec<&'static PaperInfo> {
     let mut papers: Vec<&'static PaperInfo> = entries.iter().map(|entry| entry.experiment.paper).collect();
     papers.dedup();
@@ -126,7 +126,7 @@ fn parameters_list(entry: &ReportEntry) -> String {
     )
 }
 
-/// Largest number of rows of a table that is shown unfolded.
+/// Largest number of rows of a table that the page shows unfolded.
 const MAX_OPEN_ROWS: usize = 12;
 
 fn data_table(table: &DataTable) -> String {

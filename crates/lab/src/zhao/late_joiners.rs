@@ -1,4 +1,4 @@
-//! Late join. The paper leaves it to its journal version.
+//! Duration of a late join, and its effect on the other players. The paper leaves late join to its journal version.
 
 use coplay::time::TimeDelta;
 use coplay_sim::late_join::{LateJoinExperiment, LateJoinResult, PlayerImpact};
@@ -22,7 +22,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// Label and settings of one way to join.
+/// Label and settings of one way to join late.
 type JoinMethod = (&'static str, LateJoinExperiment);
 
 fn join_methods(length: ExperimentLength) -> Vec<JoinMethod> {

@@ -1,4 +1,4 @@
-//! Packet loss, independent and in bursts. The paper leaves it to its journal version.
+//! Stalls and cost under packet loss, independent and in bursts. The paper leaves packet loss to its journal version.
 
 use coplay_sim::link::{LinkConfig, Loss};
 use coplay_sim::session_experiment::SessionExperiment;
@@ -28,7 +28,7 @@ const RTT_MS: f64 = 100.0;
 const MEAN_BURST_PACKETS: f64 = 4.0;
 const PERIOD_MS: f64 = 1_000.0 / 60.0;
 
-/// Prediction window, mean burst, label and style.
+/// Compared variants: prediction window in frames, mean burst in packets, label and style.
 const VARIANTS: [(u32, f64, &str, SeriesStyle); 4] = [
     (0, 1.0, "prediction window 0, independent", SeriesStyle::First),
     (0, MEAN_BURST_PACKETS, "prediction window 0, bursts of 4", SeriesStyle::Fifth),

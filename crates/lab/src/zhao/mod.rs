@@ -1,4 +1,5 @@
-//! Zhao, Li, Gu, Shao, Gu: *An Approach to Sharing Legacy TV/Arcade Games for Real-Time Collaboration*.
+//! Experiments of Zhao, Li, Gu, Shao and Gu: *An Approach to Sharing Legacy TV/Arcade Games for Real-Time
+//! Collaboration*.
 
 pub mod late_joiners;
 pub mod loss;

@@ -31,7 +31,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 /// Input delay of all schemes, in frames.
 const INPUT_DELAY: u32 = 6;
-/// Frame period.
+/// Frame period at 60 frames per second.
 const PERIOD_MS: f64 = 1_000.0 / 60.0;
 /// Largest round trip at which lockstep runs at full speed: twice the input delay. Beyond it inputs arrive too late.
 const MAX_LOCKSTEP_RTT_MS: f64 = 2.0 * INPUT_DELAY as f64 * PERIOD_MS;
@@ -41,7 +41,7 @@ const ROUGH_DEVIATION_MS: f64 = 5.0;
 const UNEVEN_DEVIATION_MS: f64 = 1.0;
 /// Deviation below which we call our pacing even.
 const EVEN_DEVIATION_MS: f64 = 0.5;
-/// Largest difference from the frame period that counts as full speed.
+/// Largest difference of the mean frame time from the frame period that counts as full speed.
 const FULL_SPEED_TOLERANCE_MS: f64 = 0.02;
 /// Number of averaged runs of the paper's scheme, whose results vary with the seed.
 const PAPER_RUNS: u64 = 3;
@@ -194,7 +194,7 @@ fn points_of_scheme(points: &[PacingPoint], scheme: Scheme) -> impl Iterator<Ite
     points.iter().filter(move |point| point.scheme == scheme)
 }
 
-/// Returns a panel with one line per scheme, for simulated and real runs.
+/// Returns a panel with one line per scheme over the round-trip time, and dashed lines for real runs.
 fn pacing_panel(
     title: &str,
     y: PlotAxis,
@@ -270,7 +270,7 @@ fn synchrony_figure(points: &[PacingPoint], real_points: &[PacingPoint]) -> Figu
     Figure::new("pacing-synchrony", "Synchrony between two sites (Z, Figure 2)", caption, vec![apart])
 }
 
-/// Returns the first round-trip time at which the paper's scheme exceeds this deviation.
+/// Returns the first round-trip time at which the paper's scheme exceeds this deviation; infinity if it never does.
 fn first_rtt_above_deviation(points: &[PacingPoint], deviation_ms: f64) -> f64 {
     let first = points_of_scheme(points, Scheme::Paper).find(|point| point.stats.deviation_ms > deviation_ms);
     first.map_or(f64::INFINITY, |point| point.rtt_ms)

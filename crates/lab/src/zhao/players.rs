@@ -1,4 +1,4 @@
-//! More than two players. The paper assumes two sites and leaves the rest to its journal version.
+//! Pacing with more than two players. The paper assumes two sites and leaves the rest to its journal version.
 
 use coplay_sim::session_experiment::SessionExperiment;
 

@@ -1,4 +1,5 @@
-//! Spectators. The paper leaves them to its journal version; a later system of its authors had over 1,000.
+//! Cost of spectators, and their effect on the players. The paper leaves them to its journal version; a later system of
+//! its authors had over 1,000.
 
 use coplay_sim::link::LinkConfig;
 use coplay_sim::session_experiment::SessionExperiment;

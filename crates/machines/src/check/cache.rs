@@ -1,4 +1,4 @@
-//! Cache of reports, because a check takes long and its result does not change.
+//! Cache of check reports, because a check takes long and its result does not change.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -9,9 +9,8 @@ use super::report::{CheckReport, SubjectIdentity};
 
 /// Maximum number of cached reports; the oldest are removed first.
 const MAX_REPORTS: usize = 256;
-/// Maximum length of a report file.
+/// Maximum length of a report file, in bytes. A longer file counts as not cached.
 const MAX_REPORT_LEN: u64 = 256 << 10;
-/// Extension of report files.
 const REPORT_EXTENSION: &str = "check";
 
 /// A folder of cached reports. A missing or invalid file counts as not cached, and the check runs again.
@@ -21,7 +20,7 @@ pub struct ReportCache {
 }
 
 impl ReportCache {
-    /// Uses a folder, which is created with the first report.
+    /// Creates a cache in a folder, which is created with the first report.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
@@ -45,7 +44,7 @@ impl ReportCache {
         is_same_subject.then_some(report)
     }
 
-    /// Caches a report, if possible. A report that could differ next time is not cached.
+    /// Caches a report, if [`is_cacheable`](CheckReport::is_cacheable) holds. A failure to write is ignored.
     pub fn put(&self, report: &CheckReport) {
         if report.is_cacheable() {
             // A failure is harmless: the check runs again.
@@ -62,7 +61,7 @@ impl ReportCache {
         self.remove_oldest()
     }
 
-    /// Removes the oldest reports beyond the limit.
+    /// Removes the oldest reports beyond [`MAX_REPORTS`].
     fn remove_oldest(&self) -> std::io::Result<()> {
         let is_ours = |path: &Path| path.extension().is_some_and(|extension| extension == REPORT_EXTENSION);
         let files = self.folder.read_dir()?.flatten().map(|entry| entry.path()).filter(|path| is_ours(path));

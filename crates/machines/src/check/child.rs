@@ -10,7 +10,7 @@
 //! | `load BYTES`, then the state | `loaded`, or `refused REASON` |
 //! | `regions` | `region BYTES PAGES NAME` for each region, then `end` |
 //!
-//! Numbers are hexadecimal, except lengths. The process ends when its input ends.
+//! Hashes and input words are hexadecimal, other numbers decimal. The process ends when its input ends.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -21,9 +21,9 @@ use super::digest::{FrameDigest, RegionDigest, region_digests};
 use super::report::identity_key;
 use crate::machine::Machine;
 
-/// Prefix of an answer.
+/// Prefix that distinguishes an answer from other output of the child process.
 pub(super) const ANSWER_PREFIX: &str = "coplay-check: ";
-/// Maximum length of a state.
+/// Maximum length of the state in a `load` request, in bytes.
 const MAX_STATE_BYTES: u64 = 256 << 20;
 
 /// Serves a check that runs in the parent process and returns the exit code. A program calls this if it was started by
@@ -98,7 +98,7 @@ fn encode_region(region: &RegionDigest) -> String {
     format!("region {} {} {}", region.len, if pages.is_empty() { "-" } else { &pages }, to_one_line(&region.name))
 }
 
-/// Decodes the text of [`encode_region`].
+/// Decodes an answer of [`encode_region`] without its first word; `None` if it is invalid.
 pub(super) fn decode_region(rest: &str) -> Option<RegionDigest> {
     let mut parts = rest.splitn(3, ' ');
     let len = parts.next()?.parse().ok()?;

@@ -12,11 +12,11 @@ use super::child::{ANSWER_PREFIX, decode_region};
 use super::digest::{FrameDigest, RegionDigest};
 use super::{CHECK_VERSION, CheckError};
 
-/// Time limit for the child process to exit after its input is closed.
+/// Time limit for the child process to exit after its input or output was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Maximum length of a line that is read in one piece.
+/// Maximum length of a line that is read in one piece, in bytes.
 const MAX_LINE_LEN: u64 = 64 << 20;
-/// Maximum number of queued answers.
+/// Maximum number of answers that wait for the parent. The reading thread blocks when the queue is full.
 const ANSWER_QUEUE_LEN: usize = 64;
 
 /// A machine in a child process, which ends with this handle.
@@ -26,11 +26,11 @@ pub(super) struct ChildMachine {
     answers: Receiver<String>,
     /// Time limit for opening the machine and for every answer.
     response_timeout: Duration,
-    /// Whether the process crashed or stopped answering.
+    /// Whether the process exited with an error or stopped answering.
     has_crashed: bool,
-    /// Identity key of machine and game.
+    /// Identity key of machine and game, as the child process computed it.
     pub(super) identity_key: String,
-    /// State hash before the first frame.
+    /// State hash before the first frame, as the child process computed it.
     pub(super) initial_hash: u64,
     /// Home and working folder of the process.
     _folder: TempDir,
@@ -38,7 +38,7 @@ pub(super) struct ChildMachine {
 
 /// Error of starting a machine in a child process.
 pub(super) enum ChildStartError {
-    /// The process could not be started, or reported why it has no machine.
+    /// The process could not be started, or reported why it cannot open the machine.
     Failed(String),
     /// The machine crashed the process or keeps it from answering.
     Crashed(String),
@@ -52,7 +52,7 @@ impl From<ChildStartError> for CheckError {
     }
 }
 
-/// Environment variables that locate a user's files.
+/// Environment variables that locate a user's files. They point to an empty folder in the child process.
 const USER_FOLDER_VARIABLES: [&str; 8] = [
     "HOME",
     "XDG_CONFIG_HOME",
@@ -64,7 +64,8 @@ const USER_FOLDER_VARIABLES: [&str; 8] = [
     "USERPROFILE",
 ];
 
-/// Gives the process an environment that differs from ours in every respect.
+/// Gives the child process another home, working folder, time zone, language, stack position and heap contents than
+/// this process has.
 fn vary_environment(command: &mut Command, folder: &TempDir) {
     let different = |name: &str, value: &'static str, alternative: &'static str| {
         if std::env::var(name).is_ok_and(|current| current == value) { alternative } else { value }
@@ -81,7 +82,7 @@ fn vary_environment(command: &mut Command, folder: &TempDir) {
 }
 
 impl ChildMachine {
-    /// Starts the process and waits until the machine is open.
+    /// Starts the process and waits until it has opened the machine.
     pub(super) fn start(mut command: Command, response_timeout: Duration) -> Result<Self, ChildStartError> {
         let start_error = |error: std::io::Error| ChildStartError::Failed(error.to_string());
         let folder = tempfile::tempdir().map_err(start_error)?;
@@ -131,7 +132,7 @@ impl ChildMachine {
         self.send_request(format!("step {}{words}\n", u8::from(fresh)).as_bytes())
     }
 
-    /// Reads the digest after a requested step.
+    /// Reads the answer to a requested step.
     pub(super) fn read_digest(&mut self) -> Result<FrameDigest, String> {
         let answer = self.read_answer()?;
         let mut parts = answer.strip_prefix("look ").unwrap_or("").split(' ').map(|part| u64::from_str_radix(part, 16));
@@ -141,7 +142,7 @@ impl ChildMachine {
         }
     }
 
-    /// Loads a state in the child process.
+    /// Loads a state in the child process. Returns the machine's message if it rejects the state.
     pub(super) fn load(&mut self, state: &[u8]) -> Result<(), String> {
         self.send_request(format!("load {}\n", state.len()).as_bytes())?;
         self.send_request(state)?;
@@ -153,7 +154,7 @@ impl ChildMachine {
         }
     }
 
-    /// Returns the digests of the state's regions.
+    /// Requests the digests of the state's regions.
     pub(super) fn regions(&mut self) -> Result<Vec<RegionDigest>, String> {
         self.send_request(b"regions\n")?;
         let mut regions = Vec::new();
@@ -222,7 +223,7 @@ fn unexpected_answer(answer: &str) -> String {
     format!("unexpected answer {:?} from the child process", answer.chars().take(80).collect::<String>())
 }
 
-/// Forwards the answers until the process ends or the receiver is gone.
+/// Forwards the answers in the output of the process until it ends or the receiver is gone.
 fn forward_answers(output: ChildStdout, send: &SyncSender<String>) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();

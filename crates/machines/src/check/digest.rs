@@ -1,4 +1,4 @@
-//! Digests of a machine's state and picture, small enough to compare between processes.
+//! Hashes of a machine's state, regions and picture, small enough to compare between processes.
 
 use coplay::hash::xxh64;
 use coplay::session::PAGE_SIZE;
@@ -7,10 +7,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::machine::Machine;
 
-/// Maximum number of pages and regions listed in a report.
+/// Maximum number of regions in a mismatch, and of page offsets per region.
 const MAX_REPORTED: usize = 8;
 
-/// Digest of a machine after a frame.
+/// Hashes of a machine's state and picture after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameDigest {
     pub(super) state_hash: u64,
@@ -23,18 +23,18 @@ impl FrameDigest {
         Self::with_state_hash(hash, machine)
     }
 
-    /// Creates the digest of a machine whose state hash is already known.
+    /// Creates the digest of a machine whose state hash was already computed.
     pub(super) fn with_state_hash(hash: u64, machine: &dyn Machine) -> Self {
         Self { state_hash: hash, picture_hash: xxh3_64(machine.picture().rgba) }
     }
 }
 
-/// Digest of a named region of a state.
+/// Length and page hashes of a named region of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RegionDigest {
     pub(super) name: String,
     pub(super) len: u64,
-    /// Hash of each page.
+    /// Hash of each page of 256 bytes.
     pub(super) page_hashes: Vec<u32>,
 }
 
@@ -48,23 +48,23 @@ pub(super) fn region_digests(machine: &mut dyn Machine) -> Vec<RegionDigest> {
     regions
 }
 
-/// A region of the state that differs.
+/// A region of the state that differs between two instances.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionMismatch {
-    /// Name of the region.
+    /// Name that the machine gives to the region.
     pub name: String,
-    /// Offsets of the first differing pages; a page has 256 bytes.
+    /// Offsets of the first differing pages in the region, in bytes; at most 8. A page has 256 bytes.
     #[serde(rename = "pages_at")]
     pub page_offsets: Vec<u64>,
-    /// Number of differing pages.
+    /// Number of all differing pages.
     #[serde(rename = "pages")]
     pub mismatched_pages: usize,
-    /// Length of the region in bytes.
+    /// Length of the region in bytes; the longer one if the lengths differ.
     #[serde(rename = "bytes")]
     pub region_bytes: u64,
 }
 
-/// Returns the first differing regions. A region that one machine lacks differs as a whole.
+/// Returns the first differing regions, at most 8. A region that one machine lacks differs as a whole.
 pub(super) fn region_mismatches(ours: &[RegionDigest], theirs: &[RegionDigest]) -> Vec<RegionMismatch> {
     let empty = RegionDigest { name: String::new(), len: 0, page_hashes: Vec::new() };
     let pairs =

@@ -9,7 +9,8 @@ use super::measure::TimingPercentiles;
 use super::report::{COMFORTABLE_INPUT_DELAY, CheckReport, SubjectIdentity};
 use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchedOutput, StateMismatch};
 
-/// Round trips for which the report shows an input delay, in milliseconds: a town, a country, an ocean.
+/// Round trips for which the report shows an input delay, in milliseconds: within a town, a country, and across an
+/// ocean.
 const EXAMPLE_ROUND_TRIPS_MS: [i64; 3] = [30, 80, 150];
 
 impl fmt::Display for CheckReport {
@@ -88,7 +89,8 @@ impl CheckReport {
         Ok(())
     }
 
-    /// Formats the possible delay settings.
+    /// Writes the prediction window and the input delay that lockstep needs for some round trips. Writes nothing for an
+    /// unfit machine.
     fn fmt_delay_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.verdict.is_fit() {
             return Ok(());
@@ -136,7 +138,8 @@ impl fmt::Display for LockstepReason {
 }
 
 impl MachineFault {
-    /// Returns the comparison in which the fault was found.
+    /// Returns the comparison in which the fault was found; `None` for a constant hash, which all comparisons reveal
+    /// together.
     pub fn comparison(&self) -> Option<CheckComparison> {
         match self {
             Self::Mismatch(mismatch) => Some(mismatch.comparison),
@@ -194,7 +197,7 @@ impl fmt::Display for RegionMismatch {
     }
 }
 
-/// Formats a time in a suitable unit.
+/// Duration in nanoseconds, displayed in ns, µs or ms.
 struct DisplayNanos(u64);
 
 impl fmt::Display for DisplayNanos {

@@ -1,4 +1,4 @@
-//! Measures the cost of steps, saves, loads and hashes.
+//! Measures the time of steps, saves, loads and hashes.
 
 use std::time::{Duration, Instant};
 
@@ -20,19 +20,19 @@ pub struct TimingPercentiles {
 /// Costs of a machine on this computer. An operation that was never measured costs 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredCosts {
-    /// Step of a rendered frame.
+    /// Time to step a rendered frame.
     #[serde(rename = "fresh")]
     pub step_rendered: TimingPercentiles,
-    /// Step of a frame that is not rendered.
+    /// Time to step a frame that is not rendered.
     #[serde(rename = "unseen")]
     pub step_headless: TimingPercentiles,
-    /// Save of a state.
+    /// Time to save a state.
     pub save: TimingPercentiles,
-    /// Load of a state.
+    /// Time to load a state.
     pub load: TimingPercentiles,
-    /// Hash of a state.
+    /// Time to hash a state.
     pub hash: TimingPercentiles,
-    /// Length of the longest state in bytes.
+    /// Length in bytes of the longest state that was saved.
     pub state_bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl MeasuredCosts {
     }
 }
 
-/// Times measured so far.
+/// Durations measured so far, per operation.
 #[derive(Debug, Default)]
 pub(super) struct TimingSamples {
     pub(super) step_rendered: Vec<Duration>,
@@ -68,7 +68,7 @@ pub(super) struct TimingSamples {
     pub(super) state_bytes: u64,
 }
 
-/// Runs `work` and records its duration.
+/// Runs `work` and adds its duration to `samples`.
 pub(super) fn time_call<T>(samples: &mut Vec<Duration>, work: impl FnOnce() -> T) -> T {
     let started = Instant::now();
     let result = work();

@@ -77,14 +77,14 @@ pub use self::report::{CheckReport, ComparedFrames, Fitness, SubjectIdentity};
 pub use self::run_command::{CheckCommandOptions, exclusive_stdout, run};
 pub use self::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchedOutput, StateMismatch};
 
-/// Version of the check. Another version may find other faults.
+/// Version of the check. Another version may find other faults, so its cached reports are not used.
 pub const CHECK_VERSION: u32 = 1;
 
-/// The machine to check: how to open it here and in a child process.
+/// The machine to check, and how the check opens it in this and in a child process.
 pub struct CheckSubject<'a> {
     /// Name of the machine, for the report on a machine that cannot be opened.
     pub machine_name: &'a str,
-    /// Name of the game, for the same report.
+    /// Name of the game, for the report on a machine that cannot be opened.
     pub game_name: &'a str,
     /// Opens a new machine that has stepped no frame, or returns an error message. It is called several times. A
     /// [twin](crate::libretro::LibretroMachine::twin) of a core is as good as a newly opened one, and cheaper.
@@ -95,21 +95,22 @@ pub struct CheckSubject<'a> {
     pub child_command: &'a mut dyn FnMut() -> Command,
 }
 
-/// Thoroughness of the check.
+/// Length, time limits and seed of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Frames of the long run.
+    /// Frames that the machine runs in total. The long run compares those after `short_run_frames`.
     pub long_run_frames: u32,
-    /// Frames of the other comparisons, at most those of the long run.
+    /// Frames that two instances run in one process. The other comparisons before the long run use these frames or a
+    /// part of them. At most `long_run_frames`.
     pub short_run_frames: u32,
-    /// Approximate time limit. The report lists comparisons that ended early.
+    /// Approximate time limit of the whole check. The report lists comparisons that ended early.
     pub time_budget: Duration,
-    /// Minimum delay of the child process at each frame. More than a second, so that a clock that counts seconds has
-    /// advanced.
+    /// Minimum time from the step of a frame in this process to the same step in the child process, before the long
+    /// run. More than a second, so that a clock that counts seconds has advanced.
     pub child_delay: Duration,
     /// Time without an answer after which the child process counts as hanging.
     pub response_timeout: Duration,
-    /// Seed of the inputs and of the points of saving. Equal seeds give equal runs.
+    /// Seed of the random inputs and of the frames in which states are saved. Equal seeds give equal runs.
     pub seed: u64,
 }
 
@@ -130,7 +131,7 @@ impl Default for CheckOptions {
 /// Error that prevents a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckError {
-    /// The machine could not be opened, or not repeatedly, with its message.
+    /// The machine could not be opened, or not a second time, with its message.
     Open(String),
     /// The child process could not be started, or ended before it opened the machine.
     ChildProcess(String),
@@ -150,7 +151,8 @@ impl fmt::Display for CheckError {
 
 impl std::error::Error for CheckError {}
 
-/// Checks whether and how a machine is fit for netplay.
+/// Runs all comparisons on a machine and returns the report. A machine that crashes its process in the smoke test is
+/// not opened in this process.
 pub fn check(
     subject: CheckSubject<'_>,
     options: &CheckOptions,

@@ -4,35 +4,35 @@ use std::time::{Duration, Instant};
 
 use super::verdict::CheckComparison;
 
-/// Progress of the check.
+/// Progress that a running check reports, at most every 100 ms within a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckProgress {
-    /// Current comparison.
+    /// Comparison that is running.
     pub comparison: CheckComparison,
     /// Completed part of the current comparison, in percent.
     pub percent: u8,
-    /// Upper bound of the remaining time of the whole check.
+    /// Estimated time until the whole check ends, at most the rest of its time budget.
     pub time_left: Duration,
 }
 
-/// Interval of progress reports.
+/// Minimum interval of progress reports within a comparison.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Minimum number of frames of a comparison, run even beyond the time budget; fewer would be meaningless.
+/// Number of frames that a comparison runs even beyond the time budget; fewer would be meaningless.
 const MIN_FRAMES: u32 = 30;
 
-/// Share of one comparison in the check.
+/// Planned length of one comparison, and its deadline.
 #[derive(Clone, Copy, Debug)]
 struct ComparisonBudget {
     comparison: CheckComparison,
-    /// Number of frames.
+    /// Planned number of frames.
     frames: u32,
-    /// Steps per frame, in tenths.
+    /// Machine steps per frame, in tenths.
     tenth_steps_per_frame: u32,
-    /// Part of the time budget, in percent, at which the comparison must end.
+    /// Part of the whole time budget, in percent, at which the comparison must end.
     end_percent: u32,
 }
 
-/// Measures time and progress of the check.
+/// Measures the time of the check, reports progress and ends comparisons that take too long.
 pub(super) struct CheckTimer<'a> {
     report_progress: &'a mut dyn FnMut(CheckProgress),
     started_at: Instant,
@@ -80,12 +80,12 @@ impl<'a> CheckTimer<'a> {
         self.started_at.elapsed()
     }
 
-    /// Returns the planned number of frames of a comparison.
+    /// Returns the planned number of frames of a comparison; 0 if none are planned.
     pub(super) fn frames(&self, comparison: CheckComparison) -> u32 {
         self.comparison_budget(comparison).map_or(0, |budget| budget.frames)
     }
 
-    /// Begins a comparison.
+    /// Makes `comparison` the current one and reports its start.
     pub(super) fn begin(&mut self, comparison: CheckComparison) {
         (self.current, self.last_progress) = (comparison, None);
         self.report_progress(0);
@@ -109,7 +109,7 @@ impl<'a> CheckTimer<'a> {
         has_time
     }
 
-    /// Returns the comparisons that ended early for lack of time.
+    /// Returns the comparisons that ended before their planned number of frames, for lack of time.
     pub(super) fn cut_short(&self) -> &[CheckComparison] {
         &self.cut_short
     }

@@ -12,27 +12,27 @@ use super::measure::MeasuredCosts;
 use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault};
 use crate::machine::Machine;
 
-/// Input delay in frames that players do not notice.
+/// Input delay in frames that players hardly notice.
 pub(super) const COMFORTABLE_INPUT_DELAY: u32 = 2;
 
-/// The report on a machine.
+/// The report of a check on a machine with a game.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckReport {
     /// Whether and how the machine is fit for netplay.
     pub verdict: CheckVerdict,
     /// Identity of the checked machine and game.
     pub identity: SubjectIdentity,
-    /// Number of equal frames per comparison.
+    /// Number of equal frames per comparison. Comparisons without an equal frame are missing.
     pub compared: Vec<ComparedFrames>,
-    /// Comparisons that ended early for lack of time.
+    /// Comparisons that ended before their planned number of frames, for lack of time.
     pub cut_short: Vec<CheckComparison>,
-    /// Costs on this computer.
+    /// Times measured on this computer during the check.
     pub measured: MeasuredCosts,
-    /// Number of frames that can be rolled back within one frame period, at this computer's load during the check; 0
-    /// without rollback.
+    /// Number of frames that can be rolled back within 80 % of a frame period, at most 20, at this computer's load
+    /// during the check; 0 without rollback.
     #[serde(rename = "window")]
     pub prediction_window: u32,
-    /// Further notes for the user.
+    /// Remarks for the user, for example that pressed buttons had no effect.
     pub notes: Vec<String>,
     /// Duration of the check in milliseconds.
     #[serde(rename = "took_ms")]
@@ -42,39 +42,40 @@ pub struct CheckReport {
 /// Identity of the checked machine and game, the check version and the platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubjectIdentity {
-    /// Hash that identifies machine and game. It and the fields below are empty if the machine could not be opened.
+    /// SHA-256 hash in hexadecimal of machine id, game image, frame rate and pads; empty if the machine could not be
+    /// opened. Version, options, image hash, players and period are then empty or 0.
     pub key: String,
-    /// Name of the machine.
+    /// Name of the machine, from its machine id.
     pub machine: String,
-    /// Version of the machine.
+    /// Version of the machine, from its machine id.
     pub version: String,
-    /// Options that differ from their default.
+    /// Options in the machine id, as key and value.
     pub options: Vec<(String, String)>,
-    /// Name of the game.
+    /// Display name of the game.
     pub game: String,
-    /// SHA-256 of the game's image.
+    /// SHA-256 hash of the game's image, in hexadecimal.
     pub game_sha256: String,
-    /// Number of players.
+    /// Number of pads that the machine has.
     pub players: usize,
     /// Frame period in nanoseconds.
     pub period_ns: u64,
     /// Operating system and processor architecture.
     pub platform: String,
-    /// Version of the check.
+    /// Value of [`CHECK_VERSION`] when the check ran.
     #[serde(rename = "check")]
     pub check_version: u32,
 }
 
-/// Number of equal frames of a comparison.
+/// Number of frames in which a comparison found no difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComparedFrames {
-    /// Comparison.
+    /// Comparison to which the number belongs.
     pub comparison: CheckComparison,
-    /// Number of equal frames.
+    /// Number of frames in which both instances were equal.
     pub frames: u32,
 }
 
-/// Results of a check.
+/// Results of the comparisons, from which the report is built.
 pub(super) struct CheckResults {
     pub(super) verdict: CheckVerdict,
     pub(super) compared: Vec<ComparedFrames>,
@@ -90,9 +91,9 @@ pub struct Fitness {
     pub can_share: bool,
     /// Whether its states may be saved, loaded and sent to other sites.
     pub can_save: bool,
-    /// Maximum prediction window in frames.
+    /// Maximum prediction window in frames, from the measured costs.
     pub max_prediction_window: u32,
-    /// Costs of the machine.
+    /// Median times of steps, saves and loads on this computer.
     pub costs: MachineCosts,
 }
 
@@ -114,7 +115,7 @@ impl SubjectIdentity {
         }
     }
 
-    /// Returns the identity of a machine that could not be opened, as far as it is known.
+    /// Returns the identity of a machine that is not open in this process, as far as it is known.
     pub(super) fn unopened(key: &str, machine: &str, game: &str) -> Self {
         Self {
             key: key.into(),
@@ -161,7 +162,7 @@ impl CheckReport {
         }
     }
 
-    /// Creates the report on a machine that could not be opened.
+    /// Creates the report on a machine that crashed in the smoke test.
     pub(super) fn unopened(machine: &str, game: &str, fault: MachineFault) -> Self {
         Self {
             verdict: CheckVerdict::Unfit { fault },
@@ -208,13 +209,13 @@ impl CheckReport {
         (one_way.div_ceil(period) + 1).min(u64::from(u32::MAX)) as u32
     }
 
-    /// Returns the longest round trip at which no frame stalls, with this prediction window and an input delay that
-    /// players do not notice.
+    /// Returns the longest round trip at which no frame stalls, with the report's prediction window and an input delay
+    /// of 2 frames.
     pub fn max_round_trip(&self) -> TimeDelta {
         self.identity.period() * i64::from(2 * (COMFORTABLE_INPUT_DELAY + self.prediction_window))
     }
 
-    /// Formats the report as JSON.
+    /// Formats the report as indented JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("the report contains only plain data")
     }
@@ -245,7 +246,7 @@ fn platform() -> String {
     format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
-/// Returns a hash of everything that identifies a machine and its game, as text.
+/// Returns a SHA-256 hash of machine id, game image, frame rate and pads, in hexadecimal.
 pub(super) fn identity_key(machine: &dyn Machine) -> String {
     let (id, game, mut hash) = (machine.machine_id(), machine.game_id(), Sha256::new());
     let options = id.options.iter().flat_map(|(key, value)| [key, value]);

@@ -1,4 +1,4 @@
-//! Saves, loads and replays, as a session does when it rolls back mispredictions.
+//! Tests saved states: saves, loads and replays, as a session does when it rolls back mispredictions.
 
 use super::digest::region_digests;
 use super::measure::time_call;
@@ -12,11 +12,11 @@ const MAX_SHORT_ROLLBACK: u64 = 16;
 /// One rollback in this many is a long one, of [`LONG_ROLLBACK_FRAMES`] frames.
 const LONG_ROLLBACK_ONE_IN: u64 = 12;
 const LONG_ROLLBACK_FRAMES: u32 = 60;
-/// Upper bound of the frames between two rollbacks.
+/// Exclusive upper bound of the frames between two rollbacks.
 const MAX_FRAMES_BETWEEN_ROLLBACKS: u64 = 8;
 
-/// Returns the next frame after all rollbacks. The rest of the reference run is for the cold load of a state from
-/// there.
+/// Returns the frame at which the rollback test ends, after two thirds of the reference run. The remaining frames are
+/// for the cold load of a state saved there.
 pub(super) fn end_frame(run: &CheckRun<'_>) -> u32 {
     (run.reference_digests.len() as u32 * 2 / 3).max(1)
 }
@@ -32,7 +32,7 @@ struct RollbackTest<'r, 'a> {
     unused_state: Vec<u8>,
     /// Next frame of the last loaded state.
     loaded_frame: Option<u32>,
-    /// Whether wrong inputs ever changed the state.
+    /// Whether mispredicted inputs ever led to another state than the right ones.
     inputs_have_effect: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Runs the comparisons one after the other.
+//! Runs the comparisons one after the other and derives the verdict.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault
 use super::{CheckError, CheckOptions, CheckSubject, rollback_test};
 use crate::machine::Machine;
 
-/// Why a comparison ended early: an error that prevents a verdict, or a fault.
+/// Reason why a comparison ended early: an error that prevents a verdict, or a fault.
 pub(super) enum ComparisonAbort {
     Error(CheckError),
     Fault(MachineFault),
@@ -30,7 +30,7 @@ impl From<MachineFault> for ComparisonAbort {
     }
 }
 
-/// A running check.
+/// A running check, with the reference machine to which all other instances are compared.
 pub(super) struct CheckRun<'a> {
     subject: CheckSubject<'a>,
     pub(super) seed: u64,
@@ -44,7 +44,7 @@ pub(super) struct CheckRun<'a> {
     pub(super) notes: Vec<String>,
     /// The reference machine, which is at the end of the recorded digests.
     reference_machine: Box<dyn Machine>,
-    /// Maximum number of frames of the reference run.
+    /// Number of frames after which the long run ends.
     max_frames: u32,
     child_delay: Duration,
     response_timeout: Duration,
@@ -82,7 +82,7 @@ impl<'a> CheckRun<'a> {
         })
     }
 
-    /// Runs all comparisons and returns the report.
+    /// Runs all comparisons, derives the verdict and returns the report.
     pub(super) fn run(mut self) -> Result<CheckReport, CheckError> {
         let verdict = match self.run_comparisons() {
             Ok(None) => CheckVerdict::Rollback,
@@ -145,7 +145,7 @@ impl<'a> CheckRun<'a> {
         })
     }
 
-    /// Compares two instances in one process and records the reference digests.
+    /// Compares two instances in one process and records the digests of the reference machine.
     fn compare_same_process(&mut self, other: &mut dyn Machine) -> Result<(), ComparisonAbort> {
         let comparison = CheckComparison::SameProcess;
         self.timer.begin(comparison);
@@ -314,7 +314,7 @@ impl<'a> CheckRun<'a> {
         Ok(ComparisonAbort::Fault(MachineFault::Mismatch(mismatch)))
     }
 
-    /// Returns the frame after the recorded digests.
+    /// Returns the next frame of the reference machine before the long run: the number of recorded digests.
     fn next_frame(&self) -> u32 {
         self.reference_digests.len() as u32
     }
@@ -336,7 +336,7 @@ fn mismatch_kind(ours: FrameDigest, theirs: FrameDigest) -> Option<MismatchedOut
     }
 }
 
-/// Turns a fault into a reason against rollback.
+/// Turns a fault into a reason against rollback. Errors pass through.
 fn fault_to_lockstep_reason(outcome: Result<(), ComparisonAbort>) -> Result<Option<LockstepReason>, ComparisonAbort> {
     match outcome {
         Ok(()) => Ok(None),

@@ -1,4 +1,4 @@
-//! The check as a program command.
+//! The check as a program command, with output and cached reports.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,20 +10,20 @@ use super::report::{CheckReport, SubjectIdentity};
 use super::smoke_test::{SmokeTestOutcome, run_smoke_test};
 use super::{CheckError, CheckOptions, CheckSubject, check_after_smoke_test};
 
-/// Options of the command.
+/// Options of the command that runs a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckCommandOptions {
     /// Whether to write the report as JSON instead of text.
     pub json: bool,
-    /// Frames of the long run; `None` for the default.
+    /// Frames that the machine runs in total; `None` for [`CheckOptions::default`].
     pub long_run_frames: Option<u32>,
-    /// Approximate time limit in seconds; `None` for the default.
+    /// Approximate time limit in seconds; `None` for [`CheckOptions::default`].
     pub max_seconds: Option<u64>,
     /// Folder of cached reports; `None` disables the cache.
     pub cache_folder: Option<PathBuf>,
     /// Whether to check even if a cached report exists.
     pub ignore_cache: bool,
-    /// Whether to print progress.
+    /// Whether to print progress while the check runs.
     pub show_progress: bool,
 }
 
@@ -40,7 +40,8 @@ impl CheckCommandOptions {
         }
     }
 
-    /// Returns the cached report, if the request uses the default options.
+    /// Returns the cached report, if a cache folder is set, the cache is not ignored and all limits are the default
+    /// ones.
     fn cached_report(&self, identity: &SubjectIdentity) -> Option<CheckReport> {
         let default = self.long_run_frames.is_none() && self.max_seconds.is_none() && !self.ignore_cache;
         self.cache_folder.as_ref().filter(|_| default).and_then(|folder| ReportCache::new(folder).get(identity))

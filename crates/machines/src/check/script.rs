@@ -4,7 +4,7 @@ use coplay::input::InputWord;
 
 use crate::pad::{PadLayout, StickAxis};
 
-/// A word changes in one frame out of this many, on average.
+/// A player's input word changes in one frame out of this many, on average.
 const CHANGE_ONE_IN: u64 = 8;
 
 /// Random number generator (splitmix64).
@@ -23,7 +23,7 @@ impl SplitMix64 {
         mixed ^ mixed >> 31
     }
 
-    /// Returns a number below `end`. The bias of the modulo is negligible for such small numbers.
+    /// Returns a number below `end`. The bias of the modulo is negligible for the small numbers used here.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         (self.next_u64() >> 16) % end
     }
@@ -37,7 +37,7 @@ impl SplitMix64 {
     }
 }
 
-/// The inputs of all frames, generated on demand.
+/// The inputs of all frames and players, generated on demand.
 #[derive(Debug)]
 pub(super) struct InputScript {
     rng: SplitMix64,
@@ -51,7 +51,7 @@ impl InputScript {
         Self { rng: SplitMix64::new(seed), masks: pads.iter().map(|pad| pad.mask).collect(), words: Vec::new() }
     }
 
-    /// Returns the inputs of a frame.
+    /// Returns the inputs of a frame, one word per player.
     pub(super) fn inputs_at(&mut self, frame: u32) -> &[InputWord] {
         let players = self.masks.len();
         let from = frame as usize * players;

@@ -6,12 +6,12 @@ use super::CheckOptions;
 use super::child_machine::{ChildMachine, ChildStartError};
 use super::verdict::{CheckComparison, MachineFault};
 
-/// Frames that the machine must survive.
+/// Number of frames without input that the machine must survive.
 const SMOKE_TEST_FRAMES: u32 = 60;
 
 /// Result of the smoke test.
 pub(super) enum SmokeTestOutcome {
-    /// The machine survived; contains its identity key.
+    /// The machine survived all frames; contains its identity key.
     Passed(String),
     /// The machine could not be opened. Opening it in this process will show the reason.
     NotStarted,
@@ -19,7 +19,7 @@ pub(super) enum SmokeTestOutcome {
     Crashed(MachineFault),
 }
 
-/// Runs a machine in its own process.
+/// Opens a machine in a child process and steps up to [`SMOKE_TEST_FRAMES`] frames.
 pub(super) fn run_smoke_test(command: Command, options: &CheckOptions) -> SmokeTestOutcome {
     let crashed = |frame, reason| {
         SmokeTestOutcome::Crashed(MachineFault::Failed { comparison: CheckComparison::SmokeTest, frame, reason })

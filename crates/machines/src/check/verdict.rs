@@ -1,4 +1,4 @@
-//! The verdict of the check.
+//! The verdict of the check, and the faults that it rests on.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,12 @@ pub enum CheckVerdict {
     Rollback,
     /// Deterministic, but without rollback.
     Lockstep {
-        /// Reason against rollback.
+        /// Reason why rollback is not possible.
         reason: LockstepReason,
     },
-    /// Not deterministic, or not verifiable: sites could desync.
+    /// Not deterministic, not verifiable, or crashing: sites could desync.
     Unfit {
-        /// Fault found.
+        /// Fault that rules out netplay.
         fault: MachineFault,
     },
 }
@@ -28,7 +28,7 @@ impl CheckVerdict {
         !matches!(self, Self::Unfit { .. })
     }
 
-    /// Returns a short name of the verdict.
+    /// Returns a short name of the verdict, for reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Rollback => "rollback",
@@ -37,7 +37,7 @@ impl CheckVerdict {
         }
     }
 
-    /// Returns the fault, if one was found.
+    /// Returns the fault that rules out netplay or rollback, if one was found.
     pub fn fault(&self) -> Option<&MachineFault> {
         match self {
             Self::Unfit { fault } | Self::Lockstep { reason: LockstepReason::InexactStates { fault } } => Some(fault),
@@ -45,7 +45,7 @@ impl CheckVerdict {
         }
     }
 
-    /// Returns the first mismatch, if there is one.
+    /// Returns the first mismatch, if the verdict rests on one.
     pub fn mismatch(&self) -> Option<&StateMismatch> {
         match self.fault()? {
             MachineFault::Mismatch(mismatch) => Some(mismatch),
@@ -60,13 +60,14 @@ impl CheckVerdict {
 pub enum LockstepReason {
     /// The machine cannot save its state.
     CannotSave,
-    /// The saved states are not exact: a game diverges after a rollback.
+    /// The saved states are not exact: the machine diverges after a load, a reset or steps without rendering.
     #[serde(rename = "states")]
     InexactStates {
-        /// Fault found.
+        /// Fault that rules out rollback.
         fault: MachineFault,
     },
-    /// The states are exact, but this computer cannot roll back even one frame within a frame period.
+    /// The states are exact, but a rollback of one frame takes more than 80 % of a frame period on this computer, even
+    /// by the 10th percentiles of the measured times.
     TooSlow {
         /// Time to load, to step twice and to save twice, in nanoseconds.
         #[serde(rename = "repair_ns")]
@@ -76,7 +77,7 @@ pub enum LockstepReason {
     },
 }
 
-/// A fault of a machine.
+/// A fault that the check found in a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MachineFault {
@@ -89,12 +90,12 @@ pub enum MachineFault {
         comparison: CheckComparison,
         /// Frame in or before which it failed.
         frame: u32,
-        /// Message of the machine or process.
+        /// Message of the machine or of the child process.
         #[serde(rename = "why")]
         reason: String,
     },
-    /// Name, version, options or first frames change each time that the machine is opened, although no other difference
-    /// was seen.
+    /// Two openings of the machine gave different identity keys: name, version, options, first frames, game, frame rate
+    /// or pads differ. No other difference was seen.
     #[serde(rename = "identity")]
     UnstableIdentity {
         /// Comparison in which it was found.
@@ -105,24 +106,24 @@ pub enum MachineFault {
     ConstantHash,
 }
 
-/// The first mismatch.
+/// The first difference between two instances that should be equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateMismatch {
-    /// Comparison in which it was found.
+    /// Comparison in which the difference was found.
     pub comparison: CheckComparison,
     /// First frame after which the instances differ; `None` if they differed before the first frame.
     pub frame: Option<u32>,
     /// Next frame of the last loaded state, if one was loaded.
     #[serde(rename = "loaded")]
     pub loaded_frame: Option<u32>,
-    /// Kind of mismatch.
+    /// Whether the state or only the picture differs.
     #[serde(rename = "seen")]
     pub mismatch_kind: MismatchedOutput,
     /// Differing regions of the state; empty if the machine names none, or if the difference did not recur.
     pub regions: Vec<RegionMismatch>,
 }
 
-/// Kind of mismatch.
+/// Output in which two instances differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MismatchedOutput {

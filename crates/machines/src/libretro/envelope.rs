@@ -5,13 +5,13 @@
 
 use crate::machine::LoadError;
 
-/// Length of the header.
+/// Length of the header in bytes: magic, version, kind, and four numbers of eight bytes.
 pub(super) const HEADER_LEN: usize = 40;
 
-/// Maximum length of a core's state.
+/// Maximum length of a core's state, without the header, in bytes.
 pub(super) const MAX_STATE_LEN: usize = 64 << 20;
 
-/// Maximum frame count of a state: some hundred thousand years.
+/// Maximum frame count of a state: 149,000 years at 60 frames per second.
 const MAX_FRAMES: u64 = 1 << 48;
 
 const MAGIC: [u8; 4] = *b"CPLR";
@@ -26,11 +26,11 @@ pub(super) enum StateKind {
     Saved = 1,
 }
 
-/// Header of a state.
+/// The fields of a header that a reader uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StateHeader {
     pub(super) kind: StateKind,
-    /// Identity of machine and game.
+    /// Hash of machine id, game and frame rate. A state with another one is rejected.
     pub(super) identity: u64,
     /// Frames stepped before the state was saved.
     pub(super) frames: u64,
@@ -40,7 +40,8 @@ fn checksum(kind: StateKind, frames: u64, body: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(body, frames << 1 | kind as u64)
 }
 
-/// Writes the header over the first bytes of `state`, which the body follows. Returns the checksum.
+/// Writes the header over the first [`HEADER_LEN`] bytes of `state`, which the body follows. Returns the checksum of
+/// the body.
 pub(super) fn seal(state: &mut [u8], header: StateHeader) -> u64 {
     let (head, body) = state.split_at_mut(HEADER_LEN);
     let sum = checksum(header.kind, header.frames, body);
@@ -53,7 +54,7 @@ pub(super) fn seal(state: &mut [u8], header: StateHeader) -> u64 {
     sum
 }
 
-/// Splits a state into header, body and checksum.
+/// Splits a state into header, body and checksum. Fails if the state is damaged or has another identity.
 pub(super) fn unseal(state: &[u8], identity: u64) -> Result<(StateHeader, &[u8], u64), LoadError> {
     let invalid = |reason: &str| Err(LoadError::InvalidState(reason.to_owned()));
     let Some((head, body)) = state.split_at_checked(HEADER_LEN) else { return invalid("too short") };

@@ -1,81 +1,81 @@
-//! Errors of opening a core or a game.
+//! Reasons why a core or its game cannot be opened.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::source::MAX_CORE_NAME;
 
-/// Error of opening a core or a game.
+/// Reason why a core or its game cannot be opened.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CoreOpenError {
     /// No core of that name is in the searched folders.
     NotFound {
-        /// Requested name.
+        /// Requested core name.
         name: String,
-        /// Searched folders.
+        /// Folders that were searched, in this order.
         searched_folders: Vec<PathBuf>,
         /// Installed cores with a similar name.
         similar_names: Vec<String>,
         /// Command to install the core on this system, if known.
         install_hint: Option<String>,
     },
-    /// The text is not a valid core name.
+    /// The text is not a valid core name; [`CoreName::new`](super::CoreName::new) has the rules.
     InvalidName(String),
-    /// A file cannot be read.
+    /// The file of the core or the game cannot be read.
     Read {
-        /// Path of the file.
+        /// Path of the file that cannot be read.
         path: PathBuf,
         /// Error message of the system.
         reason: String,
     },
-    /// Creating the private folder of the core failed.
+    /// The private folder of the core cannot be created or written, with the message of the system.
     ScratchDir(String),
-    /// The system cannot load the library, with its message.
+    /// The system cannot load the library of the core, with the message of the system.
     Load(String),
     /// The library is not a libretro core: this function is missing.
     MissingFunction(&'static str),
-    /// The core uses another version of the libretro API.
+    /// The core uses this version of the libretro API instead of version 1.
     UnsupportedVersion(u32),
-    /// The core has no such option.
+    /// A requested option is not among those that the core declares.
     UnknownOption {
-        /// Key of the option.
+        /// Key of the requested option.
         key: String,
-        /// Keys of the core's options.
+        /// Keys of the options that the core declares.
         known_options: Vec<String>,
     },
-    /// The option has no such value.
+    /// A requested option has no such value.
     InvalidOptionValue {
-        /// Key of the option.
+        /// Key of the requested option.
         key: String,
-        /// Rejected value.
+        /// Requested value, which the core does not accept.
         value: String,
-        /// Valid values.
+        /// Values that the core accepts for the option.
         valid_values: Vec<String>,
     },
     /// This number of options differ from their default, which is more than fit into a machine id.
     TooManyOptions(usize),
-    /// The core needs a game.
+    /// No game was given, and the core does not run without one.
     NeedsGame,
     /// The core does not support files with this extension.
     UnsupportedExtension {
-        /// Extension of the file.
+        /// Extension of the game file, in lower case.
         extension: String,
-        /// Supported extensions.
+        /// Extensions that the core supports, in lower case.
         supported: Vec<String>,
     },
     /// A file with this extension only lists other files. This is not supported: the game id would cover only the list.
     MultiFileGame(String),
     /// The core requires GPU rendering, which is not supported.
     NeedsGpu,
-    /// The core rejected the game; contains the last log lines of the core.
+    /// The core rejected the game; contains up to three last log lines of the core.
     GameRejected(Vec<String>),
-    /// The core announced an invalid frame rate.
+    /// The core announced this invalid frame rate, in frames per second.
     InvalidFrameRate(f64),
 }
 
 impl CoreOpenError {
-    /// Returns the hint for the user, in one sentence.
+    /// Returns advice that may resolve the error, or `None`.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound { similar_names: similar, install_hint: install, .. } => {

@@ -9,10 +9,10 @@ use super::options::CoreOptions;
 use super::truncate_at_char;
 use super::video::VideoFrame;
 
-/// Maximum number of players of a machine.
+/// Maximum number of players of a core.
 pub(super) const MAX_PLAYERS: usize = 8;
 
-/// Maximum number of sample pairs per frame: one second at the highest usual rate.
+/// Maximum number of sample pairs per frame: 1.4 s at 48 kHz. Further samples are dropped.
 const MAX_SAMPLES_PER_FRAME: usize = 1 << 16;
 
 /// Number of kept log lines, and maximum length of a line in bytes.
@@ -46,7 +46,7 @@ pub(super) struct AvInfo {
     pub(super) sample_rate: f64,
 }
 
-/// An input of a port, as described by the core.
+/// An input of a port, such as a button or an axis, as described by the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) port: u32,
@@ -56,10 +56,10 @@ pub(super) struct Descriptor {
     pub(super) label: String,
 }
 
-/// A device that a port takes.
+/// A device that a port takes, as announced by the core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Name given by the core.
+    /// Display name that the core gives to the device.
     pub name: String,
     /// Device id, for [`CoreConfig::devices`](super::CoreConfig::devices).
     pub id: u32,
@@ -81,7 +81,7 @@ impl CoreLog {
         self.0.push_back(truncate_at_char(line, MAX_LOG_LINE_LEN).to_owned());
     }
 
-    /// Adds a printf format whose values are not known.
+    /// Adds a printf format as a line, with `…` in place of its values.
     pub(super) fn push_format(&mut self, format: &str) {
         self.push(&strip_placeholders(format));
     }
@@ -110,7 +110,7 @@ fn strip_placeholders(format: &str) -> String {
     text + rest
 }
 
-/// The frontend's side of an instance.
+/// Data that the callbacks of one instance read and write.
 #[derive(Default)]
 pub(super) struct FrontendState {
     // Set by the caller.
@@ -123,11 +123,11 @@ pub(super) struct FrontendState {
     pub(super) inputs: [InputWord; MAX_PLAYERS],
     /// Whether the frame is shown and heard.
     pub(super) is_rendered: bool,
-    /// Flags of [`produce`] that the core is asked for.
+    /// Outputs that the core is to produce in this frame, as flags of [`produce`].
     pub(super) requested_outputs: u32,
     /// Whether pictures are hashed, including those of frames that are not rendered.
     pub(super) hash_pictures: bool,
-    /// Time that the core sees, in microseconds. It depends only on the number of frames.
+    /// Time that the core sees, in microseconds: 16,667 µs per stepped frame.
     pub(super) time_us: u64,
 
     // Set by the core.
@@ -144,7 +144,7 @@ pub(super) struct FrontendState {
 }
 
 impl FrontendState {
-    /// Appends sound, up to the limit per frame.
+    /// Appends sound of a rendered frame, up to [`MAX_SAMPLES_PER_FRAME`]. Sound of other frames is dropped.
     pub(super) fn push_samples(&mut self, samples: &[[i16; 2]]) {
         if self.is_rendered {
             let room = MAX_SAMPLES_PER_FRAME.saturating_sub(self.sound.len());

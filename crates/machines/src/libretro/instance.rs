@@ -1,4 +1,4 @@
-//! An instance of a core with a game loaded.
+//! A core with a game loaded: steps it, and saves and loads its state.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::scratch::ScratchDir;
 use crate::machine::SaveError;
 use crate::pad::PadLayout;
 
-/// Extensions of files that only list other files.
+/// Extensions of game files that only list other files.
 const MULTI_FILE_EXTENSIONS: [&str; 5] = ["cue", "m3u", "ccd", "toc", "gdi"];
 
-/// An instance of a core with a game loaded.
+/// A private instance of a core with a game loaded.
 pub(super) struct CoreInstance {
     // Declared first, so that it is dropped before the data that it points at.
     core: Core,
@@ -37,7 +37,7 @@ pub(super) struct CoreInstance {
 }
 
 impl CoreInstance {
-    /// Loads the factory's game into a core.
+    /// Loads the factory's game into a core that has no game yet.
     pub(super) fn new(factory: Arc<InstanceFactory>, core: Core, scratch: ScratchDir) -> Result<Self, CoreOpenError> {
         let (frame_end_state, game_path) = (Vec::new(), CString::default());
         let mut new = Self {
@@ -54,7 +54,7 @@ impl CoreInstance {
         Ok(new)
     }
 
-    /// Loads the game, validates options and rate, and sets the port devices.
+    /// Loads the game, validates options and frame rate, and connects the devices to the ports.
     fn load_content(&mut self) -> Result<(), CoreOpenError> {
         let factory = self.factory.clone();
         let loaded = match factory.game() {
@@ -113,7 +113,7 @@ impl CoreInstance {
         self.core.frontend()
     }
 
-    /// Returns the pads of the players.
+    /// Returns the pads that the core describes now, one per player.
     pub(super) fn pads(&mut self) -> Vec<PadLayout> {
         let players = self.factory.players();
         let frontend = self.core.frontend();
@@ -130,7 +130,7 @@ impl CoreInstance {
         FrameRate::new(frames / divisor, DENOMINATOR / divisor).ok_or(CoreOpenError::InvalidFrameRate(fps))
     }
 
-    /// Returns the number of frames stepped.
+    /// Returns the number of frames stepped from the start up to the current state.
     pub(super) fn frame_count(&self) -> u64 {
         self.frame_count
     }
@@ -173,7 +173,8 @@ impl CoreInstance {
         self.core.frontend().time_us = frames.wrapping_mul(16_667);
     }
 
-    /// Saves the core's state into `into`, after space for a header.
+    /// Saves the core's state into `into`, after [`HEADER_LEN`] zero bytes for the header. An instance that saves after
+    /// every frame returns its last such save.
     pub(super) fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
         if self.saves_every_frame && !self.frame_end_state.is_empty() {
             into.clone_from(&self.frame_end_state);

@@ -42,7 +42,7 @@ impl InstanceFactory {
         self.game.as_ref()
     }
 
-    /// Returns the number of players, if the caller chose it.
+    /// Returns the number of players, if the caller of [`open`](super::open) chose it.
     pub(super) fn players(&self) -> Option<usize> {
         self.players
     }
@@ -58,7 +58,7 @@ impl InstanceFactory {
         CoreInstance::new(self.clone(), core, scratch)
     }
 
-    /// Loads a private copy of the library.
+    /// Loads a private copy of the library, from the first candidate folder from which the system can load libraries.
     fn load_core(&self) -> Result<(Core, ScratchDir), CoreOpenError> {
         let mut first_error = None;
         for parent in scratch::candidate_folders() {
@@ -97,7 +97,7 @@ impl InstanceFactory {
     }
 }
 
-/// Converts a path to a C string.
+/// Converts a path to a C string. Fails if the path is not valid UTF-8 or contains a zero byte.
 pub(super) fn to_c_path(path: &Path) -> Result<CString, CoreOpenError> {
     let text = path.to_str().and_then(|path| CString::new(path).ok());
     text.ok_or_else(|| CoreOpenError::ScratchDir(format!("the path {} cannot be passed to a core", path.display())))

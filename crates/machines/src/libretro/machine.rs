@@ -18,10 +18,11 @@ use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
 use crate::pad::PadLayout;
 use crate::picture::Picture;
 
-/// Number of remembered checksums of our own states: more than a session ever keeps for rollback.
+/// Number of remembered checksums of this machine's own states: more than the 60 states that a session keeps for
+/// rollback at most.
 const REMEMBERED_CHECKSUMS: usize = 64;
 
-/// Data shared by all machines of one factory.
+/// Data that are equal for all machines of one factory.
 #[derive(Clone)]
 pub(super) struct MachineInfo {
     pub(super) findings: ProbeFindings,
@@ -46,13 +47,13 @@ pub struct LibretroMachine {
     sample_rate: f64,
     /// The core's state before the first frame, if loading it restarts the core exactly; otherwise empty.
     initial_state: Vec<u8>,
-    /// Why the machine has halted.
+    /// Reason why the machine has halted; `None` while it runs.
     failure: Option<String>,
     /// Buffer for a state that is only hashed or shown.
     scratch_state: Vec<u8>,
     /// Buffer for the machine's own state while it loads a foreign one.
     fallback_state: Vec<u8>,
-    /// Checksums of the last states saved here.
+    /// Ring of the checksums of the last states saved here. Such a state is loaded without a fallback.
     own_checksums: [u64; REMEMBERED_CHECKSUMS],
     next_checksum: usize,
 }
@@ -89,7 +90,7 @@ impl LibretroMachine {
         }
     }
 
-    /// Restarts the core, or leaves it unchanged.
+    /// Brings the core to the state before its first frame. On an error the core is unchanged.
     fn restart(&mut self) -> Result<(), CoreOpenError> {
         if !self.initial_state.is_empty() && self.instance.load(&self.initial_state[HEADER_LEN..], 0) {
             self.clear_outputs();
@@ -100,7 +101,7 @@ impl LibretroMachine {
         Ok(())
     }
 
-    /// Configures a new instance.
+    /// Applies the probe findings to a new instance.
     fn init_instance(&mut self) {
         self.instance.state_size = self.info.findings.state_size;
         if self.info.findings.saves_every_frame {
@@ -109,7 +110,7 @@ impl LibretroMachine {
         self.clear_outputs();
     }
 
-    /// Clears picture and sound.
+    /// Clears picture, sound and failure.
     fn clear_outputs(&mut self) {
         self.failure = None;
         let frontend = self.instance.frontend();
@@ -130,7 +131,7 @@ impl LibretroMachine {
         self.sample_rate = if (1_000.0..=1_000_000.0).contains(&av.sample_rate) { av.sample_rate } else { 48_000.0 };
     }
 
-    /// Returns the results of probing the core.
+    /// Returns the results of the probe of this core and game.
     pub fn findings(&self) -> &ProbeFindings {
         &self.info.findings
     }
@@ -155,12 +156,12 @@ impl LibretroMachine {
         self.instance.frontend().options.all()
     }
 
-    /// Returns the last log lines of the core, without the values in them.
+    /// Returns the last log lines of the core, at most 32, with `…` in place of each printf value.
     pub fn log_lines(&mut self) -> impl Iterator<Item = &str> {
         self.instance.frontend().log.lines()
     }
 
-    /// Returns whether a core's state can have this length.
+    /// Returns whether a saved state of this core can have `len` bytes, without its header.
     fn is_valid_state_len(&self, len: usize) -> bool {
         self.info.findings.state_size.map_or(len > 0 && len <= MAX_STATE_LEN, |size| size == len)
     }

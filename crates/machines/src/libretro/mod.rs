@@ -63,16 +63,16 @@ use self::machine::MachineInfo;
 #[cfg(doc)]
 use crate::Machine;
 
-/// Which core and game to open, and how.
+/// Core and game to open, with their options.
 #[derive(Clone, Debug)]
 pub struct CoreConfig {
-    /// Core to open.
+    /// Core to open, by name or by path.
     pub core: CoreSource,
     /// Game image; some cores run without one.
     pub game: Option<GameImage>,
     /// Core options that differ from their default, as key and value.
     pub options: Vec<(String, String)>,
-    /// Number of players; `None` for the number that the core announces.
+    /// Number of players, clamped to 1 to 8; `None` for the number that the core announces.
     pub players: Option<usize>,
     /// Devices in ports that should not have a joypad, as port and device id. See [`LibretroMachine::devices`].
     pub devices: Vec<(usize, u32)>,
@@ -90,12 +90,12 @@ impl CoreConfig {
     }
 }
 
-/// A game image.
+/// A game file in memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GameImage {
     /// File name. The extension tells the core the file type.
     pub name: String,
-    /// Contents.
+    /// Contents of the file.
     pub image: Vec<u8>,
 }
 
@@ -106,7 +106,7 @@ impl std::fmt::Debug for GameImage {
 }
 
 impl GameImage {
-    /// Reads an image from a file.
+    /// Reads an image from a file. The name of the image is the file name, or `game` if that is not valid UTF-8.
     pub fn read(path: &Path) -> Result<Self, CoreOpenError> {
         let image = std::fs::read(path)
             .map_err(|error| CoreOpenError::Read { path: path.into(), reason: error.to_string() })?;
@@ -127,7 +127,8 @@ impl GameImage {
     }
 }
 
-/// Opens a core with a game.
+/// Opens a core with its game and probes its first frames in other instances. The returned machine has stepped no
+/// frame.
 pub fn open(config: CoreConfig) -> Result<LibretroMachine, CoreOpenError> {
     let factory = Arc::new(InstanceFactory::new(config)?);
     let mut instance = factory.create_instance()?;

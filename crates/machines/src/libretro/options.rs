@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 
 use super::error::CoreOpenError;
 
-/// Maximum number of declared options.
+/// Maximum number of declared options and former values together. Further declarations are ignored.
 const MAX_DECLARED_OPTIONS: usize = 4_096;
 
 /// An option declared by the core.
@@ -48,12 +48,13 @@ impl CoreOptions {
         }
     }
 
-    /// Returns the value for the core. The text stays valid for the lifetime of the instance.
+    /// Returns the current value of an option; `None` if the core declared no such option. The text stays valid for the
+    /// lifetime of the instance.
     pub(super) fn value(&self, key: &str) -> Option<&CStr> {
         self.declared.get(key).map(|option| option.value.as_c_str())
     }
 
-    /// Checks that every requested option and value exists.
+    /// Checks that the core declared every requested option with the requested value.
     pub(super) fn validate(&self) -> Result<(), CoreOpenError> {
         for (key, value) in &self.requested {
             let Some(option) = self.declared.get(key) else {
@@ -70,7 +71,7 @@ impl CoreOptions {
         Ok(())
     }
 
-    /// Returns the options that differ from their default, by key.
+    /// Returns the options that differ from their default as key and value, sorted by key.
     pub(super) fn non_default(&self) -> impl Iterator<Item = (&str, &str)> {
         self.declared.iter().filter_map(|(key, option)| {
             let value = option.value.to_str().ok()?;
@@ -78,7 +79,7 @@ impl CoreOptions {
         })
     }
 
-    /// Returns all options: key, current value, and valid values.
+    /// Returns all options, sorted by key: key, current value, and valid values.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, &str, &[String])> {
         self.declared
             .iter()

@@ -4,10 +4,10 @@ use crate::pad::{Button, PadLayout, StickAxis};
 
 use super::frontend_state::{Descriptor, Device, MAX_PLAYERS};
 
-/// Number of players of a core without descriptors.
+/// Number of players of a core that describes neither buttons nor ports.
 const DEFAULT_PLAYERS: usize = 2;
 
-/// Device classes of libretro.
+/// Device classes of libretro: joypad, and pad with sticks.
 pub(super) const JOYPAD: u32 = 1;
 pub(super) const ANALOG: u32 = 5;
 const DEVICE_CLASS_MASK: u32 = 0xff;
@@ -16,14 +16,14 @@ const DEVICE_CLASS_MASK: u32 = 0xff;
 /// state, so a game would diverge after a rollback. They are excluded.
 const EMULATOR_ONLY_LABELS: [&str; 6] = ["turbo", "rapid", "autofire", "auto-fire", "mode switch", "solar sensor"];
 
-/// Returns one pad per player.
+/// Returns one pad per player. If `players` is `None`, the core's descriptors determine the number of players.
 pub(super) fn pads(descriptors: &[Descriptor], ports: &[Vec<Device>], players: Option<usize>) -> Vec<PadLayout> {
     let count = players.unwrap_or_else(|| count_players(descriptors, ports)).clamp(1, MAX_PLAYERS);
     (0..count as u32).map(|port| pad(descriptors, port)).collect()
 }
 
 /// Returns the number of leading ports with buttons; if none has any, the number of leading ports that take
-/// controllers.
+/// controllers; if there are none either, [`DEFAULT_PLAYERS`].
 fn count_players(descriptors: &[Descriptor], ports: &[Vec<Device>]) -> usize {
     let described =
         (0..MAX_PLAYERS as u32).take_while(|port| port_descriptors(descriptors, *port).next().is_some()).count();

@@ -30,7 +30,8 @@ const MAX_ALWAYS_SAVED_LEN: usize = 512 << 10;
 const REPLAY_ROUNDS: usize = 4;
 const ROUND_FRAMES: usize = 12;
 
-/// Observation of a core after a frame.
+/// Hashes of a core's saved state, RAM, picture and sound after a frame; `None` if the core could not save or exposes
+/// no RAM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FrameObservation {
     state: Option<u64>,
@@ -48,26 +49,28 @@ impl FrameObservation {
     }
 }
 
-/// A run with a save after every frame.
+/// A run of the first [`PROBE_FRAMES`] frames with a save after each.
 struct SavedRun {
     instance: CoreInstance,
     observations: Vec<FrameObservation>,
-    /// States before the first frame and in the middle.
+    /// States before the first frame and after [`MIDDLE_FRAME`]; `None` if saving failed.
     initial_state: Option<Vec<u8>>,
     middle_state: Option<Vec<u8>>,
 }
 
-/// How a round of frames is run.
+/// Options of a round of frames with fixed pseudo-random inputs.
 #[derive(Clone, Copy)]
 struct RoundOptions {
     frames: usize,
-    /// Whether every frame is saved, and not only the last.
+    /// Whether the core saves after every frame of the round, and not only after the last.
     save_each_frame: bool,
-    /// If set, only the last frame is rendered, and the others produce these outputs.
+    /// Outputs that the core produces in all frames but the last, which alone is rendered; `None` to render every
+    /// frame.
     headless_outputs: Option<u32>,
 }
 
-/// What was equal after a state was loaded, in ascending order of exactness.
+/// Data that were equal to the reference run after a state was loaded. Equivalence counts most in the order of two
+/// results, then RAM, then the saved state.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct LoadExactness {
     is_equivalent: bool,
@@ -75,7 +78,7 @@ struct LoadExactness {
     state_equal: bool,
 }
 
-/// Results of loading states into other instances.
+/// Results of loading the reference run's states into new instances.
 #[derive(Default)]
 struct CrossInstanceLoad {
     can_load: bool,
@@ -88,17 +91,17 @@ impl RoundOptions {
     const DEFAULT: Self = Self { frames: ROUND_FRAMES, save_each_frame: false, headless_outputs: None };
 }
 
-/// Probes one instance after the other.
+/// The probe, which opens one instance after the other.
 struct CoreProbe<'a> {
     factory: &'a Arc<InstanceFactory>,
     pads: &'a [PadLayout],
     buffer: Vec<u8>,
     state_sizes: Vec<usize>,
-    /// Whether the core exposes memory that changes.
+    /// Whether the core exposes RAM that changed in the reference run.
     has_live_memory: bool,
 }
 
-/// Runs the whole probe, about 400 frames.
+/// Runs the whole probe: 120 frames for a core that cannot save, at most 560 otherwise.
 pub(super) fn probe(factory: &Arc<InstanceFactory>, pads: &[PadLayout]) -> Result<ProbeFindings, CoreOpenError> {
     CoreProbe { factory, pads, buffer: Vec::new(), state_sizes: Vec::new(), has_live_memory: false }.run()
 }
@@ -172,7 +175,7 @@ impl CoreProbe<'_> {
         Ok(findings)
     }
 
-    /// Runs the first frames with a save after each.
+    /// Runs the first [`PROBE_FRAMES`] frames of a new instance without input and saves after each.
     fn run_saving_every_frame(&mut self) -> Result<SavedRun, CoreOpenError> {
         let mut instance = self.open_instance()?;
         let initial_state = self.save_state(&mut instance);
@@ -187,8 +190,9 @@ impl CoreProbe<'_> {
         Ok(SavedRun { instance, observations, initial_state, middle_state })
     }
 
-    /// Returns whether saving some frames changes the result. One instance plays both runs, because states of different
-    /// instances may differ without meaning, in addresses or uninitialized bytes.
+    /// Returns whether saving after every frame changes the state, RAM or picture at the end of a run. One instance
+    /// plays both runs, because states of different instances may differ without meaning, in addresses or uninitialized
+    /// bytes.
     fn is_changed_by_saving(&mut self, instance: &mut CoreInstance) -> bool {
         let Some(state) = self.save_state(instance) else { return false };
         let before = instance.frame_count();
@@ -228,7 +232,7 @@ impl CoreProbe<'_> {
             })
     }
 
-    /// Loads states into new instances, as a late joiner does.
+    /// Loads the reference run's states into new instances, as a late joiner does.
     fn test_cross_instance_load(
         &mut self,
         middle_state: &[u8],
@@ -293,7 +297,7 @@ impl CoreProbe<'_> {
         Ok(instance)
     }
 
-    /// Steps a frame without input and observes the core.
+    /// Steps a rendered frame without input and observes the core.
     fn step_without_input(&mut self, instance: &mut CoreInstance, save: bool) -> FrameObservation {
         instance.step(std::iter::empty(), true, produce::ALL);
         self.observe(instance, save)
@@ -318,7 +322,8 @@ impl CoreProbe<'_> {
         self.state_hash(instance).map(|_| self.buffer[HEADER_LEN..].to_vec())
     }
 
-    /// Runs some frames with input, replays them from a state, and replays them once more without rendering.
+    /// Runs rounds of frames with input and replays each from a saved state. Determines which outputs the core can
+    /// leave out in frames that are not rendered.
     fn test_replay(&mut self, instance: &mut CoreInstance, saved: bool) -> ReplayOutcome {
         let mut replay = ReplayOutcome { state_equal: true, memory_equal: true, headless_outputs: produce::ALL };
         // Sets of outputs to try, the smallest first. Without a working load nothing can be tried, so nothing is left
@@ -354,7 +359,7 @@ impl CoreProbe<'_> {
         replay
     }
 
-    /// Runs some frames with input.
+    /// Runs the frames of a round with input and observes the core after the last.
     fn run_round(&mut self, instance: &mut CoreInstance, round: usize, options: RoundOptions) -> FrameObservation {
         for frame in 0..options.frames {
             let last = frame + 1 == options.frames;
@@ -378,14 +383,14 @@ struct ReplayOutcome {
     headless_outputs: u32,
 }
 
-/// Returns a fixed pseudo-random input.
+/// Returns a fixed pseudo-random input, which changes every three frames.
 fn probe_input(pad: &PadLayout, player: usize, round: usize, frame: usize) -> InputWord {
     let position = [player, round, frame / 3].map(|it| it as u8);
     let noise = [0u64, 1].map(|half| InputWord::from(xxhash_rust::xxh3::xxh3_64_with_seed(&position, half)));
     (noise[0] << 64 | noise[1]) & pad.mask
 }
 
-/// Hashes all comparable data of the first frames and all decisions that sites must make alike.
+/// Hashes the pictures and the hash source of the first frames, and the findings that all sites must share.
 fn first_frames_hash(findings: &ProbeFindings, observations: &[FrameObservation]) -> u64 {
     let mut hash = Xxh3::new();
     let decisions = [findings.can_save, findings.saves_every_frame, findings.is_exact()].map(u8::from);

@@ -7,15 +7,15 @@ pub enum HashSource {
     /// suited for comparison: some cores put the time of day or uninitialized bytes into them, which do not affect the
     /// game.
     Memory,
-    /// The saved state, because the core exposes no RAM that changes, or RAM that is not the same after a load and a
-    /// replay.
+    /// The saved state, because the core exposes no RAM that changes, or because its RAM differs after a load and a
+    /// replay while its saved state does not.
     State,
-    /// The picture, because nothing else can be observed.
+    /// The picture, because the core neither saves states nor exposes RAM that changes.
     Picture,
 }
 
 impl HashSource {
-    /// Returns the name of the source, which is part of the machine id.
+    /// Returns the name of the source, which sites compare as an option of the machine id.
     pub fn name(self) -> &'static str {
         match self {
             Self::State => "state",
@@ -25,33 +25,35 @@ impl HashSource {
     }
 }
 
-/// Results of probing a core with a game in its first frames.
+/// Results of probing a core with a game in its first frames. All sites must find the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeFindings {
-    /// Source of the state hash.
+    /// Data from which the state hash is computed.
     pub hash_of: HashSource,
-    /// Hash of the first frames without input, over all comparable data. Equal machines have equal hashes.
+    /// Hash of the first 60 frames without input, over pictures, the hash source and the findings that sites must
+    /// share. Equal machines have equal hashes.
     pub first_frames: u64,
-    /// Whether two instances behaved the same. If not, the core depends on external data such as time or addresses. A
-    /// difference only in saved states, and not in RAM or picture, does not count.
+    /// Whether two instances behaved the same. If not, the core depends on external data such as time or addresses. If
+    /// the core exposes RAM that changes, a difference only in saved states does not count.
     pub is_deterministic: bool,
-    /// Whether the core can save and load.
+    /// Whether the core can save its state and load it into another instance.
     pub can_save: bool,
     /// Whether the state was equal bit for bit after a load and a replay, also in another instance.
     pub state_exact: bool,
-    /// Whether the memory was equal under the same test.
+    /// Whether the exposed RAM was equal after a load and a replay, also in another instance. `false` if the RAM never
+    /// changes.
     pub memory_exact: bool,
     /// Whether every site saves the core after every frame, because saving changes its behaviour or may do so.
     pub saves_every_frame: bool,
-    /// Whether the core can be saved before its first frame.
+    /// Whether a state saved before the first frame loads into a new instance and leads to the same game.
     pub saves_initial_state: bool,
-    /// Whether loading that state restarts a played instance exactly like a new one.
+    /// Whether loading the state from before the first frame restarts a played instance exactly like a new one.
     pub restarts_from_initial_state: bool,
-    /// Whether the core must run a frame before it can load a state.
+    /// Whether a new instance must run a frame before it loads states correctly.
     pub needs_warm_up: bool,
     /// Outputs that the core must produce in frames that are not rendered, as libretro flags (1: picture, 2: sound).
     pub headless_outputs: u32,
-    /// Length of a state in bytes, if it is constant.
+    /// Length of a saved state in bytes; `None` if it varies or is unknown.
     pub state_size: Option<usize>,
     /// Bytes of RAM that the core exposes.
     pub memory_size: usize,

@@ -35,7 +35,8 @@ pub(super) fn candidate_folders() -> Vec<PathBuf> {
 }
 
 impl ScratchDir {
-    /// Creates a private folder in `parent`, readable only by this user.
+    /// Creates a private folder in `parent`, readable only by this user. The first call of a process also removes the
+    /// folders of dead processes.
     pub(super) fn new(parent: &Path) -> io::Result<Self> {
         static SWEPT: Once = Once::new();
         SWEPT.call_once(|| candidate_folders().iter().for_each(|parent| remove_stale_folders(parent)));
@@ -52,14 +53,14 @@ impl ScratchDir {
         Ok(Self { _lock: lock, folder })
     }
 
-    /// Creates and returns a subfolder.
+    /// Creates the subfolder `name` if it is missing, and returns its path.
     pub(super) fn folder(&self, name: &str) -> io::Result<PathBuf> {
         let folder = self.folder.path().join(name);
         fs::create_dir_all(&folder)?;
         Ok(folder)
     }
 
-    /// Writes a file readable only by this user.
+    /// Writes a file readable only by this user and returns its path.
     pub(super) fn write(&self, name: impl AsRef<Path>, bytes: &[u8]) -> io::Result<PathBuf> {
         let path = self.folder.path().join(name);
         fs::write(&path, bytes)?;

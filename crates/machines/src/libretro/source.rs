@@ -28,14 +28,14 @@ impl CoreName {
     }
 
     /// Returns the likely core name of a machine: `beetle_pce_fast` for "Beetle PCE Fast". The text may be untrusted;
-    /// returns `None` if no core has such a name.
+    /// the result is `None` if it does not give a valid core name.
     pub fn from_machine_name(machine: &str) -> Option<Self> {
         let mut name = machine.to_lowercase().replace([' ', '-'], "_");
         name.retain(|char| !"()[].,'!&+#~".contains(char));
         Self::new(&name)
     }
 
-    /// Returns the name as text.
+    /// Returns the name as text, in the spelling that it was created with.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,12 +47,12 @@ impl fmt::Display for CoreName {
     }
 }
 
-/// The source of a core.
+/// The core to open, by name or by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreSource {
-    /// The installed core of this name.
+    /// The installed core of this name, in the folders of front ends and distributions.
     Name(CoreName),
-    /// The core in this file.
+    /// The core in this file, whatever the file's name.
     Path(PathBuf),
 }
 

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Maximum width and height.
+/// Maximum width and height, in pixels.
 const MAX_SIDE: usize = 4_096;
 
 /// Pixel format of a core. A pixel is an integer in the host's byte order.
@@ -13,17 +13,16 @@ pub(super) enum PixelFormat {
     Rgb1555,
     /// 32 bits, the top eight unused.
     Xrgb8888,
-    /// 16 bits.
+    /// 16 bits: 5 red, 6 green, 5 blue.
     Rgb565,
 }
 
 impl PixelFormat {
-    /// Returns the format with this libretro number.
+    /// Returns the format with this libretro number; `None` if there is none.
     pub(super) fn from_libretro(number: u32) -> Option<Self> {
         [Self::Rgb1555, Self::Xrgb8888, Self::Rgb565].get(number as usize).copied()
     }
 
-    /// Returns the number of bytes per pixel.
     pub(super) fn bytes_per_pixel(self) -> usize {
         if self == Self::Xrgb8888 { 4 } else { 2 }
     }
@@ -38,15 +37,16 @@ pub(super) struct VideoFrame {
     pub(super) width: usize,
     pub(super) height: usize,
     pub(super) rgba: Vec<u8>,
-    /// Whether a new picture arrived since this flag was last cleared.
+    /// Whether a picture was converted since this flag was last cleared.
     pub(super) has_new_picture: bool,
-    /// Hash of the last picture that was hashed.
+    /// Hash of the last picture passed to [`hash_picture`](Self::hash_picture).
     pub(super) digest: u64,
     rotation_buffer: Vec<u8>,
 }
 
 impl VideoFrame {
-    /// Returns whether a picture of this size is valid and its rows do not overlap.
+    /// Returns whether both sides have 1 to [`MAX_SIDE`] pixels and `pitch`, the bytes from one row to the next, holds
+    /// a whole row.
     pub(super) fn is_valid_size(&self, width: usize, height: usize, pitch: usize) -> bool {
         let sides = 1..=MAX_SIDE;
         sides.contains(&width)
@@ -67,7 +67,7 @@ impl VideoFrame {
         }
     }
 
-    /// Hashes a picture without converting it.
+    /// Hashes a picture into `digest` without converting it.
     pub(super) fn hash_picture<'a>(&mut self, width: usize, height: usize, row: impl Fn(usize) -> &'a [u8]) {
         let mut hash = Xxh3::new();
         hash.update(&(width as u64).to_le_bytes());
@@ -120,18 +120,18 @@ fn convert_row(format: PixelFormat, row: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Expands the low five bits to eight.
+/// Expands a colour value, the low five bits of `bits`, to eight bits.
 fn expand_5_to_8_bits(bits: u16) -> u8 {
     let bits = (bits & 0x1f) as u8;
     bits << 3 | bits >> 2
 }
 
-/// Returns a black picture.
+/// Returns the pixels of an opaque black picture.
 pub(super) fn black_rgba(width: usize, height: usize) -> Vec<u8> {
     [0, 0, 0, 255].repeat(width * height)
 }
 
-/// Clamps a size announced by a core to the valid range.
+/// Clamps a size announced by a core to 1 to [`MAX_SIDE`] pixels per side.
 pub(super) fn clamp_size(width: u32, height: u32) -> (usize, usize) {
     ((width as usize).clamp(1, MAX_SIDE), (height as usize).clamp(1, MAX_SIDE))
 }

@@ -8,10 +8,9 @@ const MAGIC: [u8; 5] = *b"CPNS\x01";
 const HALTED_OFFSET: usize = MAGIC.len();
 const GAME_OFFSET: usize = HALTED_OFFSET + 1;
 const CHECKSUM_OFFSET: usize = GAME_OFFSET + 8;
-/// Offset of the body.
 const BODY_OFFSET: usize = CHECKSUM_OFFSET + 8;
 
-/// Writes a state with its header into `into`; `write` appends the body.
+/// Replaces the contents of `into` by a header and the body that `write` appends.
 pub(super) fn seal(into: &mut Vec<u8>, game: &[u8; 32], halted: bool, write: impl FnOnce(&mut Vec<u8>)) {
     into.clear();
     into.extend_from_slice(&MAGIC);

@@ -30,29 +30,29 @@ use state::StagedState;
 
 pub use open::{MAX_PLAYERS, NesOpenError};
 
-/// Buttons of a pad.
+/// The eight buttons of an NES pad.
 const BUTTONS: [Button; 8] =
     [Button::A, Button::B, Button::Select, Button::Start, Button::Up, Button::Down, Button::Left, Button::Right];
 /// Emulator name and version in the machine id.
 const VERSION: &str = "TetaNES 0.17.0";
 /// Frames in the first-frames hash, which distinguishes builds of the same version: half a second.
 const FIRST_FRAMES: u32 = 30;
-/// Sample rate.
+/// Sample rate of the sound, in Hz.
 const SAMPLE_RATE: f32 = 48_000.0;
 /// Frame rate of North American and Japanese machines: 60.0988 frames per second.
 const NTSC_FRAME_RATE: FrameRate = FrameRate::new(39_375_000, 655_171).expect("a valid frame rate");
-/// Frame rate of European machines: 50.007 frames per second.
+/// Frame rate of PAL and Dendy machines: 50.007 frames per second.
 const PAL_FRAME_RATE: FrameRate = FrameRate::new(3_325_214, 66_495).expect("a valid frame rate");
-/// Pixel aspect ratio, width by height, on the televisions of each region.
+/// Pixel aspect ratio, width divided by height, on the televisions of each region.
 const NTSC_PIXEL_ASPECT: f32 = 8.0 / 7.0;
 const PAL_PIXEL_ASPECT: f32 = 7_375_000.0 / 5_320_342.5;
 
-/// Bytes by which a state may exceed the initial state: a few parts are optional.
+/// Number of bytes by which a state may exceed the initial state, because a few parts of a state are optional.
 const STATE_LEN_SLACK: usize = 64;
 /// Failure message of a machine that loaded a halted state.
 const HALTED_BEFORE_SAVE: &str = "the machine had already halted when this state was saved";
 
-/// Options of the machine.
+/// Options of an NES, which are part of its machine id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NesOptions {
     /// Number of players: up to 2, or up to [`MAX_PLAYERS`] with a Four Score adapter. Many games mistake a Four Score
@@ -74,9 +74,9 @@ pub struct Nes {
     machine_id: MachineId,
     game_id: GameId,
     pads: Vec<PadLayout>,
-    /// State before the first frame.
+    /// Saved state before the first frame, which a reset loads.
     initial_state: Vec<u8>,
-    /// Maximum length of a state in bytes.
+    /// Maximum length of a state that is loaded, in bytes.
     max_state_len: usize,
     staged_state: StagedState,
     scratch: Vec<u8>,
@@ -91,7 +91,8 @@ impl Nes {
         Self::open_with(image, name, NesOptions::default())
     }
 
-    /// Opens a game on a machine with these options.
+    /// Opens a game on a machine with these options. Fails if the image is invalid or unsupported, or if the game halts
+    /// the machine in its first 30 frames.
     pub fn open_with(image: &[u8], name: &str, options: NesOptions) -> Result<Self, NesOpenError> {
         let deck = open::open_deck(image, &options)?;
         let region = match deck.region() {
@@ -128,7 +129,7 @@ impl Nes {
         nes.with_first_frames_hash()
     }
 
-    /// Computes the first-frames hash and resets the machine.
+    /// Computes the first-frames hash and resets the machine. Fails if the game halts the machine in these frames.
     fn with_first_frames_hash(mut self) -> Result<Self, NesOpenError> {
         self.machine_id.first_frames_hash = identity::first_frames_hash(&mut self, FIRST_FRAMES);
         if let Some(reason) = self.halt_reason.take() {
@@ -170,7 +171,7 @@ impl Nes {
         self.sound.clear();
     }
 
-    /// Loads the state, or leaves the machine unchanged.
+    /// Loads the body of a state. On an error the machine keeps its state.
     fn apply_state(&mut self, body: &[u8]) -> Result<(), &'static str> {
         let (staged, bus) = (&mut self.staged_state, self.deck.bus_mut());
         staged.decode(body, bus).ok_or("invalid contents")?;
@@ -296,7 +297,7 @@ impl Machine for Nes {
     }
 }
 
-/// Returns the buttons of a pad in the order of the console's shift register.
+/// Converts an input word to the emulator's button flags, which have the order of the console's shift register.
 fn joypad_buttons(word: InputWord) -> JoypadBtnState {
     let same = Button::Select.bit()
         | Button::Start.bit()
@@ -319,7 +320,7 @@ fn black_rgba() -> Box<[u8; Frame::SIZE]> {
     rgba.into_boxed_slice().try_into().expect("the vector has the size of a frame")
 }
 
-/// Returns the message of a panic.
+/// Returns the message of a panic, or a general one if the panic has no text.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("the emulator panicked").into()

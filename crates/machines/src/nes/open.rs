@@ -1,4 +1,4 @@
-//! Opens a game on the emulator, with errors that explain why a game cannot be opened.
+//! Opens a game on the emulator, after checks that explain why an image is unusable.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,30 +15,30 @@ use super::{NesOptions, SAMPLE_RATE};
 pub const MAX_PLAYERS: usize = 4;
 /// Maximum number of players without the adapter.
 const PLAYERS_WITHOUT_ADAPTER: usize = 2;
-/// Length of the header before the ROMs of an image.
+/// Length in bytes of the header before the ROMs of an image.
 const INES_HEADER_LEN: usize = 16;
 /// Signature at the start of every image.
 const INES_SIGNATURE: &[u8; 4] = b"NES\x1a";
 
-/// Error of opening a game.
+/// Reason why a game cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NesOpenError {
-    /// The image is not an NES game.
+    /// The image does not begin with the iNES signature.
     NotNes,
-    /// The image is shorter than its header says.
+    /// The image is shorter than its header announces.
     Truncated {
-        /// Actual length in bytes.
+        /// Length of the image in bytes.
         actual: usize,
-        /// Expected length in bytes.
+        /// Length in bytes that the header announces.
         expected: usize,
     },
-    /// The cartridge uses a mapper that the emulator does not support.
+    /// The emulator does not support the cartridge's mapper, which has this number.
     UnsupportedMapper(u16),
     /// The header of the image is invalid or unsupported, with the emulator's message.
     InvalidHeader(String),
     /// The number of players is not in 1 to [`MAX_PLAYERS`].
     InvalidPlayerCount(usize),
-    /// The game halts the machine in its first frames, for this reason.
+    /// The game halts or panics the emulator while it is opened or in its first 30 frames, with this message.
     HaltsAtStart(String),
 }
 

@@ -17,14 +17,13 @@ use tetanes_core::input::{Input, Joypad};
 use tetanes_core::mapper::Mapper;
 use tetanes_core::ppu::{self, Ppu};
 
-/// Encoding: fixed-size integers, little endian.
+/// Encoding of all fields: fixed-size integers, little endian.
 const BINCODE_CONFIG: Configuration<LittleEndian, Fixint> = bincode::config::legacy();
-/// Last dot of a scanline.
+/// Number of the last dot of a scanline.
 const LAST_DOT: u16 = 340;
-/// Bound on the master clocks by which CPU and PPU can differ between two frames; the actual difference is a few
-/// clocks.
+/// Bound on the master clock counters of CPU and PPU at the end of a frame. The actual values are a few clocks.
 const MAX_CLOCK_LEAD: u32 = 4_096;
-/// Colour emphasis bits of a pixel.
+/// Bits of the PPU's `mask_emphasis` that can be set.
 const EMPHASIS_BITS: u16 = 0x1c0;
 /// Number of steps of the APU frame counter, and a bound on its cycle count.
 const FRAME_COUNTER_LIMITS: (usize, u32) = (6, 50_000);
@@ -91,7 +90,7 @@ pub(super) struct SectionEnds {
     pub(super) pads: usize,
 }
 
-/// Appends the encoded state to `out`.
+/// Appends the encoded state to `out`. Returns the ends of its sections, as offsets in `out`.
 pub(super) fn encode(bus: &Bus, out: &mut Vec<u8>) -> SectionEnds {
     let Bus {
         cpu,
@@ -170,7 +169,7 @@ impl StagedState {
         }
     }
 
-    /// Decodes a state. Returns `None` if the bytes cannot be a state of this cartridge.
+    /// Decodes a state into this one. Returns `None` if the bytes cannot be a state of this cartridge.
     pub(super) fn decode(&mut self, mut bytes: &[u8], bus: &Bus) -> Option<()> {
         let bytes = &mut bytes;
         self.cpu = get(bytes)?;

@@ -43,7 +43,7 @@ pub use options::{SharedGameOptions, config, settings};
 /// Maximum number of page hashes that a session requests at once.
 const MAX_PAGES_PER_REQUEST: usize = 256;
 
-/// A machine and its saved states of a session.
+/// A machine in a session, with the states that it saved for rollbacks.
 pub struct SessionAdapter {
     machine: Box<dyn Machine>,
     slots: Vec<StateSlot>,
@@ -55,7 +55,7 @@ pub struct SessionAdapter {
     counts: RequestCounts,
 }
 
-/// A slot for a saved state.
+/// A state saved for a rollback, in the slot that the session chose.
 #[derive(Default)]
 struct StateSlot {
     /// Next frame of the saved state; `None` if the slot is empty.
@@ -68,12 +68,12 @@ struct StateSlot {
 pub enum RequestOutcome {
     /// The session needs local input. Pass it to [`Session::handle_input`]; it takes effect in this frame.
     InputNeeded {
-        /// Frame of the input.
+        /// Frame in which the input takes effect.
         frame: Frame,
     },
     /// The machine stepped a frame.
     Stepped {
-        /// Stepped frame.
+        /// Frame that the machine stepped.
         frame: Frame,
         /// Whether the frame is to be shown and heard.
         rendered: bool,
@@ -90,7 +90,7 @@ pub enum RequestOutcome {
     },
     /// The machine hashed the state after a frame.
     Hashed {
-        /// Hashed frame.
+        /// Frame after which the state was hashed.
         frame: Frame,
     },
     /// Work for a late joiner or for a desync search.
@@ -103,7 +103,7 @@ pub enum RequestOutcome {
 /// Error after which the machine cannot stay in the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdapterError {
-    /// Saving a state failed.
+    /// Saving a state for a rollback failed.
     Save(SaveError),
     /// Loading a saved state, or a snapshot of another site, failed.
     Load(LoadError),
@@ -123,18 +123,18 @@ impl fmt::Display for AdapterError {
 
 impl std::error::Error for AdapterError {}
 
-/// Numbers of requests served since the start, by kind.
+/// Numbers of requests served since the adapter was created, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// Rendered frames.
+    /// Rendered steps, each of a frame that is shown and heard.
     pub rendered_steps: u64,
     /// Frames that were not rendered: resimulated after a rollback, or stepped to catch up.
     pub resimulated_steps: u64,
-    /// States saved.
+    /// Requests to save a state.
     pub saves: u64,
-    /// States loaded.
+    /// Requests to load a saved state, or the snapshot of another site.
     pub loads: u64,
-    /// States hashed.
+    /// Requests for a state hash.
     pub hashes: u64,
 }
 
@@ -152,7 +152,7 @@ impl SessionAdapter {
         }
     }
 
-    /// Returns the machine.
+    /// Returns the machine, for its picture, sound and identity.
     pub fn machine(&self) -> &dyn Machine {
         &*self.machine
     }
@@ -167,12 +167,12 @@ impl SessionAdapter {
         &self.inputs
     }
 
-    /// Returns the numbers of requests served.
+    /// Returns the numbers of requests served since the adapter was created.
     pub fn counts(&self) -> RequestCounts {
         self.counts
     }
 
-    /// Returns whether a new picture was rendered since the last call.
+    /// Returns whether a frame was rendered since the last call.
     pub fn take_new_picture(&mut self) -> bool {
         std::mem::take(&mut self.has_new_picture)
     }
@@ -232,8 +232,8 @@ impl SessionAdapter {
         Ok(RequestOutcome::Loaded { frame })
     }
 
-    /// Passes a snapshot and its hash to the session. If saving fails, the session requests it again, from this or
-    /// another site.
+    /// Passes a snapshot and its hash to the session. If saving or loading fails, the session gets none and requests
+    /// one again later.
     fn snapshot(
         &mut self,
         frame: Frame,

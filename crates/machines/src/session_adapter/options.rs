@@ -9,23 +9,24 @@ use crate::machine::{Machine, NetplaySupport};
 /// Default interval of state comparison in frames: about one second.
 const DEFAULT_HASH_INTERVAL: u32 = 60;
 
-/// Options of a shared game.
+/// Options of a shared game, from which [`settings`] derives the session settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedGameOptions {
-    /// Maximum number of sites.
+    /// Maximum number of sites; all of them start the game.
     pub sites: u8,
     /// Input delay in frames.
     pub input_delay: u32,
-    /// Prediction window in frames. It is 0 for a machine whose states are not exact.
+    /// Prediction window in frames. [`settings`] uses 0 if the machine has no exact states.
     pub prediction_window: u32,
     /// Whether input delay and prediction window adapt to the links and machines.
     pub auto_delay: bool,
-    /// Interval of state comparison in frames.
+    /// Interval of state comparison between sites, in frames.
     pub hash_interval: u32,
 }
 
 impl SharedGameOptions {
-    /// Returns options for `sites` sites with automatic delay settings.
+    /// Returns options for `sites` sites with automatic delay settings, starting with input delay 2 and prediction
+    /// window 8. Sites compare states every 60 frames.
     pub fn new(sites: u8) -> Self {
         Self { sites, input_delay: 2, prediction_window: 8, auto_delay: true, hash_interval: DEFAULT_HASH_INTERVAL }
     }
@@ -60,7 +61,8 @@ pub fn settings(machine: &dyn Machine, options: SharedGameOptions) -> Settings {
     }
 }
 
-/// Returns the default config of one site with this machine.
+/// Returns the config of one site with this machine: the defaults, without saved states and desync search if the
+/// machine's states are not exact.
 pub fn config(
     machine: &dyn Machine,
     session: u64,

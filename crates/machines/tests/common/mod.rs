@@ -10,17 +10,17 @@ use coplay::input::InputWord;
 use coplay_machines::nes::{Nes, NesOptions};
 use coplay_sim::random::Random;
 
-/// Opens the test game on a machine with two pads.
+/// Opens the test game on an NES with two pads.
 pub fn test_nes() -> Nes {
     Nes::open(&rom::test_image(), "test").expect("the test image is valid")
 }
 
-/// Opens the test game on a machine with four pads.
+/// Opens the test game on an NES with four pads.
 pub fn test_nes_with_four_pads() -> Nes {
     Nes::open_with(&rom::test_image(), "test", NesOptions { players: 4 }).expect("the test image is valid")
 }
 
-/// Random input words, each of which changes with probability 1/8 per frame.
+/// Random input words of some players, each of which changes with probability 1/8 per frame.
 pub struct RandomInputs {
     rng: Random,
     words: Vec<InputWord>,
@@ -31,7 +31,7 @@ impl RandomInputs {
         Self { rng: Random::stream(seed, "fingers"), words: vec![0; players] }
     }
 
-    /// Returns the words of the next frame, limited to the bits of `mask`.
+    /// Returns the words of the next frame. A changed word has only bits of `mask`.
     pub fn next_inputs(&mut self, mask: InputWord) -> &[InputWord] {
         for word in &mut self.words {
             if self.rng.chance(1.0 / 8.0) {

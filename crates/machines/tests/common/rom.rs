@@ -1,13 +1,13 @@
-//! A test game that depends on everything that a saved state must contain.
+//! An NES test game that depends on everything that a saved state must contain.
 //!
 //! It mixes the pads, the CPU time actually available, and sprite-zero hits into both of its memories, the picture, the
 //! scroll registers, all sound channels and, where the cartridge has any, its registers.
 
-/// Address of the program's start and of its interrupt handler.
+/// Addresses of the program's start and of its interrupt handler.
 const RESET_ADDRESS: u16 = 0xc000;
 const NMI_ADDRESS: u16 = 0xc05a;
 
-/// The program, one instruction per line.
+/// The program in 6502 machine code, one instruction per line.
 #[rustfmt::skip]
 const PROGRAM: &[&[u8]] = &[
     &[0x78], // reset: sei
@@ -132,7 +132,7 @@ pub fn test_image_with_flags(flags: [u8; 2]) -> Vec<u8> {
     image
 }
 
-/// Returns the image of the test game.
+/// Returns the image of the test game on a cartridge without a mapper.
 pub fn test_image() -> Vec<u8> {
     test_image_with_flags([0, 0])
 }

@@ -18,12 +18,11 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use super::RandomInputs;
 
-/// Session id of all test sessions.
 const SESSION_ID: u64 = 0x5eed;
-/// Maximum number of unconfirmed frames, more than the engine allows.
+/// Maximum number of unconfirmed frames that a site records, more than the engine allows.
 const MAX_UNCONFIRMED: usize = 256;
 
-/// Record of a stepped frame.
+/// Inputs of a stepped frame, and the state hash after it.
 #[derive(Clone, Debug)]
 pub struct SteppedFrame {
     pub frame: u32,
@@ -31,14 +30,14 @@ pub struct SteppedFrame {
     pub state_hash: u64,
 }
 
-/// Cost of one kind of operation.
+/// Number and total time of one kind of operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperationCost {
     pub count: u64,
     pub nanos: u64,
 }
 
-/// Costs of all timed operations.
+/// Numbers and total times of all timed operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperationCosts {
     pub rendered_step: OperationCost,
@@ -48,20 +47,20 @@ pub struct OperationCosts {
     pub hash: OperationCost,
 }
 
-/// A site with session, machine and random player.
+/// A site with session, machine and random inputs.
 pub struct TestSite {
     session: Session,
     pub adapter: SessionAdapter,
     random_inputs: RandomInputs,
     unconfirmed: VecDeque<SteppedFrame>,
-    /// End of the confirmed frames.
+    /// First frame that is not confirmed.
     confirmed_end: u32,
-    /// Confirmed frames that are not checked yet.
+    /// Confirmed frames that the checker has not taken yet.
     pub confirmed: VecDeque<SteppedFrame>,
     pub events: Vec<Event>,
     pub error: Option<String>,
     pub costs: OperationCosts,
-    /// Clock for timing operations, in nanoseconds.
+    /// Clock that times the operations, in nanoseconds.
     clock: fn() -> u64,
 }
 
@@ -154,7 +153,7 @@ impl HostProgram for TestSite {
     }
 }
 
-/// 80 ms round trip, jitter, 5 % loss.
+/// Returns a link with a round trip of 80 ms on average, jitter and 5 % loss in each direction.
 pub fn bad_link() -> LinkConfig {
     LinkConfig {
         delay: Delay::Constant(TimeDelta::from_millis(36)),
@@ -164,7 +163,7 @@ pub fn bad_link() -> LinkConfig {
     }
 }
 
-/// Input delay 2, prediction window 8, states compared every second.
+/// Returns options with input delay 2, prediction window 8 and a state comparison every 60 frames.
 pub fn test_options(sites: u8) -> SharedGameOptions {
     SharedGameOptions { sites, input_delay: 2, prediction_window: 8, auto_delay: false, hash_interval: 60 }
 }
@@ -181,7 +180,7 @@ pub struct ReferenceChecker {
     machine: Box<dyn Machine>,
     /// Next frame to check.
     pub next_frame: u32,
-    /// First frame after which a site's state or inputs differ from the reference, and the site.
+    /// First frame after which a site's inputs or state differ from the reference, and the index of that site.
     pub first_mismatch: Option<(u32, usize)>,
 }
 
@@ -208,7 +207,8 @@ impl ReferenceChecker {
     }
 }
 
-/// Runs the network until `frames` frames are checked, a mismatch is found, or the time limit is over.
+/// Runs the network until `frames` frames are checked, a mismatch is found, or the time limit of 40 ms per frame plus
+/// 30 s of virtual time is over.
 pub fn run_until_checked(
     network: &mut HostNetwork<TestSite>,
     checker: &mut ReferenceChecker,

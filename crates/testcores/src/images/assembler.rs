@@ -1,6 +1,6 @@
 //! A minimal assembler: code is emitted byte by byte.
 
-/// Code for a given start address.
+/// Machine code that begins at a given address.
 pub(super) struct Assembler {
     origin: u16,
     bytes: Vec<u8>,
@@ -11,7 +11,7 @@ impl Assembler {
         Self { origin, bytes: Vec::new() }
     }
 
-    /// Returns the address of the next byte.
+    /// Returns the address of the next emitted byte.
     pub(super) fn address(&self) -> u16 {
         self.origin + self.bytes.len() as u16
     }
@@ -20,7 +20,7 @@ impl Assembler {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Emits a two-byte backward branch to an address.
+    /// Emits a two-byte branch to an address at most 128 bytes back.
     pub(super) fn emit_branch(&mut self, op: u8, to: u16) {
         let offset = i32::from(to) - i32::from(self.address()) - 2;
         let offset = i8::try_from(offset).expect("the branch is in range");

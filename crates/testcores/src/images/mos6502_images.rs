@@ -25,7 +25,7 @@ fn jump(code: &mut Assembler, to: u16) {
     code.emit(&[0x4c, to as u8, (to >> 8) as u8]);
 }
 
-/// Clears the first 17 bytes.
+/// Emits code that clears the first 17 bytes of the zero page.
 fn clear(code: &mut Assembler) {
     code.emit(&[0xa2, 0x10, 0xa9, 0x00]); // ldx #16; lda #0
     let loop_start = code.address();
@@ -33,7 +33,7 @@ fn clear(code: &mut Assembler) {
     code.emit_branch(BPL, loop_start);
 }
 
-/// Mixes byte 16 into the numbers and leaves the last one in byte 16.
+/// Emits code that mixes byte 16 into the sixteen numbers and leaves the last one in byte 16.
 fn mix(code: &mut Assembler) {
     code.emit(&[0xa2, 0x00]); // ldx #0
     let loop_start = code.address();

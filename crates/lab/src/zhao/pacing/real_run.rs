@@ -10,13 +10,13 @@ use crate::numbers::{max_or_zero, mean};
 use crate::real_run::{PacingStats, RealRunner, RealSession};
 use crate::table::{DataTable, integer, number};
 
-/// Round-trip times of the real runs.
+/// Round-trip times of the real sessions.
 const REAL_RTTS_MS: [f64; 12] = [0.0, 40.0, 80.0, 100.0, 120.0, 140.0, 160.0, 180.0, 190.0, 240.0, 300.0, 400.0];
-/// Frames per real run.
+/// Number of frames per real session.
 const REAL_FRAMES: u32 = 900;
 /// Largest round-trip time at which the input delay covers the one-way delay.
 const MAX_SMOOTH_RTT_MS: f64 = 190.0;
-/// Prediction windows of the real runs.
+/// Prediction windows of the real sessions, in frames.
 const REAL_PREDICTION_WINDOWS: [u32; 2] = [0, 16];
 
 pub(super) fn run(context: &mut ExperimentContext<'_>, runner: &mut dyn RealRunner) -> Result<Findings, String> {
@@ -54,7 +54,7 @@ pub(super) fn run(context: &mut ExperimentContext<'_>, runner: &mut dyn RealRunn
     Ok(findings)
 }
 
-/// Returns the simulated point that corresponds to a real one.
+/// Returns the simulated point with the scheme and round-trip time of a real one.
 fn simulated_counterpart<'a>(points: &'a [PacingPoint], real: &PacingPoint) -> Option<&'a PacingPoint> {
     points_of_scheme(points, real.scheme).find(|point| point.rtt_ms == real.rtt_ms)
 }
@@ -87,7 +87,7 @@ fn comparison_table(points: &[PacingPoint], measured: &[PacingPoint]) -> DataTab
     table
 }
 
-/// Returns the mean and maximum difference of one statistic between real and simulated runs.
+/// Returns the mean and the largest absolute difference of one statistic between real and simulated sessions.
 fn mean_and_max_difference(
     points: &[PacingPoint],
     measured: &[PacingPoint],

@@ -1,11 +1,11 @@
-//! The used part of `libretro.h`, in C layout.
+//! The part of `libretro.h` that this crate uses, in C layout.
 //!
 //! A C `bool` is a byte here: a core may store any value in it, and a Rust `bool` allows only two. Commands keep their
 //! names from the header, without `RETRO_ENVIRONMENT_`.
 
 use std::ffi::{c_char, c_double, c_float, c_int, c_uint, c_void};
 
-/// The only existing version of the API.
+/// Version of the libretro API; no other exists.
 pub(super) const API_VERSION: c_uint = 1;
 
 pub(super) type Environment = unsafe extern "C" fn(c_uint, *mut c_void) -> bool;
@@ -64,7 +64,7 @@ pub(super) struct Variable {
     pub(super) value: *const c_char,
 }
 
-/// Maximum number of values of an option.
+/// Length of the value array of an option in `libretro.h`.
 pub(super) const MAX_OPTION_VALUES: usize = 128;
 
 #[repr(C)]
@@ -188,7 +188,8 @@ pub(super) struct FrameTimeCallback {
     pub(super) reference: i64,
 }
 
-/// The real function is variadic, which cannot be declared here. See [`log`](super::callbacks).
+/// Log function that the core gets. In `libretro.h` it is variadic, which cannot be declared here. See
+/// [`log`](super::callbacks::log).
 #[repr(C)]
 pub(super) struct LogCallback {
     pub(super) log: unsafe extern "C" fn(c_uint, *const c_char),
@@ -246,7 +247,8 @@ pub(super) mod command {
     pub(in super::super) const SET_GEOMETRY: c_uint = 37;
     pub(in super::super) const GET_LANGUAGE: c_uint = 39;
     pub(in super::super) const SET_SUPPORT_ACHIEVEMENTS: c_uint = 42 | EXPERIMENTAL;
-    /// Not `SET_HW_SHARED_CONTEXT`, which has the same number but is experimental. Later headers moved it to 87.
+    /// Not `SET_HW_SHARED_CONTEXT`, which has the same number but is experimental. Later headers gave this command
+    /// number 87.
     pub(in super::super) const SET_SERIALIZATION_QUIRKS: c_uint = 44;
     pub(in super::super) const SET_SERIALIZATION_QUIRKS_LATER: c_uint = 87;
     pub(in super::super) const GET_AUDIO_VIDEO_ENABLE: c_uint = 47 | EXPERIMENTAL;
@@ -273,22 +275,22 @@ pub(super) mod device {
     pub(in super::super) const NONE: c_uint = 0;
     pub(in super::super) const JOYPAD: c_uint = 1;
     pub(in super::super) const ANALOG: c_uint = 5;
-    /// Queries all buttons of a joypad at once.
+    /// Button id with which a core queries all buttons of a joypad at once.
     pub(in super::super) const ALL_BUTTONS: c_uint = 256;
-    /// Queries how far a button of an analog pad is pressed.
+    /// Index with which a core queries how far a button of an analog pad is pressed.
     pub(in super::super) const ANALOG_BUTTON: c_uint = 2;
 }
 
-/// Memory regions and their flags.
+/// Ids of memory regions, and flags of memory descriptors.
 pub(super) mod memory {
     use std::ffi::c_uint;
 
     pub(in super::super) const SAVE_RAM: c_uint = 0;
     pub(in super::super) const SYSTEM_RAM: c_uint = 2;
     pub(in super::super) const VIDEO_RAM: c_uint = 3;
-    /// Descriptor flag: never written, such as the game's image.
+    /// Descriptor flag of memory that is never written, such as the game's image.
     pub(in super::super) const CONST: u64 = 1;
-    /// Descriptor flags: system RAM, save RAM, video RAM.
+    /// Descriptor flags of system RAM, save RAM and video RAM.
     pub(in super::super) const RAM: u64 = 0b11100;
 }
 
@@ -296,7 +298,7 @@ pub(super) mod memory {
 mod tests {
     use super::*;
 
-    /// Sizes as in C on a 64-bit system.
+    /// Structures must have the same size as in C on a 64-bit system.
     #[test]
     #[cfg(target_pointer_width = "64")]
     fn structures_are_laid_out_as_in_c() {

@@ -1,8 +1,8 @@
 //! The callbacks that a core calls.
 //!
 //! Libretro callbacks carry no pointer that identifies the instance. So each call into a core sets the
-//! [`FrontendState`] of its thread for the duration of the call. Any number of instances can then live in one thread or
-//! in several. A thread started by a core has no frontend state, and neither has code that a core runs outside a call;
+//! [`CallbackState`] of its thread for the duration of the call. Any number of instances can then live in one thread or
+//! in several. A thread started by a core has no callback state, and neither has code that a core runs outside a call;
 //! such callbacks are refused.
 //!
 //! These functions do not panic. Should one panic nevertheless, the panic is caught here and the core gets the refusal.
@@ -33,7 +33,7 @@ pub(super) struct CallbackState {
     pub(super) frame_time: Option<(super::abi::FrameTime, i64)>,
 }
 
-/// Sets the callback state of this thread until it is dropped.
+/// Guard that sets the callback state of this thread until it is dropped.
 pub(super) struct CurrentStateGuard<'a> {
     previous: *const RefCell<CallbackState>,
     _state: &'a RefCell<CallbackState>,
@@ -143,7 +143,8 @@ pub(super) unsafe extern "C" fn log(_level: c_uint, format: *const c_char) {
     });
 }
 
-/// Returns the time of the frame, never that of this computer.
+/// Returns the time that the core sees, in microseconds. It follows from the frame count, never from the clock of this
+/// computer.
 pub(super) unsafe extern "C" fn time_usec() -> i64 {
     with_current_state(0, |shared| shared.frontend.time_us as i64)
 }

@@ -1,4 +1,4 @@
-//! A loaded core and its functions.
+//! A loaded core: safe calls of its functions.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_uint, c_void};
@@ -14,7 +14,7 @@ use super::callbacks::{self, CallbackState, CurrentStateGuard};
 use super::environment;
 use super::read::read_text;
 
-/// Maximum length of a memory region that is read.
+/// Maximum length of a memory region in bytes. Longer regions are skipped.
 const MAX_REGION_LEN: usize = 64 << 20;
 
 macro_rules! core_functions {
@@ -60,29 +60,29 @@ core_functions! {
     retro_get_memory_size: unsafe extern "C" fn(c_uint) -> usize,
 }
 
-/// Error of loading a core.
+/// Reason why a core cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum CoreLoadError {
     /// The system cannot load the library, with its message.
     Load(String),
-    /// A required function is missing.
+    /// The library is not a libretro core: this function is missing.
     MissingFunction(&'static str),
-    /// The core uses another version of the libretro API.
+    /// The core uses this version of the libretro API instead of [`API_VERSION`].
     UnsupportedVersion(u32),
 }
 
-/// System info of a core.
+/// Name, version and supported files of a core, as it reports them.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct CoreInfo {
     pub(in super::super) name: String,
     pub(in super::super) version: String,
-    /// Supported file extensions.
+    /// Supported file extensions, in lower case; empty if the core reports none.
     pub(in super::super) extensions: Vec<String>,
     /// Whether the core reads the game from a file instead of from memory.
     pub(in super::super) needs_file: bool,
 }
 
-/// A game to load.
+/// A game to load, from memory or from a file.
 #[derive(Clone, Copy)]
 pub(in super::super) struct GameContent<'a> {
     pub(in super::super) path: &'a CStr,
@@ -107,7 +107,7 @@ pub(in super::super) struct Core {
 unsafe impl Send for Core {}
 
 impl Core {
-    /// Loads a library, which already runs code of it.
+    /// Loads and initializes a core. Loading the library already runs code of it.
     pub(in super::super) fn open(path: &Path, frontend: FrontendState) -> Result<Self, CoreLoadError> {
         // SAFETY: the code that runs is that of the core, which the caller trusts.
         let library = unsafe { load(path) }.map_err(|error| CoreLoadError::Load(error.to_string()))?;
@@ -187,8 +187,8 @@ impl Core {
         &mut self.callback_state.get_mut().frontend
     }
 
-    /// Loads the game, or starts without one. The content must live as long as the core, since some cores keep pointers
-    /// to it.
+    /// Loads the game, or starts without one, and returns whether the core accepted it. The content must live as long
+    /// as the core, since some cores keep pointers to it.
     pub(in super::super) fn load_game(&mut self, content: Option<GameContent<'_>>) -> bool {
         let game = content.map(|content| GameInfo {
             path: content.path.as_ptr(),
@@ -208,14 +208,14 @@ impl Core {
         self.has_game
     }
 
-    /// Sets the device of a port.
+    /// Connects a device to a port; `None` disconnects it.
     pub(in super::super) fn set_port_device(&mut self, port: usize, device: Option<u32>) {
         let device = device.unwrap_or(device::NONE);
         // SAFETY: a core ignores ports that it does not have.
         self.call(|functions| unsafe { (functions.retro_set_controller_port_device)(port as c_uint, device) });
     }
 
-    /// Runs a frame.
+    /// Runs a frame, after the frame-time callback if the core registered one.
     pub(in super::super) fn run(&mut self) {
         assert!(self.has_game, "no game is loaded");
         let frame_time = self.callback_state.get_mut().frame_time;
@@ -229,7 +229,7 @@ impl Core {
         });
     }
 
-    /// Returns the number of bytes that a state needs now.
+    /// Returns the number of bytes that a saved state needs now; 0 if the core cannot save.
     pub(in super::super) fn state_size(&mut self) -> usize {
         assert!(self.has_game, "no game is loaded");
         // SAFETY: a game is loaded.
@@ -243,15 +243,15 @@ impl Core {
         self.call(|functions| unsafe { (functions.retro_serialize)(into.as_mut_ptr().cast(), into.len()) }) != 0
     }
 
-    /// Loads a state. Returns whether the core accepted it.
+    /// Loads a saved state without header. Returns whether the core accepted it.
     pub(in super::super) fn load(&mut self, state: &[u8]) -> bool {
         assert!(self.has_game, "no game is loaded");
         // SAFETY: pointer and length are those of the slice, and a game is loaded. The core interprets the bytes.
         self.call(|functions| unsafe { (functions.retro_unserialize)(state.as_ptr().cast(), state.len()) }) != 0
     }
 
-    /// Passes the memory regions to `show`: the three regions of libretro, then those named by the core that are not
-    /// inside others. The flag tells whether a region is RAM.
+    /// Passes the memory regions to `show`: system RAM, save RAM and video RAM, then those named by the core that are
+    /// not inside others. The flag tells whether a region is RAM.
     pub(in super::super) fn visit_memory(&mut self, show: &mut dyn FnMut(&str, bool, &[u8])) {
         let standard_regions =
             [("system ram", memory::SYSTEM_RAM), ("save ram", memory::SAVE_RAM), ("video ram", memory::VIDEO_RAM)]
@@ -302,7 +302,7 @@ impl Drop for Core {
 ///
 /// # Safety
 ///
-/// Runs code of the library.
+/// The caller trusts the library: loading runs its code.
 #[cfg(unix)]
 unsafe fn load(path: &Path) -> Result<Library, libloading::Error> {
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -314,7 +314,7 @@ unsafe fn load(path: &Path) -> Result<Library, libloading::Error> {
 ///
 /// # Safety
 ///
-/// Runs code of the library.
+/// The caller trusts the library: loading runs its code.
 #[cfg(not(unix))]
 unsafe fn load(path: &Path) -> Result<Library, libloading::Error> {
     // SAFETY: guaranteed by the caller.

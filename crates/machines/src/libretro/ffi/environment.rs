@@ -26,11 +26,11 @@ pub(super) struct MappedMemory {
     pub(super) is_ram: bool,
 }
 
-/// Answers a command.
+/// Answers an environment command. Returns `false` if the command is refused.
 ///
 /// # Safety
 ///
-/// `data` is the data that the header specifies for the command, or null.
+/// `data` is the data that `libretro.h` specifies for the command, or null.
 pub(super) unsafe fn handle_command(shared: &mut CallbackState, command_id: c_uint, data: *mut c_void) -> bool {
     // SAFETY: each function handles only commands that it knows, with their data.
     unsafe {
@@ -142,7 +142,7 @@ pub(super) fn av_info(value: SystemAvInfo) -> AvInfo {
     av
 }
 
-/// Reads the input descriptors.
+/// Reads the input descriptors of the core; `None` for a null pointer.
 ///
 /// # Safety
 ///
@@ -161,7 +161,7 @@ unsafe fn read_descriptors(data: *const c_void) -> Option<Vec<Descriptor>> {
     (!data.is_null()).then(|| entries.into_iter().map(read).collect())
 }
 
-/// Reads the devices of each port.
+/// Reads the devices that each port takes, at most 64 per port; `None` for a null pointer.
 ///
 /// # Safety
 ///
@@ -180,7 +180,7 @@ unsafe fn read_ports(data: *const c_void) -> Option<Vec<Vec<Device>>> {
     (!data.is_null()).then(|| entries.into_iter().map(read).collect())
 }
 
-/// Reads the memory map.
+/// Reads the writable regions among the first 256 entries of a memory map.
 ///
 /// # Safety
 ///
@@ -239,6 +239,8 @@ unsafe fn handle_option_command(shared: &mut CallbackState, command_id: c_uint, 
     Some(true)
 }
 
+/// Declares the options of a list in version 1 of the format.
+///
 /// # Safety
 ///
 /// `at` is null or a list that ends with an entry without key.
@@ -250,6 +252,8 @@ unsafe fn declare_v1(shared: &mut CallbackState, at: *const OptionV1) {
     }
 }
 
+/// Declares the options of a list in version 2 of the format.
+///
 /// # Safety
 ///
 /// `at` is null or a list that ends with an entry without key.
@@ -261,6 +265,8 @@ unsafe fn declare_v2(shared: &mut CallbackState, at: *const OptionV2) {
     }
 }
 
+/// Declares an option, unless its key is a null pointer.
+///
 /// # Safety
 ///
 /// All pointers are texts or null.

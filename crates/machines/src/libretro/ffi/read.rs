@@ -1,11 +1,11 @@
-//! Reads data that a core points at, with a bound on every length.
+//! Reads data that a core points at, and writes answers to it. Every length is bounded.
 
 use std::ffi::{c_char, c_void};
 
-/// Maximum number of bytes read of a text.
+/// Maximum number of bytes read of a text. A longer text is truncated.
 const MAX_TEXT_LEN: usize = 4_096;
 
-/// Maximum number of entries read of a list.
+/// Maximum number of entries read of a list. Further entries are ignored.
 const MAX_LIST_LEN: usize = 4_096;
 
 /// Reads the text at a pointer; `None` for a null pointer. Invalid UTF-8 is replaced.
@@ -35,7 +35,7 @@ pub(super) unsafe fn read_value<T: Copy>(at: *const c_void) -> Option<T> {
     (!at.is_null()).then(|| unsafe { at.cast::<T>().read_unaligned() })
 }
 
-/// Writes an answer; returns `false` for a null pointer.
+/// Writes an answer for the core; returns `false` for a null pointer.
 ///
 /// # Safety
 ///
@@ -53,7 +53,7 @@ pub(super) unsafe fn write_value<T>(at: *mut c_void, value: T) -> bool {
 ///
 /// # Safety
 ///
-/// The pointer is null or points at a list of `T` with such an end.
+/// The pointer is null or points at a list of `T` with such an end, or with more than [`MAX_LIST_LEN`] entries.
 pub(super) unsafe fn read_list<T: Copy>(at: *const T, is_end: impl Fn(&T) -> bool) -> Vec<T> {
     if at.is_null() {
         return Vec::new();

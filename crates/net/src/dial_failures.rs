@@ -9,9 +9,9 @@ use crate::transport::{Incoming, PeerAddr};
 pub(crate) enum DialFailure {
     /// No answer yet; a later attempt may succeed.
     NoAnswer,
-    /// Another peer answers at this address.
+    /// Another peer than the expected one, or this site itself, answers at this address.
     WrongPeer,
-    /// The session there has another secret.
+    /// The peer at the address rejected this site's secret or token.
     WrongSecret,
 }
 
@@ -32,7 +32,7 @@ impl DialFailures {
         *known = failure.max(*known);
     }
 
-    /// Returns the address with the most specific reason.
+    /// Returns the address with the most specific reason; `None` if no dial has failed.
     pub(crate) fn worst(&self) -> Option<(&PeerAddr, DialFailure)> {
         self.0.iter().max_by_key(|(_, failure)| **failure).map(|(addr, failure)| (addr, *failure))
     }

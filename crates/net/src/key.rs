@@ -1,4 +1,4 @@
-//! Identities of peers, and secrets that a group shares.
+//! Identities of peers, and the secrets and tokens that admit peers to a session.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use blake2::digest::consts::U32;
 use blake2::digest::{KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 
-/// Public key that identifies a peer.
+/// Public key that identifies a peer: X25519 over UDP, Ed25519 over iroh.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PeerKey(pub [u8; 32]);
 
@@ -19,11 +19,12 @@ pub struct Identity {
     public: PeerKey,
 }
 
-/// Key shared by all members of a group.
+/// 256-bit key shared by all sites of a session, mesh or world, stretched from a secret text.
 #[derive(Clone)]
 pub struct Secret([u8; 32]);
 
-/// Access token of a ticket: 128 random bits, which cannot be found by trial and so are not stretched.
+/// Access token of an iroh ticket: 128 bits, random or derived from a [`Secret`]. Random tokens need no stretching,
+/// because they cannot be found by trial.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; 16]);
 
@@ -77,12 +78,12 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
 }
 
 impl Identity {
-    /// Generates a new identity.
+    /// Generates an identity with a random private key.
     pub fn random() -> Self {
         Self::from_bytes(random_bytes())
     }
 
-    /// Returns the identity of a private key.
+    /// Restores an identity from its private key and computes the public key.
     pub fn from_bytes(private: [u8; 32]) -> Self {
         Self { public: PeerKey(crate::udp::public_key(&private)), private }
     }
@@ -92,14 +93,15 @@ impl Identity {
         self.private
     }
 
-    /// Returns the public key, by which other peers know this one.
+    /// Returns the X25519 public key, by which other peers know this one over UDP. The iroh transport derives an
+    /// Ed25519 key from the same private key instead.
     pub fn key(&self) -> PeerKey {
         self.public
     }
 }
 
 impl Secret {
-    /// Stretches a typed text into a secret (Argon2id).
+    /// Stretches a typed text into a secret with Argon2id. Equal texts give equal secrets.
     ///
     /// # Panics
     /// Never: the parameters are valid.
@@ -112,7 +114,7 @@ impl Secret {
         Self(key)
     }
 
-    /// Derives a key for `purpose` that all holders of the secret share.
+    /// Derives a 32-byte key for `purpose` (keyed BLAKE2s). All holders of the secret derive the same key.
     pub fn derive(&self, purpose: &str) -> [u8; 32] {
         let mut mac = <Blake2sMac<U32> as KeyInit>::new_from_slice(&self.0).expect("the key has 32 bytes");
         mac.update(purpose.as_bytes());
@@ -138,7 +140,7 @@ impl Secret {
 }
 
 impl Token {
-    /// Generates a new token.
+    /// Generates a token of 128 random bits.
     pub fn random() -> Self {
         Self(random_bytes())
     }

@@ -18,13 +18,13 @@ const SERVICE_TYPE: &str = "_coplay._udp.local.";
 const FORMAT_VERSION: &str = "2";
 /// Maximum length of an advertised name, in bytes.
 const MAX_TEXT_LEN: usize = 64;
-/// Length of one part of a ticket, in bytes: a TXT record string holds at most 255 bytes.
+/// Maximum length of one part of a ticket, in bytes: a TXT record string holds at most 255 bytes.
 const TXT_CHUNK_LEN: usize = 200;
-/// Maximum number of listed games.
+/// Maximum number of games that one search returns.
 const MAX_ENTRIES: usize = 64;
 /// Placeholder: mDNS requires a port, and the real one is in the ticket.
 const PLACEHOLDER_PORT: u16 = 9;
-/// Time limit for withdrawing an advertisement.
+/// Time limit for withdrawing an advertisement, and for stopping the mDNS daemon.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Kind of game. Browsing for one kind hides the other, because the program could not join it.
@@ -37,7 +37,7 @@ pub enum GameKind {
 }
 
 impl GameKind {
-    /// Returns the TXT property value.
+    /// Returns the value of the TXT property `kind`.
     fn tag(self) -> &'static str {
         match self {
             Self::SharedMachine => "game",
@@ -49,13 +49,13 @@ impl GameKind {
 /// A game advertised in the local network.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LanGame {
-    /// The kind of game.
+    /// Whether the game is a shared machine or a maze.
     pub kind: GameKind,
-    /// Name of the game.
+    /// Name of the game for people; an advertisement contains it without control characters and cut to 64 bytes.
     pub game: String,
-    /// Name of the host.
+    /// Display name of the host, sanitized and cut like `game`.
     pub host: String,
-    /// Ticket, if everybody in the network may join.
+    /// Ticket, if everybody in the network may join; `None` if a joiner needs to get one from the host.
     pub ticket: Option<Ticket>,
 }
 
@@ -96,7 +96,7 @@ impl From<mdns_sd::Error> for LanError {
     }
 }
 
-/// Starts advertising a game. It does not block.
+/// Starts advertising a game under a random service name, in the background. Fails if multicast DNS is unavailable.
 pub fn advertise(lan_game: &LanGame) -> Result<LanAdvertisement, LanError> {
     let daemon = daemon()?;
     // A random name is unique and needs no probe.
@@ -121,8 +121,8 @@ impl Drop for LanAdvertisement {
     }
 }
 
-/// Browses for `limit` and returns the games of a kind in a stable order, one entry per advertisement. `keep_going` is
-/// polled about every 50 ms and ends the search early by returning `false`.
+/// Browses the local network for `limit` and returns the games of a kind in a stable order, one entry per advertisement
+/// and at most 64. `keep_going` is polled at least every 50 ms and ends the search early by returning `false`.
 pub fn browse(kind: GameKind, limit: Duration, mut keep_going: impl FnMut() -> bool) -> Result<Vec<LanGame>, LanError> {
     let daemon = daemon()?;
     let events = daemon.browse(SERVICE_TYPE)?;
@@ -193,7 +193,7 @@ fn sanitize(text: &str) -> String {
     split_chunks(&text, MAX_TEXT_LEN).next().unwrap_or_default().to_owned()
 }
 
-/// Splits a text into chunks of at most `max_len` bytes.
+/// Splits a text into chunks of at most `max_len` bytes, at character boundaries.
 fn split_chunks(mut text: &str, max_len: usize) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let (chunk, rest) = text.split_at(text.floor_char_boundary(max_len));

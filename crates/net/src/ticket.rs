@@ -31,16 +31,16 @@ const MAX_SECRET_LEN: usize = 128;
 /// Address of a game and the permission to join it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ticket {
-    /// Ticket for plain UDP.
+    /// Ticket for secured UDP, `udp://HOST:PORT#SECRET`.
     Udp {
         /// Host name or address, without brackets.
         host: String,
-        /// UDP port.
+        /// UDP port of the host, 1 to 65535.
         port: u16,
-        /// Secret as typed text.
+        /// Text from which [`Secret::from_text`](crate::key::Secret::from_text) makes the session secret.
         secret: String,
     },
-    /// Ticket for iroh.
+    /// Ticket for iroh, `coplay:` and base32 text.
     Iroh {
         /// Key and addresses of the host.
         addr: IrohAddr,
@@ -50,7 +50,7 @@ pub enum Ticket {
 }
 
 impl Ticket {
-    /// Returns the group to which seats belong: all sites that share a secret or a token, at any address.
+    /// Returns the name of the seat group: equal for all tickets with the same secret or token, at any address.
     pub fn seat_group(&self) -> String {
         match self {
             Self::Udp { secret, .. } => seat_group_of_secret(secret),
@@ -59,12 +59,12 @@ impl Ticket {
     }
 }
 
-/// Returns the seat group of all sites that share a secret.
+/// Returns the name of the seat group of all UDP tickets with this secret.
 pub fn seat_group_of_secret(secret: &str) -> String {
     format!("{UDP_SCHEME}#{secret}")
 }
 
-/// Returns the seat group of all sites that share a token.
+/// Returns the name of the seat group of all iroh tickets with this token.
 pub fn seat_group_of_token(token: &Token) -> String {
     format!("{COPLAY_SCHEME}#{}", base32::encode(token.bytes()))
 }
@@ -76,11 +76,11 @@ pub enum TicketError {
     NotATicket,
     /// The text is longer than [`MAX_TICKET_LEN`].
     TooLong,
-    /// A part is missing or changed.
+    /// The base32 text, its checksum or its content is invalid: a part is missing or changed.
     Damaged,
     /// The ticket comes from a newer version of this program.
     NewerVersion,
-    /// The host is missing or invalid.
+    /// The host is missing, longer than 253 bytes, or contains a character that no host name has.
     InvalidHost,
     /// An IPv6 address is not in brackets.
     MissingBrackets,
@@ -138,7 +138,7 @@ impl FromStr for Ticket {
     }
 }
 
-/// Returns the text after a scheme, which is matched without regard to case.
+/// Returns the text after a scheme, which is matched without regard to case; `None` if the text starts otherwise.
 fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     let (head, rest) = text.split_at_checked(scheme.len())?;
     head.eq_ignore_ascii_case(scheme).then_some(rest)
@@ -148,7 +148,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     Blake2s::<U4>::digest(bytes).into()
 }
 
-/// Every version starts with its number and ends with the checksum.
+/// Parses the base32 text of an iroh ticket. Every version starts with its number and ends with the checksum.
 fn parse_iroh(text: &str) -> Result<Ticket, TicketError> {
     let bytes = base32::decode(text).ok_or(TicketError::Damaged)?;
     let (bytes, sum) = bytes.split_last_chunk::<CHECKSUM_LEN>().ok_or(TicketError::Damaged)?;
@@ -183,8 +183,8 @@ fn parse_udp(text: &str) -> Result<Ticket, TicketError> {
     Ok(Ticket::Udp { host: host.into(), port, secret: secret.into() })
 }
 
-/// Returns whether a text is usable as a secret: no white space or control characters, which get lost when it is
-/// copied.
+/// Returns whether a text is usable as a secret: 1 to 128 bytes without white space or control characters, which get
+/// lost when the text is copied.
 pub fn is_valid_secret(text: &str) -> bool {
     let is_typeable = text.chars().all(|character| !character.is_control() && !character.is_whitespace());
     is_typeable && !text.is_empty() && text.len() <= MAX_SECRET_LEN
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// A valid frame around an invalid address.
+    /// A ticket with a valid checksum and an invalid address is rejected.
     #[test]
     fn ticket_with_invalid_iroh_addr_is_rejected() {
         let Ticket::Iroh { addr, token } = example() else { unreachable!() };

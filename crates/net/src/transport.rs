@@ -12,25 +12,27 @@ use crate::key::PeerKey;
 ///
 /// A datagram arrives at most once, unchanged, and from the stated sender.
 pub trait Transport: Send + Sync {
-    /// Returns the key of this site.
+    /// Returns the public key by which peers know this site.
     fn key(&self) -> PeerKey;
 
-    /// Sends a datagram without blocking. Returns `false` if there is no connection to the peer at the moment.
+    /// Sends a datagram without waiting for the peer. Returns `false` if it could not be sent, for instance because
+    /// there is no connection to the peer at the moment.
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool;
 
-    /// Starts dialing an address and keeps trying: accepts any member of the group, or only the peer `expect`.
+    /// Starts dialing an address and keeps trying until the peer `expect` answers, or with `None` any peer that knows
+    /// the secret. Addresses of another transport are ignored.
     fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>);
 
     /// Stops dialing a peer that was expected at some address. An existing connection stays.
     fn cancel_dial(&self, peer: &PeerKey);
 
-    /// Returns the address of a peer as far as this site knows it; it may be passed on to other peers.
+    /// Returns the address of a connected peer, which may be passed on to other peers; `None` without a connection.
     fn addr_of(&self, peer: &PeerKey) -> Option<PeerAddr>;
 
-    /// Returns the addresses of this site as far as it knows them.
+    /// Returns the addresses at which other peers may reach this site, as far as it knows them now.
     fn own_addrs(&self) -> Vec<PeerAddr>;
 
-    /// Returns the counts of datagrams that were not delivered.
+    /// Returns the counts of received datagrams that were not delivered since the transport was created.
     fn drop_counts(&self) -> DropCounts;
 }
 
@@ -39,7 +41,8 @@ pub trait Transport: Send + Sync {
 pub struct PeerAddr(pub String);
 
 impl PeerAddr {
-    /// Returns the address for people: the first socket address, if there is one.
+    /// Returns the address for people: the first socket address, or `a peer behind a relay` if an iroh address has
+    /// none.
     pub fn brief(&self) -> String {
         match IrohAddr::from_peer_addr(self) {
             Some(iroh_addr) => {
@@ -56,42 +59,42 @@ impl fmt::Display for PeerAddr {
     }
 }
 
-/// Event reported by a transport.
+/// Event that a transport puts into its queue.
 #[derive(Debug)]
 pub enum Incoming {
-    /// A datagram from a peer.
+    /// A datagram from a connected peer.
     Datagram {
-        /// Arrival time.
+        /// Arrival time, on the clock of [`clock::now`](crate::clock::now).
         at: Instant,
         /// Authenticated sender.
         from: PeerKey,
-        /// Content.
+        /// Decrypted content.
         bytes: Vec<u8>,
     },
     /// A multicast datagram from a member of a [mesh](crate::mesh). Any holder of the mesh key can have sent it.
     Multicast {
-        /// Arrival time.
+        /// Arrival time, on the clock of [`clock::now`](crate::clock::now).
         at: Instant,
         /// Site that the datagram claims to be from.
         site: u32,
-        /// Content.
+        /// Decrypted content; empty in a packet that only proves reception.
         bytes: Vec<u8>,
     },
     /// A connection to a peer was established or renewed.
     Connected {
-        /// Key of the peer.
+        /// Public key that the peer proved.
         peer: PeerKey,
-        /// Address that this site dialed, if it did.
+        /// Address of the peer if this site dialed it; `None` if only the peer dialed.
         dialed: Option<PeerAddr>,
     },
-    /// A dialed address has not answered for a while; dialing continues.
+    /// A dialed address has not answered for 4 s, or has rejected this site's secret; dialing continues.
     Unreachable {
         /// Address being dialed.
         addr: PeerAddr,
-        /// A site exists there but rejects this one: its secret is another.
+        /// Whether a site answered there and rejected this site's secret or token.
         wrong_secret: bool,
     },
-    /// The peer at a dialed address is not the expected one, or is this site itself.
+    /// The peer at a dialed address is not the expected one, or is this site itself. Dialing of this address ends.
     WrongPeer {
         /// Address that was dialed.
         addr: PeerAddr,

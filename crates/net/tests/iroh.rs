@@ -173,7 +173,7 @@ fn silent_relay_does_not_delay_connecting() {
     assert!(!one.wait_for_relay(Duration::from_millis(100)));
 }
 
-/// 200 messages and their echoes, 60 per second.
+/// The median round trip of 200 messages, sent at 60 per second, is below 50 ms.
 #[test]
 fn round_trip_of_200_messages_is_fast() {
     let ((one, to_one), (other, to_other)) = connected();

@@ -95,7 +95,7 @@ impl TestSite {
         self.commands.send(command).expect("the site runs");
     }
 
-    /// Waits until a condition holds.
+    /// Waits until `holds` returns `true`; panics with `condition` after 60 s.
     #[track_caller]
     fn wait_until(&self, condition: &str, holds: impl Fn(&Observations) -> bool) {
         let deadline = Instant::now() + TIMEOUT;
@@ -241,7 +241,7 @@ fn wrong_secret_cannot_join() {
     ann.end(TestCommand::Crash);
 }
 
-/// Returns the answer to an arbitrary join request.
+/// Sends a join request with any version and intent, and returns the answer.
 fn join_answer(at: &TestSite, version: u16, intent: JoinIntent) -> LobbyMessage {
     let TransportWithQueue { transport, incoming, .. } =
         mesh_transport(&TransportKind::Udp, Identity::random(), "maze");
@@ -312,8 +312,8 @@ fn mesh_survives_its_founder_leaving() {
     [bob, cid, dan].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// Restarted once before the others miss it, and once after; through another member each time, with the same site
-/// number.
+/// A site keeps its site number when it is restarted before the others miss it, and again after that, and joins through
+/// another member each time.
 #[test]
 fn restarted_site_keeps_its_site_number() {
     let ann = create_mesh(&TransportKind::Udp, &mesh_options("Ann")).unwrap();
@@ -376,7 +376,7 @@ fn concurrent_joiners_find_each_other() {
     all.into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// Returns a multicast address that no other test uses.
+/// Returns a required multicast group on the loopback interface, at an address that no other test uses.
 fn unused_multicast_config() -> MulticastConfig {
     let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
     let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, (port >> 8) as u8 & 0x7f, 1 + (port as u8 & 0x7f)), port);
@@ -387,7 +387,7 @@ fn with_multicast(name: &str, multicast: &MulticastConfig) -> MeshOptions {
     MeshOptions { multicast: Some(multicast.clone()), ..mesh_options(name) }
 }
 
-/// Some environments have no multicast. Then the test says so, and checks the fallback to unicast.
+/// Creates a mesh with multicast. Where multicast is unavailable, checks the fallback to unicast and returns `None`.
 fn create_mesh_with_multicast(multicast: &MulticastConfig) -> Option<TestSite> {
     match create_mesh(&TransportKind::Udp, &with_multicast("Ann", multicast)) {
         Ok(site) => Some(site),
@@ -523,7 +523,7 @@ fn region_datagrams_reach_only_subscribers() {
     [ann, bob, cid].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// A site without an avatar only watches, and would miss everything without any subscription.
+/// A site without an avatar subscribes to no region, and receives the datagrams of all regions.
 #[test]
 fn site_without_region_receives_all_regions() {
     let multicast = unused_multicast_config();
@@ -542,7 +542,7 @@ fn site_without_region_receives_all_regions() {
     [ann, bob, cid].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// One of three sites has no multicast: only its datagrams go by unicast.
+/// If one of three sites has no multicast, only the datagrams from and to it go by unicast.
 #[test]
 fn site_without_multicast_gets_unicast() {
     let multicast = unused_multicast_config();
@@ -562,7 +562,7 @@ fn site_without_multicast_gets_unicast() {
     [ann, bob, cid].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// Multicast works at first, and later does not reach one site any more.
+/// Datagrams to a site go by unicast when multicast stops reaching it.
 #[test]
 fn lost_multicast_falls_back_to_unicast() {
     let multicast = unused_multicast_config();
@@ -598,7 +598,7 @@ fn incoming_multicast_can_be_impaired() {
     [ann, bob].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// A founder cannot know yet by which interface the others will arrive.
+/// A founder without a configured interface moves its multicast to the interface towards the first joiner.
 #[test]
 fn multicast_interface_follows_the_first_peer() {
     let multicast = MulticastConfig { interface: None, ..unused_multicast_config() };

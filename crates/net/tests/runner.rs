@@ -31,7 +31,7 @@ use coplay_net::runner::{
 use coplay_net::udp::UdpTransport;
 use coplay_net::{DropCounts, Incoming, PeerAddr, PeerKey, Transport, clock};
 
-/// A frontend that presses at random and records what it observes.
+/// A frontend that presses random buttons and records what it observes.
 struct Bot {
     rng: u64,
     held: InputWord,
@@ -286,7 +286,7 @@ fn count_equal_pictures(one: &Observations, other: &Observations) -> (usize, usi
     common.fold((0, 0), |(equal, all), (one, other)| (equal + usize::from(one == other), all + 1))
 }
 
-/// Plays a game of two players, which chat and see the same pictures.
+/// Plays a game of two players, and asserts that both get the same chat and mostly the same pictures.
 fn play_two_players(net: TransportKind) {
     let (host_addr, host) =
         host_over_transport(net, host_config(2, 300), vec![(100, UserCommand::Chat("good luck".into()))]);
@@ -412,7 +412,7 @@ fn different_game_image_is_refused_and_seat_freed() {
     assert_in_sync(guest.join().unwrap(), "guest", 240);
 }
 
-/// The host's settings have more players than the joiner's machine; the joiner used to panic at the first input.
+/// Players and spectators refuse a host whose settings have more players than their own machine.
 #[test]
 fn host_with_another_player_count_is_refused() {
     let (transport, incoming) = listen(&TransportKind::Udp, Identity::random());
@@ -851,12 +851,12 @@ struct TestPlayer {
     thread: JoinHandle<Result<RunOutcome, RunError>>,
     observed: Arc<Mutex<Observations>>,
     queued_commands: Arc<Mutex<VecDeque<UserCommand>>>,
-    /// Address at which it can be reached.
+    /// Address at which the player can be reached.
     own_addr: HostAddr,
 }
 
 impl TestPlayer {
-    /// Hosts a game, or joins one; the uplink can be cut.
+    /// Hosts a game, or joins the one at `host_addr`; setting `cut` cuts the uplink.
     fn start(host_addr: Option<&HostAddr>, seed: u64, options: RunOptions, cut: &Arc<AtomicBool>) -> Self {
         let (transport, incoming) = listen(&TransportKind::Udp, Identity::random());
         let transport = Arc::new(CuttableTransport { transport, is_cut: cut.clone() });
@@ -906,12 +906,12 @@ impl TestPlayer {
         self.wait_until("more frames", |seen| newest(seen) >= now + frames);
     }
 
-    /// Number of times that the runner reported that this player plays on alone.
+    /// Returns the number of `PlayingAlone` events so far.
     fn alone_events(&self) -> usize {
         self.observed.lock().unwrap().alone_events
     }
 
-    /// Waits for another `PlayingAlone` event. Returns their number.
+    /// Waits until there are more than `before` `PlayingAlone` events. Returns their number.
     #[track_caller]
     fn wait_for_alone_event(&self, before: usize) -> usize {
         self.wait_until("the event", |seen| seen.alone_events > before);
@@ -943,7 +943,7 @@ fn last_player_continues_and_a_joiner_takes_the_free_seat() {
         let (leaves, stays, seat) = if host_leaves { (host, guest, 0) } else { (guest, host, 1) };
         leaves.quit();
         let alone_events = stays.wait_for_alone_event(0);
-        // The session used to end a second later.
+        // The session goes on with one player.
         stays.wait_for_frames(150);
         let joiner =
             TestPlayer::start(Some(&stays.own_addr), 3, options_with_drop_after(5, AlonePolicy::Wait), &not_cut);
@@ -977,8 +977,8 @@ fn guest_continues_alone_when_the_host_is_silent() {
     }
 }
 
-/// Two players both continue alone, one some seconds before the other. When they meet, the later one returns to the
-/// game of the other; then there is one roster, and one game.
+/// Lets two players both continue alone, player `kept` some seconds before the other. Asserts that, when they meet, the
+/// other returns to the game of `kept`, and that then there is one roster and one game.
 fn continue_alone_on_both_sides(drop_after: [i64; 2], kept: usize) {
     let cut = Arc::new(AtomicBool::new(false));
     let host = TestPlayer::start(None, 1, options_with_drop_after(drop_after[0], AlonePolicy::Continue), &cut);

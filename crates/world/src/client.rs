@@ -40,10 +40,10 @@ const POSITION_TOLERANCE: u32 = 4;
 const CORRECTION_SPEED: i32 = 4;
 /// Number of our own past positions kept for comparison with the server's.
 const PATH_HISTORY_LEN: usize = 128;
-/// Largest number of scoreboard rows.
+/// Largest number of kept scoreboard rows.
 const MAX_SCORE_ROWS: usize = 4_096;
 
-/// Player of a world.
+/// One player's copy of a world: its own avatar, the avatars that its server shows, and the scoreboard.
 pub struct Client {
     /// Random number of this run: a server that knows the player from before does not mistake our input changes for old
     /// ones.
@@ -71,7 +71,6 @@ pub struct Client {
     last_advance: Instant,
 }
 
-/// Row of the scoreboard.
 #[derive(Debug)]
 struct ScoreRow {
     name: String,
@@ -110,7 +109,7 @@ struct PathPoint {
     position: Position,
 }
 
-/// Avatar of another player.
+/// Avatar of another player or of a ninja.
 #[derive(Debug)]
 struct RemoteAvatar {
     /// Newest state from the server, with its tick.
@@ -146,41 +145,41 @@ impl Client {
         }
     }
 
-    /// Returns the rules, as soon as the world is known.
+    /// Returns the rules with the maze; `None` before the first directory message.
     pub fn rules(&self) -> Option<&MazeRules> {
         self.world.as_ref().map(|(_, rules)| rules)
     }
 
-    /// Returns the settings of the world.
+    /// Returns the settings of the world; `None` before the first directory message.
     pub fn settings(&self) -> Option<&MazeSettings> {
         self.world.as_ref().map(|(settings, _)| settings)
     }
 
-    /// Returns our own entity.
+    /// Returns the entity of this player; `None` before the first view.
     pub fn own_entity(&self) -> Option<EntityId> {
         self.own_entity
     }
 
-    /// Returns our own avatar as displayed.
+    /// Returns our own avatar as displayed; `None` before the first view.
     pub fn avatar(&self) -> Option<&Avatar> {
         self.local.avatar.as_ref()
     }
 
-    /// Returns our position and heading one tick ago and now, and the elapsed part of the next tick: frames fall
-    /// between ticks.
+    /// Returns our position and heading one tick ago and now, and the elapsed part of the next tick, 0 to 1: frames
+    /// fall between ticks. `None` before the first view.
     pub fn last_step(&self) -> Option<([(Position, u16); 2], f64)> {
         let now = self.local.avatar.as_ref().map(|avatar| (avatar.position, avatar.heading))?;
         let part = self.local.partial_tick.as_nanos() as f64 / TICK_DURATION.as_nanos() as f64;
         Some(([self.local.previous.unwrap_or(now), now], part))
     }
 
-    /// Returns all remote avatars as displayed.
+    /// Returns the remote avatars that the server has shown within the last second, as displayed.
     pub fn others(&self) -> impl Iterator<Item = (EntityId, &Avatar)> {
         self.others.iter().map(|(entity, other)| (*entity, &other.displayed))
     }
 
-    /// Returns our acknowledged hits and falls. They survive as long as one server runs. Counts that all servers have
-    /// lost are removed after a while.
+    /// Returns our acknowledged hits and falls, the best report of any server. Counts that the servers have lost are
+    /// removed after 3 s.
     pub fn score(&self) -> Score {
         self.score_tracker.best()
     }
@@ -201,39 +200,39 @@ impl Client {
         self.last_hit_by
     }
 
-    /// Returns the names and scores of all entities.
+    /// Returns the names and scores of all entities in the recent directory messages.
     pub fn scoreboard(&self) -> impl Iterator<Item = (EntityId, &str, Score)> {
         self.scoreboard.iter().map(|(entity, line)| (*entity, line.name.as_str(), line.score))
     }
 
-    /// Returns the addresses of the other servers of this world.
+    /// Returns the addresses of other servers of this world, from the last directory message.
     pub fn mirrors(&self) -> &[String] {
         &self.mirrors
     }
 
-    /// Whether the server asks us to move to another.
+    /// Returns whether the server asks us to move to another.
     pub fn is_draining(&self) -> bool {
         self.is_draining
     }
 
-    /// Returns when a message of any server last arrived.
+    /// Returns when a new view or directory message of any server last arrived; at first the time of creation.
     pub fn last_received(&self) -> Instant {
         self.last_received
     }
 
-    /// Returns the round-trip time to the server.
+    /// Returns the round-trip time to the server; `None` before it is measured.
     pub fn rtt(&self) -> Option<TimeDelta> {
         self.clock.rtt()
     }
 
-    /// Returns how far our avatar is ahead of the server's.
+    /// Returns the time by which our avatar's motion timer is ahead of the server's.
     pub fn lead_time(&self) -> TimeDelta {
         self.local.motion_timer.offset()
     }
 
     /// Returns the consistency of a displayed avatar: its discrepancy D from the server's state at the same time, over
     /// a [window](crate::CONSISTENCY_WINDOW), against the tolerance [ξ](crate::CONSISTENCY_TOLERANCE), in units times
-    /// seconds. `None` while it is not known.
+    /// seconds. `None` until enough states of the server were compared.
     pub fn consistency(&self, entity: EntityId) -> Option<Consistency> {
         let other = || self.others.get(&entity).map(|other| &other.probe);
         let probe = if self.own_entity == Some(entity) { Some(&self.local.probe) } else { other() };
@@ -247,7 +246,7 @@ impl Client {
         own.into_iter().chain(others).filter_map(|(entity, probe)| Some((entity, probe.consistency()?)))
     }
 
-    /// Returns the present tick of the world.
+    /// Returns the present tick of the world, estimated from the newest view; `None` before the first view.
     pub fn tick(&self, now: Instant) -> Option<u32> {
         let (tick, at) = self.last_view?;
         let since = (now - at).max(TimeDelta::ZERO).as_nanos() / TICK_DURATION.as_nanos();
@@ -275,7 +274,8 @@ impl Client {
         }
     }
 
-    /// Processes a datagram from the server. Returns whether it contained anything new.
+    /// Processes a datagram from the server. Returns `false` for pongs, invalid messages, and views that are outdated
+    /// or of another run.
     pub fn handle_datagram(&mut self, now: Instant, bytes: &[u8]) -> bool {
         let is_new = match ServerMessage::from_bytes(bytes, self.world.as_ref().map(|(_, rules)| rules)) {
             Some(ServerMessage::Directory(directory)) => self.on_directory(now, directory),
@@ -343,7 +343,7 @@ impl Client {
         true
     }
 
-    /// Moves all avatars up to `now`.
+    /// Moves our own avatar and the displayed remote ones up to `now`; after a pause, by 500 ms at most.
     pub fn advance(&mut self, now: Instant) {
         let elapsed = self.elapse(now);
         let tick = self.tick(now).unwrap_or_default();
@@ -555,7 +555,7 @@ impl RemoteAvatar {
     }
 }
 
-/// Whether two states belong to the same life of an avatar.
+/// Returns whether two states belong to the same life of an avatar.
 fn is_same_life(one: &Avatar, other: &Avatar) -> bool {
     one.spawn_count == other.spawn_count && one.life == other.life
 }

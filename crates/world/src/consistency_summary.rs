@@ -36,7 +36,7 @@ impl RunningMean {
 }
 
 impl ConsistencySummary {
-    /// Samples the consistency of a client, if the interval has passed.
+    /// Samples the consistency of all avatars that a client displays, at most every 500 ms.
     pub fn sample(&mut self, now: Instant, client: &Client) {
         if self.next_sample.is_some_and(|next| now < next) {
             return;

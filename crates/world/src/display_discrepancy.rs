@@ -11,11 +11,11 @@ use coplay::motion::{Consistency, DiscrepancyMeter};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{AVATAR_RADIUS, Avatar, Position, UNIT};
 
-/// Window, as long as that of [`coplay::motion`]: several turns of an avatar, so that neither one good moment nor one
-/// bad moment decides.
+/// Length of the sliding window of D, as in [`coplay::motion`]: several turns of an avatar, so that neither one good
+/// moment nor one bad moment decides.
 pub const CONSISTENCY_WINDOW: TimeDelta = TimeDelta::from_secs(2);
-/// ξ, in units times seconds. The paper leaves it to the game. Here the displayed position is on average no further off
-/// than the radius of an avatar, so a player who aims at the displayed avatar aims at the real one.
+/// Tolerance ξ of D, in units times seconds. The paper leaves it to the game. Here the displayed position is on average
+/// no further off than the radius of an avatar, so a player who aims at the displayed avatar aims at the real one.
 pub const CONSISTENCY_TOLERANCE: f64 = AVATAR_RADIUS as f64 * 2.0;
 /// Number of kept displayed ticks: 640 ms or more. Later states of the server are not compared.
 const DISPLAY_HISTORY_LEN: usize = 64;
@@ -25,7 +25,7 @@ const DISPLAY_HISTORY_LEN: usize = 64;
 pub(crate) struct DisplayDiscrepancyProbe {
     /// Displayed positions, in the order of ticks.
     displayed: VecDeque<(u32, Position)>,
-    /// Distances, in units.
+    /// Distances between displayed position and server's position, in units.
     discrepancy: DiscrepancyMeter<f64>,
 }
 
@@ -83,12 +83,12 @@ impl DisplayDiscrepancyProbe {
         Some(Position { x: part(last_position.x, next_position.x), y: part(last_position.y, next_position.y) })
     }
 
-    /// Drops the displayed positions: another life, or the time of another server.
+    /// Drops the displayed positions: they belong to another life, or to the time of another server.
     pub(crate) fn reset(&mut self) {
         self.displayed.clear();
     }
 
-    /// Returns the consistency over the window; `None` while it is not known.
+    /// Returns the consistency over the window; `None` until enough states were compared.
     pub(crate) fn consistency(&self) -> Option<Consistency> {
         let (discrepancy, duration) = self.discrepancy.measure(|_, distance| Some(*distance));
         let consistency = Consistency { discrepancy, tolerance: CONSISTENCY_TOLERANCE, duration };

@@ -13,19 +13,19 @@ use coplay_maze::{Avatar, Score};
 /// arrived.
 pub(crate) const MAX_COUNTING_SERVERS: usize = 256;
 
-/// Ownership of an entity. The higher one wins.
+/// Ownership of an entity. Of two, the one with the higher epoch wins, then that of the higher owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnershipEpoch {
     /// Epoch, which grows whenever a server acquires the entity.
     pub epoch: u32,
-    /// Run of the server that acquired it.
+    /// Run of the server that acquired the entity.
     pub owner: SourceId,
 }
 
 /// Placement of an entity, as asserted by its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Ownership under which it is asserted.
+    /// Ownership under which the placement is asserted.
     pub ownership: OwnershipEpoch,
     /// World tick of the state.
     pub tick: u32,
@@ -58,27 +58,27 @@ pub struct EntityRecord {
 }
 
 impl EntityRecord {
-    /// Returns the name.
+    /// Returns the name; empty if none is known.
     pub fn name(&self) -> &str {
         self.name.as_ref().map_or("", |(_, name)| name)
     }
 
-    /// Returns the name, with the ownership under which it is asserted.
+    /// Returns the name, with the ownership under which it is asserted; `None` if none is known.
     pub fn name_and_ownership(&self) -> Option<&(OwnershipEpoch, String)> {
         self.name.as_ref()
     }
 
-    /// Returns the placement.
+    /// Returns the placement of the highest version; `None` if none is known or it has expired.
     pub fn placement(&self) -> Option<&Placement> {
         self.placement.as_ref()
     }
 
-    /// Returns the ownership.
+    /// Returns the ownership under which the placement is asserted; `None` without a placement.
     pub fn ownership(&self) -> Option<OwnershipEpoch> {
         self.placement.as_ref().map(|placement| placement.ownership)
     }
 
-    /// Applies a name. Returns whether it was new.
+    /// Sets the name if its ownership is higher than that of the known name. Returns whether it was.
     pub fn set_name(&mut self, ownership: OwnershipEpoch, name: String) -> bool {
         let is_new = self.name.as_ref().is_none_or(|(known, _)| *known < ownership);
         if is_new {
@@ -87,7 +87,7 @@ impl EntityRecord {
         is_new
     }
 
-    /// Applies a placement. Returns whether it was new.
+    /// Sets the placement if its version is higher than that of the known placement. Returns whether it was.
     pub fn set_placement(&mut self, placement: Placement) -> bool {
         let is_new = self.placement.as_ref().is_none_or(|known| known.version() < placement.version());
         if is_new {
@@ -96,7 +96,7 @@ impl EntityRecord {
         is_new
     }
 
-    /// Applies the hits and falls that one server counted. Returns whether they were new.
+    /// Records the hits and falls that one server counted, if they are higher than known. Returns whether they were.
     pub fn record_count(&mut self, counted_by: SourceId, count: Score) -> bool {
         let known = self.count_by(counted_by);
         let most = Score { hits: known.hits.max(count.hits), falls: known.falls.max(count.falls) };
@@ -114,7 +114,7 @@ impl EntityRecord {
         true
     }
 
-    /// Returns the hits and falls that one server counted.
+    /// Returns the hits and falls that one server counted; 0 if its count is not known.
     pub fn count_by(&self, counted_by: SourceId) -> Score {
         self.counts.get(&counted_by).copied().unwrap_or_default()
     }
@@ -124,7 +124,7 @@ impl EntityRecord {
         self.counts.iter().map(|(counted_by, count)| (*counted_by, *count))
     }
 
-    /// Returns the total hits and falls.
+    /// Returns the sums of the hits and falls that all servers counted.
     pub fn score(&self) -> Score {
         let [hits, falls] = self.total.map(|sum| sum.min(u32::MAX.into()) as u32);
         Score { hits, falls }
@@ -147,12 +147,12 @@ impl EntityRecord {
         has_expired
     }
 
-    /// Whether only the score is known.
+    /// Returns whether neither a placement nor a name is known.
     pub(crate) fn is_score_only(&self) -> bool {
         self.placement.is_none() && self.name.is_none()
     }
 
-    /// Returns the state asserted by one server.
+    /// Returns the part of the record that one server asserts: name and placement as owner, and its own count.
     pub fn asserted_by(&self, source: SourceId) -> Self {
         let mut asserted = Self {
             name: self.name.clone().filter(|(ownership, _)| ownership.owner == source),
@@ -187,7 +187,7 @@ mod tests {
         Score { hits, falls }
     }
 
-    /// Application of one update.
+    /// Function that applies one update to a record.
     type UpdateFn = Box<dyn Fn(&mut EntityRecord)>;
 
     /// Returns updates of an entity that two servers claim in turn.
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    /// Counts of more servers than are kept, some of them repeatedly, in any order.
+    /// Of the counts of more servers than are kept, the same ones remain in any order of arrival.
     #[test]
     fn largest_counts_are_kept_in_any_order() {
         let sources = MAX_COUNTING_SERVERS as u32 + 60;

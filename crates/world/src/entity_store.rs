@@ -32,29 +32,29 @@ const MAX_DEPARTED_COUNTS: usize = 8_192;
 /// Ticks without an update after which only the score of an entity is kept: five minutes.
 pub const RETENTION_TICKS: u32 = 30_000;
 
-/// All entities of a world.
+/// Known state of all entities of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntityStore {
     records: BTreeMap<EntityId, EntityRecord>,
 }
 
 impl EntityStore {
-    /// Returns the known state of an entity.
+    /// Returns the known state of an entity; `None` if nothing is known of it.
     pub fn get(&self, entity: EntityId) -> Option<&EntityRecord> {
         self.records.get(&entity)
     }
 
-    /// Returns all entities.
+    /// Returns all known entities, ordered by id, with their states.
     pub fn iter(&self) -> impl Iterator<Item = (EntityId, &EntityRecord)> {
         self.records.iter().map(|(entity, record)| (*entity, record))
     }
 
-    /// Returns the number of entities.
+    /// Returns the number of known entities, including departed ones whose score is kept.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether no entity is known.
+    /// Returns whether no entity is known.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
@@ -71,12 +71,12 @@ impl EntityStore {
         }
     }
 
-    /// Whether no new players are admitted.
+    /// Returns whether at least 15,360 entities are known, so that no new players are admitted.
     pub fn is_full(&self) -> bool {
         self.records.len() >= ADMISSION_LIMIT
     }
 
-    /// Whether an entity may join, because there is room or it is already known.
+    /// Returns whether an entity may join, because there is room or it is already known.
     pub fn has_room_for(&self, entity: EntityId) -> bool {
         !self.is_full() || self.records.contains_key(&entity)
     }
@@ -86,7 +86,7 @@ impl EntityStore {
         has_room.then(|| self.records.entry(entity).or_default())
     }
 
-    /// Returns the hits and falls of an entity.
+    /// Returns the hits and falls of an entity, summed over the counts of all servers.
     pub fn score(&self, entity: EntityId) -> Score {
         self.get(entity).map_or_else(Score::default, EntityRecord::score)
     }
@@ -121,12 +121,12 @@ impl EntityStore {
         }
     }
 
-    /// Returns a hash of the known state.
+    /// Returns a hash of the known state, which is equal where the states are equal.
     pub fn digest(&self, rules: &MazeRules) -> u64 {
         xxh64(0, &self.to_bytes(rules))
     }
 
-    /// Encodes the known state.
+    /// Encodes the known state, for a snapshot or a digest.
     pub fn to_bytes(&self, rules: &MazeRules) -> Vec<u8> {
         let mut bytes = Vec::new();
         for (entity, record) in &self.records {
@@ -142,13 +142,13 @@ impl EntityStore {
         bytes
     }
 
-    /// Returns the state asserted by one server.
+    /// Returns the part of the known state that one server asserts, without entities of which it asserts nothing.
     pub fn asserted_by(&self, source: SourceId) -> Self {
         let asserted = self.records.iter().map(|(entity, record)| (*entity, record.asserted_by(source)));
         Self { records: asserted.filter(|(_, record)| *record != EntityRecord::default()).collect() }
     }
 
-    /// Decodes a known state; `None` if it is invalid.
+    /// Decodes a known state; `None` if it is malformed or has more than [`MAX_ENTITIES`] entities.
     pub fn from_bytes(bytes: &[u8], rules: &MazeRules) -> Option<Self> {
         let (mut store, mut reader) = (Self::default(), Reader(bytes));
         while !reader.rest().is_empty() {
@@ -378,8 +378,7 @@ mod tests {
         }
     }
 
-    /// A server that was away still knows what all others have forgotten, also the departure of a player that has
-    /// returned.
+    /// A player that has returned stays, although a server that was away still asserts its earlier departure.
     #[test]
     fn returning_player_overrides_a_stale_departure() {
         let rules = MazeRules::new(Maze::new(7, 8));

@@ -25,7 +25,7 @@ pub const MAX_UPDATE_LEN: usize = 1 + 5 + 8 + MAX_STATE_SIZE;
 pub struct EntityUpdate {
     /// Entity that the update is about.
     pub entity: EntityId,
-    /// Asserted state.
+    /// Name, placement or score that the server asserts.
     pub update: Update,
 }
 
@@ -36,10 +36,10 @@ pub enum Update {
     Name {
         /// Ownership epoch in which the owner asserts it.
         epoch: u32,
-        /// The name.
+        /// The name, at most [`MAX_NAME_LEN`] bytes without control characters.
         name: String,
     },
-    /// Placement of the entity.
+    /// State of the entity's avatar in a tick, or its departure.
     Placement {
         /// Ownership epoch in which the owner asserts it.
         epoch: u32,
@@ -65,7 +65,7 @@ impl Update {
 }
 
 impl EntityUpdate {
-    /// Encodes the update.
+    /// Encodes the update, in at most [`MAX_UPDATE_LEN`] bytes.
     pub fn to_bytes(&self, rules: &MazeRules) -> Vec<u8> {
         let is_removed = matches!(self.update, Update::Placement { avatar: None, .. });
         let mut bytes = vec![if is_removed { KIND_REMOVED } else { self.update.kind() }];
@@ -85,7 +85,7 @@ impl EntityUpdate {
         bytes
     }
 
-    /// Decodes an update; `None` if it is invalid.
+    /// Decodes an update; `None` if it is malformed or contains an invalid name or avatar.
     pub fn from_bytes(bytes: &[u8], rules: &MazeRules) -> Option<Self> {
         let mut reader = Reader(bytes);
         let ([kind], entity) = (reader.take()?, reader.entity()?);

@@ -12,7 +12,7 @@ const REPLICATION_GRACE: TimeDelta = TimeDelta::from_secs(3);
 /// Largest difference between the times of one world on two servers, in ticks.
 const MAX_TICK_DIFFERENCE: u32 = 100;
 
-/// Score that servers no longer know.
+/// Reason why the servers have reported a lower score than before for 3 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScoreLoss {
     /// The world restarted: its time started at 0, and all scores are lost.

@@ -18,11 +18,11 @@ const MAX_REWIND_TICKS: u32 = 30;
 /// Player on this server.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
-    /// Number of the player's run. A new run counts its input changes from 0.
+    /// Random number of the client's run. A new run numbers its input changes from 1 again.
     pub(crate) run: u32,
-    /// Tick in which the player joined.
+    /// Tick in which the player joined this server.
     pub(crate) joined_tick: u32,
-    /// Name that the player wants.
+    /// Display name that the player chose.
     pub(crate) name: String,
     /// Time of the last message from the player.
     pub(crate) last_received: Instant,
@@ -33,7 +33,7 @@ pub(crate) struct Player {
     queued_changes: VecDeque<InputChange>,
     next_view: Instant,
     next_directory: Instant,
-    /// Avatar that last hit the player.
+    /// Avatar that last hit the player on this server.
     pub(crate) last_hit_by: Option<EntityId>,
     /// Scoreboard row at which the next directory message begins.
     pub(crate) next_score_row: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Player {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DueChange {
     pub(crate) change: InputChange,
-    /// Ticks for which the previous buttons were held too long here.
+    /// Ticks by which the previous buttons were held longer here than on the client, at most [`MAX_REWIND_TICKS`].
     pub(crate) rewind_ticks: u32,
 }
 
@@ -109,18 +109,18 @@ impl Player {
         (number, tick.saturating_sub(since))
     }
 
-    /// Whether a view is due. If so, schedules the next.
+    /// Returns whether a view is due. If so, schedules the next.
     pub(crate) fn take_view_due(&mut self, now: Instant) -> bool {
         take_due(&mut self.next_view, now, VIEW_INTERVAL)
     }
 
-    /// Whether a directory message is due. If so, schedules the next.
+    /// Returns whether a directory message is due. If so, schedules the next.
     pub(crate) fn take_directory_due(&mut self, now: Instant) -> bool {
         take_due(&mut self.next_directory, now, DIRECTORY_INTERVAL)
     }
 }
 
-/// Whether the time has come. If so, schedules the next time; missed times are not made up for.
+/// Returns whether the time `next` has come. If so, advances it by `interval`; missed times are not made up for.
 fn take_due(next: &mut Instant, now: Instant, interval: TimeDelta) -> bool {
     let due = now >= *next;
     if due {

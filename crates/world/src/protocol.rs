@@ -20,7 +20,7 @@ use coplay_maze::{Avatar, Controls, MazeRules, MazeSettings, Score};
 
 use crate::entity_update::{Reader, parse_name, put_avatar, put_entity, put_score, put_short_bytes};
 
-/// First byte of a client's message, and of a server's.
+/// First byte of an input message, of a server's message, of a ping, and of a goodbye.
 const FAMILY_CLIENT_INPUT: u8 = 0x55;
 const FAMILY_SERVER: u8 = 0x56;
 const FAMILY_PING: u8 = 0x57;
@@ -40,27 +40,28 @@ pub struct InputChange {
     pub number: u32,
     /// Ticks for which the previous buttons were held on the client.
     pub previous_held_ticks: u32,
-    /// Buttons pressed from now on.
+    /// Buttons held from this change on.
     pub controls: Controls,
 }
 
 /// Input message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientInput {
-    /// Time on the client's clock.
+    /// Time at which the client sends the message, on its own clock; the server echoes it.
     pub stamp: Instant,
     /// Random number of the client's run. Input changes are counted per run.
     pub run: u32,
-    /// Name that the player wants.
+    /// Display name that the player chose.
     pub name: String,
     /// Unacknowledged input changes, oldest first.
     pub changes: Vec<InputChange>,
 }
 
-/// State that a player sees.
+/// State of the world around one player, which its server sends every 40 ms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorldView {
-    /// Three timestamps of a round trip: the client's newest, its arrival, and the present.
+    /// Three timestamps of a round trip: the newest one of the client, its arrival on the server's clock, and the time
+    /// of this view on the server's clock.
     pub echo: [Instant; 3],
     /// World tick of the view.
     pub tick: u32,
@@ -70,7 +71,7 @@ pub struct WorldView {
     pub joined_tick: u32,
     /// Number of the newest input change in effect, and the ticks since it took effect.
     pub applied_change: (u32, u32),
-    /// Entity of the player.
+    /// Entity of the player that gets the view.
     pub own_entity: EntityId,
     /// Hits and falls of the player that survive the crash of any one server.
     pub score: Score,
@@ -85,18 +86,18 @@ pub struct WorldView {
 /// Message with the world settings, the other servers and a part of the scoreboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// Settings of the world.
+    /// Settings of the world, equal on all its servers.
     pub settings: MazeSettings,
-    /// Addresses of other servers.
+    /// Addresses of other servers, to which the player can move.
     pub mirrors: Vec<String>,
-    /// Some rows of the scoreboard.
+    /// Consecutive rows of the scoreboard; successive messages go through all rows in turn.
     pub score_rows: Vec<(EntityId, String, Score)>,
 }
 
-/// Answer to a ping: the state of a server that the client is not on.
+/// Answer to a ping: the ping's timestamp, and whether the server admits the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
-    /// Timestamp of the ping.
+    /// Timestamp of the ping, on the client's clock.
     pub stamp: Instant,
     /// Whether the server is about to stop, or does not admit players yet.
     pub is_draining: bool,
@@ -106,7 +107,7 @@ pub struct Pong {
     pub player_count: u16,
 }
 
-/// Encodes a ping with a timestamp of our clock.
+/// Encodes a ping with the time of sending on the client's clock.
 pub fn encode_ping(stamp: Instant) -> Vec<u8> {
     let mut bytes = vec![FAMILY_PING];
     put_stamp(&mut bytes, stamp);
@@ -134,10 +135,10 @@ pub(crate) fn decode_leave(bytes: &[u8]) -> Option<u32> {
     reader.rest().is_empty().then_some(run)
 }
 
-/// Message of a server.
+/// Message of a server to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMessage {
-    /// State that the player sees.
+    /// Avatars around the player, its score and its newest applied input.
     View(WorldView),
     /// World settings, other servers and scoreboard.
     Directory(Directory),
@@ -146,7 +147,7 @@ pub enum ServerMessage {
 }
 
 impl ClientInput {
-    /// Encodes the input.
+    /// Encodes the input, with the newest [`MAX_INPUT_CHANGES`] changes at most.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FAMILY_CLIENT_INPUT];
         put_stamp(&mut bytes, self.stamp);
@@ -162,7 +163,7 @@ impl ClientInput {
         bytes
     }
 
-    /// Decodes an input; `None` if it is invalid.
+    /// Decodes an input; `None` if it is malformed or has an invalid name.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let ([FAMILY_CLIENT_INPUT], stamp) = (reader.take()?, read_stamp(&mut reader)?) else { return None };
@@ -250,7 +251,7 @@ impl Directory {
         5 + 1 + name.len() + 8
     }
 
-    /// Returns the number of rows that fit.
+    /// Returns the number of scoreboard rows that fit into [`MAX_MESSAGE_LEN`].
     pub(crate) fn fitting_rows(&self) -> usize {
         let before = Self { score_rows: vec![], ..self.clone() }.to_bytes().len();
         let ends = self.score_rows.iter().scan(before, |len, (_, name, _)| {
@@ -276,7 +277,7 @@ impl Directory {
 }
 
 impl Pong {
-    /// Encodes the pong.
+    /// Encodes the pong as a server message of 14 bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FAMILY_SERVER, KIND_PONG];
         put_stamp(&mut bytes, self.stamp);

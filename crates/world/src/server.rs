@@ -21,7 +21,7 @@ use crate::server_world::{ServerWorld, entity_number};
 
 /// Interval at which entities of servers that are gone are reclaimed.
 const ORPHAN_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
-/// Delay before a server that joins a running world admits players: by then it knows of them.
+/// Delay before a server that joins a running world admits players: by then it knows the entities of the others.
 const OPENING_DELAY: TimeDelta = TimeDelta::from_millis(1_000);
 /// Number of updates waiting to be issued above which superseded ones are dropped. At most three kinds per entity
 /// remain.
@@ -39,7 +39,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Creates a server.
+    /// Creates a server that knows nothing of its world yet. Fails if the mirror rejects `config`.
     pub fn new(
         now: Instant,
         config: MirrorConfig,
@@ -56,7 +56,7 @@ impl Server {
         })
     }
 
-    /// Returns the id of this server run.
+    /// Returns the id of this server run; a restarted server has another one.
     pub fn source(&self) -> SourceId {
         self.mirror.source()
     }
@@ -109,17 +109,18 @@ impl Server {
         None
     }
 
-    /// Whether the server admits players.
+    /// Returns whether the server admits players: it knows the time of the world, and if there are other servers, has
+    /// known it for 1 s.
     pub fn is_open(&self, now: Instant) -> bool {
         self.opens_at.is_some_and(|opens| now >= opens)
     }
 
-    /// Whether the world has no room for new players.
+    /// Returns whether the world has no room for new players.
     pub fn is_full(&self) -> bool {
         self.world.is_full()
     }
 
-    /// Whether another server has all our updates, or there is no other server.
+    /// Returns whether another server has all our updates, or there is no other server.
     pub fn is_fully_replicated(&self) -> bool {
         self.pending_updates.is_empty()
             && self.mirror.replicated_up_to().is_none_or(|seq| seq >= self.mirror.settled(self.source()))
@@ -163,7 +164,7 @@ impl Server {
         }
     }
 
-    /// Issues our updates to the other servers.
+    /// Issues our updates to the other servers as mirror events; keeps those that the mirror cannot accept yet.
     fn publish_updates(&mut self, now: Instant) {
         self.pending_updates.extend(self.world.take_updates());
         while let Some(entity_update) = self.pending_updates.front() {
@@ -183,12 +184,13 @@ impl Server {
         self.process_mirror(now);
     }
 
-    /// Writes the next datagram for other servers into `buf`.
+    /// Writes the next datagram for other servers into `buf`. Returns its length and destination; `None` if none is
+    /// due.
     pub fn poll_mirror(&mut self, now: Instant, buf: &mut [u8]) -> Option<MirrorTransmit> {
         self.mirror.poll_transmit(now, buf)
     }
 
-    /// Returns the next event of the mirror.
+    /// Returns the next event of the mirror, and removes a peer that has left.
     pub fn poll_mirror_event(&mut self) -> Option<MirrorEvent> {
         let event = self.mirror.poll_event();
         if let Some(MirrorEvent::PeerLeft(source)) = event {
@@ -198,7 +200,8 @@ impl Server {
         event
     }
 
-    /// Returns the due datagrams for players. `mirrors` returns the addresses of the other servers for a player.
+    /// Returns the datagrams that are due, each with its player. `mirrors` returns the addresses of the other servers
+    /// for a player.
     pub fn poll_players<'a>(
         &mut self,
         now: Instant,

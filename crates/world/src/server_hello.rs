@@ -5,7 +5,7 @@ use coplay_maze::MazeSettings;
 
 use crate::entity_update::{Reader, put_short_bytes};
 
-/// Version of the encoding.
+/// Version of the encoding; hellos of other versions are rejected.
 const VERSION: u8 = 3;
 /// Largest number of addresses of a server, and their maximum length in bytes.
 const MAX_ADDRS: usize = 4;
@@ -21,16 +21,16 @@ pub type Nonce = [u8; 16];
 /// Hello message with a proof of freshness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHello {
-    /// Nonce that other servers echo.
+    /// Nonce of the sender's run, which other servers echo.
     pub nonce: Nonce,
     /// Nonces received from other servers: at most [`MAX_ECHOED_NONCES`].
     pub echoed_nonces: Vec<Nonce>,
-    /// Description of the server.
+    /// World of the sender, and its addresses for players.
     pub info: ServerInfo,
 }
 
 impl ServerHello {
-    /// Encodes the hello.
+    /// Encodes the hello, with the first [`MAX_ECHOED_NONCES`] echoed nonces at most.
     pub fn to_bytes(&self) -> Vec<u8> {
         let echoed_nonces = &self.echoed_nonces[..self.echoed_nonces.len().min(MAX_ECHOED_NONCES)];
         let mut bytes = self.nonce.to_vec();
@@ -52,12 +52,12 @@ impl ServerHello {
     }
 }
 
-/// Description of a server.
+/// World of a server, and its addresses for players.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// Settings of the world.
+    /// Settings of the world, equal on all its servers.
     pub settings: MazeSettings,
-    /// Number of ninjas in the world.
+    /// Number of ninjas in the world, equal on all its servers.
     pub ninja_count: u8,
     /// Whether the server admits no more players.
     pub is_draining: bool,
@@ -66,7 +66,7 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Encodes the description.
+    /// Encodes the information, without addresses longer than 200 bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let settings = self.settings.to_bytes();
         let mut bytes = vec![VERSION, self.ninja_count, self.is_draining.into(), settings.len() as u8];
@@ -76,7 +76,7 @@ impl ServerInfo {
         bytes
     }
 
-    /// Decodes a description; `None` if it has another version or is invalid.
+    /// Decodes the information; `None` if it has another version, is malformed or has more than four addresses.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let [VERSION, ninja_count, is_draining @ (0 | 1)] = reader.take()? else { return None };

@@ -32,7 +32,7 @@ const MAX_SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_millis(3_600);
 const RECENT_MOVE: TimeDelta = TimeDelta::from_secs(10);
 /// Silence after which a server is forgotten.
 const SERVER_EXPIRY: TimeDelta = TimeDelta::from_secs(10);
-/// A server whose last answer is more recent than this is live.
+/// Maximum age of the last answer of a live server.
 const LIVENESS_TIMEOUT: TimeDelta = TimeDelta::from_millis(1_600);
 
 /// Choice of a player's server. `K` identifies a server.
@@ -103,7 +103,7 @@ impl<K: Ord + Copy> ServerSelector<K> {
         self.servers.entry(server).or_default();
     }
 
-    /// Processes the answer of a server.
+    /// Processes the answer of a known server to a ping: its round-trip time, its players, and whether it admits more.
     pub fn on_pong(&mut self, now: Instant, server: K, pong: &Pong) {
         let Some(known) = self.servers.get_mut(&server) else { return };
         known.rtt_samples[known.answer_count as usize % RTT_SAMPLES] = Some((now - pong.stamp).max(TimeDelta::ZERO));
@@ -112,18 +112,18 @@ impl<K: Ord + Copy> ServerSelector<K> {
         (known.is_draining, known.is_full) = (pong.is_draining, pong.is_full);
     }
 
-    /// Whether a server answered within the last 1.6 s.
+    /// Returns whether a server answered within the last 1.6 s.
     pub fn is_live(&self, now: Instant, server: K) -> bool {
         self.servers.get(&server).is_some_and(|known| known.is_live(now))
     }
 
-    /// Whether no server is chosen because all live servers are full.
+    /// Returns whether no server is chosen, and all live servers that are not draining are full.
     pub fn are_all_full(&self, now: Instant) -> bool {
         let mut live = self.servers.values().filter(|known| known.is_live(now) && !known.is_draining).peekable();
         self.current.is_none() && live.peek().is_some() && live.all(|known| known.is_full)
     }
 
-    /// Forgets servers that were silent for 10 s: a restarted server is another one.
+    /// Forgets servers that were silent for 10 s, except the present one: a restarted server is another one.
     pub fn expire_silent(&mut self, now: Instant) {
         let current = self.current;
         self.servers.retain(|server, known| {
@@ -133,12 +133,12 @@ impl<K: Ord + Copy> ServerSelector<K> {
         });
     }
 
-    /// Returns the present server.
+    /// Returns the present server; `None` before the first choice.
     pub fn current(&self) -> Option<K> {
         self.current
     }
 
-    /// Returns the number of moves between servers.
+    /// Returns the number of moves between servers; the first choice does not count.
     pub fn moves(&self) -> u32 {
         self.moves
     }
@@ -182,8 +182,8 @@ impl<K: Ord + Copy> ServerSelector<K> {
         Some(nearest)
     }
 
-    /// Whether another server is so much nearer than ours, over several answers of both, that a move pays although
-    /// nothing is wrong.
+    /// Returns whether another server is so much nearer than ours, over several answers of both, that a move pays
+    /// although nothing is wrong.
     fn is_move_worthwhile(&self, now: Instant, other: &ServerStatus) -> bool {
         let Some(ours) = self.current.and_then(|server| self.servers.get(&server)) else { return false };
         let (Some(our_rtt), Some(other_rtt)) = (ours.rtt(), other.rtt()) else { return false };

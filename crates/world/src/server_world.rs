@@ -20,10 +20,10 @@ use crate::simulation::{Controller, Simulation, SimulationEvent};
 use crate::spatial_index::SpatialIndex;
 use crate::unreplicated_scores::UnreplicatedScores;
 
-/// A player silent for this long has left.
+/// Silence after which a player counts as departed.
 const PLAYER_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
-/// Time for which this server does not take back a player that another server acquired: its late datagrams were in
-/// flight.
+/// Time for which this server does not take back a player that left or that another server acquired: datagrams of the
+/// player may still be in flight.
 const DEPARTURE_GRACE: TimeDelta = TimeDelta::from_secs(1);
 /// Ticks after which the avatar of a server that is gone is removed, if its player does not return (15 s).
 const ORPHAN_TIMEOUT_TICKS: u32 = 1_500;
@@ -36,13 +36,13 @@ const MAX_VISIBLE_AVATARS: usize = 48;
 const SCOREBOARD_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 /// Interval of the garbage collection of entities, in ticks.
 const EXPIRY_INTERVAL: u32 = 100;
-/// A server that did not run for this long was suspended and received nothing meanwhile.
+/// Gap between two calls of `advance` from which on the server counts as suspended: it received nothing meanwhile.
 const SERVER_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
-/// Number of scoreboard rows in a directory message.
+/// Maximum number of scoreboard rows in a directory message.
 pub(crate) const ROWS_PER_DIRECTORY: usize = 24;
 /// Largest number of addresses of other servers in a directory message.
 const MAX_MIRRORS: usize = 8;
-/// Index of ninjas; players have any other.
+/// Entity index of ninjas; that of a player is 0 to 127.
 const NINJA_INDEX: u8 = u8::MAX;
 
 /// Seed that separates the hashes of player keys from other hashes.
@@ -75,19 +75,20 @@ pub struct ServerWorld {
     is_draining: bool,
 }
 
-/// Returns the entity that belongs to a player's key.
+/// Returns the entity of the player with this public key, a hash of the key.
 pub fn player_entity(key: &[u8; 32]) -> EntityId {
     let hash = xxh64(PLAYER_HASH_SEED, key);
     EntityId { site: WorldSiteId(hash as u32), index: (hash >> 32) as u8 & 0x7f }
 }
 
-/// Returns the entity of a ninja.
+/// Returns the entity of the ninja with this number, from 0.
 pub fn ninja_entity(number: u8) -> EntityId {
     EntityId { site: WorldSiteId(number.into()), index: NINJA_INDEX }
 }
 
 impl ServerWorld {
-    /// Creates a world without known entities.
+    /// Creates a world without known entities, for the server run `source`. All servers together keep `ninja_count`
+    /// ninjas.
     pub fn new(source: SourceId, settings: MazeSettings, ninja_count: u8) -> Self {
         Self {
             source,
@@ -111,7 +112,7 @@ impl ServerWorld {
         }
     }
 
-    /// Returns the rules.
+    /// Returns the rules of the world, with its maze.
     pub fn rules(&self) -> &MazeRules {
         self.simulation.rules()
     }
@@ -126,7 +127,7 @@ impl ServerWorld {
         &self.entities
     }
 
-    /// Returns all avatars in the present tick.
+    /// Returns all avatars in the last simulated tick; those of other servers are extrapolated.
     pub fn avatars(&self) -> &SpatialIndex {
         &self.avatars
     }
@@ -146,17 +147,17 @@ impl ServerWorld {
         self.simulation.len()
     }
 
-    /// Returns the last simulated tick.
+    /// Returns the last simulated tick; `None` before the first.
     pub fn tick(&self) -> Option<u32> {
         self.tick
     }
 
-    /// Makes all players move to other servers from now on.
+    /// Asks all players to move to other servers, and admits no new ones, from now on.
     pub fn drain(&mut self) {
         self.is_draining = true;
     }
 
-    /// Whether players are asked to move to other servers.
+    /// Returns whether players are asked to move to other servers.
     pub fn is_draining(&self) -> bool {
         self.is_draining
     }
@@ -173,13 +174,14 @@ impl ServerWorld {
         }
     }
 
-    /// Notes that another server has all our events up to `seq`, or that there is no other server.
+    /// Notes that another server has all our events up to `seq`, or with `u64::MAX` that there is no other server.
     pub fn on_replicated(&mut self, seq: u64) {
         let (entities, me) = (&self.entities, self.source);
         self.unreplicated_scores.on_replicated(seq, |entity| entities.count_by(entity, me));
     }
 
-    /// Simulates all ticks up to this one.
+    /// Simulates the ticks since the last call up to this one, the last 50 at most. Then removes silent players and
+    /// expired entities.
     pub fn advance(&mut self, now: Instant, tick: u32) {
         if self.tick.is_some_and(|last| tick <= last) {
             return;
@@ -300,14 +302,15 @@ impl ServerWorld {
         }
     }
 
-    /// Removes a player.
+    /// Removes a player from this server, and its avatar from the world.
     pub fn remove_player(&mut self, entity: EntityId) {
         if self.players.remove(&entity).is_some() && self.simulation.contains(entity) {
             self.remove(self.tick.unwrap_or_default(), entity);
         }
     }
 
-    /// Processes the goodbye of a player in this run. Its later datagrams were in flight.
+    /// Processes the goodbye of a player in this run: removes the player, and ignores further input of the run for 1 s,
+    /// which was in flight.
     pub fn on_leave(&mut self, now: Instant, entity: EntityId, run: u32) {
         if self.players.get(&entity).is_some_and(|player| player.run == run) {
             self.departed.insert(entity, (run, now));
@@ -334,7 +337,7 @@ impl ServerWorld {
         true
     }
 
-    /// Whether the world admits no new players.
+    /// Returns whether the world has too many entities to admit new players.
     pub fn is_full(&self) -> bool {
         self.entities.is_full()
     }
@@ -391,8 +394,8 @@ impl ServerWorld {
         }
     }
 
-    /// Takes over ninjas and removes abandoned avatars of servers that are gone, given the live servers. All servers
-    /// choose the same one of them to do so.
+    /// Takes over ninjas that no live server owns, and removes players' avatars whose server has been gone for 15 s.
+    /// All servers choose the same live server to do so, per entity. `live` are the other live servers.
     pub fn reclaim_orphans(&mut self, live: &BTreeSet<SourceId>) {
         let Some(tick) = self.tick else { return };
         self.refresh_gone_servers(tick, live);
@@ -418,7 +421,7 @@ impl ServerWorld {
         }
     }
 
-    /// Returns the avatars of players that did not return after their server was gone.
+    /// Returns the avatars of players that did not return within 15 s after their server was gone.
     fn orphans(&self, tick: u32) -> Vec<EntityId> {
         let is_orphan = |entity: EntityId, record: &EntityRecord| {
             let since = current_owner(record).and_then(|owner| self.gone_servers.get(&owner).copied());
@@ -433,7 +436,7 @@ impl ServerWorld {
         self.acquire(tick, ninja, &name, Controller::Ninja(Box::new(Ninja::new(seed))));
     }
 
-    /// Refreshes the scoreboard.
+    /// Refreshes the scoreboard, unless that was done less than 200 ms ago.
     fn refresh_scoreboard(&mut self, now: Instant) {
         if self.scoreboard_updated.is_some_and(|then| now - then < SCOREBOARD_INTERVAL) {
             return;
@@ -445,8 +448,8 @@ impl ServerWorld {
         self.scoreboard.sort_by_key(|(entity, _, score)| (std::cmp::Reverse(score.hits), score.falls, *entity));
     }
 
-    /// Returns the messages for players that are due, at most once per tick. `mirrors` returns the addresses of the
-    /// other servers for a player.
+    /// Returns the views and directory messages that are due, each with its player, at most once per tick. `mirrors`
+    /// returns the addresses of the other servers for a player.
     pub fn poll_player_messages<'a>(
         &mut self,
         now: Instant,
@@ -524,7 +527,7 @@ fn visible_avatars(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> V
     [(entity, avatar.clone())].into_iter().chain(others).collect()
 }
 
-/// Returns as many addresses as leave half the message for the scoreboard.
+/// Returns as many addresses, at most 8, as leave half the message for the scoreboard.
 fn fitting_mirrors(mirrors: &[String]) -> Vec<String> {
     let mut room = MAX_MESSAGE_LEN / 2;
     let fits = |addr: &&String| {

@@ -25,14 +25,14 @@ const COLLISION_RANGE: u32 = 256;
 pub enum Controller {
     /// Player who presses these buttons.
     Player(Controls),
-    /// Bot.
+    /// Bot that chooses its own buttons in every tick.
     Ninja(Box<Ninja>),
 }
 
 /// Result of a tick that other servers need to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulationEvent {
-    /// An owned avatar has left its dead-reckoned path, or its last update is too old.
+    /// An owned avatar has left its dead-reckoned path, or its last update is 25 ticks old.
     UpdateDue(EntityId),
     /// An owned avatar was hit.
     AvatarHit {
@@ -43,7 +43,7 @@ pub enum SimulationEvent {
     },
 }
 
-/// Avatars that a server owns.
+/// Reference simulators of the avatars that a server owns.
 #[derive(Clone, Debug)]
 pub struct Simulation {
     rules: MazeRules,
@@ -79,12 +79,12 @@ impl Simulation {
         Self { rules, owned: BTreeMap::new(), projectiles: ProjectileTracker::default() }
     }
 
-    /// Returns the rules.
+    /// Returns the rules that all avatars obey, with the maze.
     pub fn rules(&self) -> &MazeRules {
         &self.rules
     }
 
-    /// Takes over an avatar.
+    /// Takes over an avatar in its present state, and puts it into the index. `tick` is when it was last published.
     pub fn add(
         &mut self,
         tick: u32,
@@ -107,17 +107,17 @@ impl Simulation {
         index.insert(entity, avatar);
     }
 
-    /// Releases an avatar. Returns whether it was owned.
+    /// Releases an avatar; the index keeps it. Returns whether it was owned.
     pub fn remove(&mut self, entity: EntityId) -> bool {
         self.owned.remove(&entity).is_some()
     }
 
-    /// Whether an avatar is owned.
+    /// Returns whether this server owns an avatar.
     pub fn contains(&self, entity: EntityId) -> bool {
         self.owned.contains_key(&entity)
     }
 
-    /// Returns the owned avatars.
+    /// Returns the entities of the owned avatars.
     pub fn iter(&self) -> impl Iterator<Item = EntityId> {
         self.owned.keys().copied()
     }
@@ -127,13 +127,13 @@ impl Simulation {
         self.owned.len()
     }
 
-    /// Whether no avatar is owned.
+    /// Returns whether no avatar is owned.
     pub fn is_empty(&self) -> bool {
         self.owned.is_empty()
     }
 
     /// Sets the buttons of a player. Rewinds the walk of the last `rewind_ticks` ticks, in which the player no longer
-    /// held the previous buttons.
+    /// held the previous buttons, unless the player fired meanwhile.
     pub fn set_controls(&mut self, entity: EntityId, controls: Controls, rewind_ticks: u32, index: &mut SpatialIndex) {
         let Some(own) = self.owned.get_mut(&entity) else { return };
         let Controller::Player(pressed) = &mut own.controller else { return };
@@ -151,7 +151,8 @@ impl Simulation {
         }
     }
 
-    /// Simulates one tick: moves all avatars and decides hits. Returns the events for other servers.
+    /// Simulates one tick: moves the owned avatars, extrapolates the others, and decides hits on the owned ones.
+    /// Returns the events for other servers.
     pub fn step(&mut self, tick: u32, index: &mut SpatialIndex) -> Vec<SimulationEvent> {
         index.extrapolate_tick(&self.rules, |entity| self.owned.contains_key(&entity));
         index.rebuild_cells();
@@ -188,7 +189,7 @@ impl Simulation {
         }
     }
 
-    /// Checks whether a known shot hits an owned avatar, and kills it.
+    /// Kills the owned avatars that a known shot hits. Returns an event for each of them.
     fn resolve_hits(&mut self, tick: u32, index: &mut SpatialIndex) -> Vec<SimulationEvent> {
         self.projectiles.drop_before(tick);
         for (shooter, avatar) in index.iter().filter(|(_, avatar)| avatar.shots.newest().is_some()) {
@@ -212,7 +213,8 @@ impl Simulation {
     }
 }
 
-/// Returns the avatars that an avatar could run into; for a dead one, all avatars that it should respawn away from.
+/// Returns the positions of the avatars that an avatar could run into; for a dead one, of all others, away from which
+/// it should respawn.
 fn obstacles(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> Vec<Position> {
     let near = |other: &IndexedAvatar| {
         other.is_alive && other.entity != entity && other.position.distance(avatar.position) < COLLISION_RANGE
@@ -263,7 +265,7 @@ impl OwnedAvatar {
         self.history.get(at).copied().filter(|past| past.spawn_count == spawn_count && past.is_alive)
     }
 
-    /// Whether an update is due. If so, marks the present state as published.
+    /// Returns whether an update is due. If so, marks the present state as published.
     fn take_update_due(&mut self, rules: &MazeRules, tick: u32, avatar: &Avatar) -> bool {
         rules.extrapolate_tick(&mut self.published);
         let is_due = rules.distance(&self.published, avatar) > UPDATE_TOLERANCE

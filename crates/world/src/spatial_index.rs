@@ -16,34 +16,34 @@ pub struct SpatialIndex {
 /// Row and column of a cell.
 type Cell = (i32, i32);
 
-/// Avatar in a cell.
+/// Entry of the index, as of the last call of [`SpatialIndex::rebuild_cells`].
 #[derive(Clone, Copy, Debug)]
 pub struct IndexedAvatar {
-    /// Id of the avatar.
+    /// Entity to which the avatar belongs.
     pub entity: EntityId,
-    /// Position in the present tick.
+    /// Position when the cells were rebuilt.
     pub position: Position,
-    /// Whether the avatar is alive.
+    /// Whether the avatar was alive when the cells were rebuilt.
     pub is_alive: bool,
 }
 
 impl SpatialIndex {
-    /// Inserts or replaces an avatar.
+    /// Inserts or replaces the state of an avatar. The cells keep the old one until they are rebuilt.
     pub fn insert(&mut self, entity: EntityId, avatar: Avatar) {
         self.avatars.insert(entity, avatar);
     }
 
-    /// Removes an avatar.
+    /// Removes an avatar. The cells keep it until they are rebuilt.
     pub fn remove(&mut self, entity: EntityId) {
         self.avatars.remove(&entity);
     }
 
-    /// Returns the present state of an avatar.
+    /// Returns the present state of an avatar; `None` if it is not in the world.
     pub fn get(&self, entity: EntityId) -> Option<&Avatar> {
         self.avatars.get(&entity)
     }
 
-    /// Returns all avatars.
+    /// Returns all avatars with their entities, ordered by entity.
     pub fn iter(&self) -> impl Iterator<Item = (EntityId, &Avatar)> + Clone {
         self.avatars.iter().map(|(entity, avatar)| (*entity, avatar))
     }
@@ -53,7 +53,7 @@ impl SpatialIndex {
         self.avatars.len()
     }
 
-    /// Whether there are no avatars.
+    /// Returns whether there are no avatars.
     pub fn is_empty(&self) -> bool {
         self.avatars.is_empty()
     }
@@ -65,7 +65,7 @@ impl SpatialIndex {
         }
     }
 
-    /// Rebuilds the cells for [`nearby`](Self::nearby).
+    /// Sorts the present avatars into cells, for [`nearby`](Self::nearby).
     pub fn rebuild_cells(&mut self) {
         self.cells.clear();
         self.cells.extend(self.avatars.iter().map(|(entity, avatar)| {

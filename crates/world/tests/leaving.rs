@@ -29,7 +29,7 @@ fn client_input(tick: u32, run: u32) -> ClientInput {
     ClientInput { stamp: at(tick), run, name: "Ada".into(), changes: vec![] }
 }
 
-/// Applies updates of server 1.
+/// Applies updates of server 1 to the world `to`, which must accept them.
 fn apply_updates(updates: &[EntityUpdate], tick: u32, to: &mut ServerWorld) {
     let rules = to.rules().clone();
     for update in updates {
@@ -110,7 +110,7 @@ fn suspended_server_does_not_time_out_its_players() {
     assert!(has_left(&world, ada));
 }
 
-/// A server that was away for long brings state that all others have forgotten.
+/// An expired player stays absent when a server that was away brings back its state.
 #[test]
 fn expired_player_is_not_revived_by_a_stale_snapshot() {
     let (ada, mut before) = (player_entity(&ADA), world_at(1, 1_000));

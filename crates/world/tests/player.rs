@@ -189,7 +189,7 @@ fn restarted_client_controls_its_avatar() {
     }
 }
 
-/// The only server has timed the player out, and gives it another avatar when its input arrives again.
+/// A server that has timed out its player gives it another avatar when its input arrives again, and both agree on it.
 #[test]
 fn client_and_server_agree_after_a_long_disconnect() {
     for changes_controls in [false, true] {

@@ -39,7 +39,7 @@ struct SimulatedPlayer {
     selector: ServerSelector<usize>,
     ninja: Ninja,
     is_playing: bool,
-    /// Best acknowledged score.
+    /// Last acknowledged score, which falls only after a rollback.
     acknowledged: Score,
     /// Rollback that the client reported.
     rollback: Option<coplay_world::ScoreLoss>,
@@ -379,8 +379,7 @@ fn owns(server: &Server, entity: EntityId) -> bool {
     ownership.is_some_and(|ownership| ownership.owner == server.source())
 }
 
-/// A player that knows one server by its address learns of the others only there, and that they are nearer only while
-/// it plays.
+/// A player on a far server moves once to a nearer server that it learns of later, and keeps its avatar.
 #[test]
 fn player_moves_to_the_nearest_server_with_its_avatar() {
     let mut world = SimulatedWorld::new(5, 2, 1, 0);

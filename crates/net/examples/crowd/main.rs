@@ -70,7 +70,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
     Ok(Some(Options { host, secret, count, rate, seconds }))
 }
 
-/// Returns whether all spectators were live at the end.
+/// Runs all spectators and prints a report every second. Returns whether all of them were live at the end.
 fn run_spectators(options: &Options) -> std::io::Result<bool> {
     let stop = Arc::new(AtomicBool::new(false));
     let metrics: Vec<Arc<Mutex<SpectatorMetrics>>> = (0..options.count).map(|_| Arc::default()).collect();

@@ -17,7 +17,7 @@ use coplay_net::udp::{Endpoint, EndpointEvent, MAX_SEALED, Received};
 use coplay_net::{PeerKey, clock};
 use tokio::net::UdpSocket;
 
-/// Time limit for leaving.
+/// Time that the process gives all spectators to leave before it ends.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum interval between checks whether to stop.
 const STOP_POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
@@ -79,7 +79,7 @@ impl CrowdSpectator {
         Ok(Self { socket, endpoint, host: None, channel, feed_client: None, metrics, published_metrics })
     }
 
-    /// Watches until `stop` is set.
+    /// Watches until `stop` is set, then leaves.
     pub(crate) async fn run(mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let due = self.run_due();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// A datagram of a player.
+/// A captured datagram with its source address.
 pub(crate) struct CapturedDatagram {
     pub(crate) from: SocketAddrV4,
     pub(crate) bytes: Vec<u8>,
@@ -19,7 +19,7 @@ const CAPTURE_TIMEOUT: Duration = Duration::from_secs(5);
 /// EtherType of IPv4, in network byte order.
 const ETH_P_IP: u16 = 0x0800_u16.to_be();
 
-/// Captures the datagrams to a port in the next 5 s.
+/// Captures the datagrams to the address and port `target` in the next 5 s, at most [`MAX_CAPTURED`].
 pub(crate) fn capture(target: SocketAddrV4) -> io::Result<Vec<CapturedDatagram>> {
     let mut socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(i32::from(ETH_P_IP))))?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;

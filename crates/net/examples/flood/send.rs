@@ -33,7 +33,7 @@ impl AttackKind {
     }
 }
 
-/// Datagrams sent, by kind.
+/// Number of datagrams sent of each kind, and the time taken.
 pub(crate) struct FloodResult {
     counts: [u64; 4],
     elapsed: Duration,
@@ -57,7 +57,7 @@ impl FloodResult {
     }
 }
 
-/// Number of different datagrams of each kind, sent in turn.
+/// Number of prepared datagrams of each kind but replayed ones; they are sent in turn.
 const POOL: usize = 4_096;
 /// Number of datagrams per system call.
 const BATCH: usize = 64;
@@ -65,11 +65,11 @@ const BATCH: usize = 64;
 const DATA_TYPE: u8 = 6;
 const HEADER_LEN: usize = 9;
 
-/// Sends prepared datagrams.
+/// Pools of prepared bad datagrams, and the sockets that send them.
 pub(crate) struct Flooder {
     target: SockaddrIn,
     socket: UdpSocket,
-    /// Sends packets with any source address; `None` without root.
+    /// Socket that sends packets with any source address; `None` without root or without captured datagrams.
     raw_socket: Option<Socket>,
     pools: [Vec<Vec<u8>>; 4],
     next_in_pool: [usize; 4],

@@ -29,7 +29,7 @@ pub struct LinkEmulator {
     sent_count: u64,
 }
 
-/// Ordered by arrival time; datagrams due at the same instant keep the order of sending.
+/// Datagram in flight, ordered by arrival time; datagrams due at the same instant keep the order of sending.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InFlightDatagram {
     due: Instant,
@@ -52,7 +52,7 @@ impl LinkEmulator {
         }
     }
 
-    /// Puts a datagram for `to` on its link.
+    /// Puts a datagram on the link to the peer `to`, which delays, duplicates or loses it.
     pub fn send(&mut self, now: Instant, to: PeerKey, bytes: &[u8]) {
         let cut = self.is_cut(now);
         let link = self.link(to);
@@ -73,7 +73,7 @@ impl LinkEmulator {
         }
     }
 
-    /// Returns the next datagram that is due at `now` and survives the link.
+    /// Returns the next datagram that is due at `now` and survives the link, with its recipient.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(PeerKey, Vec<u8>)> {
         while self.poll_timeout().is_some_and(|due| due <= now) {
             let Reverse(datagram) = self.in_flight.pop()?;
@@ -88,7 +88,7 @@ impl LinkEmulator {
         None
     }
 
-    /// Returns the time at which the next datagram is due.
+    /// Returns the time at which the next datagram is due; `None` if nothing is in flight.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.in_flight.peek().map(|Reverse(datagram)| datagram.due)
     }

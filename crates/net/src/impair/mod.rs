@@ -28,15 +28,15 @@ pub use parse::ImpairmentError;
 /// Description of an impaired uplink. [`str::parse`] reads its text form.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Impairment {
-    /// Conditions of the link to each peer.
+    /// Delay, jitter, loss, duplication, reordering and rate of the link to each peer.
     pub link: LinkConfig,
     /// Intervals (start, end) in which nothing gets through, relative to the start of the transport.
     pub cuts: Vec<(TimeDelta, TimeDelta)>,
-    /// Seed of the random numbers.
+    /// Seed of the random numbers of all links.
     pub seed: u64,
 }
 
-/// A transport with an impaired uplink.
+/// A transport with an impaired uplink. Dropping it discards the datagrams in flight.
 pub struct ImpairedTransport {
     shared: Arc<ImpairedShared>,
     thread: Option<JoinHandle<()>>,
@@ -54,7 +54,7 @@ struct ImpairedState {
 }
 
 impl ImpairedTransport {
-    /// Impairs the uplink of `inner` from now on.
+    /// Impairs the uplink of `inner` from now on; cuts are counted from now. Fails if no thread can be started.
     pub fn new(inner: Arc<dyn Transport>, impairment: Impairment) -> io::Result<Self> {
         let emulator = LinkEmulator::new(clock::now(), impairment);
         let state = Mutex::new(ImpairedState { emulator, is_stopped: false });
@@ -109,7 +109,7 @@ impl Transport for ImpairedTransport {
         self.shared.inner.key()
     }
 
-    /// Counts every accepted datagram as sent: whether a connection exists only shows when the datagram is due.
+    /// Always returns `true`: whether a connection exists only shows when the datagram is due.
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool {
         let mut state = self.shared.lock();
         let next = state.emulator.poll_timeout();
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Records when each datagram was really sent.
+    /// Transport that records when each datagram was really sent.
     #[derive(Default)]
     struct RecordingTransport(Mutex<Vec<(Instant, PeerKey, Vec<u8>)>>);
 

@@ -35,12 +35,12 @@ pub(super) struct IrohShared {
     pub(super) endpoint: Endpoint,
     pub(super) token: Token,
     pub(super) connections: ConnectionTable,
-    /// Peers being dialed or redialed, with their known addresses.
+    /// Peers that have a dial task, with their known addresses. A task outlives the connection that it establishes.
     dials: Mutex<BTreeMap<PeerKey, IrohAddr>>,
     incoming_sender: SyncSender<Incoming>,
     rejected: AtomicU64,
     queue_full: AtomicU64,
-    /// One permit per oversized datagram in transit as a stream.
+    /// Permits for outgoing datagrams that travel as streams; 64 may be in transit at once.
     pub(super) stream_permits: Arc<Semaphore>,
 }
 
@@ -126,7 +126,8 @@ impl IrohShared {
         }
     }
 
-    /// Registers a connection whose peer has proven that it knows the token.
+    /// Registers a connection whose peer has proven that it knows the token. Closes it if its ALPN is unknown or the
+    /// table is full.
     pub(super) fn add_connection(self: &Arc<Self>, connection: Connection, dialed: Option<PeerAddr>) {
         let peer = peer_key(&connection);
         let kind = ConnectionPurpose::from_alpn(connection.alpn())
@@ -150,7 +151,7 @@ impl IrohShared {
         self.connections.remove(&from, kind, &connection);
     }
 
-    /// Receives datagrams that were too long for the path, each as a stream; QUIC limits how many are open at once.
+    /// Receives datagrams that were too long for the path, each as a stream; QUIC keeps at most [`MAX_STREAMS`] open.
     async fn read_streams(self: Arc<Self>, connection: Connection) {
         let from = peer_key(&connection);
         while let Ok(mut stream) = connection.accept_uni().await {

@@ -20,11 +20,12 @@ const SCHEME: &str = "iroh:";
 /// Key of a peer and its known addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IrohAddr {
-    /// Public key of the peer.
+    /// Ed25519 public key, which the peer proves in the QUIC handshake.
     pub key: PeerKey,
     /// URL of a relay that reaches the peer, if there is one.
     pub relay: Option<String>,
-    /// Known socket addresses of the peer.
+    /// Socket addresses at which the peer may be reached; more than [`MAX_SOCKET_ADDRS`] are invalid in a ticket or in
+    /// an address from another peer.
     pub addrs: Vec<SocketAddr>,
 }
 
@@ -47,7 +48,7 @@ impl IrohAddr {
         iroh_addr
     }
 
-    /// Adds the relay and the addresses that `other` has for the same peer.
+    /// Takes over the relay of `other`, if it has one, and puts its new socket addresses in front. Keeps at most 12.
     pub(super) fn merge(&mut self, other: &Self) {
         if other.relay.is_some() {
             self.relay.clone_from(&other.relay);
@@ -60,7 +61,8 @@ impl IrohAddr {
         self.addrs.truncate(2 * MAX_SOCKET_ADDRS);
     }
 
-    /// Returns whether an address from an untrusted source is well-formed.
+    /// Returns whether an address from an untrusted source has a valid key, a valid relay URL of at most 100 bytes if
+    /// any, and at most [`MAX_SOCKET_ADDRS`] socket addresses.
     pub(crate) fn is_valid(&self) -> bool {
         let relay =
             self.relay.as_ref().is_none_or(|url| url.len() <= MAX_RELAY_URL_LEN && url.parse::<RelayUrl>().is_ok());
@@ -73,7 +75,8 @@ impl IrohAddr {
         Some(EndpointAddr::from_parts(id, relay.into_iter().chain(self.addrs.iter().copied().map(TransportAddr::Ip))))
     }
 
-    /// Returns the address as text for other peers, without the socket addresses that exceed [`MAX_PEER_ADDR_LEN`].
+    /// Returns the address as text for other peers. Drops socket addresses from the end until the text fits
+    /// [`MAX_PEER_ADDR_LEN`].
     ///
     /// # Panics
     /// Never: every field can be encoded.
@@ -88,7 +91,7 @@ impl IrohAddr {
         }
     }
 
-    /// Parses an address of this transport; `None` for any other text.
+    /// Parses an address of this transport; `None` for any other text and for an invalid address.
     pub fn from_peer_addr(addr: &PeerAddr) -> Option<Self> {
         let text = addr.0.strip_prefix(SCHEME).filter(|text| text.len() <= MAX_PEER_ADDR_LEN)?;
         let bytes = base32::decode(text)?;
@@ -97,7 +100,7 @@ impl IrohAddr {
     }
 }
 
-/// Returns whether an address is meaningful to another computer.
+/// Returns whether an address may be meaningful to another computer: it is neither unspecified nor IPv6 link-local.
 fn is_advertisable(ip: IpAddr) -> bool {
     let local_to_a_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     !ip.is_unspecified() && !local_to_a_link

@@ -1,4 +1,4 @@
-//! Table of the established connections.
+//! Table of the established connections, by peer and purpose.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -9,7 +9,7 @@ use super::quic::ConnectionPurpose;
 use super::token_proof::CLOSE_NOT_NEEDED;
 use crate::key::PeerKey;
 
-/// Maximum number of connected peers.
+/// Maximum number of connected peers; connections of further ones are closed.
 const MAX_PEERS: usize = 1_024;
 /// Maximum number of connections of a kind to one peer: two peers can dial each other at the same time, or a peer can
 /// return before its old connection is known to be dead.
@@ -44,7 +44,8 @@ impl ConnectionTable {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a connection and closes the oldest surplus one. Returns `false` if there is no room for another peer.
+    /// Adds a connection, and closes the oldest one if the peer has four of that kind already. Returns `false` if there
+    /// is no room for another peer.
     pub(super) fn add(&self, peer: PeerKey, kind: ConnectionPurpose, connection: Connection) -> bool {
         let mut table = self.write();
         if table.len() >= MAX_PEERS && !table.contains_key(&peer) {

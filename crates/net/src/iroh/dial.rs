@@ -1,4 +1,4 @@
-//! Keeps dialing a peer until it answers, and redials it when the connection is lost.
+//! Dial tasks: each keeps dialing a peer until it answers, and redials it when the connection is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,12 @@ use crate::transport::{Incoming, PeerAddr};
 
 /// Time without a connection after which the transport reports `Unreachable`; dialing continues.
 const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// Timeouts of the first attempts and of later ones. A short timeout soon repeats a packet that was sent before the
-/// peer listened; a long one leaves a distant peer enough time to answer.
+/// Timeout of the first attempts, which doubles per attempt after [`UNREACHABLE_TIMEOUT`], and its maximum. A short
+/// timeout soon repeats a packet that was sent before the peer listened; a long one leaves a distant peer enough time
+/// to answer.
 const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause between attempts.
+/// Pause after an unanswered attempt.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// Pause after a peer rejected the token, which is unlikely to change.
 const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(4);
@@ -28,13 +29,13 @@ const REDIAL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of dial tasks; a task also covers the connection that it established.
 const MAX_DIALS: usize = 256;
 
-/// Task that dials one peer, from the first attempt until either side closes the connection on purpose.
+/// Task that dials one peer and redials it after a network failure, until either side closes the connection on purpose.
 struct DialTask {
     shared: Arc<IrohShared>,
     peer: PeerKey,
     addr: PeerAddr,
     is_reported: bool,
-    /// The peer was connected before.
+    /// Whether the peer was connected before.
     is_redial: bool,
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ::iroh::endpoint::{Controller, ControllerFactory, QuicTransportConfig, VarInt};
 use coplay::wire::MAX_DATAGRAM;
 
-/// Purpose of a connection.
+/// One of the two connections between two peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionPurpose {
     /// Time-critical datagrams of the game.
@@ -20,12 +20,13 @@ pub(super) enum ConnectionPurpose {
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Bytes of datagrams waiting to be sent. During a long outage game datagrams are not worth keeping.
+/// Capacity of a connection's queues of datagrams to send and of received ones, in bytes. Few game datagrams are kept,
+/// since they are stale after a long outage.
 const GAME_SEND_BUFFER: usize = 16 * MAX_DATAGRAM;
 const BULK_SEND_BUFFER: usize = 128 * MAX_DATAGRAM;
 const RECEIVE_BUFFER: usize = 256 * MAX_DATAGRAM;
 
-/// Maximum number of open streams per peer; each carries one datagram that is too long for the path.
+/// Maximum number of open streams per connection; each carries one datagram that is too long for the path.
 pub(super) const MAX_STREAMS: u32 = 32;
 
 /// Congestion window of the game connection, in bytes: the longest datagrams, 60 per second, for the 15 s after which
@@ -67,7 +68,7 @@ impl ConnectionPurpose {
     }
 }
 
-/// Congestion controller that never holds a datagram back, so that no stale one waits.
+/// Congestion controller with a constant window, large enough that no game datagram is held back and becomes stale.
 #[derive(Clone, Copy, Debug)]
 struct FixedCongestionWindow;
 

@@ -17,7 +17,8 @@ use super::{IrohAddr, IrohTransport, RelayConfig};
 use crate::key::{Identity, PeerKey, Token};
 use crate::transport::{Incoming, Transport};
 
-/// Shorter than the transport's own idle timeout: the smaller value of the two ends applies.
+/// Idle timeout of a [`CrashingEndpoint`], shorter than the transport's 60 s: the smaller value of the two ends
+/// applies.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 fn listen(token: &Token) -> (IrohTransport, Receiver<Incoming>) {
@@ -40,7 +41,7 @@ fn wait_until<T>(look: impl Fn() -> Option<T>) -> T {
     panic!("the condition was not met within 40 s");
 }
 
-/// Waits for the connection of exactly this kind.
+/// Waits until `from` has a connection of exactly this kind to `to`.
 fn connection(from: &IrohTransport, to: &IrohTransport, kind: ConnectionPurpose) -> Connection {
     wait_until(|| {
         let newest = from.shared.connections.newest(&to.key(), kind);

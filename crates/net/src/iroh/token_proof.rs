@@ -13,7 +13,7 @@ use crate::key::Token;
 
 /// Close code: the peer does not know the token.
 pub(super) const CLOSE_WRONG_TOKEN: VarInt = VarInt::from_u32(1);
-/// Close code: the connection is superseded, unknown, or exceeds the table.
+/// Close code: the connection is superseded, has an unknown ALPN, or its peer exceeds the table.
 pub(super) const CLOSE_NOT_NEEDED: VarInt = VarInt::from_u32(2);
 
 const PROOF_LEN: usize = 16;
@@ -25,7 +25,7 @@ pub(super) enum ConnectError {
     NoAnswer,
     /// The peer rejected this site's token.
     WrongToken,
-    /// The peer does not know this site's token.
+    /// The peer's proof is invalid: it does not know this site's token.
     WrongPeer,
 }
 
@@ -79,6 +79,7 @@ fn connect_error(connection: &Connection) -> ConnectError {
 }
 
 /// Verifies the proof of a dialing peer and answers with this site's own; closes the connection if the proof is wrong.
+/// Returns whether the peer is admitted.
 pub(super) async fn prove_as_acceptor(connection: &Connection, token: &Token) -> bool {
     let Ok((mut send, mut receive)) = connection.accept_bi().await else { return false };
     let theirs = receive.read_to_end(PROOF_LEN).await.unwrap_or_default();

@@ -27,13 +27,13 @@ use crate::udp;
 
 /// Time limit for discovering this site's own addresses at the start.
 const ADDR_DISCOVERY_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time limit for closing the connections at the end.
+/// Time limit for closing the connections when the transport is dropped.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Relay servers, which introduce peers to each other and forward datagrams between peers without a direct path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RelayConfig {
-    /// No relay: only peers that reach each other's addresses directly.
+    /// No relay: two peers connect only if one can reach an address of the other directly.
     #[default]
     None,
     /// The public relays run by the makers of iroh.
@@ -67,7 +67,7 @@ impl fmt::Display for RelayConfig {
     }
 }
 
-/// The text is not a relay setting.
+/// Error for a text that is neither `none` nor `default` nor an HTTP or HTTPS URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayError;
 
@@ -79,7 +79,7 @@ impl fmt::Display for RelayError {
 
 impl std::error::Error for RelayError {}
 
-/// Transport over iroh.
+/// Transport over iroh, run by one network thread. Dropping it closes all connections within 0.5 s.
 #[derive(Debug)]
 pub struct IrohTransport {
     pub(super) shared: Arc<IrohShared>,
@@ -128,7 +128,7 @@ impl IrohTransport {
         Ok(Self { shared, runtime: handle, relay, stop_sender: Some(stop_sender), thread: Some(thread) })
     }
 
-    /// Returns this site's address as far as it is known so far.
+    /// Returns this site's key with the relay and the socket addresses that are known so far.
     pub fn addr(&self) -> IrohAddr {
         IrohAddr::new(self.shared.key(), &self.shared.endpoint.addr().addrs)
     }
@@ -144,7 +144,7 @@ impl IrohTransport {
         self.relay != RelayConfig::None && self.runtime.block_on(online)
     }
 
-    /// Sends a datagram that is too long for the path. Returns `false` if too many are in transit already.
+    /// Sends a datagram that is too long for the path. Returns `false` if 64 such datagrams are in transit already.
     pub(super) fn send_as_stream(&self, connection: Connection, bytes: Bytes) -> bool {
         let Ok(permit) = Arc::clone(&self.shared.stream_permits).try_acquire_owned() else { return false };
         self.runtime.spawn(async move {

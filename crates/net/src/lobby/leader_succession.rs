@@ -1,4 +1,4 @@
-//! Which member leads the roster.
+//! Succession of the roster leader, as each member computes it by itself.
 
 use super::message::{LobbyInfo, LobbyMember};
 use crate::key::PeerKey;
@@ -9,7 +9,7 @@ use crate::key::PeerKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownLeader {
     key: PeerKey,
-    /// This site was evicted and does not know yet which of the others leads now.
+    /// Whether this site was evicted and does not know yet which of the others leads now.
     is_unconfirmed: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::transport::PeerAddr;
 
 /// Version of the lobby protocol; a join request of another version is refused.
 pub const PROTOCOL_VERSION: u16 = 4;
-/// Maximum length of a name, in bytes.
+/// Maximum length of a display name, in bytes.
 pub const MAX_NAME_LEN: usize = 32;
 /// Maximum length of a chat line, in bytes.
 pub const MAX_CHAT_LEN: usize = 400;
@@ -20,10 +20,10 @@ pub const MAX_PADS: u8 = 8;
 /// Maximum length of the encoded settings, in bytes.
 const MAX_SETTINGS_LEN: usize = 4_096;
 
-/// Message between two sites in or around a lobby.
+/// Message between two sites of a lobby, or between a member and a joiner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LobbyMessage {
-    /// Request to join.
+    /// Request to join as a player, a spectator or a member of a mesh.
     JoinRequest(JoinRequest),
     /// Refusal of a join request.
     Refused(JoinRefusal),
@@ -33,9 +33,9 @@ pub enum LobbyMessage {
     Ready(bool),
     /// A line of chat.
     Chat {
-        /// Name of its author.
+        /// Display name of the author; the roster leader replaces it by the name in its roster.
         name: String,
-        /// Content.
+        /// The line, at most [`MAX_CHAT_LEN`] bytes.
         text: String,
     },
     /// The sender leaves.
@@ -46,12 +46,12 @@ pub enum LobbyMessage {
     AddrsChanged(Vec<PeerAddr>),
 }
 
-/// Request to join a lobby.
+/// Request to join a lobby or a mesh.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRequest {
-    /// Protocol version of the joiner.
+    /// Protocol version of the joiner, which must equal [`PROTOCOL_VERSION`].
     pub version: u16,
-    /// Display name of the joiner.
+    /// Display name of the joiner, at most [`MAX_NAME_LEN`] bytes.
     pub name: String,
     /// Role that the joiner requests.
     pub intent: JoinIntent,
@@ -73,29 +73,29 @@ pub enum JoinIntent {
 /// Reason why a joiner is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JoinRefusal {
-    /// The host has this protocol version.
+    /// The joiner's protocol version differs from this one, which is the host's.
     VersionMismatch(u16),
-    /// No seat is free, or not enough pads are.
+    /// No seat is free, or not enough pads, or the maximum number of spectators or mesh members is reached.
     Full,
     /// The host admits no spectators.
     NoSpectators,
     /// The member asked is not the roster leader.
     NotLeader {
-        /// Key of the leader.
+        /// Key of the leader, which the joiner can ask instead.
         leader: PeerKey,
-        /// Addresses of the leader.
+        /// Known addresses of the leader.
         addrs: Vec<PeerAddr>,
     },
     /// The ticket belongs to the other kind of game: a peer world instead of a session, or the reverse.
     WrongGameKind,
 }
 
-/// State of a lobby.
+/// State of a lobby, as its roster leader sends it to each member and spectator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LobbyInfo {
-    /// Revision, which increases with every change.
+    /// Revision, which increases with every change but that of the spectator count.
     pub serial: u32,
-    /// Session id.
+    /// Random id of the session; the leader draws another one whenever it starts the game.
     pub session: u64,
     /// Session settings in the engine's encoding.
     pub settings: Vec<u8>,
@@ -105,7 +105,7 @@ pub struct LobbyInfo {
     pub members: Vec<LobbyMember>,
     /// Whether spectators are admitted.
     pub allows_spectators: bool,
-    /// Number of spectators.
+    /// Number of admitted spectators; the leader updates it at most once per second.
     pub spectator_count: u16,
     /// Seat of the recipient of this message; `None` for a spectator.
     pub your_site: Option<u8>,
@@ -116,11 +116,11 @@ pub struct LobbyInfo {
 pub struct LobbyMember {
     /// Seat number, which is the site number.
     pub site: u8,
-    /// Public key of the member.
+    /// Public key to which the seat belongs.
     pub key: PeerKey,
-    /// Display name.
+    /// Display name, at most [`MAX_NAME_LEN`] bytes.
     pub name: String,
-    /// Number of players at this site.
+    /// Number of players at this site, at most [`MAX_PADS`].
     pub pads: u8,
     /// Addresses at which the member can be reached.
     pub addrs: Vec<PeerAddr>,
@@ -131,7 +131,7 @@ pub struct LobbyMember {
 }
 
 impl LobbyMessage {
-    /// Encodes the message.
+    /// Encodes the message for a reliable channel.
     ///
     /// # Panics
     /// Never: every message can be encoded.

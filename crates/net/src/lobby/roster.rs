@@ -1,4 +1,4 @@
-//! The roster, kept by its leader.
+//! The roster, kept by its leader: admission, seats, readiness, chat and the spectator count.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use super::message::{
 use crate::key::PeerKey;
 use crate::transport::PeerAddr;
 
-/// Maximum number of counted spectators; a spectator feed has limits of its own.
+/// Maximum number of admitted spectators; further ones are refused. A spectator feed has limits of its own.
 const MAX_SPECTATORS: usize = 4_096;
 /// Spectators silent for 30 s are dropped.
 const SPECTATOR_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
@@ -19,14 +19,14 @@ const SPECTATOR_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
 /// hundred.
 const COUNT_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
-/// Recipient of a message.
+/// Recipient of a message from [`Roster::poll_message`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
-    /// One peer.
+    /// The peer with this key: a member, a spectator or a refused joiner.
     One(PeerKey),
-    /// All spectators but one. The message is the same for each, so it is encoded once.
+    /// All spectators, or all but one. The message is the same for each, so it is encoded once.
     Spectators {
-        /// Spectator that does not need the message.
+        /// Spectator that does not get the message, being its author; `None` if all get it.
         except: Option<PeerKey>,
     },
 }
@@ -47,36 +47,36 @@ const TAKEOVER_SERIAL_GAP: u32 = 10_000;
 pub enum RosterEvent {
     /// A member took a seat, or returned to its own.
     Seated {
-        /// Seat number.
+        /// Number of the taken seat.
         site: u8,
         /// Whether the member owned the seat before.
         is_returning: bool,
     },
     /// A member gave its seat back.
     Left {
-        /// Seat number.
+        /// Number of the freed seat.
         site: u8,
     },
     /// A spectator was admitted.
     SpectatorJoined,
-    /// A joiner was refused.
+    /// A joiner was refused, for this reason.
     Refused(JoinRefusal),
     /// A line of chat.
     Chat {
-        /// Name of its author.
+        /// Display name of the author in the roster.
         name: String,
-        /// Content.
+        /// The line, without control characters and not empty.
         text: String,
     },
 }
 
-/// Roster of a lobby, kept by its leader.
+/// State of a lobby with its spectators and outgoing messages, kept by the roster leader.
 #[derive(Debug)]
 pub struct Roster {
     lobby: LobbyInfo,
-    /// Number of seats.
+    /// Number of seats, taken or free.
     seats: u8,
-    /// Number of players over all seats.
+    /// Maximum number of players over all seats.
     players: u8,
     spectators: BTreeMap<PeerKey, RosterSpectator>,
     next_count: Instant,
@@ -86,7 +86,8 @@ pub struct Roster {
 }
 
 impl Roster {
-    /// Creates a roster with only the host, which has the first seat.
+    /// Creates a roster with only the host, which has the first seat. `seats` limits the members, `players` the sum of
+    /// their pads.
     pub fn new(
         host: LobbyMember,
         session: u64,
@@ -129,7 +130,7 @@ impl Roster {
         }
     }
 
-    /// Returns the state of the lobby.
+    /// Returns the lobby with all changes so far, including those that are not sent yet.
     pub fn lobby(&self) -> &LobbyInfo {
         &self.lobby
     }
@@ -144,14 +145,14 @@ impl Roster {
         self.spectators.keys()
     }
 
-    /// Records that any datagram arrived from a peer.
+    /// Records that any datagram arrived from a peer. Spectators without one for 30 s are dropped.
     pub fn record_activity(&mut self, now: Instant, from: &PeerKey) {
         if let Some(spectator) = self.spectators.get_mut(from) {
             spectator.last_received = now;
         }
     }
 
-    /// Returns the next message to send.
+    /// Returns the next message to send, with its recipient.
     pub fn poll_message(&mut self) -> Option<(Recipient, LobbyMessage)> {
         self.outbox.pop_front()
     }
@@ -239,7 +240,7 @@ impl Roster {
         Ok(RosterEvent::SpectatorJoined)
     }
 
-    /// Updates the addresses of a seated member.
+    /// Updates the addresses of a seated member, and broadcasts the lobby if they have changed.
     pub fn set_addrs(&mut self, peer: &PeerKey, reported: &[PeerAddr], observed: Option<PeerAddr>) {
         let addrs = merge_addrs(reported, observed);
         if let Some(member) = self.member(peer).filter(|member| member.addrs != addrs) {
@@ -302,7 +303,7 @@ impl Roster {
         self.events.push_back(RosterEvent::Chat { name, text: line });
     }
 
-    /// Sends a chat line of the leader itself.
+    /// Sends a chat line of the leader itself to all members and spectators.
     pub fn send_chat(&mut self, name: &str, line: &str) {
         self.broadcast_chat(None, name.into(), line);
     }
@@ -318,7 +319,7 @@ impl Roster {
         }
     }
 
-    /// Sets whether a member is present; its seat stays its own.
+    /// Sets whether a member is present, and broadcasts a change. The member keeps its seat.
     pub fn set_present(&mut self, site: u8, is_present: bool) {
         if let Some(member) =
             self.lobby.members.iter_mut().find(|member| member.site == site && member.is_present != is_present)
@@ -328,14 +329,14 @@ impl Roster {
         }
     }
 
-    /// Marks a ready member as absent because it is silent.
+    /// Marks a silent member as absent and not ready. The next broadcast of the lobby contains this change.
     pub fn mark_absent(&mut self, site: u8) {
         if let Some(member) = self.lobby.members.iter_mut().find(|member| member.site == site) {
             (member.is_ready, member.is_present) = (false, false);
         }
     }
 
-    /// Sets whether a member is ready.
+    /// Sets whether a member is ready to start, and broadcasts a change.
     pub fn set_ready(&mut self, site: u8, is_ready: bool) {
         if let Some(member) =
             self.lobby.members.iter_mut().find(|member| member.site == site && member.is_ready != is_ready)
@@ -352,13 +353,13 @@ impl Roster {
         full && self.lobby.members.iter().all(|member| member.is_ready)
     }
 
-    /// Starts the game with these settings as session `session`.
+    /// Marks the game as started with these settings as session `session`, and broadcasts the lobby.
     pub fn start(&mut self, session: u64, settings: Vec<u8>) {
         (self.lobby.is_started, self.lobby.session, self.lobby.settings) = (true, session, settings);
         self.broadcast_lobby();
     }
 
-    /// Changes the settings before the game starts.
+    /// Replaces the settings and broadcasts the lobby if they have changed; to be called before the game starts.
     pub fn set_settings(&mut self, settings: Vec<u8>) {
         if self.lobby.settings != settings {
             self.lobby.settings = settings;
@@ -615,7 +616,7 @@ mod tests {
         assert_eq!(roster.poll_message(), None, "unchanged addresses are not broadcast");
     }
 
-    /// The new leader need not have the first seat.
+    /// A leader without the first seat gives a returning host its seat back.
     #[test]
     fn returning_host_gets_its_seat_from_the_new_leader() {
         let mut first = roster(2, 2);

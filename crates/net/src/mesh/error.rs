@@ -9,21 +9,21 @@ use crate::transport::PeerAddr;
 /// Reason why a mesh could not be created or joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeshError {
-    /// The dialed address does not answer.
+    /// No dialed address answered within the time limit, or the site there rejected this site's secret.
     Unreachable {
         /// Address that was dialed.
         addr: PeerAddr,
-        /// A site exists there, but its secret is another.
+        /// Whether a site answered there and rejected this site's secret.
         wrong_secret: bool,
     },
-    /// The site at the address is not the expected peer.
+    /// The site at the address is not the expected peer, or is this site itself.
     WrongPeer {
         /// Address that was dialed.
         addr: PeerAddr,
     },
-    /// The mesh refused this site.
+    /// The member asked for admission refused this site.
     Refused(JoinRefusal),
-    /// A member answered the dial but not the join request.
+    /// A member answered the dial, but did not answer the join request within the time limit.
     NoReply,
     /// The settings are longer than [`MAX_SETTINGS_LEN`](super::MAX_SETTINGS_LEN).
     SettingsTooLong,

@@ -6,18 +6,18 @@ use coplay::time::Instant;
 use super::MulticastError;
 use crate::key::PeerKey;
 
-/// Destination of a datagram.
+/// Destination of a datagram in [`Mesh::send`](super::Mesh::send).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dest<'a> {
-    /// All other sites.
+    /// All other present members: by multicast where it gets through, by unicast elsewhere.
     All,
     /// These sites, by unicast.
     Sites(&'a [u32]),
-    /// One site.
+    /// One site, by unicast.
     Site(u32),
-    /// All subscribers of a region.
+    /// All subscribers of a region: by multicast where it gets through, by unicast elsewhere.
     Region {
-        /// Region of the world.
+        /// Region on whose multicast channel the datagram is sent.
         region: WorldRegion,
         /// Subscribers as far as the caller knows them: sites that multicast does not reach get the datagram by
         /// unicast.
@@ -25,30 +25,30 @@ pub enum Dest<'a> {
     },
 }
 
-/// Event reported by a mesh.
+/// Event that [`Mesh::poll`](super::Mesh::poll) returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeshEvent {
     /// A datagram from a present member. The same datagram may arrive twice.
     Datagram {
-        /// Arrival time.
+        /// Arrival time, on the clock of [`clock::now`](crate::clock::now); later on an impaired link.
         at: Instant,
         /// Site number of the sender.
         from: u32,
-        /// Content.
+        /// Content that the sender passed to [`Mesh::send`](super::Mesh::send).
         bytes: Vec<u8>,
     },
-    /// A member is present.
+    /// A member has become present: a datagram from it arrived on its channel.
     Joined {
-        /// Identity of the member.
+        /// Site number, key and name of the member.
         member: MeshMember,
         /// Whether the member was present before.
         is_rejoin: bool,
     },
     /// A member is not present any more.
     Left {
-        /// Its site number.
+        /// Site number of the member.
         site: u32,
-        /// Reason of the departure.
+        /// Whether the member left, timed out or was restarted.
         reason: DepartureReason,
     },
     /// Multicast is unavailable; every site is reached by unicast.
@@ -60,19 +60,19 @@ pub enum MeshEvent {
 pub enum DepartureReason {
     /// The member said goodbye.
     Left,
-    /// The member was silent for too long.
+    /// No datagram from the member arrived on its channel for 10 s.
     TimedOut,
     /// The member's program was restarted; the member will be present again.
     Restarted,
 }
 
-/// A member of a mesh.
+/// Identity of a member of a mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshMember {
     /// Site number: the same whenever the member returns, and the SSRC of its RTP packets.
     pub site: u32,
-    /// Public key.
+    /// Public key that the member proved to the transport.
     pub key: PeerKey,
-    /// Display name.
+    /// Display name that the member chose; two members can have the same.
     pub name: String,
 }

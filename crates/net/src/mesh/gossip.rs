@@ -39,7 +39,7 @@ impl Mesh {
         }
     }
 
-    /// Handles a join request.
+    /// Admits the sender of a join request, or refuses it with a reason.
     fn on_join_request(&mut self, now: Instant, from: PeerKey, request: &JoinRequest) {
         let admitted = match request.intent {
             _ if request.version != PROTOCOL_VERSION => Err(JoinRefusal::VersionMismatch(PROTOCOL_VERSION)),
@@ -69,7 +69,8 @@ impl Mesh {
         }
     }
 
-    /// Handles information about a member, from that member itself or from another.
+    /// Merges information about a member, from that member itself or from another. Then starts dialing the member, or
+    /// announces this site to it, if the outcome asks for that.
     fn on_member_info(&mut self, now: Instant, from: PeerKey, info: MemberInfo) {
         match self.member_table.merge(now, &from, info.clone()) {
             MergeOutcome::Dial => self.dial_member(&info),
@@ -121,7 +122,7 @@ impl Mesh {
         self.send_member_infos([to], infos);
     }
 
-    /// Handles changes of the member table.
+    /// Handles the events and canceled dials of the member table, and accepts multicast from its reachable members.
     fn on_members_changed(&mut self) {
         self.handle_member_events();
         self.member_table.take_canceled_dials().iter().for_each(|key| self.mux.transport.cancel_dial(key));
@@ -130,7 +131,7 @@ impl Mesh {
         }
     }
 
-    /// Does the periodic work.
+    /// Handles timeouts of members, and sends the heartbeats, beacons, gossip and address changes that are due.
     pub(super) fn housekeep(&mut self, now: Instant) {
         if now - self.last_housekeeping > HOST_SUSPENDED {
             self.member_table.reset_timeouts(now);
@@ -205,7 +206,7 @@ mod tests {
     use crate::reliable::Mux;
     use crate::transport::{DropCounts, PeerAddr, Transport};
 
-    /// A transport that records everything and on which no peer answers.
+    /// A transport that records recipients and dials, and on which no peer answers.
     #[derive(Default)]
     struct RecordingTransport {
         sent: Mutex<Vec<PeerKey>>,

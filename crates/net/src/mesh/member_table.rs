@@ -29,7 +29,7 @@ const RECENT_JOIN_AGE: TimeDelta = TimeDelta::from_secs(10);
 /// Maximum number of remembered members, present or not.
 pub(super) const MAX_KNOWN_MEMBERS: usize = 2 * MAX_MEMBERS;
 
-/// Member table of one site.
+/// Members that one site knows, with the pending events and canceled dials that follow from changes.
 #[derive(Debug)]
 pub(super) struct MemberTable {
     mesh_key: MeshKey,
@@ -40,7 +40,7 @@ pub(super) struct MemberTable {
     canceled_dials: Vec<PeerKey>,
 }
 
-/// Another member.
+/// Information about another member, its presence, and whether it is being dialed.
 #[derive(Debug)]
 struct PeerEntry {
     info: MemberInfo,
@@ -49,9 +49,9 @@ struct PeerEntry {
     presence: Presence,
     /// Time of the last datagram, or of the last change of `presence`.
     since: Instant,
-    /// Time of the last arrival, if the member was ever present.
+    /// Time at which the member last became present; `None` if it never was.
     joined_at: Option<Instant>,
-    /// Start of dialing because of a report.
+    /// Start of dialing because of a report; `None` if the member is not being dialed.
     dialed_since: Option<Instant>,
 }
 
@@ -68,9 +68,9 @@ enum Presence {
 /// Effect of merging a member's information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MergeOutcome {
-    /// Nothing new, or nothing usable.
+    /// The information is not new, or is not accepted.
     Ignored,
-    /// Another member seems to receive it and this site does not: dial it.
+    /// The reporter seems to receive a member that this site does not: dial that member.
     Dial,
     /// New first-hand information: the member may not know this site either.
     NewFirstHand,
@@ -83,7 +83,7 @@ impl MemberTable {
         Self { mesh_key, own_info, peers, dial_limiter, events: VecDeque::new(), canceled_dials: Vec::new() }
     }
 
-    /// Returns this site's information for others.
+    /// Returns this site's own information, as it is sent to others.
     pub(super) fn own_info(&self) -> &MemberInfo {
         &self.own_info
     }
@@ -137,7 +137,6 @@ impl MemberTable {
         self.peers.get(key).filter(|other| other.presence != Presence::Left).map(|other| other.info.site)
     }
 
-    /// Returns whether a member is present.
     pub(super) fn is_present(&self, key: &PeerKey) -> bool {
         self.peers.get(key).is_some_and(|other| other.presence == Presence::Present)
     }
@@ -147,7 +146,7 @@ impl MemberTable {
         self.reachable().find(|info| info.site == site).map(|info| info.key)
     }
 
-    /// Returns the information about a member.
+    /// Returns the information about a member, first-hand or reported.
     pub(super) fn info_of(&self, key: &PeerKey) -> Option<&MemberInfo> {
         self.peers.get(key).map(|other| &other.info)
     }
@@ -186,8 +185,8 @@ impl MemberTable {
         has(&self.own_info) || self.peers.values().any(|other| other.is_first_hand && has(&other.info))
     }
 
-    /// Merges information about a member, from that member itself or from another. Information about this site is
-    /// ignored, and a site number must be derived from the member's key.
+    /// Merges information about a member, from that member itself or from another. Ignores information about this site,
+    /// and a site number that is not derived from the member's key or belongs to another member.
     pub(super) fn merge(&mut self, now: Instant, from: &PeerKey, info: MemberInfo) -> MergeOutcome {
         let is_derived = self.mesh_key.site_numbers(&info.key).any(|site| site == info.site);
         match info.key == *from {
@@ -226,7 +225,7 @@ impl MemberTable {
         }
     }
 
-    /// Handles a report about another member. It may be wrong, or a lie.
+    /// Handles a report about another member, which may be wrong or forged: at most lets this site dial that member.
     fn on_report(&mut self, now: Instant, from: &PeerKey, report: MemberInfo) -> MergeOutcome {
         let has_number = |other: &PeerEntry| other.info.site == report.site && other.info.key != report.key;
         let is_worth_dialing = self.peers.get(&report.key).is_none_or(|known| known.is_worth_dialing(&report));
@@ -280,7 +279,7 @@ impl MemberTable {
         self.peers.remove(key).is_some()
     }
 
-    /// Sets this site's own addresses.
+    /// Sets this site's own addresses and increments its revision.
     pub(super) fn set_own_addrs(&mut self, addrs: Vec<PeerAddr>) {
         self.own_info.revision = self.own_info.revision.saturating_add(1);
         self.own_info.addrs = addrs;
@@ -301,7 +300,7 @@ impl MemberTable {
         Some(other.info.site)
     }
 
-    /// Handles the goodbye of a member.
+    /// Marks a member as departed after its goodbye, and cancels dialing it.
     pub(super) fn on_bye(&mut self, now: Instant, key: &PeerKey) {
         let Some(other) = self.peers.get_mut(key) else { return };
         if other.presence == Presence::Present {
@@ -316,7 +315,7 @@ impl MemberTable {
         self.peers.values_mut().filter(|other| other.is_present_or_expected()).for_each(|other| other.since = now);
     }
 
-    /// Handles the timeouts that are due.
+    /// Marks members silent for 10 s as gone, cancels dials after 10 s, and forgets members gone for 15 min.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         for other in self.peers.values_mut() {
             if other.is_present_or_expected() && now - other.since > MEMBER_TIMEOUT {
@@ -336,7 +335,6 @@ impl MemberTable {
 }
 
 impl PeerEntry {
-    /// Returns whether the member is present or expected.
     fn is_present_or_expected(&self) -> bool {
         matches!(self.presence, Presence::Present | Presence::Expected)
     }

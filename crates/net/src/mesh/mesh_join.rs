@@ -1,4 +1,4 @@
-//! Joining a mesh: sends a join request to one member until it admits this site.
+//! Joining a mesh: dials members, sends a join request to each that answers, and waits until one admits this site.
 
 use coplay::time::{Instant, TimeDelta};
 
@@ -12,23 +12,23 @@ use crate::reliable::Channel;
 use crate::reliable::Mux;
 use crate::transport::{Incoming, PeerAddr};
 
-/// Interval at which the caller is asked whether to continue.
+/// Maximum interval at which the caller is asked whether to continue.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 
-/// Which member to ask for admission.
+/// Member to ask for admission, and the time limit.
 #[derive(Clone, Debug)]
 pub struct MeshJoinConfig {
     /// Addresses at which a member may be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Key of the member that must answer, if it is known.
+    /// Key of the member that must answer; `None` accepts any site that knows the secret.
     pub expected_peer: Option<PeerKey>,
-    /// Time limit for the attempt.
+    /// Time limit for the whole attempt, from the first dial to the admission.
     pub timeout: TimeDelta,
 }
 
 impl Mesh {
-    /// Joins a mesh. `keep_going` is polled about every 50 ms; when it returns `false` the attempt ends with
-    /// `Ok(None)`.
+    /// Joins a mesh: dials the addresses and sends a join request to each member that answers, until one admits this
+    /// site. `keep_going` is polled at least every 50 ms; when it returns `false` the attempt ends with `Ok(None)`.
     pub fn join(
         mesh_transport: TransportWithQueue,
         config: &MeshJoinConfig,
@@ -62,11 +62,11 @@ struct MeshJoinAttempt {
     mux: Mux,
     run_id: RunId,
     started_at: Instant,
-    /// A member answered the dial and was sent the join request.
+    /// Whether a member answered the dial and was sent the join request.
     has_requested: bool,
     dial_failures: DialFailures,
     admitted: Option<(PeerKey, MeshWelcome)>,
-    /// Messages that arrived right behind the welcome.
+    /// Messages that arrived right behind the welcome, kept for the mesh.
     early_messages: Vec<(PeerKey, MeshOrLobbyMessage)>,
 }
 
@@ -128,7 +128,7 @@ impl MeshJoinAttempt {
             && mesh_key.site_numbers(&your_info.key).any(|site| site == your_info.site)
     }
 
-    /// Ends the attempt at its time limit, or as soon as it cannot succeed.
+    /// Fails at the time limit of the attempt, or as soon as the attempt cannot succeed.
     fn check_timeout(&self, now: Instant, config: &MeshJoinConfig) -> Result<(), MeshError> {
         let hopeless = self.dial_failures.is_final(config.addrs.len()) && !self.has_requested;
         if !hopeless && now - self.started_at < config.timeout {

@@ -15,7 +15,7 @@ use crate::transport::PeerAddr;
 const MESH_MARKER: u8 = 0x67;
 /// Maximum number of encoded bytes of member information in one message.
 const MAX_INFOS_LEN: usize = 12_000;
-/// Maximum number of members in one message.
+/// Maximum number of member infos in a received message; a message with more is dropped.
 const MAX_INFOS: usize = 256;
 
 /// Random number of one run of a program. It makes the nonces of this run differ from those of any earlier run.
@@ -24,7 +24,8 @@ pub(super) type RunId = [u8; 16];
 /// Information about a member. Only the member itself and the site that admits it create a new revision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct MemberInfo {
-    /// Of two reports about a member the greater revision holds; first-hand information always holds.
+    /// Revision of the information. Of two reports about a member the greater one holds; first-hand information always
+    /// holds.
     pub(super) revision: u32,
     pub(super) key: PeerKey,
     pub(super) site: u32,
@@ -33,7 +34,7 @@ pub(super) struct MemberInfo {
     pub(super) addrs: Vec<PeerAddr>,
 }
 
-/// Admission to a mesh.
+/// Answer to an admitted joiner, with everything that it needs to take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MeshWelcome {
     pub(super) mesh_key: MeshKey,
@@ -56,12 +57,12 @@ pub(super) enum MeshMessage {
     Bye,
 }
 
-/// Any message on a reliable channel of a mesh.
+/// Message on a reliable channel of a mesh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MeshOrLobbyMessage {
     /// Admission protocol, shared with the lobby.
     Lobby(lobby::LobbyMessage),
-    /// Between members.
+    /// Welcome, member information or goodbye.
     Mesh(MeshMessage),
 }
 

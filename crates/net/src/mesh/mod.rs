@@ -57,45 +57,46 @@ pub use stats::{MeshStats, Traffic};
 /// Maximum number of sites in a mesh. Simultaneous admissions at several members may exceed it slightly; no member is
 /// evicted for that.
 pub const MAX_MEMBERS: usize = 64;
-/// Maximum length of the settings, in bytes.
+/// Maximum length of the settings that the founder passes to [`Mesh::create`], in bytes.
 pub const MAX_SETTINGS_LEN: usize = 1_000;
-/// Maximum length of a datagram, in bytes.
+/// Maximum length of a datagram of [`Mesh::send`], in bytes.
 pub const MAX_PAYLOAD_LEN: usize = MAX_DATAGRAM - 1;
 
 /// First byte of a datagram on a channel: game data, or a heartbeat with the state of multicast reception.
 const GAME_DATAGRAM: u8 = 0x44;
 const HEARTBEAT_DATAGRAM: u8 = 0x45;
 
-/// Interval of the periodic work.
+/// Interval of the periodic work: timeouts, heartbeats, beacons, gossip and address checks.
 const HOUSEKEEPING_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 /// Gap between two runs of the periodic work from which on this computer counts as having been suspended.
 const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(3);
-/// Maximum interval between multicast packets, from which the others tell whether they receive this site.
+/// Maximum interval between packets on the multicast channel for all sites, from which the others tell whether they
+/// receive this site.
 const BEACON_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
-/// Number of queued events that one call of `poll` handles after its deadline.
+/// Maximum number of queued events that one call of `poll` handles after its deadline.
 const MAX_OVERDUE_RECEIVES: usize = 64;
-/// Time limit for delivering the last messages.
+/// Time limit for the members to acknowledge the goodbye of this site.
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_millis(800);
 
-/// Transport of a mesh.
+/// A transport and both ends of its queue of events.
 pub struct TransportWithQueue {
-    /// Carries datagrams between two sites.
+    /// Transport for unicast datagrams, which puts its events into the queue.
     pub transport: Arc<dyn Transport>,
-    /// Receiver of the incoming events.
+    /// Receiving end of the queue.
     pub incoming: Receiver<Incoming>,
-    /// Sender of the same queue, into which multicast packets go, too.
+    /// Sending end of the same queue, into which the mesh puts multicast packets, too.
     pub incoming_sender: SyncSender<Incoming>,
 }
 
-/// Options of a member.
+/// Options of this site as a member of a mesh.
 #[derive(Clone, Debug, Default)]
 pub struct MeshOptions {
-    /// Display name of this site.
+    /// Display name of this site, at most [`MAX_NAME_LEN`](crate::lobby::MAX_NAME_LEN) bytes.
     pub name: String,
     /// Multicast settings; `None` uses unicast only.
     pub multicast: Option<MulticastConfig>,
-    /// Emulates worse links for incoming multicast, one per sender. Channels are impaired by
-    /// [`ImpairedTransport`](crate::impair::ImpairedTransport).
+    /// Impairment of incoming multicast, on one emulated link per sender; `None` leaves it as it is. Channels are
+    /// impaired by [`ImpairedTransport`](crate::impair::ImpairedTransport).
     pub impairment: Option<Impairment>,
 }
 
@@ -126,7 +127,8 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    /// Creates a mesh with this site as its only member.
+    /// Creates a mesh with this site as its only member. Fails if the settings are too long, or if multicast is
+    /// required and unavailable.
     pub fn create(
         mesh_transport: TransportWithQueue,
         settings: &[u8],
@@ -184,7 +186,8 @@ impl Mesh {
         }
     }
 
-    /// Opens the multicast socket if multicast is wanted and works.
+    /// Opens the multicast socket if multicast is wanted and works. Fails only if multicast is required and
+    /// unavailable.
     fn open_multicast(
         &mut self,
         options: &MeshOptions,
@@ -207,7 +210,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// Returns this site's number.
+    /// Returns this site's number, which is derived from its key and stays the same when the site rejoins.
     pub fn site(&self) -> u32 {
         self.member_table.own_info().site
     }
@@ -227,12 +230,12 @@ impl Mesh {
         self.multicast_group.filter(|_| self.multicast_socket.is_some())
     }
 
-    /// Returns whether a site receives this one by multicast.
+    /// Returns whether a site has confirmed within the last 4 s that it receives this one by multicast.
     pub fn is_multicast_received_by(&self, now: Instant, site: u32) -> bool {
         self.multicast_socket.is_some() && self.multicast_probe.is_received_by(now, site)
     }
 
-    /// Returns the traffic so far.
+    /// Returns the counters of sent, received and rejected datagrams since this site joined the mesh.
     pub fn stats(&self) -> MeshStats {
         let (multicast_rejected, multicast_queue_full) =
             self.multicast_socket.as_ref().map(MulticastSocket::reject_counts).unwrap_or_default();
@@ -255,7 +258,8 @@ impl Mesh {
         }
     }
 
-    /// Sends a datagram at once. `timestamp` only goes into the RTP header: a clock of 90,000 ticks per second.
+    /// Sends a datagram at once; one longer than [`MAX_PAYLOAD_LEN`] is only counted. `timestamp` only goes into the
+    /// RTP header: a clock of 90,000 ticks per second.
     pub fn send(&mut self, now: Instant, to: &Dest<'_>, timestamp: u32, bytes: &[u8]) {
         if bytes.len() > MAX_PAYLOAD_LEN {
             self.stats.too_long += 1;
@@ -302,7 +306,7 @@ impl Mesh {
         }
     }
 
-    /// Returns the next event, waiting until `deadline` at most.
+    /// Receives, sends and does the periodic work until there is an event to return, or until `deadline`.
     pub fn poll(&mut self, deadline: Instant) -> Option<MeshEvent> {
         let mut overdue = 0;
         loop {
@@ -323,7 +327,7 @@ impl Mesh {
         }
     }
 
-    /// Returns the time of the next timeout.
+    /// Returns the time of the next call of `handle_timeouts`.
     fn next_deadline(&self) -> Instant {
         let in_flight = self.multicast_impairment.as_ref().and_then(LinkEmulator::poll_timeout);
         [self.mux.poll_timeout(), in_flight].into_iter().flatten().fold(self.next_housekeeping, Instant::min)
@@ -336,7 +340,7 @@ impl Mesh {
         self.mux.drain(DRAIN_TIMEOUT);
     }
 
-    /// Handles the timeouts that are due.
+    /// Delivers impaired multicast that is due, does the periodic work and sends reliable messages.
     fn handle_timeouts(&mut self, now: Instant) {
         while let Some((from, bytes)) =
             self.multicast_impairment.as_mut().and_then(|in_flight| in_flight.poll_transmit(now))
@@ -365,7 +369,8 @@ impl Mesh {
         }
     }
 
-    /// Follows a new member to its interface as long as no member receives this site by multicast.
+    /// Moves multicast to the interface towards a new member, as long as no member receives this site by multicast. A
+    /// configured interface stays.
     fn follow_interface(&mut self, key: &PeerKey) {
         let now = clock::now();
         let is_unreceived =

@@ -26,11 +26,11 @@ use crate::transport::{Incoming, PeerAddr};
 /// Default multicast address of a mesh: administratively scoped (RFC 2365).
 pub const DEFAULT_MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 77, 77), 5_700);
 
-/// Channel for all sites.
+/// Number of the multicast channel for all sites.
 pub(super) const ALL_CHANNEL: u8 = 0;
 /// Number of region channels, which follow the channel for all sites.
 const REGION_CHANNELS: u8 = 16;
-/// Receive buffer for bursts while the thread is not running, in bytes.
+/// Requested size of the system's receive buffer in bytes, for bursts while the thread is not running.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// Size of the packet buffer, in bytes: more than any valid packet.
 const MAX_PACKET_LEN: usize = 2_048;
@@ -38,7 +38,7 @@ const MAX_PACKET_LEN: usize = 2_048;
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for a loopback packet, which returns at once if multicast works.
 const LOOPBACK_TIMEOUT: Duration = Duration::from_millis(500);
-/// Number of loopback packets sent, since any of them may be lost.
+/// Maximum number of loopback packets sent, since any of them may be lost.
 const LOOPBACK_ATTEMPTS: u32 = 4;
 
 /// Multicast settings of a site.
@@ -48,7 +48,8 @@ pub struct MulticastConfig {
     pub group: SocketAddrV4,
     /// Address of the interface; `None` selects the interface towards the admitting site or the first joiner.
     pub interface: Option<Ipv4Addr>,
-    /// Whether the mesh fails without multicast; otherwise sites that multicast does not reach get unicast.
+    /// Whether creating or joining the mesh fails without multicast; otherwise sites that multicast does not reach get
+    /// unicast.
     pub is_required: bool,
 }
 
@@ -61,9 +62,9 @@ impl Default for MulticastConfig {
 /// Reason why multicast is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MulticastError {
-    /// Not a multicast address, or too close to the end of the multicast range.
+    /// Not a multicast address, too close to the end of the multicast range, or port 0.
     InvalidAddress(SocketAddrV4),
-    /// Multicast does not work on an interface.
+    /// The socket cannot be opened on an interface, or a sent packet does not loop back.
     Unavailable {
         /// Address of the interface.
         interface: Ipv4Addr,
@@ -93,7 +94,7 @@ impl fmt::Display for MulticastError {
 
 impl std::error::Error for MulticastError {}
 
-/// Returns the channel of a region. Adjacent regions have different channels.
+/// Returns the channel of a region, 1 to 16. Adjacent regions have different channels.
 pub(super) fn channel_for_region(region: WorldRegion) -> u8 {
     1 + region.x % 4 + 4 * (region.y % 4)
 }
@@ -154,7 +155,8 @@ struct MulticastShared {
 }
 
 impl MulticastSocket {
-    /// Subscribes to the channel for all sites, after checking that a sent packet loops back.
+    /// Opens a socket that is subscribed to the channel for all sites, checks that a sent packet loops back, and starts
+    /// the receiving thread.
     pub(super) fn open(
         group: SocketAddrV4,
         interface: Ipv4Addr,
@@ -217,7 +219,6 @@ impl MulticastSocket {
         groups.iter().for_each(|group| _ = socket.leave_multicast_v4(group, &left));
     }
 
-    /// Returns the address of the interface.
     pub(super) fn interface(&self) -> Ipv4Addr {
         self.interface
     }

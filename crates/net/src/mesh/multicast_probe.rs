@@ -23,11 +23,11 @@ pub(super) struct MulticastProbe {
 
 #[derive(Debug, Default)]
 struct PeerReception {
-    /// Time of its last multicast packet.
+    /// Time of the peer's last multicast packet.
     last_received: Option<Instant>,
-    /// Time of its last confirmation that it receives this site.
+    /// Time of the peer's last confirmation that it receives this site; `None` if it reported the opposite since.
     last_confirmed: Option<Instant>,
-    /// Time and content of the last heartbeat to it.
+    /// Time of the last heartbeat to the peer, and whether it confirmed reception.
     last_heartbeat: Option<(Instant, bool)>,
 }
 
@@ -37,12 +37,12 @@ impl MulticastProbe {
         self.peers.entry(site).or_default().last_received = Some(now);
     }
 
-    /// Records whether a site receives this one.
+    /// Records a heartbeat, in which a site reports whether it receives this one by multicast.
     pub(super) fn on_heartbeat(&mut self, now: Instant, site: u32, is_receiving: bool) {
         self.peers.entry(site).or_default().last_confirmed = is_receiving.then_some(now);
     }
 
-    /// Returns whether a site receives this one by multicast.
+    /// Returns whether a site has confirmed within the last 4 s that it receives this one by multicast.
     pub(super) fn is_received_by(&self, now: Instant, site: u32) -> bool {
         self.peers
             .get(&site)
@@ -50,7 +50,7 @@ impl MulticastProbe {
             .is_some_and(|confirmed| now - confirmed < CONFIRMATION_TIMEOUT)
     }
 
-    /// Returns whether this site receives another one by multicast.
+    /// Returns whether a multicast packet of another site arrived within the last 2 s.
     pub(super) fn is_receiving_from(&self, now: Instant, site: u32) -> bool {
         self.peers
             .get(&site)
@@ -58,8 +58,8 @@ impl MulticastProbe {
             .is_some_and(|received| now - received < RECEIVE_TIMEOUT)
     }
 
-    /// Returns the heartbeat that is due to a site: whether this site receives it. `is_unavailable` means no multicast
-    /// socket.
+    /// Returns the heartbeat to a site if one is due: whether this site receives it by multicast. `is_unavailable`
+    /// means no multicast socket.
     pub(super) fn poll_heartbeat(&mut self, now: Instant, site: u32, is_unavailable: bool) -> Option<bool> {
         let is_receiving = !is_unavailable && self.is_receiving_from(now, site);
         let state = self.peers.entry(site).or_default();
@@ -70,7 +70,7 @@ impl MulticastProbe {
         })
     }
 
-    /// Forgets all other sites.
+    /// Forgets the sites for which `sites` does not hold.
     pub(super) fn retain(&mut self, sites: impl Fn(u32) -> bool) {
         self.peers.retain(|site, _| sites(*site));
     }

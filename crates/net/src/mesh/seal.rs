@@ -30,7 +30,7 @@ use crate::udp::ReplayFilter;
 /// Number of site numbers that a member can have. Admission fails if others have all of them. A site number has 32
 /// bits, so that a collision by chance is very unlikely.
 const MAX_SITE_NUMBER_ATTEMPTS: u32 = 8;
-/// First dynamic payload type.
+/// RTP payload type of all packets: the first dynamic one.
 const PAYLOAD_TYPE: u8 = 96;
 /// Lengths of the RTP header, and of everything in front of the content, in bytes.
 const RTP_HEADER_LEN: usize = RtpPacket::MIN_RTP_PACKET_LEN;
@@ -92,7 +92,7 @@ fn nonce(run: &RunId, number: u64) -> XNonce {
     nonce.into()
 }
 
-/// Seals the packets of one run of a site.
+/// Key, site number and packet counter with which one run of a site seals its packets.
 pub(super) struct Sealer {
     cipher: XChaCha20Poly1305,
     site: u32,
@@ -123,16 +123,16 @@ impl Sealer {
     }
 }
 
-/// Counts of rejected packets.
+/// Counts of rejected multicast packets, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RejectedPackets {
-    /// Not packets of this format.
+    /// Packets that do not have the format of a mesh.
     pub garbage: u64,
-    /// The stated site is not a member.
+    /// Packets whose stated site is not a member.
     pub unknown_senders: u64,
-    /// Sealed with another key or in another run of the sender, or modified.
+    /// Packets sealed with another key or in another run of the sender, or modified.
     pub forged: u64,
-    /// Received before, or too old to decide.
+    /// Packets received before, or too old to decide.
     pub replayed: u64,
 }
 
@@ -148,13 +148,13 @@ impl RejectedPackets {
 pub(super) enum Opened {
     /// Rejected, or on a channel without subscription.
     Ignored,
-    /// A packet with this site's id, not authenticated.
+    /// A packet with this site's own number, not authenticated.
     Own,
-    /// Content from another site.
+    /// Authentic content from another site.
     Content { site: u32, bytes: Vec<u8> },
 }
 
-/// Opens the packets of all other sites.
+/// Key and replay filters with which a site opens the packets of all others.
 pub(super) struct Opener {
     cipher: XChaCha20Poly1305,
     own_site: u32,

@@ -3,35 +3,35 @@
 use super::RejectedPackets;
 use crate::transport::DropCounts;
 
-/// Number of datagrams and of their payload bytes.
+/// Count of datagrams and sum of their lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Number of datagrams.
+    /// Number of datagrams; a sent multicast packet counts once for all its receivers.
     pub datagrams: u64,
-    /// Number of bytes.
+    /// Sum of the lengths in bytes, without the headers of UDP and IP.
     pub bytes: u64,
 }
 
 /// Sent, received and rejected datagrams of a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeshStats {
-    /// Sent by unicast, once per recipient.
+    /// Game datagrams sent by unicast, counted once per recipient.
     pub unicast_sent: Traffic,
-    /// Sent by multicast, with the overhead of sealing.
+    /// Packets sent by multicast, beacons included, with the overhead of sealing.
     pub multicast_sent: Traffic,
-    /// Received by unicast.
+    /// Game datagrams received by unicast from members.
     pub unicast_received: Traffic,
-    /// Received by multicast.
+    /// Game datagrams received by multicast from present members; lengths without the overhead of sealing.
     pub multicast_received: Traffic,
-    /// Datagrams that were too long to send.
+    /// Datagrams that were not sent because they exceed [`MAX_PAYLOAD_LEN`](super::MAX_PAYLOAD_LEN).
     pub too_long: u64,
     /// Unicast datagrams that were malformed or from a peer that is not a member.
     pub unexpected: u64,
-    /// Rejected multicast packets.
+    /// Multicast packets that were rejected, by reason.
     pub multicast_rejected: RejectedPackets,
     /// Authentic multicast packets for which the queue had no room.
     pub multicast_queue_full: u64,
-    /// Datagrams dropped by the transport.
+    /// Unicast datagrams that the transport did not deliver.
     pub transport_drops: DropCounts,
 }
 

@@ -22,7 +22,7 @@ const ACK: u8 = 0x41;
 const HEADER_LEN: usize = 1 + 4 + 4 + 1 + 1;
 const FLAG_LAST: u8 = 1;
 const FLAG_FIRST: u8 = 2;
-/// Payload of one fragment in bytes, which fits into a datagram of any transport.
+/// Maximum payload of one fragment in bytes, which fits into a datagram of any transport.
 const MAX_FRAGMENT_LEN: usize = 1_000;
 /// Maximum length of a message, in bytes.
 pub const MAX_MESSAGE_LEN: usize = 16 * 1024;
@@ -37,14 +37,14 @@ const RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 const SILENCE_THRESHOLD: TimeDelta = TimeDelta::from_secs(3);
 const SLOW_RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
 
-/// One end of a reliable channel.
+/// One end of a reliable channel to one peer. It does no I/O and reads no clock.
 #[derive(Debug)]
 pub struct Channel {
     stream_id: u32,
     /// Number of the first fragment in `send_queue`.
     first_unacked: u32,
     send_queue: VecDeque<Fragment>,
-    /// Stream id of the peer, if known.
+    /// Stream id in the peer's last fragment; `None` before the first one.
     peer_stream_id: Option<u32>,
     /// Number of the peer's next fragment.
     next_expected: u32,
@@ -66,7 +66,7 @@ struct Fragment {
     due: Instant,
 }
 
-/// The message exceeds [`MAX_MESSAGE_LEN`], or the send queue is full.
+/// Error of [`Channel::send`]: the message exceeds [`MAX_MESSAGE_LEN`], or the send queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendQueueError;
 
@@ -99,12 +99,13 @@ impl Channel {
         matches!(bytes.first(), Some(&(FRAGMENT | ACK)))
     }
 
-    /// Returns whether the peer has acknowledged everything.
+    /// Returns whether the peer has acknowledged every queued message.
     pub fn is_idle(&self) -> bool {
         self.send_queue.is_empty()
     }
 
-    /// Queues a message.
+    /// Queues a message for transmission. Fails if it exceeds [`MAX_MESSAGE_LEN`] or the send queue lacks room for its
+    /// fragments.
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendQueueError> {
         let parts = message.len().div_ceil(MAX_FRAGMENT_LEN).max(1);
         if message.len() > MAX_MESSAGE_LEN || self.send_queue.len() + parts > MAX_QUEUED {
@@ -119,12 +120,13 @@ impl Channel {
         Ok(())
     }
 
-    /// Returns the next received message.
+    /// Returns the next complete message from the peer, in the order of sending.
     pub fn poll_message(&mut self) -> Option<Vec<u8>> {
         self.inbox.pop_front()
     }
 
-    /// Returns the next datagram to send.
+    /// Returns the next datagram that is due at `now`: a pending acknowledgement, then new and unacknowledged
+    /// fragments.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
         if let Some(peer_stream_id) = self.peer_stream_id.filter(|_| std::mem::take(&mut self.is_ack_pending)) {
             return Some([&[ACK][..], &peer_stream_id.to_le_bytes(), &self.next_expected.to_le_bytes()].concat());
@@ -147,7 +149,7 @@ impl Channel {
         }
     }
 
-    /// Returns the time of the next transmission.
+    /// Returns the time of the next transmission; `None` if nothing is unacknowledged.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let due = self.send_queue.iter().take(MAX_IN_FLIGHT).map(|part| part.due).min();
         if self.is_ack_pending { Some(Instant::ZERO) } else { due }
@@ -229,7 +231,8 @@ impl Channel {
 mod tests {
     use super::*;
 
-    /// Runs two ends for 40 s; `lost` decides for each datagram whether it is lost.
+    /// Runs two ends for 40 s; `lost` decides for each datagram whether it is lost. Returns the messages that `other`
+    /// got.
     fn run(one: &mut Channel, other: &mut Channel, mut lost: impl FnMut() -> bool) -> Vec<Vec<u8>> {
         let mut received = Vec::new();
         for millis in 0..4_000 {

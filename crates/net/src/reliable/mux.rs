@@ -22,9 +22,8 @@ const RETRANSMIT_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(20);
 const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(60);
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
-/// A message that a channel can carry.
+/// Message that can be encoded for a reliable channel.
 pub(crate) trait ChannelMessage: Sized {
-    /// Encodes the message.
     fn to_bytes(&self) -> Vec<u8>;
 
     /// Decodes a message from an untrusted peer; `None` if it is malformed.
@@ -41,7 +40,8 @@ impl ChannelMessage for lobby::LobbyMessage {
     }
 }
 
-/// Receives events and sends reliable messages. Its work does not depend on the number of idle peers.
+/// A transport with its queue of incoming events and a reliable channel per peer. Its work does not depend on the
+/// number of idle peers.
 pub(crate) struct Mux {
     pub(crate) transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
@@ -93,12 +93,12 @@ impl Mux {
         self.incoming.try_recv().ok()
     }
 
-    /// Sends a message to a peer reliably.
+    /// Queues a message for reliable delivery to a peer. A message to this site itself is skipped.
     pub(crate) fn send(&mut self, to: PeerKey, message: &impl ChannelMessage) {
         self.send_to_all([to], message);
     }
 
-    /// Sends one message to many peers.
+    /// Queues one message, encoded once, for reliable delivery to each of these peers but this site itself.
     pub(crate) fn send_to_all(&mut self, to: impl IntoIterator<Item = PeerKey>, message: &impl ChannelMessage) {
         let bytes = message.to_bytes();
         let own = self.transport.key();
@@ -185,13 +185,15 @@ impl Mux {
         });
     }
 
-    /// Returns the time of the next transmission.
+    /// Returns the time of the next [`flush`](Self::flush) that may send; `None` if nothing is queued or
+    /// unacknowledged.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let next = (!self.unacked.is_empty()).then_some(self.next_retransmit_check);
         if self.send_ready.is_empty() { next } else { Some(Instant::ZERO) }
     }
 
-    /// Drops the channels of silent peers, except those for which `keep` holds.
+    /// Drops the channels of peers silent for 60 s, except those for which `keep` holds. Checks at most once per
+    /// second.
     pub(crate) fn forget_silent_peers(&mut self, now: Instant, keep: impl Fn(&PeerKey) -> bool) {
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_INTERVAL;
@@ -199,12 +201,12 @@ impl Mux {
         }
     }
 
-    /// Returns whether the peers have acknowledged everything.
+    /// Returns whether every peer has acknowledged all messages to it.
     pub(crate) fn is_idle(&self) -> bool {
         self.peers.values().all(|peer_state| peer_state.channel.is_idle())
     }
 
-    /// Sends until everything is acknowledged, for at most `limit`.
+    /// Sends until every message is acknowledged, for at most `limit`. Discards incoming messages and events.
     pub(crate) fn drain(&mut self, limit: TimeDelta) {
         let deadline = clock::now() + limit;
         while !self.is_idle() && clock::now() < deadline {
@@ -218,7 +220,7 @@ impl Mux {
         }
     }
 
-    /// Returns this site's addresses for other peers.
+    /// Returns the addresses at which other peers may reach this site, at most [`MAX_PEER_ADDRS`].
     pub(crate) fn own_addrs(&self) -> Vec<PeerAddr> {
         let mut addrs = self.transport.own_addrs();
         addrs.truncate(MAX_PEER_ADDRS);

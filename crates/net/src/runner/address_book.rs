@@ -16,7 +16,7 @@ const MAX_SPECTATORS: usize = 8_192;
 const SPECTATOR_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::from_secs(10);
 
-/// Engine addresses of peers.
+/// Engine addresses of seated peers and of spectators.
 #[derive(Debug, Default)]
 pub(super) struct AddressBook {
     seats: BTreeMap<u64, PeerKey>,
@@ -68,7 +68,7 @@ impl AddressBook {
         PeerRole::Spectator(Addr(addr))
     }
 
-    /// Makes room for another spectator.
+    /// Forgets spectators silent for 15 min, and if the book is full, the one silent for longest.
     fn evict_spectators(&mut self, now: Instant) {
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_INTERVAL;

@@ -9,13 +9,13 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::transport::DropCounts;
 
-/// CSV log with a line per step.
+/// CSV log with a line per step of the machine: frame, start in nanoseconds, resimulation flag, inputs, state hash.
 pub struct FrameLog {
     out: Box<dyn Write + Send>,
 }
 
 impl FrameLog {
-    /// Creates a log and writes its header.
+    /// Creates a log that writes to `out`, and writes its CSV header.
     pub fn new(mut out: Box<dyn Write + Send>) -> io::Result<Self> {
         writeln!(out, "frame,start_ns,resim,inputs,hash")?;
         Ok(Self { out })
@@ -42,7 +42,7 @@ impl FrameLog {
     }
 }
 
-/// Statistics of a run.
+/// Statistics of a run, measured at this site. Intervals are measured from the 61st frame on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunStats {
     /// Number of frames shown.
@@ -53,16 +53,17 @@ pub struct RunStats {
     pub deviation_ms: f64,
     /// Longest frame interval, in milliseconds.
     pub longest_ms: f64,
-    /// Statistics of the session.
+    /// Statistics of the session; a spectator sets only the frame numbers.
     pub session: Stats,
-    /// Link statistics of every peer, by site number.
+    /// Link statistics of every peer of the session, by site number; empty at a spectator.
     pub peers: Vec<(u8, PeerStats)>,
-    /// Received datagrams that were not delivered.
+    /// Received datagrams that the transport has not delivered since its creation.
     pub drops: DropCounts,
 }
 
 impl RunStats {
-    /// Encodes the statistics as JSON.
+    /// Encodes the statistics as one JSON object. Its totals give the worst round-trip time, jitter and loss of all
+    /// peers.
     pub fn to_json(&self) -> String {
         let peer = |(site, peer): &(u8, PeerStats)| {
             format!(
@@ -104,7 +105,7 @@ impl RunStats {
     }
 }
 
-/// Measures frame intervals.
+/// Meter of the intervals between shown frames.
 #[derive(Debug, Default)]
 pub(super) struct FrameIntervalMeter {
     first_frame_at: Option<Instant>,
@@ -113,7 +114,7 @@ pub(super) struct FrameIntervalMeter {
     /// Sum of absolute deviations from the period, in nanoseconds.
     deviation_sum: f64,
     longest_interval: TimeDelta,
-    /// Frames of the last second.
+    /// Start times of the frames shown in the last second.
     recent_frames: std::collections::VecDeque<Instant>,
 }
 

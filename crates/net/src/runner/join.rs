@@ -22,15 +22,15 @@ use crate::transport::{Incoming, PeerAddr, Transport};
 /// Settings of a join attempt.
 #[derive(Clone, Debug)]
 pub struct JoinConfig {
-    /// Display name of the joiner.
+    /// Display name of the joiner, at most [`MAX_NAME_LEN`](crate::lobby::MAX_NAME_LEN) bytes.
     pub name: String,
-    /// Requested role.
+    /// Role that the joiner requests: player, with its number of pads, or spectator.
     pub intent: JoinIntent,
     /// Addresses at which the host, or another member of the game, may be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Key of the site that must answer, if it is known.
+    /// Key of the site that must answer; `None` accepts any site that knows the secret.
     pub expected_peer: Option<PeerKey>,
-    /// Time limit for the attempt.
+    /// Time limit for the whole attempt, from the first dial to the admission.
     pub timeout: TimeDelta,
 }
 
@@ -79,23 +79,24 @@ impl LobbyConnection {
         }
     }
 
-    /// Returns the session settings.
+    /// Returns the session settings that this site got with its admission.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Returns the state of the lobby.
+    /// Returns the lobby as this site got it with its admission.
     pub fn lobby(&self) -> &LobbyInfo {
         &self.lobby
     }
 
-    /// Leaves the lobby and gives the seat back.
+    /// Leaves the lobby and gives the seat back. Waits at most 0.5 s for the acknowledgement.
     pub fn leave(mut self) {
         self.mux.send(self.leader, &LobbyMessage::Bye);
         self.mux.drain(TimeDelta::from_millis(500));
     }
 
-    /// Takes the seat with the local machine, which must match the host's.
+    /// Takes the seat with the local machine, and reports this site as ready. If game, machine, frame rate or number of
+    /// players differ from the host's, leaves the lobby and fails.
     pub fn into_player(mut self, machine: Box<dyn Machine>, options: RunOptions) -> Result<PlayerRunner, RunError> {
         let machine = ControlledMachine::new(machine);
         let differences = differences(&self.settings, &machine);
@@ -135,7 +136,7 @@ pub(super) fn check_player_count(theirs: &Settings, machine: &dyn Machine) -> Re
 struct JoinAttempt {
     mux: Mux,
     started_at: Instant,
-    /// A member answered the dial and was sent the join request.
+    /// Whether a member answered the dial and was sent the join request.
     has_requested: bool,
     /// Leaders asked because another member, which does not admit joiners, named them.
     redirected_to: BTreeSet<PeerKey>,
@@ -186,7 +187,7 @@ impl JoinAttempt {
         }
     }
 
-    /// Ends the attempt at its time limit, or as soon as it cannot succeed.
+    /// Fails at the time limit of the attempt, or as soon as the attempt cannot succeed.
     fn check_timeout(&self, now: Instant, config: &JoinConfig) -> Result<(), RunError> {
         let hopeless = self.dial_failures.is_final(config.addrs.len()) && !self.has_requested;
         if !hopeless && now - self.started_at < config.timeout {

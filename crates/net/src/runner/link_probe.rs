@@ -18,11 +18,11 @@ use crate::transport::{Incoming, PeerAddr, Transport};
 pub struct LinkProbeConfig {
     /// Addresses at which a site may be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Key of the site that must answer, if it is known.
+    /// Key of the site that must answer; `None` accepts any site that knows the secret.
     pub expected_peer: Option<PeerKey>,
     /// Time limit for connecting.
     pub timeout: TimeDelta,
-    /// Number of pings.
+    /// Number of pings that the probe sends.
     pub ping_count: u32,
     /// Interval between pings.
     pub ping_interval: TimeDelta,
@@ -59,7 +59,7 @@ impl LinkReport {
     }
 }
 
-/// Measures the link to the first site that answers.
+/// Measures the link to the first dialed site that answers. Fails if none does, or if no ping gets a reply.
 pub fn probe_link(
     transport: &Arc<dyn Transport>,
     incoming: &Receiver<Incoming>,

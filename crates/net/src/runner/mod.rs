@@ -32,13 +32,13 @@ use crate::transport::{DropCounts, PeerAddr};
 
 /// User interface of a site, or a program in its place. No function may block.
 pub trait Frontend {
-    /// Fills in the current input of the local players, one word per player.
+    /// Fills in the current input of the local players, one word per player. Called once per frame.
     fn sample_input(&mut self, pads: &mut [InputWord]);
 
-    /// Shows and plays a frame.
+    /// Shows the picture and plays the sound that `machine` made in `frame`. Not called for resimulated frames.
     fn show_frame(&mut self, frame: Frame, machine: &dyn Machine);
 
-    /// Handles an event.
+    /// Handles an event of the lobby, the session or the runner.
     fn on_event(&mut self, event: RunnerEvent<'_>);
 
     /// Returns the next command of the user, if any.
@@ -54,25 +54,26 @@ pub enum RunnerEvent<'a> {
     Session(&'a Event),
     /// A line of chat.
     Chat {
-        /// Name of its author.
+        /// Display name of the author.
         name: &'a str,
-        /// Content.
+        /// The line, at most [`MAX_CHAT_LEN`](crate::lobby::MAX_CHAT_LEN) bytes if it comes from another site.
         text: &'a str,
     },
     /// Status report, every 250 ms.
     Status(&'a Status),
     /// The last other player is gone, and this site plays on alone. It follows the session event and the updated lobby.
     PlayingAlone,
-    /// Another message for the user, as text.
+    /// Message for the user in plain text, such as a failed dial.
     Note(String),
 }
 
 /// Status of a running site.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// Statistics of the session.
+    /// Statistics of the session. A spectator reports only `frame`, the newest one it knows, and `confirmed`, the next
+    /// one.
     pub stats: Stats,
-    /// State of the session; `None` before it starts.
+    /// State of the session; `None` before it starts, and at a spectator.
     pub state: Option<State>,
     /// Link statistics of each present peer, by site number.
     pub peers: Vec<(u8, PeerStats)>,
@@ -84,14 +85,14 @@ pub struct Status {
     pub paused_by: Option<u8>,
     /// Frames shown in the last second.
     pub fps: f64,
-    /// Received datagrams that were not delivered.
+    /// Received datagrams that the transport has not delivered since its creation.
     pub drops: DropCounts,
 }
 
 /// Command of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserCommand {
-    /// Leave.
+    /// Leave the game and end the run.
     Quit,
     /// Start the game with the members that are ready; only the roster leader can.
     Start,
@@ -99,16 +100,16 @@ pub enum UserCommand {
     Chat(String),
     /// Play on alone, without the silent players for which the game waits.
     ContinueAlone,
-    /// Press a button of the machine, for all players.
+    /// Press a button of the machine, such as pause or reset, which takes effect at all sites.
     Control(MachineControl),
 }
 
-/// Result of a run.
+/// Result of a run that ended without an error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
-    /// Reason of the end.
+    /// Whether the user, the frame limit, the session or the feed ended the run.
     pub end_reason: EndReason,
-    /// Number of confirmed frames.
+    /// Number of confirmed frames of the game; at a spectator, the number of frames up to the last one stepped.
     pub confirmed_frames: u32,
     /// Whether all compared state hashes were equal.
     pub is_in_sync: bool,
@@ -121,44 +122,44 @@ pub struct RunOutcome {
 /// Reason why a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EndReason {
-    /// The user or the frame limit ended it.
+    /// The user or the frame limit ended the run.
     Requested,
-    /// The session ended.
+    /// The session ended for this reason.
     SessionEnded(SessionEnd),
-    /// The spectator feed ended.
+    /// The spectator feed ended, or the last player said goodbye 1 s ago.
     FeedEnded,
 }
 
 /// Reason why a run failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunError {
-    /// The dialed address does not answer.
+    /// No dialed address answered within the time limit, or the site there rejected this site's secret.
     Unreachable {
         /// Address that was dialed.
         addr: PeerAddr,
-        /// A site exists there, but its secret is another.
+        /// Whether a site answered there and rejected this site's secret.
         wrong_secret: bool,
     },
-    /// The site at the address is not the expected peer.
+    /// The site at the address is not the expected peer, or is this site itself.
     WrongPeer {
         /// Address that was dialed.
         addr: PeerAddr,
     },
-    /// The host refused this site.
+    /// The roster leader refused this site, for this reason.
     Refused(JoinRefusal),
     /// The host's game or machine differs from the local one, in these points.
     GameMismatch(Vec<String>),
-    /// This program cannot decode the host's settings.
+    /// This program cannot decode the host's settings, or cannot encode its own as a host.
     UnreadableSettings,
-    /// The host's settings break a rule that every host keeps.
+    /// The host's settings are invalid, for this reason.
     InvalidSettings(SettingsError),
-    /// The machine failed.
+    /// The machine failed to save or load a state that the session needs, with this message.
     Machine(String),
-    /// The roster leader is gone.
+    /// The roster leader, the member asked to join, or the probed site stopped answering.
     HostGone,
-    /// The session could not be created.
+    /// The session or the feed client rejected its configuration, for this reason.
     SessionConfig(String),
-    /// The spectator feed dropped this site.
+    /// The spectator feed dropped this site, for this reason.
     FeedDropped(String),
 }
 
@@ -198,7 +199,7 @@ impl std::fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// Status interval.
+/// Interval of the status reports to the frontend.
 const STATUS_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
 /// Maximum interval between polls of the frontend.
 const FRONTEND_POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(20);

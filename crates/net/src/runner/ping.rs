@@ -101,7 +101,7 @@ impl Pinger {
         self.peers.get(peer).and_then(|state| state.rtt)
     }
 
-    /// Returns whether a peer did not answer several pings in a row.
+    /// Returns whether a peer has answered none of the last [`MAX_MISSED`] pings before the newest one.
     pub(super) fn is_silent(&self, peer: &PeerKey) -> bool {
         self.peers.get(peer).is_some_and(|state| state.missed > MAX_MISSED)
     }

@@ -41,7 +41,7 @@ const MAX_DATAGRAMS_PER_ITERATION: usize = 256;
 const MAX_RECEIVE_AGE: TimeDelta = TimeDelta::from_millis(200);
 /// Delay before a dropped site rejoins.
 const REJOIN_DELAY: TimeDelta = TimeDelta::from_millis(300);
-/// A site without a quorum that asks no user ([`AlonePolicy::Wait`]) gives up after this multiple of `drop_timeout`.
+/// Multiple of `drop_timeout` after which a site without a quorum and with [`AlonePolicy::Wait`] gives up.
 pub const GIVE_UP_FACTOR: u8 = 12;
 /// Upper bound of the number of rejoins of a seat between two revisions of the roster.
 const INCARNATIONS_PER_SERIAL: u32 = 16;
@@ -55,32 +55,34 @@ const MAX_INPUT_LOG_LEN: usize = 16 << 20;
 pub struct HostConfig {
     /// Display name of the host.
     pub name: String,
-    /// Number of players at this computer.
+    /// Number of players at the host's computer, limited to 1 to `players`.
     pub pads: u8,
-    /// Number of players in total.
+    /// Maximum number of players at all sites, limited by the pads of the machine.
     pub players: u8,
-    /// Input delay, prediction window and the like. The number of sites follows from the number of players.
+    /// Input delay, prediction window, automatic tuning and hash interval. The number of sites follows from the number
+    /// of players.
     pub session_options: SharedGameOptions,
-    /// Input that stands in for a dropped site.
+    /// Substitute input of a dropped site.
     pub absent_input: AbsentInput,
     /// Whether spectators are refused.
     pub is_private: bool,
-    /// Options of this site.
+    /// Options of the host as a playing site.
     pub options: RunOptions,
 }
 
 /// Options of a playing site.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
-    /// Number of confirmed frames after which the site leaves.
+    /// Number of confirmed frames after which the site leaves; `None` plays on.
     pub frame_limit: Option<u32>,
-    /// Time of silence after which a peer is dropped; `None` waits.
+    /// Time of silence after which this site votes to drop a peer; `None` waits for the peer.
     pub drop_timeout: Option<TimeDelta>,
-    /// Time for which a peer may stall the game before this site, if it decides, drops it; `None` waits.
+    /// Time for which a peer may stall the game before this site, if it is the coordinator, drops the peer; `None`
+    /// waits.
     pub stall_limit: Option<TimeDelta>,
     /// Behaviour when all other players are silent and this site is no quorum.
     pub alone_policy: AlonePolicy,
-    /// Costs of the machine, as far as known.
+    /// Initial estimates of the time that the machine takes to step, save and load.
     pub costs: MachineCosts,
 }
 
@@ -110,7 +112,7 @@ pub struct PlayerRunner {
     is_late_joiner: bool,
     incarnation: u32,
     next_session_at: Instant,
-    /// Creation time of the session, while it has not started.
+    /// Time since which the session has waited for its start.
     session_created_at: Instant,
     leader_last_received: Instant,
     next_keep_alive: Instant,
@@ -132,7 +134,7 @@ pub struct PlayerRunner {
 }
 
 impl PlayerRunner {
-    /// Hosts a game on this machine.
+    /// Opens the lobby of a game on `machine`, with this site as the host in the first seat.
     pub fn host(
         transport: Arc<dyn Transport>,
         incoming: Receiver<Incoming>,
@@ -224,7 +226,7 @@ impl PlayerRunner {
         }
     }
 
-    /// Logs every step.
+    /// Logs every step of the machine, resimulated ones included.
     pub fn set_frame_log(&mut self, log: FrameLog) {
         self.frame_log = Some(log);
     }
@@ -234,12 +236,12 @@ impl PlayerRunner {
         self.recorder = Some(recorder);
     }
 
-    /// Returns the state of the lobby.
+    /// Returns the lobby as this site knows it now.
     pub fn lobby(&self) -> &LobbyInfo {
         &self.lobby
     }
 
-    /// Runs the session until it ends.
+    /// Waits in the lobby and plays until the user, the frame limit or the session ends the run, then says goodbye.
     pub fn run(&mut self, frontend: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
         self.notify_lobby(frontend);
         let mut result = self.run_loop(frontend);
@@ -280,7 +282,7 @@ impl PlayerRunner {
         [session, self.mux.poll_timeout()].into_iter().flatten().fold(next_poll, Instant::min)
     }
 
-    /// Handles an event of the transport.
+    /// Passes an event of the transport to the lobby, the pinger, the session or the frontend.
     fn handle_incoming(&mut self, incoming: Incoming, frontend: &mut dyn Frontend) {
         match incoming {
             Incoming::Datagram { from, bytes, .. } if Channel::is_channel_datagram(&bytes) => {
@@ -348,7 +350,7 @@ impl PlayerRunner {
         }
     }
 
-    /// Records the confirmed frames.
+    /// Records the frames that are confirmed after a request was served, or all frames of a late join.
     fn record_turn(&mut self, outcome: &RequestOutcome) {
         let (Some(recorder), Some(session)) = (&mut self.recorder, &mut self.session) else { return };
         if matches!(session.state(), State::Joining { .. }) {
@@ -403,7 +405,7 @@ impl PlayerRunner {
         }
     }
 
-    /// Does the work that is not time-critical.
+    /// Does the work that is not time-critical: commands, lobby, session events, timeouts, pings and status.
     fn housekeep(&mut self, frontend: &mut dyn Frontend) -> Result<(), RunError> {
         let now = clock::now();
         while let Some(command) = frontend.poll_command() {
@@ -521,7 +523,7 @@ impl PlayerRunner {
         }
     }
 
-    /// Leaves at the frame limit.
+    /// Leaves once the confirmed frames reach the frame limit.
     fn check_frame_limit(&mut self) {
         let Some(session) = &self.session else { return };
         if !self.is_leaving
@@ -570,7 +572,7 @@ impl PlayerRunner {
         RunOutcome { end_reason, confirmed_frames, is_in_sync: !self.has_diverged, stats, recording: None }
     }
 
-    /// Returns whether the game has started here.
+    /// Returns whether the game runs at this site, frozen or not.
     pub fn is_running(&self) -> bool {
         self.session.as_ref().is_some_and(|session| matches!(session.state(), State::Running | State::Frozen(_)))
     }
@@ -596,7 +598,7 @@ mod tests {
     use coplay::input::Ownership;
     use coplay_machines::nes::Nes;
 
-    /// The host can change the settings between the handshake and the start.
+    /// A site checks the number of players again at the start, because the host can change the settings until then.
     #[test]
     fn settings_with_another_player_count_are_refused_at_start() {
         let (queue, incoming) = std::sync::mpsc::sync_channel(64);

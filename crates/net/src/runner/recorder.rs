@@ -23,7 +23,7 @@ pub struct MovieRecorder {
 /// Summary of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordingSummary {
-    /// Number of recorded frames.
+    /// Number of recorded frames since the recording was last started.
     pub frames: u32,
     /// Reason why the recording is incomplete, if it is.
     pub error: Option<String>,
@@ -51,7 +51,6 @@ impl MovieRecorder {
         self.write_pending();
     }
 
-    /// Returns whether the recording has started.
     pub(super) fn has_started(&self) -> bool {
         self.writer.is_some()
     }
@@ -104,7 +103,7 @@ impl MovieRecorder {
         }
     }
 
-    /// Completes the movie.
+    /// Writes the end of the movie. Later calls have no effect.
     pub(super) fn finish(&mut self) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
@@ -115,7 +114,6 @@ impl MovieRecorder {
         self.write_pending();
     }
 
-    /// Returns the summary.
     pub(super) fn summary(&self) -> RecordingSummary {
         RecordingSummary { frames: self.frames, error: self.error.clone() }
     }

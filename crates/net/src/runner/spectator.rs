@@ -1,4 +1,4 @@
-//! A spectating site.
+//! A spectating site of a session over a real network.
 
 use coplay::frame::Frame;
 use coplay::id::Addr;
@@ -35,7 +35,7 @@ const FEED_END_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Options of a spectator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpectateOptions {
-    /// Number of frames after which the run ends.
+    /// Number of frames, counted from the first frame of the game, at which the run ends; `None` watches to the end.
     pub frame_limit: Option<u32>,
 }
 
@@ -65,7 +65,8 @@ pub struct SpectatorRunner {
 }
 
 impl LobbyConnection {
-    /// Spectates with the local machine, which must match the host's.
+    /// Prepares spectating with the local machine. If game, machine, frame rate or number of players differ from the
+    /// host's, leaves the lobby and fails.
     pub fn into_spectator(
         mut self,
         machine: Box<dyn Machine>,
@@ -105,17 +106,17 @@ impl LobbyConnection {
 }
 
 impl SpectatorRunner {
-    /// Logs every step.
+    /// Logs every step of the machine, with the state hash after it.
     pub fn set_frame_log(&mut self, log: FrameLog) {
         self.frame_log = Some(log);
     }
 
-    /// Records a movie of the frames shown.
+    /// Records a movie from the first stepped frame on; the recording ends where frames are missed.
     pub fn set_recorder(&mut self, recorder: MovieRecorder) {
         self.recorder = Some(recorder);
     }
 
-    /// Runs until the feed or the user ends it.
+    /// Watches until the user, the frame limit or the end of the feed ends the run, then says goodbye.
     pub fn run(&mut self, frontend: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
         let mut result = self.run_loop(frontend);
         self.mux.send(self.leader, &LobbyMessage::Bye);
@@ -229,7 +230,7 @@ impl SpectatorRunner {
         }
     }
 
-    /// Pings the roster leader; if it is silent, another player leads now.
+    /// Pings the roster leader. If it is silent, asks the next member for admission instead.
     fn ping_leader(&mut self, now: Instant) {
         if self.pinger.is_silent(&self.leader) {
             self.switch_to_next_leader();
@@ -238,7 +239,8 @@ impl SpectatorRunner {
         self.pinger.ping_all(now, PING_INTERVAL, [self.leader], |to, bytes| _ = transport.send(to, bytes));
     }
 
-    /// Handles the leader's goodbye: if other players remain, one of them leads now.
+    /// Handles the leader's goodbye: asks the next member for admission, or ends the feed if no player is present any
+    /// more.
     fn on_bye(&mut self, from: PeerKey) {
         self.lobby.members.retain(|member| member.key != from);
         if self.lobby.members.iter().any(|member| member.is_present) {

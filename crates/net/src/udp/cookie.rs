@@ -12,10 +12,10 @@ use crate::key::random_bytes;
 pub(super) type Cookie = [u8; COOKIE_LEN];
 pub(super) const COOKIE_LEN: usize = 16;
 
-/// Validity period: a cookie is valid for one to two of these.
+/// Length of a cookie period. A cookie is valid until the end of the period after its own, for 20 to 40 s.
 const COOKIE_PERIOD: TimeDelta = TimeDelta::from_secs(20);
 
-/// Computes and checks cookies.
+/// Random key with which an endpoint computes and checks its cookies.
 #[derive(Debug)]
 pub(super) struct CookieGenerator {
     key: [u8; 32],

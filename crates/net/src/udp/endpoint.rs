@@ -42,45 +42,46 @@ const COOKIES_PER_MS: u32 = 5;
 const CONFIRMS_PER_MS: u32 = 2;
 /// Maximum number of first messages processed per millisecond: each costs about 50 µs.
 const HANDSHAKES_PER_MS: u32 = 1;
-/// Maximum number of queued events.
+/// Maximum number of queued events; one more discards the oldest.
 const MAX_EVENTS: usize = 256;
 
 /// Length of a HELLO in bytes, more than that of the cookie that answers it.
 const HELLO_LEN: usize = 40;
 const HANDSHAKE_FIRST_LEN: usize = 5 + COOKIE_LEN + 32 + FIRST_PADDING_LEN + 16;
 
-/// Content of a received datagram.
+/// Result of handling a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// Nothing for the caller.
+    /// A handshake message or a rejected datagram: nothing for the caller.
     Nothing,
-    /// Data from a peer.
+    /// Data from a peer, decrypted into `out`.
     Data {
         /// Authenticated sender.
         from: PeerKey,
-        /// Number of bytes in `out`.
+        /// Length of the data in `out`, in bytes.
         len: usize,
     },
 }
 
-/// Event of an endpoint.
+/// Event for the caller of an endpoint, from [`Endpoint::poll_event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointEvent {
     /// A channel to a peer was established or replaced.
     Connected {
-        /// Public key of the peer.
+        /// Public key that the peer proved.
         peer: PeerKey,
-        /// Address of the peer.
+        /// Address from which the last handshake message of the peer came.
         addr: SocketAddr,
-        /// Whether this endpoint dialed.
+        /// Whether this endpoint dialed the peer, at this or another address.
         was_dialed: bool,
     },
-    /// A dial has not been answered for a while; dialing continues. Reported at most once for silence and once for a
-    /// wrong secret.
+    /// A dial has not been answered for 4 s, or its secret counts as wrong; dialing continues. Reported at most once
+    /// for silence and once for a wrong secret.
     Unreachable {
         /// Dialed address.
         addr: SocketAddr,
-        /// An endpoint exists there but repeatedly does not answer: its secret is another.
+        /// Whether an endpoint there sent at least three cookies and answered no first message: its secret is another
+        /// one.
         wrong_secret: bool,
     },
     /// The answering peer is not the expected one, or is this endpoint itself.
@@ -97,11 +98,11 @@ pub enum EndpointEvent {
 pub struct RejectCounts {
     /// Malformed, or for an unknown channel.
     pub malformed: u64,
-    /// Not authentic.
+    /// Data and handshake messages that fail authentication.
     pub forged: u64,
-    /// Received before.
+    /// Data received before or too old to decide, and repeated handshake messages above a rate limit.
     pub replayed: u64,
-    /// Handshakes from unproven addresses, or without the secret.
+    /// Handshakes from unproven addresses, without the secret, or above a rate limit.
     pub unauthorized: u64,
 }
 
@@ -112,7 +113,7 @@ impl RejectCounts {
     }
 }
 
-/// Outgoing handshake.
+/// Outgoing handshake with the endpoint at one address.
 #[derive(Debug)]
 struct DialState {
     addr: SocketAddr,
@@ -125,7 +126,7 @@ struct DialState {
     reported: Option<UnreachableReason>,
     /// Number of cookies received, each after the first messages with the previous one remained unanswered.
     cookie_rounds: u32,
-    /// Time at which the next cookie was first requested.
+    /// Time from which on the next cookie is requested.
     cookie_requested_at: Instant,
 }
 
@@ -143,21 +144,21 @@ enum DialStage {
     ThirdSent { message: Vec<u8>, channel: Arc<SecureChannel> },
 }
 
-/// Incoming handshake.
+/// Incoming handshake that waits for the third message.
 #[derive(Debug)]
 struct HalfOpenHandshake {
     addr: SocketAddr,
     local_index: u32,
     remote_index: u32,
-    /// Received first message.
+    /// First message as received, to recognise a repetition.
     first: Vec<u8>,
-    /// Second message sent in reply.
+    /// Second message sent in reply, sent again when the first is repeated.
     second: Vec<u8>,
     handshake: Handshake,
     started_at: Instant,
 }
 
-/// Limits an action to a number of times per millisecond.
+/// Limit of an action to a number of times per millisecond.
 #[derive(Debug)]
 struct RateLimiter {
     limit_per_ms: u32,
@@ -181,7 +182,7 @@ impl RateLimiter {
     }
 }
 
-/// All peers of one socket, without the socket itself.
+/// Handshakes and channels of one socket, without the socket itself.
 #[derive(Debug)]
 pub struct Endpoint {
     identity: Identity,
@@ -190,7 +191,7 @@ pub struct Endpoint {
     dials: Vec<DialState>,
     half_open: VecDeque<HalfOpenHandshake>,
     channels: BTreeMap<u32, Arc<SecureChannel>>,
-    /// Newest channel of each peer.
+    /// Number of the newest channel of each peer.
     newest_channels: BTreeMap<PeerKey, u32>,
     replaced_channels: VecDeque<(Instant, u32)>,
     outbox: VecDeque<(SocketAddr, Vec<u8>)>,
@@ -204,7 +205,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Creates an endpoint with an identity and the secret of its group.
+    /// Creates an endpoint without channels. Only peers that know `secret` can connect.
     pub fn new(identity: Identity, secret: Secret) -> Self {
         Self {
             identity,
@@ -226,22 +227,22 @@ impl Endpoint {
         }
     }
 
-    /// Returns the public key of this endpoint.
+    /// Returns the public key by which peers know this endpoint.
     pub fn key(&self) -> PeerKey {
         self.identity.key()
     }
 
-    /// Returns the counts of rejected datagrams.
+    /// Returns the counts of datagrams rejected since the endpoint was created.
     pub fn reject_counts(&self) -> RejectCounts {
         self.reject_counts
     }
 
-    /// Returns the newest channel to a peer.
+    /// Returns the newest channel to a peer; `None` if none is open.
     pub fn channel(&self, peer: &PeerKey) -> Option<&Arc<SecureChannel>> {
         self.newest_channels.get(peer).and_then(|index| self.channels.get(index))
     }
 
-    /// Keeps dialing an address until a peer answers: any member of the group, or only the peer `expect`.
+    /// Keeps dialing an address until the peer `expect` answers, or with `None` any peer that knows the secret.
     pub fn dial(&mut self, now: Instant, addr: SocketAddr, expect: Option<PeerKey>) {
         if self.dials.iter().any(|dial| dial.addr == addr && dial.expected_peer == expect) {
             return;
@@ -262,7 +263,8 @@ impl Endpoint {
         self.handle_timeout(now);
     }
 
-    /// Stops dialing all addresses at which a peer was expected.
+    /// Stops dialing all addresses at which a peer was expected. A dial that has established a channel goes on until
+    /// the peer confirms it.
     pub fn cancel_dial(&mut self, peer: &PeerKey) {
         self.dials
             .retain(|dial| dial.expected_peer != Some(*peer) || matches!(dial.stage, DialStage::ThirdSent { .. }));
@@ -280,7 +282,7 @@ impl Endpoint {
         }
     }
 
-    /// Handles a datagram. Received data is put into `out`.
+    /// Handles a datagram that arrived from the address `from`. Decrypts data into `out`.
     pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, bytes: &[u8], out: &mut [u8]) -> Received {
         let index = bytes.get(1..5).and_then(|index| index.try_into().ok()).map(u32::from_le_bytes);
         let (Some(kind), Some(index)) = (bytes.first(), index) else {
@@ -554,17 +556,18 @@ impl Endpoint {
         }
     }
 
-    /// Returns the time of the next [`handle_timeout`](Self::handle_timeout).
+    /// Returns the time of the next retransmission, for which [`handle_timeout`](Self::handle_timeout) must be called;
+    /// `None` if no dial is pending.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.dials.iter().map(|dial| dial.next_send).min()
     }
 
-    /// Returns the next datagram to send.
+    /// Returns the next handshake datagram to send, with its destination.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.outbox.pop_front()
     }
 
-    /// Returns the next event.
+    /// Returns the oldest unread event.
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
         self.events.pop_front()
     }

@@ -5,8 +5,8 @@ use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use crate::key::{Identity, PeerKey, Secret};
 
-/// Both sides prove their identity and that they know the secret. Without the secret none of these messages can be
-/// made.
+/// Noise pattern in which both sides prove their identity and that they know the secret. Without the secret no
+/// handshake message can be made.
 const NOISE_PATTERN: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
 /// Protocol version: handshakes of different versions fail.
 const PROLOGUE: &[u8] = b"coplay udp 1";
@@ -22,7 +22,7 @@ impl std::fmt::Debug for Handshake {
     }
 }
 
-/// Returns the public key of a private key.
+/// Returns the X25519 public key of a private key.
 pub(crate) fn public_key(private: &[u8; 32]) -> [u8; 32] {
     use snow::resolvers::{CryptoResolver, DefaultResolver};
     let mut dh = DefaultResolver.resolve_dh(&snow::params::DHChoice::Curve25519).expect("the curve is built in");

@@ -8,7 +8,8 @@ pub(super) use linux::DatagramReceiver;
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::DatagramReceiver;
 
-/// Receive buffer, in bytes: longer than any valid datagram, so that a longer one is recognised though truncated.
+/// Size of the receive buffer, in bytes: one more than any valid datagram, so that a longer one is recognised though
+/// truncated.
 const MAX_RECEIVE_LEN: usize = super::MAX_SEALED + 1;
 
 /// Sender and content of a datagram.
@@ -23,14 +24,14 @@ mod linux {
 
     use super::*;
 
-    /// Receives datagrams with the system's drop count as ancillary data, which costs no lookup for any number of
-    /// sockets.
+    /// Receiver of datagrams that gets the system's drop count as ancillary data, which costs no lookup for any number
+    /// of sockets.
     pub(crate) struct DatagramReceiver {
         bytes: Box<[u8; MAX_RECEIVE_LEN]>,
         control_buf: Vec<u8>,
-        /// Drop count of the system, which wraps at 32 bits.
+        /// Drop count that the system reported last; it wraps at 32 bits.
         last_overflow_count: u32,
-        /// Total drop count.
+        /// Number of datagrams that the system has dropped since this receiver was created.
         dropped: u64,
     }
 

@@ -14,18 +14,18 @@ use crate::key::PeerKey;
 /// Length of a data header, in bytes: type, the receiver's channel number, and the packet number.
 pub(super) const HEADER_LEN: usize = 9;
 
-/// One end of a channel. Sending and receiving do not block each other.
+/// One end of an encrypted channel to a peer. Sending and receiving do not block each other.
 #[derive(Debug)]
 pub struct SecureChannel {
-    /// Public key of the peer.
+    /// Public key that the peer proved in the handshake.
     pub peer: PeerKey,
-    /// Channel number at the peer.
+    /// Number that the peer chose for the channel; every datagram to it carries this number.
     remote_index: u32,
     cipher: StatelessTransportState,
     next_number: AtomicU64,
     replay_filter: Mutex<ReplayFilter>,
     addr: Mutex<SocketAddr>,
-    /// Arrival time of the last authentic datagram, in nanoseconds.
+    /// Arrival time of the last authentic datagram in nanoseconds; at first the time of the handshake.
     last_received: AtomicI64,
 }
 
@@ -57,12 +57,12 @@ impl SecureChannel {
         }
     }
 
-    /// Returns the address from which the newest datagram of the peer came.
+    /// Returns the address from which the newest datagram of the peer came; at first that of the handshake.
     pub fn addr(&self) -> SocketAddr {
         *self.addr.lock().expect("no thread panics while holding it")
     }
 
-    /// Returns the arrival time of the last authentic datagram.
+    /// Returns the arrival time of the last authentic datagram, or the time of the handshake if none has arrived.
     pub fn last_received(&self) -> Instant {
         Instant::from_nanos(self.last_received.load(Ordering::Relaxed))
     }

@@ -17,7 +17,7 @@ use crate::clock;
 use crate::key::{Identity, PeerKey, Secret};
 use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
 
-/// Receive buffer for bursts while the thread is not running, in bytes.
+/// Requested size of the system's receive buffer in bytes, for bursts while the thread is not running.
 const RECEIVE_BUFFER: usize = 4 << 20;
 const SEND_BUFFER: usize = 1 << 20;
 /// Interval at which the thread checks whether to stop.
@@ -26,7 +26,7 @@ const MIN_WAIT: Duration = Duration::from_millis(1);
 /// Interval at which closed channels are removed from the senders' table.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Secured UDP on one socket.
+/// Transport over secured UDP: one socket with a receiving thread. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct UdpTransport {
     shared: Arc<UdpShared>,
@@ -75,7 +75,7 @@ impl UdpTransport {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Returns the local address.
+    /// Returns the address to which the socket is bound, with the port that the system selected.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.shared.socket.local_addr()
     }
@@ -128,7 +128,7 @@ impl UdpShared {
         }
     }
 
-    /// Sends due datagrams and reports events. Returns the time until the next call.
+    /// Sends due handshake datagrams and queues events. Returns the time until the next call, 1 to 100 ms.
     fn housekeep(&self) -> Duration {
         let now = clock::now();
         let mut endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,7 +250,8 @@ impl Transport for UdpTransport {
     }
 }
 
-/// Returns this computer's addresses on its outward routes, from which the system would send. Nothing is sent.
+/// Returns this computer's addresses on its outward routes, from which the system would send, or 127.0.0.1 without any
+/// such route. Nothing is sent.
 fn outward_ips(local: SocketAddr) -> Vec<IpAddr> {
     let source_ip = |bind: &str, to: &str| {
         let socket = UdpSocket::bind(bind).ok()?;
@@ -263,7 +264,8 @@ fn outward_ips(local: SocketAddr) -> Vec<IpAddr> {
     if found.is_empty() { vec![IpAddr::from([127, 0, 0, 1])] } else { found }
 }
 
-/// Returns the number of datagrams that the system dropped at this port for a full receive buffer.
+/// Returns the number of datagrams that the system dropped at this port for a full receive buffer; `None` if it does
+/// not report that.
 #[cfg(target_os = "linux")]
 pub(crate) fn kernel_drop_count(addr: SocketAddr) -> Option<u64> {
     let table = if addr.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };

@@ -52,16 +52,15 @@ impl PlayerRunner {
         self.had_other_players = !alone;
     }
 
-    /// Reports to the frontend that this site plays on alone. By now it knows the current lobby, and so the current
-    /// ticket.
+    /// Reports to the frontend that this site plays on alone. By now the frontend has got the current lobby.
     pub(super) fn notify_alone(&mut self, frontend: &mut dyn Frontend) {
         if std::mem::take(&mut self.is_alone_event_pending) {
             frontend.on_event(RunnerEvent::PlayingAlone);
         }
     }
 
-    /// Handles a split brain in which the game of `site` is kept: that site is present, and leads the roster from now
-    /// on.
+    /// Handles a split brain in which the game of `site` is kept: marks that site as present, so that it can lead the
+    /// roster once this site is evicted.
     pub(super) fn on_split_brain_resolved(&mut self, site: SiteId) {
         self.set_present(site, true);
         if let Some(member) = self.lobby.members.iter_mut().find(|member| member.site == site.number()) {

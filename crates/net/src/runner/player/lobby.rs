@@ -14,7 +14,7 @@ use crate::lobby::{self, JoinRequest, LobbyInfo, LobbyMember, LobbyMessage, Reci
 use crate::runner::{Frontend, RunError, RunnerEvent, ping};
 use crate::transport::PeerAddr;
 
-/// A member that waits for the start gives up after 15 s without a message from the leader.
+/// A member that waits for the start gives up after 15 s in which the leader neither sent nor acknowledged a message.
 const LEADER_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
 /// Keep-alive interval of a member until the game starts.
 const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
@@ -24,7 +24,7 @@ const START_TIMEOUT: TimeDelta = TimeDelta::from_secs(6);
 const PING_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 /// Interval of checking this site's own addresses.
 const ADDR_CHECK_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
-/// Time limit for delivering the last messages.
+/// Time limit for the goodbye of this site to be acknowledged.
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_millis(800);
 
 impl PlayerRunner {
@@ -55,7 +55,8 @@ impl PlayerRunner {
         }
     }
 
-    /// Handles a lobby message.
+    /// Passes a lobby message to the roster if this site leads it. Otherwise accepts it from the leader, and refers
+    /// joiners to the leader.
     pub(super) fn handle_message(&mut self, from: PeerKey, message: LobbyMessage, frontend: &mut dyn Frontend) {
         if let Some(roster) = &mut self.roster {
             let observed = self.mux.transport.addr_of(&from);
@@ -241,7 +242,7 @@ impl PlayerRunner {
         }
     }
 
-    /// If the departed member led the roster, its successor takes over: perhaps this site.
+    /// Marks a departed member as absent. If it led the roster, its successor takes over, perhaps this site.
     fn on_leader_gone(&mut self, gone: &PeerKey) {
         if let Some(member) = self.lobby.members.iter_mut().find(|member| member.key == *gone) {
             member.is_present = false;

@@ -1,5 +1,5 @@
-//! Three servers and many players in virtual time, for profilers: nothing depends on the machine, so instruction counts
-//! can be compared.
+//! Simulates three servers and many players in virtual time, for profilers: nothing depends on the machine, so
+//! instruction counts can be compared.
 //!
 //! `valgrind --tool=callgrind target/release/examples/simulated_load 300 5` lets 300 players change their buttons 25
 //! times a second for 5 seconds.
@@ -13,9 +13,9 @@ use coplay_world::{Client, Server};
 
 const SERVERS: usize = 3;
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(10);
-/// Steps between two commands of a player.
+/// Steps of 10 ms between two commands of a player.
 const COMMAND_INTERVAL_STEPS: usize = 4;
-/// Number of commands per shot.
+/// Number of commands of a player per shot.
 const COMMANDS_PER_SHOT: usize = 50;
 
 struct Player {

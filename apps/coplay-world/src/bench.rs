@@ -29,7 +29,7 @@ use crate::signals;
 use row::{Row, TABLE_HEADER, Verdict, measure};
 use search::CapacitySearch;
 
-/// State of a benchmark.
+/// Benchmark in progress: the search of each policy, the rows so far, and the time limit.
 struct BenchRun<'a> {
     args: &'a BenchArgs,
     searches: Vec<(PolicyName, CapacitySearch)>,
@@ -37,7 +37,7 @@ struct BenchRun<'a> {
     deadline: Instant,
 }
 
-/// Runs the measurements, and prints the table row by row.
+/// Runs the measurements, prints the table row by row, and then the largest carried number of players of each policy.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, CliError> {
     signals::install_handler();
     let mut bench = BenchRun {
@@ -86,7 +86,8 @@ impl BenchRun<'_> {
         Ok(())
     }
 
-    /// Measures a number of players. If it is not carried, measures once more: other load may have interfered.
+    /// Measures a number of players with the policy of search `at`. If it is not carried, measures once more: other
+    /// load may have interfered.
     fn try_count(&mut self, at: usize, players: u32) -> Result<(), CliError> {
         let mut is_carried = self.measure_row(self.searches[at].0, players)?;
         if is_carried == Some(false) {
@@ -98,7 +99,8 @@ impl BenchRun<'_> {
         Ok(())
     }
 
-    /// Measures a row, and prints it. Returns whether it is carried; `None` if the run ends before.
+    /// Measures a row and prints it. Returns whether it is carried; `None` if the time is over or a signal asked to
+    /// stop.
     fn measure_row(&mut self, policy: PolicyName, players: u32) -> Result<Option<bool>, CliError> {
         if self.is_over() {
             return Ok(None);
@@ -144,7 +146,7 @@ fn load_average() -> Option<String> {
     Some(numbers.join(" "))
 }
 
-/// Shows progress on the terminal, in a line that the next one replaces.
+/// Shows progress on standard error if it is a terminal, in a line that the next progress replaces.
 fn show_progress(text: &str) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of `coplay-world`: subcommands, options and the parsers of their values.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -21,7 +21,7 @@ use crate::usage_error::usage_error;
 #[derive(Debug, Parser)]
 #[command(name = "coplay world", bin_name = "coplay world", version)]
 pub struct Cli {
-    /// Command to run.
+    /// Subcommand that the user chose.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -179,7 +179,7 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
-    /// Returns the name on the command line.
+    /// Returns the name of the policy on the command line and in the table of `bench`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -189,7 +189,8 @@ impl PolicyName {
         }
     }
 
-    /// Returns the policy.
+    /// Returns the drop policy: with a threshold of 150 ms for `on-off` and `adaptive`, with the paper's curve for
+    /// `ila`.
     pub fn policy(self) -> DropPolicy {
         match self {
             Self::Off => DropPolicy::Off,
@@ -231,10 +232,10 @@ fn parse_peer(text: &str) -> Result<String, String> {
     }
 }
 
-/// Requirement for a host and a port.
+/// Error message for text that is not a host and a port.
 const HOST_AND_PORT: &str = "must be a name or an address, and a port, such as play.example.org:7700";
 
-/// Parses an address that others use. A name is resolved once, here.
+/// Parses an address that players use. A name is resolved once, here.
 fn parse_public_addr(text: &str) -> Result<SocketAddr, String> {
     let resolved = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     resolved.ok_or_else(|| HOST_AND_PORT.into())

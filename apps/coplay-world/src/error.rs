@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Error message, hint and exit code.
+/// Error of a command: message, hint and exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CliError {
     message: String,
@@ -21,7 +21,7 @@ impl CliError {
         Self { message: message.into(), hint: hint.into(), code: 1 }
     }
 
-    /// Returns the exit code of a program that ends with this error.
+    /// Returns 2 for an invalid command line, 1 for a command that failed.
     pub fn exit_code(&self) -> u8 {
         self.code
     }

@@ -1,4 +1,4 @@
-//! HTTP endpoints for operators: health, metrics and state.
+//! HTTP endpoints for operators: `/health`, `/metrics` and `/state`.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,26 +11,26 @@ use coplay_net::clock;
 use crate::error::{CliError, bind_error_message};
 use crate::metrics::ServerMetrics;
 
-/// Time for a complete request.
+/// Longest time to receive a complete request, and longest wait of a write.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum length of a request, in bytes.
+/// Length of a request beyond which the server stops reading it, in bytes.
 const MAX_REQUEST_LEN: usize = 4_096;
 
 /// Longest wait of `/state` for a fresh digest; then it serves the last known state.
 const STATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Latest metrics, published by the world's thread and read by the HTTP thread.
+/// Newest metrics, published by the world's thread and read by the HTTP thread.
 #[derive(Default)]
 pub struct MetricsBoard {
     latest: Mutex<LatestMetrics>,
     changed: Condvar,
 }
 
-/// Latest metrics.
+/// Newest metrics, and whether a request waits for a digest.
 #[derive(Default)]
 struct LatestMetrics {
     metrics: ServerMetrics,
-    /// Whether a request waits for metrics with a digest.
+    /// Whether a request to `/state` waits for metrics with a digest.
     is_digest_requested: bool,
 }
 
@@ -42,12 +42,12 @@ impl MetricsBoard {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request waits for metrics with a digest.
+    /// Whether a request to `/state` waits for metrics with a digest. The world's thread computes a digest only then.
     pub fn is_digest_requested(&self) -> bool {
         self.latest().is_digest_requested
     }
 
-    /// Publishes newer metrics.
+    /// Replaces the metrics and wakes up the requests that wait for them.
     pub fn publish(&self, metrics: ServerMetrics) {
         let mut latest = self.latest();
         latest.is_digest_requested &= metrics.digest.is_none();
@@ -59,7 +59,8 @@ impl MetricsBoard {
         self.latest().metrics.clone()
     }
 
-    /// Returns the present metrics with a digest, or the last known ones if the world does not respond.
+    /// Requests metrics with a digest. Returns the last known metrics if the world's thread does not publish any within
+    /// 1 s.
     fn metrics_with_digest(&self) -> ServerMetrics {
         let mut latest = self.latest();
         latest.is_digest_requested = true;
@@ -68,7 +69,8 @@ impl MetricsBoard {
     }
 }
 
-/// Starts the HTTP thread. It serves one connection at a time: each gets a short answer, or times out soon.
+/// Starts the HTTP thread and returns the address on which it listens. It serves one connection at a time: each gets a
+/// short answer, or times out within seconds.
 pub fn listen(addr: SocketAddr, metrics: SharedMetrics) -> Result<SocketAddr, CliError> {
     let listener = TcpListener::bind(addr).map_err(|error| {
         let message = format!("cannot serve HTTP on {addr}: {}", bind_error_message(&error));
@@ -130,7 +132,7 @@ fn respond(request: &[u8], now: Time, board: &MetricsBoard) -> (&'static str, &'
     }
 }
 
-/// Returns a word for the state of the server: `Ok` if players can play here.
+/// Returns the state of the server in one word: `Ok` if players can play here.
 fn health(metrics: &ServerMetrics, now: Time) -> Result<&'static str, &'static str> {
     match metrics {
         _ if metrics.is_stalled(now) => Err("stalled"),
@@ -149,7 +151,6 @@ mod tests {
 
     const NOW: Time = Time::from_nanos(100_000_000_000);
 
-    /// Returns the metrics of a healthy server.
     fn healthy_metrics() -> ServerMetrics {
         ServerMetrics { is_open: true, tick: 7, tick_time: Some(NOW), ..ServerMetrics::default() }
     }

@@ -1,7 +1,7 @@
-//! Servers of a shared world, and bots to test them with.
+//! The program `coplay-world`: servers of a shared world, and bots to test them.
 //!
 //! - [`serve`]: one server: players over UDP and iroh, the other servers over zenoh.
-//! - [`load`]: many bots, and a report of their experience.
+//! - [`load`]: many bots, and a report of how they were served.
 //! - [`mod@bench`]: how many players three servers carry.
 
 pub mod bench;
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use cli::{Cli, Command};
 use error::CliError;
 
-/// Runs the command of the command line.
+/// Runs the subcommand given on the command line. Prints an error to standard error and returns its exit code.
 pub fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
         eprintln!("{error}");

@@ -1,9 +1,9 @@
-//! `load`: many bots on a world, each with a key and a socket of its own, and a report of their experience.
+//! `load`: many bots on a world, each with a key and a socket of its own, and a report of how they were served.
 //!
-//! A bot does all that a client of a person does: it authenticates, seals its datagrams, keeps the server's clock,
+//! A bot does all that a client of a person does: it authenticates, seals its datagrams, follows the server's clock,
 //! moves its avatar at once, reconciles it, and moves to another server when its own is silent. A bot that plays as a
-//! ninja looks at all avatars in view. A bot with a given number of commands per second looks at none, which is
-//! cheaper, so that the servers are tested and not the bots.
+//! ninja processes all avatars in view. A bot with a given number of commands per second processes none of them, which
+//! is cheaper, so that the servers are tested and not the bots.
 
 mod bot;
 mod bot_fleet;
@@ -23,7 +23,7 @@ use crate::signals;
 pub(crate) use bot_fleet::{BotFleet, FleetConfig, FleetTotals};
 pub use report::fetch_state;
 
-/// Interval of progress lines.
+/// Interval between progress lines on standard error.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs the bots, and prints a report. The exit code is 1 if acknowledged state was lost, or a bot was not in the world
@@ -63,7 +63,7 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode, CliError> {
     Ok(if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Waits until all bots have played for long enough, and prints progress.
+/// Waits for `time` or a signal, and prints progress to standard error.
 fn wait_with_progress(fleet: &BotFleet, time: Duration) {
     let end = Instant::now() + time;
     let mut next = Instant::now() + PROGRESS_INTERVAL;
@@ -76,7 +76,7 @@ fn wait_with_progress(fleet: &BotFleet, time: Duration) {
     }
 }
 
-/// Resolves the addresses of the servers, and returns the secret that they share.
+/// Resolves the addresses of the servers, and returns them with the secret that all servers share.
 fn resolve_servers(world: &[Ticket]) -> Result<(Vec<SocketAddr>, Secret), CliError> {
     let mut servers = Vec::new();
     let mut secrets = Vec::new();

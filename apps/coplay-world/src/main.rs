@@ -1,4 +1,4 @@
-//! The program `coplay-world`.
+//! Entry point of the program `coplay-world`.
 
 use std::process::ExitCode;
 

@@ -9,49 +9,49 @@ use coplay_world::TICK_DURATION;
 /// Time without a tick after which a world counts as stalled.
 const STALL_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 
-/// Metrics of a server.
+/// State, counters and resource usage of a server at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct ServerMetrics {
-    /// Id of the server run.
+    /// Id that the server drew at random for this run.
     pub source: String,
-    /// Whether the server admits players.
+    /// Whether the server admits players: the world time is known, and it had time to learn from other servers.
     pub is_open: bool,
-    /// Whether the server is about to stop.
+    /// Whether the server asks its players to move to other servers, because it is about to stop.
     pub is_draining: bool,
-    /// Whether the world has no room for new players.
+    /// Whether the world has no room for new players. Present players are not affected.
     pub is_full: bool,
-    /// Present tick of the world.
+    /// Last simulated tick of the world; 0 before the first.
     pub tick: u32,
-    /// Time at which that tick was simulated, on the clock of this computer.
+    /// Time at which that tick was simulated, on the local clock; `None` before the first.
     pub tick_time: Option<Instant>,
-    /// Number of players on this server.
+    /// Number of players that are connected to this server.
     pub player_count: usize,
-    /// Number of entities that this server simulates.
+    /// Number of entities, players and ninjas, that this server simulates.
     pub owned_entities: usize,
-    /// Number of entities in the world.
+    /// Number of avatars in the world, on all servers.
     pub entities: usize,
     /// Number of known entities, including departed ones with a score.
     pub known_entities: usize,
-    /// Number of other servers that are present.
+    /// Number of other servers that are reachable at present.
     pub mirror_count: usize,
-    /// Hash of the known state, computed only on request.
+    /// Hash of the known state; `None` unless a request to `/state` asked for it.
     pub digest: Option<u64>,
-    /// Number of input changes received from players.
+    /// Number of input changes that this server has received from players.
     pub commands: u64,
     /// Time by which the group time is ahead of the clock of this computer, in milliseconds. Where all processes read
     /// the same clock, the servers of one computer report the same.
     pub group_time_offset_ms: f64,
-    /// Statistics of the mirror.
+    /// Counters and delays of the events exchanged with other servers.
     pub mirror_stats: MirrorStats,
-    /// Datagrams and bytes sent to players.
+    /// Numbers of datagrams and bytes sent to players since the start.
     pub players_sent: (u64, u64),
-    /// Datagrams and bytes received from players.
+    /// Numbers of datagrams and bytes received from players since the start.
     pub players_received: (u64, u64),
-    /// Number of rejected datagrams.
+    /// Number of datagrams from players that were rejected, dropped by the kernel, or found a full queue.
     pub refused_datagrams: u64,
-    /// Processor time used, in seconds.
+    /// Processor time that the server process has used, in seconds.
     pub cpu_seconds: f64,
-    /// Resident memory, in bytes.
+    /// Resident memory of the server process, in bytes.
     pub memory_bytes: u64,
 }
 
@@ -61,7 +61,7 @@ pub fn remaining_tick_time(tick: u32) -> TimeDelta {
 }
 
 impl ServerMetrics {
-    /// Returns the age of the last tick; `None` before the first.
+    /// Returns the time since the last tick; `None` before the first.
     fn tick_age(&self, now: Instant) -> Option<TimeDelta> {
         self.tick_time.map(|ticked| (now - ticked).max(TimeDelta::ZERO))
     }
@@ -71,7 +71,7 @@ impl ServerMetrics {
         self.tick_age(now).is_some_and(|age| age >= STALL_TIMEOUT)
     }
 
-    /// Formats the metrics for Prometheus.
+    /// Formats the metrics in the text format of Prometheus.
     pub fn to_prometheus(&self, now: Instant) -> String {
         let stats = &self.mirror_stats;
         let mut text = String::new();
@@ -109,7 +109,7 @@ impl ServerMetrics {
         text
     }
 
-    /// Writes the histogram of the delays of events of other servers.
+    /// Writes a histogram of the delays with which events of other servers were delivered.
     fn write_delay_histogram(&self, text: &mut String) {
         let name = "coplay_world_event_delay_seconds";
         let _ = writeln!(text, "# HELP {name} Delay of events of other servers\n# TYPE {name} histogram");
@@ -125,7 +125,7 @@ impl ServerMetrics {
         let _ = writeln!(text, "{name}_sum {}\n{name}_count {sum}", self.mirror_stats.gtd_sum_s());
     }
 
-    /// Formats the delay histogram: number of events of other servers per millisecond of delay.
+    /// Formats the delay histogram as a JSON list: number of events of other servers per millisecond of delay.
     fn delay_counts_json(&self) -> String {
         let counts = &self.mirror_stats.gtd_histogram;
         let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
@@ -133,7 +133,7 @@ impl ServerMetrics {
         format!("[{}]", counts.join(","))
     }
 
-    /// Formats the metrics as JSON for people and scripts.
+    /// Formats the metrics as one line of JSON, for people and scripts.
     pub fn to_json(&self) -> String {
         let stats = &self.mirror_stats;
         let quantile = |part: u32| {
@@ -179,8 +179,8 @@ fn write_metric(text: &mut String, name: &str, kind: &str, help: &str, value: f6
     );
 }
 
-/// Returns the processor time in seconds and the resident memory in bytes of this process, where the system reports
-/// them.
+/// Returns the processor time in seconds and the resident memory in bytes of this process; 0 where the system has no
+/// `/proc`.
 pub fn process_usage() -> (f64, u64) {
     let ticks_per_second = 100.0;
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -221,7 +221,8 @@ mod tests {
         metrics
     }
 
-    /// Text format, version 0.0.4: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+    /// The output must follow the text format, version 0.0.4:
+    /// <https://prometheus.io/docs/instrumenting/exposition_formats/>.
     #[test]
     fn prometheus_text_format_is_valid() {
         let text = sample_metrics().to_prometheus(NOW);

@@ -21,40 +21,40 @@ use crate::error::CliError;
 use crate::replay_guard::{HelloStatus, ReplayGuard};
 use crate::seal::{OpenedMessage, Opener, Sealer, Topic};
 
-/// Hello interval, the shorter one while a nonce waits to be echoed, and the silence after which no players are sent to
-/// a server.
+/// Hello interval, the shorter interval while a nonce waits to be echoed, and the silence after which no players are
+/// sent to a server.
 const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 const PENDING_HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 const SERVER_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
-/// Key of the listening endpoints in a zenoh configuration.
+/// Key of the listening endpoints in a configuration of zenoh.
 const LISTEN_KEY: &str = "listen/endpoints";
-/// Largest number of publishers to single servers.
+/// Largest number of publishers to single servers. Beyond it all of them are closed and opened again on demand.
 const MAX_UNICAST_PUBLISHERS: usize = 256;
 
 /// Message of another server. All but [`MirrorMessage::UnverifiedHello`] are protected against replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorMessage {
-    /// Datagram for the mirror.
+    /// Datagram for this server's mirror.
     Datagram {
-        /// Arrival time.
+        /// Time at which zenoh delivered it, on the local clock.
         at: Instant,
-        /// Sender.
+        /// Server that sent the datagram.
         from: SourceId,
-        /// Contents.
+        /// Contents of the datagram, decrypted.
         bytes: Vec<u8>,
     },
-    /// Hello of a verified server.
+    /// Hello of a server that has echoed our nonce.
     Hello {
-        /// Sender.
+        /// Server that sent the hello.
         from: SourceId,
-        /// Description of the sender.
+        /// Maze, ninjas, player addresses and state of that server.
         info: ServerInfo,
     },
     /// Hello of a server that has not echoed our nonce yet. Our next hello answers it.
     UnverifiedHello,
 }
 
-/// Network between servers.
+/// Network between servers: the zenoh session, its publishers, the replay guard, and the known servers.
 pub struct MirrorNetwork {
     session: zenoh::Session,
     key_prefix: String,
@@ -68,19 +68,19 @@ pub struct MirrorNetwork {
     known_servers: BTreeMap<SourceId, (Instant, ServerInfo)>,
 }
 
-/// Endpoints of the network.
+/// Zenoh endpoints and configuration of a server.
 #[derive(Clone, Debug, Default)]
 pub struct MirrorNetworkConfig<'a> {
-    /// Endpoint to listen on, in zenoh's notation.
+    /// Endpoint on which the server listens, in zenoh's notation, unless the configuration file has one.
     pub listen: String,
     /// Other servers: `HOST:PORT`, or endpoints in zenoh's notation.
     pub peers: &'a [String],
-    /// Zenoh configuration to start from.
+    /// Zenoh configuration file to start from; without it, peer mode and no multicast scouting.
     pub config_file: Option<&'a Path>,
 }
 
 impl MirrorNetwork {
-    /// Opens the network. Calls `on_message` from another thread for every message.
+    /// Opens the network. Calls `on_message` from threads of zenoh for every message that the replay guard accepts.
     pub fn open(
         network: &MirrorNetworkConfig<'_>,
         secret: &Secret,
@@ -157,7 +157,7 @@ impl MirrorNetwork {
         let _ = publisher.put(ZBytes::from(sealed)).wait();
     }
 
-    /// Sends a hello, if it is due.
+    /// Sends a hello if the last one is 500 ms old, or 50 ms while a nonce waits to be echoed.
     pub fn send_hello(&mut self, now: Instant, info: &ServerInfo) {
         let mut replay_guard = lock(&self.replay_guard);
         let interval = if replay_guard.is_echo_pending() { PENDING_HELLO_INTERVAL } else { HELLO_INTERVAL };
@@ -172,25 +172,28 @@ impl MirrorNetwork {
         let _ = self.hello_publisher.put(ZBytes::from(sealed)).wait();
     }
 
-    /// Processes the description of another server. Returns whether the server is new.
+    /// Stores the info of another server with our maze. Returns whether the server is new, or was forgotten because it
+    /// was silent for 3 s.
     pub fn on_server_info(&mut self, now: Instant, from: SourceId, info: ServerInfo) -> bool {
         self.known_servers.retain(|_, (received, _)| now - *received < SERVER_TIMEOUT);
         self.known_servers.insert(from, (now, info)).is_none()
     }
 
-    /// Whether a server has announced the same world recently.
+    /// Whether a hello of this server with our maze has arrived. Servers that are silent for 3 s are forgotten at the
+    /// next hello.
     pub fn is_known(&self, source: SourceId) -> bool {
         self.known_servers.contains_key(&source)
     }
 
-    /// Returns the addresses for players of all other servers that admit players, on all transports.
+    /// Returns the addresses for players, on all transports, of the other servers that are neither draining nor silent
+    /// for 3 s.
     pub fn player_addrs(&self, now: Instant) -> impl Iterator<Item = &String> {
         let admits =
             move |(received, info): &&(Instant, ServerInfo)| now - *received < SERVER_TIMEOUT && !info.is_draining;
         self.known_servers.values().filter(admits).flat_map(|(_, info)| &info.player_addrs)
     }
 
-    /// Lets pending messages get out, and closes the session.
+    /// Closes the session after pending messages are sent.
     pub fn close(self) {
         let _ = self.session.close().wait();
     }
@@ -200,7 +203,7 @@ fn lock(replay_guard: &Mutex<ReplayGuard>) -> MutexGuard<'_, ReplayGuard> {
     replay_guard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Converts an opened message; `None` if it may be a replay.
+/// Converts an opened message; `None` if it may be a replay or is a malformed hello.
 fn to_mirror_message(
     at: Instant,
     topic: Topic,
@@ -222,7 +225,7 @@ fn to_mirror_message(
     })
 }
 
-/// Returns the prefix that separates this world's messages from those of other worlds.
+/// Returns the zenoh key prefix that separates this world's messages from those of other worlds.
 fn world_key_prefix(secret: &Secret) -> String {
     let name = secret.derive("world name");
     let hex: String = name[..8].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -239,7 +242,7 @@ fn zenoh_error(error: &(dyn std::error::Error + Send + Sync)) -> CliError {
     CliError::failure(format!("zenoh failed: {}", short_message(error)), "check the zenoh configuration")
 }
 
-/// Returns zenoh's message, without the location in its source code.
+/// Returns zenoh's message without the location in its source code.
 fn short_message(error: &(dyn std::error::Error + Send + Sync)) -> String {
     let text = error.to_string();
     text.split(" at /").next().unwrap_or(&text).to_owned()

@@ -21,22 +21,22 @@ use crate::error::{CliError, bind_error_message};
 
 /// Largest number of datagrams per transport that wait for the world's thread.
 const QUEUE_CAPACITY: usize = 16_384;
-/// Number of routes beyond which those of clients that do not play are dropped.
+/// Number of routes at which those of clients that do not play are dropped.
 const MAX_ROUTES: usize = 65_536;
-/// Longest wait for a relay before the ticket is created without one.
+/// Longest wait for iroh to connect to a relay at the start.
 const RELAY_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Transport of a player.
+/// Transport by which a client reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportKind {
     /// Plain UDP, secured by the secret of the world.
     Udp,
-    /// iroh, through most routers.
+    /// iroh (QUIC), which connects through most routers.
     Iroh,
 }
 
 impl TransportKind {
-    /// Returns the transport of an address.
+    /// Returns the transport to which an address belongs: iroh if it is an iroh address, else UDP.
     pub fn of_addr(addr: &str) -> Self {
         if IrohAddr::from_peer_addr(&PeerAddr(addr.into())).is_some() { Self::Iroh } else { Self::Udp }
     }
@@ -49,13 +49,13 @@ impl TransportKind {
     }
 }
 
-/// Transport to players, and its incoming datagrams.
+/// Transport to players, and the queue of its incoming datagrams.
 struct PlayerTransport {
     transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
 }
 
-/// Transport and key from which each client was last received.
+/// Transport and key by which the last datagram of each client arrived.
 #[derive(Debug, Default)]
 struct PlayerRoutes(BTreeMap<EntityId, (TransportKind, PeerKey)>);
 
@@ -72,23 +72,23 @@ impl PlayerRoutes {
     }
 }
 
-/// All players, on all transports.
+/// Transports to all players, and the route to each client.
 pub struct PlayerNetwork {
     udp: PlayerTransport,
     iroh: Option<(PlayerTransport, Arc<IrohTransport>)>,
-    /// Transport that was polled first last time.
+    /// Transport from which the last datagram was polled first; the other one comes first next time.
     next_transport: TransportKind,
-    /// Address for players by UDP.
+    /// Address of the UDP transport that players can reach.
     public_addr: String,
     routes: PlayerRoutes,
-    /// Datagrams and bytes sent.
+    /// Datagrams and bytes sent to clients on all transports.
     pub sent: (u64, u64),
-    /// Datagrams and bytes received.
+    /// Datagrams and bytes received from clients on all transports.
     pub received: (u64, u64),
 }
 
 impl PlayerNetwork {
-    /// Opens the requested transports. Also returns the address that UDP listens on.
+    /// Opens UDP, and iroh if `--iroh` was given. Also returns the address on which UDP listens.
     pub fn open(args: &ServeArgs, secret: &Secret) -> Result<(Self, SocketAddr), CliError> {
         let (queue, incoming) = sync_channel(QUEUE_CAPACITY);
         let udp = UdpTransport::listen(args.listen, Identity::random(), secret.clone(), queue).map_err(|error| {
@@ -114,7 +114,7 @@ impl PlayerNetwork {
         ))
     }
 
-    /// Returns the next datagram of a client: arrival time, entity and contents.
+    /// Returns the next datagram of a client: arrival time, entity of the client and contents. `None` if none waits.
     pub fn poll_datagram(&mut self) -> Option<(Instant, EntityId, Vec<u8>)> {
         loop {
             // Alternates, so that neither transport starves the other.
@@ -142,20 +142,20 @@ impl PlayerNetwork {
         entity
     }
 
-    /// Drops routes of clients that do not play if there are too many. Must be called often enough that not too many
-    /// datagrams arrive in between.
+    /// Drops the routes of clients that do not play, once there are 65,536 routes. The number grows by up to
+    /// one per datagram until the next call.
     pub fn evict_idle_routes(&mut self, players: impl Iterator<Item = EntityId>) {
         if self.routes.is_full() {
             self.routes.retain_players(players);
         }
     }
 
-    /// Returns the transport of a player.
+    /// Returns the transport by which a client was last received; UDP if it has no route.
     pub fn transport_of(&self, entity: EntityId) -> TransportKind {
         self.routes.0.get(&entity).map_or(TransportKind::Udp, |(kind, _)| *kind)
     }
 
-    /// Sends a datagram to a client.
+    /// Sends a datagram to a client by its route; without a route it is dropped.
     pub fn send(&mut self, entity: EntityId, bytes: &[u8]) {
         let Some((kind, key)) = self.routes.0.get(&entity) else { return };
         let transport = match (kind, &self.iroh) {
@@ -168,18 +168,19 @@ impl PlayerNetwork {
         }
     }
 
-    /// Returns the addresses for players, as far as they are known by now.
+    /// Returns the addresses for players, that of UDP first, then those that iroh knows by now.
     pub fn public_addrs(&self) -> Vec<String> {
         let iroh = self.iroh.iter().flat_map(|(_, iroh)| iroh.own_addrs());
         [self.public_addr.clone()].into_iter().chain(iroh.map(|addr| addr.0)).collect()
     }
 
-    /// Returns the ticket for iroh players.
+    /// Returns the ticket for iroh players; `None` without `--iroh`.
     pub fn ticket(&self) -> Option<Ticket> {
         self.iroh.as_ref().map(|(_, iroh)| iroh.ticket())
     }
 
-    /// Returns the number of rejected datagrams.
+    /// Returns the number of datagrams that were rejected, dropped by the kernel, or found a full queue, on all
+    /// transports.
     pub fn refused_count(&self) -> u64 {
         let iroh = self.iroh.as_ref().map(|(transport, _)| transport.transport.drop_counts().total());
         self.udp.transport.drop_counts().total() + iroh.unwrap_or_default()
@@ -203,7 +204,7 @@ fn open_iroh(args: &ServeArgs, secret: &Secret) -> Result<(PlayerTransport, Arc<
     Ok((PlayerTransport { transport: with_impairment(iroh.clone(), args.impair.as_ref())?, incoming }, iroh))
 }
 
-/// Wraps a transport with the simulated impairment, if there is one.
+/// Wraps a transport in the link emulation of `--impair`, if it was given.
 fn with_impairment(
     transport: Arc<dyn Transport>,
     impairment: Option<&Impairment>,

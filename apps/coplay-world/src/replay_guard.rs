@@ -15,21 +15,21 @@ use crate::seal::ServerRun;
 /// verify again and recordings prove nothing.
 const MAX_VERIFIED_RUNS: usize = 1_024;
 
-/// Replay protection of one server.
+/// Replay protection of one server: its nonce, and the server runs that have proven to be live.
 pub struct ReplayGuard {
     nonce: Nonce,
-    /// Nonces of others, newest first.
+    /// Nonces received from other servers, newest first; at most [`MAX_ECHOED_NONCES`].
     received_nonces: VecDeque<Nonce>,
     /// Runs that echoed our nonce, with the number of the last accepted message of each.
     verified_runs: BTreeMap<ServerRun, u64>,
-    /// Whether a nonce of another server waits to be echoed.
+    /// Whether a received nonce has not been echoed yet, or our own nonce is new.
     is_echo_pending: bool,
 }
 
-/// Result of a hello.
+/// Whether the server run that sent a hello is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelloStatus {
-    /// The run has echoed our nonce.
+    /// The run has echoed our nonce, so it is live.
     Verified,
     /// The run has not echoed our nonce yet. Our next hello echoes its nonce and carries ours.
     Unverified,
@@ -47,7 +47,8 @@ impl Default for ReplayGuard {
 }
 
 impl ReplayGuard {
-    /// Processes a hello; `None` if it is a replay, or has no new nonce and is not verified.
+    /// Processes a hello. Returns `None` if a verified run has sent it before, or if an unverified run brings no new
+    /// nonce.
     pub fn on_hello(&mut self, from: ServerRun, number: u64, hello: &ServerHello) -> Option<HelloStatus> {
         let is_new = self.record_nonce(hello.nonce);
         if !self.verified_runs.contains_key(&from) && hello.echoed_nonces.contains(&self.nonce) {
@@ -59,25 +60,25 @@ impl ReplayGuard {
         is_new.then_some(HelloStatus::Unverified)
     }
 
-    /// Whether to accept a message: its run is verified, and its number is higher than the last.
+    /// Whether to accept a message: its run is verified, and its number is higher than that of the last accepted one.
     pub fn accept(&mut self, from: ServerRun, number: u64) -> bool {
         let Some(last) = self.verified_runs.get_mut(&from).filter(|last| **last < number) else { return false };
         *last = number;
         true
     }
 
-    /// Returns our nonce and the nonces to echo.
+    /// Returns our nonce and the nonces to echo, for the next hello.
     pub fn nonces_to_send(&mut self) -> (Nonce, Vec<Nonce>) {
         self.is_echo_pending = false;
         (self.nonce, self.received_nonces.iter().copied().collect())
     }
 
-    /// Whether a nonce of another server waits to be echoed.
+    /// Whether a nonce waits to be sent, so that the next hello is due sooner.
     pub fn is_echo_pending(&self) -> bool {
         self.is_echo_pending
     }
 
-    /// Stores a nonce. Returns whether it is new.
+    /// Stores a nonce for echoing. Returns whether it is new.
     fn record_nonce(&mut self, nonce: Nonce) -> bool {
         let is_new = !self.received_nonces.contains(&nonce);
         if is_new {
@@ -109,7 +110,7 @@ mod tests {
     use coplay_world::ServerInfo;
     use std::sync::LazyLock;
 
-    /// Server without a network.
+    /// Server without a network, which passes messages by function call.
     struct TestServer {
         sealer: Sealer,
         opener: Opener,

@@ -1,4 +1,4 @@
-//! Sealing of messages between servers: an attacker who can reach them, or runs a router between them, cannot act as
+//! Sealing of messages between servers: an attacker that can reach them, or runs a router between them, cannot act as
 //! one of them.
 //!
 //! ```text
@@ -17,10 +17,10 @@ use coplay_net::key::{Secret, random_bytes};
 
 const HEADER_LEN: usize = 4 + 16 + 8;
 
-/// Run of a server.
+/// One run of a server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServerRun {
-    /// Id of the server.
+    /// Id that the server drew at random for this run.
     pub source: SourceId,
     run: [u8; 16],
 }
@@ -28,16 +28,16 @@ pub struct ServerRun {
 /// Topic of a message. A message cannot be used for another topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Hello message.
+    /// Hello, by which servers find and verify each other.
     Hello,
-    /// Message for the mirrors of all servers.
+    /// Datagram for the mirrors of all servers.
     All,
-    /// Message for the mirror of one server.
+    /// Datagram for the mirror of one server.
     One(SourceId),
 }
 
 impl Topic {
-    /// Returns the data that is authenticated with a message.
+    /// Returns the data that is authenticated with a message from `source`, but not sent.
     fn associated_data(self, source: [u8; 4]) -> [u8; 9] {
         let (kind, target) = match self {
             Self::Hello => (0, 0),
@@ -54,15 +54,15 @@ impl Topic {
 /// Message that a server of this world has sealed, now or at any time before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedMessage {
-    /// Sender.
+    /// Server run that sealed the message.
     pub from: ServerRun,
     /// Number of the message in the sender's run, from 1.
     pub sequence: u64,
-    /// Contents.
+    /// Decrypted contents.
     pub payload: Vec<u8>,
 }
 
-/// Seals our messages.
+/// Sealing end: encrypts and numbers the messages of this server run.
 pub struct Sealer {
     cipher: XChaCha20Poly1305,
     source: SourceId,
@@ -70,7 +70,7 @@ pub struct Sealer {
     sequence: u64,
 }
 
-/// Opens messages of others.
+/// Opening end: decrypts the messages of other servers.
 pub struct Opener {
     cipher: XChaCha20Poly1305,
 }
@@ -80,12 +80,12 @@ fn cipher(secret: &Secret) -> XChaCha20Poly1305 {
 }
 
 impl Sealer {
-    /// Creates the sealer of a server of the world with this secret.
+    /// Creates the sealer of a new server run, in the world with this secret.
     pub fn new(secret: &Secret, source: SourceId) -> Self {
         Self { cipher: cipher(secret), source, run: random_bytes(), sequence: 0 }
     }
 
-    /// Seals a message.
+    /// Encrypts and numbers a message.
     ///
     /// # Panics
     /// Never: no message exceeds the limit of the cipher.
@@ -105,12 +105,12 @@ impl Sealer {
 }
 
 impl Opener {
-    /// Creates the opener of a server of the world with this secret.
+    /// Creates the opener for messages of the world with this secret.
     pub fn new(secret: &Secret) -> Self {
         Self { cipher: cipher(secret) }
     }
 
-    /// Opens a message; `None` if it is not from a server of this world, or for another topic.
+    /// Opens a message; `None` if it was sealed with another secret or for another topic.
     pub fn open(&self, topic: Topic, message: &[u8]) -> Option<OpenedMessage> {
         let (header, sealed) = message.split_at_checked(HEADER_LEN)?;
         let source = *header.first_chunk()?;

@@ -24,31 +24,31 @@ use crate::mirror_network::{MirrorMessage, MirrorNetwork, MirrorNetworkConfig};
 use crate::player_network::{PlayerNetwork, TransportKind};
 use crate::signals;
 
-/// Largest number of messages from other servers that wait for the world's thread.
+/// Largest number of messages from other servers that wait for the world's thread. Further ones are dropped.
 const QUEUE_CAPACITY: usize = 16_384;
-/// Largest number of messages processed before the world advances.
+/// Largest number of datagrams of players, and of messages of servers, processed before the world advances.
 const MAX_MESSAGES_PER_TURN: usize = 4_096;
-/// Longest wait of players' datagrams. Input takes effect only in a tick, but pings measure the round trip and need
-/// quick answers.
+/// Longest wait before players' datagrams are processed. Input takes effect only in a tick, but pings measure the round
+/// trip and need quick answers.
 const PLAYER_POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(3);
-/// Maximum age of the published metrics.
+/// Interval at which metrics are published, unless a request for a digest comes first.
 const METRICS_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
-/// Interval of statistics in the log.
+/// Interval between statistics in the log.
 const STATS_LOG_INTERVAL: TimeDelta = TimeDelta::from_secs(10);
-/// Remaining tick time below which the server warns, and the interval of the warnings.
+/// Remaining time of the tick counter below which the server warns, and the interval between the warnings.
 const EXPIRY_WARNING_TIME: TimeDelta = TimeDelta::from_secs(30 * 86_400);
 const EXPIRY_WARNING_INTERVAL: TimeDelta = TimeDelta::from_secs(3_600);
-/// Time without other servers after which a server with --peer warns, and the interval of the warnings.
+/// Time without other servers after which a server with `--peer` warns, and the interval between the warnings.
 const ISOLATION_WARNING_DELAY: TimeDelta = TimeDelta::from_secs(4);
 const ISOLATION_WARNING_INTERVAL: TimeDelta = TimeDelta::from_secs(30);
-/// Time for which a server that finds a different maze waits for a server with its own: the first server found may be
-/// the wrong one.
+/// Time after the first hello with a different maze after which a server that found no other one with its own maze
+/// exits. The first server found may be the wrong one.
 const MISMATCH_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
-/// Time for players to move to another server, and for our updates to be replicated, when this server stops.
+/// Longest time for players to move to another server, and for our updates to be replicated, when this server stops.
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(8);
-/// Largest number of servers whose different maze is reported.
+/// Largest number of servers with a different maze that are logged.
 const MAX_MISMATCHED_SERVERS: usize = 64;
-/// Exclusive limit of default seeds: short enough to read out.
+/// Number of possible default seeds: few enough that a seed is short to read out.
 const DEFAULT_SEED_LIMIT: u64 = 10_000;
 
 /// Runs a server until a signal or `--seconds` stops it.
@@ -101,22 +101,22 @@ fn world_secret(args: &ServeArgs) -> Result<String, CliError> {
     }
 }
 
-/// Server with all its networks.
+/// Running server: the world, its networks for players and for servers, and the times of its periodic work.
 struct ServerProcess {
     server: Server,
     own_info: ServerInfo,
     player_network: PlayerNetwork,
     mirror_network: MirrorNetwork,
-    /// Messages of other servers.
+    /// Messages of other servers that wait to be processed.
     mirror_messages: Receiver<MirrorMessage>,
-    /// Addresses of the other servers for players, by UDP and by iroh.
+    /// Addresses of the other servers that players can move to, by UDP and by iroh.
     mirror_addrs: [Vec<String>; 2],
     shared_metrics: SharedMetrics,
-    /// Last tick, and when it was simulated.
+    /// Last simulated tick, and when it was simulated; `None` before the first.
     last_tick: Option<(u32, Instant)>,
     next_metrics: Instant,
     next_log: Instant,
-    /// Mirror statistics when they were last logged.
+    /// Mirror statistics as of the last time they were logged.
     logged_stats: MirrorStats,
     next_isolation_warning: Instant,
     next_expiry_warning: Instant,
@@ -126,11 +126,11 @@ struct ServerProcess {
     has_peers: bool,
     /// Whether `--server-secret` was given.
     has_server_secret: bool,
-    /// Servers whose different maze was reported.
+    /// Servers with a different maze, each of which was logged once.
     mismatched_servers: BTreeSet<SourceId>,
-    /// Time at which the first of them was found, and the error if no server has our maze.
+    /// Time of the first hello with a different maze, and the error to exit with if no server has our maze.
     settings_mismatch: Option<(Instant, CliError)>,
-    /// Whether a server with our maze was ever found.
+    /// Whether a server with our maze has ever sent a hello.
     has_met_peer: bool,
 }
 
@@ -217,8 +217,9 @@ impl ServerProcess {
         println!("                          (on this computer add --listen with another port)");
     }
 
-    /// Receives messages until the next tick, or until another server sends one, and does the due work. Until then it
-    /// takes in players' datagrams every 3 ms, many at a time: a wake-up for each would cost more than the work itself.
+    /// Receives until the world's next deadline, or until another server sends a message, and then does the due work.
+    /// Meanwhile it processes players' datagrams every 3 ms, many at a time: a wake-up for each would cost more than
+    /// the work itself.
     fn run_once(&mut self) {
         let until = self.server.poll_timeout(clock::now());
         loop {
@@ -246,7 +247,7 @@ impl ServerProcess {
         }
     }
 
-    /// Processes a message of another server, and those that others have sent by now.
+    /// Processes a message of another server, and the further messages that are already queued.
     fn receive_from_mirrors(&mut self, first: MirrorMessage) {
         self.handle_mirror_message(first);
         for _ in 0..MAX_MESSAGES_PER_TURN {
@@ -293,8 +294,8 @@ impl ServerProcess {
         self.refresh_mirror_addrs(now);
     }
 
-    /// Returns an error if this server cannot be part of any world: it has peers, and all of them have a different
-    /// maze.
+    /// Returns an error if this server was started with `--peer`, has found no server with its maze, and has known for
+    /// [`MISMATCH_TIMEOUT`] that another one has a different maze.
     fn settings_mismatch(&mut self, now: Instant) -> Option<CliError> {
         let is_alone = self.has_peers && !self.has_met_peer;
         self.settings_mismatch
@@ -302,7 +303,7 @@ impl ServerProcess {
             .map(|(_, error)| error)
     }
 
-    /// Refreshes the addresses of other servers for players, without servers that were silent for a while.
+    /// Refreshes the addresses of other servers for players, without servers that are draining or were silent for 3 s.
     fn refresh_mirror_addrs(&mut self, now: Instant) {
         for (transport, addrs) in [TransportKind::Udp, TransportKind::Iroh].into_iter().zip(&mut self.mirror_addrs) {
             *addrs = self
@@ -358,7 +359,7 @@ impl ServerProcess {
         self.shared_metrics.publish(metrics);
     }
 
-    /// Logs warnings that need an operator's action.
+    /// Logs warnings that need an operator's action: no other server reachable, or a tick counter that runs out.
     fn log_warnings(&mut self, now: Instant, metrics: &ServerMetrics) {
         if self.has_peers
             && metrics.mirror_count == 0
@@ -379,7 +380,7 @@ impl ServerProcess {
         }
     }
 
-    /// Logs the statistics since the last time.
+    /// Logs the statistics since the last call, which was 10 s ago.
     fn log_stats(&mut self, metrics: &ServerMetrics) {
         let before = std::mem::replace(&mut self.logged_stats, metrics.mirror_stats);
         let mut stats = metrics.mirror_stats;
@@ -429,7 +430,8 @@ impl ServerProcess {
         }
     }
 
-    /// Lets players move to other servers, waits until our updates are replicated, and leaves.
+    /// Asks players to move to other servers, waits up to 8 s until they have and our updates are replicated, and
+    /// leaves.
     fn drain(mut self) {
         info!("draining");
         self.server.world_mut().drain();
@@ -450,7 +452,7 @@ impl ServerProcess {
     }
 }
 
-/// Returns the error of a server whose peers have a different maze.
+/// Returns the error of a server whose peer has a different maze; the hint names the flags of the peer's maze.
 fn settings_mismatch_error(ours: &ServerInfo, theirs: &ServerInfo) -> CliError {
     let addr = theirs.player_addrs.first().map_or_else(String::new, |addr| format!(" at {addr}"));
     let message = format!("the server{addr} has a different maze");
@@ -461,7 +463,7 @@ fn settings_mismatch_error(ours: &ServerInfo, theirs: &ServerInfo) -> CliError {
     CliError::usage_error(message, hint)
 }
 
-/// Formats the flags that select the maze.
+/// Formats the flags that select a server's maze and ninjas.
 fn maze_flags(info: &ServerInfo) -> String {
     let MazeSettings { seed, cells_per_side, .. } = info.settings;
     format!("--seed {seed} --side {cells_per_side} --ninjas {}", info.ninja_count)
@@ -482,12 +484,12 @@ fn log_mirror_event(event: MirrorEvent) {
     }
 }
 
-/// Returns how far the group time is ahead of our clock, in milliseconds.
+/// Returns by how many milliseconds the group time is ahead of our clock.
 fn group_time_offset_ms(now: Instant, time: GroupInstant) -> f64 {
     TimeDelta::from_nanos(time.as_nanos() - now.as_nanos()).as_millis_f64()
 }
 
-/// Returns the seed of a world without `--seed`: the same on all its servers.
+/// Derives the seed of a world without `--seed` from its secret, so that it is equal on all its servers.
 fn default_seed(secret: &Secret) -> u64 {
     let [low, high, ..] = secret.derive("world maze");
     u64::from(u16::from_le_bytes([low, high])) % DEFAULT_SEED_LIMIT

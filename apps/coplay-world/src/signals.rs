@@ -1,4 +1,4 @@
-//! Clean end of a run on a signal. A second signal ends it at once.
+//! Clean end of a run on SIGINT, SIGTERM or SIGHUP. A second signal ends the program at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ pub(crate) fn is_stop_requested() -> bool {
     STOP_REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Installs the signal handler.
+/// Installs the handler: the first signal requests a stop, the second one exits with code 1.
 pub(crate) fn install_handler() {
     // If no handler can be installed, the default action of the system applies.
     _ = ctrlc::set_handler(|| {

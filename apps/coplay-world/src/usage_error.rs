@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use crate::error::CliError;
 
-/// Converts an error of clap about `args`, whose first element is the program.
+/// Converts an error of clap about `args`, whose first element is the program, to a message and a hint.
 pub(crate) fn usage_error(command: &Command, args: &[OsString], error: &Error) -> CliError {
     let (arg, value) = (option_name(&first(error, ContextKind::InvalidArg)), first(error, ContextKind::InvalidValue));
     let (path, listed) = typed_command(command, args);
@@ -64,7 +64,7 @@ pub(crate) fn usage_error(command: &Command, args: &[OsString], error: &Error) -
     CliError::usage_error(message, hint)
 }
 
-/// Returns all texts that clap attaches to an error under a key.
+/// Returns all texts that clap attaches to an error under `kind`.
 fn all(error: &Error, kind: ContextKind) -> Vec<String> {
     match error.get(kind) {
         Some(ContextValue::String(text)) => vec![text.clone()],
@@ -73,7 +73,7 @@ fn all(error: &Error, kind: ContextKind) -> Vec<String> {
     }
 }
 
-/// Returns the first text, or an empty one.
+/// Returns the first text that clap attaches to an error under `kind`, or an empty one.
 fn first(error: &Error, kind: ContextKind) -> String {
     all(error, kind).into_iter().next().unwrap_or_default()
 }
@@ -95,7 +95,7 @@ fn option_name(arg: &str) -> String {
     name.trim_matches(['<', '>', '[', ']', '.']).to_owned()
 }
 
-/// Joins names: "off, ila or adaptive".
+/// Joins names for a sentence: "off, ila or adaptive".
 fn or_list(names: &[String]) -> String {
     match names {
         [] => "another one".to_owned(),
@@ -104,7 +104,7 @@ fn or_list(names: &[String]) -> String {
     }
 }
 
-/// Returns clap's own message, in one line.
+/// Returns the first paragraph of clap's own message in one line, without "error: ".
 fn first_sentence(error: &Error) -> String {
     let text = error.render().to_string();
     let lines: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();

@@ -14,10 +14,10 @@ use coplay_net::key::Identity;
 use coplay_net::{Incoming, PeerAddr, PeerKey, Ticket, Transport as _, clock};
 use coplay_world::{Client, ServerMessage, ServerSelector};
 
-/// iroh without relays.
+/// Arguments of a server that admits players by iroh, without relays.
 const IROH_ARGS: &[&str] = &["--iroh", "--relay", "none"];
 
-/// Returns the ticket that a server prints.
+/// Returns the iroh ticket that a server prints when it starts.
 fn printed_ticket(server: &mut RunningServer) -> Ticket {
     let ticket = server.stdout_lines.by_ref().map_while(Result::ok).find_map(|line| {
         let (_, ticket) = line.strip_prefix("through most routers:")?.split_once('\'')?;

@@ -1,4 +1,5 @@
-//! An attacker that reaches the servers' port records their messages, and replays them to a server that was not there.
+//! An attacker that reaches the servers' port records their messages, and replays them to a server that was not running
+//! then: the server rejects them.
 
 mod common;
 
@@ -8,10 +9,10 @@ use std::time::{Duration, Instant};
 use common::{RunningServer, free_port, start_server, state_field, wait_for, wait_until_healthy};
 use zenoh::Wait as _;
 
-/// Recorded message: its key and payload.
+/// Recorded message: its zenoh key and its payload.
 type RecordedMessage = (String, Vec<u8>);
 
-/// Attacker that reaches a server, and receives all messages sent there.
+/// Attacker that connects to a server by zenoh, and records all messages of Coplay servers.
 struct Eavesdropper {
     session: zenoh::Session,
     recorded: Receiver<RecordedMessage>,
@@ -37,7 +38,7 @@ impl Eavesdropper {
         Self { session, recorded }
     }
 
-    /// Waits for a message of a server.
+    /// Waits up to 30 s for a message of a server.
     fn wait_for_message(&self) -> RecordedMessage {
         self.recorded.recv_timeout(Duration::from_secs(30)).expect("a server sends a message")
     }

@@ -1,4 +1,4 @@
-//! Real servers in processes of their own, over real networks: one crashes and returns, and no player loses anything.
+//! Servers in processes of their own over real sockets: one crashes and returns, and no player loses anything.
 
 mod common;
 
@@ -79,8 +79,8 @@ fn sigterm_shuts_the_server_down_cleanly() {
     assert!(ended.is_some_and(|status| status.success()));
 }
 
-/// A server that joins with a different maze exits and names the expected one; the server that is already there goes
-/// on.
+/// A server that joins with a different maze exits and names the expected one; the server that is already running
+/// continues.
 #[test]
 fn server_with_mismatched_settings_exits_with_a_hint() {
     let first = common::start_server(free_port(), free_port(), &[], &["--seed", "7"]);
@@ -127,7 +127,7 @@ fn missing_sockets_are_reported() {
     assert!(stderr.contains("of 300 players have no socket") && stderr.contains("ulimit -n 500"), "{stderr}");
 }
 
-/// Runs the program with invalid arguments. Returns its exit code and standard error.
+/// Runs the program with arguments that make it fail. Returns its exit code and standard error.
 fn run_expecting_failure(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(PROGRAM).args(args).stdout(Stdio::null()).output().expect("the program starts");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

@@ -1,18 +1,18 @@
-//! A bot that presses random buttons. The same seed gives the same inputs.
+//! Bot that presses random buttons. The same seed gives the same inputs.
 
 use coplay::input::InputWord;
 use coplay_machines::pad::{Button, PadLayout};
 use coplay_sim::random::Random;
 
-/// One bot player.
+/// One player whose buttons are chosen at random.
 #[derive(Clone, Debug)]
 pub struct Bot {
     random: Random,
     mask: InputWord,
     word: InputWord,
-    /// Frames for which the current input stays.
+    /// Number of frames for which the current input still stays.
     frames_left: u64,
-    /// Longest time that an input stays, in frames.
+    /// Largest number of frames for which an input stays.
     max_hold_frames: i64,
 }
 
@@ -20,18 +20,18 @@ pub struct Bot {
 const OPPOSITE_DIRECTIONS: [(Button, Button); 2] = [(Button::Left, Button::Right), (Button::Up, Button::Down)];
 
 impl Bot {
-    /// Creates the bot of player `player`, for this pad.
+    /// Creates the bot of player `player`, which uses the buttons of this pad and holds an input for 4 to 24 frames.
     pub fn new(seed: u64, player: usize, pad: &PadLayout) -> Self {
         let random = Random::stream(seed, &format!("bot/{player}"));
         Self { random, mask: pad.mask, word: 0, frames_left: 0, max_hold_frames: 24 }
     }
 
-    /// Creates a bot that changes its input every 8 frames on average, which causes a misprediction each time.
+    /// Creates a bot that changes its input every 8 frames on average; each change is likely to be mispredicted.
     pub fn new_restless(seed: u64, player: usize, pad: &PadLayout) -> Self {
         Self { max_hold_frames: 12, ..Self::new(seed, player, pad) }
     }
 
-    /// Returns the input of the next frame.
+    /// Returns the bot's input for the next frame.
     pub fn press(&mut self) -> InputWord {
         if self.frames_left == 0 {
             self.word = self.choose_word() & self.mask;

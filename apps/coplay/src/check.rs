@@ -13,16 +13,18 @@ use crate::config::cache_dir;
 use crate::error::AppError;
 use crate::game::{self, BUILT_IN_MACHINE, GameImage, MachineSpec, OpenedMachine, core_error};
 
-/// Hidden command that starts the child process of a check.
+/// Name of the hidden command that starts the child process of a check.
 pub const CHILD_COMMAND: &str = "check-child";
 
-/// Runs the check, or takes the cached report, and prints the report. An unfit machine is an error.
+/// Runs the check, or takes the cached report, and prints the report to stdout. A machine that cannot be shared is an
+/// error.
 pub fn run(args: &cli::CheckArgs) -> Result<(), AppError> {
     let no_output = |error: io::Error| AppError::failure(format!("cannot use stdout: {error}"));
     run_check(args, &mut check::exclusive_stdout().map_err(no_output)?).map(|_| ())
 }
 
-/// Runs the check, or takes the cached report, and writes the report. An unfit machine is an error.
+/// Runs the check, or takes the cached report, and writes the report to `out`. A machine that cannot be shared is an
+/// error.
 pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<CheckReport, AppError> {
     let args = with_absolute_paths(args.clone())?;
     let mut opener = MachineOpener::new(&args)?;
@@ -60,7 +62,7 @@ pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<Check
     Err(AppError::failure(format!("{title} cannot be shared on this machine")).hint("try another core with --core"))
 }
 
-/// Runs the child process of a check, and returns its exit code.
+/// Runs the child process of a check, which opens the machine and executes tests. Returns its exit code.
 pub fn run_child(args: &cli::CheckArgs) -> u8 {
     let open = || MachineOpener::new(args)?.open();
     check::run_child(|| open().map_err(|error| error.to_string()))
@@ -100,7 +102,7 @@ fn absolute_path(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Opens the same machine repeatedly. A core is opened once; its twins cost less.
+/// Opens the same machine repeatedly. A core is opened and probed once; its twins cost less.
 struct MachineOpener {
     game: Option<GameImage>,
     spec: MachineSpec,
@@ -114,7 +116,7 @@ impl MachineOpener {
         Ok(Self { game, spec: args.machine.spec(&args.core_options, args.players)?, opened_core: None })
     }
 
-    /// Returns the names of machine and game without opening them.
+    /// Returns the names of machine and game without opening the machine.
     fn names(&self) -> (String, String) {
         let machine = match &self.spec.core {
             None => BUILT_IN_MACHINE.into(),

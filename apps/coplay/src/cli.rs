@@ -1,4 +1,4 @@
-//! Commands and flags.
+//! Command line of `coplay`: commands, flags, and their parsing.
 
 pub mod lab;
 pub mod maze;
@@ -27,7 +27,7 @@ const MAX_DEMO_FRAMES: u32 = 20;
 #[derive(Debug, Parser)]
 #[command(name = "coplay", version, disable_help_subcommand = true, arg_required_else_help = true)]
 pub struct Cli {
-    /// Command to run.
+    /// Subcommand that the user chose.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -122,14 +122,16 @@ fn parse_key_value(text: &str) -> Result<(String, String), String> {
 }
 
 impl MachineArgs {
-    /// Describes the machine to open, with these core options, for `players` players.
+    /// Returns the spec of the machine to open, with these core options, for `players` players. Fails if the folder of
+    /// `--system` does not exist.
     pub fn spec(&self, core_options: &CoreOptionArgs, players: Option<u8>) -> Result<MachineSpec, AppError> {
         let (core, players) = (self.core.clone(), players.map(usize::from));
         let (options, system_dir) = (core_options.options.clone(), self.system_dir()?);
         Ok(MachineSpec { core, players, options, system_dir, ..MachineSpec::default() })
     }
 
-    /// Returns the folder with BIOS images: that of `--system`, or that of the settings.
+    /// Returns the folder with BIOS images: that of `--system`, or, for a core, that of the settings. Fails if the
+    /// folder of `--system` does not exist.
     pub fn system_dir(&self) -> Result<Option<PathBuf>, AppError> {
         match (&self.system_dir, &self.core) {
             (Some(dir), _) if !dir.is_dir() => {
@@ -148,10 +150,10 @@ impl MachineArgs {
 pub struct PlayArgs {
     /// File of the game [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// Machine.
+    /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// Core options.
+    /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
     /// Set the number of players, 1 to 8 [default: all pads of the machine]
@@ -169,7 +171,7 @@ pub struct PlayArgs {
     /// Let bots play; the same seed gives the same inputs
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub bot: Option<u64>,
-    /// Output.
+    /// Flags that choose the output.
     #[command(flatten)]
     pub display: DisplayArgs,
 }
@@ -181,10 +183,10 @@ pub struct ReplayArgs {
     pub file: PathBuf,
     /// File of the game that was recorded [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// Machine.
+    /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// Output.
+    /// Flags that choose the output.
     #[command(flatten)]
     pub display: DisplayArgs,
 }
@@ -194,10 +196,10 @@ pub struct ReplayArgs {
 pub struct CheckArgs {
     /// File of the game [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// Machine.
+    /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// Core options.
+    /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
     /// Set the number of players, 1 to 8, as for `coplay host`
@@ -222,10 +224,10 @@ pub struct CheckArgs {
 pub struct DemoArgs {
     /// File of the game [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// Machine.
+    /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// Core options.
+    /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
     /// Set the round-trip time of the link, 0 to 400 ms
@@ -252,19 +254,19 @@ pub struct DemoArgs {
     /// Save the last picture to this file: an image of the window, or the text of the terminal
     #[arg(long, value_name = "FILE")]
     pub screenshot: Option<PathBuf>,
-    /// Output.
+    /// Flags that choose the output.
     #[command(flatten)]
     pub display: DisplayArgs,
 }
 
 impl DisplayArgs {
-    /// Returns the front end that the flags ask for.
+    /// Returns the front end that `--window` or `--terminal` asks for.
     pub fn requested_frontend(&self) -> FrontendRequest {
         FrontendRequest { window: self.window, terminal: self.terminal }
     }
 }
 
-/// Parses the command line; `Ok(Err(text))` is help or version text that was asked for, to be printed on stdout.
+/// Parses the command line. `Ok(Err(text))` is help or version text that the user asked for, to be printed to stdout.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Result<Cli, String>, AppError> {
     let (args, command): (Vec<_>, _) = (args.into_iter().collect(), command());
     let matches = command.clone().try_get_matches_from(&args);
@@ -281,8 +283,8 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Result<Cli, Str
     }
 }
 
-/// Returns the command line definition. A negative number after an option is the option's value, so that its own range
-/// is named if the number is invalid.
+/// Returns clap's definition of the command line. A negative number after an option is the option's value, so that an
+/// invalid number is reported with the option's range.
 fn command() -> clap::Command {
     accept_negative_numbers(Cli::command())
 }

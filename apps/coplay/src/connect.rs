@@ -1,7 +1,7 @@
-//! Connects sites. Only this module knows which transports there are.
+//! Opens transports between sites. Only this module knows which transports there are.
 //!
-//! A host opens a [`TransportKind`] and gets a ticket, which is a text. [`open_for_ticket`] connects to the host of a
-//! ticket.
+//! A host opens a [`TransportKind`] and gets a ticket, which is a line of text. [`open_for_ticket`] opens a transport
+//! to the host of a ticket.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -17,53 +17,53 @@ use coplay_net::{Incoming, PeerAddr, PeerKey, Transport};
 
 use crate::error::AppError;
 
-/// Datagrams that may wait for the game thread: a few frames with many peers.
+/// Largest number of datagrams that wait for the game thread: a few frames with many peers.
 const INCOMING_QUEUE_LEN: usize = 4_096;
-/// Time to wait for a relay before a ticket is made without one, as in a network without Internet access.
+/// Longest wait for a relay before a ticket is made without one, as in a network without Internet access.
 const RELAY_WAIT: Duration = Duration::from_millis(700);
 /// All addresses of this computer, and any free port.
 const ANY_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Transport of a host.
+/// Transport on which a host listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransportKind {
     /// Plain UDP, secured by a shared secret.
     Udp {
-        /// Address to listen on.
+        /// Local address on which the host listens; port 0 stands for any free port.
         addr: SocketAddr,
-        /// Secret that all peers share.
+        /// Secret that admits a peer; it is part of the ticket.
         secret: String,
     },
     /// Iroh, which traverses most NATs.
     Iroh {
-        /// Relay for peers without a direct connection.
+        /// Relay for peers without a direct path.
         relay: RelayConfig,
-        /// Token that admits a peer.
+        /// Random token that admits a peer; it is part of the ticket.
         token: Token,
     },
 }
 
-/// An open transport.
+/// Open transport, and the means to reach the host and to be reached.
 pub struct Connection {
     /// Transport for outgoing datagrams.
     pub transport: Arc<dyn Transport>,
     /// Queue of incoming datagrams and connection events.
     pub incoming: Receiver<Incoming>,
-    /// Sending end of `incoming`, for input from other sources.
+    /// Sending end of `incoming`, for datagrams from other sources.
     pub incoming_sender: SyncSender<Incoming>,
     /// Addresses of the host to dial; empty at the host itself.
     pub host_addrs: Vec<PeerAddr>,
-    /// Key that the host must prove, if the ticket has it.
+    /// Key that the host must prove to own; `None` if the ticket does not contain it, as with UDP.
     pub expected_key: Option<PeerKey>,
-    /// Source of the ticket that leads to this site.
+    /// Source of the ticket by which others can join this site.
     pub own_ticket: OwnTicketFn,
 }
 
-/// Returns the ticket that leads to this site now. Its addresses change over time.
+/// Function that returns the ticket of this site as of now. The addresses in it change over time.
 pub type OwnTicketFn = Arc<dyn Fn() -> Ticket + Send + Sync>;
 
 impl TransportKind {
-    /// Plain UDP on this address, with this secret or a random one.
+    /// Returns plain UDP on this port or address, with this secret or a random one. Fails if either of them is invalid.
     pub fn udp(listen: &str, secret: Option<&str>) -> Result<Self, AppError> {
         let secret = match secret {
             Some(secret) if !ticket::is_valid_secret(secret) => {
@@ -76,12 +76,12 @@ impl TransportKind {
         Ok(Self::Udp { addr: listen_address(listen)?, secret })
     }
 
-    /// Iroh with this relay and a random token.
+    /// Returns iroh with this relay and a random token.
     pub fn iroh(relay: RelayConfig) -> Self {
         Self::Iroh { relay, token: Token::random() }
     }
 
-    /// Returns the group that seat keys belong to.
+    /// Returns the group of the seat keys of this game, derived from its secret or token.
     pub fn seat_group(&self) -> String {
         match self {
             Self::Udp { secret, .. } => ticket::seat_group_of_secret(secret),
@@ -89,7 +89,7 @@ impl TransportKind {
         }
     }
 
-    /// Opens the transport.
+    /// Opens the transport under this identity. Iroh waits up to 0.7 s for a relay.
     pub fn open(&self, identity: Identity) -> Result<Connection, AppError> {
         match self {
             Self::Udp { addr, secret } => open_udp(*addr, identity, secret),
@@ -102,7 +102,7 @@ impl TransportKind {
     }
 }
 
-/// Parses a ticket.
+/// Parses a ticket. The error states the reason and has a hint.
 pub fn parse_ticket(text: &str) -> Result<Ticket, AppError> {
     text.parse().map_err(|error| {
         AppError::usage(format!("invalid ticket: {error}"))
@@ -110,7 +110,7 @@ pub fn parse_ticket(text: &str) -> Result<Ticket, AppError> {
     })
 }
 
-/// Opens a transport to the host of this ticket, with `relay` in place of the ticket's relay if it is given.
+/// Opens a transport to the host of this ticket; `relay`, if given, replaces the ticket's relay.
 pub fn open_for_ticket(
     ticket: &Ticket,
     identity: Identity,
@@ -131,7 +131,7 @@ pub fn open_for_ticket(
     }
 }
 
-/// Returns the addresses of the host of this ticket.
+/// Returns the addresses of the host of this ticket. Resolves a host name, and fails if that is not possible.
 pub fn ticket_addrs(ticket: &Ticket) -> Result<Vec<PeerAddr>, AppError> {
     Ok(match ticket {
         Ticket::Udp { host, port, .. } => resolve(host, *port)?.iter().map(|addr| PeerAddr(addr.to_string())).collect(),
@@ -139,7 +139,7 @@ pub fn ticket_addrs(ticket: &Ticket) -> Result<Vec<PeerAddr>, AppError> {
     })
 }
 
-/// Prints the addresses that are dialed. The answer may take a while, or never come.
+/// Prints to stderr the addresses that are dialed, because an answer may take seconds or never come.
 pub fn print_dialing(tickets: &[Ticket]) {
     let addrs: Vec<String> = tickets.iter().map(short_address).collect();
     eprintln!("connecting to {} ...", addrs.join(", "));
@@ -176,7 +176,7 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, AppError> {
     Ok(found)
 }
 
-/// Returns any free port, of an address family that reaches `addrs`.
+/// Returns the unspecified address of a family that reaches `addrs`, with port 0, which stands for any free port.
 fn any_port(addrs: &[SocketAddr]) -> SocketAddr {
     let any: IpAddr = match addrs.iter().any(SocketAddr::is_ipv6) {
         true => Ipv6Addr::UNSPECIFIED.into(),
@@ -291,7 +291,7 @@ mod tests {
         assert!(foreign.contains("is not an address of this computer"), "{foreign}");
     }
 
-    /// A ticket connects to its issuer, and belongs to the same group of seat keys.
+    /// A ticket must connect to its issuer, and belong to the same group of seat keys.
     #[test]
     fn ticket_connects_to_its_issuer() {
         for kind in [TransportKind::udp("127.0.0.1:0", None).unwrap(), TransportKind::iroh(RelayConfig::None)] {

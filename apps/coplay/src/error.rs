@@ -13,7 +13,7 @@ pub enum AppErrorKind {
     Interrupted,
 }
 
-/// Error message, and a hint.
+/// Error that ends a command: its kind, a message, and a hint if the user can do something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppError {
     kind: AppErrorKind,
@@ -37,18 +37,18 @@ impl AppError {
         Self { kind: AppErrorKind::Interrupted, message: message.into(), hint: None }
     }
 
-    /// Adds a hint: the next thing to try.
+    /// Sets the hint: the next thing that the user should try.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Formats the error as a note, for a program that goes on.
+    /// Formats the message as a note without the hint, for a program that continues.
     pub fn as_note(&self) -> String {
         format!("note: {}", self.message)
     }
 
-    /// Returns the exit code of a program that ends with this error.
+    /// Returns the exit code of a program that ends with this error: 2, 1 or 130, by its kind.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             AppErrorKind::Usage => 2,

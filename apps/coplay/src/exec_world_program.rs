@@ -1,4 +1,5 @@
-//! `coplay world`: runs the server program. It is separate so that players do not build or load its dependencies.
+//! `coplay world`: runs the server program `coplay-world`. It is separate so that players do not build or load its
+//! dependencies.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -7,10 +8,10 @@ use std::process::Command;
 
 use crate::error::AppError;
 
-/// Name of the server program.
+/// File name of the server program, without the suffix of executables.
 const PROGRAM: &str = "coplay-world";
 
-/// Runs the server program in place of this one.
+/// Runs the server program in place of this one. Returns only if it cannot be started.
 pub fn run(args: &[OsString]) -> Result<(), AppError> {
     let mut command = Command::new(program_path());
     command.args(args);
@@ -30,7 +31,7 @@ fn program_path() -> PathBuf {
     sibling.filter(|path| path.is_file()).unwrap_or_else(|| name.into())
 }
 
-/// Replaces this process, so that signals reach the server program and its exit code is ours.
+/// Replaces this process, so that signals reach the server program and its exit code is ours. Returns only on failure.
 #[cfg(unix)]
 fn exec_program(mut command: Command) -> std::io::Error {
     use std::os::unix::process::CommandExt as _;

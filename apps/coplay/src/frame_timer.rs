@@ -1,11 +1,11 @@
-//! Schedule of frames: they start at fixed intervals, whatever time the frames before took.
+//! Schedule of frames: they start at fixed intervals, however long the frames before took.
 
 use std::time::{Duration, Instant};
 
-/// Delay beyond which the schedule restarts, in place of a burst of frames that catches up.
+/// Delay beyond which the schedule restarts from now, in place of a burst of frames that catches up.
 const RESYNC_THRESHOLD: Duration = Duration::from_millis(100);
 
-/// The schedule.
+/// Start time of the next frame, and the period of frames at normal speed.
 #[derive(Debug)]
 pub struct FrameTimer {
     period: Duration,
@@ -18,7 +18,7 @@ impl FrameTimer {
         Self { period, next_frame_time: now }
     }
 
-    /// Returns the start of the next frame, at `speed` times the normal speed.
+    /// Advances the schedule by one frame at `speed` times the normal speed, and returns the start of that frame.
     pub fn next_frame_time(&mut self, now: Instant, speed: u32) -> Instant {
         self.next_frame_time += self.period / speed.max(1);
         if now > self.next_frame_time + RESYNC_THRESHOLD {
@@ -27,7 +27,7 @@ impl FrameTimer {
         self.next_frame_time
     }
 
-    /// Sleeps until the start of the next frame.
+    /// Sleeps until the start of the next frame, at `speed` times the normal speed.
     pub fn wait(&mut self, speed: u32) {
         sleep_until(self.next_frame_time(Instant::now(), speed));
     }

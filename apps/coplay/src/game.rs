@@ -11,24 +11,24 @@ use coplay_machines::{Machine, libretro::CoreConfig};
 
 use crate::error::{AppError, describe_io_error};
 
-/// Name of the built-in machine.
+/// Name of the built-in machine, as in its identity.
 pub(crate) const BUILT_IN_MACHINE: &str = "nes";
 
-/// Largest file that is accepted as a game. No cartridge is larger, and few discs are.
+/// Largest size of a game file, in bytes. No cartridge is larger, and few discs are.
 const MAX_IMAGE_BYTES: u64 = 1 << 30;
-/// Largest game from a file without a known size, such as a pipe.
+/// Largest size of a game read from a file without a known size, such as a pipe, in bytes.
 const MAX_STREAM_BYTES: u64 = 64 << 20;
 
-/// Image of a game.
+/// Image of a game, such as the content of a cartridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GameImage {
-    /// File name.
+    /// File name without its folder.
     pub name: String,
-    /// Content of the file.
+    /// Content of the game's file.
     pub bytes: Vec<u8>,
 }
 
-/// Description of a machine to open.
+/// Settings with which a machine is opened.
 #[derive(Clone, Debug, Default)]
 pub struct MachineSpec {
     /// Libretro core; `None` is the built-in machine.
@@ -39,13 +39,13 @@ pub struct MachineSpec {
     pub options: Vec<(String, String)>,
     /// Devices in ports of the core that have no pad: port and libretro device.
     pub devices: Vec<(usize, u32)>,
-    /// Folder with the BIOS images of the core.
+    /// Folder with the BIOS images of the core; `None` if it needs none.
     pub system_dir: Option<PathBuf>,
 }
 
-/// A machine that was powered on.
+/// Machine that was powered on and has stepped no frame.
 pub enum OpenedMachine {
-    /// Built-in machine.
+    /// Built-in NES.
     Nes(Box<Nes>),
     /// Libretro core, which can make twins of itself without another probe.
     Core(Box<LibretroMachine>),
@@ -61,8 +61,8 @@ impl From<OpenedMachine> for Box<dyn Machine> {
 }
 
 impl MachineSpec {
-    /// Describes a machine like `machine`, on `core`. Properties that were found by probing are not options, so they
-    /// are left out: the machine has them or not.
+    /// Returns the spec of a machine like `machine`, on `core`. Properties that were found by probing are not options,
+    /// so they are left out: the machine has them or not.
     pub fn matching(core: Option<CoreSource>, machine: &MachineId) -> Self {
         let mut spec = Self { core, ..Self::default() };
         // Options of the built-in machine do not apply to a core.
@@ -81,13 +81,13 @@ impl MachineSpec {
 }
 
 impl GameImage {
-    /// Returns the bundled game, if the program was built with one.
+    /// Returns the bundled game; `None` if the program was built without one.
     pub fn bundled() -> Option<Self> {
         let image = include_bytes!(concat!(env!("OUT_DIR"), "/bundled.nes"));
         (!image.is_empty()).then(|| Self { name: "tennis.nes".into(), bytes: image.to_vec() })
     }
 
-    /// Reads a game from a file.
+    /// Reads a game from a file. Fails if the file is empty or larger than 1 GiB.
     pub fn read(path: &Path) -> Result<Self, AppError> {
         let shown = path.display();
         let unreadable = |error: std::io::Error| {
@@ -116,7 +116,7 @@ impl GameImage {
         Ok(Self { name, bytes: image })
     }
 
-    /// Opens a machine with this game.
+    /// Opens a machine of this spec with this game.
     pub fn open(&self, spec: &MachineSpec) -> Result<Box<dyn Machine>, AppError> {
         open_machine(Some(self), spec).map(Into::into)
     }
@@ -141,7 +141,7 @@ impl GameImage {
         }
     }
 
-    /// Returns the file name without its extension.
+    /// Returns the title of the game: its file name without the extension.
     pub fn title(&self) -> &str {
         self.name.rsplit_once('.').map_or(&self.name, |(title, _)| title)
     }
@@ -168,7 +168,7 @@ pub fn open_machine(game: Option<&GameImage>, spec: &MachineSpec) -> Result<Open
     opened.map(|core| OpenedMachine::Core(Box::new(core))).map_err(|error| core_error(core, &error))
 }
 
-/// Opens a core.
+/// Opens a libretro core with a game, or without one.
 pub(crate) fn open_core(
     core: &CoreSource,
     game: Option<&GameImage>,
@@ -186,13 +186,13 @@ pub(crate) fn open_core(
     })
 }
 
-/// Returns the number of players of the machine in these settings, if that is part of its identity.
+/// Returns the number of players in the machine's identity in these settings; `None` if it has none.
 pub fn player_count(settings: &Settings) -> Option<usize> {
     let option = settings.machine.options.iter().find(|(key, _)| key == "players");
     option.and_then(|(_, value)| value.parse().ok())
 }
 
-/// Converts an error of a core, with a hint.
+/// Converts an error of a core to a message with a hint for the user.
 pub(crate) fn core_error(core: &CoreSource, error: &CoreError) -> AppError {
     let message = match error {
         CoreError::NotFound { searched_folders, .. } => {

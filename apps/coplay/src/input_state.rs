@@ -1,4 +1,4 @@
-//! Pressed buttons of keyboard and gamepads, as one input word per player.
+//! Pressed buttons of keyboard and gamepads, merged into one input word per player.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::config::{ACTIONS, Action, Config};
 use crate::key::Key;
 use crate::scene::{MenuMove, UiCommand};
 
-/// Pressed buttons of all players. Front ends and gamepads write them, the game samples them.
+/// Pressed buttons of all players. Front ends and gamepads write them, the game thread samples them once per frame.
 #[derive(Debug, Default)]
 pub struct InputState {
     players: Mutex<[PlayerInput; MAX_PLAYERS]>,
@@ -27,17 +27,17 @@ struct PlayerInput {
 const BUTTON_MASK: InputWord = 0xffff;
 
 impl InputState {
-    /// Returns the input of each player. A press shorter than a frame is returned once.
+    /// Returns the input of each player. A press that ended before this call is still returned once.
     pub fn sample(&self) -> [InputWord; MAX_PLAYERS] {
         self.lock().each_mut().map(|held| held.keys | held.pad | std::mem::take(&mut held.pressed_since_sample))
     }
 
-    /// Sets the buttons that a player's keys press.
+    /// Sets the buttons that the held keys of a player press.
     pub fn set_keys(&self, player: usize, word: InputWord) {
         self.set(player, word, |held| &mut held.keys);
     }
 
-    /// Sets the buttons that a player's gamepad presses.
+    /// Sets the buttons and stick positions of a player's gamepad.
     pub fn set_pad(&self, player: usize, word: InputWord) {
         self.set(player, word, |held| &mut held.pad);
     }
@@ -54,7 +54,7 @@ impl InputState {
     }
 }
 
-/// Key bindings, and the held keys.
+/// Key bindings of the settings, and the keys that are held.
 #[derive(Debug)]
 pub struct Keyboard {
     button_map: Vec<Vec<(usize, Button)>>,
@@ -102,7 +102,7 @@ impl Keyboard {
         action_command(action?, shift)
     }
 
-    /// Releases all keys when the window or terminal loses the focus, and returns the resulting command.
+    /// Releases all keys when the window or terminal loses the focus. Returns the command that ends a fast-forward.
     pub fn release_all(&mut self, input: &InputState) -> Option<UiCommand> {
         let mut keys = self.action_map.iter().zip(&self.held_keys);
         let is_fast = keys.any(|(action, held)| *held && *action == Some(Action::FastForward));
@@ -120,7 +120,7 @@ impl Keyboard {
     }
 }
 
-/// Returns the command of a key while a chat message is typed. Letters arrive as text, not as keys.
+/// Returns the command of a key while a chat message is typed; `None` for keys without one. Letters arrive as text.
 pub fn edit_command(key: Key) -> Option<UiCommand> {
     Some(match key.name() {
         "Enter" => UiCommand::Move(MenuMove::Enter),
@@ -173,7 +173,7 @@ pub fn stick_to_directions(x: i16, y: i16, dead_zone: i16) -> InputWord {
         | pressed(y > dead_zone, Button::Down)
 }
 
-/// Returns the input bits of a stick axis; a position within the dead zone is at rest.
+/// Returns the input bits of a stick axis; 0 within the dead zone.
 pub fn apply_dead_zone(axis: StickAxis, position: i16, dead_zone: i16) -> InputWord {
     if position.unsigned_abs() > dead_zone.unsigned_abs() { axis.word_at(position) } else { 0 }
 }

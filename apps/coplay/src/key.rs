@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A key of a keyboard.
+/// Key of a keyboard, which every front end can report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(u8);
 
@@ -90,7 +90,7 @@ const KEY_NAMES: [&str; 80] = [
     "Less",
 ];
 
-/// Characters of the keys that have a longer name.
+/// Characters of the keys whose names are words.
 const SYMBOL_NAMES: [(char, &str); 17] = [
     ('-', "Minus"),
     ('=', "Equals"),
@@ -112,10 +112,11 @@ const SYMBOL_NAMES: [(char, &str); 17] = [
 ];
 
 impl Key {
-    /// Number of keys.
+    /// Number of keys with a name.
     pub const COUNT: usize = KEY_NAMES.len();
 
-    /// Returns the key of this name, in upper or lower case. A character is also a name.
+    /// Returns the key of this name, in upper or lower case; `None` if there is none. A single character is also a
+    /// name.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut chars = name.chars();
         if let (Some(symbol), None) = (chars.next(), chars.next())
@@ -127,7 +128,7 @@ impl Key {
         Some(Self(index as u8))
     }
 
-    /// Returns the key that types this character.
+    /// Returns the key that types this character; `None` if there is none.
     pub fn from_char(symbol: char) -> Option<Self> {
         let name = match symbol {
             ' ' => "Space",
@@ -139,17 +140,17 @@ impl Key {
         Some(Self(index as u8))
     }
 
-    /// Returns the index of the key, less than [`Key::COUNT`].
+    /// Returns the index of the key, below [`Key::COUNT`].
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// Returns the name of the key.
+    /// Returns the name of the key, as in the settings file.
     pub fn name(self) -> &'static str {
         KEY_NAMES[self.index()]
     }
 
-    /// Returns the text on the key cap.
+    /// Returns the short text for a key in help: a symbol, an arrow or the name.
     pub fn label(self) -> String {
         match self.name() {
             "Up" => "↑".into(),

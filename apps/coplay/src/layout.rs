@@ -1,19 +1,19 @@
 //! Layout of pictures: as large as the area allows, in their own aspect ratio.
 
-/// Rectangle of a picture in its area. All numbers have the unit of the area.
+/// Rectangle of a picture within its area. All numbers have the unit of the area.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PictureRect {
-    /// Distance from the left edge.
+    /// Distance from the left edge of the area.
     pub x: f32,
-    /// Distance from the top edge.
+    /// Distance from the top edge of the area.
     pub y: f32,
-    /// Width.
+    /// Width of the scaled picture.
     pub width: f32,
-    /// Height.
+    /// Height of the scaled picture.
     pub height: f32,
 }
 
-/// Scale factors of a picture.
+/// Permitted scale factors of a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scaling {
     /// Whole factors, so that all rows have the same height. A picture larger than its area is scaled down freely.
@@ -40,7 +40,7 @@ pub fn fit_picture(area: (f32, f32), rows: usize, aspect: f32, scaling: Scaling)
     PictureRect { x: ((area_width - width) / 2.0).floor(), y: ((area_height - height) / 2.0).floor(), width, height }
 }
 
-/// Returns the number of pictures side by side that makes the pictures largest.
+/// Returns the number of columns in which this many pictures are largest.
 pub fn column_count(area: (f32, f32), pictures: usize, aspect: f32) -> usize {
     let height = |columns: usize| {
         let rows = pictures.div_ceil(columns);

@@ -47,7 +47,7 @@ mod ui_link;
 
 pub use ui_link::{FrontendPort, GamePort, ui_link};
 
-/// Writes to stdout. A closed pipe, such as that of `head`, is not an error.
+/// Writes text to stdout. Ignores errors: a closed pipe, such as that of `head`, is not a failure.
 pub fn print_stdout(text: &str) {
     use std::io::Write;
     let mut stdout = std::io::stdout().lock();

@@ -1,4 +1,4 @@
-//! The program `coplay`.
+//! Entry point of the program `coplay`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Reads a movie from a file, item by item.
+//! Reads a movie from a file, item by item, without loading the whole file.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,10 +11,10 @@ use coplay::session::Settings;
 
 use crate::error::{AppError, describe_io_error};
 
-/// Bytes per read.
+/// Number of bytes requested per read of the file.
 const READ_SIZE: usize = 1 << 16;
 
-/// A movie file, open for reading.
+/// Movie file that is open for reading, after its header.
 #[derive(Debug)]
 pub struct MovieFile {
     path: PathBuf,
@@ -25,25 +25,25 @@ pub struct MovieFile {
     unread: std::ops::Range<usize>,
 }
 
-/// Item of a movie.
+/// Item of a movie after its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MovieItem {
     /// State that the machine loads before the first frame.
     Snapshot(Vec<u8>),
-    /// Frame, with one input word per player.
+    /// Inputs of the next frame: one word per player, 0 beyond the movie's players.
     Frame([InputWord; MAX_PLAYERS]),
-    /// Frame, and the state hash after it.
+    /// Frame, and the recorded state hash after it.
     Hash(Frame, u64),
-    /// Event of the machine, such as a reset.
+    /// Event of the machine before the next frame, such as a reset.
     Mark(Vec<u8>),
-    /// End of a complete movie.
+    /// End of a movie that was finished properly.
     End,
-    /// Error that ends the movie. All items before it are valid.
+    /// Error of the file that ends the movie. All items before it are valid.
     Broken(MovieError),
 }
 
 impl MovieFile {
-    /// Opens a file, and reads its header.
+    /// Opens a file and reads its header. Fails if the file is not a movie of a known version.
     pub fn open(path: &Path) -> Result<Self, AppError> {
         let unreadable = |error: std::io::Error| {
             AppError::failure(format!("cannot read the movie {}: {}", path.display(), describe_io_error(&error)))
@@ -80,17 +80,17 @@ impl MovieFile {
         }
     }
 
-    /// Returns the settings of the recorded game.
+    /// Returns the settings of the recorded game, from the header.
     pub fn settings(&self) -> &Settings {
         self.reader.settings().expect("`open` has read the header")
     }
 
-    /// Returns the number of the next frame.
+    /// Returns the number of the next frame to be read.
     pub fn next_frame(&self) -> Frame {
         self.reader.next_frame()
     }
 
-    /// Reads the next item.
+    /// Reads the next item. The error is one of the file system; a damaged movie gives [`MovieItem::Broken`].
     pub fn next_item(&mut self) -> Result<MovieItem, AppError> {
         loop {
             if let Some(item) = self.read_item()? {
@@ -99,7 +99,7 @@ impl MovieFile {
         }
     }
 
-    /// Reads the next item; `None` for the header.
+    /// Reads the next entry of the movie; `None` if it was the header.
     fn read_item(&mut self) -> Result<Option<MovieItem>, AppError> {
         loop {
             match self.reader.poll() {

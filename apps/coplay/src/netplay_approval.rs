@@ -1,4 +1,4 @@
-//! Decides how a machine may be shared, from its own properties and the cached report of `coplay check`.
+//! Decides how a machine may be shared, from its own probe and the cached report of `coplay check`.
 
 use coplay::session::{MachineCosts, Settings};
 use coplay_machines::check::{CheckReport, ReportCache, SubjectIdentity};
@@ -7,19 +7,20 @@ use coplay_machines::{LockstepOnly, Machine, NetplaySupport};
 use crate::config::cache_dir;
 use crate::error::AppError;
 
-/// A machine in the form in which it may be shared.
+/// Machine in the form in which it may be shared, and what `coplay check` has measured.
 pub struct ApprovedMachine {
-    /// The machine. It offers no saved states if they are not exact.
+    /// Machine that the session runs. It offers no saved states if they are not exact.
     pub machine: Box<dyn Machine>,
-    /// Most frames that a rollback can resimulate in time, if that was measured.
+    /// Largest prediction window whose rollbacks fit into a frame, in frames; `None` without a report or exact states.
     pub max_prediction_window: Option<u32>,
-    /// Time to step, save and load, as far as measured.
+    /// Median times of steps, saves and loads on this computer; the default without a report.
     pub costs: MachineCosts,
-    /// Whether there is a report of `coplay check`.
+    /// Whether this computer has a report of `coplay check` for the machine and game.
     pub is_checked: bool,
 }
 
-/// Prepares a machine for sharing, with the report of this computer.
+/// Prepares a machine for sharing, by the report of this computer if there is one. Fails if the machine cannot be
+/// shared.
 pub fn shareable(machine: Box<dyn Machine>) -> Result<ApprovedMachine, AppError> {
     let report = cache_dir().and_then(|folder| ReportCache::new(folder).get(&SubjectIdentity::of_machine(&*machine)));
     shareable_by_report(machine, report.as_ref())
@@ -56,12 +57,13 @@ fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) 
     })
 }
 
-/// Returns the host's settings with the machine to open here, without the mark of a lockstep-only machine.
+/// Returns the host's settings without the mark of a lockstep-only machine, so that they name the machine to open.
 pub fn unwrapped_settings(settings: &Settings) -> Settings {
     Settings { machine: LockstepOnly::inner_machine_id(settings.machine.clone()), ..settings.clone() }
 }
 
-/// Prepares our machine for a game of another host. Either all sites use saved states, or none does.
+/// Prepares our machine for the game of another host. Either all sites use saved states, or none does; fails if the
+/// host uses states that `coplay check` found inexact here.
 pub fn matching_settings(machine: Box<dyn Machine>, theirs: &Settings) -> Result<ApprovedMachine, AppError> {
     let shared = shareable(machine)?;
     match (LockstepOnly::is_lockstep_only(shared.machine.machine_id()), LockstepOnly::is_lockstep_only(&theirs.machine))

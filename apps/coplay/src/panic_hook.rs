@@ -1,12 +1,12 @@
-//! Reports a panic of this program as one error message, at the end of the run. A machine may catch a panic of its own;
-//! that one is not reported here.
+//! Reports a panic of this program as one error message, at the end of the run. A panic that a machine catches itself
+//! is not reported.
 
 use std::panic::PanicHookInfo;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::AppError;
 
-/// Message and location of the last panic.
+/// Message and location of the last panic; `None` before the first.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// Installs a panic hook that records panics and prints nothing.
@@ -20,7 +20,7 @@ fn record_panic(info: &PanicHookInfo<'_>) {
     *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{message}{location}"));
 }
 
-/// Converts the last panic into an error.
+/// Takes the last panic and converts it into an error that asks for a bug report.
 pub(crate) fn internal_error() -> AppError {
     let last = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
     let message = last.unwrap_or_else(|| "unknown panic".into());

@@ -1,4 +1,4 @@
-//! `coplay play`: one site, one or more players.
+//! `coplay play`: a game on this computer, with one or more players.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,25 +18,25 @@ use crate::speaker_and_gamepads::SpeakerAndGamepads;
 use crate::summary::Summary;
 use crate::ui_link::GamePort;
 
-/// Default number of frames of a headless run.
+/// Number of frames of a headless run without `--frames`.
 pub const HEADLESS_FRAMES: u32 = 600;
 
-/// Options of a local game.
+/// Options of `coplay play`.
 #[derive(Clone, Debug, Default)]
 pub struct PlayOptions {
-    /// Number of players; the other pads are at rest. `None` is all pads.
+    /// Number of players, whose pads are the first ones; the other pads stay at rest. `None` is all pads.
     pub players: Option<usize>,
-    /// File of the movie to record.
+    /// File of the movie to record; `None` records none.
     pub record: Option<PathBuf>,
-    /// Whether the movie may overwrite a file.
+    /// Whether the movie may overwrite an existing file.
     pub force: bool,
-    /// Number of frames after which the game ends.
+    /// Number of frames after which the game ends; `None` is no limit, or [`HEADLESS_FRAMES`] in a headless run.
     pub frame_limit: Option<u32>,
-    /// Seed of bots; `None` lets people play.
+    /// Seed of bots that play on all pads; `None` lets people play.
     pub bot_seed: Option<u64>,
 }
 
-/// A game on this computer.
+/// Game with one site, on this computer.
 pub struct LocalGame {
     machine: Box<dyn Machine>,
     players: usize,
@@ -44,7 +44,7 @@ pub struct LocalGame {
     recorder: Option<Recorder>,
     slots: Option<SaveSlots>,
     frame_limit: Option<u32>,
-    /// Frames played.
+    /// Number of frames stepped so far.
     frame_count: u32,
     words: Vec<InputWord>,
     state: Vec<u8>,
@@ -52,7 +52,8 @@ pub struct LocalGame {
 }
 
 impl LocalGame {
-    /// Prepares a game, and starts its movie if one is wanted.
+    /// Prepares a game, and starts its movie if one is wanted. Fails if the machine has too few pads or the movie's
+    /// file cannot be created.
     pub fn new(machine: Box<dyn Machine>, options: &PlayOptions) -> Result<Self, AppError> {
         let pads = machine.pads().len();
         let players = options.players.unwrap_or(pads);
@@ -81,7 +82,7 @@ impl LocalGame {
         })
     }
 
-    /// Runs as fast as possible, without output.
+    /// Runs as fast as possible up to the frame limit, without picture and sound.
     pub fn run_headless(mut self) -> Result<Summary, AppError> {
         let started = Instant::now();
         self.frame_limit.get_or_insert(HEADLESS_FRAMES);
@@ -91,7 +92,7 @@ impl LocalGame {
         self.finish(Some(started.elapsed()))
     }
 
-    /// Runs at the machine's frame rate, with a front end.
+    /// Runs at the machine's frame rate with a front end, until the frame limit or the user quits.
     pub fn run(mut self, mut ui: GamePort, config: &Config) -> Result<Summary, AppError> {
         let started = Instant::now();
         let capabilities =

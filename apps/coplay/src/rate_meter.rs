@@ -1,8 +1,8 @@
-//! Measures a recent rate of events.
+//! Measures events per second, averaged over intervals of 1 s.
 
 use std::time::{Duration, Instant};
 
-/// Interval over which the rate is averaged.
+/// Shortest interval over which the rate is averaged.
 const AVERAGING_WINDOW: Duration = Duration::from_secs(1);
 
 /// Meter of events per second.
@@ -19,7 +19,7 @@ impl RateMeter {
         Self { window_start: now, count: 0, rate: 0.0 }
     }
 
-    /// Counts one event.
+    /// Counts one event at `now`, and updates the rate once per interval.
     pub fn count_event(&mut self, now: Instant) {
         self.count += 1;
         let elapsed = now.saturating_duration_since(self.window_start);

@@ -1,4 +1,4 @@
-//! Records a movie of a local game. The file is appended block by block, so that a crash loses at most the last second.
+//! Records a movie of a local game. The file grows block by block, so that a crash loses at most the last 60 frames.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,12 +13,12 @@ use coplay_machines::Machine;
 
 use crate::error::{AppError, describe_io_error};
 
-/// Frames between two state hashes, and between two blocks.
+/// Frames between two recorded state hashes, and between two blocks of the file.
 pub const HASH_INTERVAL: u32 = 60;
-/// Mark of a machine reset.
+/// Content of the mark that records a reset of the machine.
 pub const RESET_MARK: &[u8] = b"reset";
 
-/// A movie that is being recorded.
+/// Movie that is being recorded to a file.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub struct Recorder {
     writer: MovieWriter,
 }
 
-/// Returns the settings of a game with one site, which owns all pads.
+/// Returns the settings under which a local game is recorded: one site, which owns all pads.
 pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, AppError> {
     let pads = machine.pads();
     let mut ownership = Ownership::new(pads.len());
@@ -53,7 +53,7 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, AppError> {
     })
 }
 
-/// Creates the file of a movie. Only `force` overwrites an existing file.
+/// Creates the file of a movie. Fails if the file exists, unless `force` is set.
 pub fn create_movie_file(path: &Path, force: bool) -> Result<File, AppError> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -71,7 +71,7 @@ pub fn create_movie_file(path: &Path, force: bool) -> Result<File, AppError> {
 }
 
 impl Recorder {
-    /// Starts a movie of a machine that was just powered on. Only `force` overwrites an existing file.
+    /// Starts a movie of a machine that was just powered on. Fails if the file exists, unless `force` is set.
     pub fn begin(path: &Path, force: bool, machine: &dyn Machine) -> Result<Self, AppError> {
         let settings = solo_settings(machine)?;
         let writer = MovieWriter::new(&settings, MovieStartPoint::PowerOn)
@@ -82,7 +82,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Records a frame with these input words. `hash` is called for the frames whose state hash is recorded.
+    /// Records a frame with these input words. Every 60 frames it also records `hash` and writes a block to the file.
     pub fn push_frame(&mut self, words: &[InputWord], hash: impl FnOnce() -> u64) -> Result<(), AppError> {
         let frame = self.writer.next_frame();
         self.write(|writer| writer.push(frame, words))?;
@@ -100,7 +100,7 @@ impl Recorder {
         self.write(|writer| writer.push_mark(frame, RESET_MARK))
     }
 
-    /// Ends the movie with the hash of the last state, and returns the number of frames.
+    /// Ends the movie with the hash of the state after the last frame, and returns the number of frames.
     pub fn finish(mut self, hash: u64) -> Result<Frame, AppError> {
         let next = self.writer.next_frame();
         // The last frame may have its hash already.
@@ -114,7 +114,7 @@ impl Recorder {
         Ok(next)
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the movie's file.
     pub fn path(&self) -> &Path {
         &self.path
     }

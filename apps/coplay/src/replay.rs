@@ -21,7 +21,7 @@ use crate::speaker_and_gamepads::SpeakerAndGamepads;
 use crate::summary::Summary;
 use crate::ui_link::GamePort;
 
-/// A movie, and the machine that plays it.
+/// Movie, and the machine that replays it.
 pub struct Replay {
     machine: Box<dyn Machine>,
     /// Pads of the players. The movie of a shared game has one more player, which controls the machine itself.
@@ -34,16 +34,16 @@ pub struct Replay {
     has_sound_gap: bool,
 }
 
-/// End of a replay.
+/// Reason for which a replay ended.
 #[derive(Clone, Debug)]
 enum ReplayEnd {
     Complete,
     Broken(MovieError),
-    /// The user quit.
+    /// The user quit, or a signal asked the program to end.
     Quit,
 }
 
-/// Checks that a machine is the one that recorded a movie; otherwise the error names the difference.
+/// Checks that machine and game are those of a recorded movie; the error names the first difference.
 pub fn check_machine(recorded: &Settings, machine: &dyn Machine) -> Result<(), AppError> {
     let ours = Settings { game: machine.game_id().clone(), machine: machine.machine_id().clone(), ..recorded.clone() };
     let differences = ours.differences(recorded);
@@ -57,13 +57,13 @@ pub fn check_machine(recorded: &Settings, machine: &dyn Machine) -> Result<(), A
     })
 }
 
-/// Returns name and version of the machine that recorded a movie.
+/// Formats name and version of the machine that recorded a movie.
 pub fn describe_machine(recorded: &Settings) -> String {
     format!("{} {}", recorded.machine.name, recorded.machine.version)
 }
 
 impl Replay {
-    /// Prepares to replay a movie on the machine that recorded it.
+    /// Prepares to replay a movie. Fails if the machine or its game differs from the recorded one.
     pub fn new(movie: MovieFile, machine: Box<dyn Machine>) -> Result<Self, AppError> {
         check_machine(movie.settings(), &*machine)?;
         let pads = machine.pads().to_vec();
@@ -80,7 +80,7 @@ impl Replay {
         })
     }
 
-    /// Runs as fast as possible, without output.
+    /// Replays as fast as possible, without picture and sound.
     pub fn run_headless(mut self) -> Result<Summary, AppError> {
         let started = Instant::now();
         while self.end.is_none() {
@@ -92,7 +92,7 @@ impl Replay {
         self.finish(Some(started.elapsed()), vec![])
     }
 
-    /// Runs at the machine's frame rate, with a front end.
+    /// Replays at the machine's frame rate with a front end, until the movie ends or the user quits.
     pub fn run(mut self, mut ui: GamePort, config: &Config) -> Result<Summary, AppError> {
         let started = Instant::now();
         let capabilities = HudCapabilities { pause: true, fast_forward: true, ..HudCapabilities::default() };
@@ -135,7 +135,7 @@ impl Replay {
         });
     }
 
-    /// Plays up to the end of the next frame.
+    /// Replays up to the end of the next frame, or to the end of the movie.
     fn step(&mut self, render: bool) -> Result<(), AppError> {
         loop {
             match self.movie.next_item()? {

@@ -1,4 +1,4 @@
-//! Runs the commands.
+//! Entry point of all commands: parses the command line and runs the command.
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ use crate::play::{LocalGame, PlayOptions};
 use crate::replay::Replay;
 use crate::summary::Summary;
 
-/// Runs the program, and returns its exit code.
+/// Runs the command in `args`, whose first element is the program. Prints an error to stderr and returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     panic_hook::install();
     let outcome = catch_unwind(AssertUnwindSafe(|| run(args))).unwrap_or_else(|_| Err(panic_hook::internal_error()));
@@ -136,12 +136,13 @@ fn demo_settings(args: &cli::DemoArgs) -> Result<DemoSettings, AppError> {
     })
 }
 
-/// Returns the front end to use; `None` if the command runs headless.
+/// Returns the front end that the flags ask for; `None` if the command runs headless. Fails if there is no display and
+/// no terminal.
 pub(crate) fn frontend_for(display: &cli::DisplayArgs) -> Result<Option<FrontendKind>, AppError> {
     if display.headless { Ok(None) } else { FrontendKind::choose_required(display.requested_frontend()).map(Some) }
 }
 
-/// Loads the settings, and applies the command line to them. A headless run uses the default settings.
+/// Loads the settings, and applies `--scale` and `--mute` to them. A headless run starts from the default settings.
 pub(crate) fn load_config(display: &cli::DisplayArgs) -> Result<Config, AppError> {
     let mut config = if display.headless { Config::default() } else { Config::load()? };
     config.scale = display.scale.unwrap_or(config.scale);
@@ -149,7 +150,7 @@ pub(crate) fn load_config(display: &cli::DisplayArgs) -> Result<Config, AppError
     Ok(config)
 }
 
-/// Opens the machine of `spec` with the game in this file.
+/// Opens the machine of `spec` with the game in this file, or with the bundled game.
 fn open_machine(game: Option<&Path>, spec: &MachineSpec) -> Result<Box<dyn Machine>, AppError> {
     let game = game.map(GameImage::read).transpose()?;
     game::open_machine(game.as_ref(), spec).map(Into::into)

@@ -1,4 +1,4 @@
-//! Ten saved states of a game, on disk. Slots belong to one game and one machine, because another version of a machine
+//! Ten save slots of a game, on disk. Slots belong to one game and one machine, because another version of a machine
 //! cannot load its states.
 
 use std::fmt::Write as _;
@@ -10,34 +10,34 @@ use sha2::{Digest, Sha256};
 
 use crate::error::describe_io_error;
 
-/// Number of slots.
+/// Number of slots of a game; slots have the numbers 0 to 9.
 pub const SLOT_COUNT: u8 = 10;
 
 const MAGIC: &[u8; 8] = b"COPLAYST";
 /// Length of the checksum at the end of a file, in bytes.
 const CHECKSUM_LEN: usize = 8;
 
-/// Slots of one game on one machine.
+/// Folder with the slots of one game on one machine.
 #[derive(Clone, Debug)]
 pub struct SaveSlots {
     directory: PathBuf,
 }
 
-/// Reason why a slot cannot be used, for the user.
+/// Reason why a slot cannot be saved or loaded, in words for the user.
 pub type SlotError = String;
 
 impl SaveSlots {
-    /// Returns the slots of this game and machine, below the data folder.
+    /// Returns the slots of this game and machine, in a folder below `data`. Creates nothing yet.
     pub fn new(data: &Path, game: &GameId, machine: &MachineId) -> Self {
         Self { directory: data.join("slots").join(directory_name(game, machine)) }
     }
 
-    /// Returns the path of a slot.
+    /// Returns the path of a slot's file. The slot number counts modulo [`SLOT_COUNT`].
     pub fn path(&self, slot: u8) -> PathBuf {
         self.directory.join(format!("slot-{}.state", slot % SLOT_COUNT))
     }
 
-    /// Saves a state. The old file stays until the new one is complete.
+    /// Saves a state in a slot. The old file stays until the new one is complete.
     pub fn save(&self, slot: u8, state: &[u8]) -> Result<(), SlotError> {
         let write = || {
             fs::create_dir_all(&self.directory)?;
@@ -49,7 +49,7 @@ impl SaveSlots {
         write().map_err(|error| format!("{}: {}", self.directory.display(), describe_io_error(&error)))
     }
 
-    /// Loads a saved state.
+    /// Loads the state of a slot. Fails if the slot is empty or its checksum is wrong.
     pub fn load(&self, slot: u8) -> Result<Vec<u8>, SlotError> {
         let bytes = fs::read(self.path(slot)).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => "it is empty".into(),
@@ -68,7 +68,7 @@ fn checksum(state: &[u8]) -> [u8; CHECKSUM_LEN] {
     std::array::from_fn(|index| digest[index])
 }
 
-/// Returns a readable directory name that is different for every game and machine.
+/// Returns a readable directory name, with hashes that differ for different games and machines.
 fn directory_name(game: &GameId, machine: &MachineId) -> String {
     let mut identity = Sha256::new();
     let options = machine.options.iter().flat_map(|(key, value)| [key, value]);

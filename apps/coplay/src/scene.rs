@@ -3,51 +3,51 @@
 
 use coplay_machines::Picture;
 
-/// Content of the screen.
+/// Content of one frame of the user interface.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
-    /// Pictures, one or two.
+    /// Pictures side by side, one or two.
     pub screens: Vec<Screen>,
     /// Status line under the pictures.
     pub status: String,
-    /// Small table in a corner of the pictures.
+    /// Rows of a small table in a corner of the pictures, such as scores.
     pub table: Vec<TableRow>,
     /// Header above the values of the table; empty for no header.
     pub table_header: &'static str,
-    /// Graph under the pictures.
+    /// Graph under the pictures; `None` hides it.
     pub graph: Option<Graph>,
     /// Sliders that change settings while the game runs.
     pub dials: Vec<Dial>,
-    /// Index of the dial that keys turn.
+    /// Index in `dials` of the dial that keys turn.
     pub selected_dial: usize,
-    /// Short message that disappears by itself.
+    /// Short message that the game removes after a while; `None` shows none.
     pub toast: Option<String>,
-    /// Recent chat lines, over the pictures.
+    /// Recent chat lines, drawn over the pictures.
     pub chat: Vec<String>,
     /// Chat message that is being typed. While it is `Some`, keys type letters and press no buttons.
     pub chat_draft: Option<String>,
-    /// Text that the user can copy to the clipboard.
+    /// Text that the user can copy to the clipboard, such as a ticket.
     pub clipboard_text: Option<String>,
     /// Whether [`UiCommand::Quit`] asks for confirmation first.
     pub needs_quit_confirmation: bool,
-    /// Text over the pictures, such as a menu.
+    /// Panel over the pictures, such as a menu; `None` shows none.
     pub overlay: Option<Overlay>,
-    /// Number of this scene, from 1.
+    /// Number of this scene, from 1; [`GamePort::show`](crate::GamePort::show) sets it.
     pub sequence: u64,
 }
 
-/// Picture of a machine.
+/// Picture of a machine or of a renderer, with its labels.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
-    /// Caption; empty if there is only one picture.
+    /// Text at the picture; empty if there is only one picture.
     pub caption: String,
-    /// Pixels per row.
+    /// Width of the picture, in pixels.
     pub width: usize,
-    /// Rows.
+    /// Height of the picture, in pixels.
     pub height: usize,
     /// Aspect ratio on the screen: width divided by height.
     pub aspect: f32,
-    /// Red, green, blue and 255, for every pixel.
+    /// Pixels row by row from the top: red, green, blue and 255.
     pub rgba: Vec<u8>,
     /// Whether the picture is smoothed and scaled by any factor, so that single pixels are not visible.
     pub is_smooth: bool,
@@ -55,104 +55,104 @@ pub struct Screen {
     pub labels: Vec<Label>,
 }
 
-/// Label on a picture.
+/// Text at a position on a picture, such as a player's name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Label {
-    /// Text.
+    /// Text to draw.
     pub text: String,
     /// Horizontal centre, as a fraction of the picture's width.
     pub x: f32,
     /// Lower edge, as a fraction of the picture's height.
     pub y: f32,
-    /// Colour.
+    /// Colour of the text: red, green, blue.
     pub colour: [u8; 3],
 }
 
-/// Row of the table.
+/// Row of the table in the corner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableRow {
-    /// Name.
+    /// Text on the left, such as the name of a player.
     pub name: String,
-    /// Value.
+    /// Text on the right, such as the player's score.
     pub value: String,
-    /// Colour of the row's mark.
+    /// Colour of the mark before the name: red, green, blue.
     pub colour: [u8; 3],
-    /// Whether the row is about the local player.
+    /// Whether the row is about the local player, and is highlighted.
     pub is_own: bool,
 }
 
-/// Graph of time series in the same axes.
+/// Time series that are drawn side by side, each with an axis of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// Lines, one per series.
+    /// Time series, in the order in which they are drawn.
     pub lines: Vec<GraphLine>,
 }
 
-/// Line of a graph.
+/// One time series of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct GraphLine {
-    /// Name of the series.
+    /// Name of the series, for the legend.
     pub name: String,
-    /// Current value, with its unit.
+    /// Newest value as text, with its unit.
     pub current: String,
-    /// Top of the axis; larger values are clipped to it.
+    /// Value at the top of the axis, whose bottom is 0. Larger values are clipped to it.
     pub axis_max: f32,
-    /// Values, the newest last.
+    /// Values of the series, the newest last.
     pub values: Vec<f32>,
-    /// Number of values at full width.
+    /// Number of values that fill the width of the graph.
     pub capacity: usize,
 }
 
-/// On-screen control of a number.
+/// Slider on the screen that sets a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dial {
-    /// Name.
+    /// Name of the setting, shown with the slider.
     pub name: &'static str,
-    /// Unit.
+    /// Unit of the value, shown after it.
     pub unit: &'static str,
-    /// Current value.
+    /// Value that the slider shows.
     pub value: u32,
-    /// Largest value. The smallest is 0.
+    /// Largest value of the slider. The smallest is 0.
     pub max: u32,
-    /// Change per key press.
+    /// Change of the value per key press.
     pub step: u32,
 }
 
-/// Text over the pictures.
+/// Panel with rows of text over the pictures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlay {
-    /// Title, in large letters.
+    /// Title of the panel, in large letters.
     pub title: String,
-    /// Rows, each with a left and a right text.
+    /// Rows of the panel, each with a left and a right text.
     pub rows: Vec<(String, String)>,
-    /// Index of the selected row, if rows can be selected.
+    /// Index of the highlighted row; `None` if rows cannot be selected.
     pub selected: Option<usize>,
-    /// Footer, in small letters.
+    /// Last line of the panel, in small letters.
     pub footer: String,
 }
 
-/// Characters of a ticket per line, so that it fits into a terminal of 80 columns.
+/// Largest number of characters per line of long text such as a ticket, so that it fits into a terminal of 80 columns.
 pub const MAX_LINE_WIDTH: usize = 58;
 
-/// Splits a text into rows of [`MAX_LINE_WIDTH`]; the first row has the name.
+/// Splits a text into rows of [`MAX_LINE_WIDTH`] characters; only the first row has the name.
 pub fn wrap_rows(name: &str, text: &str) -> Vec<(String, String)> {
     let chars: Vec<char> = text.chars().collect();
     let names = std::iter::once(name).chain(std::iter::repeat(""));
     names.zip(chars.chunks(MAX_LINE_WIDTH)).map(|(name, line)| (name.into(), line.iter().collect())).collect()
 }
 
-/// Command of the user to the program.
+/// Command of the user, from a front end to the game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UiCommand {
     /// Quits. In a shared game with other players, the game asks for confirmation first.
     Quit,
     /// Quits without confirmation: the front end is gone, or a signal asked the program to end.
     Exit,
-    /// Opens the menu and pauses, or closes it.
+    /// Opens the menu, which pauses a local game, or closes the open panel.
     Menu,
-    /// Pauses or resumes.
+    /// Pauses or resumes the game.
     Pause,
-    /// Shows or hides the keys.
+    /// Shows or hides the help panel with the keys.
     Help,
     /// Starts fast-forward (`true`, key pressed) or ends it (`false`, key released).
     FastForward(bool),
@@ -160,7 +160,7 @@ pub enum UiCommand {
     Save,
     /// Loads the state of the selected slot.
     Load,
-    /// Selects another slot, by this offset.
+    /// Selects the slot at this offset from the selected one.
     Slot(i8),
     /// Resets the machine.
     Reset,
@@ -170,48 +170,48 @@ pub enum UiCommand {
     Increase,
     /// Decreases the volume or the selected dial.
     Decrease,
-    /// Selects another dial, by this offset.
+    /// Selects the dial at this offset from the selected one.
     SelectDial(i8),
-    /// Sets a dial.
+    /// Sets a dial to a value, as by a click.
     SetDial {
-        /// Index of the dial.
+        /// Index of the dial in [`Scene::dials`].
         dial: usize,
-        /// New value.
+        /// New value of the dial.
         value: u32,
     },
     /// Shows or hides the network graph.
     Graph,
-    /// Starts a chat message.
+    /// Starts to type a chat message.
     Chat,
-    /// Plays on alone, without the silent others.
+    /// Continues the shared game alone, without the silent players.
     GoOnAlone,
     /// Adds a character to the chat message.
     TypeChar(char),
     /// Removes the last character of the chat message.
     EraseChar,
-    /// Moves in the menu.
+    /// Moves in the open menu, or sends the typed chat message.
     Move(MenuMove),
     /// Switches between full screen and a window. Front ends handle it themselves.
     Fullscreen,
 }
 
-/// Move in a menu.
+/// Movement in an open menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MenuMove {
-    /// To the row above.
+    /// Selects the row above.
     Up,
-    /// To the row below.
+    /// Selects the row below.
     Down,
-    /// Decreases the value of the row.
+    /// Decreases the value of the selected row.
     Left,
-    /// Increases the value of the row.
+    /// Increases the value of the selected row.
     Right,
-    /// Activates the row.
+    /// Activates the selected row.
     Enter,
 }
 
 impl Screen {
-    /// Copies a picture. A picture of the same size as the last one needs no allocation.
+    /// Copies a picture into this screen. A picture of the same size as the last one needs no allocation.
     pub fn show(&mut self, picture: Picture<'_>) {
         (self.width, self.height, self.aspect) = (picture.width, picture.height, picture.aspect);
         self.rgba.clear();
@@ -231,7 +231,7 @@ impl Screen {
 }
 
 impl Scene {
-    /// Sets the number of pictures, and returns them.
+    /// Sets the number of pictures to `count`, and returns them with their former contents.
     pub fn screens(&mut self, count: usize) -> &mut [Screen] {
         self.screens.resize_with(count, Screen::default);
         &mut self.screens
@@ -239,7 +239,7 @@ impl Scene {
 }
 
 impl Dial {
-    /// Returns the value after one step up or down.
+    /// Returns the value after one step up or down, from 0 to `max`.
     pub fn stepped(&self, up: bool) -> u32 {
         match up {
             true => self.value.saturating_add(self.step).min(self.max),

@@ -1,6 +1,6 @@
 //! Seat keys on disk. After a crash or a power cut, the same command takes the same key and rejoins in the same seat.
 //!
-//! A key belongs to a group: the players who share a secret. Two programs of one group on one computer have different
+//! A key belongs to a group: the games that share a secret. Two programs of one group on one computer have different
 //! keys. Each program locks its key file, and the operating system releases the lock when the program ends, however it
 //! ends.
 
@@ -21,17 +21,18 @@ const MAX_KEY_AGE: Duration = Duration::from_secs(60 * 24 * 3_600);
 /// First bytes of a key file. The key follows in hexadecimal.
 const FILE_HEADER: &str = "coplay seat 1 ";
 
-/// Seat key, and the lock on its file.
+/// Key by which this site owns its seat, and the lock on the key's file.
 #[derive(Debug)]
 pub struct SeatKey {
-    /// Identity of this site.
+    /// Key pair by which this site authenticates.
     pub identity: Identity,
-    /// Open file that holds the lock.
+    /// Open file that holds the lock; `None` for a key that is not saved.
     _lock_file: Option<File>,
 }
 
 impl SeatKey {
-    /// Returns the key in this file; creates the file if it does not exist.
+    /// Returns the key in this file; creates the file if it does not exist. Fails if another program holds the file's
+    /// lock.
     pub fn from_file(path: &Path) -> Result<Self, AppError> {
         let shown = path.display();
         let failed = |error: &std::io::Error| {
@@ -49,7 +50,8 @@ impl SeatKey {
         }
     }
 
-    /// Returns the first key of a group that no other program holds, from a file below the data folder.
+    /// Returns the first key of a group that no other program holds, from a file below the data folder. If all 64 are
+    /// held, returns a key that is not saved.
     pub fn for_group(data: &Path, group: &str) -> Result<Self, AppError> {
         let seats = data.join("seats");
         let directory = seats.join(group_dir_name(group));
@@ -71,7 +73,8 @@ impl SeatKey {
         Ok(Self::new())
     }
 
-    /// Returns the key that a command uses: that of the file `named`, or one of its group.
+    /// Returns the key that a command uses: that of the file `named`, or else one of the group. Without a data folder
+    /// the key is not saved.
     pub fn choose(named: Option<&Path>, group: &str) -> Result<Self, AppError> {
         match (named, crate::config::data_dir()) {
             (Some(path), _) => Self::from_file(path),
@@ -80,7 +83,7 @@ impl SeatKey {
         }
     }
 
-    /// Creates a key that is not saved.
+    /// Creates a random key that is not saved.
     pub fn new() -> Self {
         Self { identity: Identity::random(), _lock_file: None }
     }
@@ -112,7 +115,8 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Locks a key file and reads its key, or writes a new one; `None` if another program holds the lock.
+/// Locks a key file and reads its key, or writes a new key into an empty file; `None` if another program holds the
+/// lock.
 fn lock_key_file(path: &Path) -> std::io::Result<Option<SeatKey>> {
     let mut file = open_private(path)?;
     match file.try_lock() {
@@ -155,7 +159,7 @@ fn create_private_dir(directory: &Path) -> std::io::Result<()> {
     builder.create(directory)
 }
 
-/// Removes the keys of groups that were not used for [`MAX_KEY_AGE`].
+/// Removes the keys of groups other than `ours` in which no key was used for [`MAX_KEY_AGE`].
 fn remove_old_keys(seats: &Path, ours: &Path) {
     let groups = fs::read_dir(seats).into_iter().flatten().flatten().map(|entry| entry.path());
     for group in groups.filter(|group| group != ours) {

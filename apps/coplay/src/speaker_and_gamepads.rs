@@ -1,4 +1,4 @@
-//! Speaker and gamepads of a game. A missing device is reported once, and the game goes on without it.
+//! Speaker and gamepads of a game. A missing device is reported once, and the game continues without it.
 
 use std::time::Instant;
 
@@ -11,16 +11,16 @@ use crate::hud::Hud;
 use crate::sound::Speaker;
 use crate::ui_link::GamePort;
 
-/// Speaker and gamepads.
+/// Open speaker, or a silent one. The gamepads run on a thread of their own.
 #[derive(Debug)]
 pub struct SpeakerAndGamepads {
     speaker: Speaker,
-    /// Notes about missing devices.
+    /// Notes about devices that could not be opened, for the user.
     pub notes: Vec<String>,
 }
 
 impl SpeakerAndGamepads {
-    /// Opens the devices of this computer.
+    /// Opens the speaker, and starts to read the gamepads. Shows the first note as a toast.
     pub fn open(config: &Config, pads: &[PadLayout], ui: &GamePort, hud: &mut Hud) -> Self {
         let mut notes = vec![];
         let speaker = Speaker::open(config.volume, config.mute).unwrap_or_else(|error| {
@@ -34,8 +34,8 @@ impl SpeakerAndGamepads {
         Self { speaker, notes }
     }
 
-    /// Plays the sound of the machine's last frame at this volume, in percent. `has_gap` marks sound that does not
-    /// continue that of the frame before.
+    /// Plays the sound of the machine's last frame at this volume, in percent, unless it is muted. `has_gap` marks
+    /// sound that does not continue that of the frame before.
     pub fn play_sound(&mut self, machine: &dyn Machine, (volume, muted): (u8, bool), has_gap: bool) {
         self.speaker.set_volume(volume);
         self.speaker.set_muted(muted);

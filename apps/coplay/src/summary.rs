@@ -1,20 +1,21 @@
-//! Summary of a run, in a few rows.
+//! Summary of a run: a few rows that are printed at its end.
 
 use std::fmt;
 use std::time::Duration;
 
 use coplay::frame::FrameRate;
 
-/// Rows of a summary, and notes.
+/// Rows of a summary, each with name, value and explanation, and notes.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     rows: Vec<(&'static str, String, String)>,
-    /// Notes for stderr, such as missing devices.
+    /// Notes for stderr, such as those about missing devices.
     pub notes: Vec<String>,
 }
 
 impl Summary {
-    /// Starts a summary with the number of frames, and the speed of a run that took `elapsed` without pacing.
+    /// Starts a summary with the number of frames, and the speed of a run that took `elapsed` without pacing; `None`
+    /// leaves the speed out.
     pub fn for_frames(frames: u64, elapsed: Option<Duration>, rate: FrameRate) -> Self {
         let mut summary = Self::default();
         summary.add_row("frames", frames.to_string(), "");
@@ -31,17 +32,17 @@ impl Summary {
         summary
     }
 
-    /// Adds a row: name, value and explanation.
+    /// Appends a row: name, value and explanation, which may be empty.
     pub fn add_row(&mut self, name: &'static str, value: String, about: &str) {
         self.rows.push((name, value, about.into()));
     }
 
-    /// Returns whether there are no rows.
+    /// Whether no row was added.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Sets the notes.
+    /// Replaces the notes.
     pub fn with_notes(mut self, notes: Vec<String>) -> Self {
         self.notes = notes;
         self

@@ -1,4 +1,4 @@
-//! A small machine for tests: the toy machine of the simulator, with a picture and a tone.
+//! Machine for tests: the toy machine of the simulator, with a picture and a tone.
 
 use coplay::frame::FrameRate;
 use coplay::input::InputWord;
@@ -17,9 +17,9 @@ pub(crate) struct ToyMachine {
     pads: Vec<PadLayout>,
     rgba: Vec<u8>,
     sound: Vec<[i16; 2]>,
-    /// Failure that the machine reports.
+    /// Failure that the machine reports; `None` for a healthy one.
     failing_with: Option<&'static str>,
-    /// Number of steps after which the machine diverges.
+    /// Number of steps until the machine diverges from its twins; `None` if it never does.
     steps_until_divergence: Option<u32>,
 }
 
@@ -42,7 +42,7 @@ impl ToyMachine {
         Self { failing_with: Some(reason), ..self }
     }
 
-    /// Makes the machine diverge after this many steps.
+    /// Makes the machine diverge from others with equal inputs after this many steps.
     pub(crate) fn diverging_after(self, steps: u32) -> Self {
         Self { steps_until_divergence: Some(steps), ..self }
     }

@@ -11,7 +11,7 @@ use std::thread::Thread;
 use crate::input_state::InputState;
 use crate::scene::{Scene, UiCommand};
 
-/// Commands that may wait. A person gives fewer in a frame.
+/// Largest number of commands that wait for the game. A person gives fewer in a frame.
 const COMMAND_QUEUE_LEN: usize = 64;
 
 #[derive(Debug, Default)]
@@ -19,12 +19,12 @@ struct LinkState {
     scene: Mutex<(Scene, bool)>,
     is_over: AtomicBool,
     waker_thread: OnceLock<Thread>,
-    /// Whether the front end is ready to show scenes, or is gone.
+    /// Whether the front end is ready to show scenes, or is gone; the game may start.
     is_ready: Mutex<bool>,
     ready_changed: Condvar,
 }
 
-/// The game's end of the link.
+/// Game's end of the link: sends scenes, receives commands.
 #[derive(Debug)]
 pub struct GamePort {
     shared: Arc<LinkState>,
@@ -34,7 +34,7 @@ pub struct GamePort {
     scene_count: u64,
 }
 
-/// The front end's end of the link.
+/// Front end's end of the link: receives scenes, sends commands.
 #[derive(Debug)]
 pub struct FrontendPort {
     shared: Arc<LinkState>,
@@ -43,7 +43,7 @@ pub struct FrontendPort {
     front_buffer: Scene,
 }
 
-/// Creates a link.
+/// Creates a link and returns its two ends.
 pub fn ui_link() -> (GamePort, FrontendPort) {
     let (sender, receiver) = sync_channel(COMMAND_QUEUE_LEN);
     let (shared, input_state) = (Arc::new(LinkState::default()), Arc::new(InputState::default()));
@@ -58,20 +58,20 @@ pub fn ui_link() -> (GamePort, FrontendPort) {
 }
 
 impl GamePort {
-    /// Waits until the front end is ready. A window takes time to open.
+    /// Waits until the front end is ready to show scenes, or is gone. A window takes time to open.
     pub fn wait_until_ready(&self) {
         let ready = self.shared.is_ready.lock().unwrap_or_else(PoisonError::into_inner);
         let ready = self.shared.ready_changed.wait_while(ready, |ready| !*ready);
         drop(ready.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Returns the pressed buttons.
+    /// Returns the pressed buttons, which the front end and the gamepads write.
     pub fn input_state(&self) -> &Arc<InputState> {
         &self.input_state
     }
 
-    /// Returns the next command. If the front end is gone, or a signal asked the program to end, that is
-    /// [`UiCommand::Exit`] on every call.
+    /// Returns the next command; `None` if none waits. If the front end is gone, or a signal asked the program to end,
+    /// that is [`UiCommand::Exit`] on every call.
     pub fn poll_command(&mut self) -> Option<UiCommand> {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
@@ -80,7 +80,8 @@ impl GamePort {
         }
     }
 
-    /// Shows a scene. `draw` gets an old scene, and must set all of its fields.
+    /// Shows a scene, unless the front end is just taking one. `draw` gets an old scene, and must set all of its
+    /// fields.
     pub fn show(&mut self, draw: impl FnOnce(&mut Scene)) {
         draw(&mut self.back_buffer);
         self.scene_count += 1;
@@ -113,7 +114,7 @@ impl Drop for FrontendPort {
 }
 
 impl FrontendPort {
-    /// Lets the game start.
+    /// Reports that the front end can show scenes, which lets the game start.
     pub fn set_ready(&self) {
         *self.shared.is_ready.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.shared.ready_changed.notify_all();
@@ -129,33 +130,34 @@ impl FrontendPort {
         true
     }
 
-    /// Returns the scene that was taken last.
+    /// Returns the scene that [`refresh_scene`](Self::refresh_scene) took last.
     pub fn scene(&self) -> &Scene {
         &self.front_buffer
     }
 
-    /// Returns whether the game is over.
+    /// Whether the game has dropped its end of the link.
     pub fn is_over(&self) -> bool {
         self.shared.is_over.load(Ordering::Acquire)
     }
 
-    /// Returns a function that tests whether the game is over, for use on another thread.
+    /// Returns a function that tests whether the game is over, for use on any thread.
     pub fn over_probe(&self) -> impl Fn() -> bool + Send + 'static {
         let shared = self.shared.clone();
         move || shared.is_over.load(Ordering::Acquire)
     }
 
-    /// Returns the input state to write pressed buttons to.
+    /// Returns the input state into which the front end writes pressed buttons.
     pub fn input_state(&self) -> &Arc<InputState> {
         &self.input_state
     }
 
-    /// Sends a command. The command is discarded if too many are waiting.
+    /// Sends a command to the game. It is discarded if 64 commands already wait.
     pub fn send(&self, command: UiCommand) {
         _ = self.commands.try_send(command);
     }
 
-    /// Sets the thread that is unparked for every new scene, and at the end of the game.
+    /// Sets the thread that is unparked for every new scene, and at the end of the game. Only the first call has an
+    /// effect.
     pub fn set_waker(&self, thread: Thread) {
         _ = self.shared.waker_thread.set(thread);
     }

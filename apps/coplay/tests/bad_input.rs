@@ -1,4 +1,4 @@
-//! Every error is one sentence with a hint and the right exit code, and never a panic.
+//! Every error must be one sentence with a hint and the right exit code, and never a panic.
 
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
 mod common;
@@ -11,10 +11,10 @@ const USAGE_EXIT: i32 = 2;
 /// Exit code of a command that failed.
 const FAILURE_EXIT: i32 = 1;
 
-/// An error: the arguments, the exit code, and parts of the sentence and of the hint.
+/// Expected error: the arguments, the exit code, a part of the sentence and a part of the hint.
 type ErrorCase<'a> = (&'a [&'a str], i32, &'a str, &'a str);
 
-/// Runs the program, and checks that it prints one sentence and one hint, and nothing else.
+/// Runs the program, and asserts that it prints one sentence and one hint to stderr, and nothing else.
 fn check_case(dir: &TestDir, (args, code, sentence, hint): ErrorCase<'_>) {
     let outcome = dir.run(args);
     assert_error_and_hint(&outcome, args, code, sentence, hint);
@@ -134,7 +134,7 @@ fn old_and_new_flag_names_do_the_same() {
     check_case(&dir, (&[&["play", "--headless"], &system[..]].concat(), FAILURE_EXIT, "no/bios", "--system"));
 }
 
-/// Returns the header of an NES image with this number of program banks and this mapper.
+/// Returns the header of an NES image with this number of program banks and this mapper number.
 fn nes_header(banks: u8, mapper: u8) -> Vec<u8> {
     let mut bytes = b"NES\x1a".to_vec();
     bytes.extend([banks, 0, mapper << 4, mapper & 0xf0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -182,7 +182,7 @@ fn unreadable_games_are_explained() {
     }
 }
 
-/// The system reports a size of 0 for this endless file.
+/// An endless file, for which the system reports a size of 0, must be rejected.
 #[test]
 #[cfg(target_os = "linux")]
 fn endless_game_file_is_rejected() {
@@ -196,7 +196,7 @@ fn too_many_players_is_a_usage_error() {
     check_case(&dir, (&["play", "--headless", "--players", "7"], USAGE_EXIT, "not for 7", "--players"));
 }
 
-/// The program prints at once which address it dials. An interrupt before the answer is no success.
+/// The program must print at once which address it dials, and an interrupt before the answer must not be a success.
 #[test]
 #[cfg(unix)]
 fn interrupted_join_exits_130() {

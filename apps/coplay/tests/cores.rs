@@ -1,4 +1,4 @@
-//! The program with libretro cores: checks, movies, options and sharing.
+//! The program with libretro cores: checks, movies, options and shared games.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]

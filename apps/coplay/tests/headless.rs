@@ -1,4 +1,4 @@
-//! Play, record and replay without a screen.
+//! `coplay play`, `replay`, `demo` and `maze` without a screen.
 
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
 mod common;
@@ -57,7 +57,7 @@ fn headless_demo_ends_with_equal_states() {
     assert_eq!(without_speed(&by_default.out), without_speed(&shown.out), "virtual time is deterministic");
 }
 
-/// Starts a long recording, and sends it a signal once the file has some blocks.
+/// Starts a long recording, sends it a signal once the file has 600 bytes, and waits for its end.
 #[cfg(unix)]
 fn signal_during_recording(dir: &TestDir, signal: &str) {
     let mut child = dir

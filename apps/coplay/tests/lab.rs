@@ -1,4 +1,4 @@
-//! The commands of the lab: experiments by name, result files, and the preview of a link.
+//! `coplay lab`: experiments by name, result files, and the preview of a link.
 
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
 mod common;
@@ -49,7 +49,7 @@ fn lab_feel_recommends_delay_settings() {
     assert!(outcome.out.contains("→ auto picks --delay 2 and --prediction"), "{outcome:?}");
 }
 
-/// The host does not notice the measurement.
+/// The measurement must not take a seat in the game of the host.
 #[test]
 fn lab_feel_measures_the_link_to_a_real_host() {
     let (dir, game) = test_dir_with_game("lab-measure");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use common::run::RunningProgram;
 use common::{Outcome, TestDir, path_arg};
 
-/// Duration of a maze: enough for all sites to join, play and agree, even on a busy computer.
+/// Duration of a maze in seconds: enough for all sites to join, play and agree, even on a busy computer.
 const MAZE_SECONDS: &str = "14";
 
 fn start_maze_host(dir: &TestDir, more: &[&str]) -> RunningProgram {
@@ -27,7 +27,7 @@ fn run_drift(dir: &TestDir, traces: &[&Path]) -> Outcome {
     outcome
 }
 
-/// Returns the first number with this name.
+/// Returns the first number with this name in JSON output.
 #[track_caller]
 fn json_number(outcome: &Outcome, name: &str) -> f64 {
     let rest = outcome.out.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {outcome:?}")).1;

@@ -24,10 +24,11 @@ use common::{TestDir, path_arg};
 /// Silence in seconds after which a player is dropped, where a test needs a drop. On a shared machine a process can
 /// stop for more than a second, and must not be dropped for that.
 const DROP_AFTER: &str = "3";
-/// Number of games that may be played to reach a speed. Other load on the machine can slow down any of them.
+/// Largest number of games that are played to reach a speed. Other load on the machine can slow down any of them.
 const SPEED_TRIALS: usize = 3;
 
-/// Suspends a joiner, as a closed laptop does, until it is dropped, and resumes it `duration` later.
+/// Suspends a joiner, as a closed laptop does, until it is dropped, and resumes it `duration` later. It must rejoin its
+/// seat and have equal states.
 fn suspend_and_rejoin(name: &str, drop_after: &str, duration: Duration) {
     let (dir, game) = test_dir_with_game(name);
     let [ann, bob] = log_paths(&dir);
@@ -61,7 +62,7 @@ fn site_suspended_for_a_minute_rejoins_its_seat() {
     suspend_and_rejoin("fault-minute", DROP_AFTER, Duration::from_secs(60));
 }
 
-/// A joiner of two sites is no quorum without the host, so it waits, and no frame is lost when the host is back.
+/// A joiner of two sites is no quorum without the host: it must wait, and no frame may be lost when the host is back.
 #[test]
 fn joiner_waits_for_a_suspended_host_and_continues() {
     let (dir, game) = test_dir_with_game("fault-host-asleep");
@@ -83,7 +84,7 @@ fn joiner_waits_for_a_suspended_host_and_continues() {
     assert_eq!(assert_equal_before(600, &ann, &bob), 600);
 }
 
-/// Builds a library that shifts the wall clock of a program by the seconds in a file.
+/// Builds a library that shifts the wall clock of a program by the number of seconds in the file `$WRONG_CLOCK`.
 fn build_wrong_clock_library(dir: &TestDir) -> PathBuf {
     let source = dir.write_file("clock.c", include_bytes!("common/clock.c"));
     let library = dir.path_of("clock.so");
@@ -98,7 +99,7 @@ fn build_wrong_clock_library(dir: &TestDir) -> PathBuf {
     library
 }
 
-/// Setting the wall clock during a game has no effect, nor has setting it back between a crash and the next start.
+/// Setting the wall clock must have no effect, neither during a game nor between a crash and the next start.
 #[test]
 #[cfg(target_os = "linux")]
 fn wall_clock_changes_do_not_matter() {
@@ -147,7 +148,8 @@ fn wall_clock_changes_do_not_matter() {
     assert!(assert_confirmed_equal(&ann, &again, 0) > 30, "{host}{second}");
 }
 
-/// The link of the joiner is much too long for the input delay, so the joiner stalls the host half of the time.
+/// The host's uplink delay of 400 ms is much too long for the input delay, so the joiner stalls the game and must be
+/// dropped.
 #[test]
 fn slow_peer_is_dropped_with_drop_stalled() {
     let (dir, game) = test_dir_with_game("fault-late");
@@ -163,7 +165,8 @@ fn slow_peer_is_dropped_with_drop_stalled() {
     assert_confirmed_equal(&ann, &bob, 0);
 }
 
-/// Plays with 20 % packet loss in each direction. Returns the frames per second of the slower site.
+/// Plays with 20 % packet loss in each direction, and asserts equal states. Returns the frames per second of the slower
+/// site.
 fn play_with_packet_loss(name: &str, frames: u32) -> f64 {
     let (dir, game) = test_dir_with_game(name);
     let [ann, bob] = log_paths(&dir);
@@ -192,7 +195,7 @@ fn play_with_packet_loss(name: &str, frames: u32) -> f64 {
     stats.iter().map(|stats| stat_value(stats, "fps")).fold(f64::INFINITY, f64::min)
 }
 
-/// Plays games with packet loss until one of them is fast enough.
+/// Plays up to [`SPEED_TRIALS`] games with packet loss, and asserts that one of them is fast enough.
 fn assert_speed_with_packet_loss(name: &str, frames: u32, min_fps: f64) {
     let mut speeds = (0..SPEED_TRIALS).map(|trial| play_with_packet_loss(&format!("{name}-{trial}"), frames));
     assert!(speeds.any(|fps| fps > min_fps), "no game of {SPEED_TRIALS} reached {min_fps} fps");
@@ -210,7 +213,7 @@ fn twenty_percent_packet_loss_for_a_minute_keeps_speed() {
     assert_speed_with_packet_loss("fault-loss-minute", 3_600, 59.5);
 }
 
-/// The joiner's router changes its address twice during the game.
+/// The joiner's address changes twice during the game: no site may be dropped.
 #[test]
 fn address_change_behind_nat_keeps_the_session() {
     let (dir, game) = test_dir_with_game("fault-moved");
@@ -233,7 +236,7 @@ fn address_change_behind_nat_keeps_the_session() {
     assert_eq!(assert_equal_before(700, &ann, &bob), 700);
 }
 
-/// The headless joiner of a killed host is no quorum. It gives up after a timeout, with a hint how to return.
+/// The headless joiner of a killed host is no quorum: it must give up after a timeout, with a hint how to return.
 #[test]
 fn joiner_of_a_dead_host_times_out_with_a_hint() {
     let (dir, game) = test_dir_with_game("fault-host-dead");
@@ -246,7 +249,7 @@ fn joiner_of_a_dead_host_times_out_with_a_hint() {
     joiner.assert_fails(1, &["all other players were silent for too long", "your seat"]);
 }
 
-/// Starts Ann, Bob and Eve, each with a log.
+/// Starts Ann (the host), Bob and Eve, each with a frame log, and waits until all of them play.
 fn start_three_sites(
     dir: &TestDir,
     game: &Path,
@@ -264,7 +267,7 @@ fn start_three_sites(
     [("Ann", ann), ("Bob", bob), ("Eve", eve)]
 }
 
-/// Kills one of three sites.
+/// Kills one of three sites: the other two must drop it and have equal states.
 fn kill_one_of_three(name: &str, killed: usize) {
     let (dir, game) = test_dir_with_game(name);
     let logs = log_paths(&dir);
@@ -294,8 +297,8 @@ fn two_sites_continue_when_a_joiner_dies() {
     kill_one_of_three("fault-three-joiner", 1);
 }
 
-/// While the host is suspended, another site becomes the roster leader. It stays the leader when the host is back: the
-/// host's own ticket leads to it, and no site has another roster.
+/// While the host is suspended, another site becomes the roster leader. It must stay the leader when the host is back:
+/// the host's own ticket leads to it, and no site has another roster.
 #[test]
 fn single_roster_leader_after_suspended_host_returns() {
     let (dir, game) = test_dir_with_game("fault-one-list");
@@ -324,7 +327,7 @@ fn single_roster_leader_after_suspended_host_returns() {
     assert!(assert_confirmed_equal(&logs[0], &logs[1], 0) > 30 && assert_confirmed_equal(&logs[1], &log, 0) > 30);
 }
 
-/// A host of two sites is killed. The joiner then shows its own ticket, with which the host rejoins.
+/// A host of two sites is killed: the joiner must show its own ticket, with which the host rejoins.
 #[test]
 fn killed_host_rejoins_by_the_joiners_ticket() {
     let (dir, game) = test_dir_with_game("fault-host-again");
@@ -347,7 +350,7 @@ fn killed_host_rejoins_by_the_joiners_ticket() {
     assert!(assert_confirmed_equal(&bob, &again, 0) > 30);
 }
 
-/// Returns the ticket in the notice to the last player.
+/// Waits for the notice to the last player, and returns the ticket in it.
 #[track_caller]
 fn rejoin_ticket(run: &RunningProgram, name: &str) -> String {
     let notice = format!("you play on alone. For {name} to rejoin:");
@@ -357,7 +360,7 @@ fn rejoin_ticket(run: &RunningProgram, name: &str) -> String {
     rest.split('\'').nth(1).expect("a ticket in quotes").to_owned()
 }
 
-/// Checks that the program still runs after 3 s, and plays further frames.
+/// Asserts that the program still runs after 3 s, and waits until it has played 120 further frames.
 #[track_caller]
 fn assert_continues(run: &mut RunningProgram, log: &Path) {
     std::thread::sleep(Duration::from_secs(3));
@@ -413,7 +416,7 @@ fn joiner_continues_alone_and_host_rejoins() {
     assert!(assert_confirmed_equal(&bob, &again, 0) > 30);
 }
 
-/// With `--go-on-alone`, the headless joiner of a killed host plays on alone.
+/// With `--go-on-alone`, the headless joiner of a killed host must play on alone.
 #[test]
 fn go_on_alone_flag_continues_after_host_death_and_host_rejoins() {
     let (dir, game) = test_dir_with_game("fault-go-on-alone");
@@ -435,7 +438,7 @@ fn go_on_alone_flag_continues_after_host_death_and_host_rejoins() {
     assert!(assert_confirmed_equal(&bob, &again, 0) > 30);
 }
 
-/// A joiner in a terminal, with simulated key presses.
+/// Joiner in a terminal, with simulated key presses.
 #[cfg(target_os = "linux")]
 struct TerminalJoiner {
     script: std::process::Child,
@@ -464,7 +467,7 @@ impl TerminalJoiner {
         self.keys.write_all(key).expect("the terminal is open");
     }
 
-    /// Waits until the program ends.
+    /// Waits until the program ends. Panics after the timeout.
     fn wait_for_exit(&mut self) -> std::process::ExitStatus {
         let until = Instant::now() + TIMEOUT;
         loop {
@@ -485,14 +488,14 @@ impl Drop for TerminalJoiner {
     }
 }
 
-/// F4, as a terminal sends it.
+/// Bytes that a terminal sends for F4.
 #[cfg(target_os = "linux")]
 const F4: &[u8] = b"\x1bOS";
-/// F10, as a terminal sends it.
+/// Bytes that a terminal sends for F10.
 #[cfg(target_os = "linux")]
 const F10: &[u8] = b"\x1b[21~";
 
-/// A player whose host was killed chooses to play on alone.
+/// A player whose host was killed must be able to play on alone by pressing F4.
 #[test]
 #[cfg(target_os = "linux")]
 fn joiner_can_choose_to_go_on_alone_after_host_crash() {
@@ -555,7 +558,7 @@ fn joiner_with_another_core_is_refused() {
     joiner.assert_ends_well();
 }
 
-/// A computer without any network, not even a loopback interface.
+/// Without any network, not even a loopback interface, a host must warn and a joiner must fail with a hint.
 #[test]
 #[cfg(target_os = "linux")]
 fn missing_network_is_reported() {

@@ -10,7 +10,7 @@ use common::run::{start_host, start_join, test_dir_with_game};
 
 const FRAMES: &str = "400";
 
-/// Returns the inputs of a movie, frame by frame.
+/// Returns the input words of every frame of a movie.
 fn movie_inputs(bytes: &[u8]) -> Vec<Vec<coplay::input::InputWord>> {
     let (mut reader, mut rest, mut all) = (coplay::movie::MovieReader::new(), bytes, vec![]);
     loop {

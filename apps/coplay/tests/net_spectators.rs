@@ -1,5 +1,5 @@
-//! Four players over a bad network, two spectators and a late joiner, with an incompressible state of 1 MiB: seven real
-//! processes. Nothing that a spectator does slows the players.
+//! Four players over a bad network, two spectators and a late joiner, with an incompressible state of 1 MiB, in real
+//! processes. Nothing that a spectator does may slow the players.
 
 #![cfg(unix)]
 
@@ -16,13 +16,13 @@ use coplay_testcores::{TestCore, TestCoreConfig, build_core_with};
 
 /// Size of the machine's state, in bytes.
 const STATE_SIZE: usize = 1 << 20;
-/// Frames of each phase of the game.
+/// Number of frames that Ann plays in each phase.
 const PHASE_FRAMES: u32 = 120;
-/// Smallest frame rate of a phase, as a fraction of the rate before there were spectators. Players who wait for a
-/// stopped spectator would have no frames at all. The margin is for other load on the computer.
+/// Smallest frame rate of a phase, as a share of the rate before there were spectators. Players who wait for a stopped
+/// spectator would have no frames at all. The margin is for other load on the computer.
 const MIN_FRAME_RATE_SHARE: f64 = 0.6;
 
-/// The game, and the logs of all sites.
+/// Test directory with the frame logs of all sites, and the core of the game.
 struct SpectatedGame {
     dir: TestDir,
     core: TestCore,
@@ -43,7 +43,7 @@ impl SpectatedGame {
         self.dir.path_of(&format!("{name}.csv"))
     }
 
-    /// Waits for the frames of a phase, and returns the start of the phase.
+    /// Waits until Ann has played the frames of a phase, and returns the time at which the phase began.
     fn run_phase(&self) -> Instant {
         let start = clock::now();
         wait_for_more_frames(&self.log_path("Ann"), PHASE_FRAMES);
@@ -51,7 +51,7 @@ impl SpectatedGame {
     }
 }
 
-/// Returns the frames per second between two times, without resimulated frames.
+/// Returns the frames per second in a log between two times, without resimulated frames.
 fn frame_rate(log: &Path, from: Instant, until: Instant) -> f64 {
     let within = |start: i64| (from.as_nanos()..until.as_nanos()).contains(&start);
     let shown = read_steps(log).iter().filter(|step| !step.is_resimulated && within(step.start_nanos)).count();

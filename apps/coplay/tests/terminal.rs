@@ -1,4 +1,4 @@
-//! A game in a terminal: it is drawn, and the terminal is restored whatever ends the program.
+//! Game in a terminal: the program draws it, and restores the terminal whatever ends the program.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use common::{Outcome, TestDir};
 
-/// Runs the program in a terminal of its own, types `typed`, and returns everything that was sent to the terminal.
+/// Runs the program in a terminal of its own without a display, types `typed` after 4 s, and returns all bytes sent to
+/// the terminal.
 fn run_in_terminal(dir: &TestDir, args: &str, typed: &[u8]) -> String {
     run_in_terminal_with_display(dir, args, typed, "")
 }
 
-/// Runs the program in a terminal, with this value of `DISPLAY`.
+/// Does the same as [`run_in_terminal`], with this value of `DISPLAY`.
 fn run_in_terminal_with_display(dir: &TestDir, args: &str, typed: &[u8], display: &str) -> String {
     let mut command = Command::new("script");
     dir.isolate(&mut command);
@@ -70,7 +71,7 @@ fn help_key_shows_the_keys() {
     assert!(shot.contains("Keys") && shot.contains("choose the next dial"), "{shot}");
 }
 
-/// Returns whether a process still runs; a zombie does not.
+/// Whether a process still runs; a zombie does not.
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))

@@ -1,5 +1,5 @@
-//! Lets ninjas play for a while, and writes the view of one of them as a PPM image:
-//! `screenshot [SEED [TICKS [WIDTH HEIGHT]]] > screenshot.ppm`.
+//! Lets ten ninjas play for 1,000 ticks, and writes the view of one of them as a PPM image: `screenshot [SEED [TICKS
+//! [WIDTH HEIGHT]]] > screenshot.ppm`.
 
 use std::io::{self, Write};
 
@@ -56,7 +56,7 @@ fn resolve_hits(rules: &MazeRules, tick: u32, avatars: &mut [(EntityId, Avatar)]
     }
 }
 
-/// Returns all sprites but the avatar of the camera.
+/// Returns the sprites of all avatars and shots, except for the avatar of the camera.
 fn sprites(rules: &MazeRules, tick: u32, avatars: &[(EntityId, Avatar)]) -> Vec<Sprite> {
     let others = avatars.iter().skip(1).map(|(id, avatar)| {
         let shape = match avatar.life {

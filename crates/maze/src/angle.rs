@@ -1,9 +1,9 @@
 //! Headings in integers: 65,536 are a full turn, 0 is east, and they grow clockwise on a map with south at the bottom.
 
-/// Quarter turn to the right.
+/// Quarter turn to the right: 16,384 of the 65,536 headings of a full turn.
 pub const QUARTER_TURN: u16 = 1 << 14;
 
-/// Half turn.
+/// Half of a full turn: 32,768 headings.
 pub const HALF_TURN: u16 = 1 << 15;
 
 /// Fixed-point representation of 1 in the results of [`sine`] and [`cosine`].
@@ -32,7 +32,7 @@ const fn build_sine_table() -> [i32; SINE_TABLE_STEPS as usize + 1] {
 /// π/2, in fixed point with 60 fractional bits.
 const HALF_PI: i128 = 1_811_004_864_519_280_711;
 
-/// Computes the sine of an angle by its power series. The angle has 60 fractional bits, the result 30.
+/// Computes the sine of an angle in radians by its power series. The angle has 60 fractional bits, the result 30.
 const fn sine_series(angle: i128) -> i32 {
     let square = (angle * angle) >> 60;
     let (mut sum, mut term, mut power) = (angle, angle, 1);
@@ -60,7 +60,7 @@ pub fn cosine(heading: u16) -> i32 {
     sine(heading.wrapping_add(QUARTER_TURN))
 }
 
-/// Returns the sine of a heading within the first quarter turn.
+/// Returns the sine of a heading from 0 to [`QUARTER_TURN`], times [`TRIG_ONE`], interpolated between table entries.
 fn first_quarter_sine(heading: u16) -> i32 {
     let (part, rest) = (usize::from(heading / SINE_TABLE_STEP), i64::from(heading % SINE_TABLE_STEP));
     let before = i64::from(SINE_TABLE[part]);
@@ -104,7 +104,7 @@ pub fn shortest_turn(from: u16, to: u16) -> i16 {
     to.wrapping_sub(from).cast_signed()
 }
 
-/// Converts degrees to a heading.
+/// Converts degrees to a heading, rounded down; 360 degrees are heading 0.
 pub const fn degrees(degrees: u16) -> u16 {
     (degrees as u32 * 65_536 / 360) as u16
 }

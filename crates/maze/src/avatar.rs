@@ -3,38 +3,39 @@
 use crate::position::Position;
 use crate::shot::RecentShots;
 
-/// Avatar of a player.
+/// State of an avatar in one tick. A person or a ninja plays the avatar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Avatar {
-    /// Centre of the avatar.
+    /// Position of the avatar's centre.
     pub position: Position,
-    /// Heading in which it looks and walks: see [`angle`](crate::angle).
+    /// Heading in which the avatar looks and walks; see [`angle`](crate::angle).
     pub heading: u16,
     /// Walking speed, in 1/[`UNIT`](crate::UNIT) units per tick; negative is backwards. A wall may still stop the
     /// avatar.
     pub speed: i16,
     /// Turn rate, in headings per tick; negative is to the left.
     pub turn_rate: i16,
-    /// Whether the avatar is alive.
+    /// Life of the avatar: alive, or dead since a given tick.
     pub life: Life,
     /// Number of times the avatar spawned; wraps.
     pub spawn_count: u16,
     /// Shots fired within the last [`SHOT_RETENTION`](crate::SHOT_RETENTION) ticks.
     pub shots: RecentShots,
-    /// Predicted fall. The owner decides the fall when it happens; until then other sites display the prediction.
+    /// Fall predicted by the owner's site; `None` if no known shot will hit the avatar. The owner's site decides the
+    /// fall when it happens; until then other sites display the prediction.
     pub predicted_fall: Option<PredictedFall>,
 }
 
-/// Tick in which an avatar will fall, if neither its player nor the shooter changes anything before.
+/// Tick in which an avatar will fall if neither its player nor the shooter changes anything before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedFall {
     /// Tick in which the avatar falls.
     pub tick: u32,
-    /// Ticks from the tick of the state to the fall; 0 if the fall was extrapolated and not received.
+    /// Ticks from the tick of the state to the fall. Extrapolation counts them down; at 0 the avatar is displayed dead.
     pub ticks_left: u8,
 }
 
-/// Whether an avatar is alive.
+/// Life of an avatar: alive, or dead since a given tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     /// The avatar walks and shoots.
@@ -47,23 +48,23 @@ pub enum Life {
 }
 
 impl Avatar {
-    /// Whether the avatar is alive.
+    /// Whether the avatar can walk, shoot and be hit. A dead avatar lies still until it respawns.
     pub fn is_alive(&self) -> bool {
         self.life == Life::Alive
     }
 }
 
-/// Buttons that a player presses.
+/// Buttons that the player or ninja of an avatar holds down. Opposite buttons cancel each other out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Controls {
-    /// Walk.
+    /// Walk forwards at [`WALK_SPEED`](crate::WALK_SPEED).
     pub forward: bool,
-    /// Walk backwards, more slowly.
+    /// Walk backwards at half the walking speed.
     pub backward: bool,
-    /// Turn to the left.
+    /// Turn to the left by [`TURN_RATE`](crate::TURN_RATE) per tick.
     pub left: bool,
-    /// Turn to the right.
+    /// Turn to the right by [`TURN_RATE`](crate::TURN_RATE) per tick.
     pub right: bool,
-    /// Shoot as soon as the fire interval has passed.
+    /// Shoot as soon as [`FIRE_INTERVAL`](crate::FIRE_INTERVAL) has passed since the last shot.
     pub fire: bool,
 }

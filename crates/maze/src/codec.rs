@@ -25,7 +25,7 @@ use crate::projectiles::MAX_FALL_PREDICTION_TICKS;
 use crate::rules::{BACKWARD_SPEED, FIRE_INTERVAL, TURN_RATE, WALK_SPEED};
 use crate::shot::{MAX_SHOTS, RecentShots, SHOT_RETENTION, Shot};
 
-/// Speeds with a two-bit code; other values follow explicitly.
+/// Speeds with a two-bit code; the encoding of any other speed has the value itself.
 const COMMON_SPEEDS: [i16; 3] = [0, WALK_SPEED, BACKWARD_SPEED];
 const COMMON_TURN_RATES: [i16; 3] = [0, TURN_RATE, -TURN_RATE];
 const EXPLICIT_VALUE: u8 = 3;
@@ -72,7 +72,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<Avatar> {
     is_consistent.then_some(avatar)
 }
 
-/// Returns the code of a common value, or [`EXPLICIT_VALUE`].
+/// Returns the index of `value` in `values`, or [`EXPLICIT_VALUE`] if it is not among them.
 fn common_value_code(values: &[i16; 3], value: i16) -> u8 {
     values.iter().position(|common| *common == value).map_or(EXPLICIT_VALUE, |at| at as u8)
 }
@@ -141,7 +141,8 @@ impl AvatarReader<'_> {
         Some(Position { x: coordinate()?, y: coordinate()? })
     }
 
-    /// Reads a speed or turn rate: a common value by its code, or an explicit one up to `fastest`.
+    /// Reads a speed or turn rate: a common value by its code, or an explicit one of at most `fastest` in either
+    /// direction.
     fn common_or_explicit(&mut self, values: &[i16; 3], code: u8, fastest: i16) -> Option<i16> {
         if let Some(value) = values.get(usize::from(code)) {
             return Some(*value);

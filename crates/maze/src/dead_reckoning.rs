@@ -9,20 +9,20 @@ use crate::maze::GRID_SIZE;
 use crate::position::{Position, UNIT};
 use crate::rules::{AVATAR_RADIUS, MazeRules};
 
-/// Longest extrapolation, in ticks. The world stops displaying a silent avatar long before.
+/// Longest extrapolation, in ticks. A peer world no longer displays an avatar after 100 ticks without an update.
 const MAX_EXTRAPOLATION: u32 = 1_000;
 
 /// Largest distance between two states that are interpolated, in units. Beyond it the avatar did not walk from one to
 /// the other.
 const MAX_INTERPOLATION_DISTANCE: u32 = 1_000;
 
-/// Heading error that an observer does not notice.
+/// Largest heading error that does not count as a distance between two states.
 const HEADING_TOLERANCE: u16 = degrees(30);
 
-/// Predicted falls at most this many ticks apart count as the same.
+/// Largest difference between two predicted falls that count as the same, in ticks.
 const FALL_TICK_TOLERANCE: u32 = 4;
 
-/// Side of a region, in units.
+/// Side of the square that is one [`WorldRegion`], in units.
 const REGION_SIZE: i32 = 2_048;
 
 impl DeadReckoning for MazeRules {
@@ -88,7 +88,7 @@ impl DeadReckoning for MazeRules {
     }
 }
 
-/// Counts down a predicted fall by `ticks`. At 0 the avatar falls, as far as other sites know.
+/// Counts down a predicted fall by `ticks`. At 0 the avatar is dead until a received state says otherwise.
 fn apply_predicted_fall(avatar: &mut Avatar, ticks: u32) {
     let Some(fall) = &mut avatar.predicted_fall else { return };
     fall.ticks_left = fall.ticks_left.saturating_sub(ticks.min(u8::MAX.into()) as u8);
@@ -127,7 +127,7 @@ mod tests {
         MazeRules::new(Maze::new(7, 8))
     }
 
-    /// Returns random buttons, never with a shot.
+    /// Returns random buttons without fire.
     fn random_controls(rng: &mut Rng) -> Controls {
         let (forward, backward) = (!rng.one_in(4), rng.one_in(8));
         Controls { forward, backward, left: rng.one_in(3), right: rng.one_in(3), fire: false }

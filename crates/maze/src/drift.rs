@@ -13,15 +13,16 @@ use crate::{MazeSettings, TICKS_PER_SECOND, UNIT, WALK_SPEED};
 
 /// Length of a tick, in nanoseconds.
 const TICK_NS: i64 = 1_000_000_000 / TICKS_PER_SECOND as i64;
-/// Longest delay of a view, in nanoseconds. A later view comes from a site that was suspended.
+/// Longest delay between two views beyond the duration of their ticks, in nanoseconds. A longer one means that the site
+/// was suspended.
 const MAX_VIEW_DELAY_NS: i64 = 500_000_000;
 
 /// Trace that one site wrote.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// Site that wrote the trace.
+    /// Site that wrote the trace; without it the trace is not compared.
     pub site: Option<WorldSiteId>,
-    /// All lines, in the order in which they were written.
+    /// Lines of the trace, in the order in which they were written.
     pub entries: Vec<TraceEntry>,
 }
 
@@ -34,8 +35,8 @@ pub struct DriftSeries {
     pub entity: EntityId,
     /// Comparisons of the two views, in chronological order.
     pub samples: Vec<DriftSample>,
-    /// Fitted clock of the owner relative to the observer: offset in ns (positive if the owner is ahead) and skew in ns
-    /// per second.
+    /// Fitted clock of the owner relative to the observer: offset in ns at the first measurement (positive if the owner
+    /// is ahead), and skew in ns per second.
     pub clock_offset: (f64, f64),
 }
 
@@ -44,18 +45,18 @@ pub struct DriftSeries {
 pub struct DriftSample {
     /// Time of the view on the observer's clock, in nanoseconds.
     pub at: i64,
-    /// Displayed tick.
+    /// Tick that the observer displayed.
     pub tick: u32,
     /// Distance between the two views at that instant, in units.
     pub distance: f64,
-    /// Number of consecutive updates missing around that tick.
+    /// Number of updates in a row that the observer did not receive around that tick; 0 if none is missing.
     pub missing_updates: u32,
 }
 
-/// Statistics of many comparisons.
+/// Statistics of the distances of many comparisons; all zero if there are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DriftSummary {
-    /// Number of comparisons.
+    /// Number of distances.
     pub count: usize,
     /// Mean distance, in units.
     pub mean: f64,
@@ -68,7 +69,7 @@ pub struct DriftSummary {
 }
 
 impl DriftSummary {
-    /// Computes the statistics of these distances.
+    /// Computes the statistics of these distances, which are in units.
     pub fn from_distances(samples: impl Iterator<Item = f64>) -> Self {
         let mut units: Vec<f64> = samples.collect();
         units.sort_by(f64::total_cmp);
@@ -84,8 +85,8 @@ impl DriftSummary {
     }
 }
 
-/// Measures the drift of every remote avatar on every observing site. Ignores views within `skip` nanoseconds of the
-/// first line of the observer's trace.
+/// Compares each site's views of remote avatars with their owners' views, and returns one series per observer and
+/// avatar. Ignores views within `skip` nanoseconds of the first line of the observer's trace.
 pub fn measure_drift(traces: &[Trace], skip: i64) -> Vec<DriftSeries> {
     let mut pairs = Vec::new();
     for observer_trace in traces {
@@ -110,7 +111,7 @@ pub fn measure_drift(traces: &[Trace], skip: i64) -> Vec<DriftSeries> {
     pairs
 }
 
-/// Avatar as displayed in one view.
+/// One entity as displayed in one view of a trace.
 #[derive(Clone, Copy, Debug)]
 struct DisplayedAvatar {
     at: i64,
@@ -119,7 +120,7 @@ struct DisplayedAvatar {
     is_alive: bool,
 }
 
-/// Line fitted through measured clock offsets.
+/// Line fitted through measured offsets of a remote clock.
 #[derive(Clone, Copy, Debug)]
 struct ClockFit {
     origin: i64,
@@ -128,13 +129,14 @@ struct ClockFit {
 }
 
 impl ClockFit {
-    /// Converts a local time to the remote clock.
+    /// Converts a local time in nanoseconds to the remote clock.
     fn to_remote_time(self, local: i64) -> f64 {
         local as f64 + self.offset_ns + self.slope * local.saturating_sub(self.origin) as f64
     }
 }
 
 /// Fits the clock of the owner relative to the observer, by least squares through the measurements of both sites.
+/// Returns `None` if neither site measured the other.
 fn fit_clock_offset(
     observer_trace: &Trace,
     owner: WorldSiteId,
@@ -190,8 +192,8 @@ fn views_of(trace: &Trace, site: WorldSiteId, skip: i64) -> BTreeMap<EntityId, V
     views
 }
 
-/// Compares a view with the owner's view at the same instant. Returns `None` where either of them shows the avatar
-/// dead, or where the owner's view is not continuous.
+/// Compares a view with the owner's view at the same instant, interpolated between two of its views. Returns `None`
+/// where either of them shows the avatar dead, or where the owner's views are missing or not continuous.
 fn compare(
     view: &DisplayedAvatar,
     owner_views: &[DisplayedAvatar],
@@ -218,8 +220,8 @@ fn compare(
     })
 }
 
-/// Whether an avatar moved further from one view to the next than it can walk in those ticks, or its site was
-/// suspended: ticks are missing, or took much longer than they should.
+/// Whether an avatar moved further between two views than it can walk in those ticks, or its site was suspended: ticks
+/// are missing, or took more than 0.5 s longer than they should.
 fn is_discontinuous(before: &DisplayedAvatar, after: &DisplayedAvatar, distance: f64) -> bool {
     let ticks = after.tick.saturating_sub(before.tick);
     // Allows for rounding.
@@ -266,7 +268,7 @@ mod tests {
     const A: WorldSiteId = WorldSiteId(1);
     const B: WorldSiteId = WorldSiteId(2);
     const AVATAR: EntityId = EntityId { site: A, index: 0 };
-    /// Offset of B's clock: it is this far ahead of A's, and gains 0.1 % on it.
+    /// Nanoseconds by which B's clock is ahead of A's at the start. It gains 0.1 % on A's.
     const CLOCK_OFFSET_NS: i64 = 5_000_000_000;
 
     fn entry(at: i64, event: TraceEvent) -> TraceEntry {
@@ -277,12 +279,13 @@ mod tests {
         TraceEvent::Displayed { entity: AVATAR, tick, position: (x, 0.0), is_alive: true }
     }
 
-    /// A walks 32 units in 40 ms. B sees it `drift` units behind, and measures clock offsets with some noise.
+    /// Returns the traces of A, which walks 32 units in 40 ms, and of B, which displays it `drift` units behind and
+    /// does not receive the updates in `lost`. Both measure clock offsets with a noise of 1 ms.
     fn traces_with_drift(drift: f64, lost: &[u32]) -> [Trace; 2] {
         traces_with_bucket(4, drift, lost)
     }
 
-    /// The same with buckets of `bucket` ticks.
+    /// Returns the same traces with buckets of `bucket` ticks.
     fn traces_with_bucket(bucket: u32, drift: f64, lost: &[u32]) -> [Trace; 2] {
         let mut a = Trace { site: Some(A), entries: vec![entry(0, TraceEvent::Site(A))] };
         let mut b = Trace { site: Some(B), entries: vec![entry(CLOCK_OFFSET_NS, TraceEvent::Site(B))] };

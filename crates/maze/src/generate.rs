@@ -4,10 +4,10 @@
 use crate::maze::Direction;
 use crate::rng::Rng;
 
-/// Number of dead ends per dead end that stays closed, on average.
+/// Average number of dead ends of which one stays closed.
 const DEAD_ENDS_PER_KEPT: u32 = 5;
 
-/// Number of cells per room.
+/// Number of cells of the maze per room that is opened.
 const CELLS_PER_ROOM: u32 = 16;
 
 /// The maze as a grid of solid and open blocks. Cells and walls alternate: the block of cell `k` is `2k + 1`, the walls
@@ -22,7 +22,7 @@ pub(crate) struct BlockGrid {
 pub(crate) type Cell = (i32, i32);
 
 impl BlockGrid {
-    /// Generates a maze of `side` × `side` cells.
+    /// Generates the walls of a maze of `side` × `side` cells.
     pub(crate) fn generate(seed: u64, side: u8) -> Self {
         let mut rng = Rng::new(seed);
         let mut blocks = Self::all_walls(side);
@@ -39,13 +39,13 @@ impl BlockGrid {
         Self { blocks_per_side: across, solid_blocks: solid }
     }
 
-    /// Whether there is a wall or a post. Outside the maze everything is solid.
+    /// Whether a block is a wall or a post. Outside the maze every block is solid.
     pub(crate) fn is_solid(&self, column: i32, row: i32) -> bool {
         let inside = 0..self.blocks_per_side;
         !inside.contains(&column) || !inside.contains(&row) || self.solid_blocks[self.index(column, row)]
     }
 
-    /// Whether there is a wall on that side of a cell.
+    /// Whether there is a wall on the `direction` side of a cell.
     pub(crate) fn has_wall(&self, (x, y): Cell, direction: Direction) -> bool {
         let (east, south) = direction.offset();
         self.is_solid(2 * x + 1 + east, 2 * y + 1 + south)
@@ -64,7 +64,7 @@ impl BlockGrid {
         inside.contains(&x) && inside.contains(&y)
     }
 
-    /// Removes a wall, unless it is an outer wall.
+    /// Removes the wall on the `direction` side of a cell, unless it is an outer wall.
     fn remove_wall(&mut self, cell: Cell, direction: Direction) {
         if self.has_cell(direction.neighbour(cell)) {
             let (east, south) = direction.offset();

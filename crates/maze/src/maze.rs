@@ -23,16 +23,16 @@ const SPAWN_SPREAD: u16 = 160;
 const CELL_SIZE_FIXED: i32 = CELL_SIZE * UNIT;
 const WALL_HALF_THICKNESS_FIXED: i32 = WALL_HALF_THICKNESS * UNIT;
 
-/// One of the four sides of a cell.
+/// Side of a cell, or direction along the axes of the grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// Heading 0.
+    /// Towards larger x; heading 0.
     East,
-    /// Quarter turn to the right of east.
+    /// Towards larger y; a quarter turn to the right of east.
     South,
-    /// Half a turn.
+    /// Towards smaller x; half a turn from east.
     West,
-    /// Quarter turn to the left of east.
+    /// Towards smaller y; a quarter turn to the left of east.
     North,
 }
 
@@ -40,7 +40,7 @@ impl Direction {
     /// All directions, clockwise from east.
     pub const ALL: [Self; 4] = [Self::East, Self::South, Self::West, Self::North];
 
-    /// Returns the heading of this direction.
+    /// Returns the direction as a heading: 0 for east, a quarter turn more for each next one clockwise.
     pub fn heading(self) -> u16 {
         self as u16 * QUARTER_TURN
     }
@@ -55,14 +55,14 @@ impl Direction {
         }
     }
 
-    /// Returns the neighbouring cell in this direction.
+    /// Returns the next cell in this direction, which may lie outside the maze.
     pub(crate) fn neighbour(self, (x, y): Cell) -> Cell {
         let (east, south) = self.offset();
         (x + east, y + south)
     }
 }
 
-/// Maze in the middle of the grid, generated from a seed.
+/// Maze in the middle of the grid, generated from a seed. Outside its cells everything is wall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maze {
     seed: u64,
@@ -73,9 +73,9 @@ pub struct Maze {
 /// Point where a ray hits a wall.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RayHit {
-    /// Reach of the ray: `reach` × `direction` / `scale` is the vector to the wall, as given to [`Maze::cast_ray`].
+    /// Reach of the ray: the wall is at `from` + `reach` × `direction` / `scale`, the arguments of [`Maze::cast_ray`].
     pub(crate) reach: i64,
-    /// Direction in which the hit wall face looks.
+    /// Side of the wall that the ray hits: the direction in which this face looks.
     pub(crate) face: Direction,
 }
 
@@ -90,24 +90,24 @@ impl Maze {
         Self { seed, cells_per_side: side, blocks: BlockGrid::generate(seed, side) }
     }
 
-    /// Returns the seed from which the maze was generated.
+    /// Returns the seed from which the maze was generated, which also determines its spawn points.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Returns the number of cells per side.
+    /// Returns the number of cells per side, within [`SIDE_RANGE`](Self::SIDE_RANGE).
     pub fn cells_per_side(&self) -> u8 {
         self.cells_per_side
     }
 
-    /// Returns the north-west corner of the maze.
+    /// Returns the north-west corner of the maze on the grid.
     pub fn corner(&self) -> Position {
         let before = (GRID_SIZE - i32::from(self.cells_per_side) * CELL_SIZE) / 2;
         Position::from_units(before, before)
     }
 
-    /// Whether a cell has a wall on this side. Cells are counted from the north-west; outside the maze everything is
-    /// wall.
+    /// Whether a cell has a wall on its `direction` side. Cells are counted from the north-west corner; outside the
+    /// maze everything is wall.
     pub fn has_wall_at(&self, cell_x: u8, cell_y: u8, direction: Direction) -> bool {
         self.has_wall((cell_x.into(), cell_y.into()), direction)
     }
@@ -127,7 +127,6 @@ impl Maze {
         (x.div_euclid(CELL_SIZE_FIXED), y.div_euclid(CELL_SIZE_FIXED))
     }
 
-    /// Returns the centre of a cell.
     pub(crate) fn cell_centre(&self, (x, y): Cell) -> Position {
         let corner = self.corner();
         Position {
@@ -136,7 +135,7 @@ impl Maze {
         }
     }
 
-    /// Whether an avatar of this radius (in units) fits at the position without touching a wall.
+    /// Whether a circle of `radius` units around the position overlaps no wall. It may touch one.
     pub fn is_free(&self, position: Position, radius: u8) -> bool {
         let (x, y) = self.relative_to_corner(position);
         let radius = i32::from(radius) * UNIT;
@@ -155,7 +154,8 @@ impl Maze {
         self.cast_ray(from, direction, SCALE, SCALE).is_none()
     }
 
-    /// Returns the spawn point with this number, which is never in a wall.
+    /// Returns the spawn point with this number: a random position in a random cell, drawn from the maze's seed and
+    /// `number`. It is never in a wall.
     pub fn spawn_point(&self, number: u64) -> Position {
         let mut rng = Rng::from_parts(&[self.seed, number]);
         let side = u32::from(self.cells_per_side);
@@ -187,27 +187,27 @@ impl Maze {
         Some(hit)
     }
 
-    /// Returns a position relative to the corner of the maze.
+    /// Returns a position relative to the north-west corner of the maze, in 1/[`UNIT`] units.
     fn relative_to_corner(&self, position: Position) -> (i32, i32) {
         let corner = self.corner();
         (position.x.saturating_sub(corner.x), position.y.saturating_sub(corner.y))
     }
 }
 
-/// Returns the block that contains a coordinate.
+/// Returns the column or row of the block that contains a coordinate, relative to the corner of the maze.
 fn block_at(at: i32) -> i32 {
     let shifted = at.saturating_add(WALL_HALF_THICKNESS_FIXED);
     let beyond_the_wall = shifted.rem_euclid(CELL_SIZE_FIXED) >= 2 * WALL_HALF_THICKNESS_FIXED;
     2 * shifted.div_euclid(CELL_SIZE_FIXED) + i32::from(beyond_the_wall)
 }
 
-/// Returns the coordinate at which a block begins.
+/// Returns the coordinate at which a column or row of blocks begins, relative to the corner of the maze.
 fn block_start(block: i32) -> i64 {
     let wall = i64::from(block.div_euclid(2)) * i64::from(CELL_SIZE_FIXED);
     wall + i64::from(if block.rem_euclid(2) == 0 { -WALL_HALF_THICKNESS_FIXED } else { WALL_HALF_THICKNESS_FIXED })
 }
 
-/// Returns the reach at which a ray leaves its block along one axis.
+/// Returns the reach at which a ray leaves its block along one axis; the maximum if it runs parallel to the edge.
 fn ray_exit(at: i32, direction: i64, block: i32, scale: i64) -> i64 {
     if direction == 0 {
         return i64::MAX;
@@ -216,7 +216,7 @@ fn ray_exit(at: i32, direction: i64, block: i32, scale: i64) -> i64 {
     (edge - i64::from(at)) * scale / direction
 }
 
-/// Returns the square of the distance from a position to the nearest point of a block.
+/// Returns the square of the distance from a position to the nearest point of a block, in squared 1/[`UNIT`] units.
 fn squared_gap((x, y): (i32, i32), column: i32, row: i32) -> i64 {
     let gap = |at: i32, block: i32| {
         let at = i64::from(at);
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
     use crate::path::PathFinder;
 
-    /// Returns the number of walls of each cell.
+    /// Returns the number of walls of each cell, row by row.
     fn wall_counts(maze: &Maze) -> Vec<usize> {
         let side = i32::from(maze.cells_per_side());
         let walls =

@@ -1,8 +1,8 @@
 //! Ninjas: avatars played by software, as in MiMaze. They chase the nearest other avatar through the maze, shoot at
 //! avatars in view, and wander where they know of none.
 //!
-//! They press buttons as a person does. They hold one decision for a tenth of a second or more, so their paths consist
-//! of straight lines and circles; they need time to react, and do not aim perfectly.
+//! They press buttons as a person does. They hold a walk for at least 12 ticks, so their paths consist of straight
+//! lines and circles; they need time to react, and do not aim perfectly.
 
 use coplay::peer_world::{DeadReckoning, EntityId};
 
@@ -34,28 +34,28 @@ const MAX_TURN_TICKS: u32 = 40;
 /// Turns shorter than this many ticks are skipped on a walk. They matter when aiming.
 const WALK_TURN_TOLERANCE: u32 = 3;
 
-/// Ticks before the ninja notices a target that comes into view, plus up to twice as many more at random.
+/// Ticks from the target's coming into view until the ninja notices it, plus up to twice as many more at random.
 const REACTION_TICKS: u32 = 10;
 
-/// Largest random number of further ticks before the first shot, so that the target has a chance.
+/// Upper limit of the random number of ticks from noticing a target to the first shot, so that the target has a chance.
 const MAX_AIM_TICKS: u32 = 80;
 
-/// Distance beyond which the ninja does not shoot, in units.
+/// Distance beyond which the ninja neither notices nor shoots at a target, in units.
 const MAX_SHOOTING_DISTANCE: u32 = 2_400;
 
 /// Distance below which the ninja comes no nearer, in units.
 const CLOSE_DISTANCE: u32 = 300;
 
-/// Largest random aiming error.
+/// Largest random aiming error to either side, as an angle.
 const MAX_AIM_ERROR: u16 = degrees(10);
 
-/// Heading tolerance within which the ninja shoots.
+/// Largest deviation from the aimed heading with which the ninja shoots.
 const AIM_TOLERANCE: u16 = degrees(2);
 
 /// Ticks between two decisions whether to shoot.
 const TRIGGER_INTERVAL: u32 = 4;
 
-/// Ticks within which a walking ninja must move [`STUCK_DISTANCE`] units, or counts as stuck.
+/// Ticks within which a walking ninja must move more than [`STUCK_DISTANCE`] units, or counts as stuck.
 const STUCK_TICKS: u32 = 80;
 const STUCK_DISTANCE: u32 = 24;
 
@@ -65,18 +65,18 @@ const ARRIVAL_DISTANCE: u32 = 120;
 /// Radius of the circle of a walk while turning, in units: its circumference over 2π.
 const TURN_RADIUS: i64 = WALK_SPEED as i64 / UNIT as i64 * (65_536 / TURN_RATE as i64) * 7 / 44;
 
-/// Bot that plays an avatar.
+/// Bot that plays an avatar by choosing the buttons to press in each tick.
 #[derive(Clone, Debug)]
 pub struct Ninja {
     rng: Rng,
     path_finder: PathFinder,
-    /// Cell that it walks to, and the cells on the route, the next one last.
+    /// Cell that the ninja walks to, and the cells on the route to it, the next one last.
     goal: Cell,
     route: Vec<Cell>,
     plan_at: u32,
-    /// Avatar that it chases.
+    /// Avatar that the ninja chases; `None` if it knows of no living one.
     target: Option<EntityId>,
-    /// Tick in which the ninja notices the target, while the target is in view.
+    /// Tick in which the ninja notices the target; `None` while the target is out of view.
     noticed_at: Option<u32>,
     /// Buttons that are held, and the tick until which they are held.
     held_controls: Controls,
@@ -89,7 +89,7 @@ pub struct Ninja {
 }
 
 impl Ninja {
-    /// Creates a ninja. The seed determines its behaviour.
+    /// Creates a ninja. Equal seeds and equal views give equal behaviour.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         Self {
@@ -108,8 +108,8 @@ impl Ninja {
         }
     }
 
-    /// Returns the buttons it presses in this tick, given its avatar and the displayed states of the other avatars.
-    /// Ticks must not decrease.
+    /// Returns the buttons that the ninja presses in this tick, given its avatar and the displayed states of the other
+    /// avatars. Ticks must not decrease.
     pub fn choose_controls(
         &mut self,
         tick: u32,
@@ -132,14 +132,15 @@ impl Ninja {
         Controls { fire: self.should_fire(tick, rules, me, target), ..self.held_controls }
     }
 
-    /// Makes a dead ninja start with a new plan.
+    /// Resets a dead ninja, so that it makes a new plan as soon as it respawns.
     fn reset_plan(&mut self, tick: u32, me: &Avatar) {
         (self.plan_at, self.held_until) = (tick, tick);
         self.noticed_at = None;
         self.last_progress = (tick, me.position);
     }
 
-    /// Chooses the avatar to chase and finds the path to it; or a path to a random cell if there is none.
+    /// Chooses the nearest living avatar as the target and finds a path to it. Without a target, finds a path to a
+    /// random cell.
     fn plan(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, others: &[(EntityId, Avatar)]) {
         self.plan_at = tick.saturating_add(PLAN_INTERVAL + self.rng.below(PLAN_INTERVAL));
         let nearest = nearest_living(&rules.maze, me, others);
@@ -162,7 +163,7 @@ impl Ninja {
         target.map(|(_, avatar)| avatar).filter(|avatar| avatar.is_alive())
     }
 
-    /// Notices the target some time after it came into view.
+    /// Updates the tick in which the ninja notices the target: 10 to 29 ticks after the target came into view.
     fn update_noticed(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, target: Option<&Avatar>) {
         let in_view = target.is_some_and(|target| {
             me.position.distance(target.position) <= MAX_SHOOTING_DISTANCE
@@ -181,7 +182,7 @@ impl Ninja {
         self.noticed_at.is_some_and(|at| tick >= at)
     }
 
-    /// Decides the next move, and how long to hold it.
+    /// Decides which buttons to hold next, and for how many ticks.
     fn decide_move(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, target: Option<&Avatar>) {
         if self.is_stuck(tick, me) {
             self.back_off(tick);
@@ -200,7 +201,7 @@ impl Ninja {
         tick.saturating_sub(self.last_progress.0) >= STUCK_TICKS
     }
 
-    /// Walks backwards in a circle to a random side, and then plans again.
+    /// Walks backwards in a circle to a random side for 12 to 23 ticks, and then plans again.
     fn back_off(&mut self, tick: u32) {
         let left = self.rng.one_in(2);
         let controls = Controls { backward: true, left, right: !left, ..Controls::default() };
@@ -209,7 +210,7 @@ impl Ninja {
         self.plan_at = self.held_until;
     }
 
-    /// Turns to where the target will be, and approaches, retreats or stays.
+    /// Turns to where the target will be when a shot gets there, and approaches, retreats or stays.
     fn fight(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, target: &Avatar) {
         let aim = self.aim_heading(rules, me, target);
         let distance = me.position.distance(target.position);
@@ -242,7 +243,7 @@ impl Ninja {
         aimed
     }
 
-    /// Walks along the route.
+    /// Walks or turns towards the next waypoint of the route. If the path to none is clear, plans again afterwards.
     fn follow_route(&mut self, tick: u32, rules: &MazeRules, me: &Avatar) {
         let next = self.next_waypoint(&rules.maze, me.position);
         let waypoint = next.unwrap_or_else(|| self.fallback_waypoint(&rules.maze, me.position));
@@ -259,7 +260,8 @@ impl Ninja {
         }
     }
 
-    /// Returns the farthest waypoint on the route with a clear path, and skips those before it.
+    /// Returns the farthest of the next [`ROUTE_LOOKAHEAD`] waypoints with a clear path, and drops those before it from
+    /// the route.
     fn next_waypoint(&mut self, maze: &Maze, position: Position) -> Option<Position> {
         if self.route.last().is_some_and(|next| position.distance(maze.cell_centre(*next)) < ARRIVAL_DISTANCE) {
             self.route.pop();
@@ -271,7 +273,8 @@ impl Ninja {
         self.route.last().map(|cell| maze.cell_centre(*cell))
     }
 
-    /// Returns where to go if the path to the next waypoint is not clear: the centre of the cell, and from there on.
+    /// Returns the waypoint for a route without a clear path: the centre of the present cell, and from there the next
+    /// cell of the route.
     fn fallback_waypoint(&self, maze: &Maze, position: Position) -> Position {
         let middle = maze.cell_centre(maze.cell_at(position));
         let next = self.route.last().map(|cell| maze.cell_centre(*cell));
@@ -301,7 +304,7 @@ impl Ninja {
     }
 }
 
-/// Returns the nearest living avatar. An avatar behind a wall counts as further away.
+/// Returns the nearest living avatar. An avatar behind a wall counts as three cells further away.
 fn nearest_living<'a>(maze: &Maze, me: &Avatar, others: &'a [(EntityId, Avatar)]) -> Option<(EntityId, &'a Avatar)> {
     let perceived_distance = |avatar: &Avatar| {
         let hidden = if maze.has_line_of_sight(me.position, avatar.position) { 0 } else { 3 * CELL_SIZE as u32 };
@@ -320,8 +323,8 @@ fn is_path_clear(maze: &Maze, from: Position, to: Position) -> bool {
         .all(|width| maze.has_line_of_sight(from.moved_along(aside, width), to.moved_along(aside, width)))
 }
 
-/// Whether walking on while turning leads to the goal. If not, the avatar must turn on the spot, or it would circle the
-/// goal for ever.
+/// Whether the avatar gets to the goal if it walks while it turns. If not, it must turn on the spot, or it would circle
+/// the goal for ever.
 fn can_reach_while_turning(me: &Avatar, goal: Position) -> bool {
     let turn = shortest_turn(me.heading, me.position.bearing_to(goal)).unsigned_abs();
     let chord = 2 * TURN_RADIUS * i64::from(sine(turn)) / i64::from(crate::angle::TRIG_ONE);

@@ -3,14 +3,14 @@
 use crate::generate::Cell;
 use crate::maze::{Direction, Maze};
 
-/// Path finder. It reuses its buffers, so that repeated searches do not allocate.
+/// Breadth-first search that reuses its buffers, so that repeated searches do not allocate.
 #[derive(Clone, Debug)]
 pub(crate) struct PathFinder {
     /// Largest number of cells that a search expands.
     max_cells: usize,
-    /// Direction by which each cell was first entered.
+    /// Direction of the step by which the search first entered each cell; `None` for unvisited cells and the start.
     entry_directions: Vec<Option<Direction>>,
-    /// Visited cells, by increasing distance.
+    /// Visited cells, by increasing distance from the start.
     visited: Vec<Cell>,
     route: Vec<Cell>,
 }
@@ -20,8 +20,8 @@ impl PathFinder {
         Self { max_cells, entry_directions: Vec::new(), visited: Vec::new(), route: Vec::new() }
     }
 
-    /// Returns the cells of the shortest path, without the first. If the search does not reach the goal, the path leads
-    /// to the visited cell nearest to the goal in a straight line.
+    /// Returns the cells of the shortest path, without `from`. If the search does not reach `to`, the path leads to the
+    /// visited cell nearest to it in a straight line. The path is empty if either cell is outside the maze.
     pub(crate) fn find(&mut self, maze: &Maze, from: Cell, to: Cell) -> &[Cell] {
         self.route.clear();
         if !has_cell(maze, from) || !has_cell(maze, to) {
@@ -32,7 +32,8 @@ impl PathFinder {
         &self.route
     }
 
-    /// Expands cells until the goal is among them. Returns the cell that the path should end in.
+    /// Expands cells until the goal is reached or `max_cells` cells are expanded. Returns the cell that the path should
+    /// end in.
     fn search(&mut self, maze: &Maze, from: Cell, to: Cell) -> Cell {
         let side = usize::from(maze.cells_per_side());
         self.entry_directions.clear();
@@ -65,7 +66,7 @@ impl PathFinder {
         }
     }
 
-    /// Collects the path backwards from the reached cell, then reverses it.
+    /// Collects the path backwards from the reached cell to the start, then reverses it.
     fn backtrack(&mut self, maze: &Maze, from: Cell, reached: Cell) {
         let mut cell = reached;
         while cell != from {
@@ -91,7 +92,7 @@ fn index(maze: &Maze, (x, y): Cell) -> usize {
 mod tests {
     use super::*;
 
-    /// Computes distances by a slower method: relaxation rounds until nothing changes.
+    /// Computes the distance of every cell from `from` by a slower method: relaxation rounds until nothing changes.
     fn reference_distances(maze: &Maze, from: Cell) -> Vec<usize> {
         let side = i32::from(maze.cells_per_side());
         let mut distances = vec![usize::MAX; (side * side) as usize];

@@ -1,22 +1,22 @@
-//! Positions on the grid.
+//! Positions on the grid in fixed point: movement along a heading, distances, bearings.
 
 use crate::angle::{TRIG_ONE, bearing, cosine, sine};
 use crate::maze::GRID_SIZE;
 
-/// Position steps per unit.
+/// Number of [`Position`] steps in one unit of the grid.
 pub const UNIT: i32 = 256;
 
-/// Position in 1/[`UNIT`] units, fine enough that walking does not round the slightest turn away.
+/// Position on the grid, in 1/[`UNIT`] units: fine enough that rounding does not hide the smallest turn of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Position {
-    /// Coordinate from west to east.
+    /// Distance from the west edge of the grid, in 1/[`UNIT`] units.
     pub x: i32,
-    /// Coordinate from north to south.
+    /// Distance from the north edge of the grid, in 1/[`UNIT`] units.
     pub y: i32,
 }
 
 impl Position {
-    /// Returns the position this many units east and south of the corner of the grid.
+    /// Returns the position `x` units east and `y` units south of the north-west corner of the grid.
     pub const fn from_units(x: i32, y: i32) -> Self {
         Self { x: x * UNIT, y: y * UNIT }
     }
@@ -34,18 +34,18 @@ impl Position {
         (self.distance_squared(other).isqrt() / UNIT as u64) as u32
     }
 
-    /// Returns the square of the distance, in squared 1/[`UNIT`] units.
+    /// Returns the square of the distance to `other`, in squared 1/[`UNIT`] units.
     pub fn distance_squared(self, other: Self) -> u64 {
         let (east, south) = (self.x.abs_diff(other.x), self.y.abs_diff(other.y));
         (u64::from(east) * u64::from(east)).saturating_add(u64::from(south) * u64::from(south))
     }
 
-    /// Returns the heading towards `other`.
+    /// Returns the heading from this position towards `other`; 0 if they are equal.
     pub fn bearing_to(self, other: Self) -> u16 {
         bearing(other.x.wrapping_sub(self.x), other.y.wrapping_sub(self.y))
     }
 
-    /// Returns the nearest position of whole units on the grid.
+    /// Returns the nearest position on the grid whose coordinates are whole units.
     pub(crate) fn rounded_to_units(self) -> Self {
         let whole = |parts: i32| (parts.saturating_add(UNIT / 2) / UNIT).clamp(0, GRID_SIZE - 1) * UNIT;
         Self { x: whole(self.x), y: whole(self.y) }

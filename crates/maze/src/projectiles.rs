@@ -13,16 +13,16 @@ use crate::rules::{ShotSegment, can_shot_reach};
 use crate::site::MAX_AVATARS;
 use crate::{Avatar, MAX_SHOTS, MazeRules, Position, PredictedFall, SHOT_RETENTION, Shot};
 
-/// Largest number of tracked shots per site: as many as its avatars can have. Whatever shots a site claims to have
+/// Largest number of tracked shots per site: those of [`MAX_AVATARS`] avatars. Whatever shots a site claims to have
 /// fired, they cannot displace those of another site.
 const MAX_SHOTS_PER_SITE: usize = MAX_AVATARS * MAX_SHOTS;
-/// Largest number of tracked shots in total: those of as many shooters as a world has.
+/// Largest number of tracked shots in total: those of 16,384 avatars, the most that a world on servers has.
 const MAX_TRACKED_SHOTS: usize = 16_384 * MAX_SHOTS;
 
-/// Longest prediction, in ticks.
+/// Longest time ahead for which a fall is predicted, in ticks.
 pub(crate) const MAX_FALL_PREDICTION_TICKS: u8 = 100;
 
-/// Known shots, with the tick up to which each was checked.
+/// Shots in flight that this site knows, each with the tick up to which it was checked for hits.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectileTracker {
     shots: BTreeMap<(EntityId, u16), TrackedShot>,
@@ -33,27 +33,28 @@ pub struct ProjectileTracker {
 struct TrackedShot {
     shot: Shot,
     checked_until: u32,
-    /// Range of the shot, once it has been computed.
+    /// Range of the shot in 1/[`UNIT`](crate::UNIT) units; `None` until it is computed.
     range: Option<i32>,
 }
 
-/// Avatar that can be hit.
+/// Avatar that shots are checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct HitCandidate<'a> {
-    /// Id of the avatar.
+    /// Id by which a hit names the avatar.
     pub entity: EntityId,
-    /// State in the tick that is checked.
+    /// State of the avatar in the tick that is checked. Dead avatars are not hit.
     pub avatar: &'a Avatar,
 }
 
 impl ProjectileTracker {
-    /// Drops shots older than [`SHOT_RETENTION`] before `tick`.
+    /// Drops shots fired more than [`SHOT_RETENTION`] ticks before `tick`.
     pub fn drop_before(&mut self, tick: u32) {
         let oldest = tick.saturating_sub(SHOT_RETENTION);
         self.shots.retain(|_, tracked| tracked.shot.tick >= oldest);
     }
 
-    /// Starts to track the recent shots of an avatar.
+    /// Starts to track the shots that avatar `by` fired within the last [`SHOT_RETENTION`] ticks. Ignores shots beyond
+    /// [`MAX_SHOTS`] per avatar, or beyond the limits per site and in total.
     pub fn track(&mut self, tick: u32, by: EntityId, avatar: &Avatar) {
         let recent = tick.saturating_sub(SHOT_RETENTION)..=tick;
         for shot in avatar.shots.iter().filter(|shot| recent.contains(&shot.tick)) {
@@ -73,7 +74,8 @@ impl ProjectileTracker {
         own < MAX_SHOTS && of(0, u8::MAX) < MAX_SHOTS_PER_SITE && self.shots.len() < MAX_TRACKED_SHOTS
     }
 
-    /// Predicts the fall of an avatar within `ticks` ticks after this one, if it goes on as it does.
+    /// Predicts the fall of an avatar within `ticks` ticks (at most 100) after `tick`, if it keeps its speed and turn
+    /// rate. Returns `None` if no tracked shot hits it.
     pub fn predict_fall(
         &self,
         rules: &MazeRules,
@@ -106,8 +108,9 @@ impl ProjectileTracker {
         self.shots.len() * size_of::<((EntityId, u16), TrackedShot)>()
     }
 
-    /// Returns the hits up to this tick as pairs of victim and shooter. `past` returns the position of a target in an
-    /// earlier tick of its present life. An avatar is not hit by its own shots.
+    /// Checks each shot in the ticks since its last check, up to `tick`, and returns the hits as pairs of victim and
+    /// shooter. `past` returns the position of a target in an earlier tick, or `None` if it was dead or in an earlier
+    /// life. An avatar is not hit by its own shots.
     pub fn detect_hits<'a>(
         &mut self,
         rules: &MazeRules,

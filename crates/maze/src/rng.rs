@@ -1,4 +1,4 @@
-//! Seeded random numbers.
+//! Seeded pseudo-random numbers, equal on every platform.
 
 /// Random number generator (splitmix64, after Steele, Lea and Flood). The sequence of a seed is the same on every
 /// platform and must never change.
@@ -10,7 +10,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// Creates a generator whose sequence depends on all `numbers`.
+    /// Creates a generator whose sequence depends on all `numbers` and on their order.
     pub(crate) fn from_parts(numbers: &[u64]) -> Self {
         numbers.iter().fold(Self(0), |mut rng, number| Self(rng.next_u64() ^ number))
     }
@@ -27,7 +27,7 @@ impl Rng {
         ((self.next_u64() >> 32) % u64::from(end)) as u32
     }
 
-    /// Returns a number from `-most` to `most`.
+    /// Returns a random number from `-most` to `most`, both included.
     pub(crate) fn symmetric(&mut self, most: u16) -> i32 {
         self.below(2 * u32::from(most) + 1) as i32 - i32::from(most)
     }

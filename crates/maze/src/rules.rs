@@ -12,23 +12,23 @@ use crate::position::{Position, UNIT};
 use crate::rng::Rng;
 use crate::shot::{RecentShots, SHOT_RETENTION, Shot};
 
-/// Ticks per second.
+/// Ticks of the world per second: a tick is 10 ms.
 pub const TICKS_PER_SECOND: u32 = 100;
 
 /// Radius of an avatar, in units.
 pub const AVATAR_RADIUS: u8 = 32;
 
-/// Walking speed: 8 units per tick, 32 in 40 ms.
+/// Walking speed, in 1/[`UNIT`] units per tick: 8 units per tick, 32 in 40 ms.
 pub const WALK_SPEED: i16 = 8 * UNIT as i16;
 
-/// Speed of walking backwards.
+/// Speed of walking backwards, in 1/[`UNIT`] units per tick: negative, and half as fast as [`WALK_SPEED`].
 pub const BACKWARD_SPEED: i16 = -WALK_SPEED / 2;
 
 /// Turn rate, in headings per tick: half a turn takes about a second. Walking while turning is a circle that just fits
 /// from one corridor into the next.
 pub const TURN_RATE: i16 = 320;
 
-/// Ticks after which a dead avatar respawns.
+/// Ticks from the death of an avatar to its respawn.
 pub const RESPAWN_TICKS: u32 = 200;
 
 /// Minimum number of ticks between two shots of an avatar.
@@ -37,7 +37,7 @@ pub const FIRE_INTERVAL: u32 = 60;
 /// Speed of a shot, in 1/[`UNIT`] units per tick.
 pub(crate) const SHOT_SPEED: i32 = 24 * UNIT;
 
-/// Lifetime of a shot that hits nothing, in ticks.
+/// Lifetime of a shot that meets no wall, in ticks.
 const SHOT_LIFETIME: u32 = 150;
 
 /// Distance from the path of a shot within which it hits an avatar, in units: the radius of the avatar plus that of the
@@ -48,13 +48,13 @@ const SHOT_HIT_RADIUS: i32 = AVATAR_RADIUS as i32 + 8;
 /// the shooter, which may walk after it, and is not yet behind a wall.
 const MUZZLE_DISTANCE: i32 = 52;
 
-/// Number of spawn points that a respawn tries.
+/// Largest number of spawn points that a respawn tries.
 const SPAWN_ATTEMPTS: u64 = 8;
 
-/// Minimum distance of a spawn point from other avatars, in units, if there is a choice.
+/// Distance from other avatars that a respawn tries to keep, in units.
 const SPAWN_CLEARANCE: u32 = 1_024;
 
-/// Game rules in one maze.
+/// Rules of the game in one maze: how avatars and shots move.
 #[derive(Clone, Debug)]
 pub struct MazeRules {
     /// Maze in which the game is played.
@@ -62,12 +62,13 @@ pub struct MazeRules {
 }
 
 impl MazeRules {
-    /// Creates the rules for this maze.
+    /// Creates the rules of a game in this maze.
     pub fn new(maze: Maze) -> Self {
         Self { maze }
     }
 
-    /// Spawns a new avatar, away from `others` if there is room. `spawn_seed` determines the position.
+    /// Spawns a new avatar, at least 1,024 units from `others` if one of 8 random spawn points is. `spawn_seed`
+    /// determines these points.
     pub fn spawn_avatar(&self, others: &[Position], spawn_seed: u64) -> Avatar {
         let mut avatar = Avatar {
             position: Position::default(),
@@ -137,7 +138,8 @@ impl MazeRules {
         }
     }
 
-    /// Returns the first free position of: the wanted one, two along the wall, the present one.
+    /// Returns the position after one tick of walking: straight ahead if that is free, else along the wall, else
+    /// `from`.
     fn slide(&self, from: Position, heading: u16, speed: i16) -> Position {
         let to = from.moved_along(heading, speed.into());
         let (east_or_west, south_or_north) = (Position { x: to.x, y: from.y }, Position { x: from.x, y: to.y });
@@ -166,7 +168,8 @@ impl MazeRules {
         }
     }
 
-    /// Whether the next step leads into another avatar. An avatar that is already too near may still step away.
+    /// Whether the next step brings the avatar nearer to another one and into contact. An avatar that already overlaps
+    /// another may step away.
     fn would_collide(&self, avatar: &Avatar, others: &[Position]) -> bool {
         if avatar.speed == 0 || others.is_empty() {
             return false;
@@ -187,7 +190,8 @@ impl MazeRules {
         avatar.heading = self.open_heading(avatar.position);
     }
 
-    /// Returns the first of several spawn points that is away from all others, or the last of them.
+    /// Returns the first of up to [`SPAWN_ATTEMPTS`] spawn points that is [`SPAWN_CLEARANCE`] away from all `others`,
+    /// or the last one.
     fn choose_spawn_point(&self, spawn_count: u16, others: &[Position], spawn_seed: u64) -> Position {
         let mut rng = Rng::from_parts(&[spawn_seed, spawn_count.into()]);
         let is_clear = |point: Position| others.iter().all(|other| point.distance(*other) >= SPAWN_CLEARANCE);
@@ -201,7 +205,7 @@ impl MazeRules {
         point
     }
 
-    /// Returns the heading of an open side of the cell.
+    /// Returns the heading of the first open side, clockwise from east, of the cell at `position`.
     fn open_heading(&self, position: Position) -> u16 {
         let cell = self.maze.cell_at(position);
         let open = Direction::ALL.into_iter().find(|direction| !self.maze.has_wall(cell, *direction));
@@ -222,13 +226,14 @@ impl MazeRules {
 pub(crate) struct ShotSegment {
     start: i32,
     end: i32,
-    /// Bounding box of all positions that the shot can hit.
+    /// North-west and south-east corner of the bounding box of all avatar positions that the segment can hit.
     min_corner: Position,
     max_corner: Position,
 }
 
 impl ShotSegment {
-    /// Returns the segment that a shot flies in this tick; `None` before the shot and after its lifetime.
+    /// Returns the segment that a shot flies in this tick; `None` until the tick after the shot was fired, and after
+    /// its lifetime.
     pub(crate) fn in_tick(shot: &Shot, tick: u32) -> Option<Self> {
         let (before, after) = (distance_flown(shot, tick.checked_sub(1)?)?, distance_flown(shot, tick)?);
         let [one, other] = [before, after].map(|length| shot.origin.moved_along(shot.heading, length));
@@ -239,19 +244,19 @@ impl ShotSegment {
         Some(Self { start: before, end: after, min_corner: low, max_corner: high })
     }
 
-    /// Whether the target is within the bounding box.
+    /// Whether an avatar at `target` is within the bounding box of the segment.
     #[inline]
     pub(crate) fn may_hit(&self, target: Position) -> bool {
         (self.min_corner.x..=self.max_corner.x).contains(&target.x)
             && (self.min_corner.y..=self.max_corner.y).contains(&target.y)
     }
 
-    /// Whether the shot reaches the segment, given its range.
+    /// Whether the shot flies at least part of the segment before its `range`, in 1/[`UNIT`] units, ends.
     pub(crate) fn starts_within(&self, range: i32) -> bool {
         self.start < range
     }
 
-    /// Whether the shot hits an avatar at `target`, before it hits a wall.
+    /// Whether the shot hits an avatar at `target` before its `range` ends.
     pub(crate) fn hits(&self, shot: &Shot, range: i32, target: Position) -> bool {
         let Self { start: before, end: after, .. } = *self;
         segment_hits(shot, before, after, target)
@@ -268,7 +273,8 @@ fn fire(tick: u32, avatar: &mut Avatar) {
     }
 }
 
-/// Returns how far a shot has flown at a tick if nothing stops it, in 1/[`UNIT`] units.
+/// Returns how far a shot has flown at a tick if no wall stops it, in 1/[`UNIT`] units; `None` before the shot is fired
+/// and after its lifetime.
 fn distance_flown(shot: &Shot, tick: u32) -> Option<i32> {
     let age = tick.checked_sub(shot.tick)?;
     (age <= SHOT_LIFETIME).then_some(age as i32 * SHOT_SPEED)
@@ -281,7 +287,7 @@ pub(crate) fn can_shot_reach(shot: &Shot, tick: u32, ticks: u32, target: Positio
     shot.origin.moved_along(shot.heading, flown).distance(target) <= reach
 }
 
-/// Whether the part of a shot's path between two lengths passes near enough to the target.
+/// Whether the part of a shot's path from `before` to `after` passes within [`SHOT_HIT_RADIUS`] of the target.
 fn segment_hits(shot: &Shot, before: i32, after: i32, target: Position) -> bool {
     let (east, south) =
         (i64::from(target.x) - i64::from(shot.origin.x), i64::from(target.y) - i64::from(shot.origin.y));

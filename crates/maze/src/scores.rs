@@ -22,13 +22,13 @@ use coplay::peer_world::{EntityId, MAX_RECORD_SIZE, WorldSiteId};
 
 use crate::site::MAX_AVATARS;
 
-/// Maximum length of a name, in bytes.
+/// Maximum length of a site's name, in bytes.
 pub const MAX_NAME_LEN: usize = 24;
-/// Index that stands for all avatars of a site without a count of their own.
+/// Index under which a record counts all shooters of a site that have no count of their own.
 pub const OTHER_AVATARS: u8 = u8::MAX;
-/// Id that stands for all avatars of sites without a count of their own.
+/// Id under which a record counts all shooters of sites that have no count of their own.
 pub const OTHER_SITES: EntityId = EntityId { site: WorldSiteId(u32::MAX), index: OTHER_AVATARS };
-/// Largest number of hits that a site counts; no game gets there.
+/// Largest number of hits that a site counts in one game. Further hits are ignored.
 const MAX_HITS: u32 = 1 << 24;
 /// Number of sites that always keep a count of their own: a mesh has no more.
 const MAX_LISTED_SITES: usize = 64;
@@ -41,35 +41,35 @@ const _: () = assert!(
         && MAX_HITS < 1 << (7 * MAX_COUNT_LEN)
 );
 
-/// Hits that one site counts.
+/// Score record of one site: the hits on its avatars, which this site alone counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScoreRecord {
-    /// Name of this site, which is the name of its player.
+    /// Name of the site, which is the name of its player.
     name: String,
-    /// Number of falls of each of its avatars.
+    /// Number of falls of each avatar of the site, by index.
     falls: BTreeMap<u8, u32>,
-    /// Number of hits on its avatars by each shooter.
+    /// Number of hits on the site's avatars by each shooter.
     hits: BTreeMap<EntityId, u32>,
 }
 
-/// Score of an avatar.
+/// Score of an avatar, summed over the records of all sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
-    /// Number of hits it scored.
+    /// Number of hits that the avatar scored.
     pub hits: u32,
-    /// Number of times it was hit.
+    /// Number of times that the avatar was hit.
     pub falls: u32,
 }
 
 impl ScoreRecord {
-    /// Creates a record without hits.
+    /// Creates a record without hits. The name is cut as by [`set_name`](Self::set_name).
     pub fn new(name: &str) -> Self {
         let mut record = Self::default();
         record.set_name(name);
         record
     }
 
-    /// Sets the name of the site.
+    /// Sets the name of the site, cut at the first control character and at [`MAX_NAME_LEN`] bytes.
     pub fn set_name(&mut self, name: &str) {
         self.name = sanitized_name(name).into();
         self.compact();
@@ -80,7 +80,7 @@ impl ScoreRecord {
         total_count(&self.falls).min(u32::MAX.into()) as u32
     }
 
-    /// Counts a hit on one of our avatars.
+    /// Counts a hit on our avatar `index` by another avatar. Ignores hits beyond 2^24 in total.
     pub fn record_hit(&mut self, index: u8, by: EntityId) {
         if usize::from(index) < MAX_AVATARS && self.total_falls() < MAX_HITS {
             add_count(&mut self.falls, index, 1);
@@ -89,7 +89,8 @@ impl ScoreRecord {
         }
     }
 
-    /// Adds the counts from before this site restarted. Ignores them if the sum exceeds the possible maximum.
+    /// Returns the sum of this record and of the counts from `before` this site restarted. Ignores the latter if the
+    /// sum exceeds 2^24 falls.
     pub fn combined_with(&self, before: &Self) -> Self {
         let mut sum = self.clone();
         if self.total_falls() + before.total_falls() <= MAX_HITS {
@@ -122,7 +123,7 @@ impl ScoreRecord {
         }
     }
 
-    /// Returns the site with the most shooters, if a site has more than one.
+    /// Returns the site with the most shooters in the record; `None` if no site has more than one.
     fn site_with_most_shooters(&self) -> Option<WorldSiteId> {
         let sites = group_by_site(&self.hits).map(|(site, lines)| (lines.len(), site));
         sites.max().filter(|(lines, _)| *lines > 1).map(|(_, site)| site)
@@ -135,20 +136,19 @@ impl ScoreRecord {
         own.min().map_or(first, |(_, by)| by)
     }
 
-    /// Returns the shooter with the fewest hits.
+    /// Returns the shooter with the fewest hits, other than [`OTHER_SITES`].
     fn lowest_shooter(&self) -> EntityId {
         let own = self.hits.iter().filter(|(by, _)| **by != OTHER_SITES).map(|(by, times)| (*times, *by));
         own.min().map_or(OTHER_SITES, |(_, by)| by)
     }
 
-    /// Returns the encoded length, in bytes.
     fn encoded_len(&self) -> usize {
         let lines = |counts: &mut dyn Iterator<Item = &u32>| counts.map(|times| 1 + count_len(*times)).sum::<usize>();
         let sites = group_by_site(&self.hits).count();
         1 + self.name.len() + 1 + lines(&mut self.falls.values()) + sites * 5 + lines(&mut self.hits.values())
     }
 
-    /// Encodes the record.
+    /// Encodes the record in at most [`MAX_RECORD_SIZE`] bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![self.name.len() as u8];
         bytes.extend_from_slice(self.name.as_bytes());
@@ -162,7 +162,7 @@ impl ScoreRecord {
         bytes
     }
 
-    /// Decodes a record; `None` if it is invalid.
+    /// Decodes a record; `None` if the bytes are no valid encoding, or if the totals of falls and hits differ.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = ScoreReader { bytes };
         let name = reader.name()?;
@@ -213,7 +213,7 @@ impl ScoreReader<'_> {
         (name.len() <= MAX_NAME_LEN && !name.contains(char::is_control)).then(|| name.into())
     }
 
-    /// Reads `count` pairs of index and count, in increasing order.
+    /// Reads `count` pairs of index and count; `None` unless the indices increase.
     fn counts(&mut self, count: usize) -> Option<BTreeMap<u8, u32>> {
         let mut lines = BTreeMap::new();
         for _ in 0..count {
@@ -251,7 +251,7 @@ fn count_len(times: u32) -> usize {
     (u32::BITS - times.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
-/// Groups the shooters by site, in order.
+/// Groups the shooters by site, in order of the site ids.
 fn group_by_site(hits: &BTreeMap<EntityId, u32>) -> impl Iterator<Item = (WorldSiteId, Vec<(u8, u32)>)> {
     let mut rest = hits.iter().peekable();
     std::iter::from_fn(move || {
@@ -270,14 +270,14 @@ fn total_count<K>(counts: &BTreeMap<K, u32>) -> u64 {
     counts.values().copied().map(u64::from).sum()
 }
 
-/// Cuts a name at the first control character, trims it and limits its length.
+/// Cuts a name at the first control character, trims it and limits it to [`MAX_NAME_LEN`] bytes.
 fn sanitized_name(name: &str) -> &str {
     let name = name.split(char::is_control).next().unwrap_or_default().trim();
     let end = (0..=MAX_NAME_LEN.min(name.len())).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
     &name[..end]
 }
 
-/// Sum of all score records.
+/// Scores of all avatars, the sum of all score records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scoreboard {
     by_entity: BTreeMap<EntityId, Score>,
@@ -311,12 +311,12 @@ impl Scoreboard {
         names + self.by_entity.len() * size_of::<(EntityId, Score)>()
     }
 
-    /// Sets the name of a site.
+    /// Sets the displayed name of a site.
     pub fn set_name(&mut self, site: WorldSiteId, name: &str) {
         self.names.insert(site, name.into());
     }
 
-    /// Adds hits of a shooter on a victim.
+    /// Adds `times` hits of a shooter on a victim.
     pub fn add_hits(&mut self, victim: EntityId, shooter: EntityId, times: u32) {
         let falls = &mut self.by_entity.entry(victim).or_default().falls;
         *falls = falls.saturating_add(times);
@@ -324,7 +324,7 @@ impl Scoreboard {
         *hits = hits.saturating_add(times);
     }
 
-    /// Subtracts hits that were rolled back or must not be displayed yet.
+    /// Subtracts `times` hits that were rolled back or must not be displayed yet.
     pub fn subtract_hits(&mut self, victim: EntityId, shooter: EntityId, times: u32) {
         let falls = &mut self.by_entity.entry(victim).or_default().falls;
         *falls = falls.saturating_sub(times);
@@ -332,13 +332,13 @@ impl Scoreboard {
         *hits = hits.saturating_sub(times);
     }
 
-    /// Returns the score of an avatar.
+    /// Returns the score of an avatar; zero if it neither scored nor was hit.
     pub fn score(&self, entity: EntityId) -> Score {
         self.by_entity.get(&entity).copied().unwrap_or_default()
     }
 
-    /// Returns the displayed name of an avatar: avatar 0 has the name of the site, a ninja the site's name and its
-    /// index.
+    /// Returns the displayed name of an avatar: avatar 0 has the name of its site, a ninja the site's name and its
+    /// index. A site without a name is an "unnamed player".
     pub fn display_name(&self, entity: EntityId) -> String {
         let name = self.names.get(&entity.site).map_or("", String::as_str);
         let name = if name.is_empty() { "unnamed player" } else { name };
@@ -350,7 +350,7 @@ impl Scoreboard {
         }
     }
 
-    /// Returns all avatars that scored or were hit, best first.
+    /// Returns all avatars that scored or were hit: most hits first, then fewest falls.
     pub fn ranking(&self) -> Vec<(EntityId, Score)> {
         let mut table: Vec<(EntityId, Score)> =
             self.by_entity.iter().map(|(entity, score)| (*entity, *score)).collect();
@@ -358,7 +358,7 @@ impl Scoreboard {
         table
     }
 
-    /// Returns the total number of hits.
+    /// Returns the number of hits of all avatars together.
     pub fn total_hits(&self) -> u32 {
         self.by_entity.values().fold(0, |sum, score| sum.saturating_add(score.hits))
     }
@@ -372,14 +372,14 @@ mod tests {
         EntityId { site: WorldSiteId(site), index }
     }
 
-    /// Returns the number of hits by each site in a record.
+    /// Returns the number of hits by the shooters of each site in a record.
     fn hits_by_site(record: &ScoreRecord) -> BTreeMap<WorldSiteId, u32> {
         let mut sites = BTreeMap::new();
         record.hits.iter().for_each(|(by, times)| add_count(&mut sites, by.site, *times));
         sites
     }
 
-    /// Asserts that a record fits and round-trips. Returns its number of hits.
+    /// Asserts that a record fits into [`MAX_RECORD_SIZE`] and round-trips. Returns its number of hits.
     fn assert_round_trip(record: &ScoreRecord) -> u32 {
         let bytes = record.to_bytes();
         assert_eq!(bytes.len(), record.encoded_len());

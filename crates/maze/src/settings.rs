@@ -1,25 +1,26 @@
-//! Settings that all sites of a maze share.
+//! Settings that must be equal at all sites of a maze.
 
 use crate::Maze;
 
-/// The maze, and the timing of its shared world.
+/// Settings of a maze that all its sites share: the maze itself and the timing of the peer world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MazeSettings {
-    /// Seed from which the maze is generated.
+    /// Seed from which the walls and the spawn points are generated.
     pub seed: u64,
-    /// Number of cells on each side of the maze.
+    /// Number of cells on each side of the maze, within [`Maze::SIDE_RANGE`].
     pub cells_per_side: u8,
-    /// Length of a bucket, in ticks.
+    /// Length of a bucket, in ticks of 10 ms: updates issued in one bucket are displayed together.
     pub bucket_ticks: u16,
-    /// Playout delay, in ticks.
+    /// Ticks of 10 ms between the issue of an update and the view that displays it.
     pub playout_delay_ticks: u16,
 }
 
-/// Version of the rules and of the encoding of states and score records.
+/// Version of the rules and of the encoding of states and score records. Sites of different versions cannot share a
+/// maze.
 const VERSION: u8 = 2;
 
 impl Default for MazeSettings {
-    /// Returns the bucket and delay of the paper, and a maze for a handful of players.
+    /// Returns the paper's bucket (40 ms) and playout delay (150 ms), and a maze of 12 × 12 cells.
     fn default() -> Self {
         Self { seed: 1, cells_per_side: 12, bucket_ticks: 4, playout_delay_ticks: 15 }
     }
@@ -29,13 +30,14 @@ impl MazeSettings {
     /// Longest bucket and longest playout delay, in ticks.
     pub const MAX_TICKS: u16 = 100;
 
-    /// Whether all settings are within their bounds.
+    /// Whether the side of the maze is within [`Maze::SIDE_RANGE`], and bucket and playout delay are 1 to
+    /// [`MAX_TICKS`](Self::MAX_TICKS) ticks.
     pub fn is_valid(&self) -> bool {
         let sane = |ticks| (1..=Self::MAX_TICKS).contains(&ticks);
         Maze::SIDE_RANGE.contains(&self.cells_per_side) && sane(self.bucket_ticks) && sane(self.playout_delay_ticks)
     }
 
-    /// Encodes the settings.
+    /// Encodes the settings in 14 bytes, a version byte first.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, self.cells_per_side];
         bytes.extend_from_slice(&self.bucket_ticks.to_le_bytes());
@@ -44,7 +46,7 @@ impl MazeSettings {
         bytes
     }
 
-    /// Decodes settings; `None` if they have another version or are invalid.
+    /// Decodes settings; `None` if the length or the version is wrong or the settings are not [valid](Self::is_valid).
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let [VERSION, side, a, b, c, d, seed @ ..] = bytes else { return None };
         let settings = Self {

@@ -2,26 +2,26 @@
 
 use crate::position::Position;
 
-/// Ticks for which shots are kept: longer than they fly, and longer than any gap in the updates of the shooter.
+/// Ticks for which an avatar's state carries a shot after it was fired: longer than the longest flight, 150 ticks.
 pub const SHOT_RETENTION: u32 = 200;
 
-/// Largest number of kept shots of an avatar.
+/// Largest number of recent shots that an avatar's state carries.
 pub const MAX_SHOTS: usize = 4;
 
-/// Shot, which flies straight on until it hits a wall.
+/// Shot, which flies straight until it meets a wall or 150 ticks have passed. An avatar that it hits does not stop it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shot {
     /// Number among the shots of its avatar; wraps.
     pub number: u16,
-    /// Tick in which it was fired.
+    /// Tick in which the shot was fired.
     pub tick: u32,
-    /// Start of the flight, rounded to whole units.
+    /// Position at which the flight starts, in whole units.
     pub origin: Position,
-    /// Heading of the flight.
+    /// Heading along which the shot flies.
     pub heading: u16,
 }
 
-/// Newest shots of an avatar. Its state carries them, so that a lost packet loses no shot.
+/// Newest shots of an avatar. The avatar's state carries them, so that a lost packet loses no shot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecentShots {
     /// Number of the newest shot, also when it is no longer kept.
@@ -43,7 +43,7 @@ impl RecentShots {
         self.shots[..usize::from(self.len)].iter()
     }
 
-    /// Returns the newest kept shot.
+    /// Returns the newest kept shot; `None` if no shot is kept.
     pub fn newest(&self) -> Option<&Shot> {
         self.iter().next_back()
     }
@@ -54,8 +54,9 @@ impl RecentShots {
         self.last_number
     }
 
-    /// Adds a shot, and drops the oldest if there are too many. The shot gets the next number, whatever its `number`,
-    /// and its origin is rounded to whole units on the grid, so that it takes few bytes to encode.
+    /// Adds a shot, and drops the oldest one if there are already [`MAX_SHOTS`]. The shot gets the next number,
+    /// whatever its `number`, and its origin is rounded to whole units on the grid, so that it takes few bytes to
+    /// encode.
     pub fn push(&mut self, shot: Shot) {
         if usize::from(self.len) == MAX_SHOTS {
             self.drop_oldest();

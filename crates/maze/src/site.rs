@@ -35,14 +35,14 @@ const COLLISION_RANGE: u32 = 256;
 const OFFSET_TRACE_INTERVAL: u32 = 50;
 /// Largest number of events that wait to be polled.
 const MAX_PENDING_EVENTS: usize = 256;
-/// Largest number of avatars per site.
+/// Largest number of avatars of one site. Further ones are not added.
 pub const MAX_AVATARS: usize = 64;
 
-/// One site of a maze.
+/// Site of a maze without a server: its own avatars, the shared world, known shots and scores.
 pub struct MazeSite {
     world: PeerWorld<MazeRules>,
     avatars: Vec<OwnedAvatar>,
-    /// Last tick that our avatars have simulated.
+    /// Last tick that our avatars have simulated; `None` until the world time is known.
     tick: Option<u32>,
     projectiles: ProjectileTracker,
     own_scores: ScoreRecord,
@@ -51,7 +51,7 @@ pub struct MazeSite {
     /// Sum of all score records, as of `scores_revision`.
     scores: Scoreboard,
     scores_revision: u64,
-    /// Newest view.
+    /// Avatars of the newest view, our own included.
     view: Vec<VisibleEntity<Avatar>>,
     view_tick: u32,
     trace: Option<Vec<TraceEntry>>,
@@ -71,16 +71,16 @@ struct OwnedAvatar {
     spawn_seed: u64,
 }
 
-/// Event for the user interface.
+/// Event of a site, for the user interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MazeEvent {
-    /// A site joined.
+    /// A site's first datagram arrived, or its first one after it left or timed out.
     SiteJoined(WorldSiteId),
-    /// A site left.
+    /// A site announced that it leaves, timed out, or was removed.
     SiteLeft(WorldSiteId),
-    /// One of our avatars was hit.
+    /// A shot hit one of our avatars, which is dead now.
     AvatarHit {
-        /// Index of our avatar.
+        /// Index of the hit avatar among ours.
         index: u8,
         /// Avatar that fired the shot.
         shooter: EntityId,
@@ -88,7 +88,9 @@ pub enum MazeEvent {
 }
 
 impl MazeSite {
-    /// Creates a site with `ninjas` bots, and with a player if `player` is a name. The player has avatar 0.
+    /// Creates a site with `ninjas` bots, and with a player if `player` is a name. The player has avatar 0. The world
+    /// time starts on the clock of the `founder`; other sites learn it from their peers. Fails if bucket, playout delay
+    /// or update policy are out of range.
     pub fn new(
         now: Instant,
         site: WorldSiteId,
@@ -130,7 +132,7 @@ impl MazeSite {
         Ok(game)
     }
 
-    /// Sets the name of the site, which its first avatar displays, also on a site without a player.
+    /// Sets the name of the site: the name of its avatar 0, also if a ninja plays it.
     pub fn set_name(&mut self, name: &str) {
         self.own_scores.set_name(name);
         self.publish_scores();
@@ -146,28 +148,28 @@ impl MazeSite {
         }
     }
 
-    /// Returns the id of this site.
+    /// Returns the id that this site has in the world, the owner of its avatars.
     pub fn site(&self) -> WorldSiteId {
         self.world.config().site
     }
 
-    /// Returns the rules, with their maze.
+    /// Returns the rules of the game, with the maze.
     pub fn rules(&self) -> &MazeRules {
         self.world.dead_reckoning()
     }
 
-    /// Returns the shared world, for its statistics.
+    /// Returns the shared world, with its peers, states and score records.
     pub fn world(&self) -> &PeerWorld<MazeRules> {
         &self.world
     }
 
-    /// Starts a trace of the updates sent and received and of the views.
+    /// Starts a trace of the updates sent and received and of the views. Discards an earlier trace.
     pub fn start_trace(&mut self, now: Instant) {
         let line = TraceEntry { at: now.as_nanos(), event: TraceEvent::Site(self.site()) };
         self.trace = Some(vec![line]);
     }
 
-    /// Takes the trace entries recorded since the last call.
+    /// Takes the trace entries recorded since the last call; none if no trace was started.
     pub fn take_trace(&mut self) -> Vec<TraceEntry> {
         self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -178,24 +180,24 @@ impl MazeSite {
         }
     }
 
-    /// Sets the buttons that the player presses from now on.
+    /// Sets the buttons that the player holds from now on. Has no effect at a site without a player.
     pub fn set_controls(&mut self, controls: Controls) {
         if let Some(OwnedAvatar { controller: Controller::Player(pressed), .. }) = self.avatars.first_mut() {
             *pressed = controls;
         }
     }
 
-    /// Adds a peer that datagrams can reach.
+    /// Adds a peer to which datagrams can be sent.
     pub fn add_peer(&mut self, now: Instant, site: WorldSiteId) {
         self.world.add_peer(now, site);
     }
 
-    /// Removes a peer.
+    /// Removes a peer and, at once, its avatars.
     pub fn remove_peer(&mut self, site: WorldSiteId) {
         self.world.remove_peer(site);
     }
 
-    /// Processes a datagram from a peer.
+    /// Processes a datagram from a peer, whose id the network has authenticated.
     pub fn handle_datagram(&mut self, now: Instant, from: WorldSiteId, bytes: &[u8]) {
         self.world.handle_datagram(now, from, bytes);
         if self.trace.is_some() {
@@ -215,12 +217,12 @@ impl MazeSite {
         }
     }
 
-    /// Writes the next datagram to be sent into `buf`.
+    /// Writes the next datagram to be sent into `buf`; returns `None` if there is none.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<PeerWorldTransmit> {
         self.world.poll_transmit(now, buf)
     }
 
-    /// Returns the peers that must each get a copy of a datagram.
+    /// Returns the peers that must each get a copy of a datagram with this destination.
     pub fn receivers(&self, to: PeerWorldDestination) -> Vec<WorldSiteId> {
         match to {
             PeerWorldDestination::All => self.world.peers().collect(),
@@ -229,7 +231,7 @@ impl MazeSite {
         }
     }
 
-    /// Returns the regions whose updates this site wants.
+    /// Returns the regions whose updates this site wants: those of its avatars and their neighbours.
     pub fn wanted_regions(&self) -> Vec<WorldRegion> {
         self.world.interest_regions()
     }
@@ -250,7 +252,7 @@ impl MazeSite {
         self.refresh_view(now)
     }
 
-    /// Returns when [`advance`](Self::advance) must be called next.
+    /// Returns the latest time for the next call of [`advance`](Self::advance).
     pub fn poll_timeout(&mut self, now: Instant) -> Instant {
         self.world.poll_timeout(now)
     }
@@ -274,7 +276,7 @@ impl MazeSite {
         }
     }
 
-    /// Takes over the scores counted before this site restarted, which other sites remember.
+    /// Adopts the scores counted before this site restarted, which other sites remember, and publishes the sum.
     fn restore_scores(&mut self) {
         let me = self.site();
         let record = self
@@ -292,7 +294,7 @@ impl MazeSite {
         self.world.publish_record(&self.own_scores.combined_with(&self.previous_scores).to_bytes());
     }
 
-    /// Simulates one tick of all our avatars.
+    /// Simulates one tick of all our avatars and publishes their states.
     fn step(&mut self, now: Instant, tick: u32) {
         let others: Vec<(EntityId, Avatar)> = self.world.extrapolated_at(tick).collect();
         for index in 0..self.avatars.len() {
@@ -335,7 +337,7 @@ impl MazeSite {
         rules.step(tick, &mut own.avatar, controls, &obstacles, own.spawn_seed);
     }
 
-    /// Checks whether a known shot hits one of our avatars.
+    /// Tracks all known shots, and kills those of our avatars that a shot has hit by `tick`.
     fn resolve_hits(&mut self, tick: u32) {
         self.projectiles.drop_before(tick);
         let site = self.site();
@@ -356,7 +358,7 @@ impl MazeSite {
         }
     }
 
-    /// Predicts whether a known shot will hit one of our avatars before other sites display the present tick.
+    /// Predicts for each of our avatars whether a known shot will hit it before other sites display the present tick.
     fn predict_falls(&mut self, tick: u32) {
         let (site, horizon) = (self.site(), self.view_delay_ticks().min(u8::MAX.into()) as u8);
         let rules = self.world.dead_reckoning();
@@ -411,22 +413,22 @@ impl MazeSite {
         (self.view_tick, &self.view)
     }
 
-    /// Returns all remote avatars at any past tick, for pictures between two buckets.
+    /// Returns all remote avatars at `tick`, interpolated or extrapolated, for pictures between two buckets.
     pub fn others_at(&self, tick: u32) -> impl Iterator<Item = (EntityId, Avatar)> {
         self.world.extrapolated_at(tick)
     }
 
-    /// Returns the present state of one of our avatars.
+    /// Returns the state of our avatar `index` in the last simulated tick.
     pub fn avatar(&self, index: usize) -> Option<&Avatar> {
         self.avatars.get(index).map(|own| &own.avatar)
     }
 
-    /// Returns the number of our avatars.
+    /// Returns the number of avatars that this site owns.
     pub fn avatars(&self) -> usize {
         self.avatars.len()
     }
 
-    /// Returns the last tick that our avatars have simulated.
+    /// Returns the last tick that our avatars have simulated; `None` until the world time is known.
     pub fn tick(&self) -> Option<u32> {
         self.tick
     }
@@ -436,7 +438,7 @@ impl MazeSite {
         self.world.config().playout_delay + self.world.config().bucket_ticks
     }
 
-    /// Returns the scoreboard as of the last call of [`advance`](Self::advance).
+    /// Returns the scoreboard, which [`advance`](Self::advance) keeps up to date.
     pub fn scores(&self) -> &Scoreboard {
         &self.scores
     }
@@ -452,7 +454,7 @@ impl MazeSite {
         }
     }
 
-    /// Records the scores in the trace.
+    /// Records the score of every ranked avatar in the trace.
     pub fn trace_scores(&mut self, now: Instant) {
         self.refresh_scores();
         for (entity, score) in self.scores.ranking() {
@@ -460,7 +462,7 @@ impl MazeSite {
         }
     }
 
-    /// Returns the next event for the user interface.
+    /// Returns the next event for the user interface, oldest first.
     pub fn poll_event(&mut self) -> Option<MazeEvent> {
         if self.events.is_empty() { None } else { Some(self.events.remove(0)) }
     }
@@ -473,12 +475,12 @@ impl MazeSite {
         self.world.memory() + self.projectiles.memory() + scores + lists
     }
 
-    /// Returns the statistics of the shared world.
+    /// Returns the counters and rates of the shared world.
     pub fn stats(&self) -> PeerWorldStats {
         self.world.stats()
     }
 
-    /// Returns by how much the world's time is ahead of our clock.
+    /// Returns by how much the world's time is ahead of our clock; `None` until the world time is known.
     pub fn world_clock_offset(&self) -> Option<TimeDelta> {
         self.world.world_time_offset()
     }
@@ -494,7 +496,7 @@ impl MazeSite {
     }
 }
 
-/// Converts a position to units.
+/// Converts a position to (x, y) in units.
 pub fn to_units(position: Position) -> (f64, f64) {
     (f64::from(position.x) / f64::from(UNIT), f64::from(position.y) / f64::from(UNIT))
 }

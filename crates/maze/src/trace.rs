@@ -1,67 +1,67 @@
 //! Trace of one site: the updates it sent and received and the avatars it displayed, one event per line. From the
-//! traces of several sites [`drift`](crate::drift) computes how far apart their views were.
+//! traces of several sites [`drift`](crate::drift) computes how far apart their views of an avatar were.
 
 use std::fmt;
 use std::str::FromStr;
 
 use coplay::peer_world::{EntityId, WorldSiteId};
 
-/// First line of a trace file.
+/// First line of a trace file, with the version of the format.
 pub const HEADER: &str = "coplay maze trace 1";
 
-/// One line of a trace.
+/// One line of a trace: an event and its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceEntry {
     /// Time on the clock of the writing site, in nanoseconds.
     pub at: i64,
-    /// Traced event.
+    /// Event that the site recorded at that time.
     pub event: TraceEvent,
 }
 
-/// Traced event.
+/// Event in the trace of one site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TraceEvent {
-    /// The site that writes this trace.
+    /// First event of a trace: the id of the site that writes it.
     Site(WorldSiteId),
     /// This site sent an update of one of its entities.
     Sent {
-        /// Sent entity.
+        /// Own entity whose state was sent.
         entity: EntityId,
         /// Tick of the sent state.
         tick: u32,
-        /// Position in that tick, in units.
+        /// Position of the entity in that tick, in units.
         position: (f64, f64),
     },
-    /// An update arrived.
+    /// This site received an update of a remote entity.
     Received {
         /// Entity that the update describes.
         entity: EntityId,
-        /// Sequence number of the update; wraps.
+        /// Sequence number of the update among those of the entity; wraps.
         sequence: u16,
         /// Tick of the received state.
         tick: u32,
     },
     /// This site displayed an entity, remote or its own.
     Displayed {
-        /// Displayed entity.
+        /// Entity in the view.
         entity: EntityId,
-        /// Displayed tick.
+        /// Tick that the view displays.
         tick: u32,
         /// Displayed position, in units.
         position: (f64, f64),
         /// Whether the entity is displayed alive.
         is_alive: bool,
     },
-    /// This site measured the clock of a peer.
+    /// This site measured the offset of a peer's clock.
     ClockOffset {
-        /// Measured peer.
+        /// Peer whose clock was measured.
         peer: WorldSiteId,
         /// Nanoseconds by which the peer's clock is ahead of this site's clock.
         offset_ns: i64,
     },
-    /// The final score of an avatar.
+    /// Score of an avatar at the end of the trace.
     Score {
-        /// Scored avatar.
+        /// Avatar that has the score.
         entity: EntityId,
         /// Number of hits the avatar scored.
         hits: u32,

@@ -9,23 +9,22 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Controls, Life, MazeSettings, MazeSite};
 
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
-/// One-way delay between the sites.
 const ONE_WAY_DELAY: TimeDelta = TimeDelta::from_millis(30);
 const SECONDS: i64 = 120;
-/// Ticks for which everything from a site is lost after one of its avatars was hit: longer than the playout delay.
+/// Ticks for which all datagrams of a site are lost after one of its avatars was hit: longer than the playout delay.
 const LOSS_TICKS: u32 = 40;
 
-/// Ann, the owner of the observed avatars, and Ben, the observer.
+/// Game of two sites: Ann owns the observed avatars, Ben displays them.
 struct Duel {
     now: Instant,
     sites: [MazeSite; 2],
     in_flight: Vec<(Instant, usize, Vec<u8>)>,
-    /// Whether Ann's datagrams are lost right after one of her avatars fell.
+    /// Whether Ann's datagrams are lost for [`LOSS_TICKS`] after one of her avatars fell.
     loses_falls: bool,
-    /// Tick of the fall of each of Ann's avatars, per tick: as it happened, and as Ben displayed it.
+    /// Tick since which each of Ann's avatars was dead, per tick: as it happened, and as Ben displayed it.
     actual_falls: BTreeMap<(EntityId, u32), Option<u32>>,
     displayed_falls: BTreeMap<(EntityId, u32), Option<u32>>,
-    /// Number of predicted falls.
+    /// Number of times that a fall of one of Ann's avatars was predicted for the next tick.
     predicted_falls: u32,
 }
 

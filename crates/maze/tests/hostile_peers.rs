@@ -15,7 +15,7 @@ fn maze_site(site: WorldSiteId) -> MazeSite {
     MazeSite::new(Instant::ZERO, site, site == VICTIM, &settings, UpdatePolicy::default(), (Some("Ann"), 1)).unwrap()
 }
 
-/// Wire format of the items.
+/// First byte of a peer world datagram, and the types of two of its items.
 const FAMILY: u8 = 0x31;
 const UPDATE: u8 = 1;
 const RECORD: u8 = 10;
@@ -39,18 +39,18 @@ fn record_of_version(of: WorldSiteId, version: u32, bytes: &[u8]) -> Vec<u8> {
     [&[RECORD][..], &of.0.to_le_bytes(), &varint(version), &varint(bytes.len() as u32), bytes].concat()
 }
 
-/// Encodes a record with this number of changes, versioned as an honest site would.
+/// Encodes a record that has changed `changes` times, with the version number that an honest site would give it.
 fn record(of: WorldSiteId, changes: u32, bytes: &[u8]) -> Vec<u8> {
     record_of_version(of, changes << 12 | xxh64(0, bytes) as u32 & 0xfff, bytes)
 }
 
-/// Encodes an update: the state of an avatar at a tick.
+/// Encodes an update item: the state of the sender's avatar `index` at a tick.
 fn update(index: u8, sequence: u16, tick: u32, state: &[u8]) -> Vec<u8> {
     let (sequence, tick) = (sequence.to_le_bytes(), (tick as u16).to_le_bytes());
     [&[UPDATE, index][..], &sequence, &tick, &varint(state.len() as u32), state].concat()
 }
 
-/// Encodes a score record with `times` hits by each of `sites` sites.
+/// Encodes a score record with `times` hits by each of `sites` sites, whose ids begin at `first`.
 fn forged_record(first: u32, sites: u32, times: u8) -> Vec<u8> {
     let total = sites * u32::from(times);
     let mut bytes = [&[0, 1, 0][..], &varint(total)].concat();
@@ -66,7 +66,7 @@ fn memory_without_world(game: &MazeSite) -> usize {
     game.memory() - game.world().memory()
 }
 
-/// Returns the datagrams that a site sends, to any destination.
+/// Returns the datagrams that a site wants to send now, to any destination.
 fn drain_datagrams(game: &mut MazeSite, now: Instant) -> Vec<Vec<u8>> {
     let mut buf = [0; MAX_DATAGRAM];
     std::iter::from_fn(|| game.poll_transmit(now, &mut buf).map(|packet| buf[..packet.len].to_vec())).collect()
@@ -111,7 +111,7 @@ fn invented_sites_do_not_displace_real_scores() {
     assert_eq!(game.scores().score(EntityId { site: VICTIM, index: 0 }).hits, 1);
 }
 
-/// Scrambles a number into one that looks random.
+/// Hashes a number to a pseudo-random one.
 fn scramble(number: u32) -> u32 {
     let mixed = (number ^ number >> 16).wrapping_mul(0x45d9_f3b5).wrapping_add(0x9e37_79b9);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x2c1b_3c6d);

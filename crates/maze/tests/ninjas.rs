@@ -1,4 +1,4 @@
-//! Ninjas among themselves: they hit each other, and their movement can be dead-reckoned.
+//! Ninjas that play against each other: they hit each other, and their movement can be dead-reckoned.
 
 use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
 use coplay_maze::{Avatar, Maze, MazeRules, Ninja, Position, TICKS_PER_SECOND};

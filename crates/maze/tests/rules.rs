@@ -1,4 +1,4 @@
-//! Capabilities and limits of avatars and shots.
+//! Rules of avatars and shots: walking, walls, collisions, respawns and hits.
 
 use coplay::peer_world::DeadReckoning;
 use coplay_maze::angle::{QUARTER_TURN, degrees};
@@ -14,21 +14,21 @@ fn rules() -> MazeRules {
     MazeRules::new(Maze::new(7, 8))
 }
 
-/// Scrambles a number into one that looks random.
+/// Hashes a number to a pseudo-random one.
 fn scramble(number: u32) -> u32 {
     let mixed = (number ^ number >> 16).wrapping_mul(0x45d9_f3b5).wrapping_add(0x9e37_79b9);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x2c1b_3c6d);
     mixed ^ mixed >> 14
 }
 
-/// Returns pseudo-random buttons, which change every 20 ticks.
+/// Returns pseudo-random buttons of a player, which change every 20 ticks.
 fn random_controls(player: u32, tick: u32) -> Controls {
     let bits = scramble(player * 1_000_000 + tick / 20);
     let bit = |at: u32| bits >> at & 1 == 1;
     Controls { forward: bit(0) || bit(1), backward: bit(2) && bit(3), left: bit(4), right: bit(5), fire: bit(6) }
 }
 
-/// Returns a spawn point that satisfies a condition.
+/// Returns the first of 1,000 spawn points that satisfies a condition.
 fn spawn_point_where(rules: &MazeRules, holds: impl Fn(Position) -> bool) -> Position {
     let mut points = (0..1_000).map(|number| rules.maze.spawn_point(number));
     points.find(|position| holds(*position)).expect("a spawn point satisfies the condition")

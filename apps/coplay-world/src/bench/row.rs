@@ -12,33 +12,33 @@ use crate::load::{BotFleet, FleetConfig, FleetTotals};
 use crate::metrics::process_usage;
 use crate::signals;
 
-/// Commands per second of every player, and players that join per second.
+/// Commands per second of every player, and number of players that join per second.
 const COMMANDS_PER_SECOND: u32 = 25;
 const JOINS_PER_SECOND: u32 = 200;
-/// Further time for all players to join, and then for the load to settle.
+/// Further time for all players to join, and time for the load to settle after that.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// Maximum age of the servers' reported state, with a margin, in seconds.
+/// Maximum age of the state that a server reports, with a margin, in seconds.
 const MAX_STATE_AGE_SECONDS: f64 = 0.6;
-/// Minimum share of the commands that must be sent, and must be received.
+/// Minimum share of the commands that the bots must send, and that the servers must receive.
 const MIN_COMMAND_SHARE: f64 = 0.95;
 
-/// Header of the table.
 pub(super) const TABLE_HEADER: &str = "         policy    p50   p99   late  dropped  commands/s  events/s   cpu % of  cpu % per     bytes/s    cpu % of\n\
 players             ms    ms      %        %    received    issued   a server   player     out,   in     players  verdict";
 
-/// Result of a measurement.
+/// Result of the measurement of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All players were in the world, their commands were received, and 99 % of the events were in time.
+    /// All players were in the world, 95 % of their commands were received, and 99 % of the events were delivered
+    /// within 150 ms.
     Carried,
-    /// The bots did not send as many commands as they should: the result says nothing about the servers.
+    /// The bots sent less than 95 % of their commands: the result says nothing about the servers.
     LoadNotOffered,
-    /// A player was not in the world.
+    /// A player was not in the world before or after the measurement.
     PlayersMissing,
-    /// The servers did not receive enough of the commands.
+    /// The servers received less than 95 % of the commands.
     CommandsLost,
-    /// More than 1 % of the events were late.
+    /// More than 1 % of the events were delivered later than 150 ms at one of the servers.
     EventsLate,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// All counters at one moment.
+/// Counters of all servers and bots at one moment.
 struct MetricsReading {
     at: Instant,
     states: Vec<ServerStateJson>,
@@ -69,23 +69,23 @@ impl MetricsReading {
     }
 }
 
-/// A row of the table.
+/// Row of the table: the measurement of one number of players with one policy.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) players: u32,
     pub(super) policy: PolicyName,
     pub(super) verdict: Verdict,
-    /// Delay quantiles in milliseconds, at the server where they are worst.
+    /// Quantiles of the event delay in milliseconds, at the server where they are largest.
     pub(super) p50_ms: u64,
     pub(super) p99_ms: u64,
     late_percent: f64,
     dropped_percent: f64,
-    /// Rates per player and second.
+    /// Commands, events and bytes (out, in) per player and second.
     commands_received: f64,
     commands_offered: f64,
     events_issued: f64,
     bytes_per_second: (f64, f64),
-    /// Processor time, in percent of a processor.
+    /// Processor time of a server, and of all bots, in percent of a processor.
     server_cpu_percent: f64,
     players_cpu_percent: f64,
     players_present: usize,
@@ -93,7 +93,7 @@ pub(super) struct Row {
     pub(super) clock_spread_ms: f64,
 }
 
-/// Measures with this number of players; `None` if a signal asked to stop.
+/// Measures one number of players on servers of its own; `None` if a signal asked to stop.
 pub(super) fn measure(
     players: u32,
     policy: PolicyName,
@@ -229,21 +229,22 @@ impl fmt::Display for Row {
     }
 }
 
-/// Returns the growth of a server's counter per second. Servers report their state only now and then, so the growth is
+/// Returns the growth of a server's counter per second. A server's reported state is up to 0.6 s old, so the growth is
 /// divided by the ticks between the two reports; but a server that stood still gets no credit for that.
 fn growth_per_second(before: &ServerStateJson, after: &ServerStateJson, name: &str, elapsed: f64) -> f64 {
     let grown = |name: &str| after.number(name) - before.number(name);
     grown(name) / (grown("tick") / 100.0).max(elapsed - MAX_STATE_AGE_SECONDS)
 }
 
-/// Returns the delay histogram between two moments.
+/// Returns the delay histogram of the events delivered between two reports of a server.
 fn delay_counts_between(before: &ServerStateJson, after: &ServerStateJson) -> Vec<u64> {
     let earlier = before.numbers("delays");
     let count = |(at, count): (usize, u64)| count.saturating_sub(earlier.get(at).copied().unwrap_or_default());
     after.numbers("delays").into_iter().enumerate().map(count).collect()
 }
 
-/// Returns a quantile of the delays, in milliseconds. Without any events it returns the largest delay of the histogram.
+/// Returns the quantile `part`, from 0 to 1, of the delays in milliseconds. Without any events it returns the largest
+/// delay of the histogram.
 fn delay_quantile_ms(counts: &[u64], part: f64) -> u64 {
     let rank = (counts.iter().sum::<u64>() as f64 * part).ceil().max(1.0) as u64;
     let mut sum = 0;
@@ -263,7 +264,7 @@ mod tests {
         ServerStateJson::from_text(&format!("{{\"tick\":{tick},{counts},\"delays\":[{delays}]}}"))
     }
 
-    /// Returns the row of ten seconds in which each server received this many commands, with these delays.
+    /// Returns the row of a measurement of 10 s in which each server received this many commands, with these delays.
     fn row(present: usize, offered: u64, received: u32, delays: &str) -> Row {
         let at = Instant::now();
         let moment = |at, seconds: u32, received: u32, delays: &str, sum| MetricsReading {

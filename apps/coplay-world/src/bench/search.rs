@@ -1,23 +1,25 @@
 //! Search for the largest number of players that is carried: doubles the number until it is too large, then bisects.
 
-/// First number of players.
+/// Number of players in the first measurement.
 const INITIAL_PLAYERS: u32 = 250;
-/// Largest number of players: a server's socket has 4,096 channels, and every player has one to every server.
+/// Largest number of players that is measured: a server's socket has 4,096 channels, and every player has one to every
+/// server.
 pub(super) const MAX_PLAYERS: u32 = 4_000;
-/// The search ends when the limit is known to one part in this many.
+/// Precision at which the search ends: one part in this many of the smallest number that is not carried.
 const PRECISION_DIVISOR: u32 = 12;
 
-/// State of the search.
+/// Bounds of the limit, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CapacitySearch {
-    /// Largest number that was carried.
+    /// Largest number of players that was carried; 0 before the first.
     pub(super) max_carried: u32,
-    /// Smallest number that was not carried.
+    /// Smallest number of players that was not carried; `None` before the first.
     pub(super) min_overloaded: Option<u32>,
 }
 
 impl CapacitySearch {
-    /// Returns the number to measure next; `None` if the limit is known well enough.
+    /// Returns the number of players to measure next; `None` if the limit is known to one part in 12, or
+    /// [`MAX_PLAYERS`] are carried.
     pub(super) fn next_count(&self) -> Option<u32> {
         match self.min_overloaded {
             None if self.max_carried >= MAX_PLAYERS => None,
@@ -29,7 +31,7 @@ impl CapacitySearch {
         }
     }
 
-    /// Records a result. Numbers below one that was carried count as carried, whatever their own result.
+    /// Records a result. A number below one that was carried counts as carried, whatever its own result.
     pub(super) fn record(&mut self, players: u32, is_carried: bool) {
         if is_carried {
             self.max_carried = self.max_carried.max(players);
@@ -40,7 +42,7 @@ impl CapacitySearch {
     }
 }
 
-/// Rounds a number of players: the exact one does not matter.
+/// Rounds a number of players down to a multiple of 10 from 100 on: the exact number does not matter.
 fn round_player_count(players: u32) -> u32 {
     if players >= 100 { players / 10 * 10 } else { players }
 }
@@ -49,7 +51,7 @@ fn round_player_count(players: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Searches for a given limit. Returns the result and the number of trials.
+    /// Searches for a known limit. Returns the result and the number of measurements.
     fn search_with_limit(limit: u32) -> (CapacitySearch, usize) {
         let mut search = CapacitySearch::default();
         let mut trials = 0;

@@ -1,4 +1,4 @@
-//! Three servers in processes of their own, and their reported state.
+//! Three servers in processes of their own, and the state that they report over HTTP.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::{Child, Command, Stdio};
@@ -10,9 +10,8 @@ use crate::cli::PolicyName;
 use crate::error::CliError;
 use crate::load::fetch_state;
 
-/// Number of servers.
 pub(super) const SERVER_COUNT: usize = 3;
-/// Longest time for a server to start, and to answer.
+/// Longest time for a server to start, and for it to answer a request.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Niceness of the servers: a higher number is a lower priority.
@@ -68,17 +67,16 @@ impl ServerProcesses {
         Err(CliError::failure("a server did not start", "run `coplay world serve` and read its messages"))
     }
 
-    /// Returns the addresses for players.
+    /// Returns the UDP address of each server, for the bots.
     pub(super) fn player_addrs(&self) -> Vec<SocketAddr> {
         self.ports.iter().map(|port| SocketAddr::from(([127, 0, 0, 1], *port))).collect()
     }
 
-    /// Returns the secret of the world.
     pub(super) fn secret(&self) -> Secret {
         Secret::from_text(&self.secret)
     }
 
-    /// Fetches the state of each server.
+    /// Fetches the state of each server. Fails if a server does not answer within 10 s.
     pub(super) fn states(&self) -> Result<Vec<ServerStateJson>, CliError> {
         self.http_addrs.iter().map(|http_addr| fetch_state_with_retry(http_addr)).collect()
     }
@@ -97,12 +95,11 @@ fn fetch_state_with_retry(http_addr: &str) -> Result<ServerStateJson, CliError> 
     Err(CliError::failure("a server stopped answering", "run `coplay world serve` and read its messages"))
 }
 
-/// State that a server reports, as JSON.
+/// State of a server as JSON, as its `/state` reports it.
 #[derive(Clone, Debug)]
 pub(super) struct ServerStateJson(String);
 
 impl ServerStateJson {
-    /// Creates a state from its JSON text.
     #[cfg(test)]
     pub(super) fn from_text(text: &str) -> Self {
         Self(text.into())
@@ -112,12 +109,12 @@ impl ServerStateJson {
         self.0.split_once(&format!("\"{name}\":")).map_or("", |(_, rest)| rest)
     }
 
-    /// Returns a number; 0 if the key is missing.
+    /// Returns the number under a key; 0 if the key is missing.
     pub(super) fn number(&self, name: &str) -> f64 {
         self.text_after_key(name).split([',', '}']).next().and_then(|value| value.parse().ok()).unwrap_or_default()
     }
 
-    /// Returns a list of numbers; empty if the key is missing.
+    /// Returns the list of numbers under a key; empty if the key is missing.
     pub(super) fn numbers(&self, name: &str) -> Vec<u64> {
         let list =
             self.text_after_key(name).strip_prefix('[').and_then(|rest| rest.split(']').next()).unwrap_or_default();
@@ -141,7 +138,7 @@ fn spawn_error(error: &std::io::Error) -> CliError {
     CliError::failure(format!("cannot start a server: {error}"), "check whether the system is overloaded")
 }
 
-/// Finds a port on which no program listens, neither by UDP nor by TCP.
+/// Finds a port of this computer on which no program listens, neither by UDP nor by TCP.
 fn free_port() -> Result<u16, CliError> {
     let free = (0..100).find_map(|_| {
         let tcp = TcpListener::bind("127.0.0.1:0").ok()?;

@@ -1,4 +1,4 @@
-//! One bot.
+//! One bot of a load test: a client of the world with a key and a UDP socket of its own.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,19 +16,18 @@ use coplay_net::{PeerKey, clock};
 use coplay_world::{Client, ConsistencySummary, ServerMessage, ServerSelector};
 use tokio::net::UdpSocket;
 
-/// Longest wait of the event loop.
+/// Longest wait of the event loop for a datagram.
 const MAX_WAIT: TimeDelta = TimeDelta::from_millis(50);
-/// Interval of connection attempts to servers that do not answer.
+/// Interval between connection attempts to servers that do not answer.
 const RECONNECT_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
-/// Number of goodbyes, and the interval between them: each may be lost.
+/// Number of goodbyes that a leaving bot sends, and the interval between them: each may be lost.
 const LEAVE_REPEATS: u32 = 3;
 const LEAVE_INTERVAL: TimeDelta = TimeDelta::from_millis(10);
-/// Interval of a ninja's decisions.
+/// Interval between two decisions of a bot that plays as a ninja.
 const DECISION_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
 /// Number of commands per shot, for bots that alternate their buttons.
 const COMMANDS_PER_SHOT: u64 = 50;
 
-/// Settings of a bot.
 pub(super) struct BotConfig {
     pub(super) number: usize,
     pub(super) seed: u64,
@@ -37,34 +36,35 @@ pub(super) struct BotConfig {
     pub(super) impairment: Option<Impairment>,
 }
 
-/// Experience of a bot.
+/// Statistics of one bot, for the report.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BotStats {
-    /// Whether the bot has an avatar and receives its state.
+    /// Whether the bot has an avatar and has received its state within the last second.
     pub(super) is_present: bool,
-    /// Number of avatars that were replaced without a fall.
+    /// Number of times that the avatar was replaced by a new one, other than by a respawn.
     pub(super) avatars_lost: u32,
-    /// Acknowledged hits and falls that the server does not know now.
+    /// Acknowledged hits and falls that the server's newest report lacks.
     pub(super) scores_lost: u32,
     pub(super) acknowledged: Score,
     pub(super) server_moves: u32,
-    /// Longest time without a message from any server, in milliseconds.
+    /// Longest time between two messages of the servers that the bot was on, in milliseconds, once it had an avatar.
     pub(super) longest_silence_ms: f64,
     pub(super) rtt_ms: Option<f64>,
-    /// Time by which the bot's avatar was ahead of the server's or behind it: sum of absolute values and count.
+    /// Time by which the bot's avatar was ahead of the server's or behind it, in milliseconds: sum of absolute values
+    /// and count.
     pub(super) lead_time_ms: (f64, u64),
     pub(super) consistency: ConsistencySummary,
     pub(super) sent: (u64, u64),
     pub(super) received: (u64, u64),
-    /// Number of button changes, whether a server receives them or not.
+    /// Number of button changes, whether a server receives them or not. A ninja's are not counted.
     pub(super) commands: u64,
-    /// Reason why the bot has no socket.
+    /// Reason why the bot has no socket; `None` if it has one.
     pub(super) socket_error: Option<String>,
 }
 
 impl BotStats {
     /// Processes a server's report of our score, which must never be less than any earlier report. The client accepts a
-    /// rollback; the bot counts it as lost.
+    /// lower score as a rollback; the bot counts the difference as lost.
     fn on_reported_score(&mut self, reported: Score) {
         let best = &mut self.acknowledged;
         *best = Score { hits: best.hits.max(reported.hits), falls: best.falls.max(reported.falls) };
@@ -72,16 +72,16 @@ impl BotStats {
     }
 }
 
-/// Bot that plays over the network.
+/// Bot that plays over the network, as a client with an emulated uplink.
 pub(super) struct Bot {
     servers: Vec<SocketAddr>,
     endpoint: Endpoint,
     config: BotConfig,
     client: Client,
     selector: ServerSelector<PeerKey>,
-    /// Addresses of servers, and the server that last answered at each.
+    /// Addresses of servers, each with the key of the server that last answered there.
     server_addrs: BTreeMap<SocketAddr, Option<PeerKey>>,
-    /// Addresses of other servers, as last reported by the server.
+    /// Addresses of other servers, as last reported by the bot's server.
     known_mirrors: Vec<String>,
     next_reconnect: Instant,
     ninja: Ninja,
@@ -89,7 +89,7 @@ pub(super) struct Bot {
     ready_to_send: Vec<(PeerKey, Vec<u8>)>,
     next_decision: Instant,
     last_received: Instant,
-    /// Spawn count of our avatar, and the tick in which it was observed.
+    /// Spawn count of our avatar, and the tick in which it was last observed.
     last_spawn: Option<(u16, u32)>,
     stats: BotStats,
     shared_stats: Arc<Mutex<BotStats>>,
@@ -125,7 +125,7 @@ impl Bot {
         }
     }
 
-    /// Plays until `is_over` is set.
+    /// Plays until `is_over` is set, and then leaves the world.
     pub(super) async fn run(mut self, is_over: Arc<AtomicBool>) {
         let any = match self.servers.first() {
             Some(SocketAddr::V6(_)) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -158,7 +158,7 @@ impl Bot {
         self.flush(clock::now(), socket);
     }
 
-    /// Connects to servers at these addresses.
+    /// Connects to servers at those of these addresses that are not known yet.
     fn add_servers(&mut self, addrs: impl IntoIterator<Item = SocketAddr>) {
         for addr in addrs {
             if let Entry::Vacant(entry) = self.server_addrs.entry(addr) {
@@ -168,7 +168,7 @@ impl Bot {
         }
     }
 
-    /// Reconnects to addresses where no server answers any more: a restarted server has another key.
+    /// Reconnects, every 2 s, to addresses where no server answers any more: a restarted server has another key.
     fn reconnect_silent(&mut self, now: Instant) {
         if now < self.next_reconnect {
             return;
@@ -207,7 +207,7 @@ impl Bot {
         }
     }
 
-    /// Connects to servers that the directory newly lists.
+    /// Connects to servers that are new in the list of mirrors of the bot's server.
     fn add_mirrors(&mut self) {
         if self.client.mirrors() != self.known_mirrors {
             self.known_mirrors = self.client.mirrors().to_vec();
@@ -216,7 +216,7 @@ impl Bot {
         }
     }
 
-    /// Updates the statistics, and checks whether our avatar was replaced.
+    /// Updates the statistics after a message, and checks whether our avatar was replaced.
     fn update_stats(&mut self) {
         self.stats.on_reported_score(self.client.reported_score());
         let spawn = self.client.avatar().map(|avatar| avatar.spawn_count).zip(self.client.tick(self.last_received));
@@ -230,7 +230,7 @@ impl Bot {
         self.stats.consistency.sample(self.last_received, &self.client);
     }
 
-    /// Does all work that is due. Returns when the next is due.
+    /// Does all work that is due. Returns when to call it next at the latest.
     fn run_once(&mut self, socket: &UdpSocket) -> Instant {
         let now = clock::now();
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
@@ -261,12 +261,12 @@ impl Bot {
         due.into_iter().flatten().fold(soonest, Instant::min)
     }
 
-    /// Publishes the statistics for the report.
     fn publish_stats(&self) {
         self.shared_stats.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.stats);
     }
 
-    /// Decides if it is time to, and moves. A bot that does not look at others does not advance their avatars either.
+    /// Changes the buttons if that is due, and advances the client. A bot with a fixed number of commands does not look
+    /// at other avatars, and does not advance them either.
     fn update_controls(&mut self, now: Instant) {
         let is_time = now >= self.next_decision;
         if self.config.commands_per_second > 0 {
@@ -286,7 +286,7 @@ impl Bot {
     }
 
     /// Alternates the buttons such that the avatar changes course every time and the servers must exchange an update.
-    /// It also does so before the bot has an avatar, so that the number of commands measures how well the bot keeps up,
+    /// The bot also does so before it has an avatar, so that the number of commands measures how well the bot keeps up,
     /// not its server.
     fn alternate_controls(&mut self, now: Instant) {
         self.stats.commands += 1;
@@ -344,8 +344,9 @@ impl Bot {
     }
 }
 
-/// Whether the avatar was replaced, given two observed spawn counts with their ticks. A fallen avatar takes
-/// [`RESPAWN_TICKS`] to respawn, and the spawn count of a new avatar starts at its tick.
+/// Whether the avatar was replaced, given two observed spawn counts with their ticks. A dead avatar takes
+/// [`RESPAWN_TICKS`] to respawn, which adds 1 to the count; the count of a new avatar starts at the tick in which it
+/// joins.
 fn is_new_avatar((before, tick_before): (u16, u32), (spawn_count, tick): (u16, u32)) -> bool {
     let most = tick.saturating_sub(tick_before) / RESPAWN_TICKS + 1;
     u32::from(spawn_count.wrapping_sub(before)) > most

@@ -1,4 +1,4 @@
-//! Bots on as many threads as there are processors.
+//! Bots of a load test, on as many threads as there are processors.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,14 @@ use super::bot::{Bot, BotConfig, BotStats};
 use super::report::LoadReport;
 use crate::error::CliError;
 
-/// Interval of checks whether the run is over.
+/// Interval at which a thread that waits to start its next bot checks whether the run is over.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Settings of the bots.
 #[derive(Clone, Debug)]
 pub(crate) struct FleetConfig {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) secret: Secret,
     pub(crate) player_count: u32,
-    /// Number of bots that connect per second.
     pub(crate) joins_per_second: u32,
     /// Button changes per second of each bot; with 0 the bots play as ninjas.
     pub(crate) commands_per_second: u32,
@@ -41,9 +39,9 @@ pub(crate) struct BotFleet {
 /// Sums over all bots up to now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FleetTotals {
-    /// Number of bots in the world.
+    /// Number of bots that have an avatar and receive its state.
     pub(crate) present: usize,
-    /// Number of button changes.
+    /// Number of button changes of all bots.
     pub(crate) commands: u64,
     /// Bytes sent to servers, and received from them.
     pub(crate) bytes_sent: u64,
@@ -51,7 +49,7 @@ pub(crate) struct FleetTotals {
 }
 
 impl BotFleet {
-    /// Starts the bots, which connect to the servers one after the other.
+    /// Starts the threads of the bots. The bots connect one after the other, `joins_per_second` of them.
     pub(crate) fn start(config: &FleetConfig) -> Result<Self, CliError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let bot_stats: Vec<Arc<Mutex<BotStats>>> = (0..config.player_count).map(|_| Arc::default()).collect();
@@ -74,12 +72,12 @@ impl BotFleet {
         Ok(fleet)
     }
 
-    /// Returns the report up to now.
+    /// Returns the report of all bots up to now.
     pub(crate) fn report(&self) -> LoadReport {
         LoadReport::from_stats(&self.bot_stats, self.started.elapsed())
     }
 
-    /// Returns the sums up to now.
+    /// Returns the sums over all bots up to now.
     pub(crate) fn totals(&self) -> FleetTotals {
         let mut sum = FleetTotals::default();
         for stats in &self.bot_stats {
@@ -92,7 +90,7 @@ impl BotFleet {
         sum
     }
 
-    /// Returns an error if a bot has no socket.
+    /// Returns an error if a bot could not open its socket.
     pub(crate) fn check_sockets(&self) -> Result<(), CliError> {
         let socket_error =
             |stats: &Arc<Mutex<BotStats>>| stats.lock().unwrap_or_else(PoisonError::into_inner).socket_error.clone();
@@ -114,7 +112,7 @@ impl Drop for BotFleet {
     }
 }
 
-/// Bots of one thread.
+/// Bots that run on one thread.
 struct BotGroup {
     config: FleetConfig,
     bot_stats: Vec<(usize, Arc<Mutex<BotStats>>)>,
@@ -142,7 +140,7 @@ impl BotGroup {
         }
     }
 
-    /// Waits until `moment`. Returns whether it came before the end of the run.
+    /// Waits until `moment`. Returns false if the run ended before.
     async fn wait_until(&self, moment: Instant) -> bool {
         while !self.is_over.load(Ordering::Relaxed) {
             let left = moment.saturating_duration_since(Instant::now());

@@ -1,4 +1,4 @@
-//! Report of the experience of all bots.
+//! Report of a load test: presence, losses, delays and traffic of all bots.
 
 use std::fmt;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use coplay_world::{CONSISTENCY_TOLERANCE, ConsistencySummary};
 
 use super::bot::BotStats;
 
-/// Experience of all bots at one moment.
+/// Statistics of all bots at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadReport {
     bot_stats: Vec<BotStats>,
@@ -32,29 +32,28 @@ impl LoadReport {
         self.bot_stats.iter().map(part).sum()
     }
 
-    /// Returns the consistency of what all bots displayed.
+    /// Returns the consistency of the avatars that all bots displayed, own and remote.
     fn consistency(&self) -> ConsistencySummary {
         let mut all = ConsistencySummary::default();
         self.bot_stats.iter().for_each(|stats| all.merge(&stats.consistency));
         all
     }
 
-    /// Returns the numbers of lost avatars, and of lost acknowledged hits and falls.
+    /// Returns the number of avatars that were replaced, and of acknowledged hits and falls that were lost.
     fn losses(&self) -> (u64, u64) {
         (self.sum(|stats| stats.avatars_lost.into()), self.sum(|stats| stats.scores_lost.into()))
     }
 
-    /// Whether any bot received a view.
+    /// Whether any bot has received a view of the world from a server.
     pub(super) fn has_anybody_joined(&self) -> bool {
         self.bot_stats.iter().any(|stats| stats.rtt_ms.is_some())
     }
 
-    /// Whether all bots are in the world, and none lost acknowledged state.
+    /// Whether all bots are in the world, and no bot lost its avatar or acknowledged scores.
     pub(super) fn is_success(&self) -> bool {
         self.present_count() == self.bot_stats.len() && self.losses() == (0, 0)
     }
 
-    /// Formats one line of progress.
     pub(super) fn progress_line(&self) -> String {
         format!(
             "{:4.0} s: {} of {} bots in the world, {} hits, {} server moves, longest silence {:.0} ms",
@@ -115,7 +114,8 @@ fn worst(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, f64::max)
 }
 
-/// Fetches `/state` from a server.
+/// Fetches `/state` from the HTTP address of a server and returns the body of the answer. Waits up to 3 s for each part
+/// of it.
 pub fn fetch_state(http: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(http)?;
     stream.set_read_timeout(Some(Duration::from_secs(3)))?;

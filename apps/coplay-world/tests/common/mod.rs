@@ -1,4 +1,4 @@
-//! Servers in processes of their own.
+//! Helpers that run servers in processes of their own and query them over HTTP.
 
 #![allow(dead_code, reason = "not every test needs all of it")]
 
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_coplay-world");
 pub(crate) const SECRET: &str = "three-servers";
 
-/// Server in a process of its own, which ends with the test.
+/// Server in a process of its own, which is killed when this is dropped.
 pub(crate) struct RunningServer {
     pub(crate) child: Child,
     pub(crate) player_port: u16,
     pub(crate) http_port: u16,
-    /// Standard output, line by line.
+    /// Standard output of the server, line by line.
     pub(crate) stdout_lines: Lines<BufReader<ChildStdout>>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn free_port() -> u16 {
         .expect("a port is free")
 }
 
-/// Starts a server with these peers and further arguments.
+/// Starts a server without ninjas, with a maze of 6 × 6 cells, these peers on this computer and further arguments.
 pub(crate) fn start_server(player_port: u16, http_port: u16, peers: &[u16], more_args: &[&str]) -> RunningServer {
     let mut command = Command::new(PROGRAM);
     command.args([
@@ -84,7 +84,7 @@ pub(crate) fn wait_until_healthy(server: &RunningServer) {
     });
 }
 
-/// Fetches a field of a server's state.
+/// Fetches the text of a field of a server's `/state`; `None` if the server does not answer.
 pub(crate) fn state_field(http_port: u16, name: &str) -> Option<String> {
     let state = http_get(http_port, "/state")?;
     let (_, rest) = state.split_once(&format!("\"{name}\":"))?;

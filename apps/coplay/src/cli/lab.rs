@@ -1,4 +1,4 @@
-//! Commands and flags of the lab.
+//! Commands and flags of `coplay lab`.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::{CoreOptionArgs, MachineArgs};
 /// Arguments of `coplay lab`.
 #[derive(Args, Clone, Debug)]
 pub struct LabArgs {
-    /// Command to run.
+    /// Subcommand that the user chose.
     #[command(subcommand)]
     pub command: LabCommand,
 }
@@ -49,7 +49,7 @@ pub struct LabRunArgs {
     /// Run in real time: processes of this program over impaired sockets
     #[arg(long)]
     pub real: bool,
-    /// Seed and output folder.
+    /// Seed of the random numbers, and folder for the results.
     #[command(flatten)]
     pub experiment: SeedAndOutputArgs,
 }
@@ -57,7 +57,7 @@ pub struct LabRunArgs {
 /// Arguments of `coplay lab report`.
 #[derive(Args, Clone, Debug)]
 pub struct LabReportArgs {
-    /// Seed and output folder.
+    /// Seed of the random numbers, and folder for the results.
     #[command(flatten)]
     pub experiment: SeedAndOutputArgs,
 }
@@ -83,10 +83,10 @@ pub struct LabFeelArgs {
     /// Include the time that this game takes on this computer [default: a machine that takes no time]
     #[arg(long, value_name = "GAME")]
     pub game: Option<PathBuf>,
-    /// Machine.
+    /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// Core options.
+    /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
     /// Seed the random numbers; the same seed gives the same results
@@ -94,9 +94,9 @@ pub struct LabFeelArgs {
     pub seed: u64,
 }
 
-/// Largest round-trip time and jitter, in milliseconds.
+/// Largest `--rtt` and `--jitter`, in milliseconds.
 const MAX_MILLIS: f64 = 2_000.0;
-/// Largest packet loss that a game can be played with, in percent.
+/// Largest `--loss`, in percent. No game can be played with more.
 const MAX_LOSS_PERCENT: f64 = 50.0;
 
 fn parse_millis(text: &str) -> Result<f64, String> {

@@ -1,4 +1,4 @@
-//! Commands and flags of the maze.
+//! Commands and flags of `coplay maze`.
 
 use std::ops::RangeInclusive;
 
@@ -8,13 +8,13 @@ use coplay_maze::{MAX_AVATARS, Maze};
 use super::values::{parse_seed, whole_number};
 use super::{DisplayArgs, maze_online};
 
-/// Largest number of ninjas: a computer's avatars without the player's own.
+/// Largest number of ninjas of one site: its avatars without the player's own.
 const MAX_NINJAS: u8 = MAX_AVATARS as u8 - 1;
 
 /// Arguments of `coplay maze`.
 #[derive(Args, Clone, Debug)]
 pub struct MazeArgs {
-    /// Command to run.
+    /// Subcommand that the user chose.
     #[command(subcommand)]
     pub command: MazeCommand,
 }
@@ -35,13 +35,13 @@ pub enum MazeCommand {
 /// Arguments of `coplay maze play`.
 #[derive(Args, Clone, Debug)]
 pub struct MazePlayArgs {
-    /// Maze and ninjas.
+    /// Side and seed of the maze, and number of ninjas.
     #[command(flatten)]
     pub layout: MazeLayoutArgs,
     /// Stop after this many seconds, 1 to 86400 [default: none; with --headless: 60]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=86_400))]
     pub seconds: Option<u32>,
-    /// Output.
+    /// Flags that choose the output.
     #[command(flatten)]
     pub display: DisplayArgs,
 }
@@ -60,7 +60,7 @@ pub struct MazeLayoutArgs {
     pub seed: Option<u64>,
 }
 
-/// Returns the valid numbers of cells on each side of a maze.
+/// Returns the range of `--side`, in cells.
 pub(super) fn side_range() -> RangeInclusive<u8> {
     Maze::SIDE_RANGE
 }

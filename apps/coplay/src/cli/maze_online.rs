@@ -1,4 +1,4 @@
-//! Commands and flags of a maze that several computers share.
+//! Flags of `coplay maze host`, `coplay maze join` and `coplay maze drift`.
 
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -19,7 +19,6 @@ use super::values::{parse_seed, whole_number};
 const TICK_MS: u16 = 10;
 /// Longest bucket and longest playout delay, in milliseconds.
 const MAX_DELAY_MS: u16 = MazeSettings::MAX_TICKS * TICK_MS;
-/// Ticks per second.
 const TICKS_PER_SECOND: u32 = 1_000 / TICK_MS as u32;
 
 /// Arguments of `coplay maze host`.
@@ -61,7 +60,7 @@ pub struct MazeHostArgs {
     /// it must work
     #[arg(long, value_name = "auto|off|ADDR:PORT", default_value = "auto", value_parser = parse_multicast)]
     pub multicast: MulticastArg,
-    /// Player.
+    /// Flags of the player at this site.
     #[command(flatten)]
     pub player: MazePlayerArgs,
 }
@@ -82,7 +81,7 @@ pub struct MazeJoinArgs {
     /// (`off`)
     #[arg(long, value_name = "auto|off", default_value = "auto", value_parser = parse_multicast_switch)]
     pub multicast: MulticastArg,
-    /// Player.
+    /// Flags of the player at this site.
     #[command(flatten)]
     pub player: MazePlayerArgs,
 }
@@ -117,7 +116,7 @@ pub struct MazePlayerArgs {
     /// Write statistics of the run to this file at the end (JSON)
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Output.
+    /// Flags that choose the output.
     #[command(flatten)]
     pub display: OnlineDisplayArgs,
 }
@@ -134,7 +133,7 @@ pub struct MazeDriftArgs {
 }
 
 impl MazePlayerArgs {
-    /// Returns when this site sends updates of its avatars.
+    /// Returns the policy by which this site sends updates of its avatars, from `--rate` and `--reckon`.
     pub fn send_policy(&self) -> UpdatePolicy {
         match (self.rate, self.reckon) {
             (Some(rate), _) => UpdatePolicy::fixed(rate),
@@ -143,13 +142,14 @@ impl MazePlayerArgs {
         }
     }
 
-    /// Returns the output flags in the form of a local game.
+    /// Returns the output flags as those of a local game.
     pub fn display_args(&self) -> DisplayArgs {
         let OnlineDisplayArgs { terminal, headless, scale, mute } = self.display;
         DisplayArgs { terminal, window: false, headless, scale, mute }
     }
 
-    /// Returns the number of ninjas that this site adds. A site without a player adds one by default.
+    /// Returns the number of ninjas that this site adds: that of `--ninjas`, or else one for a headless site and none
+    /// for a player.
     pub fn ninjas(&self) -> u8 {
         self.ninjas.unwrap_or(u8::from(self.display.headless))
     }
@@ -158,16 +158,16 @@ impl MazePlayerArgs {
 /// Value of `--multicast`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MulticastArg {
-    /// Multicast where it works.
+    /// Multicast where it works, unicast elsewhere.
     Auto,
-    /// No multicast.
+    /// Unicast only.
     Off,
-    /// Multicast at this address, where it must work.
+    /// Multicast to this group address; an error if that does not work.
     At(SocketAddrV4),
 }
 
 impl MulticastArg {
-    /// Converts to the configuration of a mesh; `None` uses no multicast.
+    /// Converts the value to the configuration of a mesh; `None` uses no multicast.
     pub fn to_config(self) -> Option<MulticastConfig> {
         match self {
             Self::Auto => Some(MulticastConfig::default()),
@@ -190,7 +190,7 @@ fn parse_multicast_switch(text: &str) -> Result<MulticastArg, String> {
     }
 }
 
-/// Parses milliseconds into ticks.
+/// Parses milliseconds, 10 to 1,000 in steps of 10, and returns ticks.
 fn parse_ticks(text: &str) -> Result<u16, String> {
     match text.parse::<u16>() {
         Ok(ms) if (TICK_MS..=MAX_DELAY_MS).contains(&ms) && ms.is_multiple_of(TICK_MS) => Ok(ms / TICK_MS),
@@ -198,7 +198,7 @@ fn parse_ticks(text: &str) -> Result<u16, String> {
     }
 }
 
-/// Parses updates per second, which must be a whole number of ticks apart.
+/// Parses updates per second, which must be a whole number of ticks apart: a divisor of 100.
 fn parse_update_rate(text: &str) -> Result<u32, String> {
     match text.parse::<u32>() {
         Ok(rate) if (1..=TICKS_PER_SECOND).contains(&rate) && TICKS_PER_SECOND.is_multiple_of(rate) => Ok(rate),

@@ -1,4 +1,4 @@
-//! Commands and flags of games that several computers share.
+//! Flags of `coplay host`, `coplay join` and `coplay watch`.
 
 use std::path::PathBuf;
 
@@ -18,10 +18,10 @@ use crate::frontend::FrontendRequest;
 pub struct HostArgs {
     /// File of the game [default: the tennis game of coplay]
     pub game: Option<PathBuf>,
-    /// Machine.
+    /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// Core options.
+    /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
     /// Set the number of players in all, 1 to 8 [default: 2, or one more than --pads]
@@ -55,10 +55,10 @@ pub struct HostArgs {
     /// Choose the input of players whose site was dropped
     #[arg(long, value_name = "INPUT", value_enum, default_value = "nothing")]
     pub absent: AbsentInputArg,
-    /// Player.
+    /// Flags of the player at this site.
     #[command(flatten)]
     pub player: PlayerArgs,
-    /// Output.
+    /// Flags that choose the output.
     #[command(flatten)]
     pub display: OnlineDisplayArgs,
 }
@@ -70,7 +70,7 @@ pub struct ConnectArgs {
     pub ticket: Option<String>,
     /// File of the game; without one, coplay searches the game folders of the settings
     pub game: Option<PathBuf>,
-    /// Machine.
+    /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
     /// Use this relay in place of the ticket's: `none`, `default` or a URL
@@ -81,16 +81,16 @@ pub struct ConnectArgs {
 /// Arguments of `coplay join`.
 #[derive(Args, Clone, Debug)]
 pub struct JoinArgs {
-    /// Connection.
+    /// Ticket of the host, and the game and machine to open.
     #[command(flatten)]
     pub connect: ConnectArgs,
     /// Set the number of players at this computer, 1 to 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number::<u8>(1..=8))]
     pub pads: u8,
-    /// Player.
+    /// Flags of the player at this site.
     #[command(flatten)]
     pub player: PlayerArgs,
-    /// Output.
+    /// Flags that choose the output.
     #[command(flatten)]
     pub display: OnlineDisplayArgs,
 }
@@ -98,13 +98,13 @@ pub struct JoinArgs {
 /// Arguments of `coplay watch`.
 #[derive(Args, Clone, Debug)]
 pub struct WatchArgs {
-    /// Connection.
+    /// Ticket of the host, and the game and machine to open.
     #[command(flatten)]
     pub connect: ConnectArgs,
-    /// Participant.
+    /// Name, simulated uplink and log files.
     #[command(flatten)]
     pub participant: ParticipantArgs,
-    /// Output.
+    /// Flags that choose the output.
     #[command(flatten)]
     pub display: OnlineDisplayArgs,
 }
@@ -123,7 +123,7 @@ pub enum LanVisibility {
 /// Flags of a player in a shared game.
 #[derive(Args, Clone, Debug)]
 pub struct PlayerArgs {
-    /// Participant.
+    /// Name, simulated uplink and log files.
     #[command(flatten)]
     pub participant: ParticipantArgs,
     /// Keep the key of your seat in this file; the key gives access to the seat
@@ -161,7 +161,7 @@ pub struct ParticipantArgs {
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
     #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
-    /// Log files.
+    /// Frame limit and output files.
     #[command(flatten)]
     pub log: LogArgs,
 }
@@ -204,25 +204,25 @@ pub struct OnlineDisplayArgs {
 }
 
 impl OnlineDisplayArgs {
-    /// Returns the front end that the flags ask for.
+    /// Returns the front end that `--terminal` asks for, or no preference.
     pub fn requested_frontend(&self) -> FrontendRequest {
         FrontendRequest { window: false, terminal: self.terminal }
     }
 }
 
-/// Time to wait for a site; `None` waits forever.
+/// Time after which a site is dropped; `None` waits forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeoutArg(pub Option<TimeDelta>);
 
-/// Longest limited time, in seconds.
+/// Longest time that a timeout flag accepts, in seconds.
 const MAX_TIMEOUT_SECONDS: f64 = 86_400.0;
 
-/// Parses the silence after which a site is dropped.
+/// Parses `--drop-after`: the silence after which a site is dropped.
 fn parse_drop_timeout(text: &str) -> Result<TimeoutArg, String> {
     parse_timeout(text, MIN_DROP_TIMEOUT)
 }
 
-/// Parses the stall time after which a site is dropped.
+/// Parses `--drop-stalled`: the stall time after which a site is dropped.
 fn parse_stall_timeout(text: &str) -> Result<TimeoutArg, String> {
     parse_timeout(text, MIN_STALL_LIMIT)
 }

@@ -11,7 +11,7 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use crate::error::AppError;
 
-/// Converts an error of clap about `args`. The first argument is the program.
+/// Converts an error of clap about `args`, whose first element is the program, to a message and a hint.
 pub(super) fn usage_error(command: &Command, args: &[OsString], error: &Error) -> AppError {
     let context = Context { error };
     let typed = TypedCommand::new(command, args);
@@ -72,7 +72,7 @@ pub(super) fn usage_error(command: &Command, args: &[OsString], error: &Error) -
     AppError::usage(message).hint(hint)
 }
 
-/// The data that clap attaches to an error.
+/// Access to the texts that clap attaches to an error.
 struct Context<'a> {
     error: &'a Error,
 }
@@ -86,13 +86,13 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the first text, or an empty one.
+    /// Returns the first text under `kind`, or an empty one.
     fn first(&self, kind: ContextKind) -> String {
         self.all(kind).into_iter().next().unwrap_or_default()
     }
 }
 
-/// The innermost subcommand that was typed.
+/// Innermost subcommand that the user typed.
 struct TypedCommand<'a> {
     command: &'a Command,
     /// Words from the program to the subcommand, such as `coplay maze host`.
@@ -118,7 +118,7 @@ impl<'a> TypedCommand<'a> {
         format!("`{} --help` explains {}", self.path, option_name(arg))
     }
 
-    /// Returns the current name of an option that clap knows by this name, which may be a hidden old one.
+    /// Returns the current name of an option that clap knows by `option`, which may be a hidden old name.
     fn current_spelling(&self, option: &str) -> String {
         let name = option.trim_start_matches('-');
         let has_name = |arg: &&clap::Arg| arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name));
@@ -126,7 +126,8 @@ impl<'a> TypedCommand<'a> {
         format!("--{}", current.unwrap_or(name))
     }
 
-    /// Returns how to pass `unknown` as the value of the option before it, if that command line is valid.
+    /// Returns a hint how to pass `unknown` as the value of the option before it; `None` if that command line is
+    /// invalid, too.
     fn value_hint(&self, root: &Command, args: &[OsString], unknown: &str) -> Option<String> {
         let at = args.iter().position(|arg| arg.to_str().is_some_and(|arg| arg.starts_with(unknown)))?;
         let (option, value) = (args.get(at.checked_sub(1)?)?.to_str()?, args[at].to_str()?);
@@ -144,7 +145,7 @@ fn option_name(arg: &str) -> String {
     name.trim_matches(['<', '>', '[', ']', '.']).to_owned()
 }
 
-/// Joins names: "see, join or hide".
+/// Joins names for a sentence: "see, join or hide".
 fn or_list(names: &[String]) -> String {
     match names {
         [] => "another one".to_owned(),
@@ -153,7 +154,7 @@ fn or_list(names: &[String]) -> String {
     }
 }
 
-/// Returns clap's own message, in one line.
+/// Returns the first paragraph of clap's own message in one line, without "error: ".
 fn first_sentence(error: &Error) -> String {
     let text = error.render().to_string();
     let lines: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();

@@ -1,4 +1,4 @@
-//! Values of flags. Every error completes the sentence "invalid value X for --flag: ..." in plain words.
+//! Parsers of flag values. Every error completes the sentence "invalid value X for --flag: ..." in plain words.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::error::AppError;
 
-/// Largest number of frames of `--delay` and `--prediction`.
+/// Largest `--delay` and `--prediction` of a shared game, in frames.
 pub const MAX_DELAY_FRAMES: u32 = 60;
 
 /// Returns a parser of whole numbers in `range`.

@@ -1,4 +1,4 @@
-//! Settings of the user, in one file. A setting that is not in the file has its default.
+//! Settings of the user, in one TOML file. A setting that is not in the file has its default.
 
 mod read;
 mod write;
@@ -12,45 +12,45 @@ use etcetera::BaseStrategy;
 use crate::error::{AppError, describe_io_error};
 use crate::key::Key;
 
-/// Largest number of players with keys or gamepads of their own.
+/// Largest number of players at this computer with keys or gamepads of their own.
 pub const MAX_LOCAL_PLAYERS: usize = 4;
-/// Largest initial scale of a window.
+/// Largest initial scale of a window, as a multiple of the picture's size.
 pub const MAX_SCALE: u32 = 20;
-/// Largest fast-forward factor.
+/// Largest speed factor of fast-forward.
 pub const MAX_FAST_FORWARD: u32 = 16;
 
-/// All settings.
+/// Settings that the user can change in the settings file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Initial size of a window, as a multiple of the picture's size.
     pub scale: u32,
     /// Whether pictures are scaled by whole factors only.
     pub integer_scaling: bool,
-    /// Whether the program starts in full screen.
+    /// Whether windows start in full screen.
     pub fullscreen: bool,
-    /// Volume in percent.
+    /// Initial volume of the sound, from 0 to 100 percent.
     pub volume: u8,
-    /// Whether sound is off.
+    /// Whether the sound starts muted.
     pub mute: bool,
     /// Speed factor while the fast-forward key is held.
     pub fast_forward: u32,
-    /// Keys of each player, by button.
+    /// Keys of each local player, by button.
     pub player_keys: [Vec<(Button, Vec<Key>)>; MAX_LOCAL_PLAYERS],
-    /// Keys of the program itself.
+    /// Keys that control the program itself, by action.
     pub action_keys: Vec<(Action, Vec<Key>)>,
-    /// Gamepad control of each button.
+    /// Gamepad control that presses each button.
     pub gamepad_map: Vec<(Button, GamepadControl)>,
     /// Stick deflection below which a stick counts as at rest, in percent.
     pub dead_zone: u8,
-    /// Folders that are searched for the game of a host.
+    /// Folders that `coplay join` and `coplay watch` search for the game of the host.
     pub game_dirs: Vec<PathBuf>,
-    /// Relay for peers without a direct connection.
+    /// Relay for iroh peers without a direct path.
     pub relay: RelayConfig,
-    /// Folder with BIOS images for cores.
+    /// Folder with BIOS images for cores; `None` if there is none.
     pub system_dir: Option<PathBuf>,
 }
 
-/// Action of a program key.
+/// Action of a key that controls the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "`ACTIONS` describes them")]
 pub enum Action {
@@ -74,7 +74,7 @@ pub enum Action {
     Quit,
 }
 
-/// All actions: name in the settings, default keys and description.
+/// All actions, each with its name in the settings, default keys and description.
 pub const ACTIONS: [(Action, &str, &[&str], &str); 18] = [
     (Action::Help, "help", &["F1", "Question"], "show the keys"),
     (Action::Pause, "pause", &["P"], "pause or resume"),
@@ -119,7 +119,7 @@ pub enum GamepadControl {
 }
 
 impl GamepadControl {
-    /// All controls.
+    /// All controls. Their names in lower case are those in the settings.
     pub const ALL: [Self; 16] = [
         Self::South,
         Self::East,
@@ -140,12 +140,13 @@ impl GamepadControl {
     ];
 }
 
-/// Returns the name of a button in the settings.
+/// Returns the name of a button in the settings: its name in lower case.
 pub fn button_name(button: Button) -> String {
     format!("{button:?}").to_lowercase()
 }
 
-/// Default control of each button of [`Button::ALL`], with the letters of the SNES pad, the model of libretro's pad.
+/// Default control of each button of [`Button::ALL`]. The buttons are those of the SNES pad, the model of libretro's
+/// pad.
 const DEFAULT_GAMEPAD_MAP: [GamepadControl; 16] = [
     GamepadControl::South,
     GamepadControl::West,
@@ -196,12 +197,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Parses settings, and returns warnings about entries that have no effect.
+    /// Parses a settings file. Returns the settings and warnings about unknown entries and keys with two meanings.
     pub fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
         read::parse(text)
     }
 
-    /// Loads the settings of the user, or the defaults if there is no file. Warnings go to stderr.
+    /// Loads the settings of the user, or the defaults if there is no file. Prints warnings to stderr.
     pub fn load() -> Result<Self, AppError> {
         let Some(path) = settings_path() else { return Ok(Self::default()) };
         let text = match std::fs::read_to_string(&path) {
@@ -222,13 +223,13 @@ impl Config {
         Ok(config)
     }
 
-    /// Formats the settings as a file with comments.
+    /// Formats the settings as a TOML file with comments. `path` is the settings file that the first line names.
     pub fn to_toml(&self, path: Option<&Path>) -> String {
         write::to_toml(self, path)
     }
 
-    /// Adapts the settings to a shared game with `pads` players at this computer. The keys of the other players are
-    /// freed, and two of them become keys of actions that only shared games have.
+    /// Adapts the settings to a shared game with `pads` players at this computer. Removes the keys of further players;
+    /// T becomes a key of chat, and R of reset, if they are free then.
     pub fn for_shared_game(mut self, pads: usize) -> Self {
         self.player_keys.iter_mut().skip(pads).for_each(Vec::clear);
         for (action, name) in [(Action::Chat, "T"), (Action::Reset, "R")] {
@@ -243,23 +244,23 @@ impl Config {
         self
     }
 
-    /// Returns the keys of an action.
+    /// Returns the keys of an action; empty if it has none.
     pub fn keys_of(&self, action: Action) -> &[Key] {
         self.action_keys.iter().find(|(known, _)| *known == action).map_or(&[], |(_, keys)| keys)
     }
 }
 
-/// Returns the path of the settings file, if the platform has a folder for it.
+/// Returns the path of the settings file; `None` if the platform has no folder for it.
 pub fn settings_path() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_native_strategy().ok()?.config_dir().join("coplay").join("settings.toml"))
 }
 
-/// Returns the folder for cached data, if the platform has one.
+/// Returns the folder for data that can be computed again, such as check reports; `None` if the platform has none.
 pub fn cache_dir() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_native_strategy().ok()?.cache_dir().join("coplay"))
 }
 
-/// Returns the folder for saved data, if the platform has one.
+/// Returns the folder for saved data, such as slots and seat keys; `None` if the platform has none.
 pub fn data_dir() -> Option<PathBuf> {
     Some(etcetera::base_strategy::choose_native_strategy().ok()?.data_dir().join("coplay"))
 }

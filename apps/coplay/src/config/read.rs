@@ -1,4 +1,4 @@
-//! Parses settings. Every error and warning names its line, except the warning about a key with two meanings.
+//! Parses a settings file. Every error and warning names its line, except the warning about a key with two meanings.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::key::Key;
 
 type TomlValue<'a> = Spanned<DeValue<'a>>;
 
-/// Parser of one file, with its warnings.
+/// Parser of one settings file, and the warnings so far.
 struct SettingsReader<'a> {
     text: &'a str,
     warnings: Vec<String>,
@@ -36,7 +36,7 @@ fn line_of(text: &str, span: Range<usize>) -> usize {
     text.as_bytes()[..span.start.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Warns about keys with two meanings, which are probably mistakes.
+/// Warns about each key that presses two buttons or runs two actions, which is probably a mistake.
 fn warn_duplicate_keys(config: &Config, warnings: &mut Vec<String>) {
     let mut uses: Vec<(Key, String)> = vec![];
     for (player, (button, keys)) in
@@ -182,7 +182,7 @@ impl SettingsReader<'_> {
         Ok(true)
     }
 
-    /// Parses a folder, or a list of folders in brackets.
+    /// Parses the path of a folder, or a list of paths in brackets.
     fn folders(&self, value: &TomlValue<'_>) -> Result<Vec<PathBuf>, String> {
         match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|value| self.folder(value)).collect(),
@@ -197,7 +197,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// Parses a key, or a list of keys in brackets, which may be empty.
+    /// Parses the name of a key, or a list of names in brackets, which may be empty.
     fn key_list(&self, value: &TomlValue<'_>) -> Result<Vec<Key>, String> {
         match value.get_ref() {
             DeValue::Array(values) => values.iter().map(|value| self.key(value)).collect(),

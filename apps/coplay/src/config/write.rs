@@ -1,4 +1,4 @@
-//! Formats settings as a settings file.
+//! Formats settings as a TOML file with comments.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn write_toml(config: &Config, path: Option<&Path>, out: &mut String) -> std::fm
     write_setting(out, "dead_zone", config.dead_zone, "stick deflection that counts as at rest, in percent, 0 to 90")
 }
 
-/// Quotes a text for TOML.
+/// Quotes a text as a TOML string.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,16 +1,16 @@
-//! Time series for the graph.
+//! Time series of the demo, for the graph.
 
 use coplay::time::{Instant, TimeDelta};
 
 use super::site_pair::SitePair;
 use crate::scene::{Graph, GraphLine};
 
-/// Time between two samples.
+/// Shortest time between two samples.
 const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// Samples that are kept: half a minute.
+/// Largest number of samples that are kept: half a minute of them.
 const MAX_SAMPLES: usize = 300;
 
-/// Recent samples of round-trip time, resimulated frames, stall time and frame start skew.
+/// Recent samples of round-trip time, resimulated frames, stall time and skew of frame starts.
 #[derive(Debug, Default)]
 pub(super) struct DemoHistory {
     next_sample: Instant,

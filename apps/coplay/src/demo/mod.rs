@@ -24,27 +24,27 @@ use crate::ui_link::GamePort;
 use history::DemoHistory;
 use site_pair::{DemoSettings, SitePair, StateComparison};
 
-/// Default number of frames of a headless run.
+/// Number of frames of a headless run without `--frames`.
 pub const HEADLESS_FRAMES: u32 = 600;
 /// Time without a press after which the bot takes over from a person.
 const HUMAN_IDLE_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
-/// Longest time between two polls for commands.
+/// Longest time between two polls for commands of the user.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(8);
-/// Limit of a headless run in virtual time, for a link that lets nothing through.
+/// Longest headless run in virtual time, for a link that lets nothing through.
 const MAX_VIRTUAL_TIME: TimeDelta = TimeDelta::from_secs(3_600);
 
-/// A running demo.
+/// Two sites and their link, with the input of people, the dials and the graph.
 pub struct Demo {
     pair: SitePair,
     frame_limit: Option<u32>,
-    /// Time until which each player is a person.
+    /// Time until which each player is a person, unless a button is pressed again.
     human_until: [Time; 2],
     selected_dial: usize,
     history: DemoHistory,
 }
 
 impl Demo {
-    /// Creates a demo of two equal machines.
+    /// Creates a demo of two equal machines. `seed` determines the bots and the link.
     pub fn new(
         machines: [Box<dyn Machine>; 2],
         settings: DemoSettings,
@@ -60,14 +60,14 @@ impl Demo {
         })
     }
 
-    /// Runs in virtual time, as fast as possible, without output.
+    /// Runs in virtual time, as fast as possible, without picture and sound.
     pub fn run_headless(mut self) -> Result<Summary, AppError> {
         let started = Instant::now();
         let now = self.run_in_virtual_time()?;
         self.finish(now, Some(started.elapsed()), vec![], crate::signals::is_stop_requested())
     }
 
-    /// Plays all frames in virtual time, and returns the time at the end.
+    /// Plays up to the frame limit in virtual time, and returns the virtual time at the end.
     fn run_in_virtual_time(&mut self) -> Result<Time, AppError> {
         let mut now = Time::ZERO;
         self.frame_limit.get_or_insert(HEADLESS_FRAMES);
@@ -78,7 +78,7 @@ impl Demo {
         Ok(now)
     }
 
-    /// Runs in real time, with a front end.
+    /// Runs in real time with a front end, until the frame limit or the user quits.
     pub fn run(mut self, mut ui: GamePort, config: &Config) -> Result<Summary, AppError> {
         let started = Instant::now();
         let clock = || Time::ZERO + TimeDelta::from(started.elapsed());
@@ -106,7 +106,7 @@ impl Demo {
         self.finish(clock(), None, devices.notes, hud.is_quit_requested())
     }
 
-    /// Returns the summary; prints it if the run failed.
+    /// Returns the summary. If the run failed, prints the summary and returns the error.
     fn finish(
         &self,
         now: Time,
@@ -141,7 +141,7 @@ impl Demo {
         (!has_quit && !self.is_done()).then(stalled)
     }
 
-    /// Returns the frame that both sites have reached.
+    /// Returns the latest frame that both sites have reached.
     fn frame(&self) -> Frame {
         self.pair.sites.iter().map(|site| site.session.stats().frame).min().unwrap_or(Frame::ZERO)
     }
@@ -150,7 +150,7 @@ impl Demo {
         self.frame_limit.is_some_and(|frames| self.frame().number() >= frames)
     }
 
-    /// Lets a person play who presses a button, until [`HUMAN_IDLE_TIMEOUT`] after the last press.
+    /// Lets a person play at a site after a press of a button, until [`HUMAN_IDLE_TIMEOUT`] after the last press.
     fn update_human_input(&mut self, now: Time, pressed: &[InputWord; MAX_PLAYERS]) {
         for (player, site) in self.pair.sites.iter_mut().enumerate() {
             let mask = site.machine().pads().get(player).map_or(0, |pad| pad.mask);
@@ -213,7 +213,8 @@ impl Demo {
         self.pair.change_settings(now, settings)
     }
 
-    /// Returns input delay and prediction window in frames: those of the settings, or those that the engine chose.
+    /// Returns input delay and prediction window in frames: those of the settings, or those that automatic tuning
+    /// chose.
     fn current_delays(&self) -> (u32, u32) {
         let settings = self.pair.settings();
         if settings.auto_delay {
@@ -257,8 +258,8 @@ impl Demo {
         hud.draw(Instant::now(), scene);
     }
 
-    /// Returns the first frame after which the states differed, by the machines' hashes or by the sessions' own
-    /// comparison.
+    /// Returns the first frame after which the machines' hashes differed. If only the sessions' own comparison found a
+    /// difference, returns the present frame.
     fn first_desync_frame(&self, now: Time) -> Option<u32> {
         let peer = |site: SiteId| SiteId::first(2).find(|other| *other != site);
         let differs = self.pair.sites.iter().any(|site| {
@@ -268,7 +269,7 @@ impl Demo {
         self.pair.comparison.first_desync.or(differs.then(|| self.frame().number()))
     }
 
-    /// Returns why a machine has stopped, if one has.
+    /// Returns the reason why the machine of a site has halted; `None` if both run.
     fn machine_failure(&self) -> Option<&str> {
         self.pair.sites.iter().find_map(|site| site.machine().failure())
     }

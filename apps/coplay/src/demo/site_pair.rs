@@ -20,21 +20,21 @@ use crate::bot::Bot;
 use crate::error::AppError;
 use crate::game::GameImage;
 
-/// Interval between state comparisons, in frames.
+/// Frames between two comparisons of the states.
 pub const COMPARE_INTERVAL: u32 = 60;
 
-/// Quality of the link, and delay settings of the session.
+/// Quality of the simulated link, and delay settings of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DemoSettings {
-    /// Round-trip time, in milliseconds.
+    /// Round-trip time of the link, in milliseconds.
     pub rtt_ms: u32,
-    /// Mean jitter of a round trip, in milliseconds.
+    /// Mean jitter of a round trip, in milliseconds; half of it in each direction.
     pub jitter_ms: u32,
     /// Packet loss in each direction, in percent.
     pub loss_percent: u32,
-    /// Input delay in frames.
+    /// Input delay of both sites, in frames.
     pub input_delay: u32,
-    /// Prediction window in frames.
+    /// Prediction window of both sites, in frames.
     pub prediction_window: u32,
     /// Whether the engine adapts input delay and prediction window to the link. The session starts with the two values
     /// above.
@@ -62,54 +62,54 @@ impl DemoSettings {
     }
 }
 
-/// One site of the demo.
+/// One site of the demo: its session, its machine and its players.
 pub struct DemoSite {
-    /// Session of this site.
+    /// Session of this site with the other one.
     pub session: Session,
     adapter: SessionAdapter,
     bot: Bot,
-    /// Bot for the bundled tennis game, if that is played.
+    /// Bot for the bundled tennis game; `None` if another game is played.
     tennis_bot: Option<TennisBot>,
     /// Input of a person at this site; `None` lets a bot play.
     pub human_input: Option<InputWord>,
-    /// Number of the newest frame, and the time of its first simulation.
+    /// Number of the newest frame, and the time at which it was first simulated.
     pub newest_frame: (u32, Instant),
-    /// Whether there is a picture that was not shown yet.
+    /// Whether a new frame was simulated and not shown yet.
     pub has_new_picture: bool,
-    /// Whether the session rolled back since the last new frame.
+    /// Whether the session rolled back since the sound of a frame was last played.
     pub has_rolled_back: bool,
     /// State hashes that are not compared yet, by frame.
     state_hashes: BTreeMap<u32, u64>,
 }
 
-/// Result of comparing the states of both sites.
+/// Result of comparing the state hashes of both sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateComparison {
-    /// Number of comparisons.
+    /// Number of frames whose hashes were compared.
     pub count: u64,
-    /// First frame after which the states differed.
+    /// First frame after which the states differed; `None` while all are equal.
     pub first_desync: Option<u32>,
 }
 
-/// Both sites, and the link between them.
+/// Both sites, and the simulated link between them.
 pub struct SitePair {
-    /// The sites.
+    /// Sites with the numbers 0 and 1.
     pub sites: [DemoSite; 2],
     links: [Link; 2],
     /// Datagrams in flight: arrival time, receiving site and payload.
     in_flight: Vec<(Instant, usize, Vec<u8>)>,
     buffer: [u8; MAX_DATAGRAM],
     settings: DemoSettings,
-    /// Number of the current session, from 1.
+    /// Number of the current session, from 1; a change of the delay settings starts the next.
     session_number: u64,
-    /// Time between the starts of the same frame at both sites.
+    /// Time between the starts of the newest frame at both sites, as of when both last had the same newest frame.
     pub frame_start_skew: TimeDelta,
     /// Comparison of the confirmed states, by the hashes of the machines and independent of the sessions.
     pub comparison: StateComparison,
 }
 
 impl SitePair {
-    /// Starts a session between two equal machines.
+    /// Starts a session between two equal machines. `seed` determines the bots and the link.
     pub fn new(
         now: Instant,
         machines: [Box<dyn Machine>; 2],
@@ -153,7 +153,7 @@ impl SitePair {
         })
     }
 
-    /// Returns the current settings.
+    /// Returns the present settings of link and session.
     pub fn settings(&self) -> DemoSettings {
         self.settings
     }
@@ -233,33 +233,33 @@ impl SitePair {
         }
     }
 
-    /// Returns the time of the next arrival or timer.
+    /// Returns the earliest time at which a datagram arrives or a session has work; `None` if there is none.
     pub fn next_event(&self) -> Option<Instant> {
         let arrivals = self.in_flight.iter().map(|(arrival, ..)| *arrival);
         let timers = self.sites.iter().filter_map(|site| site.session.poll_timeout());
         arrivals.chain(timers).min()
     }
 
-    /// Returns the numbers of sent and of lost packets, in both directions.
+    /// Returns the numbers of sent and of lost packets of both directions together.
     pub fn packet_counts(&self) -> (u64, u64) {
         self.links.iter().map(|link| link.stats()).fold((0, 0), |sum, link| (sum.0 + link.sent, sum.1 + link.lost))
     }
 }
 
 impl DemoSite {
-    /// Returns the machine.
+    /// Returns the machine of this site.
     pub fn machine(&self) -> &dyn Machine {
         self.adapter.machine()
     }
 
-    /// Returns the next input of the bot.
+    /// Returns the next input of the site's bot: the tennis bot if it can play, else the random one.
     fn bot_input(&mut self) -> InputWord {
         let input_delay = self.session.stats().input_delay;
         let pressed = self.tennis_bot.as_mut().and_then(|bot| bot.press(self.adapter.machine_mut(), input_delay));
         pressed.unwrap_or_else(|| self.bot.press())
     }
 
-    /// Serves one request of the session; returns `false` if there is none.
+    /// Carries out one request of the session; returns `false` if there is none.
     fn serve_request(&mut self, now: Instant) -> Result<bool, AppError> {
         let Some(outcome) = self.adapter.handle_next_request(now, &mut self.session) else { return Ok(false) };
         match outcome {
@@ -286,7 +286,7 @@ impl DemoSite {
     }
 }
 
-/// Returns whether the machine runs the bundled tennis game.
+/// Whether the machine runs the bundled tennis game.
 fn is_tennis(machine: &dyn Machine) -> bool {
     GameImage::bundled().is_some_and(|game| game_id("", &game.bytes).hash == machine.game_id().hash)
 }

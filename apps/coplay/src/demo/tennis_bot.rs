@@ -1,4 +1,4 @@
-//! A bot that plays the bundled tennis game well. It reads the memory of its own machine, at the addresses that
+//! Bot that plays the bundled tennis game well. It reads the memory of its own machine, at the addresses that
 //! `games/README.md` documents.
 
 use coplay::input::InputWord;
@@ -14,32 +14,32 @@ const RALLY: u8 = 3;
 const WON: u8 = 5;
 /// Distance in front of the player at which the ball is hit, in pixels.
 const REACH: f32 = 7.0;
-/// Frames from a decision to its effect, in addition to the input delay.
+/// Frames by which the bot looks ahead, in addition to the input delay.
 const REACTION_FRAMES: f32 = 3.5;
 
-/// One tennis player.
+/// Bot of one side of the court.
 #[derive(Clone, Debug)]
 pub(super) struct TennisBot {
     random: Random,
-    /// Side of the court: 0 is left.
+    /// Side of the court: 0 is left, 1 is right.
     side: usize,
     ram: Vec<u8>,
     frames: u64,
-    /// Held buttons, and the frames for which they stay held.
+    /// Held buttons, and the number of frames for which they still stay held.
     held: (InputWord, u32),
-    /// Deliberate error of the hit position in this rally, in pixels.
+    /// Deliberate random error of the position at which the bot hits the ball, from -5 to 5 pixels.
     aim_error: f32,
 }
 
 impl TennisBot {
-    /// Creates the player of this side.
+    /// Creates the bot of this side, 0 for left or 1 for right. `seed` determines its random choices.
     pub(super) fn new(seed: u64, side: usize) -> Self {
         let random = Random::stream(seed, &format!("tennis/{side}"));
         Self { random, side, ram: Vec::new(), frames: 0, held: (0, 0), aim_error: 0.0 }
     }
 
-    /// Returns the next input, which takes effect `input_delay` frames later; `None` if the machine does not show its
-    /// memory.
+    /// Returns the next input, which takes effect `input_delay` frames later; `None` if the machine does not expose its
+    /// work RAM.
     pub(super) fn press(&mut self, machine: &mut dyn Machine, input_delay: u32) -> Option<InputWord> {
         self.read_ram(machine);
         if self.ram.len() < 0x40 {
@@ -90,7 +90,7 @@ impl TennisBot {
         f32::from(self.ram[0x17]) + self.speed(0x1a) * ahead
     }
 
-    /// Runs to the landing point of the ball, and hits the ball when it is in front.
+    /// Runs to the landing point of the ball, and hits the ball when it is in front of the player.
     fn rally(&mut self, ahead: f32) -> InputWord {
         let back = if self.side == 0 { -1.0 } else { 1.0 };
         let (ball, speed) = (f32::from(self.ram[0x15]), self.speed(0x18));

@@ -1,4 +1,4 @@
-//! Front ends. A front end draws the newest scene of a game and sends key presses and commands back. The program uses a
+//! Front ends. A front end draws the newest scene of a game and sends key presses and commands back. The default is a
 //! window where there is a display, and the terminal otherwise.
 
 pub mod terminal;
@@ -11,10 +11,10 @@ use crate::config::Config;
 use crate::error::AppError;
 use crate::ui_link::{GamePort, ui_link};
 
-/// Kind of front end.
+/// Kind of front end that shows a game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontendKind {
-    /// A window.
+    /// A window; an error if none can be opened.
     Window,
     /// A window, or the terminal if no window can be opened.
     WindowOrTerminal,
@@ -22,7 +22,7 @@ pub enum FrontendKind {
     Terminal,
 }
 
-/// Front end requested on the command line.
+/// Front end that the user requested on the command line; neither flag leaves the choice to the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontendRequest {
     /// `--window`: fails without a display.
@@ -31,30 +31,31 @@ pub struct FrontendRequest {
     pub terminal: bool,
 }
 
-/// Appearance of a front end.
+/// Title and initial size of a front end.
 #[derive(Clone, Debug, Default)]
 pub struct DisplayOptions {
     /// Title of the window or terminal.
     pub title: String,
-    /// Number of pictures, pixel rows of each, and aspect ratio. The initial size of a window fits them.
+    /// Number of pictures, pixel rows of each, and aspect ratio (width divided by height). The initial size of a window
+    /// fits them.
     pub pictures: (usize, usize, f32),
-    /// Whether the initial size leaves room for a graph and settings.
+    /// Whether the initial size leaves room for a graph and dials.
     pub has_graph: bool,
-    /// File for a screenshot taken at the end.
+    /// File for a screenshot that is taken at the end; `None` takes none.
     pub screenshot: Option<PathBuf>,
 }
 
-/// Outputs that this process can use.
+/// Outputs on which this process can show a game.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AvailableOutputs {
-    /// Whether there is a display for windows.
+    /// Whether a window can be opened on a display.
     pub has_display: bool,
     /// Whether stdin and stdout are both a terminal.
     pub has_terminal: bool,
 }
 
 impl AvailableOutputs {
-    /// Detects the outputs. On Linux a display is announced by `DISPLAY` or `WAYLAND_DISPLAY`; other systems always
+    /// Detects the outputs. On Linux there is a display if `DISPLAY` or `WAYLAND_DISPLAY` is set; other systems always
     /// have one.
     pub fn detect() -> Self {
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -65,6 +66,7 @@ impl AvailableOutputs {
 
 impl FrontendKind {
     /// Chooses the best available front end for a request. Returns `None` if there is no output and none was requested.
+    /// Fails if the requested output is not available.
     pub fn choose(request: FrontendRequest, available: AvailableOutputs) -> Result<Option<Self>, AppError> {
         match (request.window, request.terminal) {
             (true, _) if !available.has_display => Err(AppError::failure("no display to open a window on")
@@ -80,7 +82,7 @@ impl FrontendKind {
         }
     }
 
-    /// Chooses a front end for a command that needs one.
+    /// Chooses a front end for a command that needs one. Fails if there is neither a display nor a terminal.
     pub fn choose_required(request: FrontendRequest) -> Result<Self, AppError> {
         Self::choose(request, AvailableOutputs::detect())?.ok_or_else(|| {
             AppError::failure("neither a display nor a terminal is available")

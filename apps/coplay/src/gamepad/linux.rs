@@ -13,7 +13,7 @@ use crate::config::GamepadControl;
 /// Interval between scans for new gamepads.
 const SCAN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Paths of the devices that a thread already reads.
+/// Paths of the devices that a thread is reading.
 type OpenDevices = Arc<Mutex<BTreeSet<PathBuf>>>;
 
 pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
@@ -31,7 +31,7 @@ pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
     }
 }
 
-/// Returns a note if there is a gamepad that this process may not read.
+/// Returns a note if this process may not read a gamepad that is plugged in.
 fn unreadable_note() -> Option<String> {
     let entries = std::fs::read_dir("/dev/input/by-id").ok()?;
     let sticks = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().ends_with("-event-joystick"));
@@ -42,7 +42,8 @@ fn unreadable_note() -> Option<String> {
     Some(format!("no permission to read the gamepad {} (add yourself to the group \"input\")", name.to_string_lossy()))
 }
 
-/// Opens gamepads plugged in since the last scan. A thread reads each gamepad until it is unplugged.
+/// Opens gamepads plugged in since the last scan, as long as a player slot is free. A thread reads each gamepad until
+/// it is unplugged.
 fn open_new_devices(gamepads: &Arc<Gamepads>, open_devices: &OpenDevices) {
     for (path, device) in evdev::enumerate() {
         let is_gamepad = device.supported_keys().is_some_and(|keys| keys.contains(Code::BTN_SOUTH));
@@ -84,8 +85,8 @@ fn read_events(gamepads: &Gamepads, slot: usize, mut device: Device, has_letters
     }
 }
 
-/// Returns whether a gamepad reports its buttons by letter, not by position. The kernel has one code for the upper
-/// button and for X, which is on the left on Microsoft pads and on pads that the xpad driver serves.
+/// Whether a gamepad reports its buttons by letter, not by position. The kernel has one code for the upper button and
+/// for X, which is on the left on Microsoft pads and on pads that the xpad driver serves.
 fn has_letter_codes(path: &Path, device: &Device) -> bool {
     const MICROSOFT: u16 = 0x045e;
     let event = path.file_name().unwrap_or_default();
@@ -95,13 +96,13 @@ fn has_letter_codes(path: &Path, device: &Device) -> bool {
     xpad || device.input_id().vendor() == MICROSOFT
 }
 
-/// Axis with its minimum and maximum value.
+/// Axis, with its smallest and largest value.
 type AxisRange = (Abs, (i32, i32));
 
-/// Assignment of a gamepad's axes.
+/// Assignment of a gamepad's axes to sticks and triggers, with their ranges.
 struct Axes {
     sticks: [AxisRange; 4],
-    /// Left and right trigger.
+    /// Axes of the left and the right trigger.
     triggers: [AxisRange; 2],
 }
 
@@ -120,7 +121,7 @@ impl Axes {
         }
     }
 
-    /// Applies an axis event: D-pad, sticks and analog triggers.
+    /// Applies an axis event to the state: D-pad, sticks and analog triggers.
     fn on_axis(&self, state: &mut GamepadState, axis: Abs, value: i32) {
         match axis {
             Abs::ABS_HAT0X => on_dpad(state, (GamepadControl::Left, GamepadControl::Right), value),
@@ -143,12 +144,12 @@ fn on_dpad(state: &mut GamepadState, (negative, positive): (GamepadControl, Game
     state.set(positive, value > 0);
 }
 
-/// Returns whether a trigger is pulled by more than 40 % of its range.
+/// Whether a trigger is pulled by more than 40 % of its range.
 fn is_pulled(value: i32, (min, max): (i32, i32)) -> bool {
     (i64::from(value) - i64::from(min)) * 5 > (i64::from(max) - i64::from(min)) * 2
 }
 
-/// Maps a value of a range to 16 bits, centred at 0.
+/// Maps a value within a range to 16 bits, with the centre of the range at 0.
 fn centred(value: i32, (min, max): (i32, i32)) -> i16 {
     let span = (i64::from(max) - i64::from(min)).max(1);
     let position = (i64::from(value) - i64::from(min)) * 65_535 / span - 32_768;

@@ -14,19 +14,19 @@ use coplay_machines::pad::{Button, PadLayout, StickAxis};
 use crate::config::{Config, GamepadControl};
 use crate::input_state::{InputState, apply_dead_zone, stick_to_directions};
 
-/// Mapping from gamepads to the input words of players.
+/// Mapping from gamepads to the input words of players, and the slots of the gamepads.
 #[derive(Debug)]
 pub struct Gamepads {
     input_state: Arc<InputState>,
     map: Vec<(Button, GamepadControl)>,
     dead_zone: i16,
-    /// Input mask of each player's pad.
+    /// Input mask of each player's pad; as many gamepads can be used.
     masks: Vec<InputWord>,
     /// Player slots that have a gamepad.
     taken_slots: Mutex<[bool; MAX_PLAYERS]>,
 }
 
-/// Current state of a gamepad.
+/// Pressed controls and stick positions of a gamepad.
 #[derive(Clone, Copy, Debug, Default)]
 struct GamepadState {
     /// Pressed controls: one bit per [`GamepadControl`], in declaration order.
@@ -42,7 +42,7 @@ impl GamepadState {
 }
 
 impl Gamepads {
-    /// Creates the mapping for the pads of a machine.
+    /// Creates the mapping for players with these pads. `input_state` receives their input.
     pub fn new(config: &Config, pads: &[PadLayout], input_state: Arc<InputState>) -> Self {
         let dead_zone = (i32::from(config.dead_zone) * i32::from(i16::MAX) / 100) as i16;
         let masks = pads.iter().map(|pad| pad.mask).collect();
@@ -57,7 +57,7 @@ impl Gamepads {
         return native::start(Arc::new(self));
     }
 
-    /// Assigns the first free player slot to a gamepad.
+    /// Assigns the first free player slot to a gamepad; `None` if every player has one.
     fn assign_slot(&self) -> Option<usize> {
         let mut taken = self.taken_slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = taken.iter().take(self.masks.len()).position(|taken| !taken)?;
@@ -65,7 +65,7 @@ impl Gamepads {
         Some(slot)
     }
 
-    /// Releases the slot of a removed gamepad, and its buttons.
+    /// Releases the slot and all buttons of a gamepad that was unplugged.
     fn release_slot(&self, slot: usize) {
         self.input_state.set_pad(slot, 0);
         self.taken_slots.lock().unwrap_or_else(PoisonError::into_inner)[slot] = false;

@@ -9,7 +9,7 @@ use gilrs::{Axis as GilrsAxis, Button as GilrsButton, EventType, Gilrs};
 use super::{GamepadState, Gamepads};
 use crate::config::GamepadControl;
 
-/// Longest wait for an event.
+/// Longest wait of the thread for an event.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {

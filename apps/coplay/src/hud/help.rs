@@ -1,4 +1,4 @@
-//! Help overlay: lists the keys.
+//! Help panel: lists the keys of players and program.
 
 use coplay_machines::pad::{Button, PadLayout};
 
@@ -7,12 +7,12 @@ use crate::config::{ACTIONS, Action, Config, button_name};
 use crate::key::Key;
 use crate::scene::Overlay;
 
-/// Buttons per row of the overlay.
+/// Number of buttons per row of the panel.
 const BUTTONS_PER_ROW: usize = 4;
 /// Buttons that share one "Move" entry.
 const DIRECTIONS: [Button; 4] = [Button::Up, Button::Down, Button::Left, Button::Right];
 
-/// Builds the overlay: the keys of the first two players, and the program keys that have a function in this game.
+/// Builds the panel: the keys of the first two players, and the program keys that have a function in this game.
 pub(super) fn help_overlay(config: &Config, capabilities: HudCapabilities, pads: &[PadLayout]) -> Overlay {
     let mut rows = vec![];
     for (player, (map, pad)) in config.player_keys.iter().zip(pads).enumerate().take(2) {

@@ -1,11 +1,10 @@
-//! Menu overlay.
+//! Menu panel: entries, their effects and their text.
 
 use std::time::Instant;
 
 use super::{Hud, HudRequest, OpenPanel};
 use crate::scene::{MenuMove, Overlay};
 
-/// Entry of the menu.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MenuItem {
     Continue,
@@ -21,7 +20,7 @@ enum MenuItem {
 }
 
 impl Hud {
-    /// Handles a menu key. In any other panel, Enter closes the panel.
+    /// Handles a key in the menu. In any other panel, Enter closes the panel.
     pub(super) fn on_menu_move(&mut self, now: Instant, step: MenuMove) -> Option<HudRequest> {
         let OpenPanel::Menu(selected) = self.panel else {
             if step == MenuMove::Enter {
@@ -103,7 +102,7 @@ impl Hud {
         (left.into(), right)
     }
 
-    /// Builds the overlay, with entry `selected` highlighted.
+    /// Builds the panel, with entry `selected` highlighted.
     pub(super) fn menu_overlay(&self, selected: usize) -> Overlay {
         Overlay {
             title: if self.capabilities.pause { "Paused".into() } else { "Menu".into() },

@@ -20,16 +20,16 @@ const NOTICE_DURATION: Duration = Duration::from_secs(10);
 /// Volume change per key press, in percentage points.
 const VOLUME_STEP: u8 = 5;
 
-/// Functions that a game supports.
+/// Functions of a game that the HUD offers to the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HudCapabilities {
     /// Local pause. Shared games do not support it: the other players would have to wait.
     pub pause: bool,
-    /// Fast forward.
+    /// Fast forward while a key is held.
     pub fast_forward: bool,
     /// Save states in slots.
     pub slots: bool,
-    /// Reset of the machine.
+    /// Reset of the machine by the user.
     pub reset: bool,
     /// Adjustable settings, changed by the keys that otherwise change the volume.
     pub dials: bool,
@@ -41,7 +41,7 @@ pub struct HudCapabilities {
     pub no_sound: bool,
 }
 
-/// Request from the HUD to the game.
+/// Request from the HUD that only the game can carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HudRequest {
     /// Save the state in this slot.
@@ -50,29 +50,29 @@ pub enum HudRequest {
     Load(u8),
     /// Reset the machine.
     Reset,
-    /// Continue without the other players.
+    /// Continue without the other players, who are silent.
     GoOnAlone,
-    /// Increase (`true`) or decrease the selected setting by one step.
+    /// Increase (`true`) or decrease the selected dial by one step.
     StepDial(bool),
-    /// Move the selection by this number of settings.
+    /// Move the selection by this number of dials.
     SelectDial(i8),
-    /// Set a setting to a value.
+    /// Set a dial to a value.
     SetDial {
-        /// Index of the setting.
+        /// Index of the dial in [`Scene::dials`].
         dial: usize,
-        /// New value.
+        /// New value of the dial.
         value: u32,
     },
 }
 
-/// Invitation for other players.
+/// Invitation panel for other players.
 #[derive(Clone, Debug)]
 pub struct Invitation {
-    /// Ticket to join.
+    /// Ticket with which others can join.
     pub ticket: String,
-    /// Command that precedes the ticket.
+    /// Command that precedes the ticket on the command line.
     pub command: &'static str,
-    /// Whether the HUD shows it at once, because no other player is in the game yet.
+    /// Whether the HUD opens the panel at once, because no other player is in the game yet.
     pub opens_immediately: bool,
 }
 
@@ -88,17 +88,17 @@ impl Invitation {
     }
 }
 
-/// Panel over the picture.
+/// Panel over the picture, if one is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenPanel {
     Closed,
     Help,
     Invitation,
-    /// The menu, with the index of the selected entry.
+    /// The menu is open, with this entry selected.
     Menu(usize),
 }
 
-/// State of the heads-up display.
+/// State of the heads-up display, which all games use.
 #[derive(Debug)]
 pub struct Hud {
     capabilities: HudCapabilities,
@@ -111,7 +111,7 @@ pub struct Hud {
     is_muted: bool,
     is_quitting: bool,
     toast: Option<(String, Instant)>,
-    /// Reason why the machine has halted.
+    /// Reason why the machine has halted; `None` while it runs.
     failure: Option<String>,
     help_overlay: Overlay,
     invitation: Option<Invitation>,
@@ -140,7 +140,7 @@ impl Hud {
         }
     }
 
-    /// Sets the invitation, and opens it if it asks for that.
+    /// Sets the invitation that the menu shows, and opens its panel if it asks for that.
     pub fn invite(&mut self, invitation: Invitation) {
         if invitation.opens_immediately {
             self.panel = OpenPanel::Invitation;
@@ -148,12 +148,12 @@ impl Hud {
         self.invitation = Some(invitation);
     }
 
-    /// Sets whether the menu offers to play on alone.
+    /// Sets whether the user may play on alone, by key or from the menu.
     pub fn set_can_go_on_alone(&mut self, can_go_on_alone: bool) {
         self.can_go_on_alone = can_go_on_alone;
     }
 
-    /// Handles a command. Returns the request that the game has to carry out, if any.
+    /// Handles a command of the user. Returns the request that the game has to carry out, if any.
     pub fn handle_command(&mut self, now: Instant, command: UiCommand) -> Option<HudRequest> {
         match command {
             UiCommand::Quit | UiCommand::Exit => self.is_quitting = true,
@@ -205,12 +205,12 @@ impl Hud {
         self.show_toast(now, format!("volume {} %", self.volume));
     }
 
-    /// Shows a message for 2 s.
+    /// Shows a short message for 2 s, in place of the present one.
     pub fn show_toast(&mut self, now: Instant, text: impl Into<String>) {
         self.toast = Some((text.into(), now + TOAST_DURATION));
     }
 
-    /// Shows an important message for 10 s.
+    /// Shows an important message for 10 s, in place of the present toast.
     pub fn show_notice(&mut self, now: Instant, text: impl Into<String>) {
         self.toast = Some((text.into(), now + NOTICE_DURATION));
     }
@@ -222,17 +222,17 @@ impl Hud {
         }
     }
 
-    /// Returns whether a panel is open.
+    /// Whether the menu, the help or the invitation is open.
     pub fn has_open_panel(&self) -> bool {
         self.panel != OpenPanel::Closed
     }
 
-    /// Returns whether the player has requested to quit.
+    /// Whether the user has asked to quit, or the front end is gone.
     pub fn is_quit_requested(&self) -> bool {
         self.is_quitting
     }
 
-    /// Returns whether the game is paused: by command, or because a panel is open. `false` if the game cannot pause.
+    /// Whether the game is paused: by command, or because a panel is open. Always `false` for a game that cannot pause.
     pub fn is_paused(&self) -> bool {
         self.capabilities.pause && (self.is_pause_requested || self.panel != OpenPanel::Closed)
     }
@@ -247,7 +247,7 @@ impl Hud {
         (self.volume, self.is_muted)
     }
 
-    /// Returns the selected save slot.
+    /// Returns the number of the selected save slot, from 0 to 9.
     pub fn slot(&self) -> u8 {
         self.slot
     }
@@ -275,7 +275,7 @@ fn failure_overlay(why: &str) -> Overlay {
     Overlay { title: "The machine has halted".into(), rows: vec![(why.into(), String::new())], selected: None, footer }
 }
 
-/// Returns the closing note about a machine that has halted.
+/// Returns the note for the end of a run whose machine has halted; `None` if it runs.
 pub fn failure_note(why: Option<&str>) -> Option<String> {
     why.map(|why| format!("the machine stood still at the end: {why}"))
 }

@@ -1,4 +1,4 @@
-//! `coplay lab feel`: simulates a game over a link with every delay setting.
+//! `coplay lab feel`: simulates a game over a link with many delay settings, and shows how each of them feels.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::cli::lab as cli;
 use crate::error::AppError;
 use crate::net::probe_link;
 
-/// Simulates all delay settings over the link, and prints a table.
+/// Simulates all delay settings over the link of the flags or of the ticket, and prints a table.
 pub(super) fn run(args: &cli::LabFeelArgs) -> Result<(), AppError> {
     let link = link_quality(args)?;
     // A core may print to stdout; the table must not be mixed with that.
@@ -31,7 +31,7 @@ pub(super) fn run(args: &cli::LabFeelArgs) -> Result<(), AppError> {
     Ok(())
 }
 
-/// Returns the link of the flags, or measures that of the ticket.
+/// Returns the link that the flags describe, or measures the link to the host of the ticket.
 fn link_quality(args: &cli::LabFeelArgs) -> Result<LinkQuality, AppError> {
     let Some(ticket) = &args.measure else {
         let (rtt_ms, jitter_ms, loss) = (args.rtt.unwrap_or_default(), args.jitter, args.loss / 100.0);
@@ -44,7 +44,8 @@ fn link_quality(args: &cli::LabFeelArgs) -> Result<LinkQuality, AppError> {
     Ok(LinkQuality { rtt_ms, jitter_ms, loss: report.loss })
 }
 
-/// Returns the costs of the machine, and a description of it.
+/// Returns the costs of the machine from `coplay check`, and a description. Without a game and a core, the machine
+/// takes no time.
 fn machine_costs(args: &cli::LabFeelArgs) -> Result<(MachineProfile, String), AppError> {
     if args.game.is_none() && args.machine.core.is_none() {
         return Ok((MachineProfile { costs: MachineCosts::default(), can_save: true }, "takes no time".into()));

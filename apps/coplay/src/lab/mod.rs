@@ -1,4 +1,4 @@
-//! `coplay lab`: the experiments of the papers, with this engine.
+//! `coplay lab`: runs the experiments of the papers with this engine.
 //!
 //! The [lab crate](coplay_lab) does no I/O. This module has the I/O: output files, a progress bar with a clock, and
 //! processes of this program for experiments in real time.
@@ -20,7 +20,7 @@ use output_dir::OutputDir;
 use progress_bar::ProgressBar;
 use real_run::ProcessRunner;
 
-/// Runs a command of the lab.
+/// Runs a subcommand of `coplay lab`.
 pub fn run(args: &cli::LabArgs) -> Result<(), AppError> {
     match &args.command {
         LabCommand::List => list_experiments(),
@@ -30,7 +30,7 @@ pub fn run(args: &cli::LabArgs) -> Result<(), AppError> {
     }
 }
 
-/// Prints all experiments.
+/// Prints name, title, summary and duration of all experiments.
 fn list_experiments() -> Result<(), AppError> {
     let mut text = String::new();
     for experiment in catalog::ALL {
@@ -46,12 +46,12 @@ fn list_experiments() -> Result<(), AppError> {
     Ok(())
 }
 
-/// Width of text, with its indentation, in characters.
+/// Width of printed text with its indentation, in characters.
 const TEXT_WIDTH: usize = 96;
-/// Indentation of text, in characters.
+/// Indentation of the text below an experiment's name, in characters.
 const INDENT: usize = 13;
 
-/// Wraps and indents a text.
+/// Wraps a text to [`TEXT_WIDTH`] and indents it.
 fn wrap_indented(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -97,7 +97,7 @@ fn find_experiment(name: &str) -> Result<&'static Experiment, AppError> {
     })
 }
 
-/// Runs experiments one after the other, each on all processors.
+/// Runs experiments one after the other, each on all processors, and shows their progress.
 fn run_experiments(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<ReportEntry>, AppError> {
     let bar = ProgressBar::new(experiments.iter().map(|experiment| expected_seconds(experiment, real)).collect());
     let mut entries = Vec::new();
@@ -112,7 +112,7 @@ fn run_experiments(experiments: &[&'static Experiment], seed: u64, real: bool) -
     Ok(entries)
 }
 
-/// Returns the approximate duration of an experiment.
+/// Returns the approximate duration of an experiment, for the progress bar.
 fn expected_seconds(experiment: &Experiment, real: bool) -> f64 {
     if real { real_run::EXPECTED_SECONDS } else { experiment.expected_seconds }
 }
@@ -137,7 +137,7 @@ fn run_experiment(
     }
 }
 
-/// Writes all result files, and prints which claims hold.
+/// Writes the result files of all experiments, and prints which claims hold. A claim that does not hold is an error.
 fn write_results(entries: &[ReportEntry], dir: &OutputDir) -> Result<(), AppError> {
     let mut text = String::new();
     let mut written = 0;

@@ -1,10 +1,10 @@
-//! Output folder of experiments.
+//! Folder into which experiments write their results.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{AppError, describe_io_error};
 
-/// A writable folder.
+/// Folder that was writable when it was opened.
 pub(super) struct OutputDir(PathBuf);
 
 impl OutputDir {
@@ -24,7 +24,7 @@ impl OutputDir {
         &self.0
     }
 
-    /// Writes a file, and returns its path.
+    /// Writes a file with this name into the folder, and returns its path.
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, AppError> {
         let path = self.0.join(name);
         std::fs::write(&path, bytes).map_err(|error| self.write_error(&path, &error))?;

@@ -1,4 +1,4 @@
-//! Progress and remaining time: one changing line in a terminal, and a line every 10 s elsewhere.
+//! Progress and remaining time on stderr: one changing line in a terminal, and a line every 10 s elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ const TERMINAL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two lines elsewhere, such as in a log file.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Progress of several tasks, on stderr.
+/// Progress of several tasks that run one after the other, on stderr.
 pub(super) struct ProgressBar {
     /// Expected duration of each task, relative to the others.
     weights: Vec<f64>,
@@ -24,7 +24,7 @@ pub(super) struct ProgressBar {
 struct Progress {
     index: usize,
     name: &'static str,
-    /// Largest reported fraction. Reports of several threads may arrive out of order.
+    /// Largest reported fraction of the current task. Reports of several threads may arrive out of order.
     fraction: f64,
     last_printed: Option<Instant>,
 }
@@ -35,13 +35,13 @@ impl ProgressBar {
         Self { weights, is_terminal, started: Instant::now(), state: Mutex::new(Progress::default()) }
     }
 
-    /// Starts a task.
+    /// Starts task `index`, and prints its name.
     pub(super) fn begin(&self, index: usize, name: &'static str) {
         *self.lock() = Progress { index, name, fraction: 0.0, last_printed: None };
         self.report(0.0);
     }
 
-    /// Reports the completed fraction of the current task, from 0 to 1.
+    /// Reports the completed fraction of the current task, from 0 to 1. Prints it if the last line is old enough.
     pub(super) fn report(&self, fraction: f64) {
         let mut state = self.lock();
         state.fraction = state.fraction.max(fraction.min(1.0));
@@ -61,14 +61,14 @@ impl ProgressBar {
         _ = write!(std::io::stderr(), "{line}").and_then(|()| std::io::stderr().flush());
     }
 
-    /// Clears the line in a terminal.
+    /// Clears the line, if stderr is a terminal.
     pub(super) fn end(&self) {
         if self.is_terminal {
             _ = write!(std::io::stderr(), "\r{:79}\r", "").and_then(|()| std::io::stderr().flush());
         }
     }
 
-    /// Returns the completed fraction of all tasks.
+    /// Returns the completed fraction of all tasks, by their weights.
     fn total_fraction(&self, state: &Progress) -> f64 {
         let total: f64 = self.weights.iter().sum();
         let before: f64 = self.weights.iter().take(state.index).sum();
@@ -98,7 +98,7 @@ fn format_line(total: f64, state: &Progress, count: usize, elapsed: Duration, is
     format!("\r{line:<79}")
 }
 
-/// Estimates the remaining time from the elapsed time, once there is enough progress.
+/// Estimates the remaining time from the elapsed time; `None` before 1 % and 0.5 s.
 fn time_left(total: f64, elapsed: Duration) -> Option<String> {
     let seconds = elapsed.as_secs_f64();
     if total < 0.01 || seconds < 0.5 {

@@ -15,16 +15,16 @@ use crate::error::{AppError, describe_io_error};
 
 /// Approximate duration of an experiment in real time, in seconds.
 pub(super) const EXPECTED_SECONDS: f64 = 500.0;
-/// Frames at the start that are not measured.
+/// Number of frames at the start that are not measured.
 const WARM_UP_FRAMES: u32 = 60;
-/// Longest time to connect.
+/// Longest time for the sites to start and connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest time per frame.
+/// Longest mean time per frame, for the timeout of a session.
 const FRAME_TIMEOUT: Duration = Duration::from_millis(100);
-/// Time between two polls of the processes.
+/// Time between two checks of the processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs sites as processes of this program.
+/// Runner of experiments that starts each site as a process of this program.
 pub(super) struct ProcessRunner {
     program: PathBuf,
     temp_dir: PathBuf,
@@ -45,7 +45,7 @@ impl ProcessRunner {
         Ok(Self { program, temp_dir })
     }
 
-    /// Starts a site. Its output and its frame log go into files of its own.
+    /// Starts a site with a bot. Its output and its frame log go into files of its own.
     fn start_site(
         &self,
         name: &'static str,
@@ -104,7 +104,7 @@ impl RealRunner for ProcessRunner {
     }
 }
 
-/// A process of a site. It is killed when this is dropped.
+/// Process of one site, which is killed when this is dropped.
 struct SiteProcess {
     name: &'static str,
     child: Child,
@@ -114,7 +114,7 @@ struct SiteProcess {
 }
 
 impl SiteProcess {
-    /// Waits for the ticket of a host.
+    /// Waits until the host has printed its ticket, and returns it.
     fn wait_for_ticket(&mut self) -> Result<String, String> {
         let until = Instant::now() + CONNECT_TIMEOUT;
         loop {
@@ -128,7 +128,7 @@ impl SiteProcess {
         }
     }
 
-    /// Waits until the process ends; a failure is an error.
+    /// Waits until the process ends. Fails if it ends with an error, or not before `until`.
     fn wait_for_success(&mut self, until: Instant) -> Result<(), String> {
         while !self.has_ended()? {
             if Instant::now() > until {
@@ -139,7 +139,7 @@ impl SiteProcess {
         Ok(())
     }
 
-    /// Returns whether the process has ended; a failure is an error.
+    /// Whether the process has ended. Fails if it ended with an error.
     fn has_ended(&mut self) -> Result<bool, String> {
         match self.child.try_wait() {
             Ok(Some(status)) if !status.success() => Err(self.error_message("failed")),
@@ -148,7 +148,7 @@ impl SiteProcess {
         }
     }
 
-    /// Returns an error message in one line, with the error that the process printed.
+    /// Formats an error message in one line, with the error that the process printed.
     fn error_message(&self, problem: &str) -> String {
         let text = std::fs::read_to_string(&self.stderr_path).unwrap_or_default();
         let printed = text.lines().find_map(|line| line.strip_prefix("error: ")).or(text.lines().last());
@@ -173,7 +173,7 @@ fn poll_sleep() -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the time of the first simulation of each frame.
+/// Reads from a frame log when each frame was simulated for the first time, in nanoseconds.
 fn read_frame_starts(log: &Path) -> Result<BTreeMap<u32, i64>, String> {
     let text = std::fs::read_to_string(log)
         .map_err(|error| format!("cannot read {}: {}", log.display(), describe_io_error(&error)))?;

@@ -6,7 +6,7 @@ use coplay_maze::Controls;
 
 use crate::config::Config;
 
-/// Returns the pad of a maze player: directions and two fire buttons.
+/// Returns the pad layout of a maze player: four directions and two fire buttons.
 pub fn maze_pad() -> PadLayout {
     let mut pad =
         PadLayout::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
@@ -26,7 +26,7 @@ pub fn controls_from_word(pressed: InputWord) -> Controls {
     }
 }
 
-/// Returns the one-line key help that is shown at the start.
+/// Returns one line with the first player's keys to walk, turn and fire, which is shown at the start.
 pub fn key_help(config: &Config) -> String {
     let first = |button: Button| {
         let keys = config.player_keys[0].iter().find(|(known, _)| *known == button).map(|(_, keys)| keys);

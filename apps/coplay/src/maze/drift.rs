@@ -15,7 +15,7 @@ use crate::summary::Summary;
 /// Warm-up of 3 s in nanoseconds. Its samples do not count, since the sites are still synchronizing their clocks.
 const WARM_UP_NANOS: i64 = 3_000_000_000;
 
-/// Runs `coplay maze drift`.
+/// Runs `coplay maze drift`: reads the traces, measures the drift and prints the report.
 pub(super) fn run(args: &MazeDriftArgs) -> Result<Summary, AppError> {
     let traces: Vec<Trace> = args.traces.iter().map(|path| read_trace(path)).collect::<Result<_, _>>()?;
     check_traces(&traces)?;
@@ -28,7 +28,7 @@ pub(super) fn run(args: &MazeDriftArgs) -> Result<Summary, AppError> {
     Ok(Summary::default())
 }
 
-/// Reads a trace. An incomplete last line is ignored: the site was killed while it wrote the line.
+/// Reads a trace. Ignores an incomplete last line: the site was killed while it wrote the line.
 fn read_trace(path: &Path) -> Result<Trace, AppError> {
     let shown = path.display();
     let text = std::fs::read(path).map_err(|error| {
@@ -80,20 +80,20 @@ struct PairDrift {
     observer: WorldSiteId,
     observed: WorldSiteId,
     all: Numbers,
-    /// Drift while three to five consecutive updates were missing.
+    /// Drift of samples with three to five consecutive updates missing around them.
     during_loss: Numbers,
-    /// Offset of the observed site's clock in milliseconds; positive if it is ahead.
+    /// Offset of the observed site's clock from the observer's, in milliseconds; positive if it is ahead.
     offset_ms: f64,
-    /// Rate at which that offset grows, in parts per million.
+    /// Rate at which the clock offset grows, in parts per million.
     skew_ppm: f64,
 }
 
-/// Result of comparing traces.
+/// Drift between all pairs of sites, and the final scores that they recorded.
 struct DriftReport {
     rows: Vec<PairDrift>,
     all: Numbers,
     during_loss: Numbers,
-    /// Final scores of each trace.
+    /// Final scores in each trace: avatar, hits and falls.
     scores: Vec<Vec<(EntityId, u32, u32)>>,
 }
 
@@ -114,8 +114,8 @@ impl DriftReport {
         Self { rows: rows.collect(), all, during_loss, scores }
     }
 
-    /// Returns whether all sites ended with equal scores. `None` if a trace has no score: its site was killed, or no
-    /// avatar was hit.
+    /// Whether all sites ended with equal scores; `None` if a trace has no score: its site was killed, or no avatar was
+    /// hit.
     fn scores_are_equal(&self) -> Option<bool> {
         let all_known = self.scores.iter().all(|scores| !scores.is_empty());
         all_known.then(|| self.scores.windows(2).all(|pair| pair[0] == pair[1]))
@@ -169,7 +169,7 @@ impl DriftReport {
     }
 }
 
-/// Summarizes all samples of some pairs, and the samples with three to five updates missing around them.
+/// Summarizes all samples of some series, and those with three to five updates missing around them.
 fn summarize(pairs: &[&DriftSeries]) -> (Numbers, Numbers) {
     let samples = || pairs.iter().flat_map(|pair| &pair.samples);
     let in_burst = |sample: &&DriftSample| (3..=5).contains(&sample.missing_updates);

@@ -1,5 +1,5 @@
-//! `coplay maze`: a maze game without a server. [`play()`] is the interactive loop; [`MazeNet`] is the network below
-//! it.
+//! `coplay maze`: a maze game among peers, or on the servers of a world. [`play()`] is the interactive loop of a game
+//! without servers; [`MazeNet`] is the network below it.
 
 pub mod controls;
 mod drift;
@@ -30,14 +30,14 @@ pub use net::{MazeNet, SoloNet};
 pub use play::{advance_until, play};
 use scoreboard_view::ScoreboardView;
 
-/// Default length of a headless run, in seconds.
+/// Length of a headless run without `--seconds`, in seconds.
 const HEADLESS_SECONDS: u32 = 60;
-/// Site id of a solo game.
+/// Site id of the only site in a solo game.
 const SOLO_SITE: WorldSiteId = WorldSiteId(1);
-/// Exclusive upper bound of random seeds: short enough to pass on by voice.
+/// Number of possible random seeds: few enough that a seed is short to pass on by voice.
 const RANDOM_SEED_LIMIT: u64 = 10_000;
 
-/// Runs a `coplay maze` subcommand.
+/// Runs a subcommand of `coplay maze`.
 pub fn run(args: &cli::MazeArgs) -> Result<Summary, AppError> {
     match &args.command {
         cli::MazeCommand::Play(args) => play_alone(args),
@@ -47,7 +47,7 @@ pub fn run(args: &cli::MazeArgs) -> Result<Summary, AppError> {
     }
 }
 
-/// Joins a maze. An interrupt before the maze was joined is an error.
+/// Joins a maze of peers, or a world if `--world` is given. A signal before the maze was joined is an error.
 fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     let summary = if args.world.is_empty() { online::join(args)? } else { join_server_world(args)? };
     match summary.is_empty() && crate::signals::is_stop_requested() {
@@ -80,7 +80,7 @@ fn play_alone(args: &cli::MazePlayArgs) -> Result<Summary, AppError> {
     })
 }
 
-/// Runs a game of ninjas in virtual time, as fast as possible.
+/// Runs a game of ninjas alone in virtual time, as fast as possible.
 fn run_headless(args: &cli::MazePlayArgs, settings: &MazeSettings) -> Result<Summary, AppError> {
     let mut net = SoloNet::in_virtual_time();
     let mut game = open_game(net.now(), settings, None, args.layout.ninjas)?;
@@ -95,7 +95,7 @@ fn open_game(now: Time, settings: &MazeSettings, player_name: Option<&str>, ninj
         .map_err(|error| AppError::failure(format!("cannot create the maze: {error}")))
 }
 
-/// Returns the settings of a solo maze with this layout.
+/// Returns the settings of a solo maze with this side and seed, or a random seed; the rest are the defaults.
 pub fn solo_settings(layout: &cli::MazeLayoutArgs) -> MazeSettings {
     MazeSettings {
         seed: layout.seed.unwrap_or_else(random_seed),
@@ -109,15 +109,15 @@ fn random_seed() -> u64 {
     u64::from(now.subsec_micros()) % RANDOM_SEED_LIMIT
 }
 
-/// Returns the display options of a maze.
+/// Returns the title and the picture size of a maze, for the front end.
 pub fn display_options() -> DisplayOptions {
     // Fewer rows than are drawn: `--scale` is in pixels of old machines, and the pixels of this view are smaller.
     let (rows, aspect) = (renderer::VIEW_HEIGHT * 2 / 3, renderer::VIEW_WIDTH as f32 / renderer::VIEW_HEIGHT as f32);
     DisplayOptions { title: "Maze".into(), pictures: (1, rows, aspect), ..DisplayOptions::default() }
 }
 
-/// Returns the summary of a game: its length, and the scores with the best first. `has_human` states whether a person
-/// plays the site's first avatar.
+/// Returns the summary of a game: its maze, its length, and the scores with the best first. `has_human` states whether
+/// a person plays the site's first avatar.
 pub fn summary(game: &MazeSite, has_human: bool, played: TimeDelta) -> Summary {
     let mut summary = Summary::default();
     let maze = &game.rules().maze;

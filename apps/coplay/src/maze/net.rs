@@ -1,4 +1,4 @@
-//! Network below a maze, and the clock of the game.
+//! Network below a maze, which also is the clock of the game.
 
 use std::time::Duration;
 
@@ -13,14 +13,13 @@ use crate::hud::Invitation;
 /// Carrier of a maze's datagrams. It also owns the clock, because waiting for datagrams and waiting for deadlines is
 /// one operation.
 pub trait MazeNet {
-    /// Returns the current game time.
+    /// Returns the current game time, without pauses.
     fn now(&self) -> Time;
 
-    /// Sends the game's pending datagrams at once, and passes received datagrams to the game until `until`. Returns at
-    /// `until`, or earlier if the game should react to an event.
+    /// Sends the game's pending datagrams at once, and passes received datagrams to the game until `until`.
     fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), AppError>;
 
-    /// Returns whether the game may pause because no other player would have to wait.
+    /// Whether the game may pause: no other player would have to wait.
     fn can_pause(&self) -> bool {
         false
     }
@@ -28,7 +27,7 @@ pub trait MazeNet {
     /// Excludes a pause of length `span` from the game time. Called only if [`can_pause`](Self::can_pause) is `true`.
     fn add_pause(&mut self, _span: Duration) {}
 
-    /// Returns the invitation for other players, if they can join.
+    /// Returns the invitation for other players; `None` if no one can join.
     fn invitation(&self) -> Option<Invitation> {
         None
     }
@@ -37,13 +36,13 @@ pub trait MazeNet {
     fn status(&self) -> String;
 }
 
-/// Network of a solo game: discards all datagrams.
+/// Network of a solo game: discards all datagrams and only waits.
 #[derive(Debug)]
 pub struct SoloNet {
     time: TimeSource,
 }
 
-/// Source of the game time.
+/// Source of the game time of a solo game.
 #[derive(Debug)]
 enum TimeSource {
     /// Real time, less the pauses.
@@ -53,12 +52,12 @@ enum TimeSource {
 }
 
 impl SoloNet {
-    /// Creates a network in real time.
+    /// Creates a network whose game time is real time.
     pub fn new() -> Self {
         Self { time: TimeSource::Real { paused: TimeDelta::ZERO } }
     }
 
-    /// Creates a network in virtual time: the game runs as fast as possible and deterministically.
+    /// Creates a network whose game time is virtual: the game runs as fast as possible and deterministically.
     pub fn in_virtual_time() -> Self {
         Self { time: TimeSource::Virtual(Time::ZERO) }
     }

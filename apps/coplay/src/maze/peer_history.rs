@@ -1,4 +1,4 @@
-//! Network history of a serverless maze.
+//! Time series of a serverless maze, for the network graph.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use coplay_maze::MazeSite;
 
 use crate::scene::{Graph, GraphLine};
 
-/// Samples kept per series: 30 s.
+/// Largest number of samples kept per series: 30 s of them.
 const MAX_SAMPLES: usize = 120;
-/// Interval between samples.
+/// Interval between samples of all series.
 pub(super) const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
 /// Samples per second; the inverse of [`SAMPLE_INTERVAL`].
 const SAMPLES_PER_SECOND: f32 = 4.0;
 
-/// Samples over time.
+/// Recent samples of round-trip time per peer, worst loss, and updates sent and received per second.
 #[derive(Debug, Default)]
 pub(super) struct PeerHistory {
     next_sample: Option<Time>,
@@ -27,7 +27,7 @@ pub(super) struct PeerHistory {
 }
 
 impl PeerHistory {
-    /// Takes the next samples when they are due.
+    /// Appends a sample to each series if the last one is [`SAMPLE_INTERVAL`] old.
     pub(super) fn sample_if_due(&mut self, now: Time, game: &MazeSite) {
         if self.next_sample.is_none_or(|next| now >= next) {
             self.next_sample = Some(now + SAMPLE_INTERVAL);
@@ -54,7 +54,7 @@ impl PeerHistory {
     }
 
     /// Returns the graph of all series, with one round-trip line per peer. Loss and received updates are omitted if
-    /// there are no peers.
+    /// there are no peers. `name` returns the name of a site.
     pub(super) fn graph(&self, name: impl Fn(WorldSiteId) -> String) -> Graph {
         let mut lines: Vec<GraphLine> = self
             .round_trips

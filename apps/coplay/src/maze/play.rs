@@ -17,12 +17,12 @@ use crate::hud::{Hud, HudCapabilities};
 use crate::scene::UiCommand;
 use crate::ui_link::GamePort;
 
-/// Interval between redraws: 60 per second.
+/// Interval between redraws, for 60 pictures per second.
 const DRAW_INTERVAL: TimeDelta = TimeDelta::from_micros(16_667);
 /// Interval at which a headless run checks for stop signals.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 
-/// Interactive player.
+/// Interactive game of a person: game, network, renderer and user interface.
 struct MazePlayer<'a, N> {
     ui: GamePort,
     hud: Hud,
@@ -35,7 +35,7 @@ struct MazePlayer<'a, N> {
     next_draw: Time,
 }
 
-/// Plays until the player quits or the time is up. Returns notes about missing devices for the summary. Does not leave
+/// Plays until the user quits or the time is up. Returns notes about missing gamepads for the summary. Does not leave
 /// the maze: that is up to the caller.
 pub fn play(
     ui: GamePort,
@@ -82,7 +82,7 @@ pub fn advance_until(game: &mut MazeSite, net: &mut impl MazeNet, end: Time) -> 
 }
 
 impl<N: MazeNet> MazePlayer<'_, N> {
-    /// Handles the player's commands. Returns whether the player quits.
+    /// Handles the user's commands. Returns whether the user quits.
     fn process_commands(&mut self) -> bool {
         while !self.hud.is_quit_requested()
             && let Some(command) = self.ui.poll_command()
@@ -124,7 +124,7 @@ impl<N: MazeNet> MazePlayer<'_, N> {
         }
     }
 
-    /// Redraws while the game is paused, and reports the time spent to the network's clock.
+    /// Redraws while the game is paused, waits for one redraw interval, and excludes that time from the game time.
     fn draw_paused(&mut self) {
         let started = Instant::now();
         self.draw(self.net.now());

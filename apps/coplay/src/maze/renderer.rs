@@ -1,4 +1,4 @@
-//! Rendering of a maze: first-person view, map in its corner, name labels, and scores.
+//! Draws a maze into a scene: first-person view, map in its corner, name labels and scores.
 //!
 //! Avatars of this site are shown at the current tick. Remote avatars are shown in the past, by the view delay that
 //! updates need to arrive.
@@ -17,48 +17,48 @@ use super::scoreboard_view::{ScoreboardView, TABLE_HEADER};
 use crate::rate_meter::RateMeter;
 use crate::scene::{Label, Overlay, Scene, Screen};
 
-/// Width of the view, in pixels.
+/// Width of the first-person view, in pixels.
 pub const VIEW_WIDTH: usize = 576;
-/// Height of the view, in pixels.
+/// Height of the first-person view, in pixels.
 pub const VIEW_HEIGHT: usize = 360;
 /// Side of the square map, in pixels.
 const MAP_SIZE: usize = 152;
 /// Margin between the map and the edges of the view, in pixels.
 const MAP_MARGIN: usize = 8;
 
-/// Avatar to draw, with the tick of its displayed state.
+/// Avatar to draw, with the tick of its state.
 pub(super) struct VisibleAvatar {
     pub(super) entity: EntityId,
     pub(super) avatar: Avatar,
     pub(super) tick: u32,
 }
 
-/// Content of one picture, independent of its source.
+/// Content of one picture, whether it comes from peers or from a server.
 pub(super) struct MazeView<'a> {
     pub(super) rules: &'a MazeRules,
-    /// Avatar of the local player.
+    /// Id of the local player's avatar.
     pub(super) own_entity: EntityId,
     pub(super) camera: Camera,
     /// All avatars, each at its displayed tick, including that of the local player.
     pub(super) avatars: Vec<VisibleAvatar>,
-    /// Returns the display name of an avatar.
+    /// Function that returns the displayed name of an avatar.
     pub(super) name: &'a dyn Fn(EntityId) -> String,
-    /// If the local player is dead: the notice of the hit, and the ticks since then.
+    /// Notice of the hit and ticks since then, if the local player is dead.
     pub(super) death: Option<(&'a str, u32)>,
 }
 
-/// Renderer with its reusable buffers.
+/// Renderer with its canvases, the smoothed camera, and the network graph.
 pub struct MazeRenderer {
     view_canvas: Canvas,
     map_canvas: Canvas,
-    /// Camera of the previous and of the current tick; pictures are drawn between ticks.
+    /// Camera after the previous and after the current tick; pictures are drawn between ticks.
     camera_steps: Option<[CameraStep; 2]>,
     frame_rate: RateMeter,
     history: PeerHistory,
     is_graph_shown: bool,
 }
 
-/// Camera after a tick.
+/// Camera after a tick, and the spawn count of the player's avatar.
 #[derive(Clone, Copy)]
 struct CameraStep {
     tick: u32,
@@ -67,7 +67,7 @@ struct CameraStep {
 }
 
 impl MazeRenderer {
-    /// Creates a renderer.
+    /// Creates a renderer that has drawn nothing.
     pub fn new(now: Instant) -> Self {
         Self {
             view_canvas: Canvas::new(VIEW_WIDTH, VIEW_HEIGHT),
@@ -84,7 +84,8 @@ impl MazeRenderer {
         self.is_graph_shown = !self.is_graph_shown;
     }
 
-    /// Samples the game after it has advanced.
+    /// Samples camera and network statistics after the game has advanced. Must be called after each tick for smooth
+    /// motion.
     pub fn on_advance(&mut self, now: Time, game: &MazeSite) {
         self.history.sample_if_due(now, game);
         let (Some(tick), Some(avatar)) = (game.tick(), game.avatar(0)) else { return };
@@ -97,7 +98,7 @@ impl MazeRenderer {
         });
     }
 
-    /// Draws the current state of the game into a scene.
+    /// Draws the current state of the game into a scene, with scores, graph and status line.
     pub fn draw(
         &mut self,
         now: Time,
@@ -124,7 +125,7 @@ impl MazeRenderer {
         self.draw_maze_view(view.as_ref(), (game.rules(), status), scene);
     }
 
-    /// Draws a view into a scene, or a waiting message if there is no view yet.
+    /// Draws a view into a scene, or the overlay "Joining the maze" if there is no view yet.
     pub(super) fn draw_maze_view(
         &mut self,
         view: Option<&MazeView<'_>>,
@@ -186,7 +187,7 @@ impl MazeRenderer {
     }
 }
 
-/// Returns the tick at which an avatar died, if it is dead.
+/// Returns the tick in which an avatar died; `None` if it is alive.
 pub(super) fn dead_since(avatar: &Avatar) -> Option<u32> {
     match avatar.life {
         Life::Alive => None,
@@ -194,7 +195,7 @@ pub(super) fn dead_since(avatar: &Avatar) -> Option<u32> {
     }
 }
 
-/// Returns all avatars: those of this site at `tick`, remote ones earlier by the view delay.
+/// Returns all avatars: those of this site at `tick`, remote ones at an earlier tick, by the view delay.
 fn visible_avatars(game: &MazeSite, tick: u32) -> Vec<VisibleAvatar> {
     let past = tick.saturating_sub(game.view_delay_ticks());
     let site = game.site();
@@ -204,7 +205,7 @@ fn visible_avatars(game: &MazeSite, tick: u32) -> Vec<VisibleAvatar> {
     ours.chain(theirs).collect()
 }
 
-/// Returns the sprites of all avatars except the local player's, and of all shots.
+/// Returns the sprites of all shots, and of all avatars except the local player's.
 fn sprites(view: &MazeView<'_>) -> Vec<Sprite> {
     let avatars = view.avatars.iter().filter(|shown| shown.entity != view.own_entity).map(|shown| {
         let shape = match shown.avatar.life {
@@ -234,7 +235,7 @@ pub(super) fn interpolate_camera(before: Camera, after: Camera, fraction: f64) -
     }
 }
 
-/// Tints the picture red while the local player is dead.
+/// Tints the picture red, which shows that the local player is dead.
 fn tint_red(screen: &mut Screen) {
     for pixel in screen.rgba.as_chunks_mut::<4>().0 {
         let [red, green, blue, _] = pixel;
@@ -243,7 +244,7 @@ fn tint_red(screen: &mut Screen) {
     }
 }
 
-/// Returns the hit notice with the time until respawn, `ticks` after the hit.
+/// Formats the hit notice with the seconds until the respawn, `ticks` ticks after the hit.
 fn respawn_text(hit_notice: &str, ticks: u32) -> String {
     let left = RESPAWN_TICKS.saturating_sub(ticks).div_ceil(TICKS_PER_SECOND);
     format!("{hit_notice}: respawn in {left} s")

@@ -8,40 +8,40 @@ use coplay_maze::{MazeEvent, MazeSite, OTHER_AVATARS, Score, Scoreboard};
 
 use crate::scene::TableRow;
 
-/// Maximum rows of the table shown during play.
+/// Largest number of rows of the table shown during play.
 const MAX_ROWS: usize = 8;
-/// Header of the value column.
 pub(super) const TABLE_HEADER: &str = "hits : falls";
 
-/// Scoreboard as the local player sees it.
+/// Names and scores from the local player's point of view, and notices about recent events.
 #[derive(Clone, Debug)]
 pub struct ScoreboardView {
-    /// Whether a person plays this site's first avatar.
+    /// Whether a person plays this site's first avatar, which is then called "you".
     has_human: bool,
-    /// Scores at the last call of [`poll_notice`](Self::poll_notice).
+    /// Scoreboard as of the last call of [`poll_notice`](Self::poll_notice).
     previous_scores: Scoreboard,
-    /// Notice of the last hit on the local player.
+    /// Text about the last hit on the local player; empty before the first.
     last_hit_text: String,
 }
 
-/// Row of the scoreboard.
+/// Row of the scoreboard: one avatar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScoreboardRow {
-    /// Avatar.
+    /// Id of the avatar.
     pub entity: EntityId,
-    /// Display name of the avatar.
+    /// Name of the avatar, as the local player sees it.
     pub name: String,
-    /// Score of the avatar.
+    /// Hits and falls of the avatar.
     pub score: Score,
 }
 
 impl ScoreboardView {
-    /// Creates a view without events. `has_human` states whether a person plays this site's first avatar.
+    /// Creates a view that has seen no events. `has_human` states whether a person plays this site's first avatar.
     pub fn new(has_human: bool) -> Self {
         Self { has_human, previous_scores: Scoreboard::default(), last_hit_text: String::new() }
     }
 
-    /// Returns the display name of an avatar.
+    /// Returns the name of an avatar as the local player sees it: "you", "ninja 1", or the name of another site's
+    /// avatar.
     pub fn name(&self, game: &MazeSite, entity: EntityId) -> String {
         match (entity.site == game.site(), self.has_human, entity.index) {
             (false, ..) | (.., OTHER_AVATARS) => game.scores().display_name(entity),
@@ -64,7 +64,7 @@ impl ScoreboardView {
         rows
     }
 
-    /// Returns the best rows, with the local player's row always included.
+    /// Returns the 8 best rows for display. The local player's row replaces the last one if it is not among them.
     pub fn table(&self, game: &MazeSite) -> Vec<TableRow> {
         let own = EntityId { site: game.site(), index: 0 };
         let mut rows = self.rows(game);
@@ -81,7 +81,7 @@ impl ScoreboardView {
         rows.into_iter().take(MAX_ROWS).map(entry).collect()
     }
 
-    /// Returns the newest notice about events since the last call.
+    /// Returns a text about the newest event since the last call; `None` if there was none. Older events are skipped.
     pub fn poll_notice(&mut self, game: &mut MazeSite) -> Option<String> {
         let mut notice = self.own_hit_notice(game);
         while let Some(event) = game.poll_event() {
@@ -99,13 +99,13 @@ impl ScoreboardView {
         notice
     }
 
-    /// Returns the notice of the last hit on the local player.
+    /// Returns the text about the last hit on the local player; empty before the first.
     pub fn last_hit_text(&self) -> &str {
         &self.last_hit_text
     }
 
-    /// Returns a notice if the local player hit an avatar. The victim is named if exactly one other avatar fell since
-    /// the last call.
+    /// Returns a text if the local player hit an avatar since the last call. The victim is named if exactly one other
+    /// avatar fell since then.
     fn own_hit_notice(&mut self, game: &MazeSite) -> Option<String> {
         let own = EntityId { site: game.site(), index: 0 };
         let scores = game.scores();
@@ -125,7 +125,7 @@ impl ScoreboardView {
     }
 }
 
-/// Formats a score as text.
+/// Formats a score, such as "2 hits, 1 fall".
 pub fn format_score(score: Score) -> String {
     let counted = |count: u32, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     format!("{}, {}", counted(score.hits, "hit"), counted(score.falls, "fall"))
@@ -139,7 +139,7 @@ mod tests {
     use coplay::time::TimeDelta;
     use coplay_maze::MazeSettings;
 
-    /// Returns a game with ninjas, and with an idle player if `has_human`, after this number of seconds.
+    /// Simulates a game with ninjas, and with an idle player if `has_human`, for this number of seconds.
     fn play_game(has_human: bool, ninjas: u8, seconds: i64) -> MazeSite {
         let mut net = SoloNet::in_virtual_time();
         let settings = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };

@@ -7,7 +7,8 @@ use coplay_maze::{MazeSettings, MazeSite};
 
 const STEP: TimeDelta = TimeDelta::from_millis(1);
 
-/// Plays Ann and Ben, each with two ninjas, for this number of seconds.
+/// Simulates a game of Ann and Ben, each with two ninjas, for this number of seconds. Returns the time at the end and
+/// both sites.
 pub(super) fn play_pair(seconds: i64) -> (Time, [MazeSite; 2]) {
     let mut now = Time::ZERO;
     let settings = MazeSettings { cells_per_side: 5, ..MazeSettings::default() };
@@ -28,7 +29,7 @@ pub(super) fn play_pair(seconds: i64) -> (Time, [MazeSite; 2]) {
     (now, games)
 }
 
-/// Advances a site. Returns the datagrams for the other site.
+/// Advances a site to `now`. Returns the datagrams that it sends to the other site.
 fn step(now: Time, game: &mut MazeSite) -> Vec<Vec<u8>> {
     game.advance(now);
     let mut buffer = [0; MAX_DATAGRAM];

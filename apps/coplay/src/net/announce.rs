@@ -1,4 +1,4 @@
-//! Prints the ticket of a host, and how others use it.
+//! Prints the ticket of a host, and the commands with which others use it.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -7,8 +7,8 @@ use coplay_net::Transport;
 use qrcode::render::unicode::Dense1x2;
 use qrcode::{EcLevel, QrCode};
 
-/// Prints the ticket to stdout, for programs, and a QR code and `uses` to stderr, for people. A use is a purpose and
-/// the command to type.
+/// Prints the ticket to stdout, for programs, and a QR code (if stderr is a terminal) and `uses` to stderr, for people.
+/// A use is a purpose and the command to type.
 pub(crate) fn print_ticket(ticket: &str, uses: &[(&str, String)]) {
     crate::print_stdout(&format!("{ticket}\n"));
     if std::io::stderr().is_terminal()
@@ -29,7 +29,7 @@ pub(crate) fn warn_if_no_network(transport: &dyn Transport, requested_addr: Opti
     }
 }
 
-/// Returns a QR code of the text, dark on light whatever the colours of the terminal are.
+/// Returns a QR code of the text, dark on light in a terminal of any colours; `None` if the text is too long.
 fn qr_code(text: &str) -> Option<String> {
     let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
     let image = code.render::<Dense1x2>().dark_color(Dense1x2::Dark).light_color(Dense1x2::Light).build();

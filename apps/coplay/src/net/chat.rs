@@ -1,4 +1,4 @@
-//! Chat lines, and the message that is being typed.
+//! Chat of a shared game: recent lines, and the message that is being typed.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use coplay_net::lobby::MAX_CHAT_LEN;
 
 use crate::scene::Scene;
 
-/// Time that a line is shown.
+/// Time for which a line is shown.
 const LINE_DURATION: Duration = Duration::from_secs(12);
-/// Most lines at once.
+/// Largest number of lines that are kept; the oldest one goes first.
 const MAX_LINES: usize = 6;
 
-/// Recent lines, each with the time of its end, and the message that is being typed.
+/// Recent lines, each with the time until which it is shown, and the draft of a message.
 #[derive(Debug, Default)]
 pub(super) struct Chat {
     lines: Vec<(String, Instant)>,
@@ -19,7 +19,7 @@ pub(super) struct Chat {
 }
 
 impl Chat {
-    /// Adds a line of a player or spectator.
+    /// Adds a line that a player or spectator sent.
     pub(super) fn add_line(&mut self, now: Instant, name: &str, line: &str) {
         if self.lines.len() == MAX_LINES {
             self.lines.remove(0);
@@ -28,12 +28,12 @@ impl Chat {
         self.lines.push((format!("{name}: {line}"), now + LINE_DURATION));
     }
 
-    /// Starts a message.
+    /// Starts an empty message, which keys are then typed into.
     pub(super) fn open(&mut self) {
         self.draft = Some(String::new());
     }
 
-    /// Discards the message.
+    /// Discards the message that is being typed.
     pub(super) fn close(&mut self) {
         self.draft = None;
     }
@@ -42,7 +42,8 @@ impl Chat {
         self.draft.is_some()
     }
 
-    /// Adds a character to the message, unless it is a control character or the message is full.
+    /// Adds a character to the message, unless it is a control character or the message would exceed [`MAX_CHAT_LEN`]
+    /// bytes.
     pub(super) fn type_char(&mut self, character: char) {
         if let Some(text) = &mut self.draft
             && !character.is_control()
@@ -52,19 +53,18 @@ impl Chat {
         }
     }
 
-    /// Removes the last character of the message.
     pub(super) fn erase_char(&mut self) {
         if let Some(text) = &mut self.draft {
             text.pop();
         }
     }
 
-    /// Ends the message, and returns it unless it is empty.
+    /// Ends typing, and returns the trimmed message; `None` if it is empty.
     pub(super) fn take_message(&mut self) -> Option<String> {
         self.draft.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
-    /// Draws lines and message into a scene.
+    /// Draws the lines and the draft into a scene.
     pub(super) fn draw(&self, now: Instant, scene: &mut Scene) {
         // While a message is typed, older lines stay: it may answer them.
         let is_shown = |until: &Instant| self.is_open() || now < *until;

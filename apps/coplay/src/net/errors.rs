@@ -1,4 +1,4 @@
-//! Errors of shared games, with hints.
+//! Errors of shared games, each with a hint for the user.
 
 use coplay::session::SessionEnd;
 use coplay_net::lobby::JoinRefusal;
@@ -6,7 +6,7 @@ use coplay_net::runner::RunError;
 
 use crate::error::AppError;
 
-/// Adds a hint to an error of the runner.
+/// Converts an error of the runner to a message with a hint for the user.
 pub(super) fn to_app_error(run_error: &RunError) -> AppError {
     let error = AppError::failure(run_error.to_string());
     match run_error {
@@ -57,7 +57,7 @@ fn difference_hint(differences: &[String]) -> &'static str {
     }
 }
 
-/// Returns the error of a session that ended for this reason, if that is a failure.
+/// Returns the error of a session that ended for this reason; `None` if the user left or remained alone.
 pub(super) fn end_error(end: &SessionEnd) -> Option<AppError> {
     match end {
         SessionEnd::Left | SessionEnd::Alone => None,

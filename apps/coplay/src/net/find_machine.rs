@@ -11,27 +11,27 @@ use sha2::{Digest, Sha256};
 use crate::error::AppError;
 use crate::game::{BUILT_IN_MACHINE, GameImage, MachineSpec, core_error, open_core, player_count};
 
-/// Depth to which folders are searched.
+/// Number of folder levels below a game folder that are searched.
 const MAX_DEPTH: usize = 6;
-/// Most files that are read.
+/// Largest number of files that are considered as the game.
 const MAX_FILES: usize = 50_000;
-/// Largest file that is read, in bytes.
+/// Size of the largest file that is considered, in bytes.
 const MAX_FILE_SIZE: u64 = 256 << 20;
 
-/// Locations of game and machine that the user gave.
+/// Game, core and folders that the user gave on the command line or in the settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MachineSources<'a> {
-    /// File of the game.
+    /// File of the game; `None` searches for it by its hash.
     pub(super) game: Option<&'a Path>,
     /// Core that the user named. The name that the host sends is never used as a path.
     pub(super) core: Option<&'a CoreSource>,
-    /// Folder with BIOS images.
+    /// Folder with BIOS images for the core.
     pub(super) system_dir: Option<&'a Path>,
-    /// Folders with games.
+    /// Folders that are searched for the game.
     pub(super) game_dirs: &'a [PathBuf],
 }
 
-/// Opens the machine of these settings with its game.
+/// Opens the machine of the host's settings with its game. Fails if this computer does not have both.
 pub(super) fn find_machine(settings: &Settings, sources: MachineSources<'_>) -> Result<Box<dyn Machine>, AppError> {
     let game = match sources.game {
         Some(path) => Some(GameImage::read(path)?),
@@ -56,7 +56,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Finds the game with this hash: the bundled game, or one in the folders.
+/// Finds the game with this hash: the bundled game, or a file in the folders. Files with the game's name are read
+/// first.
 fn find_game(wanted: &GameId, folders: &[PathBuf]) -> Result<GameImage, AppError> {
     if let Some(game) = GameImage::bundled().filter(|game| sha256(&game.bytes) == wanted.hash) {
         return Ok(game);
@@ -85,7 +86,7 @@ fn find_game(wanted: &GameId, folders: &[PathBuf]) -> Result<GameImage, AppError
     })
 }
 
-/// Lists the files in a folder that may be games.
+/// Appends the files below a folder that may be games, by their size, to `files`.
 fn list_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -100,7 +101,7 @@ fn list_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Opens a core with the options of the host.
+/// Opens a core with the options, devices and players of the host's machine.
 fn open_matching_core(
     core: &CoreSource,
     game: Option<&GameImage>,
@@ -112,7 +113,7 @@ fn open_matching_core(
     Ok(Box::new(open_core(core, game, &spec)?))
 }
 
-/// Opens the installed core with the name of the machine. The file name of a core may differ from that name.
+/// Opens the installed core whose machine has the wanted name. The file name of a core may differ from that name.
 fn open_core_by_name(
     game: Option<&GameImage>,
     wanted: &MachineId,
@@ -140,12 +141,12 @@ fn missing_core_error(wanted: &MachineId) -> AppError {
     AppError::failure(message).hint(format!("{hint}; or give the path of its file with --core"))
 }
 
-/// Most cores that are opened to find the one with a name.
+/// Largest number of cores that are opened to find the one with a name.
 const MAX_CANDIDATES: usize = 4;
 
-/// Returns the installed cores that may have this name, the likeliest first. The host chooses the name, and opening a
-/// core runs its code, so a name that fits more than [`MAX_CANDIDATES`] finds only the core with exactly that file
-/// name.
+/// Returns the installed cores that may be the machine of this name, the likeliest first. The host chooses the name,
+/// and opening a core runs its code, so a name that fits more than [`MAX_CANDIDATES`] cores finds only those with
+/// exactly that file name.
 fn candidate_cores<'a>(name: &str, installed: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let Some(wanted) = CoreName::from_machine_name(name) else { return vec![] };
     let wanted = wanted.as_str();
@@ -160,7 +161,7 @@ fn candidate_cores<'a>(name: &str, installed: impl Iterator<Item = &'a String>) 
     fitting
 }
 
-/// Returns whether a name starts with a shorter one that ends at a word boundary: `bsnes_mercury_performance` with
+/// Whether a name starts with a shorter one that ends at a word boundary: `bsnes_mercury_performance` with
 /// `bsnes_mercury`, not with `b`.
 fn begins_with_word(name: &str, shorter: &str) -> bool {
     let rest = name.strip_prefix(shorter);

@@ -11,16 +11,16 @@ use super::lobby_view::{LobbyView, Role, join_command};
 use crate::bot::Bot;
 use crate::connect::OwnTicketFn;
 
-/// Front end that prints to stderr, with optional bots.
+/// Front end that prints to stderr. Its players are bots, or press nothing.
 pub(super) struct HeadlessFrontend {
     lobby_view: LobbyView,
     bot_seed: Option<u64>,
     bots: Vec<Bot>,
     last_members_line: String,
-    /// Whether the failure of the machine was printed.
+    /// Whether the present failure of the machine was printed.
     is_failure_reported: bool,
     is_leaving: bool,
-    /// Whether the hint about playing on alone was printed.
+    /// Whether the hint about `--go-on-alone` was printed for the present silence.
     is_go_on_alone_offered: bool,
 }
 
@@ -37,7 +37,7 @@ impl HeadlessFrontend {
         }
     }
 
-    /// Prints the command to join, if the ticket has changed.
+    /// Prints the command to join, if the ticket has changed since the last call.
     fn print_changed_ticket(&mut self) {
         if self.lobby_view.update_ticket() {
             print_line(&format!("to join now:   {}", join_command(self.lobby_view.ticket())));
@@ -45,7 +45,7 @@ impl HeadlessFrontend {
     }
 }
 
-/// Returns the notice to the last player, with the command for the others to rejoin.
+/// Returns the message for the last remaining player, with the command for the departed player to rejoin.
 fn alone_notice(lobby: &LobbyView) -> String {
     format!("you play on alone. For {} to rejoin:   {}", lobby.last_departed(), join_command(lobby.ticket()))
 }
@@ -67,7 +67,7 @@ impl GameFrontend for HeadlessFrontend {
     }
 }
 
-/// Creates a bot for every pad.
+/// Creates a bot for every pad of the machine, each of which changes its input every 8 frames on average.
 pub(super) fn bots_for_pads(seed: u64, machine: &dyn Machine) -> Vec<Bot> {
     machine.pads().iter().enumerate().map(|(player, pad)| Bot::new_restless(seed, player, pad)).collect()
 }

@@ -1,5 +1,5 @@
-//! Front end of a shared game for a window or a terminal. All of it runs on the game thread and never waits: scenes go
-//! to the window or terminal by swapping buffers.
+//! Front end of a shared game for a window or a terminal. It runs on the game thread and never waits: scenes go to the
+//! window or terminal by swapping buffers.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -26,10 +26,10 @@ use crate::scene::{MenuMove, Overlay, Screen, UiCommand};
 use crate::speaker_and_gamepads::SpeakerAndGamepads;
 use crate::ui_link::GamePort;
 
-/// Time between two scenes while there are no new frames.
+/// Time between two scenes while no new frame is shown.
 const DRAW_INTERVAL: Duration = Duration::from_millis(40);
 
-/// Front end of a person at a screen.
+/// Front end for a person at a window or terminal.
 pub(super) struct InteractiveFrontend<'a> {
     ui: GamePort,
     config: &'a Config,
@@ -48,7 +48,7 @@ pub(super) struct InteractiveFrontend<'a> {
     history: SessionHistory,
     is_graph_shown: bool,
     picture: Screen,
-    /// Whether frames are shown.
+    /// Whether a first frame was shown.
     is_playing: bool,
     next_draw: Instant,
     pending_commands: VecDeque<UserCommand>,
@@ -56,14 +56,14 @@ pub(super) struct InteractiveFrontend<'a> {
     is_leaving: bool,
 }
 
-/// Options of the front end from the command line.
+/// Options of the front end, from the command line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UiOptions {
-    /// Number of players at this computer.
+    /// Number of players at this computer; 0 for a spectator.
     pub(super) pads: usize,
-    /// Seed of bots; `None` lets people play.
+    /// Seed of bots that play in place of people; `None` lets people play.
     pub(super) bot_seed: Option<u64>,
-    /// Silence after which a player is dropped, in seconds; `None` waits forever.
+    /// Silence after which the session drops a player, in seconds; `None` waits forever.
     pub(super) drop_timeout_seconds: Option<f64>,
 }
 
@@ -127,7 +127,7 @@ impl<'a> InteractiveFrontend<'a> {
         }
     }
 
-    /// Handles a command while a chat message is typed; returns whether the command was about the message.
+    /// Handles a command while a chat message is typed; returns `false` if the command is not about the message.
     fn on_typing(&mut self, command: UiCommand) -> bool {
         match command {
             UiCommand::TypeChar(character) => self.chat.type_char(character),
@@ -141,8 +141,8 @@ impl<'a> InteractiveFrontend<'a> {
         true
     }
 
-    /// Sends a machine control for all sites, and a chat line so that the others know who sent it. A pause has an
-    /// overlay instead.
+    /// Sends a machine control for all sites, and a chat line that names its sender to the other players. A pause has
+    /// an overlay instead. Shows spectators that they cannot do that.
     fn press_control(&mut self, control: MachineControl) {
         if self.lobby_view.role() == Role::Spectator {
             return self.hud.show_toast(Instant::now(), "spectators cannot do that");
@@ -159,7 +159,7 @@ impl<'a> InteractiveFrontend<'a> {
         }
     }
 
-    /// Updates the ticket, and shows a message if it changed and is not on the screen.
+    /// Updates the ticket and the invitation. Shows a message if the ticket changed and is not on the screen.
     fn update_ticket(&mut self, now: Instant) {
         if self.lobby_view.update_ticket() && self.overlay().is_none() {
             self.hud.show_toast(now, format!("the ticket to join has changed; {} shows it", self.pause_key));
@@ -168,7 +168,8 @@ impl<'a> InteractiveFrontend<'a> {
         self.hud.invite(Invitation { ticket, command: "coplay join", opens_immediately: false });
     }
 
-    /// Shows a notice when the last other player is gone. The ticket is too long for it; the menu shows it.
+    /// Shows a notice that the last other player is gone. The ticket is too long for the notice, so it names the menu
+    /// entry that shows it.
     fn on_alone(&mut self, now: Instant) {
         self.update_ticket(now);
         let departure = self.lobby_view.departure_text();
@@ -178,14 +179,15 @@ impl<'a> InteractiveFrontend<'a> {
         );
     }
 
-    /// Quits once. A window or terminal that is gone returns `Exit` on every poll.
+    /// Queues one quit command, however often it is called: a window or terminal that is gone returns `Exit` on every
+    /// poll.
     fn leave(&mut self) {
         if !std::mem::replace(&mut self.is_leaving, true) {
             self.pending_commands.push_back(UserCommand::Quit);
         }
     }
 
-    /// Returns the overlay of the lobby view, which is shown if the HUD has none.
+    /// Returns the panel of the lobby view, which is shown if the HUD has none.
     fn overlay(&self) -> Option<Overlay> {
         self.lobby_view.overlay(clock::now(), self.is_playing, self.drop_timeout_seconds, &self.pause_key)
     }
@@ -367,7 +369,6 @@ mod tests {
         assert_eq!(port.scene().overlay.as_ref().map(|overlay| overlay.title.as_str()), Some("Paused"));
     }
 
-    /// Returns the lobby of Ann and Bob, before or after the start.
     fn two_player_lobby(is_started: bool) -> LobbyInfo {
         let member = |site: u8, name: &str| LobbyMember {
             site,

@@ -10,10 +10,11 @@ use crate::cli::net::LanVisibility;
 use crate::connect;
 use crate::error::AppError;
 
-/// Time to wait for the advertisements of other computers.
+/// Time for which the program waits for advertisements of other computers.
 const DISCOVERY_TIME: Duration = Duration::from_millis(2_500);
 
-/// Advertises our game in the local network, as far as the host allows. A failure prints a note, and the game goes on.
+/// Advertises our game in the local network while the result is kept, as far as the host allows. A failure prints a
+/// note, and the game continues.
 pub(crate) fn announce_game(
     kind: GameKind,
     visibility: LanVisibility,
@@ -29,8 +30,8 @@ pub(crate) fn announce_game(
     advertisement.inspect_err(|error| eprintln!("note: cannot announce the game in the local network: {error}")).ok()
 }
 
-/// Parses the ticket `text`, or lets the user choose a game of the local network. Without a terminal the games are only
-/// listed, and the result is `None`.
+/// Parses the ticket `text`; without one, lets the user choose a game of the local network. If stdin or stderr is no
+/// terminal, the games are only listed, and the result is `None`.
 pub(crate) fn choose_ticket(kind: GameKind, text: Option<&str>) -> Result<Option<Ticket>, AppError> {
     if let Some(text) = text {
         return connect::parse_ticket(text).map(Some);
@@ -83,7 +84,7 @@ fn prompt_choice(found: &[LanGame]) -> Result<Ticket, AppError> {
     parse_choice(found, line.trim())
 }
 
-/// Parses the choice: a number, nothing for the first game, or a ticket.
+/// Parses the user's choice: a number, nothing for the first game, or a ticket.
 fn parse_choice(found: &[LanGame], typed: &str) -> Result<Ticket, AppError> {
     let number = if typed.is_empty() { Ok(1) } else { typed.parse::<usize>() };
     let Ok(number) = number else { return connect::parse_ticket(typed) };

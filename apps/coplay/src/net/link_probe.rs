@@ -1,4 +1,4 @@
-//! Measures the link to a host before a game.
+//! Measurement of the link to a host before a game.
 
 use coplay::time::TimeDelta;
 use coplay_net::iroh::RelayConfig;
@@ -9,14 +9,14 @@ use crate::connect;
 use crate::error::AppError;
 use crate::seat_key::SeatKey;
 
-/// Time to wait for a connection.
+/// Longest wait for a connection to the host.
 const CONNECT_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
-/// Number of probes: 5 s of them.
+/// Number of probes, sent over 5 s.
 const PROBE_COUNT: u32 = 200;
 /// Time between two probes.
 const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(25);
 
-/// Measures the link to the host of this ticket. The players there do not notice it.
+/// Measures the link to the host of this ticket for 5 s. Players of its game do not notice it.
 pub fn probe_link(ticket: &str, relay: Option<RelayConfig>) -> Result<LinkReport, AppError> {
     let ticket = connect::parse_ticket(ticket)?;
     let connection = connect::open_for_ticket(&ticket, SeatKey::new().identity, relay)?;

@@ -12,39 +12,39 @@ use coplay_net::runner::Status;
 use crate::connect::OwnTicketFn;
 use crate::scene::{Overlay, wrap_rows};
 
-/// Role of this site.
+/// Role of this site in the shared game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Opened the session.
+    /// This site opened the session.
     Host,
-    /// Plays in the session of another host.
+    /// This site plays in the session of another host.
     Joiner,
-    /// Watches the session.
+    /// This site watches the session without a seat.
     Spectator,
 }
 
-/// State of lobby and session, as far as it is shown.
+/// State of lobby and session, as far as it is displayed.
 pub(super) struct LobbyView {
     role: Role,
     /// Ticket that the host showed first, or that this site joined with.
     initial_ticket: String,
-    /// Source of the ticket that leads to this site.
+    /// Source of the ticket by which others can join this site; `None` until the transport is open.
     own_ticket: Option<OwnTicketFn>,
-    /// Ticket that others can join with now.
+    /// Ticket with which others can join now.
     ticket: String,
     lobby_state: Option<LobbyInfo>,
-    /// Names of all sites that have or had a seat.
+    /// Names of the players of all sites that have or had a seat, by site number.
     names: BTreeMap<u8, String>,
-    /// Current input delay and prediction window, in frames.
+    /// Current input delay and prediction window, in frames; `None` until the settings are known.
     delay_settings: Option<(u32, u32)>,
-    /// Number of seats.
+    /// Number of seats of the session.
     seats: u8,
     status: Status,
-    /// Whether the host left or was dropped. From then on its ticket may lead nowhere.
+    /// Whether the host left or was dropped since the start. From then on its ticket may lead nowhere.
     is_host_lost: bool,
-    /// Site of the last player who left or was dropped, and a verb for it.
+    /// Site of the last player who left or was dropped, and the verb for its message.
     last_departed: Option<(u8, &'static str)>,
-    /// Label of the key that plays on alone.
+    /// Label of the key that plays on alone, for the stall overlay.
     go_on_alone_key: String,
 }
 
@@ -66,18 +66,16 @@ impl LobbyView {
         }
     }
 
-    /// Sets the label of the key that plays on alone.
     pub(super) fn with_go_on_alone_key(self, go_on_alone_key: String) -> Self {
         Self { go_on_alone_key, ..self }
     }
 
-    /// Sets the source of the ticket that leads to this site.
     pub(super) fn set_own_ticket(&mut self, own: OwnTicketFn) {
         self.own_ticket = Some(own);
     }
 
-    /// Updates the ticket that others can join with; returns whether it changed. A host's ticket changes when a relay
-    /// is found late. A joiner shows its own ticket when the host is gone.
+    /// Updates the ticket with which others can join; returns whether it changed. A host's ticket changes when a relay
+    /// is found late. A joiner shows its own ticket once the host is gone, and while the host is silent.
     pub(super) fn update_ticket(&mut self) -> bool {
         self.is_host_lost |= self.is_started() && self.member(0).is_none_or(|member| !member.is_present);
         let is_own = match self.role {
@@ -90,7 +88,7 @@ impl LobbyView {
         std::mem::replace(&mut self.ticket, ticket) != self.ticket
     }
 
-    /// Returns whether the host was silent for [`LONG_SILENCE`].
+    /// Whether the game has waited for a silent host for more than [`LONG_SILENCE`].
     fn is_host_silent(&self) -> bool {
         match self.status.state {
             Some(State::Frozen(freeze)) => {
@@ -112,12 +110,12 @@ impl LobbyView {
         &self.ticket
     }
 
-    /// Returns whether the game has started, at least for the other sites.
+    /// Whether the host has started the game, which this site may still have to join.
     pub(super) fn is_started(&self) -> bool {
         self.lobby_state.as_ref().is_some_and(|lobby| lobby.is_started)
     }
 
-    /// Returns the names of the other players; none for a spectator.
+    /// Returns the names of the other players present in a started game; none for a spectator.
     pub(super) fn other_players(&self) -> Vec<String> {
         let lobby = self.lobby_state.as_ref().filter(|lobby| lobby.is_started && self.role != Role::Spectator);
         let members = lobby.iter().flat_map(|lobby| lobby.members.iter().map(|member| (lobby.your_site, member)));
@@ -135,7 +133,7 @@ impl LobbyView {
         self.lobby_state = Some(lobby.clone());
     }
 
-    /// Takes a new status; returns a message if a player paused or resumed the game.
+    /// Stores a new status; returns a message if a player paused or resumed the game.
     pub(super) fn on_status(&mut self, status: &Status) -> Option<String> {
         let before = std::mem::replace(&mut self.status, status.clone()).paused_by;
         match (before, status.paused_by) {
@@ -145,18 +143,18 @@ impl LobbyView {
         }
     }
 
-    /// Returns the name of the last player who left or was dropped.
+    /// Returns the name of the last player who left or was dropped; "the others" if no player did.
     pub(super) fn last_departed(&self) -> String {
         self.last_departed.map_or_else(|| "the others".into(), |(site, _)| self.player_name(site))
     }
 
-    /// Returns a message about the last player who left or was dropped.
+    /// Returns a message such as "Bob left" about the last player who left or was dropped.
     pub(super) fn departure_text(&self) -> String {
         let verb = self.last_departed.map_or("are gone", |(_, verb)| verb);
         format!("{} {verb}", self.last_departed())
     }
 
-    /// Takes an event; returns a message if it is of interest to the user.
+    /// Updates the view after an event of the session; returns a message if it is of interest to the user.
     pub(super) fn on_event(&mut self, event: &Event) -> Option<String> {
         match event {
             Event::Left { site, .. } => self.last_departed = Some((site.number(), "left")),
@@ -196,12 +194,12 @@ impl LobbyView {
         self.lobby_state.as_ref()?.members.iter().find(|member| member.site == site)
     }
 
-    /// Returns the name of a site's player.
+    /// Returns the name of a site's player, or the number of the seat if the name is unknown.
     pub(super) fn player_name(&self, site: u8) -> String {
         self.names.get(&site).cloned().unwrap_or_else(|| format!("seat {}", site + 1))
     }
 
-    /// Returns all members in one line.
+    /// Returns all members, with seat and state, and the number of spectators in one line.
     pub(super) fn members_line(&self) -> String {
         let Some(lobby) = &self.lobby_state else { return "none yet".into() };
         let member = |member: &LobbyMember| {
@@ -220,7 +218,7 @@ impl LobbyView {
         all.join(", ")
     }
 
-    /// Returns the status line.
+    /// Returns the status line: frame, frame rate, delay settings, ping, loss, spectators and discarded datagrams.
     pub(super) fn status_line(&self) -> String {
         let Status { stats, peers, round_trips, fps, drops, .. } = &self.status;
         let mut parts = vec![format!("frame {}", stats.frame), format!("{fps:.0} fps")];
@@ -244,8 +242,8 @@ impl LobbyView {
         parts.join("   ")
     }
 
-    /// Returns the overlay of a stall, a pause or the lobby, if there is one. `drop_timeout` is in seconds, and
-    /// `resume_key` ends a pause.
+    /// Returns the panel about a stall, a pause, the connection or the lobby; `None` while the game runs.
+    /// `drop_timeout` is in seconds, and `resume_key` is the label of the key that ends a pause.
     pub(super) fn overlay(
         &self,
         now: Instant,
@@ -300,7 +298,7 @@ impl LobbyView {
         Overlay { title: "Waiting for players".into(), rows, selected, footer: format!("Enter start   {keys}") }
     }
 
-    /// Returns rows with the ticket, wrapped, and the commands that use it.
+    /// Returns rows with the ticket, wrapped, and the commands to join and to watch.
     fn ticket_rows(&self) -> Vec<(String, String)> {
         let mut rows = wrap_rows("Ticket", &self.ticket);
         let ticket = if rows.len() == 1 { &self.ticket } else { "TICKET" };
@@ -351,7 +349,7 @@ impl LobbyView {
         }
     }
 
-    /// Returns the outcome of waiting.
+    /// Returns what happens if the user waits: the silent players are dropped or return, or the user may play on alone.
     fn stall_outlook(&self, freeze: &Freeze, drop_timeout: Option<f64>) -> String {
         match drop_timeout.filter(|_| !freeze.silent_sites.is_empty()) {
             Some(seconds) if self.has_quorum_without(&freeze.silent_sites) => {
@@ -367,7 +365,7 @@ impl LobbyView {
         }
     }
 
-    /// Returns whether the sites that are not silent are a quorum: more than half of the members, or half including the
+    /// Whether the members that are not silent are a quorum: more than half of the members, or half including the
     /// lowest.
     fn has_quorum_without(&self, silent: &SiteSet) -> bool {
         let members = self.lobby_state.iter().flat_map(|lobby| &lobby.members).filter(|member| member.is_present);
@@ -377,13 +375,13 @@ impl LobbyView {
         2 * alive + usize::from(is_alive.first() == Some(&true)) > is_alive.len()
     }
 
-    /// Returns whether every other player is silent. Only then may a player go on alone.
+    /// Whether every other player is silent. Only then may a player go on alone.
     fn are_all_others_silent(&self, silent: &SiteSet) -> bool {
         let members = self.lobby_state.iter().flat_map(|lobby| &lobby.members).filter(|member| member.is_present);
         members.filter(|member| SiteId::new(member.site).is_some_and(|site| !silent.contains(site))).count() <= 1
     }
 
-    /// Returns rows with the ticket, after an empty row.
+    /// Returns the ticket rows after an empty row.
     fn invitation_rows(&self) -> Vec<(String, String)> {
         let empty = (String::new(), String::new());
         [empty].into_iter().chain(self.ticket_rows()).collect()
@@ -391,10 +389,9 @@ impl LobbyView {
 }
 
 const LEAVE_HINT: &str = "F10 leave";
-/// Silence after which a site may not return by itself.
+/// Duration of a stall beyond which a silent host is unlikely to return, so that a joiner shows its own ticket.
 const LONG_SILENCE: TimeDelta = TimeDelta::from_secs(3);
 
-/// Returns the command to join with a ticket.
 pub(super) fn join_command(ticket: &str) -> String {
     format!("coplay join '{ticket}'")
 }

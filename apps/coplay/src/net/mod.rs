@@ -51,27 +51,27 @@ use lobby_view::{LobbyView, Role, join_command};
 
 pub use link_probe::probe_link;
 
-/// Time that a joiner waits for the host's answer.
+/// Time that a joiner waits for the host's answer before it gives up.
 pub(crate) const JOIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
 
-/// Front end of a shared game.
+/// Front end of a shared game: that of the runner, with the steps before and after the run.
 trait GameFrontend: Frontend {
-    /// Announces the machine of the game.
+    /// Reports the opened machine, before the first frame.
     fn on_machine(&mut self, machine: &dyn Machine);
 
-    /// Sets the source of the ticket that leads to this site.
+    /// Sets the source of the ticket by which others can join this site.
     fn set_own_ticket(&mut self, own: OwnTicketFn);
 
-    /// Returns notes about missing devices, for the end of the run.
+    /// Takes the notes about missing devices, for the end of the run.
     fn take_notes(&mut self) -> Vec<String> {
         vec![]
     }
 }
 
-/// Result of a game; `None` if the user quit before it started.
+/// Outcome of a run; `None` if the user quit before it started.
 type RunResult = Result<Option<RunOutcome>, AppError>;
 
-/// `coplay host`.
+/// Runs `coplay host`: opens a game and its session, and plays until the end.
 pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
     check_player_args(&args.player)?;
     let ApprovedMachine { machine, max_prediction_window, costs, is_checked } = open_host_machine(args)?;
@@ -124,7 +124,8 @@ pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
     })
 }
 
-/// `coplay join`.
+/// Runs `coplay join`: takes a seat in the game of a host, and plays until the end. Without a terminal and a ticket,
+/// only lists the games of the local network.
 pub fn join(args: &cli::JoinArgs) -> Result<Summary, AppError> {
     check_player_args(&args.player)?;
     let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, args.connect.ticket.as_deref())? else {
@@ -153,7 +154,7 @@ pub fn join(args: &cli::JoinArgs) -> Result<Summary, AppError> {
     })
 }
 
-/// `coplay watch`.
+/// Runs `coplay watch`: watches the game of a host as a spectator.
 pub fn watch(args: &cli::WatchArgs) -> Result<Summary, AppError> {
     let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, args.connect.ticket.as_deref())? else {
         return Ok(Summary::default());
@@ -175,7 +176,7 @@ pub fn watch(args: &cli::WatchArgs) -> Result<Summary, AppError> {
     })
 }
 
-/// A join of another host's game.
+/// Ticket and options with which this site joins or watches the game of a host.
 struct GameJoin<'a> {
     ticket: &'a Ticket,
     args: &'a cli::ConnectArgs,
@@ -184,7 +185,7 @@ struct GameJoin<'a> {
 }
 
 impl GameJoin<'_> {
-    /// Connects to the host, and opens its game on its machine; `None` if the user quit.
+    /// Connects to the host and opens its game on the same machine; `None` if the user quit.
     fn join(
         &self,
         seat: &SeatKey,
@@ -215,7 +216,7 @@ impl GameJoin<'_> {
     }
 }
 
-/// Output of a game, and its log files.
+/// Front end options of a run, and its log files.
 struct GameRun<'a> {
     display: cli::OnlineDisplayArgs,
     display_options: DisplayOptions,
@@ -224,7 +225,8 @@ struct GameRun<'a> {
 }
 
 impl GameRun<'_> {
-    /// Runs a game with its front end, and returns the summary.
+    /// Runs `game` with the front end that the options ask for, and returns the summary. Removes a movie that stayed
+    /// empty.
     fn run(
         self,
         lobby_view: LobbyView,
@@ -268,20 +270,21 @@ fn to_run_result(result: Result<RunOutcome, RunError>) -> RunResult {
     result.map(Some).map_err(|error| errors::to_app_error(&error))
 }
 
-/// Opens the host's game on its machine, in the form in which it may be shared.
+/// Opens the game that is to be hosted, on its machine, in the form in which it may be shared.
 fn open_host_machine(args: &cli::HostArgs) -> Result<ApprovedMachine, AppError> {
     let game = args.game.as_deref().map(GameImage::read).transpose()?;
     let opened = game::open_machine(game.as_ref(), &args.machine.spec(&args.core_options, args.players)?)?;
     netplay_approval::shareable(opened.into())
 }
 
-/// Limits the initial prediction window of an automatic session to the frames that a rollback can resimulate in time.
+/// Limits the initial prediction window of an automatically tuned session to `max`, the frames that a rollback can
+/// resimulate in time.
 fn limit_prediction_window(options: SharedGameOptions, max: Option<u32>) -> SharedGameOptions {
     let max = max.filter(|_| options.auto_delay).unwrap_or(u32::MAX);
     SharedGameOptions { prediction_window: options.prediction_window.min(max), ..options }
 }
 
-/// Returns the transport that the flags ask for, or that of the settings.
+/// Returns the transport that the flags ask for; without flags, iroh with the relay of the settings.
 pub(crate) fn transport_kind(
     udp: Option<&str>,
     secret: Option<&str>,
@@ -310,7 +313,7 @@ fn check_player_count(args: &cli::HostArgs, machine: &dyn Machine) -> Result<u8,
     Ok(players)
 }
 
-/// Returns session options with a fixed input delay and prediction window, or with automatic ones.
+/// Returns session options with the fixed input delay and prediction window of the flags, or with automatic ones.
 fn session_options(
     delay: Option<AutoOrFrames>,
     prediction: Option<AutoOrFrames>,
@@ -325,7 +328,7 @@ fn session_options(
     }))
 }
 
-/// Rejects flags that contradict each other.
+/// Rejects `--go-on-alone` with `--drop-after never`, which contradict each other.
 fn check_player_args(player: &cli::PlayerArgs) -> Result<(), AppError> {
     if player.go_on_alone && player.drop_after.0.is_none() {
         let message = "--go-on-alone has no effect with --drop-after never, which waits for silent players forever";
@@ -355,7 +358,8 @@ fn ui_options(player: &cli::PlayerArgs, pads: u8) -> UiOptions {
     UiOptions { pads: usize::from(pads), bot_seed: player.bot, drop_timeout_seconds }
 }
 
-/// Returns the name of the player: the given one or the login name, without control characters and not too long.
+/// Returns the name of the player: the given one or the login name, without control characters and cut to
+/// [`MAX_NAME_LEN`] bytes; "unnamed" if nothing is left.
 pub(crate) fn player_name(given: Option<&str>) -> String {
     let system = || login_name(|name| std::env::var(name).ok());
     let mut name = given.map(str::to_owned).or_else(system).unwrap_or_default();
@@ -366,13 +370,13 @@ pub(crate) fn player_name(given: Option<&str>) -> String {
     if name.trim().is_empty() { "unnamed".into() } else { name }
 }
 
-/// Returns the login name of the user from the environment, except root, which is not a personal name.
+/// Returns the login name of the user from the environment; `None` if it is root, which is not a personal name.
 fn login_name(env: impl Fn(&str) -> Option<String>) -> Option<String> {
     let names = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(env).map(|name| name.trim().to_owned());
     names.into_iter().find(|name| !name.is_empty() && name != "root")
 }
 
-/// Wraps a transport to simulate a bad uplink, if `impairment` is given.
+/// Wraps a transport in a simulated bad uplink, if `impairment` is given.
 pub(crate) fn with_impairment(
     transport: Arc<dyn Transport>,
     impairment: Option<&Impairment>,
@@ -384,7 +388,7 @@ pub(crate) fn with_impairment(
     Ok(Arc::new(impaired))
 }
 
-/// Opens the host's game on its machine. If this computer does not have them, the seat is given back.
+/// Opens the host's game on the same machine. If this computer does not have them, gives the seat back.
 fn open_same_machine(
     lobby: LobbyConnection,
     sources: MachineSources<'_>,

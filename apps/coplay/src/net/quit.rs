@@ -1,4 +1,4 @@
-//! The question before a player leaves others alone in a game.
+//! Confirmation before a player quits a game that others play.
 
 use std::time::{Duration, Instant};
 
@@ -27,12 +27,11 @@ impl QuitConfirmation {
         self.open_until = None;
     }
 
-    /// Returns whether the question is open.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         self.open_until.is_some_and(|until| now < until)
     }
 
-    /// Returns the question, while it is open.
+    /// Returns the panel with the question; `None` while it is not open.
     pub(super) fn overlay(&self, now: Instant, others: &[String]) -> Option<Overlay> {
         self.is_open(now).then(|| Overlay {
             title: "Leave the game?".into(),

@@ -12,7 +12,7 @@ use crate::cli::net::LogArgs;
 use crate::error::{AppError, describe_io_error};
 use crate::summary::Summary;
 
-/// Opens the frame log, if one is wanted.
+/// Opens the file of `--frame-log`; `None` without the flag.
 pub(super) fn open_frame_log(log: &LogArgs) -> Result<Option<FrameLog>, AppError> {
     let Some(path) = &log.frame_log else { return Ok(None) };
     let file = File::create(path).map_err(|error| write_error(path, &error))?;
@@ -20,13 +20,13 @@ pub(super) fn open_frame_log(log: &LogArgs) -> Result<Option<FrameLog>, AppError
     Ok(Some(log))
 }
 
-/// Opens the recorder of the movie, if one is wanted.
+/// Creates the movie file of `--record`; `None` without the flag.
 pub(super) fn open_recorder(log: &LogArgs) -> Result<Option<MovieRecorder>, AppError> {
     let Some(path) = &log.record else { return Ok(None) };
     crate::record::create_movie_file(path, log.force).map(|file| Some(MovieRecorder::new(file)))
 }
 
-/// Removes the movie if the game never started.
+/// Removes the movie file if it is empty because the game never started.
 pub(super) fn remove_empty_movie(log: &LogArgs) {
     let is_empty = |path: &&std::path::PathBuf| std::fs::metadata(path).is_ok_and(|found| found.len() == 0);
     if let Some(path) = log.record.as_ref().filter(is_empty) {
@@ -35,7 +35,7 @@ pub(super) fn remove_empty_movie(log: &LogArgs) {
     }
 }
 
-/// Returns the error for a file that cannot be written.
+/// Returns the error for a file that cannot be created or written.
 pub(crate) fn write_error(path: &Path, error: &std::io::Error) -> AppError {
     let reason = match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such directory".into(),
@@ -44,7 +44,8 @@ pub(crate) fn write_error(path: &Path, error: &std::io::Error) -> AppError {
     AppError::failure(format!("cannot write {}: {reason}", path.display())).hint("choose a file that you may write")
 }
 
-/// Writes the statistics, and returns the summary; prints it if the game failed.
+/// Writes the statistics file, and returns the summary. If the game ended with an error, prints the summary and returns
+/// the error.
 pub(super) fn finish(outcome: &RunOutcome, log: &LogArgs, notes: Vec<String>) -> Result<Summary, AppError> {
     if let Some(path) = &log.stats {
         let json = outcome.stats.to_json() + "\n";

@@ -1,4 +1,4 @@
-//! Time series of the network, for the graph.
+//! Time series of a shared game, for the network graph.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use coplay_net::runner::Status;
 
 use crate::scene::{Graph, GraphLine};
 
-/// Samples that are kept. At four samples per second, that is half a minute.
+/// Largest number of samples that are kept. At four samples per second, they cover half a minute.
 const MAX_SAMPLES: usize = 120;
 
-/// Recent samples of round-trip times, resimulated frames and stall time.
+/// Recent samples of round-trip time per peer, resimulated frames and stall time.
 #[derive(Debug, Default)]
 pub(super) struct SessionHistory {
     round_trips: BTreeMap<u8, Vec<f32>>,
@@ -21,7 +21,7 @@ pub(super) struct SessionHistory {
 }
 
 impl SessionHistory {
-    /// Takes a sample.
+    /// Appends a sample to each series. Counters are sampled as their growth since the last call.
     pub(super) fn sample(&mut self, status: &Status) {
         self.round_trips.retain(|site, _| status.peers.iter().any(|(peer, _)| peer == site));
         for (site, peer) in &status.peers {
@@ -35,7 +35,7 @@ impl SessionHistory {
         push_sample(&mut self.stall_ms, new_stall_ms as f32);
     }
 
-    /// Returns the graph of all series. `name` returns the name of a site.
+    /// Returns the graph of all series. `name` returns the name of a site's player.
     pub(super) fn graph(&self, name: impl Fn(u8) -> String) -> Graph {
         let round_trips = self
             .round_trips

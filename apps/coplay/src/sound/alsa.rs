@@ -17,7 +17,7 @@ const LIBRARY_NAMES: [&str; 2] = ["libasound.so.2", "libasound.so"];
 const RATE: c_uint = 48_000;
 /// Sample pairs per write: 5 ms.
 const CHUNK_PAIRS: usize = 240;
-/// Maximum device latency, in microseconds.
+/// Requested latency of the device, in microseconds.
 const LATENCY_MICROS: c_uint = 40_000;
 // From alsa/pcm.h.
 const PLAYBACK: c_int = 0;
@@ -43,7 +43,7 @@ struct Alsa {
     _library: Library,
 }
 
-/// Open device; it plays until the stream is dropped.
+/// Open device, which plays until the stream is dropped.
 #[derive(Debug)]
 pub(super) struct Stream {
     stop: Arc<AtomicBool>,
@@ -92,7 +92,7 @@ impl Alsa {
     }
 }
 
-/// Open PCM device; only one thread at a time uses it.
+/// Open PCM device, which only one thread uses at a time.
 struct Pcm {
     alsa: Alsa,
     handle: *mut c_void,
@@ -142,8 +142,8 @@ impl Pcm {
     }
 }
 
-/// Opens the default device. `new_source` gets the device's rate in pairs per second and creates the queue to play
-/// from.
+/// Opens the default device and starts the thread that feeds it. `new_source` gets the device's rate in pairs per
+/// second and creates the queue to play from. Also returns the queue and the rate.
 pub(super) fn open(
     new_source: impl FnOnce(f64) -> (Arc<SampleRing>, SampleSource),
 ) -> Result<(Stream, Arc<SampleRing>, f64), String> {

@@ -27,10 +27,10 @@ const TARGET_SECONDS: f64 = 0.030;
 const OVERFLOW_FACTOR: f64 = 3.0;
 /// Maximum relative stretch or compression.
 const MAX_STRETCH: f64 = 0.005;
-/// Smoothing factor of the mean queue level, per frame.
+/// Weight of the newest queue level in the running mean, per frame.
 const MEAN_SMOOTHING: f64 = 0.05;
 
-/// Game side of the sound output.
+/// Game side of the sound output: resamples the machine's sound into a queue.
 #[derive(Debug)]
 pub struct Speaker {
     output: Option<Output>,
@@ -43,11 +43,11 @@ pub struct Speaker {
 #[derive(Debug)]
 struct Output {
     ring: Arc<SampleRing>,
-    /// Rate of the device, in pairs per second.
+    /// Sample rate of the device, in pairs per second.
     rate: f64,
-    /// Mean queue level, in pairs.
+    /// Running mean of the queue level, in pairs.
     mean_queued: f64,
-    /// Keeps the device playing.
+    /// Device, which plays until this is dropped.
     _stream: device::Stream,
 }
 
@@ -72,7 +72,7 @@ impl SampleSource {
         }
     }
 
-    /// Returns the next pair to play.
+    /// Returns the next sample pair to play; silence while the queue is empty.
     pub(crate) fn next_pair(&mut self) -> [i16; 2] {
         if self.is_starved && self.ring.len() >= self.resume_level {
             self.is_starved = false;
@@ -89,7 +89,7 @@ impl SampleSource {
 }
 
 impl Speaker {
-    /// Creates a speaker without a device.
+    /// Creates a speaker without a device, which discards all sound.
     pub fn silent() -> Self {
         Self {
             output: None,
@@ -100,7 +100,7 @@ impl Speaker {
         }
     }
 
-    /// Opens the system's default device. The error is the reason why there is none.
+    /// Opens the system's default device. The error is the reason why that failed.
     pub fn open(volume: u8, muted: bool) -> Result<Self, String> {
         let open = |rate: f64| {
             let ring = Arc::new(SampleRing::new((rate * TARGET_SECONDS * (OVERFLOW_FACTOR + 1.0)) as usize));
@@ -118,13 +118,14 @@ impl Speaker {
         self.volume = (f32::from(percent.min(100)) / 100.0).powi(2);
     }
 
-    /// Mutes or unmutes the sound.
+    /// Mutes or unmutes the sound, without a click.
     pub fn set_muted(&mut self, muted: bool) {
         self.muted = muted;
     }
 
-    /// Plays the sound of one frame. `rate` is in pairs per second. `seam` marks a discontinuity before it: a loaded
-    /// state or a rollback.
+    /// Queues the sound of one frame for the device. `rate` is the machine's, in pairs per second. `seam` marks a
+    /// discontinuity before the frame: a loaded state or a rollback. Drops the sound if it is muted or the queue is too
+    /// full.
     pub fn play(&mut self, sound: &[[i16; 2]], rate: f64, seam: bool) {
         let Some(output) = &mut self.output else { return };
         if seam {
@@ -150,7 +151,7 @@ impl Speaker {
     }
 }
 
-/// Returns the relative stretch for a queue level.
+/// Returns the relative stretch for a mean queue level: positive if the queue is below its target.
 fn stretch(queued: f64, target: f64) -> f64 {
     ((target - queued) / target).clamp(-1.0, 1.0) * MAX_STRETCH
 }

@@ -8,7 +8,7 @@ use cpal::{FromSample, SampleFormat, SizedSample};
 use super::SampleSource;
 use super::ring::SampleRing;
 
-/// Open device; it plays until the stream is dropped.
+/// Open device, which plays until the stream is dropped.
 pub(super) struct Stream(#[allow(dead_code, reason = "dropping it stops the device")] cpal::Stream);
 
 impl std::fmt::Debug for Stream {
@@ -17,8 +17,8 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// Opens the default device. `new_source` gets the device's rate in pairs per second and creates the queue to play
-/// from.
+/// Opens the default device and starts to play. `new_source` gets the device's rate in pairs per second and creates the
+/// queue to play from. Also returns the queue and the rate.
 pub(super) fn open(
     new_source: impl FnOnce(f64) -> (Arc<SampleRing>, SampleSource),
 ) -> Result<(Stream, Arc<SampleRing>, f64), String> {

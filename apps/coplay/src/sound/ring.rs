@@ -21,17 +21,17 @@ impl SampleRing {
         Self { pairs, put: AtomicUsize::new(0), taken: AtomicUsize::new(0) }
     }
 
-    /// Returns the number of queued pairs.
+    /// Returns the number of pairs in the queue.
     pub(super) fn len(&self) -> usize {
         self.put.load(Ordering::Acquire).wrapping_sub(self.taken.load(Ordering::Acquire))
     }
 
-    /// Returns the capacity in pairs.
+    /// Returns the largest number of pairs that the queue can hold.
     pub(super) fn capacity(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Appends a pair. Returns `false` if the ring is full. Only the writer may call this.
+    /// Appends a pair. Drops it and returns `false` if the ring is full. Only the writer may call this.
     pub(super) fn put(&self, [left, right]: [i16; 2]) -> bool {
         let put = self.put.load(Ordering::Relaxed);
         if put.wrapping_sub(self.taken.load(Ordering::Acquire)) == self.pairs.len() {
@@ -43,7 +43,7 @@ impl SampleRing {
         true
     }
 
-    /// Removes the oldest pair. Only the reader may call this.
+    /// Removes the oldest pair; `None` if the ring is empty. Only the reader may call this.
     pub(super) fn take(&self) -> Option<[i16; 2]> {
         let taken = self.taken.load(Ordering::Relaxed);
         if taken == self.put.load(Ordering::Acquire) {

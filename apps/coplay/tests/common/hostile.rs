@@ -1,4 +1,4 @@
-//! A host that sends settings which the program itself would not send.
+//! Host that sends settings which the program itself would not send.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use coplay_net::{Incoming, PeerKey, Transport, clock};
 
 const SECRET: &str = "tennis";
 
-/// A hostile host, stopped when it is dropped.
+/// Hostile host, which stops when it is dropped.
 pub struct HostileHost {
     ticket: String,
     machine_name: Arc<Mutex<String>>,
@@ -26,7 +26,7 @@ pub struct HostileHost {
 }
 
 impl HostileHost {
-    /// Starts a host of a game on the machine of [`set_machine_name`](Self::set_machine_name).
+    /// Starts a host on a free port. [`set_machine_name`](Self::set_machine_name) sets the machine of its game.
     pub fn start() -> Self {
         let (queue, incoming) = sync_channel(1_024);
         let opened =
@@ -43,7 +43,7 @@ impl HostileHost {
         &self.ticket
     }
 
-    /// Sets the name of the machine in the settings for joiners from now on.
+    /// Sets the name of the machine in the settings that joiners get from now on.
     pub fn set_machine_name(&self, name: &str) {
         *self.machine_name.lock().unwrap() = name.to_owned();
     }
@@ -58,7 +58,7 @@ impl Drop for HostileHost {
     }
 }
 
-/// Admits every joiner, and sends it the settings.
+/// Admits every joiner, and sends it the lobby with the settings, until `stopped` is set.
 fn serve(transport: &UdpTransport, incoming: &Receiver<Incoming>, machine: &Mutex<String>, stopped: &AtomicBool) {
     let mut channels: BTreeMap<PeerKey, Channel> = BTreeMap::new();
     while !stopped.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Runs the built program in a directory of its own, without settings, display and keyboard input.
+//! Helpers that run the built program in a directory of its own, without settings, display and keyboard input.
 
 pub mod router;
 pub mod run;
@@ -6,20 +6,20 @@ pub mod run;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A temporary directory, removed at the end of the test.
+/// Temporary directory, which is removed when this is dropped.
 pub struct TestDir {
     path: PathBuf,
 }
 
 impl TestDir {
-    /// Creates the directory of the test with this name.
+    /// Creates an empty temporary directory for the test with this name.
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("coplay-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a temporary directory can be created");
         Self { path }
     }
 
-    /// Returns a path in the directory.
+    /// Returns the path of a file in the directory.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -32,14 +32,15 @@ impl TestDir {
         path
     }
 
-    /// Returns the command of the program.
+    /// Returns the command that runs the built program in this directory.
     pub fn program(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_coplay"));
         self.isolate(&mut command);
         command
     }
 
-    /// Restricts settings, data and working directory of a program to this directory.
+    /// Restricts settings, data and working directory of a program to this directory, takes its display away, and pipes
+    /// its output.
     pub fn isolate(&self, command: &mut Command) {
         command.current_dir(&self.path).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
         command.env("XDG_CONFIG_HOME", self.path_of("config")).env("XDG_DATA_HOME", self.path_of("data"));
@@ -47,7 +48,7 @@ impl TestDir {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
 
-    /// Runs the program to its end.
+    /// Runs the program with these arguments, and waits for its end.
     pub fn run(&self, args: &[&str]) -> Outcome {
         Outcome::from(self.program().args(args).output().expect("the program starts"))
     }
@@ -59,14 +60,14 @@ impl Drop for TestDir {
     }
 }
 
-/// Result of a run.
+/// Exit code and output of a program that has ended.
 #[derive(Debug)]
 pub struct Outcome {
     /// Exit code; `None` if a signal killed the program.
     pub code: Option<i32>,
-    /// Standard output.
+    /// Standard output of the program.
     pub out: String,
-    /// Standard error.
+    /// Standard error of the program.
     pub err: String,
 }
 
@@ -86,7 +87,7 @@ impl Outcome {
     }
 }
 
-/// Returns a path as an argument.
+/// Returns a path as the text of an argument.
 pub fn path_arg(path: &Path) -> &str {
     path.to_str().expect("temporary paths are UTF-8")
 }

@@ -1,4 +1,4 @@
-//! A NAT router between a joiner and its host. It can give the joiner another address, as routers at home do.
+//! NAT router between a joiner and its host. It can give the joiner another address, as routers at home do.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// A router, stopped when it is dropped.
+/// NAT router on two threads, which stops when it is dropped.
 pub struct NatRouter {
     shared: Arc<RouterState>,
     threads: Vec<JoinHandle<()>>,
@@ -19,13 +19,13 @@ struct RouterState {
     inside: UdpSocket,
     outside: Mutex<Arc<UdpSocket>>,
     joiner_addr: Mutex<Option<SocketAddr>>,
-    /// Datagrams delivered to the joiner since its address changed.
+    /// Number of datagrams delivered to the joiner since its address changed.
     delivered: AtomicU64,
     is_stopped: AtomicBool,
 }
 
 impl NatRouter {
-    /// Starts a router in front of a host.
+    /// Starts a router that forwards datagrams between a joiner and this host.
     pub fn in_front_of(host: SocketAddr) -> Self {
         let shared = Arc::new(RouterState {
             host,
@@ -48,13 +48,13 @@ impl NatRouter {
         self.shared.inside.local_addr().expect("the socket is bound")
     }
 
-    /// Gives the joiner another address, and closes the old one.
+    /// Gives the joiner another address towards the host, and closes the old one.
     pub fn move_joiner(&self) {
         *self.shared.outside.lock().unwrap() = Arc::new(socket());
         self.shared.delivered.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the number of datagrams that reached the joiner at its new address.
+    /// Returns the number of datagrams that reached the joiner since its address changed.
     pub fn delivered(&self) -> u64 {
         self.shared.delivered.load(Ordering::Relaxed)
     }

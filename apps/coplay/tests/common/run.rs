@@ -1,4 +1,4 @@
-//! Running programs that share a game, and their log files.
+//! Helpers that run programs which share a game, and read their log files.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::{TestDir, path_arg};
 
-/// Longest wait, even on a busy computer.
+/// Longest wait for any condition, even on a busy computer.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running program, killed when it is dropped.
+/// Running program, which is killed when this is dropped.
 pub struct RunningProgram {
     command_line: String,
     child: Child,
@@ -35,7 +35,7 @@ impl RunningProgram {
         Self { command_line: args.join(" "), child, out, err, timeout: TIMEOUT }
     }
 
-    /// Extends the timeout.
+    /// Extends the timeout of all waits for this program.
     pub fn with_extra_timeout(mut self, extra: Duration) -> Self {
         self.timeout += extra;
         self
@@ -49,7 +49,7 @@ impl RunningProgram {
         self.err.text()
     }
 
-    /// Waits until stderr contains this text.
+    /// Waits until stderr contains this text. Panics after the timeout.
     #[track_caller]
     pub fn wait_for_stderr(&self, text: &str) {
         let until = Instant::now() + self.timeout;
@@ -59,7 +59,7 @@ impl RunningProgram {
         }
     }
 
-    /// Waits for the ticket of a host.
+    /// Waits until the host has printed its ticket, and returns it.
     #[track_caller]
     pub fn ticket(&self) -> String {
         let until = Instant::now() + self.timeout;
@@ -72,7 +72,7 @@ impl RunningProgram {
         }
     }
 
-    /// Waits until the program ends, and returns its exit code.
+    /// Waits until the program ends, and returns its exit code; `None` if a signal killed it.
     #[track_caller]
     pub fn wait_for_exit(&mut self) -> Option<i32> {
         let until = Instant::now() + self.timeout;
@@ -104,7 +104,6 @@ impl RunningProgram {
         assert!(err.contains("\nhint: "), "{self}");
     }
 
-    /// Returns whether the program still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("the process can be waited for").is_none()
     }
@@ -128,7 +127,7 @@ impl Drop for RunningProgram {
     }
 }
 
-/// Collects the output of a program on a thread of its own.
+/// Output of a program, collected line by line on a thread of its own.
 struct OutputCollector {
     text: Arc<Mutex<String>>,
     thread: JoinHandle<()>,
@@ -161,7 +160,7 @@ fn collect_output(source: impl Read + Send + 'static) -> OutputCollector {
     OutputCollector { text, thread }
 }
 
-/// Creates a directory with a game in it.
+/// Creates a test directory with the NES test image `game.nes` in it. Returns both.
 pub fn test_dir_with_game(name: &str) -> (TestDir, PathBuf) {
     let dir = TestDir::new(name);
     let game = dir.write_file("game.nes", &coplay_testcores::images::nes());
@@ -178,7 +177,7 @@ pub fn start_join(dir: &TestDir, ticket: &str, game: &Path, more: &[&str]) -> Ru
     RunningProgram::start(dir, &[&all[..], more].concat())
 }
 
-/// Returns a number from a file that `--stats` wrote.
+/// Returns the number under a name in a file that `--stats` wrote.
 #[track_caller]
 pub fn stat_value(stats: &Path, name: &str) -> f64 {
     let text = std::fs::read_to_string(stats).expect("the statistics can be read");
@@ -187,18 +186,18 @@ pub fn stat_value(stats: &Path, name: &str) -> f64 {
     rest[..end].parse().unwrap_or_else(|_| panic!("{name} is not a number in {text}"))
 }
 
-/// A step of a machine, from a frame log.
+/// One step of a machine, as a line of a frame log.
 #[derive(Clone, Debug)]
 pub struct LoggedStep {
     pub frame: u32,
     /// Start of the step on the monotonic clock, in nanoseconds.
     pub start_nanos: i64,
-    /// Whether the frame was resimulated, which is not shown.
+    /// Whether the frame was resimulated. Resimulated frames are not shown.
     pub is_resimulated: bool,
     pub hash: String,
 }
 
-/// Returns all steps in a log, without an incomplete last line of a killed program.
+/// Returns all steps in a frame log. Ignores an incomplete last line, which a killed program leaves.
 pub fn read_steps(log: &Path) -> Vec<LoggedStep> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let complete = &text[..text.rfind('\n').unwrap_or(0)];
@@ -210,12 +209,12 @@ pub fn read_steps(log: &Path) -> Vec<LoggedStep> {
     complete.lines().skip(1).map(step).collect()
 }
 
-/// Returns the newest frame in a log, which is written about 100 frames at a time.
+/// Returns the newest frame in a frame log, or 0. The program writes the log about 100 frames at a time.
 pub fn newest_frame(log: &Path) -> u32 {
     read_steps(log).iter().map(|step| step.frame).max().unwrap_or(0)
 }
 
-/// Waits until a log has reached a frame.
+/// Waits until a frame log contains this frame.
 #[track_caller]
 pub fn wait_for_frame(log: &Path, frame: u32) {
     let until = Instant::now() + TIMEOUT;
@@ -225,13 +224,13 @@ pub fn wait_for_frame(log: &Path, frame: u32) {
     }
 }
 
-/// Waits until a log has `frames` more frames.
+/// Waits until a frame log contains `frames` more frames than now.
 #[track_caller]
 pub fn wait_for_more_frames(log: &Path, frames: u32) {
     wait_for_frame(log, newest_frame(log) + frames);
 }
 
-/// Returns the last hash of every frame in a log.
+/// Returns the state hash of every frame in a frame log, after its last resimulation.
 pub fn hashes(log: &Path) -> BTreeMap<u32, String> {
     read_steps(log).into_iter().map(|step| (step.frame, step.hash)).collect()
 }
@@ -239,11 +238,11 @@ pub fn hashes(log: &Path) -> BTreeMap<u32, String> {
 /// Upper bound of the prediction window, in frames.
 const MAX_PREDICTION_WINDOW: u32 = 64;
 
-/// Pause, in nanoseconds, during which the other sites may have gone on without this one.
+/// Pause, in nanoseconds, during which the other sites may have continued without this one.
 const LONG_PAUSE_NANOS: i64 = 500_000_000;
 
 /// Returns the hashes of confirmed frames in a log. The last frames before a long pause, and before a gap that a rejoin
-/// leaves, may be predictions that were never confirmed because the others went on without this site.
+/// leaves, may be predictions that were never confirmed because the others continued without this site.
 fn confirmed_hashes(log: &Path) -> BTreeMap<u32, String> {
     let mut confirmed: BTreeMap<u32, String> = BTreeMap::new();
     let mut last = None;
@@ -258,7 +257,8 @@ fn confirmed_hashes(log: &Path) -> BTreeMap<u32, String> {
     confirmed
 }
 
-/// Checks that two logs agree on all frames that are confirmed in both, and returns their number from frame `from` on.
+/// Asserts that two logs agree on all frames that are confirmed in both. Returns the number of those from frame `from`
+/// on.
 #[track_caller]
 pub fn assert_confirmed_equal(one: &Path, other: &Path, from: u32) -> usize {
     let (one, mut other) = (confirmed_hashes(one), confirmed_hashes(other));
@@ -271,7 +271,7 @@ pub fn assert_confirmed_equal(one: &Path, other: &Path, from: u32) -> usize {
     other.range(from..end.max(from)).count()
 }
 
-/// Interrupts two programs in this order, and checks that each ends well.
+/// Interrupts two programs in this order, and asserts that each ends with exit code 0 and equal states.
 #[track_caller]
 pub fn interrupt_in_order(first: &mut RunningProgram, second: &mut RunningProgram) {
     for run in [first, second] {
@@ -284,7 +284,8 @@ pub fn log_paths<const N: usize>(dir: &TestDir) -> [PathBuf; N] {
     std::array::from_fn(|index| dir.path_of(&format!("log{index}.csv")))
 }
 
-/// Checks that two logs agree on all common frames before this one, and returns the number of those.
+/// Asserts that two logs agree on all common frames before `frame`, and that most of their states differ from each
+/// other. Returns the number of common frames.
 #[track_caller]
 pub fn assert_equal_before(frame: u32, one: &Path, other: &Path) -> usize {
     let (one, other) = (hashes(one), hashes(other));

@@ -1,4 +1,4 @@
-//! Avatars: spheres with a face.
+//! Avatars: spheres with a face, and their remains.
 
 use super::canvas::Canvas;
 use super::colour::{Colour, LinearColour, add, mix, scale, to_light};
@@ -34,7 +34,7 @@ pub(super) fn draw_avatar(eye: &Projection, seen: &Projected, colour: Colour, he
     });
 }
 
-/// Draws a dead avatar.
+/// Draws a dead avatar: a flattened grey sphere with a touch of its colour.
 pub(super) fn draw_remains(eye: &Projection, seen: &Projected, colour: Colour, canvas: &mut Canvas) {
     let ashes = mix([0.16, 0.16, 0.17], to_light(colour), 0.25);
     draw_shadow(eye, seen, SPHERE_RADIUS * 1.1, canvas);
@@ -43,7 +43,8 @@ pub(super) fn draw_remains(eye: &Projection, seen: &Projected, colour: Colour, c
     });
 }
 
-/// Draws a sphere, or a flattened one. `light` returns the colour for a surface normal (east, south, up).
+/// Draws a sphere, or a flattened one, with its centre at `height` units. `light` returns the colour for a surface
+/// normal (east, south, up).
 fn draw_sphere(
     eye: &Projection,
     seen: &Projected,
@@ -87,7 +88,7 @@ fn draw_sphere(
     });
 }
 
-/// Visits the pixels around a point that no wall hides.
+/// Visits the pixels within `reach` of `middle`, except in columns where a wall is in front of the object.
 pub(super) fn for_each_visible_pixel(
     seen: &Projected,
     canvas: &mut Canvas,
@@ -118,7 +119,7 @@ fn draw_shadow(eye: &Projection, seen: &Projected, size: f32, canvas: &mut Canva
     });
 }
 
-/// Lights a surface from above and from the camera, with a highlight and a darker edge.
+/// Lights a surface of colour `skin` from above and from the camera, with a highlight.
 fn apply_lighting(skin: LinearColour, normal: [f32; 3], back: Point) -> LinearColour {
     let facing = dot([normal[0], normal[1]], back);
     let from_above = normal[2] * 0.80 + facing * 0.60;
@@ -128,7 +129,7 @@ fn apply_lighting(skin: LinearColour, normal: [f32; 3], back: Point) -> LinearCo
     add(scale(skin, shade), [0.55 * gleam; 3])
 }
 
-/// Returns the surface colour of an avatar: two eyes that look forward, and a mouth.
+/// Returns the surface colour of an avatar at a point: eyes that look forward, a mouth, else the player's colour.
 fn face_colour(skin: SurfacePoint, colour: LinearColour) -> LinearColour {
     let [front, right, up] = skin;
     // The face is symmetric.

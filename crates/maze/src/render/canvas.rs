@@ -1,19 +1,19 @@
-//! Pixel buffer that pictures are drawn into.
+//! Buffer of pixels into which pictures are drawn.
 
 use super::colour::{LinearColour, to_colour, to_light};
 
-/// Opaque picture: rows of RGBA pixels from the top.
+/// Opaque picture: rows of RGBA pixels, from the top.
 #[derive(Clone, Debug)]
 pub struct Canvas {
     width: usize,
     height: usize,
     pixels: Vec<u8>,
-    /// Depth of the wall in each column, in units.
+    /// Depth of the wall in each column, in units; infinite until a view is drawn.
     column_depth: Vec<f32>,
 }
 
 impl Canvas {
-    /// Creates a black canvas.
+    /// Creates a black canvas of this size, in pixels.
     pub fn new(width: usize, height: usize) -> Self {
         let mut canvas = Self { width: 0, height: 0, pixels: Vec::new(), column_depth: Vec::new() };
         canvas.resize(width, height);
@@ -46,7 +46,7 @@ impl Canvas {
         &self.pixels
     }
 
-    /// Copies another canvas onto this one with its corner at (`left`, `top`). Clips the part that does not fit.
+    /// Copies another canvas onto this one, its top left corner at (`left`, `top`). Clips the part that does not fit.
     pub fn paste(&mut self, other: &Canvas, left: usize, top: usize) {
         let wide = other.width.min(self.width.saturating_sub(left));
         for row in 0..other.height.min(self.height.saturating_sub(top)) {
@@ -68,7 +68,7 @@ impl Canvas {
         self.column_depth[column] = depth;
     }
 
-    /// Returns the byte index of a pixel, if it is on the canvas.
+    /// Returns the index of a pixel's first byte; `None` if the pixel is off the canvas.
     fn index(&self, x: i32, y: i32) -> Option<usize> {
         let (x, y) = (usize::try_from(x).ok()?, usize::try_from(y).ok()?);
         (x < self.width && y < self.height).then(|| 4 * (y * self.width + x))
@@ -91,7 +91,7 @@ impl Canvas {
         self.modify_pixel(x, y, |old, new| old + (new - old) * share, light);
     }
 
-    /// Adds light to a pixel. Ignores pixels off the canvas.
+    /// Adds light to a pixel, up to full brightness. Ignores pixels off the canvas.
     pub(super) fn add_light(&mut self, x: i32, y: i32, light: LinearColour) {
         self.modify_pixel(x, y, |old, new| old + new, light);
     }

@@ -1,10 +1,10 @@
-//! Colours of players, and light.
+//! Colours of players, and arithmetic on light.
 
 use coplay::peer_world::EntityId;
 
 use crate::rng::Rng;
 
-/// Red, green, blue.
+/// Colour as red, green and blue, each from 0 to 255.
 pub type Colour = [u8; 3];
 
 /// Colours of players: distinguishable also with impaired colour vision, and brighter than any wall.
@@ -27,7 +27,7 @@ pub fn player_colour(id: EntityId) -> Colour {
     PLAYER_COLOURS[(first + usize::from(id.index)) % PLAYER_COLOURS.len()]
 }
 
-/// Red, green, blue, from 0 to 1.
+/// Light as red, green and blue, each from 0 to 1.
 pub(super) type LinearColour = [f32; 3];
 
 pub(super) fn to_light(colour: Colour) -> LinearColour {

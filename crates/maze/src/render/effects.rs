@@ -9,7 +9,7 @@ use crate::rng::Rng;
 /// Height at which shots fly, in units.
 const SHOT_HEIGHT: f32 = 52.0;
 
-/// Radius of the glow of a shot, in units.
+/// Radius of the glow around a shot, in units.
 const SHOT_GLOW_RADIUS: f32 = 34.0;
 
 /// Number of sparks of a blast, their range in units, and the ticks for which they are visible.
@@ -44,7 +44,7 @@ pub(super) fn draw_blast(eye: &Projection, seen: &Projected, colour: Colour, tic
     }
 }
 
-/// Returns the direction of a spark (aside, up) and how quickly it cools.
+/// Returns the direction of a spark (aside, up) and a factor from 0 to 1 for how quickly it cools.
 fn spark_direction(spark: u64) -> (f32, f32, f32) {
     let mut rng = Rng::from_parts(&[spark]);
     let mut part = || rng.below(1_000) as f32 / 1_000.0;
@@ -52,7 +52,7 @@ fn spark_direction(spark: u64) -> (f32, f32, f32) {
     (angle.cos() * reach, angle.sin() * reach, part())
 }
 
-/// Draws a round light, at an offset aside from an object and a height above the floor, in units.
+/// Draws a round light of radius `size`, at an offset aside from an object and a height above the floor, all in units.
 fn draw_glow(
     eye: &Projection,
     seen: &Projected,

@@ -22,15 +22,15 @@ const CELL_SIDE: f32 = CELL_SIZE as f32;
 
 /// Values that are constant for the horizontal surfaces in one row of the picture.
 pub(super) struct ScreenRow {
-    /// Vertical centre of its pixels.
+    /// Vertical centre of the row's pixels, in pixels from the top.
     pub(super) y: f32,
     /// Visible surface: the ceiling above the centre of the picture, the floor below it.
     direct: PlaneRow,
-    /// Ceiling that the floor reflects.
+    /// Ceiling as the floor reflects it in this row.
     reflected: PlaneRow,
-    /// Reflectivity of the floor, which grows with a flatter viewing angle.
+    /// Share of reflected light in the floor's light, which grows with a flatter viewing angle.
     reflectivity: f32,
-    /// Contrast between tiles, which fades with distance.
+    /// Deviation of light and dark tiles from the mean brightness, which fades with distance.
     tile_contrast: f32,
 }
 
@@ -38,17 +38,17 @@ struct PlaneRow {
     depth: f32,
     visibility: f32,
     joints: AntialiasedLine,
-    /// Sharpness of the edges of lamps.
+    /// Change of the lamp's share of light per unit across its edge.
     lamp_edge_sharpness: f32,
 }
 
-/// Point within its cell.
+/// Point on the floor or ceiling, relative to its cell.
 struct TilePoint {
     cell: Cell,
-    /// Offset from the centre of the cell.
+    /// Offset from the centre of the cell, in units.
     x: f32,
     y: f32,
-    /// Number of the tile in the cell, and distance to the next joint.
+    /// Column plus row of the tile in the cell, and distance to the nearest joint in units.
     tile_index: i32,
     joint_distance: f32,
 }
@@ -91,7 +91,7 @@ impl ScreenRow {
     }
 }
 
-/// Returns the depth at which a row meets a surface at this height above or below the camera.
+/// Returns the depth at which a row, `below` pixels under the centre, meets a surface `height` units from the camera.
 fn row_depth(eye: &Projection, height: f32, below: f32) -> f32 {
     height * eye.focal_length / below.abs().max(0.01)
 }
@@ -136,7 +136,7 @@ impl TilePoint {
     }
 }
 
-/// Returns the shading of the floor, which is darker near a wall.
+/// Returns the brightness factor of the floor, which is lower near a wall.
 fn corner_shade(maze: &Maze, spot: &TilePoint) -> f32 {
     let shade = |at: f32, before: Direction, after: Direction| {
         let gap = CELL_SIDE / 2.0 - WALL_HALF_THICKNESS as f32 - at.abs();

@@ -1,4 +1,4 @@
-//! Map of the maze.
+//! Map of the maze, with north at the top.
 
 use super::canvas::Canvas;
 use super::colour::{LinearColour, mix, scale, to_light};
@@ -11,13 +11,13 @@ use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
 use crate::rules::{AVATAR_RADIUS, MazeRules};
 
-/// Minimum size of a cell, in pixels. Of a large maze the map shows only a part.
+/// Minimum size of a displayed cell, in pixels. Of a large maze the map shows only a part.
 const MIN_CELL_PIXELS: usize = 5;
 
-/// Minimum number of cells per side, however small they get.
+/// Minimum number of displayed cells per side. Cells may be smaller than [`MIN_CELL_PIXELS`] for it.
 const MIN_CELLS: i32 = 4;
 
-/// Range, in units, and half the angle of the player's displayed field of view.
+/// Range of the displayed field of view, in units, and half its angle.
 const SIGHT_RANGE: u32 = 1_300;
 const SIGHT_HALF_ANGLE: u16 = degrees(38);
 
@@ -45,13 +45,13 @@ pub fn draw_map(rules: &MazeRules, me: Camera, sprites: &[Sprite], canvas: &mut 
     layout.draw_arrow(me.position, me.heading, 1.2, [0.1, 0.35, 0.9], canvas);
 }
 
-/// Layout of the maze on the canvas.
+/// Section of the maze that the map shows, and its place on the canvas.
 struct MapLayout<'a> {
     maze: &'a Maze,
-    /// First displayed cell, and number of displayed cells per side.
+    /// North-west displayed cell, and number of displayed cells per side.
     first_cell: Cell,
     cells_shown: i32,
-    /// Corner of the map and size of a cell, in pixels.
+    /// Left and top edge of the map and size of a cell, in pixels.
     left: f32,
     top: f32,
     cell_pixels: f32,
@@ -79,13 +79,13 @@ impl<'a> MapLayout<'a> {
         (0..shown * shown).map(move |at| (first.0 + at % shown, first.1 + at / shown))
     }
 
-    /// Converts a point in the maze to pixels.
+    /// Converts a point in the maze to pixels on the canvas.
     fn to_pixel(&self, [east, south]: Point) -> [f32; 2] {
         let along = |units: f32, first: i32| (units / CELL_SIZE as f32 - first as f32) * self.cell_pixels;
         [self.left + along(east, self.first_cell.0), self.top + along(south, self.first_cell.1)]
     }
 
-    /// Converts a pixel to a position in the maze.
+    /// Converts a pixel to the position that the map shows there.
     fn to_position(&self, x: f32, y: f32) -> Position {
         let corner = self.maze.corner();
         let parts =
@@ -115,7 +115,7 @@ impl<'a> MapLayout<'a> {
         }
     }
 
-    /// Highlights the player's field of view.
+    /// Brightens the part of the map that the player sees.
     fn draw_sight(&self, me: Camera, canvas: &mut Canvas) {
         let [x, y] = self.to_pixel(to_maze_point(self.maze, me.position));
         let reach = self.to_pixels(SIGHT_RANGE as f32);
@@ -173,8 +173,8 @@ impl<'a> MapLayout<'a> {
         }
     }
 
-    /// Returns the radius of a marker in pixels: `times` the size of an avatar, enlarged where that would be too small
-    /// to see.
+    /// Returns the radius of a marker in pixels: `times` the radius of an avatar, which counts as at least 2 pixels and
+    /// 26 % of a cell.
     fn marker_radius(&self, times: f32) -> f32 {
         self.to_pixels(f32::from(AVATAR_RADIUS)).max(self.cell_pixels * 0.26).max(2.0) * times
     }
@@ -201,7 +201,8 @@ impl<'a> MapLayout<'a> {
         });
     }
 
-    /// Fills a shape with antialiasing. Its coordinates are from -1 to 1.
+    /// Fills a shape with antialiasing. `is_inside` takes coordinates from -1 to 1, relative to `position` and
+    /// `radius`.
     fn draw_shape(
         &self,
         position: Position,
@@ -224,7 +225,7 @@ impl<'a> MapLayout<'a> {
     }
 }
 
-/// Visits the pixels around a point.
+/// Visits the pixels of the canvas within `reach` pixels of `middle` along each axis.
 fn for_each_pixel_around(
     middle: [f32; 2],
     reach: f32,

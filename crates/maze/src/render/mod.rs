@@ -27,39 +27,39 @@ const MAX_NAME_DISTANCE: f32 = 2_400.0;
 /// Height of a name above the floor, in units: a little above the head of an avatar.
 const NAME_HEIGHT: f32 = 86.0;
 
-/// Viewpoint.
+/// Viewpoint from which a picture is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Camera {
-    /// Position of the camera.
+    /// Position of the player's eye, 76 units above the floor.
     pub position: Position,
-    /// Viewing direction.
+    /// Viewing direction, as a heading.
     pub heading: u16,
 }
 
-/// Object in the maze.
+/// Object that is drawn in the maze.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sprite {
-    /// Position of the object.
+    /// Centre of the object.
     pub position: Position,
-    /// Colour of its player.
+    /// Colour of the player that owns the object.
     pub colour: Colour,
-    /// Kind of object.
+    /// Kind of the object, with its state.
     pub shape: Shape,
 }
 
-/// Kind of object.
+/// Kind of a drawn object, which determines its appearance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// Living avatar.
+    /// Living avatar, drawn as a sphere with a face.
     Avatar {
-        /// Direction in which it looks.
+        /// Heading in which the avatar looks.
         heading: u16,
     },
-    /// Shot in flight.
+    /// Shot in flight, drawn as a ball of light.
     Shot,
-    /// Dead avatar.
+    /// Dead avatar, drawn as flat remains with a blast in the first 90 ticks.
     Dead {
-        /// Ticks since it was killed.
+        /// Ticks since the avatar was killed.
         ticks_dead: u32,
     },
 }
@@ -81,7 +81,7 @@ pub fn draw_view(rules: &MazeRules, camera: Camera, sprites: &[Sprite], canvas: 
 }
 
 /// Returns where the name of an avatar belongs in a view just drawn from `camera`: its centre and its lower edge, as
-/// fractions of the picture. `None` if the avatar is hidden, or too far away to be recognised.
+/// fractions of the picture. `None` if the avatar is hidden, outside the picture, or 2,400 units or more away.
 pub fn name_position(rules: &MazeRules, camera: Camera, avatar: Position, canvas: &Canvas) -> Option<[f32; 2]> {
     let eye = Projection::new(&rules.maze, camera, canvas);
     let seen = eye.project(&rules.maze, avatar).filter(|seen| seen.depth < MAX_NAME_DISTANCE)?;
@@ -103,7 +103,7 @@ fn draw_sprite(eye: &Projection, seen: &Projected, sprite: &Sprite, canvas: &mut
     }
 }
 
-/// Draws four strokes around the centre, which stays free.
+/// Draws four strokes around the centre of the picture, which stays free.
 fn draw_crosshair(canvas: &mut Canvas) {
     let (middle_x, middle_y) = (canvas.width() as i32 / 2, canvas.height() as i32 / 2);
     let unit = (canvas.height() as i32 / 100).max(1);

@@ -8,13 +8,13 @@ use crate::position::{Position, UNIT};
 /// Height of the camera above the floor, in units.
 pub(super) const EYE_HEIGHT: f32 = 76.0;
 
-/// Depth below which nothing is drawn, in units.
+/// Depth below which objects are not drawn, in units.
 const NEAR_CLIP: f32 = 24.0;
 
-/// Coordinates east and south, in units.
+/// Coordinates east and south of the corner of the maze, or a vector, in units.
 pub(super) type Point = [f32; 2];
 
-/// Camera: position, direction and scale of the picture.
+/// Perspective projection: position and direction of the camera, and the scale of the picture.
 pub(super) struct Projection {
     /// Position relative to the corner of the maze, where floating point is more precise.
     pub(super) position: Point,
@@ -26,11 +26,11 @@ pub(super) struct Projection {
     pub(super) centre: [f32; 2],
 }
 
-/// Position of an object in the picture.
+/// Place of an object in the picture.
 pub(super) struct Projected {
-    /// Depth along the viewing direction, as for walls, in units.
+    /// Depth of the object along the viewing direction, in units. Depths of walls are measured alike.
     pub(super) depth: f32,
-    /// Column of its centre.
+    /// Column of the object's centre, in pixels from the left.
     pub(super) x: f32,
     /// Unit vector from the object to the camera.
     pub(super) to_eye: Point,
@@ -51,18 +51,18 @@ impl Projection {
         }
     }
 
-    /// Returns the ray of a column. Its component along the viewing direction is 1.
+    /// Returns the ray through the centre of a column. Its component along the viewing direction is 1.
     pub(super) fn column_ray(&self, column: usize) -> Point {
         let aside = (column as f32 + 0.5 - self.centre[0]) / self.focal_length;
         [self.forward[0] + self.right[0] * aside, self.forward[1] + self.right[1] * aside]
     }
 
-    /// Returns the point at a depth along a ray.
+    /// Returns the point on a ray at a depth in units.
     pub(super) fn point_on_ray(&self, ray: Point, depth: f32) -> Point {
         [self.position[0] + ray[0] * depth, self.position[1] + ray[1] * depth]
     }
 
-    /// Returns the row of a point at this height and depth.
+    /// Returns the row of a point at this height above the floor and this depth, in pixels from the top.
     pub(super) fn screen_row(&self, height: f32, depth: f32) -> f32 {
         self.centre[1] + (EYE_HEIGHT - height) * self.focal_length / depth
     }
@@ -72,7 +72,7 @@ impl Projection {
         units * self.focal_length / depth
     }
 
-    /// Projects a position; `None` if it is not in front of the camera.
+    /// Projects a position; `None` if it is behind the camera or nearer than [`NEAR_CLIP`].
     pub(super) fn project(&self, maze: &Maze, position: Position) -> Option<Projected> {
         let point = to_maze_point(maze, position);
         let offset = [point[0] - self.position[0], point[1] - self.position[1]];
@@ -87,7 +87,7 @@ impl Projection {
     }
 }
 
-/// Converts a position to units from the corner of the maze.
+/// Converts a position to units from the north-west corner of the maze.
 pub(super) fn to_maze_point(maze: &Maze, position: Position) -> Point {
     let corner = maze.corner();
     let units = |at: i32, corner: i32| (i64::from(at) - i64::from(corner)) as f32 / UNIT as f32;

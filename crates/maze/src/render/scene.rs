@@ -11,11 +11,11 @@ use crate::generate::Cell;
 use crate::maze::Maze;
 use crate::position::Position;
 
-/// Depth at which half the light is lost in fog, in units.
+/// Depth at which half of the light is lost in fog, in units.
 const FOG_HALF_DISTANCE: f32 = 1_900.0;
 const FOG_LIGHT: LinearColour = [0.030, 0.036, 0.060];
 
-/// Side of a colour region, in cells.
+/// Side of a square region of walls with the same colours, in cells.
 const REGION_CELLS: i32 = 3;
 
 /// Colours of the walls of a region, for orientation: bricks and light strip.
@@ -27,7 +27,7 @@ const REGION_PALETTE: [(LinearColour, LinearColour); 5] = [
     ([0.48, 0.37, 0.56], [0.85, 0.40, 1.00]), // heather
 ];
 
-/// Paints every pixel, and stores the depth of the wall in each column.
+/// Paints every pixel of the canvas, and stores the depth of the wall in each column.
 pub(super) fn draw_maze(maze: &Maze, from: Position, eye: &Projection, canvas: &mut Canvas) {
     let rows: Vec<ScreenRow> = (0..canvas.height()).map(|row| ScreenRow::new(eye, row as f32 + 0.5)).collect();
     for column in 0..canvas.width() {
@@ -61,7 +61,7 @@ fn draw_column(
     }
 }
 
-/// Returns the light that the floor reflects: a wall mirrored at the floor, and above it a part of the ceiling.
+/// Returns the light that the floor reflects in one pixel: the wall mirrored at the floor, or the ceiling above it.
 fn reflection_light(
     eye: &Projection,
     ray: Point,
@@ -88,29 +88,29 @@ pub(super) fn region_palette((x, y): Cell) -> (LinearColour, LinearColour) {
     REGION_PALETTE[number.rem_euclid(REGION_PALETTE.len() as i32) as usize]
 }
 
-/// Returns the share of light that remains at a depth.
+/// Returns the share of light, from 0 to 1, that fog leaves at a depth in units.
 pub(super) fn visibility(depth: f32) -> f32 {
     let part = depth / FOG_HALF_DISTANCE;
     1.0 / (1.0 + part * part)
 }
 
-/// Darkens distant light.
+/// Mixes light with the colour of the fog. `clearness` is the share of the light that remains.
 pub(super) fn apply_fog(light: LinearColour, clearness: f32) -> LinearColour {
     mix(FOG_LIGHT, light, clearness)
 }
 
-/// Returns the brightness at this squared distance from a lamp.
+/// Returns the brightness at this squared distance from a lamp, in squared units.
 pub(super) fn lamplight(square: f32) -> f32 {
     0.42 + 0.95 / (1.0 + square * (1.0 / 34_000.0))
 }
 
-/// Rounds down. The standard function is a call on many processors, and this runs for every pixel.
+/// Rounds down. The standard function is a call on many processors, and this one runs for every pixel.
 pub(super) fn floor_to_i32(at: f32) -> i32 {
     let towards_zero = at as i32;
     towards_zero - i32::from(towards_zero as f32 > at)
 }
 
-/// Antialiased line, which may be narrower than a pixel.
+/// Antialiased straight line, which may be narrower than a pixel.
 pub(super) struct AntialiasedLine {
     half_width: f32,
     pixels_per_unit: f32,
@@ -123,7 +123,8 @@ impl AntialiasedLine {
         Self { half_width, pixels_per_unit: per_unit, max_coverage: (2.0 * half_width * per_unit).min(1.0) }
     }
 
-    /// Returns the share of a pixel that the line covers, given the distance from the line to the pixel's centre.
+    /// Returns the share of a pixel that the line covers, given the distance from the line's middle to the pixel's
+    /// centre, in units.
     pub(super) fn coverage(&self, distance: f32) -> f32 {
         ((self.half_width - distance) * self.pixels_per_unit + 0.5).max(0.0).min(self.max_coverage)
     }

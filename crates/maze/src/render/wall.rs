@@ -7,7 +7,7 @@ use crate::generate::Cell;
 use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
 
-/// Height of the walls, in units.
+/// Height of the walls and of the ceiling, in units.
 pub(super) const CEILING_HEIGHT: f32 = CEILING_HEIGHT_UNITS as f32;
 const CEILING_HEIGHT_UNITS: usize = 240;
 
@@ -21,16 +21,16 @@ const JOINT_HALF_WIDTH: f32 = 1.6;
 const STRIP_HEIGHT: f32 = 150.0;
 const STRIP_HALF_WIDTH: f32 = 4.0;
 
-/// Values that depend on the height alone, for every unit of it.
+/// Values of a wall that depend on the height alone, for every unit of height.
 static HEIGHT_PROFILE: [HeightProfile; CEILING_HEIGHT_UNITS + 1] = build_height_profile();
 
 #[derive(Clone, Copy)]
 struct HeightProfile {
-    /// Shading: darker at the foot of a wall and right under the ceiling.
+    /// Brightness factor: lower at the foot of a wall and right under the ceiling.
     shade: f32,
-    /// Glow of the light strip.
+    /// Brightness of the light strip's glow.
     glow: f32,
-    /// Squared distance to a lamp, without the component along the wall.
+    /// Squared distance to the nearest lamp without the component along the wall, in squared units.
     lamp_distance_squared: f32,
 }
 
@@ -55,7 +55,7 @@ const fn profile_at(height: f32) -> HeightProfile {
     }
 }
 
-/// Wall in one column of the picture.
+/// Visible wall in one column of the picture, with the values that are constant in the column.
 pub(super) struct WallColumn {
     pub(super) depth: f32,
     /// Height of wall that a pixel covers, in units.
@@ -64,24 +64,24 @@ pub(super) struct WallColumn {
     brick_light: LinearColour,
     strip_glow: LinearColour,
     strip_light: LinearColour,
-    /// Squared distance along the wall to the next lamp.
+    /// Squared distance along the wall to the nearest lamp, in squared units.
     lamp_distance_squared: f32,
     layers: [BrickLayer; BRICK_LAYERS],
     joints: AntialiasedLine,
     strip: AntialiasedLine,
 }
 
-/// Layer of bricks at one point along the wall.
+/// Layer of bricks in one column of the picture.
 #[derive(Clone, Copy)]
 struct BrickLayer {
-    /// Random shade of the brick.
+    /// Random brightness factor of the brick, from 0.9 to 1.1.
     shade: f32,
-    /// Share of the pixel that is joint.
+    /// Share of a pixel's width that a joint covers.
     joint_coverage: f32,
 }
 
 impl WallColumn {
-    /// Casts a ray to a wall.
+    /// Finds the wall that a ray from the camera hits first.
     pub(super) fn cast(maze: &Maze, from: Position, eye: &Projection, ray: Point) -> Self {
         const SCALE: f32 = 65_536.0;
         let direction = ((ray[0] * SCALE) as i64, (ray[1] * SCALE) as i64);
@@ -118,7 +118,7 @@ impl WallColumn {
         pixels * self.units_per_pixel
     }
 
-    /// Returns the light of the wall at a height.
+    /// Returns the light of the wall at a height in units.
     pub(super) fn light_at_height(&self, height: f32) -> LinearColour {
         let profile = HEIGHT_PROFILE[(height as usize).min(CEILING_HEIGHT_UNITS)];
         let number = ((height * (1.0 / BRICK_HEIGHT)) as usize).min(BRICK_LAYERS - 1);
@@ -133,7 +133,7 @@ impl WallColumn {
     }
 }
 
-/// Returns the layers of bricks at one point along the wall. Every second layer is shifted by half a brick.
+/// Returns the layers of bricks at a distance `along` the wall. Every second layer is shifted by half a brick.
 fn brick_layers(along: f32, joints: &AntialiasedLine) -> [BrickLayer; BRICK_LAYERS] {
     std::array::from_fn(|layer| {
         let along = along + layer as f32 * BRICK_LENGTH * 0.5;
@@ -144,7 +144,7 @@ fn brick_layers(along: f32, joints: &AntialiasedLine) -> [BrickLayer; BRICK_LAYE
     })
 }
 
-/// Returns a number from 0 to 1 for each brick.
+/// Returns a pseudo-random number from 0 to 1 for the brick at these coordinates.
 fn brick_noise(one: i32, other: i32) -> f32 {
     let mixed = (one as u32).wrapping_mul(0x9e37_79b1) ^ (other as u32).wrapping_mul(0x85eb_ca77);
     let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x2c1b_3c6d);
@@ -158,7 +158,7 @@ fn faced_cell(point: Point, face: Direction) -> Cell {
     (cell(point[0], east), cell(point[1], south))
 }
 
-/// Returns the brightness of a wall face. It depends on the direction, so that corners show.
+/// Returns the brightness factor of a wall face. It depends on the direction, so that corners are visible.
 fn face_brightness(face: Direction) -> f32 {
     match face {
         Direction::South => 1.0,

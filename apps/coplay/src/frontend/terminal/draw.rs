@@ -6,14 +6,14 @@ use crate::layout::{Scaling, column_count, fit_picture};
 use crate::palette::{ACCENT, BACKGROUND, DIM_TEXT, GRAPH_COLOURS, PANEL, TEXT};
 use crate::scene::{Dial, Graph, Label, Overlay, Scene, Screen, TableRow};
 
-/// Cell rows of a graph.
+/// Number of cell rows of a graph, without its title.
 const GRAPH_ROWS: usize = 5;
-/// Smallest readable grid, in columns and rows.
+/// Smallest size of a readable grid, in columns and rows.
 const MIN_SIZE: (usize, usize) = (40, 12);
-/// Bars of 0 to 8 eighths of a cell, from the bottom.
+/// Characters for 0 to 8 filled eighths of a cell, from the bottom.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws a whole scene.
+/// Draws a whole scene, in place of the former content of the grid.
 pub(super) fn draw_scene(scene: &Scene, grid: &mut Grid) {
     grid.clear();
     let below = 1 + usize::from(!scene.dials.is_empty()) + scene.graph.as_ref().map_or(0, |_| GRAPH_ROWS + 1);
@@ -50,7 +50,7 @@ pub(super) fn draw_size_warning(grid: &mut Grid) {
     }
 }
 
-/// Draws the chat lines, and below them the draft.
+/// Draws the chat lines at the lower left of the pictures, and below them the draft.
 fn draw_chat(scene: &Scene, grid: &mut Grid, rows: usize) {
     let draft = scene.chat_draft.as_ref().map(|text| format!("> {text}_"));
     let lines: Vec<&String> = scene.chat.iter().chain(&draft).collect();
@@ -113,7 +113,7 @@ fn draw_label(label: &Label, grid: &mut Grid, (left, top): (usize, usize), (widt
     }
 }
 
-/// Draws the table in the upper left corner, if it covers at most half of the columns.
+/// Draws the table in the upper left corner, unless it would cover more than half of the columns.
 fn draw_table(Scene { table, table_header: header, .. }: &Scene, grid: &mut Grid, rows: usize) {
     let widest =
         |part: fn(&TableRow) -> &String| table.iter().map(|entry| part(entry).chars().count()).max().unwrap_or(0);

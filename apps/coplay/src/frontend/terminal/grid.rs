@@ -5,7 +5,7 @@ use std::io::Write;
 /// Colour as red, green, blue.
 pub(super) type Rgb = [u8; 3];
 
-/// Character cell.
+/// Character cell of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) glyph: char,
@@ -13,7 +13,7 @@ pub(super) struct Cell {
     pub(super) background: Rgb,
 }
 
-/// Colours that a terminal supports.
+/// Number of colours that a terminal supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColourDepth {
     /// 24-bit colour.

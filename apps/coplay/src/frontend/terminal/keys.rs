@@ -1,4 +1,4 @@
-//! Keyboard input of a terminal.
+//! Keyboard input of a terminal, with releases that most terminals do not report.
 //!
 //! Most terminals report key presses and auto-repeats, but no releases. Terminals with the kitty keyboard protocol
 //! report releases, and the front end enables that. For all others a key counts as held for 320 ms after a press, until
@@ -27,7 +27,7 @@ pub(super) struct KeyChange {
     pub(super) has_shift: bool,
 }
 
-/// Keys that are held, or presumed to be held.
+/// Keys that are held, or presumed to be held until a time.
 #[derive(Debug)]
 pub(super) struct HeldKeys {
     /// Whether the terminal reports key releases.
@@ -68,7 +68,7 @@ impl HeldKeys {
         }
     }
 
-    /// Releases keys that were not repeated in time.
+    /// Releases keys whose press or auto-repeat is too long ago. Passes the releases to `on_change`.
     pub(super) fn release_expired(&mut self, now: Instant, mut on_change: impl FnMut(KeyChange)) {
         self.held_until.retain(|(key, until)| {
             if *until <= now {
@@ -79,14 +79,14 @@ impl HeldKeys {
     }
 }
 
-/// Returns whether a key event requests to quit (Ctrl+C or Ctrl+Q). Auto-repeats do not count: they would confirm the
-/// question that the first press raised.
+/// Whether a key event requests to quit (Ctrl+C or Ctrl+Q). Auto-repeats do not count: they would confirm the question
+/// that the first press raised.
 pub(super) fn is_interrupt(event: &KeyEvent) -> bool {
     let control = event.modifiers.contains(KeyModifiers::CONTROL);
     control && matches!(event.code, KeyCode::Char('c' | 'C' | 'q' | 'Q')) && event.kind == KeyEventKind::Press
 }
 
-/// Returns the text-editing command of a key event.
+/// Returns the command of a key event while a chat message is typed; `None` if the key has none.
 pub(super) fn typed_command(event: &KeyEvent) -> Option<UiCommand> {
     if event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::SUPER) {
         return None;

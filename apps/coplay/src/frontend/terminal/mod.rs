@@ -23,19 +23,19 @@ use crate::ui_link::FrontendPort;
 use grid::{ColourDepth, Grid};
 use keys::{HeldKeys, KeyChange, is_interrupt, typed_command};
 
-/// Minimum interval between redraws. About 30 redraws per second limit the bandwidth of a remote terminal.
+/// Minimum interval between redraws. About 30 redraws per second limit the traffic to a remote terminal.
 const DRAW_INTERVAL: Duration = Duration::from_millis(33);
-/// Longest wait for a key event.
+/// Longest wait for a key event before the newest scene is taken.
 const KEY_POLL_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Pushes the window title onto the terminal's title stack.
+/// Escape sequence that pushes the window title onto the terminal's title stack.
 const SAVE_TITLE: &[u8] = b"\x1b[22;2t";
-/// Pops the window title from the terminal's title stack.
+/// Escape sequence that pops the window title from the terminal's title stack.
 const RESTORE_TITLE: &[u8] = b"\x1b[23;2t";
 
-/// Whether this process has changed the terminal's state.
+/// Whether this process has changed the terminal's state and must restore it.
 static IS_TERMINAL_CHANGED: AtomicBool = AtomicBool::new(false);
-/// Whether key release reports (kitty keyboard protocol) are enabled.
+/// Whether this process has enabled key release reports (kitty keyboard protocol).
 static ARE_KEY_RELEASES_ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// Restores the terminal to its original state. Does nothing if it was not changed. May be called at any time, also
@@ -62,13 +62,13 @@ pub fn restore() {
     _ = terminal::disable_raw_mode();
 }
 
-/// Returns whether the terminal was closed while the front end used it.
+/// Whether the terminal was closed while the front end used it.
 pub(crate) fn is_closed() -> bool {
     use std::io::IsTerminal as _;
     IS_TERMINAL_CHANGED.load(Ordering::SeqCst) && !std::io::stdin().is_terminal()
 }
 
-/// Raw-mode terminal; dropping the guard restores it.
+/// Terminal in raw mode; dropping the guard restores it.
 struct TerminalGuard;
 
 impl TerminalGuard {
@@ -98,7 +98,7 @@ impl Drop for TerminalGuard {
     }
 }
 
-/// State of the terminal front end.
+/// Terminal front end: keyboard state, and the grids of this and of the last drawn picture.
 struct TerminalFrontend {
     port: FrontendPort,
     keyboard: Keyboard,
@@ -109,7 +109,7 @@ struct TerminalFrontend {
     output: Vec<u8>,
 }
 
-/// Shows a game until it ends or the player quits.
+/// Shows a game until it ends. Then writes the text of the last picture if a screenshot was requested.
 pub(super) fn run(port: FrontendPort, options: &DisplayOptions, config: &Config) -> Result<(), AppError> {
     let terminal_error = |error: std::io::Error| {
         AppError::failure(format!("cannot use the terminal: {}", describe_io_error(&error)))
@@ -138,7 +138,7 @@ pub(super) fn run(port: FrontendPort, options: &DisplayOptions, config: &Config)
     }
 }
 
-/// Detects the colour depth from environment variables.
+/// Detects the colour depth from the environment variables `COLORTERM`, `TERM` and `WT_SESSION`.
 fn detect_colour_depth() -> ColourDepth {
     let env_contains = |name: &str, words: &[&str]| {
         std::env::var(name).is_ok_and(|value| words.iter().any(|word| value.to_lowercase().contains(word)))

@@ -1,4 +1,4 @@
-//! Window front end.
+//! Window front end: draws the scene with egui, and reads its keyboard and pointer.
 
 mod paint;
 mod screenshot;
@@ -25,26 +25,26 @@ use screenshot::Screenshot;
 
 /// Height of the status line, in points.
 const STATUS_HEIGHT: f32 = 28.0;
-/// Height of a graph with its row of settings, in points.
+/// Height of the graphs with the row of dials, in points.
 const GRAPH_HEIGHT: f32 = 190.0;
 /// Height of a caption above its picture, in points.
 const CAPTION_HEIGHT: f32 = 28.0;
 /// Gap between pictures and around them, in points.
 const GAP: f32 = 8.0;
 
-/// State of the window front end.
+/// Window front end: keyboard state, textures of the pictures, and the state of closing.
 struct WindowFrontend {
     port: FrontendPort,
     keyboard: Keyboard,
     scaling: Scaling,
     textures: Vec<TextureHandle>,
     screenshot: Screenshot,
-    /// Time at which a request to close the window last raised the quit question.
+    /// Time at which a request to close the window last raised the question whether to quit; `None` if it is not open.
     close_confirmation_asked: Option<Instant>,
 }
 
-/// Shows a game until it ends or the player closes the window. If no window can be opened, the port is returned with
-/// the error.
+/// Shows a game until it ends or the user closes the window. If no window can be opened, returns the port with the
+/// error.
 pub(super) fn run(
     port: FrontendPort,
     display: &DisplayOptions,
@@ -87,10 +87,10 @@ pub(super) fn run(
     }
 }
 
-/// Reason why a window could not be opened, or closed unexpectedly.
+/// Reason why a window could not be opened, or closed with an error.
 enum WindowError {
     Eframe(String),
-    /// Panic of a dependency: it panics if a system library is missing.
+    /// Panic of a dependency, which occurs if a system library is missing.
     Panic(Box<dyn Any + Send>),
 }
 
@@ -114,7 +114,8 @@ fn run_catching_panics(run: impl FnOnce() -> eframe::Result) -> Result<(), Windo
     }
 }
 
-/// Returns the initial width and height in points: pictures, captions, graph and status line.
+/// Returns the initial width and height of the window in points, with room for pictures, captions, graph and status
+/// line.
 fn initial_size(display: &DisplayOptions, scale: u32) -> [f32; 2] {
     let (count, rows, aspect) = display.pictures;
     // Several pictures side by side are each one scale step smaller.
@@ -125,7 +126,7 @@ fn initial_size(display: &DisplayOptions, scale: u32) -> [f32; 2] {
     [(height * aspect + GAP) * count + GAP, height + caption + below + GAP * 2.0]
 }
 
-/// Returns egui's fonts, with the monospace fonts as fallbacks: only they contain arrows and other symbols.
+/// Returns egui's fonts, with the monospace fonts as fallbacks, because only they contain arrows and other symbols.
 fn fonts() -> egui::FontDefinitions {
     let mut fonts = egui::FontDefinitions::default();
     let monospace = fonts.families.get(&egui::FontFamily::Monospace).cloned().unwrap_or_default();
@@ -187,7 +188,7 @@ impl WindowFrontend {
     }
 
     /// Takes the newest scene. Returns `false` if there is none since the last call. If a scene needs confirmation
-    /// again after one that did not, the player cancelled the question, and the next request to close asks again.
+    /// again after one that did not, the user cancelled the question, and the next request to close asks again.
     fn refresh_scene(&mut self) -> bool {
         let needed_confirmation = self.port.scene().needs_quit_confirmation;
         let is_new = self.port.refresh_scene();
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
     use crate::ui_link::{GamePort, ui_link};
 
-    /// Creates a window front end without a window, and the game's port to it.
+    /// Creates a front end without a real window, and the game's port to it.
     fn window() -> (WindowFrontend, GamePort) {
         let (game_port, port) = ui_link();
         let keyboard = Keyboard::new(&Config::default());
@@ -297,7 +298,7 @@ mod tests {
         )
     }
 
-    /// Passes events to the window front end and returns its output.
+    /// Passes events to the front end and returns the output of egui.
     fn run_events(window: &mut WindowFrontend, events: Vec<Event>) -> egui::FullOutput {
         window.refresh_scene();
         let input = egui::RawInput { events, ..Default::default() };
@@ -320,7 +321,7 @@ mod tests {
         assert_eq!(game_port.poll_command(), None, "Ctrl+C ended the game");
     }
 
-    /// Requests to close the window. Returns whether it closes.
+    /// Requests to close the window. Returns whether the front end lets it close.
     fn request_close(window: &mut WindowFrontend) -> bool {
         window.refresh_scene();
         let mut input = egui::RawInput::default();

@@ -1,4 +1,4 @@
-//! Paints a scene into a window.
+//! Paints a scene into a window with egui.
 
 use eframe::egui::{
     Align2, Color32, CornerRadius, FontId, Painter, Pos2, Rect, Sense, Stroke, StrokeKind, TextureHandle, Ui, Vec2,
@@ -19,7 +19,7 @@ fn font(size: f32) -> FontId {
 }
 
 const CORNER_RADIUS: CornerRadius = CornerRadius::same(6);
-/// Height of a row of settings, in points.
+/// Height of the row of dials, in points.
 const DIAL_ROW_HEIGHT: f32 = 40.0;
 /// Height of a table row, in points.
 const TABLE_ROW_HEIGHT: f32 = 22.0;
@@ -60,7 +60,7 @@ pub(super) fn paint_scene(
     paint_chat(&painter, scene, pictures);
 }
 
-/// Paints the chat lines, and below them the draft.
+/// Paints the chat lines at the lower left of the pictures, and below them the draft.
 fn paint_chat(painter: &Painter, scene: &Scene, area: Rect) {
     let draft = scene.chat_draft.as_ref().map(|text| (format!("> {text}_"), ACCENT));
     let lines = draft.into_iter().chain(scene.chat.iter().rev().map(|line| (line.clone(), TEXT)));
@@ -114,7 +114,7 @@ fn paint_label(painter: &Painter, label: &Label, picture: Rect) {
     }
 }
 
-/// Paints the table in the upper left corner, if there is room.
+/// Paints the table in the upper left corner, if all of it fits into the area.
 fn paint_table(painter: &Painter, Scene { table, table_header: header, .. }: &Scene, area: Rect) {
     let layout = |text: &str, text_colour: [u8; 3]| {
         painter.layout_no_wrap(text.to_owned(), font(TABLE_ROW_HEIGHT * 0.65), colour(text_colour))
@@ -192,7 +192,7 @@ fn paint_dials(ui: &mut Ui, scene: &Scene, area: Rect, send: &impl Fn(UiCommand)
     }
 }
 
-/// Paints a dial as a slider. Returns its new value if the pointer changed it.
+/// Paints a dial as a slider. Returns the new value if the pointer changed it.
 fn paint_dial(ui: &mut Ui, dial: &Dial, at: usize, is_selected: bool, frame: Rect) -> Option<u32> {
     let response = ui.interact(frame, ui.scope_id().with(("dial", at)), Sense::click_and_drag());
     let painter = ui.painter();

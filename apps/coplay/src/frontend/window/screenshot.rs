@@ -9,7 +9,7 @@ use eframe::egui::{self, ColorImage, ScreenshotCallback, ViewportCommand};
 
 use crate::error::{AppError, describe_io_error};
 
-/// Optional screenshot.
+/// Screenshot of the window at the end of a game, if a path is given.
 #[derive(Clone, Debug)]
 pub(super) struct Screenshot {
     path: Option<PathBuf>,
@@ -17,7 +17,7 @@ pub(super) struct Screenshot {
     result: ScreenshotResult,
 }
 
-/// Result of writing the file; `None` until the screenshot was taken.
+/// Outcome of writing the file; `None` until the screenshot was taken.
 type ScreenshotResult = Arc<Mutex<Option<Result<(), AppError>>>>;
 
 impl Screenshot {
@@ -25,7 +25,8 @@ impl Screenshot {
         Self { path, is_requested: false, result: ScreenshotResult::default() }
     }
 
-    /// Requests the screenshot if there is a path. Returns whether nothing is left to do.
+    /// Requests the screenshot on the first call if there is a path. Returns whether the file was written, or there is
+    /// none to write.
     pub(super) fn poll_done(&mut self, ctx: &egui::Context) -> bool {
         let Some(path) = &self.path else { return true };
         if !std::mem::replace(&mut self.is_requested, true) {
@@ -41,7 +42,7 @@ impl Screenshot {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Takes the result of writing the file.
+    /// Takes the outcome of writing the file; `Ok` if there was no screenshot.
     pub(super) fn outcome(&self) -> Result<(), AppError> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or(Ok(()))
     }

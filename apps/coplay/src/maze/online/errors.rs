@@ -6,7 +6,7 @@ use coplay_net::mesh::MeshError;
 
 use crate::error::AppError;
 
-/// Converts a mesh error and adds a hint.
+/// Converts an error of the mesh to a message with a hint for the user.
 pub(super) fn to_app_error(error: &MeshError) -> AppError {
     let app_error = AppError::failure(error.to_string());
     match error {
@@ -35,13 +35,13 @@ pub(super) fn to_app_error(error: &MeshError) -> AppError {
     }
 }
 
-/// Error: the settings of the joined maze are unreadable.
+/// Returns the error for a joined maze whose settings this version cannot decode.
 pub(super) fn unknown_settings_error() -> AppError {
     AppError::failure("the settings of the maze are not supported by this version")
         .hint("all players need the same version of coplay")
 }
 
-/// Error: the settings on the command line are invalid.
+/// Returns the error for invalid settings on the command line.
 pub(super) fn invalid_settings_error() -> AppError {
     let (min, max) = (Maze::SIDE_RANGE.start(), Maze::SIDE_RANGE.end());
     AppError::usage("invalid maze settings").hint(format!(

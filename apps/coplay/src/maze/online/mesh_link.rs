@@ -1,4 +1,4 @@
-//! Network of a serverless maze: the mesh of its sites, and the trace file.
+//! Network of a serverless maze: the mesh of its sites. It also writes the trace file.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,20 @@ use crate::maze::net::MazeNet;
 /// Largest side of a small maze, in cells. In a small maze almost every avatar is near, or soon will be, so every
 /// update is sent to all sites.
 const SMALL_MAZE_SIDE: u8 = 16;
-/// Clock rate of RTP timestamps, in Hz.
+/// Clock rate of the RTP timestamps in multicast datagrams, in Hz.
 const RTP_CLOCK: u32 = 90_000;
-/// Maximum number of events handled after the deadline of an exchange, so that a backlog cannot stall the game.
+/// Largest number of events handled after the deadline of an exchange, so that a backlog cannot stall the game.
 const MAX_OVERDUE_EVENTS: usize = 64;
-/// Interval at which peer statistics and region subscriptions are updated.
+/// Interval at which statistics of peers and subscriptions to regions are updated.
 const PEER_UPDATE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 
-/// Connection of a site to all other sites.
+/// Link of a site to all other sites of its mesh.
 pub(super) struct MeshLink {
     mesh: Mesh,
     is_small_maze: bool,
     trace: Option<TraceFile>,
     invitation: Invitation,
-    /// Whether events are printed to stderr, because there is no front end to show them.
+    /// Whether events are printed to stderr, because no front end shows them.
     prints_events: bool,
     peers: BTreeMap<WorldSiteId, PeerReport>,
     started: Instant,
@@ -58,7 +58,7 @@ impl MeshLink {
         }
     }
 
-    /// Sends all pending datagrams.
+    /// Sends all datagrams of the game that are due: to one site, to all, or to the sites near a region.
     fn send(&mut self, game: &mut MazeSite) {
         let mut buffer = [0; MAX_PAYLOAD_LEN];
         while let Some(packet) = game.poll_transmit(clock::now(), &mut buffer) {
@@ -111,7 +111,7 @@ impl MeshLink {
         }
     }
 
-    /// Updates the statistics of present peers, and subscribes to the multicast groups of nearby regions.
+    /// Updates the statistics of peers, and subscribes to the multicast groups of the wanted regions, every 200 ms.
     fn update_peers_and_regions(&mut self, game: &MazeSite) {
         let now = clock::now();
         if now < self.next_peer_update {
@@ -137,7 +137,7 @@ impl MeshLink {
         self.trace.as_mut().map_or(Ok(()), |trace| trace.write(&game.take_trace()))
     }
 
-    /// Returns the report of the run so far.
+    /// Returns the report of the run up to now.
     pub(super) fn report(&mut self, game: &MazeSite) -> MazeReport {
         let now = clock::now();
         self.update_peer_stats(now, game);

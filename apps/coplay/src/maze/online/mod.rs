@@ -32,16 +32,16 @@ use mesh_link::MeshLink;
 use stillness::{QUIET_TIME, StillnessDetector};
 use trace_file::TraceFile;
 
-/// Command with which another player joins.
+/// Command with which another player joins; the ticket follows it.
 const JOIN_COMMAND: &str = "coplay maze join";
-/// Name of the game in LAN announcements.
+/// Name of the game in announcements on the local network.
 const LAN_GAME_NAME: &str = "Maze";
 /// Maximum time for which a headless run waits at its end for avatars of other sites to stop.
 const MAX_QUIET_WAIT: TimeDelta = TimeDelta::from_secs(10);
-/// Interval between checks for a quiet maze.
+/// Interval between checks whether the maze is quiet.
 const QUIET_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 
-/// Runs `coplay maze host`.
+/// Runs `coplay maze host`: opens a mesh, prints its ticket and plays until the end.
 pub(super) fn host(args: &MazeHostArgs) -> Result<Summary, AppError> {
     let settings = maze_settings(args)?;
     let run = MazeRun::prepare(&args.player)?;
@@ -65,7 +65,7 @@ pub(super) fn host(args: &MazeHostArgs) -> Result<Summary, AppError> {
     run.run(mesh, ticket, true)
 }
 
-/// Returns the settings of the maze. Invalid settings fail here, before any invitation is printed.
+/// Returns the settings of the maze from the flags. Invalid settings fail here, before a ticket is printed.
 fn maze_settings(args: &MazeHostArgs) -> Result<MazeSettings, AppError> {
     let seed = args.seed.unwrap_or_else(random_seed);
     let settings =
@@ -73,7 +73,7 @@ fn maze_settings(args: &MazeHostArgs) -> Result<MazeSettings, AppError> {
     if settings.is_valid() { Ok(settings) } else { Err(errors::invalid_settings_error()) }
 }
 
-/// Runs `coplay maze join`.
+/// Runs `coplay maze join`: joins the mesh of a ticket and plays until the end.
 pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     let Some(ticket) = lan::choose_ticket(GameKind::Maze, args.ticket.as_deref())? else {
         return Ok(Summary::default());
@@ -107,7 +107,7 @@ fn mesh_wire(connection: Connection, args: &MazePlayerArgs) -> Result<TransportW
     Ok(TransportWithQueue { transport, incoming: connection.incoming, incoming_sender: connection.incoming_sender })
 }
 
-/// Run in a maze with other sites. All local errors are found before any connection is made.
+/// Run in a maze with other sites. Errors of flags and local files are found before any connection is made.
 struct MazeRun<'a> {
     args: &'a MazePlayerArgs,
     name: String,
@@ -129,7 +129,7 @@ impl<'a> MazeRun<'a> {
         MeshOptions { name: self.name.clone(), multicast: multicast.to_config(), impairment: self.args.impair.clone() }
     }
 
-    /// Plays until the game ends. Returns the summary.
+    /// Plays in the mesh until the time is up or the user quits, leaves, and returns the summary.
     fn run(self, mesh: Mesh, ticket: String, is_founder: bool) -> Result<Summary, AppError> {
         let Some(settings) = MazeSettings::from_bytes(mesh.settings()) else {
             mesh.leave();
@@ -159,7 +159,7 @@ impl<'a> MazeRun<'a> {
 }
 
 /// Lets ninjas play until the time is up. They stop [`QUIET_TIME`] before the end, and the site stays until all other
-/// avatars have stopped, too, so that all sites end with the same scores.
+/// avatars have stopped, too, so that all sites end with the same scores; it waits for them at most [`MAX_QUIET_WAIT`].
 fn run_ninjas(game: &mut MazeSite, link: &mut MeshLink, seconds: Option<u32>) -> Result<(), AppError> {
     let Some(seconds) = seconds else { return advance_until(game, link, Instant::FAR_FUTURE) };
     let end = clock::now() + TimeDelta::from_secs(seconds.into());
@@ -177,7 +177,7 @@ fn run_ninjas(game: &mut MazeSite, link: &mut MeshLink, seconds: Option<u32>) ->
     Ok(())
 }
 
-/// Leaves the mesh, writes the trace and the statistics, and returns the summary.
+/// Writes the final scores into the trace, leaves the mesh, writes the statistics, and returns the summary.
 fn finish(mut game: MazeSite, mut link: MeshLink, stats: Option<&Path>) -> Result<Summary, AppError> {
     game.trace_scores(clock::now());
     let report = link.report(&game);

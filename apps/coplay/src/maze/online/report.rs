@@ -14,16 +14,16 @@ use crate::maze::scoreboard_view::format_score;
 use crate::net::report::write_error;
 use crate::summary::Summary;
 
-/// Last known state of a peer.
+/// Name and last known link statistics of a peer, present or departed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PeerReport {
     pub(super) name: String,
     pub(super) stats: WorldPeerStats,
-    /// Whether the peer receives this site by multicast.
+    /// Whether the peer receives this site's datagrams by multicast.
     pub(super) hears_multicast: bool,
 }
 
-/// Report of a whole run.
+/// Scores, update statistics, traffic and peers of a whole run.
 pub(super) struct MazeReport {
     site: WorldSiteId,
     seconds: f64,
@@ -34,7 +34,7 @@ pub(super) struct MazeReport {
     peers: BTreeMap<WorldSiteId, PeerReport>,
 }
 
-/// Checks that the statistics file can be written.
+/// Checks that the statistics file can be written, and creates it.
 pub(super) fn check_writable(path: &Path) -> Result<(), AppError> {
     let opened = OpenOptions::new().append(true).create(true).open(path);
     opened.map(drop).map_err(|error| write_error(path, &error))
@@ -69,7 +69,7 @@ impl MazeReport {
         }
     }
 
-    /// Returns the summary for the player.
+    /// Returns the summary that is printed at the end.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         summary.add_row("maze", self.seed_and_side.0.to_string(), &format!("{0} × {0} cells", self.seed_and_side.1));
@@ -118,7 +118,7 @@ impl MazeReport {
         (traffic.datagrams as f64 / seconds, traffic.bytes as f64 / seconds)
     }
 
-    /// Writes the statistics to a file as JSON.
+    /// Writes the statistics to a file, as one line of JSON.
     pub(super) fn write(&self, path: &Path) -> Result<(), AppError> {
         std::fs::write(path, self.to_json() + "\n").map_err(|error| write_error(path, &error))
     }

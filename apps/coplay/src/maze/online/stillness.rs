@@ -6,10 +6,10 @@ use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{MazeSite, Position, Scoreboard};
 
-/// Time without movement after which no shot is in flight and all sites know the final scores.
+/// Time without movement after which no shot is in flight and all sites have the final scores.
 pub(super) const QUIET_TIME: TimeDelta = TimeDelta::from_secs(3);
 
-/// Start of the current quiet period, and the state that it is compared with.
+/// Start of the current quiet period, and the positions and scores to compare with.
 pub(super) struct StillnessDetector {
     quiet_since: Instant,
     positions: BTreeMap<EntityId, Position>,
@@ -21,8 +21,8 @@ impl StillnessDetector {
         Self { quiet_since: now, positions: BTreeMap::new(), scores: Scoreboard::default() }
     }
 
-    /// Observes all avatars. An avatar that disappears does not count as movement, so a site that leaves first does not
-    /// delay the others.
+    /// Compares all avatars and scores with the last call, and restarts the quiet period if any changed. An avatar that
+    /// disappears does not count as movement, so a site that leaves first does not delay the others.
     pub(super) fn observe_game(&mut self, now: Instant, game: &MazeSite) {
         let own = (0..game.avatars()).filter_map(|index| {
             let entity = EntityId { site: game.site(), index: index as u8 };
@@ -41,7 +41,7 @@ impl StillnessDetector {
         self.positions = positions;
     }
 
-    /// Returns whether the maze has been quiet for [`QUIET_TIME`].
+    /// Whether no avatar has moved and no score has changed for [`QUIET_TIME`].
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         now - self.quiet_since >= QUIET_TIME
     }

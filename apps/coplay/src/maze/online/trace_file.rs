@@ -1,4 +1,4 @@
-//! Trace file in which a site records sent and received updates and its view.
+//! File into which a site writes its trace: sent and received updates, and views.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,7 +9,7 @@ use coplay_maze::trace::{HEADER, TraceEntry};
 use crate::error::AppError;
 use crate::net::report::write_error;
 
-/// Open trace file.
+/// Trace file that is open for writing.
 pub(super) struct TraceFile {
     file: BufWriter<File>,
     path: PathBuf,

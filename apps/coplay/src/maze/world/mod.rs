@@ -1,4 +1,5 @@
-//! `coplay maze join --world`: joins a maze that mirrored servers run, as a player on the nearest of them.
+//! `coplay maze join --world`: joins a maze that mirrored servers run. The client plays on one of them and may move to
+//! another.
 
 mod notices;
 mod play;
@@ -21,10 +22,10 @@ use crate::seat_key::SeatKey;
 use crate::summary::Summary;
 use server_link::ServerLink;
 
-/// Interval at which a headless run checks for stop signals, in milliseconds.
+/// Interval at which a headless run chooses its buttons and checks for stop signals, in milliseconds.
 const POLL_INTERVAL_MS: i64 = 20;
 
-/// Joins a world and plays until the game ends.
+/// Joins a world and plays until the time is up or the user quits. Prints the summary also after an error.
 pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     let player = &args.player;
     let (frontend_kind, config) = (frontend_for(&player.display_args())?, load_config(&player.display_args())?);
@@ -54,7 +55,7 @@ pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     }
 }
 
-/// Parses the tickets and checks that all belong to servers of one world.
+/// Parses the tickets. Fails if they belong to servers of different worlds.
 fn parse_tickets(texts: &[String]) -> Result<Vec<Ticket>, AppError> {
     let tickets: Vec<Ticket> = texts.iter().map(|text| connect::parse_ticket(text)).collect::<Result<_, _>>()?;
     if tickets.windows(2).any(|pair| pair[0].seat_group() != pair[1].seat_group()) {

@@ -1,4 +1,4 @@
-//! Notices about recent events for a player on a server world.
+//! Texts about recent events for a player in a server world.
 
 use coplay::time::Instant;
 use coplay_maze::Score;
@@ -6,7 +6,7 @@ use coplay_world::{Client, ScoreLoss};
 
 use super::score_table::display_name;
 
-/// State at the last notice.
+/// Score and number of server changes as of the last call of `poll`.
 #[derive(Debug)]
 pub(super) struct NoticeTracker {
     score: Score,
@@ -14,12 +14,12 @@ pub(super) struct NoticeTracker {
 }
 
 impl NoticeTracker {
-    /// Starts with the client's current score and this number of server changes.
+    /// Starts with the client's current score and this number of server changes, which give no notice.
     pub(super) fn new(client: &Client, moves: u32) -> Self {
         Self { score: client.score(), server_moves: moves }
     }
 
-    /// Returns the notices about events since the last call, the oldest first.
+    /// Returns texts about what changed since the last call: a server change, a lost score, a fall, a hit.
     pub(super) fn poll(&mut self, now: Instant, client: &mut Client, moves: u32) -> Vec<String> {
         let rollback = client.poll_score_rollback();
         // A server change counts once the new server has sent its first update.
@@ -29,7 +29,7 @@ impl NoticeTracker {
     }
 }
 
-/// Returns the notice of the last hit on the player.
+/// Returns the text about the last hit on the player, with the name of the shooter if it is known.
 pub(super) fn hit_text(client: &Client) -> String {
     match client.last_hit_by() {
         Some(by) => format!("you were hit by {}", display_name(client, by)),
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(notices((5, 5, 1), (4, 5, 1), Some(ScoreLoss::ScoreLost)), [lost]);
     }
 
-    /// Plays a range of ticks on a server. Returns the notices.
+    /// Simulates a range of ticks on a server with one client. Returns the notices.
     fn play_ticks(
         client: &mut Client,
         tracker: &mut NoticeTracker,

@@ -1,4 +1,4 @@
-//! Main loop of a player on a server world, with a window or terminal front end.
+//! Interactive loop of a player in a server world, with a window or terminal front end.
 
 use std::time::Instant;
 
@@ -21,10 +21,10 @@ use crate::maze::renderer::{MazeRenderer, MazeView, VisibleAvatar, dead_since, i
 use crate::scene::{Overlay, UiCommand};
 use crate::ui_link::GamePort;
 
-/// Interval between redraws: 60 per second.
+/// Interval between redraws, for 60 pictures per second.
 const DRAW_INTERVAL: TimeDelta = TimeDelta::from_micros(16_667);
 
-/// Interactive player.
+/// Interactive game of a person: link to the servers, renderer and user interface.
 struct WorldPlayer<'a> {
     ui: GamePort,
     hud: Hud,
@@ -35,7 +35,7 @@ struct WorldPlayer<'a> {
     pressed: InputWord,
 }
 
-/// Plays until the player quits or the time is up. Returns notes about missing devices for the summary.
+/// Plays until the user quits or the time is up. Returns notes about missing gamepads for the summary.
 pub(super) fn play(
     ui: GamePort,
     config: &Config,
@@ -57,7 +57,7 @@ pub(super) fn play(
     Ok(note.into_iter().collect())
 }
 
-/// Overlay shown while no server responds.
+/// Returns the panel that is shown while no server responds.
 fn waiting_overlay(silence: TimeDelta) -> Overlay {
     let rows = vec![("no server has responded".into(), format!("for {:.0} s", silence.as_secs_f64()))];
     Overlay {
@@ -69,7 +69,7 @@ fn waiting_overlay(silence: TimeDelta) -> Overlay {
 }
 
 impl WorldPlayer<'_> {
-    /// Handles the player's commands. Returns whether the player quits.
+    /// Handles the user's commands. Returns whether the user quits.
     fn process_commands(&mut self) -> bool {
         while !self.hud.is_quit_requested()
             && let Some(command) = self.ui.poll_command()
@@ -82,7 +82,7 @@ impl WorldPlayer<'_> {
         self.hud.is_quit_requested()
     }
 
-    /// Runs from one redraw to the next.
+    /// Reads the buttons, draws a picture, and exchanges datagrams until the next redraw is due.
     fn run_once(&mut self, now: Time) -> Result<(), AppError> {
         self.pressed = self.ui.input_state().sample()[0];
         self.link.client.set_controls(now, controls_from_word(self.pressed));

@@ -1,4 +1,4 @@
-//! Score table of a server world.
+//! Score table of a server world, with the discrepancy of each avatar.
 
 use coplay::motion::Consistency;
 use coplay::peer_world::EntityId;
@@ -8,10 +8,10 @@ use coplay_world::Client;
 
 use crate::scene::TableRow;
 
-/// Maximum rows of the table shown during play.
+/// Largest number of rows of the table shown during play.
 const MAX_ROWS: usize = 8;
 
-/// Returns the display name of an avatar.
+/// Returns the name of an avatar as the local player sees it: "you", its name, or "unknown player".
 pub(super) fn display_name(client: &Client, entity: EntityId) -> String {
     if client.own_entity() == Some(entity) {
         return "you".into();
@@ -20,7 +20,7 @@ pub(super) fn display_name(client: &Client, entity: EntityId) -> String {
     known.filter(|name| !name.is_empty()).unwrap_or("unknown player").into()
 }
 
-/// Returns the best rows, with the local player's row always included.
+/// Returns the 8 best rows for display. The local player's row replaces the last one if it is not among them.
 pub(super) fn score_table(client: &Client) -> Vec<TableRow> {
     let own = |entity: EntityId| client.own_entity() == Some(entity);
     let mut rows: Vec<(EntityId, Score)> = client
@@ -40,7 +40,7 @@ pub(super) fn score_table(client: &Client) -> Vec<TableRow> {
     rows.into_iter().take(MAX_ROWS).map(entry).collect()
 }
 
-/// Formats hits and falls, and the discrepancy D between the displayed and the server's position of the avatar.
+/// Formats hits and falls, and, if known, the discrepancy D between displayed and authoritative state of the avatar.
 fn format_score_value(score: Score, consistency: Option<Consistency>) -> String {
     let consistency = consistency.map_or_else(String::new, |consistency| format!(", D {:.0}", consistency.discrepancy));
     format!("{} : {}{consistency}", score.hits, score.falls)

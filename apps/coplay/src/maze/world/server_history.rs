@@ -1,4 +1,4 @@
-//! History of the round trip to the server, and of the discrepancy between displayed and authoritative positions.
+//! Time series of the round trip to the server, and of the discrepancy between displayed and authoritative positions.
 
 use coplay::time::Instant as Time;
 use coplay_world::{CONSISTENCY_TOLERANCE, Client};
@@ -6,7 +6,7 @@ use coplay_world::{CONSISTENCY_TOLERANCE, Client};
 use crate::maze::peer_history::{SAMPLE_INTERVAL, graph_line, push_sample};
 use crate::scene::Graph;
 
-/// Samples over time.
+/// Recent samples of the round trip, and of the discrepancies of the own and the other avatars.
 #[derive(Debug, Default)]
 pub(super) struct ServerHistory {
     next_sample: Option<Time>,
@@ -17,7 +17,7 @@ pub(super) struct ServerHistory {
 }
 
 impl ServerHistory {
-    /// Takes the next samples when they are due.
+    /// Appends a sample to each series if the last one is [`SAMPLE_INTERVAL`] old.
     pub(super) fn sample_if_due(&mut self, now: Time, client: &Client) {
         if self.next_sample.is_none_or(|next| now >= next) {
             self.next_sample = Some(now + SAMPLE_INTERVAL);
@@ -38,7 +38,7 @@ impl ServerHistory {
         push_sample(&mut self.tolerated_percent, average(tolerated).unwrap_or(100.0));
     }
 
-    /// Returns the graph of all series. D is the discrepancy, as in the score table.
+    /// Returns the graph of all series. D in the names is the discrepancy, as in the score table.
     pub(super) fn graph(&self) -> Graph {
         let tolerance = CONSISTENCY_TOLERANCE as f32;
         let of = |whose: &str| format!("D of {whose}, up to {tolerance:.0}");

@@ -20,24 +20,24 @@ use crate::maze::scoreboard_view::format_score;
 use crate::net::{JOIN_TIMEOUT, with_impairment};
 use crate::summary::Summary;
 
-/// Silence of all servers after which the player sees a notice.
+/// Silence of all servers after which the user sees a notice.
 const SILENCE_NOTICE_AFTER: TimeDelta = TimeDelta::from_millis(1_500);
 /// Silence of all servers after which the game ends with an error.
 const SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
-/// Join timeout once every server address has refused the secret, or all servers are full: waiting longer is pointless.
+/// Join timeout if every server address has refused the secret, or all servers are full: waiting longer is pointless.
 const REFUSAL_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 /// Interval at which silent servers are redialed.
 const REDIAL_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
-/// Maximum number of server addresses.
+/// Largest number of server addresses that are dialed.
 const MAX_SERVER_ADDRS: usize = 64;
-/// Number of leave messages sent, since each may be lost.
+/// Number of leave messages that are sent, since each may be lost.
 const LEAVE_REPEATS: u32 = 3;
 /// Interval between leave messages.
 const LEAVE_INTERVAL: TimeDelta = TimeDelta::from_millis(15);
-/// Maximum number of datagrams handled after the deadline of an exchange, so that a backlog cannot stall the game.
+/// Largest number of datagrams handled after the deadline of an exchange, so that a backlog cannot stall the game.
 const MAX_OVERDUE_DATAGRAMS: usize = 64;
 
-/// Client of a world and its servers.
+/// Client of a world, and its connections to the servers.
 pub(super) struct ServerLink {
     pub(super) client: Client,
     consistency: ConsistencySummary,
@@ -45,7 +45,7 @@ pub(super) struct ServerLink {
     selector: ServerSelector<PeerKey>,
     transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
-    /// Returns whether this client's transport can dial an address.
+    /// Function that returns whether this client's transport can dial an address.
     is_supported_addr: fn(&str) -> bool,
     /// Addresses of servers, each with the peer that answered there last.
     servers: BTreeMap<String, Option<PeerKey>>,
@@ -91,7 +91,7 @@ impl ServerLink {
         Ok(link)
     }
 
-    /// Adds and dials server addresses that the transport supports.
+    /// Adds and dials those server addresses that are new and that the transport supports.
     fn add_addrs(&mut self, addrs: impl IntoIterator<Item = String>) {
         let is_supported_addr = self.is_supported_addr;
         for addr in addrs.into_iter().filter(|addr| is_supported_addr(addr)) {
@@ -102,7 +102,8 @@ impl ServerLink {
         }
     }
 
-    /// Returns whether another address can be stored. At the limit an address without a live server is removed first.
+    /// Makes room for another address: at the limit, removes an address without a live server. Returns whether there is
+    /// room.
     fn make_room(&mut self) -> bool {
         let now = clock::now();
         let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.selector.is_live(now, key));
@@ -114,7 +115,7 @@ impl ServerLink {
         self.servers.len() < MAX_SERVER_ADDRS
     }
 
-    /// Redials addresses without a live server: a restarted server is a new peer.
+    /// Redials addresses without a live server every 2 s: a restarted server has another key.
     fn redial_silent(&mut self, now: Instant) {
         if now < self.next_redial {
             return;
@@ -133,7 +134,8 @@ impl ServerLink {
         }
     }
 
-    /// Waits until the client has joined the world. Returns `false` if a signal asked the program to stop.
+    /// Waits until the client has an avatar in the world. Returns `false` if a signal asked the program to stop. Fails
+    /// after 15 s, or after 3 s if all servers are full or refuse the secret.
     pub(super) fn wait_until_joined(&mut self) -> Result<bool, AppError> {
         while self.client.avatar().is_none() {
             if crate::signals::is_stop_requested() {
@@ -151,7 +153,7 @@ impl ServerLink {
         Ok(true)
     }
 
-    /// Returns whether every known address has refused the secret.
+    /// Whether every known address has refused the secret.
     fn is_refused_everywhere(&self) -> bool {
         self.servers.keys().all(|addr| self.refused_addrs.contains(addr))
     }
@@ -171,7 +173,7 @@ impl ServerLink {
         }
     }
 
-    /// Sends the leave message, so that the other players see the departure at once.
+    /// Sends the leave message to the current server, so that other players see the departure at once.
     pub(super) fn leave(&self) {
         let Some(server) = self.selector.current() else { return };
         for _ in 0..LEAVE_REPEATS {
@@ -180,7 +182,8 @@ impl ServerLink {
         }
     }
 
-    /// Sends pending datagrams and handles received ones until `until`.
+    /// Advances the client, sends due datagrams and handles received ones, until `until`. Fails if all servers were
+    /// silent for 30 s.
     pub(super) fn exchange(&mut self, until: Instant) -> Result<(), AppError> {
         let mut overdue = 0;
         loop {
@@ -244,12 +247,12 @@ impl ServerLink {
         }
     }
 
-    /// Returns the notices about events since the last call.
+    /// Returns texts about what changed since the last call.
     pub(super) fn notices(&mut self) -> Vec<String> {
         self.notices.poll(clock::now(), &mut self.client, self.selector.moves())
     }
 
-    /// Returns the text for the status line.
+    /// Returns the text for the status line: the silence of the servers, or their number and the round trip.
     pub(super) fn status(&self) -> String {
         if let Some(silence) = self.silence() {
             return format!("no server has responded for {:.0} s", silence.as_secs_f64());
@@ -261,13 +264,13 @@ impl ServerLink {
         }
     }
 
-    /// Returns how long all servers have been silent, if that is at least 1.5 s.
+    /// Returns how long no message of a server was accepted; `None` if that is less than 1.5 s.
     pub(super) fn silence(&self) -> Option<TimeDelta> {
         let silence = clock::now() - self.client.last_received();
         (silence >= SILENCE_NOTICE_AFTER).then_some(silence)
     }
 
-    /// Returns the summary of the game.
+    /// Returns the summary of the game for the end of the run.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = Summary::default();
         let played = (clock::now() - self.started).as_secs_f64();
@@ -289,12 +292,10 @@ impl ServerLink {
     }
 }
 
-/// Returns whether an address is a UDP socket address.
 fn is_socket_addr(addr: &str) -> bool {
     addr.parse::<SocketAddr>().is_ok()
 }
 
-/// Returns whether an address is an iroh address.
 fn is_iroh_addr(addr: &str) -> bool {
     IrohAddr::from_peer_addr(&PeerAddr(addr.into())).is_some()
 }

@@ -209,7 +209,7 @@ impl SteadyPacer {
         true
     }
 
-    /// Begins the next frame at `latest` if it is planned for later. A plan that lags behind frames that other sites
+    /// Begins the next frame at `latest` if it is planned for later. A plan that is later than frames that other sites
     /// have already begun is wrong: the local clock stood still, and its distance to the reference's is not known yet.
     pub fn begin_by(&mut self, latest: Instant) {
         self.planned_start = self.planned_start.min(latest);

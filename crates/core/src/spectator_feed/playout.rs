@@ -130,8 +130,8 @@ impl PlayoutPacer {
         self.starved_since.is_some()
     }
 
-    /// Schedules the next frame after one was presented at `now`. The rate changes by 1 % for each frame that the buffer
-    /// holds more or less than its target, from 5 % slower to 25 % faster.
+    /// Schedules the next frame after one was presented at `now`. The rate changes by 1 % for each frame by which the
+    /// buffer differs from its target, from 5 % slower to 25 % faster.
     pub(super) fn on_presented(&mut self, now: Instant) {
         let error = self.smoothed_buffer / 16 - i64::from(self.target_buffer);
         let percent = error.clamp(-MAX_RATE_REDUCTION, MAX_RATE_INCREASE);

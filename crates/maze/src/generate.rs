@@ -19,7 +19,7 @@ pub(crate) struct BlockGrid {
 }
 
 /// Column and row of a cell.
-pub(crate) type Cell = (i32, i32);
+pub(crate) type MazeCell = (i32, i32);
 
 impl BlockGrid {
     /// Generates the walls of a maze of `side` × `side` cells.
@@ -46,7 +46,7 @@ impl BlockGrid {
     }
 
     /// Whether there is a wall on the `direction` side of a cell.
-    pub(crate) fn has_wall(&self, (x, y): Cell, direction: Direction) -> bool {
+    pub(crate) fn has_wall(&self, (x, y): MazeCell, direction: Direction) -> bool {
         let (east, south) = direction.offset();
         self.is_solid(2 * x + 1 + east, 2 * y + 1 + south)
     }
@@ -59,13 +59,13 @@ impl BlockGrid {
         self.blocks_per_side / 2
     }
 
-    fn has_cell(&self, (x, y): Cell) -> bool {
+    fn has_cell(&self, (x, y): MazeCell) -> bool {
         let inside = 0..self.cells_per_side();
         inside.contains(&x) && inside.contains(&y)
     }
 
     /// Removes the wall on the `direction` side of a cell, unless it is an outer wall.
-    fn remove_wall(&mut self, cell: Cell, direction: Direction) {
+    fn remove_wall(&mut self, cell: MazeCell, direction: Direction) {
         if self.has_cell(direction.neighbour(cell)) {
             let (east, south) = direction.offset();
             let index = self.index(2 * cell.0 + 1 + east, 2 * cell.1 + 1 + south);
@@ -77,7 +77,7 @@ impl BlockGrid {
     fn carve_spanning_tree(&mut self, rng: &mut Rng) {
         let side = self.cells_per_side();
         let mut visited = vec![false; (side * side) as usize];
-        let index = |(x, y): Cell| (y * side + x) as usize;
+        let index = |(x, y): MazeCell| (y * side + x) as usize;
         let mut trail = vec![self.random_cell(rng, 1)];
         visited[index(trail[0])] = true;
         while let Some(cell) = trail.last().copied() {
@@ -128,7 +128,7 @@ impl BlockGrid {
     }
 
     /// Picks a cell with `room` cells to the east and to the south, itself included.
-    fn random_cell(&self, rng: &mut Rng, room: i32) -> Cell {
+    fn random_cell(&self, rng: &mut Rng, room: i32) -> MazeCell {
         let choices = (self.cells_per_side() - room + 1) as u32;
         (rng.below(choices) as i32, rng.below(choices) as i32)
     }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::angle::QUARTER_TURN;
-use crate::generate::{BlockGrid, Cell};
+use crate::generate::{BlockGrid, MazeCell};
 use crate::position::{Position, UNIT};
 use crate::rng::Rng;
 
@@ -56,7 +56,7 @@ impl Direction {
     }
 
     /// Returns the next cell in this direction, which may lie outside the maze.
-    pub(crate) fn neighbour(self, (x, y): Cell) -> Cell {
+    pub(crate) fn neighbour(self, (x, y): MazeCell) -> MazeCell {
         let (east, south) = self.offset();
         (x + east, y + south)
     }
@@ -112,7 +112,7 @@ impl Maze {
         self.has_wall((cell_x.into(), cell_y.into()), direction)
     }
 
-    pub(crate) fn has_wall(&self, cell: Cell, direction: Direction) -> bool {
+    pub(crate) fn has_wall(&self, cell: MazeCell, direction: Direction) -> bool {
         self.blocks.has_wall(cell, direction)
     }
 
@@ -122,12 +122,12 @@ impl Maze {
     }
 
     /// Returns the cell that contains a position. The middle of a wall belongs to the cell after it.
-    pub(crate) fn cell_at(&self, position: Position) -> Cell {
+    pub(crate) fn cell_at(&self, position: Position) -> MazeCell {
         let (x, y) = self.relative_to_corner(position);
         (x.div_euclid(CELL_SIZE_FIXED), y.div_euclid(CELL_SIZE_FIXED))
     }
 
-    pub(crate) fn cell_centre(&self, (x, y): Cell) -> Position {
+    pub(crate) fn cell_centre(&self, (x, y): MazeCell) -> Position {
         let corner = self.corner();
         Position {
             x: corner.x + x * CELL_SIZE_FIXED + CELL_SIZE_FIXED / 2,

@@ -8,7 +8,7 @@ use coplay::peer_world::{DeadReckoning, EntityId};
 
 use crate::angle::{QUARTER_TURN, degrees, shortest_turn, sine};
 use crate::avatar::{Avatar, Controls};
-use crate::generate::Cell;
+use crate::generate::MazeCell;
 use crate::maze::{CELL_SIZE, Maze};
 use crate::path::PathFinder;
 use crate::position::{Position, UNIT};
@@ -71,8 +71,8 @@ pub struct Ninja {
     rng: Rng,
     path_finder: PathFinder,
     /// Cell that the ninja walks to, and the cells on the route to it, the next one last.
-    goal: Cell,
-    route: Vec<Cell>,
+    goal: MazeCell,
+    route: Vec<MazeCell>,
     plan_at: u32,
     /// Avatar that the ninja chases; `None` if it knows of no living one.
     target: Option<EntityId>,

@@ -1,6 +1,6 @@
 //! Shortest paths through a maze, from cell to cell (breadth-first search).
 
-use crate::generate::Cell;
+use crate::generate::MazeCell;
 use crate::maze::{Direction, Maze};
 
 /// Breadth-first search that reuses its buffers, so that repeated searches do not allocate.
@@ -11,8 +11,8 @@ pub(crate) struct PathFinder {
     /// Direction of the step by which the search first entered each cell; `None` for unvisited cells and the start.
     entry_directions: Vec<Option<Direction>>,
     /// Visited cells, by increasing distance from the start.
-    visited: Vec<Cell>,
-    route: Vec<Cell>,
+    visited: Vec<MazeCell>,
+    route: Vec<MazeCell>,
 }
 
 impl PathFinder {
@@ -22,7 +22,7 @@ impl PathFinder {
 
     /// Returns the cells of the shortest path, without `from`. If the search does not reach `to`, the path leads to the
     /// visited cell nearest to it in a straight line. The path is empty if either cell is outside the maze.
-    pub(crate) fn find(&mut self, maze: &Maze, from: Cell, to: Cell) -> &[Cell] {
+    pub(crate) fn find(&mut self, maze: &Maze, from: MazeCell, to: MazeCell) -> &[MazeCell] {
         self.route.clear();
         if !has_cell(maze, from) || !has_cell(maze, to) {
             return &self.route;
@@ -34,7 +34,7 @@ impl PathFinder {
 
     /// Expands cells until the goal is reached or `max_cells` cells are expanded. Returns the cell that the path should
     /// end in.
-    fn search(&mut self, maze: &Maze, from: Cell, to: Cell) -> Cell {
+    fn search(&mut self, maze: &Maze, from: MazeCell, to: MazeCell) -> MazeCell {
         let side = usize::from(maze.cells_per_side());
         self.entry_directions.clear();
         self.entry_directions.resize(side * side, None);
@@ -49,11 +49,11 @@ impl PathFinder {
             self.expand(maze, from, cell);
             expanded += 1;
         }
-        let gap = |visited: &Cell| (visited.0 - to.0).pow(2) + (visited.1 - to.1).pow(2);
+        let gap = |visited: &MazeCell| (visited.0 - to.0).pow(2) + (visited.1 - to.1).pow(2);
         self.visited.iter().copied().min_by_key(gap).unwrap_or(from)
     }
 
-    fn expand(&mut self, maze: &Maze, from: Cell, cell: Cell) {
+    fn expand(&mut self, maze: &Maze, from: MazeCell, cell: MazeCell) {
         for direction in Direction::ALL {
             let neighbour = direction.neighbour(cell);
             if !maze.has_wall(cell, direction)
@@ -67,7 +67,7 @@ impl PathFinder {
     }
 
     /// Collects the path backwards from the reached cell to the start, then reverses it.
-    fn backtrack(&mut self, maze: &Maze, from: Cell, reached: Cell) {
+    fn backtrack(&mut self, maze: &Maze, from: MazeCell, reached: MazeCell) {
         let mut cell = reached;
         while cell != from {
             self.route.push(cell);
@@ -79,12 +79,12 @@ impl PathFinder {
     }
 }
 
-fn has_cell(maze: &Maze, (x, y): Cell) -> bool {
+fn has_cell(maze: &Maze, (x, y): MazeCell) -> bool {
     let inside = 0..i32::from(maze.cells_per_side());
     inside.contains(&x) && inside.contains(&y)
 }
 
-fn index(maze: &Maze, (x, y): Cell) -> usize {
+fn index(maze: &Maze, (x, y): MazeCell) -> usize {
     y as usize * usize::from(maze.cells_per_side()) + x as usize
 }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     /// Computes the distance of every cell from `from` by a slower method: relaxation rounds until nothing changes.
-    fn reference_distances(maze: &Maze, from: Cell) -> Vec<usize> {
+    fn reference_distances(maze: &Maze, from: MazeCell) -> Vec<usize> {
         let side = i32::from(maze.cells_per_side());
         let mut distances = vec![usize::MAX; (side * side) as usize];
         distances[index(maze, from)] = 0;

@@ -10,7 +10,7 @@ use coplay::time::Instant;
 
 /// A queue of events by time. The heap moves its entries while it sorts, so keep `E` small.
 #[derive(Clone, Debug)]
-pub struct EventQueue<E> {
+pub struct TimedEventQueue<E> {
     heap: BinaryHeap<QueueEntry<E>>,
     next_sequence: u64,
 }
@@ -23,7 +23,7 @@ struct QueueEntry<E> {
     event: E,
 }
 
-impl<E> EventQueue<E> {
+impl<E> TimedEventQueue<E> {
     /// Creates an empty queue.
     pub fn new() -> Self {
         Self { heap: BinaryHeap::new(), next_sequence: 0 }
@@ -57,7 +57,7 @@ impl<E> EventQueue<E> {
     }
 }
 
-impl<E> Default for EventQueue<E> {
+impl<E> Default for TimedEventQueue<E> {
     fn default() -> Self {
         Self::new()
     }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn events_at_the_same_time_pop_in_push_order() {
-        let mut queue = EventQueue::new();
+        let mut queue = TimedEventQueue::new();
         (0..1000).for_each(|event| queue.push(at(5), event));
         assert!((0..1000).all(|event| queue.pop() == Some((at(5), event))));
         assert_eq!(queue.pop(), None);
@@ -112,7 +112,7 @@ mod tests {
     fn pop_order_equals_a_stable_sort_by_time() {
         let mut random = Random::new(1);
         let mut events: Vec<_> = (0..10_000).map(|event| (at(random.range(-50..=50)), event)).collect();
-        let mut queue = EventQueue::default();
+        let mut queue = TimedEventQueue::default();
         events.iter().for_each(|&(time, event)| queue.push(time, event));
         events.sort_by_key(|&(time, _)| time);
         let popped: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn event_pushed_later_pops_after_those_at_the_same_time() {
-        let mut queue = EventQueue::new();
+        let mut queue = TimedEventQueue::new();
         queue.push(at(1), 'a');
         queue.push(at(2), 'b');
         assert_eq!(queue.pop(), Some((at(1), 'a')));
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn extreme_times_are_ordered() {
-        let mut queue = EventQueue::new();
+        let mut queue = TimedEventQueue::new();
         for time in [Instant::FAR_FUTURE, at(0), at(i64::MIN), at(-1)] {
             queue.push(time, ());
         }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn next_time_equals_the_time_of_the_next_pop() {
-        let mut queue = EventQueue::new();
+        let mut queue = TimedEventQueue::new();
         assert_eq!((queue.next_time(), queue.len(), queue.is_empty()), (None, 0, true));
         queue.push(at(9), ());
         queue.push(at(3), ());

@@ -8,7 +8,7 @@ use coplay::session::Session;
 use coplay::time::Instant;
 use coplay::wire::MAX_DATAGRAM;
 
-use crate::event_queue::EventQueue;
+use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig};
 
 /// A host program that embeds one session.
@@ -27,7 +27,7 @@ pub trait HostProgram {
 #[derive(Debug)]
 pub struct HostNetwork<H> {
     now: Instant,
-    queue: EventQueue<HostQueueEvent>,
+    queue: TimedEventQueue<HostQueueEvent>,
     /// Host programs, by site number.
     pub programs: Vec<H>,
     links: Vec<Link>,
@@ -50,7 +50,7 @@ impl<H: HostProgram> HostNetwork<H> {
         let links = pairs.map(|(from, to)| Link::new(link(from, to), seed, &format!("{from}>{to}"))).collect();
         let mut network = Self {
             now: Instant::ZERO,
-            queue: EventQueue::new(),
+            queue: TimedEventQueue::new(),
             programs,
             links,
             wake_ids: vec![0; count],

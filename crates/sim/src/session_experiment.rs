@@ -147,7 +147,7 @@ impl SessionExperiment {
     /// Runs the experiment like [`SessionExperiment::run`], and passes the network to `observe` every 5 ms of virtual
     /// time.
     pub fn run_observed(&self, mut observe: impl FnMut(&SessionNetwork)) -> SessionMeasurements {
-        let mut log = FrameLog::new(self);
+        let mut log = FrameObservations::new(self);
         let mut network = self.build_network();
         let limit = Instant::ZERO + TimeDelta::from_secs(20) + TimeDelta::from_millis(i64::from(self.frames) * 300);
         let mut before = vec![Default::default(); self.sites];
@@ -168,7 +168,7 @@ impl SessionExperiment {
 
 /// Observations of all sites after the warm-up.
 #[derive(Debug)]
-struct FrameLog {
+struct FrameObservations {
     input_delay: u32,
     /// Whether the start of a frame is the sampling of its input. Otherwise it is the first step.
     starts_at_sample: bool,
@@ -181,7 +181,7 @@ struct FrameLog {
     input_latency: InputLatencyMeter,
 }
 
-impl FrameLog {
+impl FrameObservations {
     fn new(experiment: &SessionExperiment) -> Self {
         let sites = experiment.sites;
         Self {
@@ -329,13 +329,13 @@ pub struct SessionMeasurements {
 }
 
 impl SessionMeasurements {
-    fn new(log: FrameLog, traffic: Vec<SiteTraffic>) -> Self {
+    fn new(log: FrameObservations, traffic: Vec<SiteTraffic>) -> Self {
         let (local_latency_ms, remote_latency_ms) = (
             (0..traffic.len()).map(|site| log.input_latency.mean_latency_ms(site, site)).collect(),
             log.remote_latency_ms(),
         );
         let (resimulated_per_100, is_complete) = (log.resimulated_per_100(), log.is_complete());
-        let FrameLog { frame_starts: starts, state_hashes: hashes, required_starts, .. } = log;
+        let FrameObservations { frame_starts: starts, state_hashes: hashes, required_starts, .. } = log;
         let times: Vec<Vec<f64>> = starts.iter().map(|starts| frame_times(starts, required_starts)).collect();
         let pairs = starts[0].iter().zip(&starts[1]).take(required_starts);
         let differences: Vec<f64> = pairs.map(|(one, other)| (*one - *other).abs().as_millis_f64()).collect();

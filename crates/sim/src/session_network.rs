@@ -8,17 +8,17 @@ use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 
 use crate::clock::NodeClock;
-use crate::event_queue::EventQueue;
+use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig};
 use crate::random::Random;
-use crate::site::{Sabotage, SimulatedSite};
+use crate::site::{SessionSabotage, SimulatedSite};
 use crate::toy_machine::ToyMachine;
 
 /// Sites, the links between them, and virtual (true) time.
 #[derive(Debug)]
 pub struct SessionNetwork {
     now: Instant,
-    queue: EventQueue<SessionQueueEvent>,
+    queue: TimedEventQueue<SessionQueueEvent>,
     /// The sites, by site number.
     pub sites: Vec<SimulatedSite>,
     links: Vec<Link>,
@@ -59,7 +59,7 @@ impl SessionNetwork {
         });
         let mut network = Self {
             now: Instant::ZERO,
-            queue: EventQueue::new(),
+            queue: TimedEventQueue::new(),
             links: links.collect(),
             routes: (0..count).map(|site| (Self::address(site, 0), site)).collect(),
             sites,
@@ -212,7 +212,7 @@ impl SessionNetwork {
         site.detect_busy_loop(self.now);
         let local = site.clock.local(self.now);
         site.deliver_buffered(local);
-        if site.sabotage == Some(Sabotage::ContinueWithoutQuorum) {
+        if site.sabotage == Some(SessionSabotage::ContinueWithoutQuorum) {
             let others = self.routes.iter().filter(|(_, other)| *other != at);
             let named = others.filter_map(|(addr, other)| Some((SiteId::new(*other as u8)?, *addr)));
             self.sites[at].inject_forged_decision(local, named);
@@ -471,7 +471,7 @@ impl SimulatedSite {
                 let frame = frame.number();
                 self.player.next_input(&mut self.local_input);
                 on_event(SiteEvent::Sampled { site: number, at, frame, words: &self.local_input });
-                if self.sabotage == Some(Sabotage::InputDelayOffByOne) {
+                if self.sabotage == Some(SessionSabotage::InputDelayOffByOne) {
                     std::mem::swap(&mut self.local_input, &mut self.previous_input);
                     self.session.handle_input(local, &self.local_input);
                 } else {

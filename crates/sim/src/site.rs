@@ -42,7 +42,7 @@ pub struct SimulatedSite {
     /// Frame that the machine must step next.
     pub(crate) next_frame: u32,
     /// Deliberate defect of this site; `None` for a correct one.
-    pub sabotage: Option<Sabotage>,
+    pub sabotage: Option<SessionSabotage>,
     /// Whether the site has crashed or not started yet: it receives, computes and sends nothing.
     pub is_crashed: bool,
     pub(crate) addr: Addr,
@@ -67,7 +67,7 @@ pub(crate) struct UnconfirmedFrame {
 
 /// Deliberate defects of a site, to prove that the checkers detect them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
+pub enum SessionSabotage {
     /// The site sends site 0 other inputs than those that it uses itself.
     ReplaceInput,
     /// The site passes each sampled input to its session one frame late.
@@ -166,7 +166,7 @@ impl SimulatedSite {
         match state {
             Some(machine) => {
                 let mut bytes = machine.to_bytes();
-                bytes[0] ^= u8::from(self.sabotage == Some(Sabotage::CorruptSnapshot));
+                bytes[0] ^= u8::from(self.sabotage == Some(SessionSabotage::CorruptSnapshot));
                 self.session.handle_snapshot(&bytes, machine.hash());
             }
             None => self.report_invalid_request(format!(
@@ -288,20 +288,20 @@ impl SimulatedSite {
         }
     }
 
-    /// Returns whether the next datagram is sent. With [`Sabotage::NoRetransmit`], datagrams of a running game are sent
+    /// Returns whether the next datagram is sent. With [`SessionSabotage::NoRetransmit`], datagrams of a running game are sent
     /// only right after an input was sampled.
     pub(crate) fn may_transmit(&mut self) -> bool {
         let running = matches!(self.session.state(), State::Running | State::Frozen(_));
-        self.sabotage != Some(Sabotage::NoRetransmit) || !running || self.has_sampled
+        self.sabotage != Some(SessionSabotage::NoRetransmit) || !running || self.has_sampled
     }
 
-    /// Applies the sabotage to an outgoing datagram. [`Sabotage::ReplaceInput`] flips a bit in the last byte of ticks
+    /// Applies the sabotage to an outgoing datagram. [`SessionSabotage::ReplaceInput`] flips a bit in the last byte of ticks
     /// to site 0 that contain input changes.
     pub(crate) fn tamper(&mut self, to: usize, bytes: &mut [u8]) {
-        if self.sabotage == Some(Sabotage::ForgeRelay) {
+        if self.sabotage == Some(SessionSabotage::ForgeRelay) {
             return forge_relay(bytes);
         }
-        if self.sabotage != Some(Sabotage::ReplaceInput) || to != 0 {
+        if self.sabotage != Some(SessionSabotage::ReplaceInput) || to != 0 {
             return;
         }
         let changed =

@@ -459,7 +459,7 @@ fn forged_relayed_inputs_are_detected() {
         enable_drop_timeout(config);
         config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
     });
-    game.network.sites[2].sabotage = Some(coplay_sim::site::Sabotage::ForgeRelay);
+    game.network.sites[2].sabotage = Some(coplay_sim::site::SessionSabotage::ForgeRelay);
     game.run_until(at(secs(6)));
     let cut_for_a_while = |game: &mut TestSession| {
         game.network.set_cut(0, 1, true);

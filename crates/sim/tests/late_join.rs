@@ -11,7 +11,7 @@ use coplay::wire::{CommandKind, Extra, ScheduledCommand, SessionMessage};
 use coplay_sim::late_join::LateJoinExperiment;
 use coplay_sim::link::LinkConfig;
 use coplay_sim::session_network::SessionNetwork;
-use coplay_sim::site::Sabotage;
+use coplay_sim::site::SessionSabotage;
 
 /// Time after the start of the simulation at which the first late joiner starts.
 const JOINS_AT: TimeDelta = TimeDelta::from_secs(4);
@@ -590,7 +590,7 @@ fn snapshot_with_a_wrong_hash_is_refused() {
     for liars in [1, 2] {
         let mut game =
             start_two_of_three(&SessionSetup { prediction_window: 8, ..SessionSetup::new(3, rtt_link(100)) }, |_| {});
-        game.network.sites[..liars].iter_mut().for_each(|site| site.sabotage = Some(Sabotage::CorruptSnapshot));
+        game.network.sites[..liars].iter_mut().for_each(|site| site.sabotage = Some(SessionSabotage::CorruptSnapshot));
         game.run_until(at(JOINS_AT));
         game.join(2, |_| {});
         game.run_for(secs(20));

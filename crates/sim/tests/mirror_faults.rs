@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use coplay_sim::mirror::{MirrorScenario, Sabotage};
+use coplay_sim::mirror::{MirrorSabotage, MirrorScenario};
 
 const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --mirror --seed";
 
@@ -31,7 +31,7 @@ fn remaining_servers_agree_on_the_state_of_a_crashed_source() {
 
 /// Returns the properties that `sabotage` violates in the first 40 seeds, counting only the first violation of each
 /// seed.
-fn violated_properties(sabotage: Sabotage) -> BTreeSet<String> {
+fn violated_properties(sabotage: MirrorSabotage) -> BTreeSet<String> {
     let play = |seed: u64| MirrorScenario { sabotage: Some(sabotage), ..MirrorScenario::new(seed) }.run();
     let first = |seed: u64| play(seed).violations.into_iter().next();
     (0..40).filter_map(first).map(|violation| violation.split(':').next().unwrap_or_default().to_owned()).collect()
@@ -40,13 +40,13 @@ fn violated_properties(sabotage: Sabotage) -> BTreeSet<String> {
 #[test]
 fn every_mirror_sabotage_is_detected() {
     for (sabotage, property) in [
-        (Sabotage::MarkAllReplacing, "state"),
-        (Sabotage::StripDependencies, "order"),
-        (Sabotage::DropRequests, "settled"),
-        (Sabotage::CorruptSnapshot, "state"),
-        (Sabotage::ApplyTwice, "order"),
-        (Sabotage::SkipEvents, "state"),
-        (Sabotage::WrongGroupTime, "time"),
+        (MirrorSabotage::MarkAllReplacing, "state"),
+        (MirrorSabotage::StripDependencies, "order"),
+        (MirrorSabotage::DropRequests, "settled"),
+        (MirrorSabotage::CorruptSnapshot, "state"),
+        (MirrorSabotage::ApplyTwice, "order"),
+        (MirrorSabotage::SkipEvents, "state"),
+        (MirrorSabotage::WrongGroupTime, "time"),
     ] {
         assert!(violated_properties(sabotage).contains(property), "{sabotage:?}");
     }

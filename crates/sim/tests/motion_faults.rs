@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coplay_sim::motion::{MotionScenario, Sabotage};
+use coplay_sim::motion::{MotionSabotage, MotionScenario};
 
 const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --motion --seed";
 
@@ -27,7 +27,7 @@ fn motion_scenarios_have_no_violations() {
 }
 
 /// Returns the property that `sabotage` violates first in most of those of the first 16 seeds that have a violation.
-fn most_violated_property(sabotage: Sabotage) -> Option<String> {
+fn most_violated_property(sabotage: MotionSabotage) -> Option<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for seed in 0..16 {
         let outcome = MotionScenario { sabotage: Some(sabotage), ..MotionScenario::new(seed) }.run();
@@ -41,16 +41,16 @@ fn most_violated_property(sabotage: Sabotage) -> Option<String> {
 #[test]
 fn every_motion_sabotage_is_detected() {
     for (sabotage, property) in [
-        (Sabotage::DropCommandsToClient, "heard"),
-        (Sabotage::DropCommandsToServer, "last"),
-        (Sabotage::WrongClockStamps, "timers"),
-        (Sabotage::LongerSegments, "way"),
-        (Sabotage::WrongTurnTimes, "discrepancy"),
-        (Sabotage::FastClock, "pace"),
-        (Sabotage::DropSubscriptions, "heard"),
-        (Sabotage::DropNewEpochs, "heard"),
-        (Sabotage::DropRemovals, "gone"),
-        (Sabotage::ForgeCommands, "overruled"),
+        (MotionSabotage::DropCommandsToClient, "heard"),
+        (MotionSabotage::DropCommandsToServer, "last"),
+        (MotionSabotage::WrongClockStamps, "timers"),
+        (MotionSabotage::LongerSegments, "way"),
+        (MotionSabotage::WrongTurnTimes, "discrepancy"),
+        (MotionSabotage::FastClock, "pace"),
+        (MotionSabotage::DropSubscriptions, "heard"),
+        (MotionSabotage::DropNewEpochs, "heard"),
+        (MotionSabotage::DropRemovals, "gone"),
+        (MotionSabotage::ForgeCommands, "overruled"),
     ] {
         assert_eq!(most_violated_property(sabotage).as_deref(), Some(property), "{sabotage:?}");
     }

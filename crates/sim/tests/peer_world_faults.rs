@@ -9,7 +9,7 @@ use coplay_maze::MazeSettings;
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::LinkConfig;
 use coplay_sim::peer_world::{
-    FEATURES, PeerWorldFault, PeerWorldNetwork, PeerWorldScenario, PeerWorldSitePlan, Sabotage,
+    FEATURES, PeerWorldFault, PeerWorldNetwork, PeerWorldSabotage, PeerWorldScenario, PeerWorldSitePlan,
 };
 
 const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --maze --seed";
@@ -27,7 +27,7 @@ fn peer_world_scenarios_have_no_violations() {
 
 /// Returns the properties that `sabotage` violates in the first 12 seeds, counting only the first violation of each
 /// seed.
-fn violated_properties(sabotage: Sabotage) -> BTreeSet<String> {
+fn violated_properties(sabotage: PeerWorldSabotage) -> BTreeSet<String> {
     let play = |seed: u64| PeerWorldScenario { sabotage: Some(sabotage), ..PeerWorldScenario::new(seed) }.run();
     let first = |seed: u64| play(seed).violations.into_iter().next();
     (0..12).filter_map(first).map(|violation| violation.split(':').next().unwrap_or_default().to_owned()).collect()
@@ -35,7 +35,10 @@ fn violated_properties(sabotage: Sabotage) -> BTreeSet<String> {
 
 /// Returns the violations that `sabotage` causes in the first four matching scenarios with two sites, where a site's
 /// state of an avatar can be compared only with that of its owner.
-fn violations_between_two_sites(sabotage: Sabotage, among: impl Fn(&PeerWorldScenario) -> bool) -> Vec<Vec<String>> {
+fn violations_between_two_sites(
+    sabotage: PeerWorldSabotage,
+    among: impl Fn(&PeerWorldScenario) -> bool,
+) -> Vec<Vec<String>> {
     let pairs =
         (0..400).map(PeerWorldScenario::new).filter(|scenario| scenario.site_plans.len() == 2 && among(scenario));
     pairs.take(4).map(|scenario| PeerWorldScenario { sabotage: Some(sabotage), ..scenario }.run().violations).collect()
@@ -44,23 +47,24 @@ fn violations_between_two_sites(sabotage: Sabotage, among: impl Fn(&PeerWorldSce
 #[test]
 fn every_peer_world_sabotage_is_detected() {
     for (sabotage, property) in [
-        (Sabotage::ShiftUpdateTicks, "told"),
-        (Sabotage::DropRecords, "scores"),
-        (Sabotage::WrongClockStamps, "clock"),
-        (Sabotage::ShowUndelivered, "give up"),
+        (PeerWorldSabotage::ShiftUpdateTicks, "told"),
+        (PeerWorldSabotage::DropRecords, "scores"),
+        (PeerWorldSabotage::WrongClockStamps, "clock"),
+        (PeerWorldSabotage::ShowUndelivered, "give up"),
     ] {
         assert_eq!(violated_properties(sabotage), BTreeSet::from([property.to_owned()]), "{sabotage:?}");
     }
     let is_violated =
         |violations: &[String], property: &str| violations.iter().any(|violation| violation.starts_with(property));
-    let shifted = violations_between_two_sites(Sabotage::ShiftUpdateTicks, |scenario| scenario.faults.is_empty());
+    let shifted =
+        violations_between_two_sites(PeerWorldSabotage::ShiftUpdateTicks, |scenario| scenario.faults.is_empty());
     assert!(shifted.iter().all(|violations| is_violated(violations, "told")), "{shifted:#?}");
     assert!(shifted.iter().any(|violations| is_violated(violations, "reckoning")), "{shifted:#?}");
     // A leaving site sends all its records first, so records that no other site knows were lost without an excuse.
     let has_feature = |scenario: &PeerWorldScenario, name: &str| {
         FEATURES.iter().position(|feature| *feature == name).is_some_and(|at| scenario.features()[at])
     };
-    let lost = violations_between_two_sites(Sabotage::DropFinalRecords, |scenario| {
+    let lost = violations_between_two_sites(PeerWorldSabotage::DropFinalRecords, |scenario| {
         has_feature(scenario, "leave") && !has_feature(scenario, "crash")
     });
     assert!(lost.iter().any(|violations| is_violated(violations, "once")), "{lost:#?}");

@@ -1,7 +1,7 @@
 //! Random session scenarios with faults keep every property. Sabotaged engines do not, and the checker detects them.
 
 use coplay_sim::session::scenario::SessionScenario;
-use coplay_sim::site::Sabotage;
+use coplay_sim::site::SessionSabotage;
 
 const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --seed";
 
@@ -234,7 +234,7 @@ fn site_with_a_long_loss_burst_may_be_dropped_as_slow() {
 
 /// Returns the properties that one site with `sabotage` violates in the first 60 seeds, counting only the first
 /// violation of each seed.
-fn violated_properties(sabotage: Sabotage) -> Vec<String> {
+fn violated_properties(sabotage: SessionSabotage) -> Vec<String> {
     let play = |seed: u64| SessionScenario { sabotage: Some(sabotage), ..SessionScenario::new(seed) }.run();
     // Where a machine diverges as well, the sabotage also falsifies the desync reports.
     let is_counted = |violation: &String| !violation.starts_with("divergence");
@@ -248,21 +248,21 @@ fn replaced_input_sabotage_is_detected() {
     // Some sabotaged packets cannot be decoded at all. Then the game stops, which the checker reports as a liveness
     // violation.
     let (expected, stopped): (Vec<_>, Vec<_>) =
-        violated_properties(Sabotage::ReplaceInput).into_iter().partition(|property| property != "liveness");
+        violated_properties(SessionSabotage::ReplaceInput).into_iter().partition(|property| property != "liveness");
     assert!(expected.len() > 10 * stopped.len() && expected.len() >= 30, "{expected:?} and {stopped:?}");
     assert!(expected.iter().all(|property| property == "agreement" || property == "fidelity"), "{expected:?}");
 }
 
 #[test]
 fn input_delay_off_by_one_sabotage_is_detected() {
-    let violated = violated_properties(Sabotage::InputDelayOffByOne);
+    let violated = violated_properties(SessionSabotage::InputDelayOffByOne);
     assert!(!violated.is_empty(), "no violation was detected");
     assert!(violated.iter().all(|property| property == "fidelity"), "{violated:?}");
 }
 
 #[test]
 fn missing_retransmission_sabotage_is_detected() {
-    let violated = violated_properties(Sabotage::NoRetransmit);
+    let violated = violated_properties(SessionSabotage::NoRetransmit);
     assert!(!violated.is_empty(), "no violation was detected");
     assert!(violated.iter().all(|property| property == "liveness"), "{violated:?}");
 }
@@ -270,7 +270,7 @@ fn missing_retransmission_sabotage_is_detected() {
 /// A site that continues without a quorum disagrees with the others.
 #[test]
 fn split_brain_sabotage_is_detected() {
-    let violated = violated_properties(Sabotage::ContinueWithoutQuorum);
+    let violated = violated_properties(SessionSabotage::ContinueWithoutQuorum);
     let agreement = violated.iter().filter(|property| *property == "agreement").count();
     assert!(agreement >= 6 && agreement * 3 > violated.len(), "{violated:?}");
 }

@@ -10,11 +10,11 @@ use coplay_maze::{Avatar, CELL_SIZE, MazeRules, Position, UNIT};
 pub struct SpatialIndex {
     avatars: BTreeMap<EntityId, Avatar>,
     /// Avatars by cell, sorted by row and column.
-    cells: Vec<(Cell, IndexedAvatar)>,
+    cells: Vec<(IndexCell, IndexedAvatar)>,
 }
 
 /// Row and column of a cell.
-type Cell = (i32, i32);
+type IndexCell = (i32, i32);
 
 /// Entry of the index, as of the last call of [`SpatialIndex::rebuild_cells`].
 #[derive(Clone, Copy, Debug)]
@@ -81,13 +81,13 @@ impl SpatialIndex {
         let (row, column) = cell_of(position);
         (row - reach..=row + reach).flat_map(move |row| {
             let from = self.cells.partition_point(|(cell, _)| *cell < (row, column - reach));
-            let in_reach = move |(cell, _): &&(Cell, IndexedAvatar)| *cell <= (row, column + reach);
+            let in_reach = move |(cell, _): &&(IndexCell, IndexedAvatar)| *cell <= (row, column + reach);
             self.cells[from..].iter().take_while(in_reach).map(|(_, indexed)| *indexed)
         })
     }
 }
 
-fn cell_of(position: Position) -> Cell {
+fn cell_of(position: Position) -> IndexCell {
     (position.y.div_euclid(CELL_SIZE * UNIT), position.x.div_euclid(CELL_SIZE * UNIT))
 }
 

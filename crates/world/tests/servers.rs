@@ -8,7 +8,7 @@ use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Avatar, Controls, MazeSettings, Ninja, Score};
-use coplay_sim::event_queue::EventQueue;
+use coplay_sim::event_queue::TimedEventQueue;
 use coplay_sim::link::{Jitter, Link, LinkConfig, Loss};
 use coplay_world::{
     Client, EntityRecord, EntityStore, Server, ServerMessage, ServerSelector, ninja_entity, player_entity,
@@ -26,7 +26,7 @@ struct SimulatedWorld {
     servers: Vec<(u32, Option<Server>)>,
     players: Vec<SimulatedPlayer>,
     links: BTreeMap<(usize, usize), Link>,
-    queue: EventQueue<(usize, usize, SourceId, Vec<u8>)>,
+    queue: TimedEventQueue<(usize, usize, SourceId, Vec<u8>)>,
     link: LinkConfig,
     player_link: LinkConfig,
     seed: u64,
@@ -62,7 +62,7 @@ impl SimulatedWorld {
             servers: (0..servers).map(|_| (0, None)).collect(),
             players: vec![],
             links: BTreeMap::new(),
-            queue: EventQueue::new(),
+            queue: TimedEventQueue::new(),
             link: lossy.clone(),
             player_link: lossy,
             seed,

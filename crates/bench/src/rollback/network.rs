@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use coplay::time::Instant;
-use coplay_sim::event_queue::EventQueue;
+use coplay_sim::event_queue::TimedEventQueue;
 use coplay_sim::link::Link;
 
 use super::BenchCase;
@@ -64,7 +64,7 @@ pub struct RollbackNetwork<S> {
     hosts: Vec<BenchHost>,
     queues: Vec<SharedQueues>,
     links: Vec<Link>,
-    queue: EventQueue<InFlightDatagram>,
+    queue: TimedEventQueue<InFlightDatagram>,
     /// Reusable datagram buffers.
     spare_buffers: Vec<Vec<u8>>,
     /// Operations since they were last taken; `None` while nothing is recorded.
@@ -87,7 +87,7 @@ impl<S: RollbackSite> RollbackNetwork<S> {
             hosts: (0..case.sites).map(|number| BenchHost::new(&case, number, Rc::clone(&inputs))).collect(),
             queues,
             links: (0..case.sites * case.sites).map(link).collect(),
-            queue: EventQueue::new(),
+            queue: TimedEventQueue::new(),
             spare_buffers: Vec::new(),
             trace: None,
             case,

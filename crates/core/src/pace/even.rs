@@ -55,7 +55,7 @@ const REFERENCE_LIFETIME_FRAMES: i64 = 120;
 /// Pacer of one site that follows the plan of the lowest playing site by small corrections, and stretches the period
 /// where the link delay exceeds the maximum lead.
 #[derive(Debug)]
-pub struct SteadyPacer {
+pub struct EvenPacer {
     period: TimeDelta,
     limits: PacingLimits,
     max_lead: i64,
@@ -139,7 +139,7 @@ impl OneWayDelay {
     }
 }
 
-impl SteadyPacer {
+impl EvenPacer {
     /// Creates a pacer for frames of `period` and a maximum lead of `max_lead` frames, with the first frame at `start`.
     pub fn new(period: TimeDelta, max_lead: u32, start: Instant) -> Self {
         Self {
@@ -367,7 +367,7 @@ mod tests {
     /// Runs frames that the host begins `host` after their planned start and that wait `inputs` for inputs. Returns the
     /// start of the first frame and of the one after the last.
     fn run_frames(
-        even: &mut SteadyPacer,
+        even: &mut EvenPacer,
         frames: u32,
         mut host: impl FnMut(u32) -> TimeDelta,
         inputs: impl Fn(u32) -> TimeDelta,
@@ -383,14 +383,14 @@ mod tests {
 
     #[test]
     fn coarse_host_timer_does_not_slow_the_game() {
-        let mut even = SteadyPacer::new(PERIOD, 6, Instant::ZERO);
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
         let [first, last] = run_frames(&mut even, 1_000, |frame| ms(i64::from(frame % 8)), |_| TimeDelta::ZERO);
         assert_eq!(last - first, PERIOD * 1_000);
     }
 
     #[test]
     fn wrong_plan_does_not_delay_a_frame_that_is_overdue() {
-        let (mut even, now) = (SteadyPacer::new(PERIOD, 6, Instant::ZERO), Instant::ZERO + ms(1_000));
+        let (mut even, now) = (EvenPacer::new(PERIOD, 6, Instant::ZERO), Instant::ZERO + ms(1_000));
         even.on_reference(Frame::new(100), now + ms(9_000));
         assert!(even.jump_to(now, Frame::new(20)));
         assert!(even.next_start() > now + ms(3_000), "the reference is wrong");
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn late_input_delays_one_frame_and_not_the_plan() {
-        let mut even = SteadyPacer::new(PERIOD, 6, Instant::ZERO);
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
         let late = |frame| if frame == 10 { ms(20) } else { TimeDelta::ZERO };
         let [first, last] = run_frames(&mut even, 200, |_| TimeDelta::ZERO, late);
         assert_eq!(last - first, PERIOD * 200);
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn jump_reaches_the_reference_at_once() {
-        let mut even = SteadyPacer::new(PERIOD, 6, Instant::ZERO);
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
         let now = Instant::ZERO + ms(1_600);
         even.on_reference(Frame::new(100), now);
         for frame in 60..100u32 {
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn link_longer_than_input_delay_stretches_all_frames_evenly() {
         let site = SiteId::new(1).unwrap();
-        let mut even = SteadyPacer::new(PERIOD, 6, Instant::ZERO);
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
         even.on_delay(Instant::ZERO, site, ms(120));
         let [first, last] = run_frames(&mut even, 100, |_| TimeDelta::ZERO, |_| TimeDelta::ZERO);
         assert_eq!(last - first, ms(20) * 100);
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn slew_towards_reference_is_limited_per_frame() {
-        let mut even = SteadyPacer::new(PERIOD, 6, Instant::ZERO);
+        let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
         let mut before = even.next_start();
         for frame in 0..600u32 {
             if frame.is_multiple_of(12) {
@@ -456,7 +456,7 @@ mod tests {
         let now = Instant::ZERO + TimeDelta::from_secs(100);
         for (at, expected) in [(ms(-90_000), ms(-90_000)), (ms(500), ms(500)), (ms(90_000), PERIOD * MAX_FRAMES_APART)]
         {
-            let mut even = SteadyPacer::new(PERIOD, 6, Instant::ZERO);
+            let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
             assert!(!even.jump_to(now, Frame::new(50)), "jump without a reference");
             even.on_reference(Frame::new(50), now + at);
             assert!(even.jump_to(now, Frame::new(50)));
@@ -465,7 +465,7 @@ mod tests {
     }
 
     /// Follows a reference for `frames` frames and passes the distance from it after each frame to `observe`.
-    fn follow_reference(even: &mut SteadyPacer, frames: u32, mut observe: impl FnMut(u32, TimeDelta)) {
+    fn follow_reference(even: &mut EvenPacer, frames: u32, mut observe: impl FnMut(u32, TimeDelta)) {
         for frame in 0..frames {
             if frame.is_multiple_of(12) {
                 even.on_reference(Frame::new(frame), Instant::ZERO + PERIOD * i64::from(frame));
@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn dither_is_ahead_of_the_reference_as_often_as_behind() {
         for site in SiteId::first(MAX_SITES) {
-            let mut even = SteadyPacer::new(PERIOD, 6, Instant::ZERO);
+            let mut even = EvenPacer::new(PERIOD, 6, Instant::ZERO);
             even.enable_dither(site);
             let (mut ahead, mut changed, mut before) = (0, 0, TimeDelta::ZERO);
             follow_reference(&mut even, 7_200, |frame, distance| {
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn sites_many_frames_apart_converge_in_two_seconds() {
         for apart in [-18, -3, 3, 18] {
-            let mut even = SteadyPacer::new(PERIOD, 18, Instant::ZERO + PERIOD * apart);
+            let mut even = EvenPacer::new(PERIOD, 18, Instant::ZERO + PERIOD * apart);
             follow_reference(&mut even, 120, |frame, distance| {
                 assert!(frame < 100 || distance.abs() < PERIOD / 10, "{distance} apart after {frame} frames");
             });

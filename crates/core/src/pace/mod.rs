@@ -1,13 +1,13 @@
 //! Pacing: decides when the next frame begins.
 //!
-//! Two algorithms share one interface, so that they can be compared: [`SteadyPacer`], the default, and [`ZhaoPacer`],
+//! Two algorithms share one interface, so that they can be compared: [`EvenPacer`], the default, and [`ZhaoPacer`],
 //! Algorithms 3 and 4 of Zhao et al. exactly as published. A session reports events to its pacer, and the pacer returns
 //! the start of the next frame.
 
 mod even;
 mod zhao;
 
-pub use even::SteadyPacer;
+pub use even::EvenPacer;
 pub use zhao::{MasterObservation, ZhaoPacer};
 
 use alloc::boxed::Box;
@@ -34,19 +34,19 @@ pub enum Pacing {
 /// The pacing algorithm of one site in a running game. A call that the algorithm does not need has no effect.
 #[derive(Debug)]
 pub(crate) enum Pacer {
-    Even(Box<SteadyPacer>),
+    Even(Box<EvenPacer>),
     Zhao(ZhaoPacer),
 }
 
 impl Pacer {
     pub(crate) fn new(pacing: Pacing, period: TimeDelta, max_lead: u32, start: Instant) -> Self {
         match pacing {
-            Pacing::Even => Self::Even(Box::new(SteadyPacer::new(period, max_lead, start))),
+            Pacing::Even => Self::Even(Box::new(EvenPacer::new(period, max_lead, start))),
             Pacing::Zhao | Pacing::ZhaoUnsynchronised => Self::Zhao(ZhaoPacer::new(period, max_lead, start)),
         }
     }
 
-    /// Enables the dither of [`SteadyPacer`], for a site with a prediction window. The site that sets the pace does not
+    /// Enables the dither of [`EvenPacer`], for a site with a prediction window. The site that sets the pace does not
     /// dither.
     pub(crate) fn enable_dither(&mut self, site: SiteId) {
         if let Self::Even(even) = self {
@@ -105,7 +105,7 @@ impl Pacer {
         }
     }
 
-    /// Records the one-way delay of a packet that arrived from `site`, which bounds the period of [`SteadyPacer`] from
+    /// Records the one-way delay of a packet that arrived from `site`, which bounds the period of [`EvenPacer`] from
     /// below.
     pub(crate) fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
         if let Self::Even(even) = self {

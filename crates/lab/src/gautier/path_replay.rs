@@ -9,7 +9,7 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::drift::DriftSummary;
 use coplay_maze::{Avatar, MazeRules, MazeSettings, to_units};
 use coplay_sim::clock::NodeClock;
-use coplay_sim::event_queue::EventQueue;
+use coplay_sim::event_queue::TimedEventQueue;
 use coplay_sim::link::{Link, LinkConfig, Loss};
 use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
@@ -81,7 +81,7 @@ struct PathReplay<'a> {
     /// Link of the updates, which may lose them, and lossless link of all other messages.
     update_link: Link,
     control_link: Link,
-    in_flight: EventQueue<(bool, Box<[u8]>)>,
+    in_flight: TimedEventQueue<(bool, Box<[u8]>)>,
     drifts: Vec<f64>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> PathReplay<'a> {
             receiver: world(RECEIVER),
             update_link: Link::new(link.clone(), seed, "updates"),
             control_link: Link::new(lossless, seed, "control"),
-            in_flight: EventQueue::new(),
+            in_flight: TimedEventQueue::new(),
             drifts: Vec::new(),
         };
         replay.sender.add_peer(Instant::ZERO, RECEIVER);

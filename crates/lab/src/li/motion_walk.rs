@@ -4,7 +4,7 @@ use coplay::motion::{MilliVec2, MotionConfig, MotionPredictor, ObjectId, ObjectM
 use coplay::time::{Instant, TimeDelta};
 use coplay_sim::clock::NodeClock;
 use coplay_sim::link::{Delay, Jitter, LinkConfig};
-use coplay_sim::motion::{Endpoint, LINEAR_MOTION, MotionNetwork, MotionPlan};
+use coplay_sim::motion::{LINEAR_MOTION, MotionEndpoint, MotionNetwork, MotionPlan};
 use coplay_sim::random::Random;
 
 /// Links of the paper's Figure 3: name, and round-trip time to the server in microseconds.
@@ -28,8 +28,8 @@ pub(super) const WALK_DURATION: TimeDelta = TimeDelta::from_millis(6_600);
 pub(super) const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
 const FRAME_PERIOD: TimeDelta = TimeDelta::from_micros(16_667);
 const AVATAR: ObjectId = ObjectId(1);
-const PLAYER_A: Endpoint = Endpoint::Seat(0);
-const PLAYER_B: Endpoint = Endpoint::Seat(1);
+const PLAYER_A: MotionEndpoint = MotionEndpoint::Seat(0);
+const PLAYER_B: MotionEndpoint = MotionEndpoint::Seat(1);
 
 /// Settings of one walk. `link` and `motion_path` are indices into [`LINKS`] and [`MOTION_PATHS`].
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,7 @@ impl MotionWalk {
             link: self.link_config(),
         };
         let mut network = MotionNetwork::new(self.seed, &plan);
-        let local = network.local_time(Endpoint::Server);
+        let local = network.local_time(MotionEndpoint::Server);
         network.start_server().spawn(
             local,
             AVATAR,
@@ -133,7 +133,7 @@ impl MotionWalk {
             }
             let until = network.now() + SAMPLE_INTERVAL;
             network.run(until.min(next.max(network.now())), |_, _| ());
-            let moments = [PLAYER_A, Endpoint::Server, PLAYER_B].map(|end| network.object_moment(end, AVATAR));
+            let moments = [PLAYER_A, MotionEndpoint::Server, PLAYER_B].map(|end| network.object_moment(end, AVATAR));
             trace.samples.push(timer_sample(
                 &moments,
                 (network.now() - start).as_secs_f64(),

@@ -17,7 +17,7 @@ use std::io::{self, BufRead, Read, Write};
 use coplay::input::InputWord;
 
 use super::CHECK_VERSION;
-use super::digest::{FrameDigest, RegionDigest, region_digests};
+use super::digest::{MachineDigest, RegionDigest, region_digests};
 use super::report::identity_key;
 use crate::machine::Machine;
 
@@ -61,7 +61,8 @@ fn serve_requests(
                 words.clear();
                 words.extend(parts.filter_map(|word| InputWord::from_str_radix(word, 16).ok()));
                 machine.step(&words, fresh);
-                let FrameDigest { state_hash: hash, picture_hash: picture } = FrameDigest::of_machine(&mut *machine);
+                let MachineDigest { state_hash: hash, picture_hash: picture } =
+                    MachineDigest::of_machine(&mut *machine);
                 write_answer(&mut output, &format!("look {hash:x} {picture:x}"))?;
             }
             Some("load") => {

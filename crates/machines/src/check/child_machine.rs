@@ -9,7 +9,7 @@ use coplay::input::InputWord;
 use tempfile::TempDir;
 
 use super::child::{ANSWER_PREFIX, decode_region};
-use super::digest::{FrameDigest, RegionDigest};
+use super::digest::{MachineDigest, RegionDigest};
 use super::{CHECK_VERSION, CheckError};
 
 /// Time limit for the child process to exit after its input or output was closed.
@@ -133,11 +133,11 @@ impl ChildMachine {
     }
 
     /// Reads the answer to a requested step.
-    pub(super) fn read_digest(&mut self) -> Result<FrameDigest, String> {
+    pub(super) fn read_digest(&mut self) -> Result<MachineDigest, String> {
         let answer = self.read_answer()?;
         let mut parts = answer.strip_prefix("look ").unwrap_or("").split(' ').map(|part| u64::from_str_radix(part, 16));
         match (parts.next(), parts.next()) {
-            (Some(Ok(hash)), Some(Ok(picture))) => Ok(FrameDigest { state_hash: hash, picture_hash: picture }),
+            (Some(Ok(hash)), Some(Ok(picture))) => Ok(MachineDigest { state_hash: hash, picture_hash: picture }),
             _ => Err(unexpected_answer(&answer)),
         }
     }

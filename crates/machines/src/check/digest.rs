@@ -12,12 +12,12 @@ const MAX_REPORTED: usize = 8;
 
 /// Hashes of a machine's state and picture after a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FrameDigest {
+pub(super) struct MachineDigest {
     pub(super) state_hash: u64,
     pub(super) picture_hash: u64,
 }
 
-impl FrameDigest {
+impl MachineDigest {
     pub(super) fn of_machine(machine: &mut dyn Machine) -> Self {
         let hash = machine.hash();
         Self::with_state_hash(hash, machine)

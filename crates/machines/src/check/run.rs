@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::child_machine::{ChildMachine, ChildStartError};
-use super::digest::{FrameDigest, RegionDigest, region_digests, region_mismatches};
+use super::digest::{MachineDigest, RegionDigest, region_digests, region_mismatches};
 use super::measure::{TimingSamples, time_call};
 use super::progress::{CheckProgress, CheckTimer};
 use super::report::{CheckReport, CheckResults, ComparedFrames, identity_key};
@@ -37,7 +37,7 @@ pub(super) struct CheckRun<'a> {
     pub(super) timer: CheckTimer<'a>,
     pub(super) input_script: InputScript,
     /// Digests of the reference machine, which never saves, loads or resets, after each frame.
-    pub(super) reference_digests: Vec<FrameDigest>,
+    pub(super) reference_digests: Vec<MachineDigest>,
     initial_hash: u64,
     pub(super) samples: TimingSamples,
     pub(super) compared: Vec<ComparedFrames>,
@@ -157,7 +157,7 @@ impl<'a> CheckRun<'a> {
             other.step(inputs, true);
             let hash = time_call(&mut self.samples.hash, || self.reference_machine.hash());
             let (ours, theirs) =
-                (FrameDigest::with_state_hash(hash, &*self.reference_machine), FrameDigest::of_machine(other));
+                (MachineDigest::with_state_hash(hash, &*self.reference_machine), MachineDigest::of_machine(other));
             self.reference_digests.push(ours);
             if let Some(kind) = mismatch_kind(ours, theirs) {
                 let regions = region_mismatches(&region_digests(&mut *self.reference_machine), &region_digests(other));
@@ -264,7 +264,7 @@ impl<'a> CheckRun<'a> {
             let inputs = self.input_script.inputs_at(frame);
             child.request_step(inputs, true).map_err(failed)?;
             self.reference_machine.step(inputs, true);
-            let ours = FrameDigest::of_machine(&mut *self.reference_machine);
+            let ours = MachineDigest::of_machine(&mut *self.reference_machine);
             let theirs = child.read_digest().map_err(failed)?;
             if let Some(kind) = mismatch_kind(ours, theirs) {
                 let theirs = child.regions().unwrap_or_default();
@@ -328,7 +328,7 @@ impl<'a> CheckRun<'a> {
     }
 }
 
-fn mismatch_kind(ours: FrameDigest, theirs: FrameDigest) -> Option<MismatchedOutput> {
+fn mismatch_kind(ours: MachineDigest, theirs: MachineDigest) -> Option<MismatchedOutput> {
     match ours {
         _ if ours.state_hash != theirs.state_hash => Some(MismatchedOutput::State),
         _ if ours.picture_hash != theirs.picture_hash => Some(MismatchedOutput::Picture),

@@ -2,7 +2,7 @@
 
 use super::canvas::Canvas;
 use super::colour::{Colour, LinearColour, add, mix, scale, to_light};
-use super::projection::{Point, Projected, Projection, dot};
+use super::projection::{Projected, Projection, ScreenPoint, dot};
 use super::scene::{apply_fog, visibility};
 use crate::rules::AVATAR_RADIUS;
 
@@ -60,7 +60,7 @@ fn draw_sphere(
         let square = across * across + down * down;
         (square < 1.0).then(|| {
             let near = (1.0 - square).sqrt();
-            let towards: Point = std::array::from_fn(|axis| aside[axis] * across + seen.to_eye[axis] * near);
+            let towards: ScreenPoint = std::array::from_fn(|axis| aside[axis] * across + seen.to_eye[axis] * near);
             apply_fog(light([towards[0], towards[1], -down]), clearness)
         })
     };
@@ -120,7 +120,7 @@ fn draw_shadow(eye: &Projection, seen: &Projected, size: f32, canvas: &mut Canva
 }
 
 /// Lights a surface of colour `skin` from above and from the camera, with a highlight.
-fn apply_lighting(skin: LinearColour, normal: [f32; 3], back: Point) -> LinearColour {
+fn apply_lighting(skin: LinearColour, normal: [f32; 3], back: ScreenPoint) -> LinearColour {
     let facing = dot([normal[0], normal[1]], back);
     let from_above = normal[2] * 0.80 + facing * 0.60;
     let gleam =

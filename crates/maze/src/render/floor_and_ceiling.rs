@@ -1,10 +1,10 @@
 //! Horizontal surfaces: a floor of polished tiles, and a ceiling of plates with lamps.
 
 use super::colour::{LinearColour, add, mix, scale};
-use super::projection::{EYE_HEIGHT, Point, Projection};
+use super::projection::{EYE_HEIGHT, Projection, ScreenPoint};
 use super::scene::{AntialiasedLine, apply_fog, floor_to_i32, lamplight, region_palette, visibility};
 use super::wall::CEILING_HEIGHT;
-use crate::generate::Cell;
+use crate::generate::MazeCell;
 use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 
 /// Side of the floor tiles and ceiling plates, and half the width of the joints, in units. A cell holds whole tiles.
@@ -44,7 +44,7 @@ struct PlaneRow {
 
 /// Point on the floor or ceiling, relative to its cell.
 struct TilePoint {
-    cell: Cell,
+    cell: MazeCell,
     /// Offset from the centre of the cell, in units.
     x: f32,
     y: f32,
@@ -71,16 +71,22 @@ impl ScreenRow {
         }
     }
 
-    pub(super) fn ceiling(&self, eye: &Projection, ray: Point) -> LinearColour {
+    pub(super) fn ceiling(&self, eye: &Projection, ray: ScreenPoint) -> LinearColour {
         self.direct.ceiling(eye, ray)
     }
 
-    pub(super) fn reflected_ceiling(&self, eye: &Projection, ray: Point) -> LinearColour {
+    pub(super) fn reflected_ceiling(&self, eye: &Projection, ray: ScreenPoint) -> LinearColour {
         self.reflected.ceiling(eye, ray)
     }
 
     /// Returns the light of the floor, blended with its reflection.
-    pub(super) fn floor(&self, maze: &Maze, eye: &Projection, ray: Point, mirrored: LinearColour) -> LinearColour {
+    pub(super) fn floor(
+        &self,
+        maze: &Maze,
+        eye: &Projection,
+        ray: ScreenPoint,
+        mirrored: LinearColour,
+    ) -> LinearColour {
         let spot = TilePoint::new(eye.point_on_ray(ray, self.direct.depth));
         let joint = self.direct.joints.coverage(spot.joint_distance);
         let checks = if spot.tile_index % 2 == 0 { 1.0 + self.tile_contrast } else { 1.0 - self.tile_contrast };
@@ -106,7 +112,7 @@ impl PlaneRow {
         }
     }
 
-    fn ceiling(&self, eye: &Projection, ray: Point) -> LinearColour {
+    fn ceiling(&self, eye: &Projection, ray: ScreenPoint) -> LinearColour {
         let spot = TilePoint::new(eye.point_on_ray(ray, self.depth));
         let beyond = spot.x.abs().max(spot.y.abs()) - LAMP_HALF_WIDTH;
         let lamp = (0.5 - beyond * self.lamp_edge_sharpness).clamp(0.0, 1.0);
@@ -118,7 +124,7 @@ impl PlaneRow {
 }
 
 impl TilePoint {
-    fn new(point: Point) -> Self {
+    fn new(point: ScreenPoint) -> Self {
         let cell = point.map(|at| floor_to_i32(at * (1.0 / CELL_SIDE)));
         let [x, y] = std::array::from_fn(|axis| point[axis] - cell[axis] as f32 * CELL_SIDE);
         let [tile_x, tile_y] = [x, y].map(|at| (at * (1.0 / TILE_SIZE)) as i32);

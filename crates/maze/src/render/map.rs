@@ -2,11 +2,11 @@
 
 use super::canvas::Canvas;
 use super::colour::{LinearColour, mix, scale, to_light};
-use super::projection::{Point, to_maze_point};
+use super::projection::{ScreenPoint, to_maze_point};
 use super::scene::region_palette;
 use super::{Camera, Shape, Sprite};
 use crate::angle::{degrees, shortest_turn};
-use crate::generate::Cell;
+use crate::generate::MazeCell;
 use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
 use crate::rules::{AVATAR_RADIUS, MazeRules};
@@ -49,7 +49,7 @@ pub fn draw_map(rules: &MazeRules, me: Camera, sprites: &[Sprite], canvas: &mut 
 struct MapLayout<'a> {
     maze: &'a Maze,
     /// North-west displayed cell, and number of displayed cells per side.
-    first_cell: Cell,
+    first_cell: MazeCell,
     cells_shown: i32,
     /// Left and top edge of the map and size of a cell, in pixels.
     left: f32,
@@ -74,13 +74,13 @@ impl<'a> MapLayout<'a> {
         Self { maze, first_cell, cells_shown: shown, left, top, cell_pixels: cell }
     }
 
-    fn cells(&self) -> impl Iterator<Item = Cell> + use<> {
+    fn cells(&self) -> impl Iterator<Item = MazeCell> + use<> {
         let (first, shown) = (self.first_cell, self.cells_shown);
         (0..shown * shown).map(move |at| (first.0 + at % shown, first.1 + at / shown))
     }
 
     /// Converts a point in the maze to pixels on the canvas.
-    fn to_pixel(&self, [east, south]: Point) -> [f32; 2] {
+    fn to_pixel(&self, [east, south]: ScreenPoint) -> [f32; 2] {
         let along = |units: f32, first: i32| (units / CELL_SIZE as f32 - first as f32) * self.cell_pixels;
         [self.left + along(east, self.first_cell.0), self.top + along(south, self.first_cell.1)]
     }

@@ -12,14 +12,14 @@ pub(super) const EYE_HEIGHT: f32 = 76.0;
 const NEAR_CLIP: f32 = 24.0;
 
 /// Coordinates east and south of the corner of the maze, or a vector, in units.
-pub(super) type Point = [f32; 2];
+pub(super) type ScreenPoint = [f32; 2];
 
 /// Perspective projection: position and direction of the camera, and the scale of the picture.
 pub(super) struct Projection {
     /// Position relative to the corner of the maze, where floating point is more precise.
-    pub(super) position: Point,
-    pub(super) forward: Point,
-    pub(super) right: Point,
+    pub(super) position: ScreenPoint,
+    pub(super) forward: ScreenPoint,
+    pub(super) right: ScreenPoint,
     /// Pixels per unit of size at a depth of one unit.
     pub(super) focal_length: f32,
     /// Centre of the picture, in pixels.
@@ -33,7 +33,7 @@ pub(super) struct Projected {
     /// Column of the object's centre, in pixels from the left.
     pub(super) x: f32,
     /// Unit vector from the object to the camera.
-    pub(super) to_eye: Point,
+    pub(super) to_eye: ScreenPoint,
 }
 
 impl Projection {
@@ -52,13 +52,13 @@ impl Projection {
     }
 
     /// Returns the ray through the centre of a column. Its component along the viewing direction is 1.
-    pub(super) fn column_ray(&self, column: usize) -> Point {
+    pub(super) fn column_ray(&self, column: usize) -> ScreenPoint {
         let aside = (column as f32 + 0.5 - self.centre[0]) / self.focal_length;
         [self.forward[0] + self.right[0] * aside, self.forward[1] + self.right[1] * aside]
     }
 
     /// Returns the point on a ray at a depth in units.
-    pub(super) fn point_on_ray(&self, ray: Point, depth: f32) -> Point {
+    pub(super) fn point_on_ray(&self, ray: ScreenPoint, depth: f32) -> ScreenPoint {
         [self.position[0] + ray[0] * depth, self.position[1] + ray[1] * depth]
     }
 
@@ -88,12 +88,12 @@ impl Projection {
 }
 
 /// Converts a position to units from the north-west corner of the maze.
-pub(super) fn to_maze_point(maze: &Maze, position: Position) -> Point {
+pub(super) fn to_maze_point(maze: &Maze, position: Position) -> ScreenPoint {
     let corner = maze.corner();
     let units = |at: i32, corner: i32| (i64::from(at) - i64::from(corner)) as f32 / UNIT as f32;
     [units(position.x, corner.x), units(position.y, corner.y)]
 }
 
-pub(super) fn dot(one: Point, other: Point) -> f32 {
+pub(super) fn dot(one: ScreenPoint, other: ScreenPoint) -> f32 {
     one[0] * other[0] + one[1] * other[1]
 }

@@ -5,9 +5,9 @@
 use super::canvas::Canvas;
 use super::colour::{LinearColour, mix};
 use super::floor_and_ceiling::ScreenRow;
-use super::projection::{Point, Projection};
+use super::projection::{Projection, ScreenPoint};
 use super::wall::{CEILING_HEIGHT, WallColumn};
-use crate::generate::Cell;
+use crate::generate::MazeCell;
 use crate::maze::Maze;
 use crate::position::Position;
 
@@ -41,7 +41,7 @@ pub(super) fn draw_maze(maze: &Maze, from: Position, eye: &Projection, canvas: &
 fn draw_column(
     maze: &Maze,
     eye: &Projection,
-    ray: Point,
+    ray: ScreenPoint,
     wall: &WallColumn,
     column: usize,
     rows: &[ScreenRow],
@@ -64,7 +64,7 @@ fn draw_column(
 /// Returns the light that the floor reflects in one pixel: the wall mirrored at the floor, or the ceiling above it.
 fn reflection_light(
     eye: &Projection,
-    ray: Point,
+    ray: ScreenPoint,
     wall: &WallColumn,
     column: usize,
     bottom: f32,
@@ -82,7 +82,7 @@ fn reflection_light(
     }
 }
 
-pub(super) fn region_palette((x, y): Cell) -> (LinearColour, LinearColour) {
+pub(super) fn region_palette((x, y): MazeCell) -> (LinearColour, LinearColour) {
     // Neighbouring regions differ, also across corners.
     let number = x.div_euclid(REGION_CELLS) + 2 * y.div_euclid(REGION_CELLS);
     REGION_PALETTE[number.rem_euclid(REGION_PALETTE.len() as i32) as usize]

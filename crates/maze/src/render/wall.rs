@@ -1,9 +1,9 @@
 //! Walls: bricks and a light strip.
 
 use super::colour::{LinearColour, add, mix, scale};
-use super::projection::{Point, Projection};
+use super::projection::{Projection, ScreenPoint};
 use super::scene::{AntialiasedLine, apply_fog, floor_to_i32, lamplight, region_palette, visibility};
-use crate::generate::Cell;
+use crate::generate::MazeCell;
 use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
 
@@ -82,7 +82,7 @@ struct BrickLayer {
 
 impl WallColumn {
     /// Finds the wall that a ray from the camera hits first.
-    pub(super) fn cast(maze: &Maze, from: Position, eye: &Projection, ray: Point) -> Self {
+    pub(super) fn cast(maze: &Maze, from: Position, eye: &Projection, ray: ScreenPoint) -> Self {
         const SCALE: f32 = 65_536.0;
         let direction = ((ray[0] * SCALE) as i64, (ray[1] * SCALE) as i64);
         let hit = maze.cast_ray(from, direction, SCALE as i64, i64::MAX - 1);
@@ -90,7 +90,7 @@ impl WallColumn {
         Self::new(eye, ray, (reach as f32 / UNIT as f32).max(1.0), face)
     }
 
-    fn new(eye: &Projection, ray: Point, depth: f32, face: Direction) -> Self {
+    fn new(eye: &Projection, ray: ScreenPoint, depth: f32, face: Direction) -> Self {
         let point = eye.point_on_ray(ray, depth);
         let is_east_or_west = matches!(face, Direction::East | Direction::West);
         let (along, towards) = if is_east_or_west { (point[1], ray[0]) } else { (point[0], ray[1]) };
@@ -152,7 +152,7 @@ fn brick_noise(one: i32, other: i32) -> f32 {
 }
 
 /// Returns the cell that the face of a wall looks into.
-fn faced_cell(point: Point, face: Direction) -> Cell {
+fn faced_cell(point: ScreenPoint, face: Direction) -> MazeCell {
     let (east, south) = face.offset();
     let cell = |at: f32, step: i32| floor_to_i32((at + (step * (WALL_HALF_THICKNESS + 1)) as f32) / CELL_SIZE as f32);
     (cell(point[0], east), cell(point[1], south))

@@ -87,47 +87,47 @@ struct Options {
 /// Engine under test, with the defect injected into it.
 #[derive(Clone, Copy)]
 enum Swarm {
-    Sessions(Option<site::Sabotage>),
-    Mazes(Option<peer_world::Sabotage>),
-    Mirrors(Option<mirror::Sabotage>),
-    Motion(Option<motion::Sabotage>),
+    Sessions(Option<site::SessionSabotage>),
+    Mazes(Option<peer_world::PeerWorldSabotage>),
+    Mirrors(Option<mirror::MirrorSabotage>),
+    Motion(Option<motion::MotionSabotage>),
 }
 
-const SESSION_SABOTAGE: [(&str, site::Sabotage); 6] = [
-    ("replace", site::Sabotage::ReplaceInput),
-    ("lag", site::Sabotage::InputDelayOffByOne),
-    ("silence", site::Sabotage::NoRetransmit),
-    ("forge", site::Sabotage::ForgeRelay),
-    ("snapshot", site::Sabotage::CorruptSnapshot),
-    ("alone", site::Sabotage::ContinueWithoutQuorum),
+const SESSION_SABOTAGE: [(&str, site::SessionSabotage); 6] = [
+    ("replace", site::SessionSabotage::ReplaceInput),
+    ("lag", site::SessionSabotage::InputDelayOffByOne),
+    ("silence", site::SessionSabotage::NoRetransmit),
+    ("forge", site::SessionSabotage::ForgeRelay),
+    ("snapshot", site::SessionSabotage::CorruptSnapshot),
+    ("alone", site::SessionSabotage::ContinueWithoutQuorum),
 ];
-const MAZE_SABOTAGE: [(&str, peer_world::Sabotage); 5] = [
-    ("shift", peer_world::Sabotage::ShiftUpdateTicks),
-    ("deaf", peer_world::Sabotage::DropRecords),
-    ("stamps", peer_world::Sabotage::WrongClockStamps),
-    ("ghosts", peer_world::Sabotage::ShowUndelivered),
-    ("wordless", peer_world::Sabotage::DropFinalRecords),
+const MAZE_SABOTAGE: [(&str, peer_world::PeerWorldSabotage); 5] = [
+    ("shift", peer_world::PeerWorldSabotage::ShiftUpdateTicks),
+    ("deaf", peer_world::PeerWorldSabotage::DropRecords),
+    ("stamps", peer_world::PeerWorldSabotage::WrongClockStamps),
+    ("ghosts", peer_world::PeerWorldSabotage::ShowUndelivered),
+    ("wordless", peer_world::PeerWorldSabotage::DropFinalRecords),
 ];
-const MIRROR_SABOTAGE: [(&str, mirror::Sabotage); 6] = [
-    ("replace", mirror::Sabotage::MarkAllReplacing),
-    ("unlink", mirror::Sabotage::StripDependencies),
-    ("mute", mirror::Sabotage::DropRequests),
-    ("snapshot", mirror::Sabotage::CorruptSnapshot),
-    ("twice", mirror::Sabotage::ApplyTwice),
-    ("miss", mirror::Sabotage::SkipEvents),
+const MIRROR_SABOTAGE: [(&str, mirror::MirrorSabotage); 6] = [
+    ("replace", mirror::MirrorSabotage::MarkAllReplacing),
+    ("unlink", mirror::MirrorSabotage::StripDependencies),
+    ("mute", mirror::MirrorSabotage::DropRequests),
+    ("snapshot", mirror::MirrorSabotage::CorruptSnapshot),
+    ("twice", mirror::MirrorSabotage::ApplyTwice),
+    ("miss", mirror::MirrorSabotage::SkipEvents),
 ];
 
-const MOTION_SABOTAGE: [(&str, motion::Sabotage); 10] = [
-    ("deaf", motion::Sabotage::DropCommandsToClient),
-    ("mute", motion::Sabotage::DropCommandsToServer),
-    ("stamps", motion::Sabotage::WrongClockStamps),
-    ("legs", motion::Sabotage::LongerSegments),
-    ("since", motion::Sabotage::WrongTurnTimes),
-    ("hurry", motion::Sabotage::FastClock),
-    ("unheeded", motion::Sabotage::DropSubscriptions),
-    ("stale", motion::Sabotage::DropNewEpochs),
-    ("lingering", motion::Sabotage::DropRemovals),
-    ("usurped", motion::Sabotage::ForgeCommands),
+const MOTION_SABOTAGE: [(&str, motion::MotionSabotage); 10] = [
+    ("deaf", motion::MotionSabotage::DropCommandsToClient),
+    ("mute", motion::MotionSabotage::DropCommandsToServer),
+    ("stamps", motion::MotionSabotage::WrongClockStamps),
+    ("legs", motion::MotionSabotage::LongerSegments),
+    ("since", motion::MotionSabotage::WrongTurnTimes),
+    ("hurry", motion::MotionSabotage::FastClock),
+    ("unheeded", motion::MotionSabotage::DropSubscriptions),
+    ("stale", motion::MotionSabotage::DropNewEpochs),
+    ("lingering", motion::MotionSabotage::DropRemovals),
+    ("usurped", motion::MotionSabotage::ForgeCommands),
 ];
 
 impl Swarm {

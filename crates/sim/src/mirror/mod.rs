@@ -12,12 +12,12 @@ use coplay::mirror::{Mirror, MirrorConfig, MirrorDestination, MirrorEvent, Mirro
 use coplay::time::{GroupInstant, Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 
-pub use sabotage::Sabotage;
+pub use sabotage::MirrorSabotage;
 pub use scenario::{FEATURES, MirrorFault, MirrorScenario};
 pub use test_game::{EventKind, IssuedEvent, SourceState, TestObject};
 
 use crate::clock::NodeClock;
-use crate::event_queue::EventQueue;
+use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::random::{LogNormal, Random};
 
@@ -30,11 +30,11 @@ pub struct MirrorNetwork {
     node_by_source: BTreeMap<SourceId, usize>,
     /// Links, by `from * nodes + to`.
     links: Vec<Link>,
-    queue: EventQueue<MirrorQueueEvent>,
+    queue: TimedEventQueue<MirrorQueueEvent>,
     /// All issued events, by source. The first has sequence number 1.
     issued_events: BTreeMap<SourceId, Vec<IssuedEvent>>,
     sources: Random,
-    sabotage: Option<Sabotage>,
+    sabotage: Option<MirrorSabotage>,
 }
 
 /// Plan of a node and of the server that runs on it.
@@ -147,7 +147,7 @@ impl MirrorNetwork {
             nodes: plans.iter().enumerate().map(node).collect(),
             node_by_source: BTreeMap::new(),
             links: (0..count * count).map(make_link).collect(),
-            queue: EventQueue::new(),
+            queue: TimedEventQueue::new(),
             issued_events: BTreeMap::new(),
             sources: Random::stream(seed, "sources"),
             sabotage: None,
@@ -155,11 +155,11 @@ impl MirrorNetwork {
     }
 
     /// Sets the defect of the first node.
-    pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
+    pub fn set_sabotage(&mut self, sabotage: Option<MirrorSabotage>) {
         self.sabotage = sabotage;
     }
 
-    fn sabotage_of(&self, node: usize) -> Option<Sabotage> {
+    fn sabotage_of(&self, node: usize) -> Option<MirrorSabotage> {
         self.sabotage.filter(|_| node == 0)
     }
 

@@ -6,7 +6,7 @@ use coplay::wire::{EncodedEvent, MAX_DATAGRAM, MirrorDatagramWriter, MirrorItem,
 
 /// Deliberate defect of the first node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
+pub enum MirrorSabotage {
     /// Every received event claims to replace earlier events of its object.
     MarkAllReplacing,
     /// Received events lose their dependencies on earlier events.
@@ -25,10 +25,10 @@ pub enum Sabotage {
 
 /// Interval of the defects that concern single events, in sequence numbers.
 const FAULT_INTERVAL: u64 = 20;
-/// Error that [`Sabotage::WrongGroupTime`] adds to the stated group time.
+/// Error that [`MirrorSabotage::WrongGroupTime`] adds to the stated group time.
 const TIME_ERROR: TimeDelta = TimeDelta::from_millis(150);
 
-impl Sabotage {
+impl MirrorSabotage {
     /// Applies the defect to a datagram to the first node.
     pub(super) fn tamper_incoming(self, bytes: &[u8]) -> Box<[u8]> {
         if !matches!(self, Self::MarkAllReplacing | Self::StripDependencies) {

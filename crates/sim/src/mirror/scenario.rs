@@ -7,7 +7,7 @@ use coplay::mirror::{DEFAULT_GIT, DeliveryOrder, DropCurve, DropPolicy, GtdMeasu
 use coplay::time::{Instant, TimeDelta};
 
 use super::checker::MirrorChecker;
-use super::{EventScript, MirrorNetwork, MirrorServerPlan, Sabotage};
+use super::{EventScript, MirrorNetwork, MirrorSabotage, MirrorServerPlan};
 use crate::clock::NodeClock;
 use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::random::Random;
@@ -63,7 +63,7 @@ pub struct MirrorScenario {
     /// Node whose server issues events for 5 s longer than all others; `None` if all stop at the same time.
     pub last_issuer: Option<usize>,
     /// Deliberate defect at the first node, to prove that the checker detects it.
-    pub sabotage: Option<Sabotage>,
+    pub sabotage: Option<MirrorSabotage>,
 }
 
 /// A fault among the servers, or the end of one. Nodes are given by index.

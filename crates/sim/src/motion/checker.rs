@@ -16,7 +16,7 @@ use coplay::motion::{MilliVec2, MotionClientEvent, MotionPredictor, ObjectId, Ob
 use coplay::time::{Instant, TimeDelta};
 
 use super::scenario::MotionFault;
-use super::{ChangeCause, Endpoint, LINEAR_MOTION, MotionNetwork, MotionScenario};
+use super::{ChangeCause, LINEAR_MOTION, MotionEndpoint, MotionNetwork, MotionScenario};
 use crate::session::scenario::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
@@ -39,7 +39,7 @@ struct LastCommand {
     is_binding: bool,
     /// Endpoint that gave the command. A decision of the server is lost with the server until the owner has received
     /// it.
-    issuer: Endpoint,
+    issuer: MotionEndpoint,
 }
 
 /// Observations of one scenario, and the violations found in them.
@@ -50,7 +50,7 @@ pub(super) struct MotionChecker {
     last_seen: BTreeMap<(usize, ObjectId), (Instant, ObjectMoment<MilliVec2>)>,
     last_commands: BTreeMap<ObjectId, LastCommand>,
     /// Current owners of objects that were transferred.
-    owners: BTreeMap<ObjectId, Endpoint>,
+    owners: BTreeMap<ObjectId, MotionEndpoint>,
     /// Vectors that the server decided for objects of clients, by object and epoch.
     server_decisions: BTreeMap<(ObjectId, u32), Vec<MilliVec2>>,
     /// Epoch of each object's last ownership transfer. Until the new owner knows that epoch, it may receive commands of
@@ -104,8 +104,9 @@ impl MotionChecker {
     }
 
     /// Returns the current owner of an object. Ids from 1,000 on belong to the server at first, lower ones to a client.
-    pub(super) fn owner(&self, object: ObjectId) -> Endpoint {
-        let initial = if object.0 >= 1_000 { Endpoint::Server } else { Endpoint::Seat(object.0 as usize - 1) };
+    pub(super) fn owner(&self, object: ObjectId) -> MotionEndpoint {
+        let initial =
+            if object.0 >= 1_000 { MotionEndpoint::Server } else { MotionEndpoint::Seat(object.0 as usize - 1) };
         self.owners.get(&object).copied().unwrap_or(initial)
     }
 
@@ -120,7 +121,7 @@ impl MotionChecker {
         self.commands += 1;
         let at = network.local_time(owner);
         let is_combined = |before: &&mut LastCommand| {
-            owner != Endpoint::Server
+            owner != MotionEndpoint::Server
                 && before.issuer == owner
                 && (TimeDelta::ZERO..self.config.combine_interval).contains(&(at - before.given_at))
         };
@@ -133,15 +134,15 @@ impl MotionChecker {
     }
 
     /// Records that an endpoint is about to crash. Commands of the endpoint before the crash may be lost.
-    pub(super) fn on_crash(&mut self, network: &mut MotionNetwork, end: Endpoint) {
+    pub(super) fn on_crash(&mut self, network: &mut MotionNetwork, end: MotionEndpoint) {
         self.process_events(network, end);
         match end {
-            Endpoint::Server => {
-                let own = self.last_commands.values_mut().filter(|command| command.issuer == Endpoint::Server);
+            MotionEndpoint::Server => {
+                let own = self.last_commands.values_mut().filter(|command| command.issuer == MotionEndpoint::Server);
                 own.for_each(|command| command.is_binding = false);
                 self.last_seen.retain(|(of, _), _| *of != SERVER_INDEX);
             }
-            Endpoint::Seat(seat) => {
+            MotionEndpoint::Seat(seat) => {
                 // Later commands are not combined with earlier ones.
                 self.last_commands.retain(|_, command| command.issuer != end);
                 self.last_seen.retain(|(of, _), _| *of != seat);
@@ -152,7 +153,7 @@ impl MotionChecker {
     /// Records a decision of the server about an object. Only such a decision may overrule the owner's commands.
     pub(super) fn on_server_decision(&mut self, network: &MotionNetwork, object: ObjectId) {
         let vector = network.server().and_then(|server| server.vector(object)).copied();
-        if let (Some(vector), Some(moment)) = (vector, network.object_moment(Endpoint::Server, object)) {
+        if let (Some(vector), Some(moment)) = (vector, network.object_moment(MotionEndpoint::Server, object)) {
             self.server_decisions.entry((object, moment.number.epoch)).or_default().push(vector);
         }
     }
@@ -160,25 +161,25 @@ impl MotionChecker {
     /// Records an ownership transfer to a client, and changes the subscriptions of both owners. Commands of the
     /// previous owner that are in flight do not count.
     pub(super) fn on_transfer(&mut self, network: &mut MotionNetwork, object: ObjectId, to: usize) {
-        let before = self.owners.insert(object, Endpoint::Seat(to));
-        let before = before.unwrap_or(Endpoint::Seat(object.0 as usize - 1));
-        if before == Endpoint::Seat(to) {
+        let before = self.owners.insert(object, MotionEndpoint::Seat(to));
+        let before = before.unwrap_or(MotionEndpoint::Seat(object.0 as usize - 1));
+        if before == MotionEndpoint::Seat(to) {
             return;
         }
-        if let Endpoint::Seat(seat) = before {
+        if let MotionEndpoint::Seat(seat) = before {
             network.subscribe(seat, object, false);
         }
         network.subscribe(to, object, true);
         self.transfer_epochs
-            .extend(network.object_moment(Endpoint::Server, object).map(|moment| (object, moment.number.epoch)));
+            .extend(network.object_moment(MotionEndpoint::Server, object).map(|moment| (object, moment.number.epoch)));
         self.record_server_command(network, object);
     }
 
     fn record_server_command(&mut self, network: &MotionNetwork, object: ObjectId) {
         if let Some(vector) = network.server().and_then(|server| server.vector(object)).copied() {
-            let at = network.local_time(Endpoint::Server);
+            let at = network.local_time(MotionEndpoint::Server);
             self.last_commands
-                .insert(object, LastCommand { given_at: at, vector, is_binding: true, issuer: Endpoint::Server });
+                .insert(object, LastCommand { given_at: at, vector, is_binding: true, issuer: MotionEndpoint::Server });
         }
     }
 
@@ -186,7 +187,7 @@ impl MotionChecker {
         self.removed.insert(object);
         self.ever_removed.insert(object);
         // The owner's command counts for it until it learns of the removal.
-        self.last_commands.retain(|of, command| *of != object || command.issuer != Endpoint::Server);
+        self.last_commands.retain(|of, command| *of != object || command.issuer != MotionEndpoint::Server);
     }
 
     /// Records that a removed object was spawned again under the same id.
@@ -194,7 +195,7 @@ impl MotionChecker {
         self.removed.remove(&object);
         self.last_seen.remove(&(SERVER_INDEX, object));
         self.on_server_decision(network, object);
-        if self.owner(object) == Endpoint::Server {
+        if self.owner(object) == MotionEndpoint::Server {
             self.record_server_command(network, object);
         }
     }
@@ -213,8 +214,8 @@ impl MotionChecker {
     }
 
     /// Processes the events of a client since the last call.
-    fn process_events(&mut self, network: &mut MotionNetwork, end: Endpoint) {
-        let Endpoint::Seat(seat) = end else { return };
+    fn process_events(&mut self, network: &mut MotionNetwork, end: MotionEndpoint) {
+        let MotionEndpoint::Seat(seat) = end else { return };
         for event in network.take_events(end) {
             match event {
                 MotionClientEvent::Appeared(object) => {
@@ -234,7 +235,7 @@ impl MotionChecker {
 
     /// Records that an owner's commands were overruled, and checks that the server decided so.
     fn on_overruled(&mut self, network: &MotionNetwork, seat: usize, object: ObjectId) {
-        let end = Endpoint::Seat(seat);
+        let end = MotionEndpoint::Seat(seat);
         let vector = network.client(seat).and_then(|client| client.vector(object)).copied();
         let (Some(vector), Some(moment)) = (vector, network.object_moment(end, object)) else { return };
         let decided = self.server_decisions.get(&(object, moment.number.epoch));
@@ -258,31 +259,31 @@ impl MotionChecker {
             });
         }
         self.last_seen.remove(&(seat, object));
-        self.last_commands.retain(|of, command| *of != object || command.issuer != Endpoint::Seat(seat));
+        self.last_commands.retain(|of, command| *of != object || command.issuer != MotionEndpoint::Seat(seat));
         if !self.is_removed(object) {
-            network.subscribe(seat, object, self.owner(object) == Endpoint::Seat(seat));
+            network.subscribe(seat, object, self.owner(object) == MotionEndpoint::Seat(seat));
         }
     }
 
     /// Checks the objects of a client after every datagram, too. Between two frames an object may be corrected more
     /// than once, each time beyond the snap threshold. Frames alone cannot distinguish that from a jump, because two
     /// such corrections may end near where they began.
-    fn on_arrival(&mut self, network: &mut MotionNetwork, end: Endpoint) {
-        let Endpoint::Seat(seat) = end else { return };
+    fn on_arrival(&mut self, network: &mut MotionNetwork, end: MotionEndpoint) {
+        let MotionEndpoint::Seat(seat) = end else { return };
         self.process_events(network, end);
         let objects: Vec<ObjectId> = network.client(seat).map_or(Vec::new(), |client| client.objects().collect());
         objects.into_iter().for_each(|object| _ = self.check_moment(network, (end, seat), object));
     }
 
-    fn on_frame(&mut self, network: &mut MotionNetwork, end: Endpoint) {
+    fn on_frame(&mut self, network: &mut MotionNetwork, end: MotionEndpoint) {
         self.frames += 1;
         self.process_events(network, end);
-        let number = if let Endpoint::Seat(seat) = end { seat } else { SERVER_INDEX };
+        let number = if let MotionEndpoint::Seat(seat) = end { seat } else { SERVER_INDEX };
         let (objects, memory): (Vec<ObjectId>, usize) = match end {
-            Endpoint::Server => {
+            MotionEndpoint::Server => {
                 network.server().map_or((Vec::new(), 0), |server| (server.objects().collect(), server.memory()))
             }
-            Endpoint::Seat(seat) => {
+            MotionEndpoint::Seat(seat) => {
                 network.client(seat).map_or((Vec::new(), 0), |client| (client.objects().collect(), client.memory()))
             }
         };
@@ -301,7 +302,7 @@ impl MotionChecker {
     fn check_moment(
         &mut self,
         network: &MotionNetwork,
-        (end, number): (Endpoint, usize),
+        (end, number): (MotionEndpoint, usize),
         object: ObjectId,
     ) -> Option<ObjectMoment<MilliVec2>> {
         let (local, moment) = (network.local_time(end), network.object_moment(end, object)?);
@@ -314,7 +315,7 @@ impl MotionChecker {
     /// Checks that a timer keeps to the agreed rates and that a displayed object does not jump.
     fn check_step(
         &mut self,
-        end: Endpoint,
+        end: MotionEndpoint,
         object: ObjectId,
         (then, before): (Instant, &ObjectMoment<MilliVec2>),
         (now, moment): (Instant, &ObjectMoment<MilliVec2>),
@@ -331,7 +332,9 @@ impl MotionChecker {
                 });
             }
         }
-        let Some(correction_speed) = self.config.correction_speed.filter(|_| end != Endpoint::Server) else { return };
+        let Some(correction_speed) = self.config.correction_speed.filter(|_| end != MotionEndpoint::Server) else {
+            return;
+        };
         let fastest = f64::from(LINEAR_MOTION.max_speed) / 1e3;
         let most = (fastest * timer_rate.fastest + correction_speed) * by.as_secs_f64() + 0.01;
         let seen = LINEAR_MOTION.distance(&before.displayed, &moment.displayed);
@@ -350,15 +353,15 @@ impl MotionChecker {
     fn accumulate_discrepancy(
         &mut self,
         network: &MotionNetwork,
-        end: Endpoint,
+        end: MotionEndpoint,
         object: ObjectId,
         moment: &ObjectMoment<MilliVec2>,
     ) {
-        let Endpoint::Seat(seat) = end else { return };
+        let MotionEndpoint::Seat(seat) = end else { return };
         if network.now() < self.measurement_time - self.config.averaging_window {
             return;
         }
-        let Some(server) = network.object_moment(Endpoint::Server, object) else { return };
+        let Some(server) = network.object_moment(MotionEndpoint::Server, object) else { return };
         let apart = LINEAR_MOTION.distance(&moment.displayed, &server.state);
         let (area, at, before) =
             self.discrepancies.get(&(seat, object)).copied().unwrap_or((0.0, network.now(), apart));
@@ -414,8 +417,10 @@ impl MotionChecker {
     }
 
     fn check_client(&mut self, network: &MotionNetwork, seat: usize, object: ObjectId) {
-        let (server, client) =
-            (network.object_moment(Endpoint::Server, object), network.object_moment(Endpoint::Seat(seat), object));
+        let (server, client) = (
+            network.object_moment(MotionEndpoint::Server, object),
+            network.object_moment(MotionEndpoint::Seat(seat), object),
+        );
         let (Some(server), Some(client)) = (server, client) else {
             if server.is_some() {
                 self.report_violation("heard", || format!("client {seat} does not know {object:?}"));

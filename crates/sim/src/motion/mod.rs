@@ -13,11 +13,11 @@ use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 
-pub use sabotage::Sabotage;
+pub use sabotage::MotionSabotage;
 pub use scenario::{FEATURES, MotionScenario};
 
 use crate::clock::NodeClock;
-use crate::event_queue::EventQueue;
+use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig, LinkStats};
 
 /// Motion of the objects: linear, at most ten units per second.
@@ -35,12 +35,12 @@ pub struct MotionNetwork {
     server_clock: NodeClock,
     server_wake: Instant,
     seats: Vec<ClientNode>,
-    queue: EventQueue<MotionQueueEvent>,
+    queue: TimedEventQueue<MotionQueueEvent>,
     /// Incarnation of the endpoint started last; each start takes the next number.
     run: u32,
     /// Number of forged command numbers that reached a running server.
     forged_number_count: u64,
-    sabotage: Option<Sabotage>,
+    sabotage: Option<MotionSabotage>,
 }
 
 /// A computer on which a client may run.
@@ -72,7 +72,7 @@ pub struct MotionPlan {
 
 /// The server or a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum MotionEndpoint {
     /// The computer of the server.
     Server,
     /// The computer of the client with this seat number, from 0 on.
@@ -89,7 +89,7 @@ pub(crate) enum ChangeCause {
 }
 
 enum MotionQueueEvent {
-    Wake(Endpoint),
+    Wake(MotionEndpoint),
     Arrive { client: usize, is_uplink: bool, bytes: Box<[u8]> },
 }
 
@@ -112,19 +112,19 @@ impl MotionNetwork {
             server_clock: plan.server,
             server_wake: Instant::ZERO,
             seats: plan.clients.iter().enumerate().map(seat).collect(),
-            queue: EventQueue::new(),
+            queue: TimedEventQueue::new(),
             run: 0,
             forged_number_count: 0,
             sabotage: None,
         };
-        network.queue.push(Instant::ZERO, MotionQueueEvent::Wake(Endpoint::Server));
+        network.queue.push(Instant::ZERO, MotionQueueEvent::Wake(MotionEndpoint::Server));
         (0..network.seats.len())
-            .for_each(|seat| network.queue.push(Instant::ZERO, MotionQueueEvent::Wake(Endpoint::Seat(seat))));
+            .for_each(|seat| network.queue.push(Instant::ZERO, MotionQueueEvent::Wake(MotionEndpoint::Seat(seat))));
         network
     }
 
     /// Sets the defect of the first client or its links.
-    pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
+    pub fn set_sabotage(&mut self, sabotage: Option<MotionSabotage>) {
         self.sabotage = sabotage;
     }
 
@@ -134,22 +134,22 @@ impl MotionNetwork {
     }
 
     /// Returns the time that an endpoint's clock shows now.
-    pub fn local_time(&self, end: Endpoint) -> Instant {
+    pub fn local_time(&self, end: MotionEndpoint) -> Instant {
         match end {
-            Endpoint::Server => self.server_clock.local(self.now),
-            Endpoint::Seat(seat) => self.seats[seat].clock.local(self.now),
+            MotionEndpoint::Server => self.server_clock.local(self.now),
+            MotionEndpoint::Seat(seat) => self.seats[seat].clock.local(self.now),
         }
     }
 
-    /// Returns the time that an endpoint's engine gets: its local time, which [`Sabotage::FastClock`] may advance.
-    fn engine_time(&self, end: Endpoint) -> Instant {
-        let Endpoint::Seat(seat) = end else { return self.local_time(end) };
+    /// Returns the time that an endpoint's engine gets: its local time, which [`MotionSabotage::FastClock`] may advance.
+    fn engine_time(&self, end: MotionEndpoint) -> Instant {
+        let MotionEndpoint::Seat(seat) = end else { return self.local_time(end) };
         self.local_time(end) + self.sabotage.map_or(TimeDelta::ZERO, |sabotage| sabotage.clock_advance(seat, self.now))
     }
 
     /// Returns the events of a client since the last call; none for the server or a client that does not run.
-    pub fn take_events(&mut self, end: Endpoint) -> Vec<MotionClientEvent> {
-        let Endpoint::Seat(seat) = end else { return Vec::new() };
+    pub fn take_events(&mut self, end: MotionEndpoint) -> Vec<MotionClientEvent> {
+        let MotionEndpoint::Seat(seat) = end else { return Vec::new() };
         let client = &mut self.seats[seat].client;
         client.iter_mut().flat_map(|client| std::iter::from_fn(|| client.poll_event())).collect()
     }
@@ -161,21 +161,21 @@ impl MotionNetwork {
 
     /// Starts or restarts the server with a new incarnation and without any object.
     pub fn start_server(&mut self) -> &mut MotionServer<LinearPredictor> {
-        let (config, local) = (self.next_config(), self.local_time(Endpoint::Server));
+        let (config, local) = (self.next_config(), self.local_time(MotionEndpoint::Server));
         self.server.insert(MotionServer::new(local, config, LINEAR_MOTION).expect("settings are valid"))
     }
 
     /// Starts or restarts a client with a new incarnation and without any object.
     pub fn start_client(&mut self, seat: usize) -> &mut MotionClient<LinearPredictor> {
-        let (config, local) = (self.next_config(), self.engine_time(Endpoint::Seat(seat)));
+        let (config, local) = (self.next_config(), self.engine_time(MotionEndpoint::Seat(seat)));
         self.seats[seat].client.insert(MotionClient::new(local, config, LINEAR_MOTION).expect("settings are valid"))
     }
 
     /// Stops an endpoint without notice to its peers.
-    pub fn crash(&mut self, end: Endpoint) {
+    pub fn crash(&mut self, end: MotionEndpoint) {
         match end {
-            Endpoint::Server => self.server = None,
-            Endpoint::Seat(seat) => self.seats[seat].client = None,
+            MotionEndpoint::Server => self.server = None,
+            MotionEndpoint::Seat(seat) => self.seats[seat].client = None,
         }
     }
 
@@ -227,11 +227,11 @@ impl MotionNetwork {
     }
 
     /// Gives an object a command from an endpoint, and sends it. Does nothing if the endpoint does not run.
-    pub fn command(&mut self, end: Endpoint, object: ObjectId, vector: MilliVec2) {
+    pub fn command(&mut self, end: MotionEndpoint, object: ObjectId, vector: MilliVec2) {
         let local = self.engine_time(end);
         match end {
-            Endpoint::Server => self.server.iter_mut().for_each(|server| server.command(local, object, vector)),
-            Endpoint::Seat(seat) => {
+            MotionEndpoint::Server => self.server.iter_mut().for_each(|server| server.command(local, object, vector)),
+            MotionEndpoint::Seat(seat) => {
                 let client = &mut self.seats[seat].client;
                 client.iter_mut().for_each(|client| _ = client.command(local, object, vector));
             }
@@ -241,11 +241,11 @@ impl MotionNetwork {
     }
 
     /// Returns an object as an endpoint has it now; `None` if the endpoint does not run or does not have it.
-    pub fn object_moment(&self, end: Endpoint, object: ObjectId) -> Option<ObjectMoment<MilliVec2>> {
+    pub fn object_moment(&self, end: MotionEndpoint, object: ObjectId) -> Option<ObjectMoment<MilliVec2>> {
         let local = self.engine_time(end);
         match end {
-            Endpoint::Server => self.server.as_ref()?.moment_at(local, object),
-            Endpoint::Seat(seat) => self.seats[seat].client.as_ref()?.moment_at(local, object),
+            MotionEndpoint::Server => self.server.as_ref()?.moment_at(local, object),
+            MotionEndpoint::Seat(seat) => self.seats[seat].client.as_ref()?.moment_at(local, object),
         }
     }
 
@@ -270,7 +270,7 @@ impl MotionNetwork {
     }
 
     /// Processes all events up to the true time `until`, and calls `on_frame` after each frame of an endpoint.
-    pub fn run(&mut self, until: Instant, mut on_frame: impl FnMut(&mut Self, Endpoint)) {
+    pub fn run(&mut self, until: Instant, mut on_frame: impl FnMut(&mut Self, MotionEndpoint)) {
         self.run_observed(until, |network, end, cause| {
             if cause == ChangeCause::Frame {
                 on_frame(network, end);
@@ -279,7 +279,11 @@ impl MotionNetwork {
     }
 
     /// Processes all events up to the true time `until`, and calls `on_change` after each frame and each arrival.
-    pub(crate) fn run_observed(&mut self, until: Instant, mut on_change: impl FnMut(&mut Self, Endpoint, ChangeCause)) {
+    pub(crate) fn run_observed(
+        &mut self,
+        until: Instant,
+        mut on_change: impl FnMut(&mut Self, MotionEndpoint, ChangeCause),
+    ) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
             let Some((at, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
@@ -288,7 +292,7 @@ impl MotionNetwork {
                     self.deliver(seat, is_uplink, bytes);
                     on_change(
                         self,
-                        if is_uplink { Endpoint::Server } else { Endpoint::Seat(seat) },
+                        if is_uplink { MotionEndpoint::Server } else { MotionEndpoint::Seat(seat) },
                         ChangeCause::Arrival,
                     );
                 }
@@ -303,40 +307,40 @@ impl MotionNetwork {
         self.now = self.now.max(until);
     }
 
-    fn run_endpoint(&mut self, end: Endpoint) {
+    fn run_endpoint(&mut self, end: MotionEndpoint) {
         let local = self.engine_time(end);
         match end {
-            Endpoint::Server => self.server.iter_mut().for_each(|server| server.advance(local)),
-            Endpoint::Seat(seat) => self.seats[seat].client.iter_mut().for_each(|client| client.advance(local)),
+            MotionEndpoint::Server => self.server.iter_mut().for_each(|server| server.advance(local)),
+            MotionEndpoint::Seat(seat) => self.seats[seat].client.iter_mut().for_each(|client| client.advance(local)),
         }
         self.transmit(end);
         self.schedule_wake(end);
     }
 
-    fn next_wake(&self, end: Endpoint) -> Instant {
+    fn next_wake(&self, end: MotionEndpoint) -> Instant {
         match end {
-            Endpoint::Server => self.server_wake,
-            Endpoint::Seat(seat) => self.seats[seat].next_wake,
+            MotionEndpoint::Server => self.server_wake,
+            MotionEndpoint::Seat(seat) => self.seats[seat].next_wake,
         }
     }
 
     /// Schedules the next wake-up of an endpoint: at its next frame, or earlier when a command is ready to be sent.
-    fn schedule_wake(&mut self, end: Endpoint) {
+    fn schedule_wake(&mut self, end: MotionEndpoint) {
         let local = self.local_time(end);
         let frame = self.frame_period.as_nanos();
         let next = Instant::from_nanos((local.as_nanos().div_euclid(frame) + 1) * frame);
         let soonest = self.now + TimeDelta::from_nanos(1);
         let at = match end {
-            Endpoint::Server => self.server_clock.true_time(next).max(soonest),
-            Endpoint::Seat(seat) => {
+            MotionEndpoint::Server => self.server_clock.true_time(next).max(soonest),
+            MotionEndpoint::Seat(seat) => {
                 let ClientNode { clock, client, .. } = &self.seats[seat];
                 let due = client.as_ref().map_or(next, |client| client.poll_timeout().min(next));
                 clock.true_time(due).max(soonest)
             }
         };
         match end {
-            Endpoint::Server => self.server_wake = at,
-            Endpoint::Seat(seat) => self.seats[seat].next_wake = at,
+            MotionEndpoint::Server => self.server_wake = at,
+            MotionEndpoint::Seat(seat) => self.seats[seat].next_wake = at,
         }
         self.queue.push(at, MotionQueueEvent::Wake(end));
     }
@@ -359,7 +363,7 @@ impl MotionNetwork {
             self.forged_number_count += u64::from(self.server.is_some());
             bytes = forged;
         }
-        let end = if is_uplink { Endpoint::Server } else { Endpoint::Seat(seat) };
+        let end = if is_uplink { MotionEndpoint::Server } else { MotionEndpoint::Seat(seat) };
         let local = self.engine_time(end);
         if is_uplink {
             self.server.iter_mut().for_each(|server| server.handle_datagram(local, Self::client_id(seat), &bytes));
@@ -380,17 +384,17 @@ impl MotionNetwork {
         }
     }
 
-    fn transmit(&mut self, end: Endpoint) {
+    fn transmit(&mut self, end: MotionEndpoint) {
         let (local, now) = (self.engine_time(end), self.now);
         let mut buf = [0; MAX_DATAGRAM];
         loop {
             let (seat, is_uplink, len) = match end {
-                Endpoint::Server => {
+                MotionEndpoint::Server => {
                     let Some(server) = &mut self.server else { return };
                     let Some((client, len)) = server.poll_transmit(local, &mut buf) else { return };
                     (client.0 as usize - 1, false, len)
                 }
-                Endpoint::Seat(seat) => {
+                MotionEndpoint::Seat(seat) => {
                     let Some(client) = &mut self.seats[seat].client else { return };
                     let Some(len) = client.poll_transmit(local, &mut buf) else { return };
                     (seat, true, len)

@@ -8,7 +8,7 @@ use super::MotionScenario;
 
 /// Deliberate defect of the first client or of the link between it and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
+pub enum MotionSabotage {
     /// After 6 s, datagrams with commands do not reach the client.
     DropCommandsToClient,
     /// After 6 s, datagrams with commands do not reach the server.
@@ -32,14 +32,14 @@ pub enum Sabotage {
     ForgeCommands,
 }
 
-impl Sabotage {
+impl MotionSabotage {
     /// Time after which most defects begin.
     const ACTIVE_FROM: TimeDelta = TimeDelta::from_secs(6);
-    /// Duration of [`Sabotage::FastClock`].
+    /// Duration of [`MotionSabotage::FastClock`].
     const FAST_CLOCK_DURATION: TimeDelta = TimeDelta::from_secs(1);
 
     /// Returns by how much a client's engine time is ahead of its clock; zero except for the first client with
-    /// [`Sabotage::FastClock`].
+    /// [`MotionSabotage::FastClock`].
     pub(super) fn clock_advance(self, seat: usize, now: Instant) -> TimeDelta {
         let since = (now - Instant::ZERO - Self::ACTIVE_FROM).max(TimeDelta::ZERO).min(Self::FAST_CLOCK_DURATION);
         if self == Self::FastClock && seat == 0 { since * 3 } else { TimeDelta::ZERO }

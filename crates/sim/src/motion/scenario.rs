@@ -6,8 +6,8 @@ use coplay::motion::{ClientId, MilliVec2, MotionConfig, ObjectId, SyncMethod};
 use coplay::time::{Instant, TimeDelta};
 
 use super::checker::MotionChecker;
-use super::sabotage::Sabotage;
-use super::{Endpoint, MotionNetwork, MotionPlan};
+use super::sabotage::MotionSabotage;
+use super::{MotionEndpoint, MotionNetwork, MotionPlan};
 use crate::clock::NodeClock;
 use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::random::Random;
@@ -73,7 +73,7 @@ pub struct MotionScenario {
     /// Faults with their true times, in time order.
     pub faults: Vec<(Instant, MotionFault)>,
     /// Deliberate defect at the first client, to prove that the checker detects it.
-    pub sabotage: Option<Sabotage>,
+    pub sabotage: Option<MotionSabotage>,
 }
 
 /// A fault of a scenario, the end of one, or a decision of the server. Clients are given by seat number.
@@ -84,9 +84,9 @@ pub enum MotionFault {
     /// Restores both links of a client.
     Heal(usize),
     /// Stops an endpoint without notice to its peers.
-    Crash(Endpoint),
+    Crash(MotionEndpoint),
     /// Starts an endpoint without any state.
-    Start(Endpoint),
+    Start(MotionEndpoint),
     /// Makes the server move a client's object to another place.
     Place(usize),
     /// Makes the server give a command to a client's object.
@@ -150,14 +150,14 @@ impl MotionScenario {
                 self.faults.push((when, MotionFault::Cut(seat)));
                 self.faults.push((when + later(random, 200), MotionFault::Heal(seat)));
             } else if random.chance(0.2) {
-                self.faults.push((when, MotionFault::Crash(Endpoint::Seat(seat))));
-                self.faults.push((when + later(random, 10), MotionFault::Start(Endpoint::Seat(seat))));
+                self.faults.push((when, MotionFault::Crash(MotionEndpoint::Seat(seat))));
+                self.faults.push((when + later(random, 10), MotionFault::Start(MotionEndpoint::Seat(seat))));
             }
         }
         if random.chance(0.25) {
             let when = at(random);
-            self.faults.push((when, MotionFault::Crash(Endpoint::Server)));
-            self.faults.push((when + later(random, 10), MotionFault::Start(Endpoint::Server)));
+            self.faults.push((when, MotionFault::Crash(MotionEndpoint::Server)));
+            self.faults.push((when + later(random, 10), MotionFault::Start(MotionEndpoint::Server)));
         }
         if self.server_object_count > 0 && random.chance(0.15) {
             self.faults.push((at(random), MotionFault::Remove));
@@ -198,10 +198,12 @@ impl MotionScenario {
     }
 
     /// Returns all objects with their initial owners, whether removed or not.
-    pub(super) fn objects(&self) -> impl Iterator<Item = (ObjectId, Endpoint)> {
+    pub(super) fn objects(&self) -> impl Iterator<Item = (ObjectId, MotionEndpoint)> {
         let clients = self.plan.clients.len();
-        let own = (0..clients).map(|seat| (Self::avatar_of(seat), Endpoint::Seat(seat)));
-        own.chain((0..self.server_object_count).map(move |number| (ObjectId(1_000 + number as u32), Endpoint::Server)))
+        let own = (0..clients).map(|seat| (Self::avatar_of(seat), MotionEndpoint::Seat(seat)));
+        own.chain(
+            (0..self.server_object_count).map(move |number| (ObjectId(1_000 + number as u32), MotionEndpoint::Server)),
+        )
     }
 
     /// Runs the scenario, and checks the timers and positions at all endpoints.
@@ -209,8 +211,9 @@ impl MotionScenario {
         let mut network = MotionNetwork::new(self.seed, &self.plan);
         let mut checker = MotionChecker::new(self);
         network.set_sabotage(self.sabotage);
-        self.start_endpoint(&mut network, Endpoint::Server, &checker);
-        (0..self.plan.clients.len()).for_each(|seat| self.start_endpoint(&mut network, Endpoint::Seat(seat), &checker));
+        self.start_endpoint(&mut network, MotionEndpoint::Server, &checker);
+        (0..self.plan.clients.len())
+            .for_each(|seat| self.start_endpoint(&mut network, MotionEndpoint::Seat(seat), &checker));
         let mut script = CommandScript::new(self);
         let mut faults = self.faults.iter().copied().peekable();
         while let Some((at, _)) = faults.peek().copied() {
@@ -239,7 +242,7 @@ impl MotionScenario {
             }
             MotionFault::Start(end) => self.start_endpoint(network, end, checker),
             MotionFault::Remove => {
-                let Some((object, _)) = self.objects().find(|(_, by)| *by == Endpoint::Server) else { return };
+                let Some((object, _)) = self.objects().find(|(_, by)| *by == MotionEndpoint::Server) else { return };
                 network.server_mut().into_iter().for_each(|server| server.remove(object));
                 checker.on_removed(object);
             }
@@ -269,7 +272,7 @@ impl MotionScenario {
         object: ObjectId,
         checker: &mut MotionChecker,
     ) {
-        let local = network.local_time(Endpoint::Server);
+        let local = network.local_time(MotionEndpoint::Server);
         let Some(server) = network.server_mut() else { return };
         match fault {
             MotionFault::Command(_) => server.command(local, object, MilliVec2 { x: -1_500, y: 2_500 }),
@@ -280,11 +283,11 @@ impl MotionScenario {
             _ => server.place(local, object, MilliVec2::from_units(100, 100), MilliVec2::default()),
         }
         checker.on_server_decision(network, object);
-        network.transmit(Endpoint::Server);
+        network.transmit(MotionEndpoint::Server);
     }
 
     fn respawn(&self, network: &mut MotionNetwork, object: ObjectId, checker: &mut MotionChecker) {
-        let (local, owner) = (network.local_time(Endpoint::Server), checker.owner(object));
+        let (local, owner) = (network.local_time(MotionEndpoint::Server), checker.owner(object));
         let Some(server) = network.server_mut() else { return };
         server.spawn(
             local,
@@ -295,15 +298,15 @@ impl MotionScenario {
         );
         checker.on_respawned(network, object);
         for seat in 0..network.seats() {
-            network.subscribe(seat, object, owner == Endpoint::Seat(seat));
+            network.subscribe(seat, object, owner == MotionEndpoint::Seat(seat));
         }
     }
 
-    fn start_endpoint(&self, network: &mut MotionNetwork, end: Endpoint, checker: &MotionChecker) {
+    fn start_endpoint(&self, network: &mut MotionNetwork, end: MotionEndpoint, checker: &MotionChecker) {
         let local = network.local_time(end);
         let objects = self.objects().map(|(object, _)| object).filter(|object| !checker.is_removed(*object));
         match end {
-            Endpoint::Server => {
+            MotionEndpoint::Server => {
                 // A restarted server has its objects elsewhere than its clients saw them last.
                 let later = network.run_count().into();
                 let server = network.start_server();
@@ -313,7 +316,7 @@ impl MotionScenario {
                     server.spawn(local, object, owner_client(checker.owner(object)), position, vector);
                 }
             }
-            Endpoint::Seat(seat) => {
+            MotionEndpoint::Seat(seat) => {
                 network.start_client(seat);
                 objects.for_each(|object| network.subscribe(seat, object, checker.owner(object) == end));
             }
@@ -343,8 +346,8 @@ impl MotionScenario {
             link.duplicate > 0.0,
             clients.iter().any(|clock| clock.skew_ppm != 0.0),
             has(|fault| matches!(fault, MotionFault::Cut(_))),
-            has(|fault| matches!(fault, MotionFault::Crash(Endpoint::Seat(_)))),
-            has(|fault| matches!(fault, MotionFault::Crash(Endpoint::Server))),
+            has(|fault| matches!(fault, MotionFault::Crash(MotionEndpoint::Seat(_)))),
+            has(|fault| matches!(fault, MotionFault::Crash(MotionEndpoint::Server))),
             has(|fault| matches!(fault, MotionFault::Place(_))),
             has(|fault| matches!(fault, MotionFault::Remove)),
             config.combine_interval > TimeDelta::ZERO && self.mean_command_interval < TimeDelta::from_millis(500),
@@ -414,10 +417,10 @@ impl CommandScript {
 }
 
 /// Returns the client that owns an object; `None` for the server.
-fn owner_client(owner: Endpoint) -> Option<ClientId> {
+fn owner_client(owner: MotionEndpoint) -> Option<ClientId> {
     match owner {
-        Endpoint::Server => None,
-        Endpoint::Seat(seat) => Some(MotionNetwork::client_id(seat)),
+        MotionEndpoint::Server => None,
+        MotionEndpoint::Seat(seat) => Some(MotionNetwork::client_id(seat)),
     }
 }
 

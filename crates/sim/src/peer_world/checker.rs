@@ -36,7 +36,7 @@ const MAX_REPORTS_PER_PROPERTY: usize = 3;
 
 /// Deliberate defect at the first node, to prove that the checker detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
+pub enum PeerWorldSabotage {
     /// Updates arrive with a tick that is 3 too high.
     ShiftUpdateTicks,
     /// Datagrams that contain a record do not arrive.
@@ -60,7 +60,7 @@ enum Departure {
 
 /// Observations of one scenario, and the violations found in them.
 pub(super) struct PeerWorldChecker {
-    sabotage: Option<Sabotage>,
+    sabotage: Option<PeerWorldSabotage>,
     /// Largest allowed error of a clock offset in this scenario.
     max_clock_error: TimeDelta,
     /// Ticks of the delivered updates, by receiving node and entity.
@@ -165,7 +165,7 @@ impl PeerWorldChecker {
     }
 
     fn on_delivery(&mut self, network: &PeerWorldNetwork, delivery: &DeliveredDatagram) {
-        if self.sabotage == Some(Sabotage::ShowUndelivered)
+        if self.sabotage == Some(PeerWorldSabotage::ShowUndelivered)
             && delivery.to == 0
             && delivery.at > Instant::ZERO + TimeDelta::from_secs(5)
         {
@@ -414,7 +414,7 @@ impl Departure {
     }
 }
 
-impl Sabotage {
+impl PeerWorldSabotage {
     /// Applies the defect to a datagram to the first node. Returns `None` if the datagram is dropped.
     pub(super) fn tamper(self, mut bytes: Box<[u8]>) -> Option<Box<[u8]>> {
         const UPDATE: u8 = 1;

@@ -11,11 +11,11 @@ use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{MazeSettings, MazeSite};
 
-pub use checker::Sabotage;
+pub use checker::PeerWorldSabotage;
 pub use scenario::{FEATURES, PeerWorldFault, PeerWorldScenario};
 
 use crate::clock::NodeClock;
-use crate::event_queue::EventQueue;
+use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig, LinkStats};
 
 /// A maze, the nodes on which its sites run, and the links between them.
@@ -29,11 +29,11 @@ pub struct PeerWorldNetwork {
     links: BTreeMap<(usize, usize), Link>,
     /// Conditions of a link until they are changed.
     default_link: LinkConfig,
-    queue: EventQueue<PeerWorldQueueEvent>,
+    queue: TimedEventQueue<PeerWorldQueueEvent>,
     /// Datagrams delivered since the last [`PeerWorldNetwork::take_deliveries`], if they are kept.
     delivered: Vec<DeliveredDatagram>,
     keep_deliveries: bool,
-    sabotage: Option<Sabotage>,
+    sabotage: Option<PeerWorldSabotage>,
 }
 
 /// A computer on which a site of the maze may run.
@@ -97,7 +97,7 @@ impl PeerWorldNetwork {
             default_link: link.clone(),
             node_by_site: nodes.iter().enumerate().map(|(number, node)| (node.site, number)).collect(),
             nodes,
-            queue: EventQueue::new(),
+            queue: TimedEventQueue::new(),
             delivered: Vec::new(),
             keep_deliveries: false,
             sabotage: None,
@@ -105,7 +105,7 @@ impl PeerWorldNetwork {
     }
 
     /// Sets the defect that is applied to datagrams that arrive at the first node.
-    pub fn set_sabotage(&mut self, sabotage: Option<Sabotage>) {
+    pub fn set_sabotage(&mut self, sabotage: Option<PeerWorldSabotage>) {
         self.sabotage = sabotage;
     }
 

@@ -6,7 +6,7 @@ use coplay::peer_world::UpdatePolicy;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::MazeSettings;
 
-use super::checker::{PeerWorldChecker, Sabotage};
+use super::checker::{PeerWorldChecker, PeerWorldSabotage};
 use super::{PeerWorldNetwork, PeerWorldSitePlan};
 use crate::clock::NodeClock;
 use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
@@ -57,7 +57,7 @@ pub struct PeerWorldScenario {
     /// Number of sites that join late: the last ones.
     pub late_joiners: usize,
     /// Deliberate defect at the first node, to prove that the checker detects it.
-    pub sabotage: Option<Sabotage>,
+    pub sabotage: Option<PeerWorldSabotage>,
 }
 
 /// A fault of a maze, or the end of one. Nodes are given by index.

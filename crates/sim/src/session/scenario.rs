@@ -24,7 +24,7 @@ use crate::clock::NodeClock;
 use crate::link::{Delay, LinkConfig, Loss};
 use crate::session_experiment::toy_settings;
 use crate::session_network::{self, SessionNetwork};
-use crate::site::Sabotage;
+use crate::site::SessionSabotage;
 use crate::spectators;
 
 /// Minimum duration of a scenario, in virtual time.
@@ -60,7 +60,7 @@ pub struct SessionScenario {
     /// Recovery policy for lost inputs, by site.
     pub recovery: Vec<Recovery>,
     /// Distribution of the input bits over players and sites.
-    pub input_layout: InputLayout,
+    pub input_layout: BitDistribution,
     /// Conditions in one direction between two sites, by `from * sites + to`.
     pub links: Vec<LinkConfig>,
     /// Offset and skew of each site's clock.
@@ -98,12 +98,12 @@ pub struct SessionScenario {
     /// Number of the site that records a movie; `None` without a movie.
     pub movie_site: Option<usize>,
     /// Deliberate defect of the last site, to prove that the checkers detect it.
-    pub sabotage: Option<Sabotage>,
+    pub sabotage: Option<SessionSabotage>,
 }
 
 /// Distribution of the input bits over players and sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputLayout {
+pub enum BitDistribution {
     /// One player per site with 16 buttons each.
     Buttons,
     /// One player per site with 16 buttons and four 16-bit sticks each, which change in most frames.
@@ -337,9 +337,9 @@ impl SessionScenario {
     fn ownership(&self) -> Ownership {
         let sites = || SiteId::first(self.sites);
         match self.input_layout {
-            InputLayout::Buttons => Ownership::one_player_per_site(self.sites, 0xffff),
-            InputLayout::Sticks => Ownership::one_player_per_site(self.sites, (1 << 80) - 1),
-            InputLayout::Shared => {
+            BitDistribution::Buttons => Ownership::one_player_per_site(self.sites, 0xffff),
+            BitDistribution::Sticks => Ownership::one_player_per_site(self.sites, (1 << 80) - 1),
+            BitDistribution::Shared => {
                 let mut ownership = Ownership::new(1);
                 for site in sites() {
                     let mask =
@@ -348,7 +348,7 @@ impl SessionScenario {
                 }
                 ownership
             }
-            InputLayout::TwoAtOne => {
+            BitDistribution::TwoAtOne => {
                 let players = (self.sites + 1).min(coplay::input::MAX_PLAYERS);
                 let mut ownership = Ownership::new(players);
                 for (player, site) in (0..players).zip(SiteId::first(1).chain(sites())) {
@@ -411,7 +411,7 @@ impl SessionScenario {
             let mut site = session_network::new_site(session, clock, players, self.seed ^ number as u64);
             site.step_cost = self.step_cost[number];
             site.is_crashed = self.is_late_joiner(number);
-            if self.input_layout == InputLayout::Sticks {
+            if self.input_layout == BitDistribution::Sticks {
                 (site.player.change_probability, site.player.mask) = (0.9, (1 << 80) - 1);
             }
             if number == self.sites - 1 {

@@ -7,7 +7,7 @@ use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, Spect
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 
-use crate::event_queue::EventQueue;
+use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig, Loss};
 use crate::random::Random;
 use crate::session_experiment::SessionExperiment;
@@ -133,7 +133,7 @@ struct PlayerStep {
 struct ScaleRun {
     feed: Feed,
     spectators: Vec<Option<ScaleSpectator>>,
-    queue: EventQueue<ScaleQueueEvent>,
+    queue: TimedEventQueue<ScaleQueueEvent>,
     state_hash: u64,
     /// Hash of all inputs up to and including each frame, by frame number.
     expected_hashes: Vec<u64>,
@@ -154,7 +154,7 @@ impl ScaleRun {
         Self {
             feed: Feed::new(config).expect("settings are valid"),
             spectators: (0..test.spectators).map(|_| None).collect(),
-            queue: EventQueue::new(),
+            queue: TimedEventQueue::new(),
             state_hash: 1,
             expected_hashes: Vec::new(),
             result: SpectatorScaleResult::default(),

@@ -10,7 +10,7 @@ use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, Spect
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
 
-use crate::event_queue::EventQueue;
+use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig, Loss, Rate};
 use crate::random::Random;
 use crate::session::checker::SessionChecker;
@@ -146,7 +146,7 @@ pub struct SpectatorNetwork {
     session_id: u64,
     settings: Settings,
     nodes: Vec<Option<SpectatorNode>>,
-    queue: EventQueue<SpectatorQueueEvent>,
+    queue: TimedEventQueue<SpectatorQueueEvent>,
     now: Instant,
     random: Random,
     outgoing: Vec<(usize, Addr, Vec<u8>, SenderRole)>,
@@ -187,7 +187,7 @@ enum SpectatorQueueEvent {
 impl SpectatorNetwork {
     /// Creates a network that the spectators of the plan join at their times.
     pub fn new(seed: u64, session: u64, settings: Settings, plan: SpectatorsPlan) -> Self {
-        let mut queue = EventQueue::new();
+        let mut queue = TimedEventQueue::new();
         for (number, node) in plan.spectators.iter().enumerate() {
             queue.push(node.joins_at, SpectatorQueueEvent::Join { node: number });
         }

@@ -9,7 +9,7 @@ use coplay::spectator_feed::{
 };
 use coplay::time::{Instant, TimeDelta};
 use coplay::wire::MAX_DATAGRAM;
-use coplay_sim::event_queue::EventQueue;
+use coplay_sim::event_queue::TimedEventQueue;
 use coplay_sim::link::{Link, LinkConfig};
 use coplay_sim::random::Random;
 use coplay_sim::session_experiment::toy_settings;
@@ -97,7 +97,7 @@ pub(crate) struct SpectatorTestNetwork {
     pub(crate) nodes: Vec<FeedNode>,
     links: Vec<Link>,
     seed: u64,
-    queue: EventQueue<SpectatorQueueEvent>,
+    queue: TimedEventQueue<SpectatorQueueEvent>,
     random: Random,
     held_inputs: Vec<InputWord>,
     /// Inputs of every frame played so far.
@@ -166,7 +166,7 @@ impl SpectatorTestNetwork {
             nodes: Vec::new(),
             links: Vec::new(),
             seed,
-            queue: EventQueue::new(),
+            queue: TimedEventQueue::new(),
             random: Random::stream(seed, "stand"),
             held_inputs: vec![0; 2],
             played_inputs: Vec::new(),

@@ -69,12 +69,12 @@ pub(super) struct DesyncSearch {
     started_at: Option<Instant>,
     /// Bit set of peer indices that still get a query in this round.
     peers_to_query: u8,
-    replay: Option<Replay>,
+    replay: Option<FrameReplay>,
 }
 
 /// A replay of past frames that answers one query of the bisector.
 #[derive(Clone, Copy, Debug)]
-struct Replay {
+struct FrameReplay {
     query: LocalQuery,
     /// The next frame that the replay steps.
     next_frame: Frame,
@@ -326,7 +326,7 @@ impl Session {
             search.bisector.on_unable();
             return false;
         };
-        search.replay = Some(Replay { query, next_frame: anchor, stage: ReplayStage::SavePresent });
+        search.replay = Some(FrameReplay { query, next_frame: anchor, stage: ReplayStage::SavePresent });
         self.phase = Phase::Running(FramePhase::Replay);
         true
     }
@@ -340,7 +340,7 @@ impl Session {
         let replay = search.replay.expect("a replay is under way");
         let (first, last) = replay_range(replay.query);
         let (index, anchor) = search.anchor_before(first).expect("no anchor is replaced during a replay");
-        let next_replay = |stage, next_frame| Some(Replay { stage, next_frame, ..replay });
+        let next_replay = |stage, next_frame| Some(FrameReplay { stage, next_frame, ..replay });
         match replay.stage {
             ReplayStage::SavePresent => {
                 search.replay = next_replay(ReplayStage::LoadAnchor, anchor);
@@ -408,7 +408,7 @@ impl Session {
     /// frame and the site, but not the part of the state.
     pub fn handle_regions(&mut self, regions: &[StateRegion]) {
         if let Some(search) = &mut self.desync_search
-            && let Some(Replay { query: LocalQuery::Regions { frame }, .. }) = search.replay
+            && let Some(FrameReplay { query: LocalQuery::Regions { frame }, .. }) = search.replay
         {
             search.bisector.on_local_regions(frame, regions);
         }
@@ -418,7 +418,7 @@ impl Session {
     /// regions.
     pub fn handle_pages(&mut self, hashes: &[u32]) {
         if let Some(search) = &mut self.desync_search
-            && let Some(Replay { query: LocalQuery::Pages { frame, region, first_page }, .. }) = search.replay
+            && let Some(FrameReplay { query: LocalQuery::Pages { frame, region, first_page }, .. }) = search.replay
         {
             search.bisector.on_local_pages(frame, region, first_page, hashes);
         }

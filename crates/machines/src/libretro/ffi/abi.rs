@@ -13,7 +13,7 @@ pub(super) type VideoRefresh = unsafe extern "C" fn(*const c_void, c_uint, c_uin
 pub(super) type AudioSample = unsafe extern "C" fn(i16, i16);
 pub(super) type AudioSampleBatch = unsafe extern "C" fn(*const i16, usize) -> usize;
 pub(super) type InputPoll = unsafe extern "C" fn();
-pub(super) type InputState = unsafe extern "C" fn(c_uint, c_uint, c_uint, c_uint) -> i16;
+pub(super) type InputStateFn = unsafe extern "C" fn(c_uint, c_uint, c_uint, c_uint) -> i16;
 pub(super) type FrameTime = unsafe extern "C" fn(i64);
 
 #[repr(C)]

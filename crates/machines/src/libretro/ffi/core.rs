@@ -44,7 +44,7 @@ core_functions! {
     retro_set_audio_sample: unsafe extern "C" fn(AudioSample),
     retro_set_audio_sample_batch: unsafe extern "C" fn(AudioSampleBatch),
     retro_set_input_poll: unsafe extern "C" fn(InputPoll),
-    retro_set_input_state: unsafe extern "C" fn(InputState),
+    retro_set_input_state: unsafe extern "C" fn(InputStateFn),
     retro_init: unsafe extern "C" fn(),
     retro_deinit: unsafe extern "C" fn(),
     retro_get_system_info: unsafe extern "C" fn(*mut SystemInfo),

@@ -8,7 +8,7 @@ use coplay::input::{InputWord, Recovery};
 use coplay::session::{AbsentInput, InputHistory, InputPredictor, SendPolicy, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
 
-use super::{InputLayout, SessionFault, SessionScenario};
+use super::{BitDistribution, SessionFault, SessionScenario};
 use crate::clock::NodeClock;
 use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 use crate::random::Random;
@@ -29,11 +29,11 @@ impl SessionScenario {
         let mixed = random.chance(0.2);
         let recovery = (0..sites).map(|_| if mixed { *random.pick(&policies) } else { policy }).collect();
         let input_layout = *random.pick(&[
-            InputLayout::Buttons,
-            InputLayout::Buttons,
-            InputLayout::Sticks,
-            InputLayout::Shared,
-            InputLayout::TwoAtOne,
+            BitDistribution::Buttons,
+            BitDistribution::Buttons,
+            BitDistribution::Sticks,
+            BitDistribution::Shared,
+            BitDistribution::TwoAtOne,
         ]);
         let mut scenario = Self {
             seed,

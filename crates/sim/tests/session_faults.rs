@@ -217,6 +217,24 @@ fn desync_of_a_dropped_site_is_not_expected_to_be_reported() {
     assert_no_violations(100_009_127..100_009_128);
 }
 
+/// Seeds 99059039 and 100042448: the coordinator that admitted a player is dropped long after the player's first frame.
+/// The player stays admitted.
+#[test]
+fn player_stays_admitted_when_the_coordinator_that_admitted_it_is_dropped() {
+    for seed in [99_059_039, 100_042_448] {
+        assert_no_violations(seed..seed + 1);
+    }
+}
+
+/// Seeds 100022104, 100022904 and 100059210: a coordinator that is cut off admits a joiner at a frame that does not
+/// count, and the next coordinator admits the joiner at another frame.
+#[test]
+fn joiner_that_a_dropped_coordinator_admitted_may_join_at_another_frame() {
+    for seed in [100_022_104, 100_022_904, 100_059_210] {
+        assert_no_violations(seed..seed + 1);
+    }
+}
+
 /// Seed 99032773: the clock of a suspended joiner stood still. Until the joiner knew that, the others' plan seemed to
 /// lie 6 s ahead, and all sites waited for the joiner.
 #[test]

@@ -58,8 +58,8 @@ struct Incarnation {
     state_hashes: Vec<u64>,
     /// Frame at which the incarnation joined a running session.
     joined_at: Option<usize>,
-    /// Whether a peer reported the join, not only the site itself.
-    is_join_reported_by_peer: bool,
+    /// Pairs (site, incarnation) that reported the join.
+    joined_by: Vec<(usize, usize)>,
     /// First frame for which the site sampled an input.
     first_sampled_frame: Option<usize>,
     /// Owned bits of all sampled inputs, all players' words side by side.
@@ -234,24 +234,39 @@ impl SessionChecker {
     /// Records a report that a site joined at a frame. Reports that name different frames are a violation.
     pub fn on_join(&mut self, reporter: usize, site: usize, frame: u32) {
         let frame = frame as usize;
-        let known = self.incarnations[site].iter().any(|incarnation| incarnation.joined_at == Some(frame));
-        let others = self.incarnations[site]
-            .iter_mut()
-            .filter(|incarnation| reporter != site && incarnation.joined_at == Some(frame));
-        others.for_each(|incarnation| incarnation.is_join_reported_by_peer = true);
-        if !known {
-            self.attribute_join_to_crashed_incarnation(site);
+        let by = (reporter, self.incarnations[reporter].len() - 1);
+        if self.is_void_join_report(by, frame) {
+            return;
         }
+        if let Some(known) = self.incarnations[site].iter_mut().find(|incarnation| incarnation.joined_at == Some(frame))
+        {
+            return known.joined_by.push(by);
+        }
+        self.attribute_join_to_crashed_incarnation(site);
+        self.forget_void_join(site);
         let joiner = self.incarnations[site].last_mut().filter(|incarnation| incarnation.joined_at.is_none());
         match joiner {
-            _ if known => {}
-            Some(incarnation) => {
-                (incarnation.joined_at, incarnation.is_join_reported_by_peer) = (Some(frame), reporter != site)
-            }
+            Some(incarnation) => (incarnation.joined_at, incarnation.joined_by) = (Some(frame), vec![by]),
             None => self.report_violation(
                 "agreement",
                 format!("site {reporter} admitted site {site} at frame {frame}, other sites did not"),
             ),
+        }
+    }
+
+    /// Returns whether a join belongs to frames that do not count: its reporter was dropped as of an earlier frame, and
+    /// played on until it knew that.
+    fn is_void_join_report(&self, (reporter, number): (usize, usize), frame: usize) -> bool {
+        self.drop_frame(&self.incarnations[reporter][number]).is_some_and(|dropped| dropped <= frame)
+    }
+
+    /// Forgets the join of a site's newest incarnation if all its reporters are void. The next coordinator may admit
+    /// the same incarnation at another frame.
+    fn forget_void_join(&mut self, site: usize) {
+        let Some(last) = self.incarnations[site].last() else { return };
+        let Some(frame) = last.joined_at else { return };
+        if last.joined_by.iter().all(|by| by.0 != site && self.is_void_join_report(*by, frame)) {
+            self.current_incarnation(site).joined_at = None;
         }
     }
 
@@ -265,8 +280,8 @@ impl SessionChecker {
             && before.first_sampled_frame.is_none()
             && last.first_sampled_frame.is_none()
         {
-            (before.joined_at, before.is_join_reported_by_peer) =
-                (last.joined_at.take(), last.is_join_reported_by_peer);
+            before.joined_at = last.joined_at.take();
+            before.joined_by = std::mem::take(&mut last.joined_by);
             before.dropped_at = last.dropped_at.take();
             before.dropped_by = std::mem::take(&mut last.dropped_by);
             before.truncated_at = last.truncated_at.take();
@@ -633,7 +648,7 @@ impl SessionChecker {
         let begun = |incarnation: &&Incarnation| {
             begun(incarnation)
                 && (!incarnation.has_eviction_notice
-                    || incarnation.is_join_reported_by_peer
+                    || incarnation.joined_by.iter().any(|(reporter, _)| *reporter != site)
                     || incarnation.joined_at.is_none())
         };
         let Some(incarnation) = self.incarnations[site].iter().rev().find(begun) else {

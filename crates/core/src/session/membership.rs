@@ -628,8 +628,12 @@ impl Session {
     fn void_commands_of_dropped(&mut self, decision: &MembershipDecision) {
         let voided =
             self.command.filter(|command| decision.drop.contains(command.issuer) && decision.command != Some(*command));
-        if let Some(command) = voided {
-            self.command = None;
+        let Some(command) = voided else { return };
+        self.command = None;
+        // This site may be the last that has not settled the command which admitted it. The command counts if the
+        // issuer's input for its frame does.
+        let counts = command.frame < decision.input_ends[command.issuer.index()];
+        if !(counts && self.is_own_join(&command)) {
             self.revert_command(command);
         }
     }

@@ -215,7 +215,7 @@ impl Session {
     /// Reverts the preparations for a void command.
     pub(super) fn revert_command(&mut self, command: ScheduledCommand) {
         let CommandKind::Join { site, .. } = command.kind else { return };
-        if site == self.config.site {
+        if self.is_own_join(&command) {
             return self.revoke_own_admission(command);
         }
         let prepared = |peer: &Peer| peer.site == site && peer.join_frame == Some(command.frame);
@@ -271,14 +271,17 @@ impl Session {
         }
     }
 
+    /// Returns whether a command admits this site.
+    pub(super) fn is_own_join(&self, command: &ScheduledCommand) -> bool {
+        matches!(command.kind, CommandKind::Join { site, .. } if site == self.config.site)
+    }
+
     /// Voids the command of `issuer`, whose inputs end before `last`, if the command's frame is not earlier and it was
     /// not applied.
     pub(super) fn void_command_after(&mut self, issuer: SiteId, last: Frame) {
         // A joiner counts the command that admits it as applied from the start.
-        let is_own_join =
-            |kind: CommandKind| matches!(kind, CommandKind::Join { site, .. } if site == self.config.site);
         let is_applied =
-            |command: &ScheduledCommand| self.last_applied_command == Some(command.frame) && !is_own_join(command.kind);
+            |command: &ScheduledCommand| self.last_applied_command == Some(command.frame) && !self.is_own_join(command);
         let void =
             |command: &ScheduledCommand| command.issuer == issuer && command.frame >= last && !is_applied(command);
         if let Some(command) = self.command.filter(void) {

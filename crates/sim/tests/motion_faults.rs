@@ -15,6 +15,15 @@ fn two_corrections_between_frames_are_not_reported_as_a_jump() {
     assert!(outcome.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", outcome.violations);
 }
 
+/// The server restarts and transfers an object to a client. The first command that the client receives from it has the
+/// same number as the last one of the previous incarnation, and a timer 2 s behind.
+#[test]
+fn first_command_after_a_server_restart_is_not_reported_as_a_timer_that_goes_back() {
+    let seed = 101_000_724;
+    let outcome = MotionScenario::new(seed).run();
+    assert!(outcome.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", outcome.violations);
+}
+
 #[test]
 fn motion_scenarios_have_no_violations() {
     let mut commands = 0;

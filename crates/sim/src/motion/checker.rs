@@ -467,3 +467,67 @@ impl MotionChecker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MotionPlan, MotionSabotage};
+    use super::*;
+    use crate::clock::NodeClock;
+    use crate::link::{Delay, LinkConfig};
+
+    fn at(millis: i64) -> Instant {
+        Instant::ZERO + TimeDelta::from_millis(millis)
+    }
+
+    /// Starts a server that spawns the client's object and then places it. The decision has the same number in every
+    /// incarnation of the server.
+    fn start_server(network: &mut MotionNetwork, checker: &mut MotionChecker, x: i64) {
+        let (local, object) = (network.local_time(MotionEndpoint::Server), MotionScenario::avatar_of(0));
+        let server = network.start_server();
+        server.spawn(local, object, Some(MotionNetwork::client_id(0)), MilliVec2::default(), MilliVec2::default());
+        server.place(local, object, MilliVec2::from_units(x, 0), MilliVec2::from_units(1, 0));
+        checker.on_server_decision(network, object);
+    }
+
+    /// Runs a client whose server restarts at 4 s, and returns the violations.
+    fn violations_with_a_server_restart(sabotage: Option<MotionSabotage>) -> Vec<String> {
+        let random = MotionScenario::new(0);
+        let plan = MotionPlan {
+            config: coplay::motion::MotionConfig::clocks(0),
+            server: NodeClock::default(),
+            clients: vec![NodeClock::default()],
+            link: LinkConfig { delay: Delay::Constant(TimeDelta::from_millis(50)), ..LinkConfig::default() },
+            ..random.plan.clone()
+        };
+        let scenario = MotionScenario { plan, server_object_count: 0, faults: Vec::new(), ..random };
+        let (mut network, mut checker) = (MotionNetwork::new(0, &scenario.plan), MotionChecker::new(&scenario));
+        network.set_sabotage(sabotage);
+        start_server(&mut network, &mut checker, 0);
+        network.start_client(0);
+        network.subscribe(0, MotionScenario::avatar_of(0), true);
+        checker.run_until(&mut network, at(4_000));
+        let moment = |network: &MotionNetwork| {
+            network
+                .object_moment(MotionEndpoint::Seat(0), MotionScenario::avatar_of(0))
+                .expect("the client has the object")
+        };
+        let before = moment(&network);
+        checker.on_crash(&mut network, MotionEndpoint::Server);
+        network.crash(MotionEndpoint::Server);
+        start_server(&mut network, &mut checker, 3);
+        checker.run_until(&mut network, at(5_500));
+        let after = moment(&network);
+        assert_eq!(before.number, after.number, "the segments must have the same number");
+        assert!(before.timer.value() > after.timer.value() + TimeDelta::from_secs(2), "{before:?} {after:?}");
+        checker.run_until(&mut network, at(8_000));
+        checker.violations
+    }
+
+    #[test]
+    fn segment_of_a_restarted_server_is_not_taken_for_an_earlier_one_with_the_same_number() {
+        assert_eq!(violations_with_a_server_restart(None), Vec::<String>::new());
+        let violations = violations_with_a_server_restart(Some(MotionSabotage::FastClock));
+        let is_pace = |violation: &String| violation.starts_with("pace");
+        assert!(violations.iter().any(is_pace), "timers must still be checked after a restart: {violations:?}");
+    }
+}

@@ -39,7 +39,9 @@ pub enum MotionClientEvent {
     /// The server sent the state of an object for the first time, or for the first time since it restarted. It is also
     /// reported when another object with the same id appears; commands issued to the previous one are then void.
     Appeared(ObjectId),
-    /// The server overruled the commands of an own object: commands in flight are void and may be issued again.
+    /// The server overruled the commands of an own object: commands in flight are void and may be issued again. A
+    /// restarted server that does so with its first update of the object causes this event instead of
+    /// [`Self::Appeared`].
     Overruled(ObjectId),
     /// The server removed an object, or hid it from this client.
     Removed(ObjectId),

@@ -42,12 +42,35 @@ struct LastCommand {
     issuer: MotionEndpoint,
 }
 
+/// A moment of an object at an endpoint.
+#[derive(Clone, Copy, Debug)]
+struct SeenMoment {
+    /// Local time of the endpoint.
+    at: Instant,
+    /// Incarnation of the server that the command number is from.
+    server_run: u32,
+    moment: ObjectMoment<MilliVec2>,
+}
+
+impl SeenMoment {
+    /// Whether both moments are on the same segment. Command numbers are valid only within one incarnation of the
+    /// server: a restarted server may give another segment the same number, with an earlier timer.
+    fn is_on_segment_of(&self, other: &Self) -> bool {
+        (self.server_run, self.moment.number) == (other.server_run, other.moment.number)
+    }
+}
+
 /// Observations of one scenario, and the violations found in them.
 pub(super) struct MotionChecker {
     config: coplay::motion::MotionConfig,
     max_timer_error: TimeDelta,
-    /// Last moment of each object at each endpoint, with the endpoint's local time.
-    last_seen: BTreeMap<(usize, ObjectId), (Instant, ObjectMoment<MilliVec2>)>,
+    /// Last moment of each object at each endpoint.
+    last_seen: BTreeMap<(usize, ObjectId), SeenMoment>,
+    /// Number of server restarts that each client has noticed.
+    server_restarts: BTreeMap<usize, u32>,
+    /// Incarnation of the server, counted in restarts, that each client's command number of an object is from. A client
+    /// that notices a restart shows the earlier numbers until the server has sent the object.
+    server_runs: BTreeMap<(usize, ObjectId), u32>,
     last_commands: BTreeMap<ObjectId, LastCommand>,
     /// Current owners of objects that were transferred.
     owners: BTreeMap<ObjectId, MotionEndpoint>,
@@ -81,6 +104,8 @@ impl MotionChecker {
             config,
             max_timer_error: if config.method == SyncMethod::Paper { paper_error } else { MAX_TIMER_ERROR },
             last_seen: BTreeMap::new(),
+            server_restarts: BTreeMap::new(),
+            server_runs: BTreeMap::new(),
             last_commands: BTreeMap::new(),
             owners: BTreeMap::new(),
             server_decisions: BTreeMap::new(),
@@ -217,6 +242,10 @@ impl MotionChecker {
     fn process_events(&mut self, network: &mut MotionNetwork, end: MotionEndpoint) {
         let MotionEndpoint::Seat(seat) = end else { return };
         for event in network.take_events(end) {
+            if let MotionClientEvent::Appeared(object) | MotionClientEvent::Overruled(object) = event {
+                let server_run = self.server_restarts.get(&seat).copied().unwrap_or(0);
+                self.server_runs.insert((seat, object), server_run);
+            }
             match event {
                 MotionClientEvent::Appeared(object) => {
                     self.last_seen.remove(&(seat, object));
@@ -228,7 +257,7 @@ impl MotionChecker {
                 }
                 MotionClientEvent::Overruled(object) => self.on_overruled(network, seat, object),
                 MotionClientEvent::Removed(object) => self.on_gone(network, seat, object),
-                MotionClientEvent::ServerRestarted => {}
+                MotionClientEvent::ServerRestarted => *self.server_restarts.entry(seat).or_default() += 1,
             }
         }
     }
@@ -305,23 +334,20 @@ impl MotionChecker {
         (end, number): (MotionEndpoint, usize),
         object: ObjectId,
     ) -> Option<ObjectMoment<MilliVec2>> {
-        let (local, moment) = (network.local_time(end), network.object_moment(end, object)?);
-        if let Some((at, before)) = self.last_seen.insert((number, object), (local, moment)) {
-            self.check_step(end, object, (at, &before), (local, &moment));
+        let (at, moment) = (network.local_time(end), network.object_moment(end, object)?);
+        let server_run = self.server_runs.get(&(number, object)).copied().unwrap_or(0);
+        let seen = SeenMoment { at, server_run, moment };
+        if let Some(before) = self.last_seen.insert((number, object), seen) {
+            self.check_step(end, object, &before, &seen);
         }
         Some(moment)
     }
 
     /// Checks that a timer keeps to the agreed rates and that a displayed object does not jump.
-    fn check_step(
-        &mut self,
-        end: MotionEndpoint,
-        object: ObjectId,
-        (then, before): (Instant, &ObjectMoment<MilliVec2>),
-        (now, moment): (Instant, &ObjectMoment<MilliVec2>),
-    ) {
-        let (by, timer_rate) = (now - then, self.config.timer_rate);
-        if moment.number == before.number {
+    fn check_step(&mut self, end: MotionEndpoint, object: ObjectId, earlier: &SeenMoment, later: &SeenMoment) {
+        let (SeenMoment { at: then, moment: before, .. }, SeenMoment { at: now, moment, .. }) = (earlier, later);
+        let (by, timer_rate) = (*now - *then, self.config.timer_rate);
+        if later.is_on_segment_of(earlier) {
             let step = moment.timer.value() - before.timer.value();
             let is_snap = step >= self.config.snap_threshold;
             let (least, most) =

@@ -29,6 +29,15 @@ fn remaining_servers_agree_on_the_state_of_a_crashed_source() {
     }
 }
 
+/// A restarted server downloads nine snapshots of 196 kB over links that reorder datagrams, with a round trip of 240 ms
+/// and more.
+#[test]
+fn restarted_server_gets_long_snapshots_over_links_with_reordering() {
+    let seed = 100_008_903;
+    let outcome = MirrorScenario::new(seed).run();
+    assert!(outcome.violations.is_empty(), "{:#?}\nreplay: {REPLAY} {seed}", outcome.violations);
+}
+
 /// Returns the properties that `sabotage` violates in the first 40 seeds, counting only the first violation of each
 /// seed.
 fn violated_properties(sabotage: MirrorSabotage) -> BTreeSet<String> {

@@ -342,3 +342,62 @@ impl Mirror {
         Some((download.from, datagram.len()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::MirrorConfig;
+    use super::*;
+    use crate::wire::{MAX_DATAGRAM, MirrorItems};
+
+    const PROVIDER: SourceId = SourceId(1);
+    /// Number of pieces of the downloaded snapshot.
+    const PIECES: u32 = 197;
+    /// Number of requests for all pieces, if none is requested twice.
+    const REQUESTS: u32 = PIECES.div_ceil(PIECES_PER_REQUEST as u32);
+    /// Round-trip time, below the time after which a request is repeated.
+    const RTT: TimeDelta = TimeDelta::from_millis(100);
+
+    /// Returns the next request, if one is due: its first piece and the number of pieces.
+    fn next_request(mirror: &mut Mirror) -> Option<(u32, u8)> {
+        let mut buf = [0; MAX_DATAGRAM];
+        let (_, len) = mirror.encode_piece_request(&mut buf)?;
+        MirrorItems::new(&buf[..len]).unwrap().flatten().find_map(|item| match item {
+            MirrorItem::SnapshotRequest { first_piece, count, .. } => Some((first_piece, count)),
+            _ => None,
+        })
+    }
+
+    /// Downloads a snapshot without loss. Returns the number of requests and the duration. The first piece of every
+    /// request arrives later than the others by `delay`.
+    fn download(delay: TimeDelta) -> (u32, TimeDelta) {
+        let mut mirror = Mirror::new(Instant::ZERO, MirrorConfig::new(SourceId(2))).unwrap();
+        mirror.downloads.insert(PROVIDER, MirrorDownload::new(Instant::ZERO, PROVIDER));
+        let (mut requests, mut in_flight) = (0, Vec::new());
+        while mirror.downloads.contains_key(&PROVIDER) {
+            let now = mirror.now;
+            let arrived: Vec<(Instant, u32)> = in_flight.extract_if(.., |(at, _)| *at <= now).collect();
+            for (_, piece) in arrived {
+                let header = (1, PIECES * MAX_PIECE_LEN as u32, piece);
+                mirror.on_piece(PROVIDER, PROVIDER, header, &[0; MAX_PIECE_LEN]);
+            }
+            if let Some((first, count)) = next_request(&mut mirror) {
+                requests += 1;
+                let requested = (first..first + u32::from(count)).take_while(|piece| *piece < PIECES);
+                let arrival = |piece| now + RTT + if piece == first { delay } else { TimeDelta::ZERO };
+                in_flight.extend(requested.map(|piece| (arrival(piece), piece)));
+            }
+            mirror.now += TimeDelta::from_millis(1);
+        }
+        (requests, mirror.now - Instant::ZERO)
+    }
+
+    #[test]
+    fn pieces_that_arrive_out_of_order_are_not_requested_twice() {
+        for delay in [TimeDelta::ZERO, TimeDelta::from_millis(5)] {
+            let (requests, duration) = download(delay);
+            assert_eq!(requests, REQUESTS, "{delay}");
+            let expected = (RTT + delay) * i64::from(REQUESTS) + TimeDelta::from_millis(1);
+            assert_eq!(duration, expected, "every request must follow the last piece of the one before it: {delay}");
+        }
+    }
+}

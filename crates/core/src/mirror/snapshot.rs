@@ -63,6 +63,8 @@ pub(super) struct MirrorDownload {
     received_pieces: Vec<bool>,
     /// Index of the first missing piece.
     first_missing: usize,
+    /// Piece after the last one of the newest request.
+    requested_end: usize,
     next_request_at: Instant,
     attempts: u32,
 }
@@ -76,6 +78,7 @@ impl MirrorDownload {
             bytes: Vec::new(),
             received_pieces: Vec::new(),
             first_missing: 0,
+            requested_end: 0,
             next_request_at: now,
             attempts: 0,
         }
@@ -103,8 +106,8 @@ impl MirrorDownload {
         if self.first_missing > before {
             self.attempts = 0;
         }
-        // The last piece of a request triggers the next request.
-        if piece + 1 == (before / usize::from(PIECES_PER_REQUEST) + 1) * usize::from(PIECES_PER_REQUEST) {
+        // The next request follows when all requested pieces are here. The last one may have overtaken others.
+        if self.first_missing >= self.requested_end {
             self.next_request_at = now;
         }
         self.first_missing == self.received_pieces.len()
@@ -331,6 +334,7 @@ impl Mirror {
         download.attempts += 1;
         let mut datagram = MirrorDatagramWriter::new(buf).ok()?;
         let first_piece = download.first_missing as u32;
+        download.requested_end = download.first_missing + usize::from(PIECES_PER_REQUEST);
         datagram
             .put(&MirrorItem::SnapshotRequest {
                 source: *of,

@@ -32,7 +32,7 @@ help:
 demo: setup-demo ## run the demo: two sites share a game over a bad link
 	@$(CARGO) run --release -q -p coplay-app -- demo
 
-test: setup-test ## run all checks: format, lints, docs, tests, purity, language
+test: setup-test ## run all checks: format, lints, docs, tests, games, purity, language
 	@echo '==> format'
 	@$(CARGO) fmt --all --check
 	@echo '==> lints'
@@ -49,38 +49,38 @@ test: setup-test ## run all checks: format, lints, docs, tests, purity, language
 	@scripts/prose
 	@echo 'all checks passed'
 
-lab: setup ## run the papers' experiments and write target/lab/report.html
+lab: setup ## repeat the experiments of five papers and write target/lab/report.html
 	@$(CARGO) run --release -q -p coplay-app -- lab report --out target/lab
 
-swarm: setup ## run SEEDS (10000) random sessions with faults and check each
+swarm: setup ## run SEEDS (10000) random sessions with faults and check each of them
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --seeds $(SEEDS)
 
-mazes: setup ## the same for peer worlds (mazes without a server)
+mazes: setup ## run SEEDS random mazes without a server, with faults, and check each of them
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --maze --seeds $(SEEDS)
 
-mirrors: setup ## the same for mirrored servers
+mirrors: setup ## run SEEDS random worlds of mirrored servers, with faults, and check each of them
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --mirror --seeds $(SEEDS)
 
-motions: setup ## the same for moving objects with a server
+motions: setup ## run SEEDS random servers of moving objects, with faults, and check each of them
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --motion --seeds $(SEEDS)
 
-world: setup ## build the world server: target/release/coplay-world
+world: setup ## build the world server, target/release/coplay-world, and coplay
 	@$(CARGO) build --release -p coplay-app -p coplay-world-app --bins
 
 crowd: setup ## let 10,000 spectators watch one game and compare the players' packets
 	@$(CARGO) run --release -q -p coplay-sim --bin crowd
 	@$(CARGO) test --release -q -p coplay-bench --test spectator_feed_allocations -- --nocapture | grep 'per spectator'
 
-latecomer: setup ## measure a late join and its cost for the players
+latecomer: setup ## measure how long a late join takes and how it affects the players
 	@$(CARGO) run --release -q -p coplay-sim --bin latecomer
 
 tables: setup ## print tables of pacing, prediction and traffic
 	@$(CARGO) run --release -q -p coplay-sim --bin tables
 
-bench: setup-bench ## measure the cost of a frame beside ggrs
+bench: setup-bench ## measure the cost of a frame, compared with ggrs
 	@$(CARGO) run --release -p coplay-bench
 
-fuzz: setup-fuzz ## fuzz the decoders and engines, FUZZ_SECONDS (60) per target
+fuzz: setup-fuzz ## fuzz the decoders and engines for FUZZ_SECONDS (60) per target
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 fmt: setup ## format the sources

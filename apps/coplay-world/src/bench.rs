@@ -47,7 +47,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, CliError> {
         deadline: Instant::now() + Duration::from_secs(60) * args.minutes,
     };
     if let Some(load) = load_average() {
-        println!("load average before: {load}");
+        println!("load average over 1, 5 and 15 min before: {load}");
     }
     println!("{TABLE_HEADER}");
     let done = match &args.players[..] {
@@ -124,17 +124,17 @@ impl BenchRun<'_> {
             let is_limit = |row: &&Row| row.policy == *policy && Some(row.players) == search.min_overloaded;
             let beyond = match self.rows.iter().rfind(is_limit) {
                 Some(Row { verdict: Verdict::LoadNotOffered, players, .. }) => {
-                    format!("; with {players} players the bots cannot keep up on this computer")
+                    format!("; with {players} players the bots are too slow on this computer")
                 }
-                Some(row) => format!("; not {}: {}, p99 {} ms", row.players, row.verdict, row.p99_ms),
-                None => "; larger numbers were not tried".into(),
+                Some(row) => format!("; it does not carry {}: {}, p99 {} ms", row.players, row.verdict, row.p99_ms),
+                None => "; larger numbers were not measured".into(),
             };
             println!("{} carries {} players{beyond}", policy.name(), search.max_carried);
         }
         let spread = self.rows.iter().map(|row| row.clock_spread_ms).fold(0.0, f64::max);
-        println!("server clocks differed by {spread:.2} ms at most; delays have a resolution of 1 ms");
+        println!("the server clocks differed by {spread:.2} ms at most; delays have a resolution of 1 ms");
         if let Some(load) = load_average() {
-            println!("load average after: {load}");
+            println!("load average over 1, 5 and 15 min after: {load}");
         }
     }
 }

@@ -43,7 +43,7 @@ impl Cli {
 pub enum Command {
     /// Run one of the servers of a world
     Serve(ServeArgs),
-    /// Connect bots to a world, and report their experience
+    /// Connect bots to a world, and report lost scores, delays and traffic
     Load(LoadArgs),
     /// Measure how many players three servers carry on this computer
     ///
@@ -69,23 +69,23 @@ pub struct ServeArgs {
     /// Admit only servers with this secret, which players must not know; without it a player could act as a server
     #[arg(long, value_name = "WORD")]
     pub server_secret: Option<String>,
-    /// Announce this address to players, if it differs from --listen
+    /// Announce this address to players [default: the address of this computer, with the port of --listen]
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_public_addr)]
     pub public: Option<SocketAddr>,
-    /// Also let players connect with iroh, through most routers, with a ticket that is printed and valid until the
+    /// Also admit players by iroh, which works through most routers; the server prints a ticket that is valid until the
     /// server stops
     #[arg(long)]
     pub iroh: bool,
-    /// Use this relay for iroh players without a direct path: none, default, or the URL of a relay
+    /// Use this relay for iroh players without a direct connection: `none`, `default` or a URL [default: `default`]
     #[arg(long, value_name = "RELAY", requires = "iroh")]
     pub relay: Option<RelayConfig>,
-    /// Generate the maze from this seed, a whole number; equal on all servers [default: derived from the secret]
+    /// Generate the maze from this seed, a whole number, equal on all servers [default: derived from the secret]
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub seed: Option<u64>,
-    /// Set the number of cells on each side of the maze, 4 to 128; equal on all servers
+    /// Set the number of cells on each side of the maze, 4 to 128, equal on all servers
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = whole_number(4..=128u8))]
     pub side: u8,
-    /// Set the number of ninjas in the world, 0 to 100; equal on all servers
+    /// Set the number of ninjas (avatars that software controls) in the world, 0 to 100, equal on all servers
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = whole_number(0..=100u8))]
     pub ninjas: u8,
     /// Drop obsolete events of other servers by this policy
@@ -104,7 +104,7 @@ pub struct ServeArgs {
     /// Write the log to standard error in this format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogStyle::Text)]
     pub log: LogStyle,
-    /// Stop after this many seconds
+    /// Stop after this many seconds [default: no limit]
     #[arg(long, value_name = "N", value_parser = whole_number(0..=u32::MAX))]
     pub seconds: Option<u32>,
 }
@@ -124,13 +124,13 @@ pub struct LoadArgs {
     /// Connect this many bots per second, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_number(1..=10_000u32))]
     pub rate: u32,
-    /// Change the buttons of each bot this many times per second, 0 to 25; with 0 the bots play as ninjas do
+    /// Change the buttons of each bot this many times per second, 0 to 25; with 0 the bots decide as ninjas do
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole_number(0..=25u32))]
     pub commands: u32,
     /// Simulate bad uplinks of the bots: see `coplay host --help` for the format
     #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
-    /// Print the state of the server with this --http address at the end; repeat the flag for more servers
+    /// At the end, print /state of the server that runs with this --http address; repeat the flag for more servers
     #[arg(long, value_name = "ADDR", value_parser = parse_http_addr)]
     pub http: Vec<SocketAddr>,
     /// Derive the decisions of the bots from this seed
@@ -141,8 +141,8 @@ pub struct LoadArgs {
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Measure with these numbers of players, 1 to 4000 each, until one is not carried [default: double the number
-    /// until it is not carried, then bisect]
+    /// Measure these numbers of players, 1 to 4000 each, until the servers do not carry one [default: double the number
+    /// until the servers do not carry it, then bisect]
     #[arg(value_name = "PLAYERS", value_parser = whole_number(1..=4_000u32))]
     pub players: Vec<u32>,
     /// Measure for this many seconds each time, 2 to 3600, once all bots have joined
@@ -170,11 +170,11 @@ pub enum LogStyle {
 pub enum PolicyName {
     /// Drop no events
     Off,
-    /// Drop all obsolete events while events take longer than 150 ms
+    /// Drop all obsolete events while events wait longer than 150 ms
     OnOff,
-    /// Drop more obsolete events the longer events take (Palazzi et al.)
+    /// Drop obsolete events more often the longer events wait, from 50 to 150 ms (ILA of Palazzi et al.)
     Ila,
-    /// Drop the obsolete events that would delay others beyond 150 ms
+    /// Drop the obsolete events that would delay other events beyond 150 ms
     Adaptive,
 }
 
@@ -233,12 +233,12 @@ fn parse_peer(text: &str) -> Result<String, String> {
 }
 
 /// Error message for text that is not a host and a port.
-const HOST_AND_PORT: &str = "must be a name or an address, and a port, such as play.example.org:7700";
+const HOST_AND_PORT: &str = "must be a host name or an address, and a port, such as play.example.org:7700";
 
 /// Parses an address that players use. A name is resolved once, here.
 fn parse_public_addr(text: &str) -> Result<SocketAddr, String> {
     let resolved = text.to_socket_addrs().ok().and_then(|mut all| all.next());
-    resolved.ok_or_else(|| HOST_AND_PORT.into())
+    resolved.ok_or_else(|| format!("cannot be resolved; {HOST_AND_PORT}"))
 }
 
 /// Parses an address for HTTP. A port alone stands for this computer only, because the state is not for everyone.

@@ -74,7 +74,7 @@ impl MetricsBoard {
 pub fn listen(addr: SocketAddr, metrics: SharedMetrics) -> Result<SocketAddr, CliError> {
     let listener = TcpListener::bind(addr).map_err(|error| {
         let message = format!("cannot serve HTTP on {addr}: {}", bind_error_message(&error));
-        CliError::failure(message, "choose another address with --http")
+        CliError::failure(message, "choose another port or address with --http")
     })?;
     let local_addr = listener.local_addr().unwrap_or(addr);
     let serve = move || {
@@ -127,7 +127,7 @@ fn respond(request: &[u8], now: Time, board: &MetricsBoard) -> (&'static str, &'
             Ok(status) => ("200 OK", TEXT, format!("{status}\n")),
             Err(status) => ("503 Service Unavailable", TEXT, format!("{status}\n")),
         },
-        Some(_) => ("404 Not Found", TEXT, "not found; try /health, /metrics or /state\n".into()),
+        Some(_) => ("404 Not Found", TEXT, "not found; the paths are /health, /metrics and /state\n".into()),
         None => ("400 Bad Request", TEXT, "only GET is supported\n".into()),
     }
 }

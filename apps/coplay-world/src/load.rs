@@ -48,9 +48,8 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode, CliError> {
     drop(fleet);
     if !report.has_anybody_joined() {
         return Err(CliError::failure(
-            "no server of this world admitted a player",
-            "check that `coplay world serve` runs there, that the address is right, and that the secret after # is that \
-             of the world",
+            "no server of this world admitted a bot",
+            "check that `coplay world serve` runs at this address, and copy its line with the secret after #",
         ));
     }
     print!("{report}");
@@ -84,7 +83,7 @@ fn resolve_servers(world: &[Ticket]) -> Result<(Vec<SocketAddr>, Secret), CliErr
         let Ticket::Udp { host, port, secret } = ticket else { continue };
         let resolved = (host.as_str(), *port).to_socket_addrs().ok().and_then(|mut all| all.next());
         servers.push(resolved.ok_or_else(|| {
-            CliError::failure(format!("cannot resolve host {host}"), "check the address of the world")
+            CliError::failure(format!("cannot resolve host {host}"), "check the URL that `coplay world serve` printed")
         })?);
         secrets.push(secret.clone());
     }
@@ -92,8 +91,8 @@ fn resolve_servers(world: &[Ticket]) -> Result<(Vec<SocketAddr>, Secret), CliErr
     match &secrets[..] {
         [secret] => Ok((servers, Secret::from_text(secret))),
         _ => Err(CliError::usage_error(
-            "the given servers have different secrets",
-            "all servers of a world have one secret: give addresses with the same secret",
+            "the URLs have different secrets",
+            "give the URLs of servers of one world, which all have the same secret",
         )),
     }
 }

@@ -80,31 +80,47 @@ impl ServerMetrics {
         gauge("owned_objects", "Entities simulated by this server", self.owned_entities as f64);
         gauge("objects", "Entities in the world", self.entities as f64);
         gauge("known_objects", "Known entities, including departed ones with a score", self.known_entities as f64);
-        gauge("mirrors", "Other servers present", self.mirror_count as f64);
-        gauge("open", "Whether the server admits players", f64::from(u8::from(self.is_open)));
-        gauge("full", "Whether the world has no room for new players", f64::from(u8::from(self.is_full)));
-        gauge("tick", "Present tick of the world", f64::from(self.tick));
+        gauge("mirrors", "Other servers that are connected", self.mirror_count as f64);
+        gauge("open", "1 if the server admits players, else 0", f64::from(u8::from(self.is_open)));
+        gauge("full", "1 if the world has no room for new players, else 0", f64::from(u8::from(self.is_full)));
+        gauge("tick", "Current tick of the world, 10 ms each", f64::from(self.tick));
         let age = self.tick_age(now).map_or(f64::NAN, TimeDelta::as_secs_f64);
-        gauge("tick_age_seconds", "Time since that tick was simulated", age);
-        gauge("seconds_left", "Time until the tick counter runs out", remaining_tick_time(self.tick).as_secs_f64());
-        gauge("memory_bytes", "Resident memory", self.memory_bytes as f64);
+        gauge("tick_age_seconds", "Seconds since the current tick was simulated", age);
+        gauge(
+            "seconds_left",
+            "Seconds until the 32-bit tick counter runs out",
+            remaining_tick_time(self.tick).as_secs_f64(),
+        );
+        gauge("memory_bytes", "Resident memory in bytes", self.memory_bytes as f64);
         let mut counter = |name: &str, help: &str, value: f64| write_metric(&mut text, name, "counter", help, value);
         counter("commands_total", "Input changes received from players", self.commands as f64);
-        counter("cpu_seconds_total", "Processor time used", self.cpu_seconds);
+        counter("cpu_seconds_total", "Processor time used, in seconds", self.cpu_seconds);
         counter("events_issued_total", "Events issued by this server", stats.issued as f64);
         let (delivered, late) = (stats.remote_delivered() as f64, stats.over_threshold as f64);
         counter("events_delivered_total", "Events of other servers delivered", delivered);
-        counter("events_late_total", "Events of other servers delivered later than the threshold", late);
-        counter("events_dropped_total", "Obsolete events received and not delivered", stats.dropped as f64);
-        counter("events_skipped_total", "Obsolete events missing and not awaited", stats.skipped as f64);
-        counter("events_asked_total", "Events requested again", stats.requested as f64);
+        counter("events_late_total", "Events of other servers delivered more than 150 ms after their issue", late);
+        counter(
+            "events_dropped_total",
+            "Obsolete events of other servers received but not delivered",
+            stats.dropped as f64,
+        );
+        counter(
+            "events_skipped_total",
+            "Obsolete events of other servers that were missing and not awaited",
+            stats.skipped as f64,
+        );
+        counter("events_asked_total", "Missing events requested from other servers", stats.requested as f64);
         counter("mirror_sent_bytes_total", "Bytes sent to other servers", stats.sent.1 as f64);
         counter("mirror_received_bytes_total", "Bytes received from other servers", stats.received.1 as f64);
         counter("player_sent_datagrams_total", "Datagrams sent to players", self.players_sent.0 as f64);
         counter("player_sent_bytes_total", "Bytes sent to players", self.players_sent.1 as f64);
         counter("player_received_datagrams_total", "Datagrams received from players", self.players_received.0 as f64);
         counter("player_received_bytes_total", "Bytes received from players", self.players_received.1 as f64);
-        counter("refused_datagrams_total", "Datagrams rejected", self.refused_datagrams as f64);
+        counter(
+            "refused_datagrams_total",
+            "Datagrams from players rejected or discarded",
+            self.refused_datagrams as f64,
+        );
         self.write_delay_histogram(&mut text);
         text
     }
@@ -112,7 +128,10 @@ impl ServerMetrics {
     /// Writes a histogram of the delays with which events of other servers were delivered.
     fn write_delay_histogram(&self, text: &mut String) {
         let name = "coplay_world_event_delay_seconds";
-        let _ = writeln!(text, "# HELP {name} Delay of events of other servers\n# TYPE {name} histogram");
+        let _ = writeln!(
+            text,
+            "# HELP {name} Delay of events of other servers from issue to delivery, in seconds\n# TYPE {name} histogram"
+        );
         let mut sum = 0;
         for (step, count) in self.mirror_stats.gtd_histogram.iter().enumerate() {
             sum += *count;

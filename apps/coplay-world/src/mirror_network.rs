@@ -88,8 +88,7 @@ impl MirrorNetwork {
         on_message: impl Fn(MirrorMessage) + Send + Sync + 'static,
     ) -> Result<Self, CliError> {
         let session = zenoh::open(zenoh_config(network)?).wait().map_err(|error| {
-            let hint = "check that the port is free and that the addresses at --peer are right; choose another port \
-                        with --listen";
+            let hint = "check the addresses of --peer, or choose another port with --listen";
             CliError::failure(format!("cannot open the network between servers: {}", short_message(&*error)), hint)
         })?;
         let key_prefix = world_key_prefix(secret);
@@ -239,7 +238,10 @@ fn declare_publisher(session: &zenoh::Session, key: String) -> Result<Publisher<
 }
 
 fn zenoh_error(error: &(dyn std::error::Error + Send + Sync)) -> CliError {
-    CliError::failure(format!("zenoh failed: {}", short_message(error)), "check the zenoh configuration")
+    CliError::failure(
+        format!("zenoh failed: {}", short_message(error)),
+        "check --listen, --peer and the file of --zenoh",
+    )
 }
 
 /// Returns zenoh's message without the location in its source code.
@@ -252,7 +254,7 @@ fn zenoh_config(network: &MirrorNetworkConfig<'_>) -> Result<zenoh::Config, CliE
     let mut config = match network.config_file {
         None => zenoh::Config::default(),
         Some(path) => zenoh::Config::from_file(path).map_err(|error| {
-            let hint = "see the documentation of zenoh for the format";
+            let hint = "see https://zenoh.io/docs/manual/configuration for the format";
             CliError::usage_error(
                 format!("{} is not a valid zenoh configuration: {}", path.display(), short_message(&*error)),
                 hint,
@@ -264,7 +266,7 @@ fn zenoh_config(network: &MirrorNetworkConfig<'_>) -> Result<zenoh::Config, CliE
         config.insert_json5(key, &value).map_err(|error| {
             CliError::usage_error(
                 format!("zenoh rejects {value} for {key}: {}", short_message(&*error)),
-                "write addresses as HOST:PORT",
+                "write the addresses of --listen and --peer as HOST:PORT",
             )
         })
     };

@@ -92,7 +92,7 @@ impl PlayerNetwork {
     pub fn open(args: &ServeArgs, secret: &Secret) -> Result<(Self, SocketAddr), CliError> {
         let (queue, incoming) = sync_channel(QUEUE_CAPACITY);
         let udp = UdpTransport::listen(args.listen, Identity::random(), secret.clone(), queue).map_err(|error| {
-            let hint = "choose another address with --listen";
+            let hint = "choose another port or address with --listen";
             CliError::failure(format!("cannot listen on {}: {}", args.listen, bind_error_message(&error)), hint)
         })?;
         let local_addr = udp.local_addr().unwrap_or(args.listen);
@@ -198,7 +198,10 @@ fn open_iroh(args: &ServeArgs, secret: &Secret) -> Result<(PlayerTransport, Arc<
     let relay = args.relay.clone().unwrap_or(RelayConfig::Default);
     let opened = IrohTransport::listen(any_port, &Identity::random(), iroh_token(secret), relay, queue);
     let iroh = Arc::new(opened.map_err(|error| {
-        CliError::failure(format!("cannot start iroh: {error}"), "leave out --iroh to run without it")
+        CliError::failure(
+            format!("cannot open an iroh endpoint: {error}"),
+            "check the network connection, or leave out --iroh",
+        )
     })?);
     iroh.wait_for_relay(RELAY_TIMEOUT);
     Ok((PlayerTransport { transport: with_impairment(iroh.clone(), args.impair.as_ref())?, incoming }, iroh))
@@ -210,7 +213,7 @@ fn with_impairment(
     impairment: Option<&Impairment>,
 ) -> Result<Arc<dyn Transport>, CliError> {
     let Some(impairment) = impairment.cloned() else { return Ok(transport) };
-    let failed = |error| CliError::failure(format!("cannot simulate the impairment: {error}"), "leave out --impair");
+    let failed = |error| CliError::failure(format!("cannot simulate bad links: {error}"), "leave out --impair");
     Ok(Arc::new(ImpairedTransport::new(transport, impairment).map_err(failed)?))
 }
 

@@ -87,8 +87,8 @@ fn init_logging(args: &ServeArgs) {
 fn world_secret(args: &ServeArgs) -> Result<String, CliError> {
     if [&args.secret, &args.server_secret].into_iter().flatten().any(|secret| !ticket::is_valid_secret(secret)) {
         return Err(CliError::usage_error(
-            "invalid secret: it is empty, too long, or contains a space",
-            "use one word, such as 16 random letters and digits",
+            "invalid secret: must be 1 to 128 bytes without spaces",
+            "use one word, such as 16 random letters and digits, for --secret and --server-secret",
         ));
     }
     match &args.secret {
@@ -367,7 +367,7 @@ impl ServerProcess {
             && now >= self.next_isolation_warning
         {
             self.next_isolation_warning = now + ISOLATION_WARNING_INTERVAL;
-            warn!("no other server reachable: check that the servers at --peer run and use the same secrets");
+            warn!("no other server answers: check that the servers at --peer run and use the same secrets");
         }
         let left = remaining_tick_time(metrics.tick);
         if left <= EXPIRY_WARNING_TIME && now >= self.next_expiry_warning {
@@ -375,7 +375,7 @@ impl ServerProcess {
             let hours_left = left.as_secs_f64() / 3_600.0;
             warn!(
                 hours_left,
-                "the tick counter of this world runs out, and then the world stops: restart all its servers before"
+                "the tick counter runs out in less than 30 days, and the world stops then: restart all its servers before"
             );
         }
     }
@@ -433,7 +433,7 @@ impl ServerProcess {
     /// Asks players to move to other servers, waits up to 8 s until they have and our updates are replicated, and
     /// leaves.
     fn drain(mut self) {
-        info!("draining");
+        info!("draining: players move to other servers");
         self.server.world_mut().drain();
         self.own_info.is_draining = true;
         let until = clock::now() + DRAIN_TIMEOUT;
@@ -447,7 +447,7 @@ impl ServerProcess {
         while clock::now() < end {
             self.run_once();
         }
-        info!("stopped");
+        info!("server stopped");
         self.mirror_network.close();
     }
 }
@@ -458,7 +458,7 @@ fn settings_mismatch_error(ours: &ServerInfo, theirs: &ServerInfo) -> CliError {
     let message = format!("the server{addr} has a different maze");
     let hint = match maze_flags(theirs) {
         same if same == maze_flags(ours) => "use the same version of coplay on all servers".into(),
-        flags => format!("all servers of a world have the same maze: start this one as before, but with {flags}"),
+        flags => format!("run the same command with {flags}: all servers of a world have the same maze"),
     };
     CliError::usage_error(message, hint)
 }
@@ -471,15 +471,17 @@ fn maze_flags(info: &ServerInfo) -> String {
 
 fn log_mirror_event(event: MirrorEvent) {
     match event {
-        MirrorEvent::PeerJoined(source) => info!(%source, "a server joined"),
-        MirrorEvent::PeerLeft(source) => warn!(%source, "a server left or is unreachable"),
-        MirrorEvent::EventAbandoned { source, seq } => warn!(%source, seq, "an event is lost and was abandoned"),
-        MirrorEvent::SourceForgotten(source) => info!(%source, "forgot a server that had left"),
+        MirrorEvent::PeerJoined(source) => info!(%source, "another server joined"),
+        MirrorEvent::PeerLeft(source) => warn!(%source, "another server left or is unreachable"),
+        MirrorEvent::EventAbandoned { source, seq } => warn!(%source, seq, "dropped an event that is not obsolete"),
+        MirrorEvent::SourceForgotten(source) => {
+            info!(%source, "too many servers: discarded the events of one that had left")
+        }
         MirrorEvent::SnapshotTooLong { of, len } => {
             error!(%of, len, "snapshot exceeds the limit; late joiners will miss this source");
         }
         MirrorEvent::SnapshotUnavailable { of, from } => {
-            warn!(%of, %from, "a snapshot is not available from this server; requesting it again");
+            warn!(%of, %from, "a server did not send a snapshot; requesting it again");
         }
     }
 }

@@ -98,7 +98,7 @@ fn option_name(arg: &str) -> String {
 /// Joins names for a sentence: "off, ila or adaptive".
 fn or_list(names: &[String]) -> String {
     match names {
-        [] => "another one".to_owned(),
+        [] => "a different value".to_owned(),
         [one] => one.clone(),
         [all @ .., last] => format!("{} or {last}", all.join(", ")),
     }

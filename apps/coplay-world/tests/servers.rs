@@ -93,7 +93,7 @@ fn server_with_mismatched_settings_exits_with_a_hint() {
     assert_eq!(code, Some(2), "{stderr}");
     assert!(stderr.contains("error: the server") && stderr.contains("has a different maze"), "{stderr}");
     assert!(stderr.trim_end().ends_with("with --seed 7 --side 6 --ninjas 0"), "{stderr}");
-    assert!(!stderr.contains("no other server reachable"), "{stderr}");
+    assert!(!stderr.contains("no other server answers"), "{stderr}");
     wait_until_healthy(&first);
 }
 
@@ -124,7 +124,7 @@ fn missing_sockets_are_reported() {
     let output = Command::new("sh").args(["-c", &command]).output().expect("a shell exists");
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("of 300 players have no socket") && stderr.contains("ulimit -n 500"), "{stderr}");
+    assert!(stderr.contains("of 300 bots have no socket") && stderr.contains("ulimit -n 500"), "{stderr}");
 }
 
 /// Runs the program with arguments that make it fail. Returns its exit code and standard error.
@@ -141,9 +141,9 @@ fn invalid_arguments_fail_with_an_error_and_a_hint() {
         (&["serve", "--peer", "127.0.0.1:1"][..], 2, "missing --secret"),
         (&["serve", "--secret", "two words"], 2, "one word"),
         (&["serve", "--server-secret", ""], 2, "one word"),
-        (&["serve", "--listen", &taken], 1, "choose another address with --listen"),
+        (&["serve", "--listen", &taken], 1, "choose another port or address with --listen"),
         (&["serve", "--zenoh", "/nowhere/at.all"], 2, "is not a valid zenoh configuration"),
-        (&["load", "udp://127.0.0.1:1#a", "udp://127.0.0.1:1#b"], 2, "one secret"),
+        (&["load", "udp://127.0.0.1:1#a", "udp://127.0.0.1:1#b"], 2, "the same secret"),
         (&["load", "nonsense"], 2, "udp://HOST:PORT#SECRET"),
         (&[], 2, "error: missing subcommand\nhint: `coplay world --help` lists all commands\n"),
         (&["serv"], 2, "error: there is no command \"serv\"\nhint: did you mean `coplay world serve`?\n"),

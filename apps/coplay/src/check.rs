@@ -19,7 +19,10 @@ pub const CHILD_COMMAND: &str = "check-child";
 /// Runs the check, or takes the cached report, and prints the report to stdout. A machine that cannot be shared is an
 /// error.
 pub fn run(args: &cli::CheckArgs) -> Result<(), AppError> {
-    let no_output = |error: io::Error| AppError::failure(format!("cannot use stdout: {error}"));
+    let no_output = |error: io::Error| {
+        AppError::failure(format!("cannot write to standard output: {error}"))
+            .hint("run the same command in a terminal, or redirect its output to a file")
+    };
     run_check(args, &mut check::exclusive_stdout().map_err(no_output)?).map(|_| ())
 }
 
@@ -38,8 +41,10 @@ pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<Check
         show_progress: io::stderr().is_terminal(),
     };
     let program = std::env::current_exe();
-    let program =
-        program.map_err(|error| AppError::failure(format!("cannot find the path of this program: {error}")))?;
+    let program = program.map_err(|error| {
+        AppError::failure(format!("cannot find the path of this program: {error}"))
+            .hint("start coplay by its full path")
+    })?;
     let mut child = || child_command(&program, &args);
     // The error of a machine that does not open keeps the hint that `coplay play` gives.
     let mut open_error = None;
@@ -59,7 +64,8 @@ pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<Check
     if report.verdict.is_fit() {
         return Ok(report);
     }
-    Err(AppError::failure(format!("{title} cannot be shared on this machine")).hint("try another core with --core"))
+    Err(AppError::failure(format!("{title} cannot be shared on this machine: the verdict is unfit"))
+        .hint("try another core with --core CORE"))
 }
 
 /// Runs the child process of a check, which opens the machine and executes tests. Returns its exit code.

@@ -18,7 +18,7 @@ use crate::config::{Config, MAX_SCALE};
 use crate::error::AppError;
 use crate::frontend::FrontendRequest;
 use crate::game::MachineSpec;
-use values::{AutoOrFrames, auto_or_frames, parse_seed, whole_number};
+use values::{AutoOrFrames, auto_or_frames, parse_seed, whole_number, whole_number_in};
 
 /// Largest `--delay` and `--prediction` of a demo, in frames: the range of its dials.
 const MAX_DEMO_FRAMES: u32 = 20;
@@ -39,19 +39,20 @@ pub enum Command {
     Play(PlayArgs),
     /// Replay a movie, and check that the machine reaches the recorded states
     Replay(ReplayArgs),
-    /// Host a game that others join with a ticket
+    /// Host a game that other players join with a ticket
     Host(net::HostArgs),
     /// Join a game that another player hosts
     Join(net::JoinArgs),
-    /// Watch a game that others play
+    /// Watch a game as a spectator
     Watch(net::WatchArgs),
-    /// Show two sites that share a game over a bad link, with dials for link, delay and prediction
+    /// Show two sites that share a game over a bad link, with dials for the link, the input delay and the prediction
+    /// window
     Demo(DemoArgs),
     /// Check whether a game can be shared on its machine: with rollback, in lockstep only, or not at all
     Check(CheckArgs),
-    /// Run the experiments of the papers with this engine, and compare the results
+    /// Repeat the experiments of five papers on networked games, and report which claims hold
     Lab(lab::LabArgs),
-    /// Chase and be chased in a maze: a shared world without a server
+    /// Play in a maze with other players and with bots, without a server or on the servers of a world
     Maze(maze::MazeArgs),
     /// Run and test servers of a shared world (see `coplay world --help`)
     #[command(disable_help_flag = true)]
@@ -83,7 +84,7 @@ pub struct DisplayArgs {
     /// Show nothing: run as fast as possible, then print a summary
     #[arg(long)]
     pub headless: bool,
-    /// Open the window at this multiple of the picture's size, 1 to 20 [default: 3, or as in the settings]
+    /// Set the initial scale of the window, 1 to 20 [default: 3, or as in the settings]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=MAX_SCALE))]
     pub scale: Option<u32>,
     /// Play no sound
@@ -94,10 +95,11 @@ pub struct DisplayArgs {
 /// Machine that runs the game.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MachineArgs {
-    /// Run the game on this libretro core, given by name or path [default: the built-in NES]
+    /// Run the game on this libretro core, given by name or path [default: the built-in NES, or the host's machine]
     #[arg(long, value_name = "CORE", value_parser = parse_core_source)]
     pub core: Option<CoreSource>,
-    /// Read the BIOS images that the core needs from this folder; all players need the same images
+    /// Read the BIOS images that the core needs from this folder [default: as in the settings]; all players need the
+    /// same images
     #[arg(long = "system", value_name = "DIR")]
     pub system_dir: Option<PathBuf>,
 }
@@ -105,7 +107,7 @@ pub struct MachineArgs {
 /// Options of a libretro core.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CoreOptionArgs {
-    /// Set an option of the core; repeat the flag for more options. Joiners get the options of the host
+    /// Set an option of the core; repeat the flag for more options; joiners use the host's options
     #[arg(long = "option", value_name = "KEY=VALUE", requires = "core", value_parser = parse_key_value)]
     pub options: Vec<(String, String)>,
 }
@@ -165,10 +167,10 @@ pub struct PlayArgs {
     /// Overwrite an existing movie
     #[arg(long, requires = "record")]
     pub force: bool,
-    /// Stop after this many frames [default: none; with --headless: 600]
+    /// Stop after this many frames [default: no limit; with --headless: 600]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
-    /// Let bots play; the same seed gives the same inputs
+    /// Let bots play, with inputs drawn from this seed; the same seed gives the same inputs
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub bot: Option<u64>,
     /// Flags that choose the output.
@@ -202,17 +204,17 @@ pub struct CheckArgs {
     /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// Set the number of players, 1 to 8, as for `coplay host`
+    /// Check with this many players, 1 to 8, as for `coplay host` [default: all pads of the machine]
     #[arg(long, value_name = "N", value_parser = whole_number::<u8>(1..=8))]
     pub players: Option<u8>,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Compare this many frames in the long run [default: 7200]
+    /// Compare this many frames in the last test, the long run [default: 7200]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
     /// Limit the check to about this many seconds [default: 90]
-    #[arg(long, value_name = "SECONDS", value_parser = whole_number::<u64>(1..=u64::MAX))]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_number_in::<u64>(1..=u64::MAX, "s"))]
     pub seconds: Option<u64>,
     /// Repeat the check even if there is a cached report
     #[arg(long)]
@@ -231,24 +233,24 @@ pub struct DemoArgs {
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
     /// Set the round-trip time of the link, 0 to 400 ms
-    #[arg(long, value_name = "MS", default_value_t = 80, value_parser = whole_number::<u32>(0..=400))]
+    #[arg(long, value_name = "MS", default_value_t = 80, value_parser = whole_number_in::<u32>(0..=400, "ms"))]
     pub rtt: u32,
-    /// Set the mean jitter of the link, 0 to 50 ms
-    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = whole_number::<u32>(0..=50))]
+    /// Set the mean jitter of a round trip, 0 to 50 ms
+    #[arg(long, value_name = "MS", default_value_t = 5, value_parser = whole_number_in::<u32>(0..=50, "ms"))]
     pub jitter: u32,
-    /// Set the packet loss of the link, 0 to 30 percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = whole_number::<u32>(0..=30))]
+    /// Set the packet loss in each direction, 0 to 30 percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = whole_number_in::<u32>(0..=30, "%"))]
     pub loss: u32,
     /// Delay local input by this many frames, 0 to 20, or as the link needs (`auto`) [default: 2]
     #[arg(long, alias = "lag", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DEMO_FRAMES))]
     pub delay: Option<AutoOrFrames>,
-    /// Predict at most this many frames, 0 to 20, or as the link needs (`auto`) [default: 8]
+    /// Predict at most this many frames, 0 to 20, or as the link needs (`auto`); 0 is lockstep [default: 8]
     #[arg(long, alias = "guess", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DEMO_FRAMES))]
     pub prediction: Option<AutoOrFrames>,
     /// Seed the link and the bots; with --headless the same seed gives the same run
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
-    /// Stop after this many frames [default: none; with --headless: 600]
+    /// Stop after this many frames [default: no limit; with --headless: 600]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
     /// Save the last picture to this file: an image of the window, or the text of the terminal
@@ -347,7 +349,7 @@ mod tests {
         for (args, reason) in [
             (&["play", "--frames", "-5"][..], "for --frames: must be a whole number from 1 to 4294967295"),
             (&["demo", "--delay", "-1"], "for --delay: must be `auto` or a number of frames from 0 to 20"),
-            (&["lab", "feel", "--rtt", "-0.5"], "for --rtt: must be a number from 0 to 2000"),
+            (&["lab", "feel", "--rtt", "-0.5"], "for --rtt: must be a number from 0 to 2000 ms"),
         ] {
             let text = usage_error_text(&[&["coplay"], args].concat());
             assert!(text.contains(reason) && !text.contains("-- -"), "{text}");

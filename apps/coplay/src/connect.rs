@@ -67,8 +67,10 @@ impl TransportKind {
     pub fn udp(listen: &str, secret: Option<&str>) -> Result<Self, AppError> {
         let secret = match secret {
             Some(secret) if !ticket::is_valid_secret(secret) => {
-                let hint = "give one word, such as 16 random letters and digits, with --secret, or leave it out";
-                return Err(AppError::usage("the secret is empty, too long, or contains a space").hint(hint));
+                let hint = "give one word, such as 16 random letters and digits, or leave out --secret";
+                return Err(
+                    AppError::usage("invalid value for --secret: must be 1 to 128 bytes without spaces").hint(hint)
+                );
             }
             Some(secret) => secret.to_owned(),
             None => Secret::random_text(),
@@ -106,7 +108,7 @@ impl TransportKind {
 pub fn parse_ticket(text: &str) -> Result<Ticket, AppError> {
     text.parse().map_err(|error| {
         AppError::usage(format!("invalid ticket: {error}"))
-            .hint("copy the whole ticket that the host's coplay shows, and put it in quotes in a shell")
+            .hint("copy the whole ticket that the host shows, and put it in single quotes")
     })
 }
 
@@ -162,8 +164,8 @@ fn listen_address(text: &str) -> Result<SocketAddr, AppError> {
     }
     let found = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     found.ok_or_else(|| {
-        AppError::usage(format!("{text:?} is not an address to listen on"))
-            .hint("give a port, such as 7000, or an address and a port, such as 192.168.1.5:7000 or [::]:7000")
+        AppError::usage(format!("invalid value {text:?} for --udp: must be a port, or an address and a port"))
+            .hint("use --udp 7000, or an address and a port, such as --udp 192.168.1.5:7000 or --udp [::]:7000")
     })
 }
 
@@ -171,7 +173,7 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, AppError> {
     let found: Vec<SocketAddr> = (host, port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
     if found.is_empty() {
         return Err(AppError::failure(format!("cannot resolve host {host}"))
-            .hint("check that the whole ticket was copied, and that there is a network"));
+            .hint("copy the whole ticket again, and check that there is a network connection"));
     }
     Ok(found)
 }
@@ -212,7 +214,7 @@ fn open_iroh(
     let (queue, incoming) = sync_channel(INCOMING_QUEUE_LEN);
     let opened = IrohTransport::listen(ANY_ADDRESS, identity, token, relay, queue.clone()).map_err(|error| {
         AppError::failure(format!("cannot open a network endpoint: {error}"))
-            .hint("check the network; in a trusted local network, try --udp")
+            .hint("check the network connection; a host can use plain UDP with --udp 7000")
     });
     let iroh = Arc::new(opened?);
     let transport = iroh.clone();
@@ -234,13 +236,13 @@ fn listen_error(addr: SocketAddr, error: &std::io::Error) -> AppError {
     let port = addr.port();
     match error.kind() {
         ErrorKind::AddrInUse => AppError::failure(format!("port {port} is used by another program"))
-            .hint("choose another port with --udp, or leave --udp out to use any free port"),
+            .hint("choose another port with --udp, or any free port with --udp 0"),
         ErrorKind::AddrNotAvailable => AppError::failure(format!("{} is not an address of this computer", addr.ip()))
             .hint(format!("use --udp {port} to listen on all addresses of this computer")),
         ErrorKind::PermissionDenied => AppError::failure(format!("no permission to listen on port {port}"))
-            .hint("choose port 1024 or higher with --udp"),
+            .hint("choose a port from 1024 to 65535 with --udp"),
         _ => AppError::failure(format!("cannot listen on {addr}: {error}"))
-            .hint("choose another address with --udp, or leave --udp out"),
+            .hint("check the network connection; a host can choose another address with --udp"),
     }
 }
 

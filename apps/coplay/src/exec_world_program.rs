@@ -20,7 +20,8 @@ pub fn run(args: &[OsString]) -> Result<(), AppError> {
             AppError::failure(format!("cannot find the server program {PROGRAM}, neither next to coplay nor in PATH"))
                 .hint("build it in the source tree with `make world`")
         }
-        error => AppError::failure(format!("cannot start {PROGRAM}: {error}")),
+        error => AppError::failure(format!("cannot start the server program {PROGRAM}: {error}"))
+            .hint("build it again in the source tree with `make world`"),
     })
 }
 

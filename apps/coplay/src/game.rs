@@ -92,12 +92,12 @@ impl GameImage {
         let shown = path.display();
         let unreadable = |error: std::io::Error| {
             AppError::failure(format!("cannot read the game {shown}: {}", describe_io_error(&error)))
-                .hint("give the file of a game, or none to play the tennis game of coplay")
+                .hint("check the path, and give the file of a game")
         };
         let found = std::fs::metadata(path).map_err(unreadable)?;
         if found.is_dir() {
             return Err(AppError::failure(format!("{shown} is a directory, not a game"))
-                .hint("give the file of one game in it"));
+                .hint("give the file of one game in this directory"));
         }
         // A device or pipe has no known size, and may be endless.
         let max = if found.is_file() { MAX_IMAGE_BYTES } else { MAX_STREAM_BYTES };
@@ -106,8 +106,11 @@ impl GameImage {
             File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut image)).map_err(unreadable)?;
         }
         if found.len().max(image.len() as u64) > max {
-            return Err(AppError::failure(format!("{shown} has more than {max} bytes, too many for a game"))
-                .hint("check that this is the right file"));
+            return Err(AppError::failure(format!(
+                "{shown} has more than {} MiB, the largest size of a game",
+                max >> 20
+            ))
+            .hint("check the path, and give the file of a game"));
         }
         if image.is_empty() {
             return Err(AppError::failure(format!("{shown} is empty")).hint("copy the whole file again"));
@@ -134,10 +137,9 @@ impl GameImage {
                 AppError::usage(message).hint(format!("use --players with a number from 1 to {}", nes::MAX_PLAYERS))
             }
             NesOpenError::Truncated { .. } => AppError::failure(message).hint("copy the whole file again"),
-            NesOpenError::NotNes => {
-                AppError::failure(message).hint("for a game of another machine, name a libretro core with --core")
-            }
-            _ => AppError::failure(message).hint("try another machine: --core nestopia"),
+            NesOpenError::NotNes => AppError::failure(message)
+                .hint("for a game of another console, name its libretro core with --core CORE"),
+            _ => AppError::failure(message).hint("try a libretro core: --core nestopia"),
         }
     }
 
@@ -153,7 +155,7 @@ pub fn open_machine(game: Option<&GameImage>, spec: &MachineSpec) -> Result<Open
     let Some(core) = &spec.core else {
         let bundled = if game.is_none() { GameImage::bundled() } else { None };
         let game = game.or(bundled.as_ref()).ok_or_else(|| {
-            AppError::usage("this coplay was built without a bundled game").hint("give the file of a game")
+            AppError::usage("this build of coplay has no bundled game").hint("give the file of a game")
         })?;
         let nes = game.open_nes(spec.players.unwrap_or(nes::NesOptions::default().players))?;
         return Ok(OpenedMachine::Nes(Box::new(nes)));
@@ -203,14 +205,12 @@ pub(crate) fn core_error(core: &CoreSource, error: &CoreError) -> AppError {
     };
     let hint = match error {
         CoreError::NeedsGame => Some("give the file of a game".into()),
-        CoreError::GameRejected(_) => {
-            Some("if the core needs a BIOS, give the folder of its images with --system DIR".into())
-        }
+        CoreError::GameRejected(_) => Some("if the core needs BIOS images, give their folder with --system DIR".into()),
         CoreError::NeedsGpu => {
             Some("if the core has an option for a software renderer, set it with --option KEY=VALUE".into())
         }
         _ => error.hint(),
     };
-    let default_hint = || "give the name of an installed core, or the path of its file, with --core".to_owned();
+    let default_hint = || "use --core with the name of an installed core, or with the path of its file".to_owned();
     AppError::failure(message).hint(hint.unwrap_or_else(default_hint))
 }

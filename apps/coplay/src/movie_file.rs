@@ -50,9 +50,9 @@ impl MovieFile {
         };
         if path.is_dir() {
             return Err(AppError::failure(format!("{} is a directory, not a movie", path.display()))
-                .hint("give one file that `coplay play --record` wrote"));
+                .hint("give a file that `coplay play --record FILE` wrote"));
         }
-        let file = File::open(path).map_err(unreadable).map_err(|error| error.hint("check the name of the file"))?;
+        let file = File::open(path).map_err(unreadable).map_err(|error| error.hint("check the path of the movie"))?;
         let mut movie =
             Self { path: path.to_owned(), file, reader: MovieReader::new(), buffer: vec![0; READ_SIZE], unread: 0..0 };
         match movie.read_item()? {
@@ -73,10 +73,10 @@ impl MovieFile {
             ))
             .hint("try a newer version of coplay"),
             MovieError::Damaged { .. } => {
-                AppError::failure(format!("{path} is damaged in its header")).hint("try another copy of the file")
+                AppError::failure(format!("the header of {path} is damaged")).hint("try another copy of the file")
             }
             MovieError::Truncated { .. } => AppError::failure(format!("{path} ends before its first frame"))
-                .hint("copy the whole file again; this one is empty or incomplete"),
+                .hint("copy the whole file again: this copy is empty or incomplete"),
         }
     }
 
@@ -119,6 +119,7 @@ impl MovieFile {
                     self.path.display(),
                     describe_io_error(&error)
                 ))
+                .hint("try another copy of the file")
             })?;
             self.unread = 0..read;
             if read == 0 {

@@ -33,7 +33,7 @@ fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) 
     };
     if machine.netplay_support() == NetplaySupport::Nondeterministic {
         return Err(unfit("two instances had different states in their first frames")
-            .hint("run `coplay check` for details, or try another --core"));
+            .hint("run `coplay check` with the same game and core, or try another --core"));
     }
     let Some(report) = report else {
         return Ok(ApprovedMachine {
@@ -46,7 +46,7 @@ fn shareable_by_report(machine: Box<dyn Machine>, report: Option<&CheckReport>) 
     let fitness = report.fitness();
     if !fitness.can_share {
         return Err(unfit(&report.verdict.to_string())
-            .hint("try another --core, or repeat the check with `coplay check --again`"));
+            .hint("try another --core, or run `coplay check --again` with the same game and core"));
     }
     let machine = if fitness.can_save { machine } else { LockstepOnly::wrap(machine) };
     Ok(ApprovedMachine {
@@ -70,7 +70,7 @@ pub fn matching_settings(machine: Box<dyn Machine>, theirs: &Settings) -> Result
     {
         (false, true) => Ok(ApprovedMachine { machine: LockstepOnly::wrap(shared.machine), ..shared }),
         (true, false) => Err(AppError::failure(format!(
-            "`coplay check` found on this computer that the states of {} are not exact, but the host uses them",
+            "`coplay check` found that the save states of {} are not exact on this computer, but the host uses them",
             theirs.machine.name
         ))
         .hint("ask the host to run `coplay check` with the same game and core, and to start again")),

@@ -152,9 +152,10 @@ impl LocalGame {
     fn handle_request(&mut self, request: HudRequest, hud: &mut Hud) -> Result<(), AppError> {
         let now = Instant::now();
         match request {
-            HudRequest::Save(slot) => {
-                hud.show_toast(now, self.save(slot).unwrap_or_else(|error| format!("not saved: {error}")))
-            }
+            HudRequest::Save(slot) => hud.show_toast(
+                now,
+                self.save(slot).unwrap_or_else(|error| format!("cannot save to slot {slot}: {error}")),
+            ),
             HudRequest::Load(slot) => {
                 let text = self.load(slot).unwrap_or_else(|error| format!("cannot load slot {slot}: {error}"));
                 hud.show_toast(now, text);
@@ -176,27 +177,27 @@ impl LocalGame {
     }
 
     fn save(&mut self, slot: u8) -> Result<String, String> {
-        let slots = self.slots.as_ref().ok_or("this system has no data folder")?;
+        let slots = self.slots.as_ref().ok_or("the system has no folder for user data")?;
         if !self.machine.can_save() {
             return Err("this machine cannot save its state".into());
         }
         self.machine.save(&mut self.state).map_err(|error| error.to_string())?;
         slots.save(slot, &self.state)?;
-        Ok(format!("saved in slot {slot}"))
+        Ok(format!("saved to slot {slot}"))
     }
 
     fn load(&mut self, slot: u8) -> Result<String, String> {
         if self.recorder.is_some() {
-            return Err("not while a movie is recorded".into());
+            return Err("a movie is being recorded".into());
         }
-        let slots = self.slots.as_ref().ok_or("this system has no data folder")?;
+        let slots = self.slots.as_ref().ok_or("the system has no folder for user data")?;
         if !self.machine.can_save() {
             return Err("this machine cannot load a state".into());
         }
         let state = slots.load(slot)?;
         self.machine.load(&state).map_err(|error| error.to_string())?;
         self.has_sound_gap = true;
-        Ok(format!("loaded slot {slot}"))
+        Ok(format!("loaded from slot {slot}"))
     }
 
     fn show(&self, ui: &mut GamePort, hud: &Hud, meter: &RateMeter) {
@@ -222,7 +223,7 @@ impl LocalGame {
             recorded = Some(path);
         }
         let mut summary = Summary::for_frames(u64::from(self.frame_count), elapsed, self.machine.frame_rate());
-        summary.add_row("state", format!("{hash:016x}"), "hash after the last frame");
+        summary.add_row("state", format!("{hash:016x}"), "state hash after the last frame");
         if let Some(path) = recorded {
             summary.add_row("movie", path.display().to_string(), "");
         }
@@ -243,6 +244,6 @@ mod tests {
         };
         assert!(play(ToyMachine::new(1)).run_headless().unwrap().notes.is_empty());
         let notes = play(ToyMachine::new(1).failing_with("it is down")).run_headless().unwrap().notes;
-        assert_eq!(notes, ["the machine stood still at the end: it is down"]);
+        assert_eq!(notes, ["the machine had halted at the end: it is down"]);
     }
 }

@@ -33,7 +33,9 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, AppError> {
     let site = SiteId::first(1).next();
     for (player, pad) in pads.iter().enumerate() {
         if let Some(site) = site {
-            ownership.assign(site, player, pad.mask).map_err(|error| AppError::failure(error.to_string()))?;
+            ownership.assign(site, player, pad.mask).map_err(|error| {
+                AppError::failure(format!("cannot record this game: {error}")).hint("leave out --record")
+            })?;
         }
     }
     Ok(Settings {
@@ -53,6 +55,11 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, AppError> {
     })
 }
 
+/// Returns the hint for a movie that could not be continued.
+fn replay_hint(path: &Path) -> String {
+    format!("`coplay replay {}` plays the frames recorded so far", path.display())
+}
+
 /// Creates the file of a movie. Fails if the file exists, unless `force` is set.
 pub fn create_movie_file(path: &Path, force: bool) -> Result<File, AppError> {
     let mut options = OpenOptions::new();
@@ -66,7 +73,7 @@ pub fn create_movie_file(path: &Path, force: bool) -> Result<File, AppError> {
                 .hint("create the directory first, or choose another one")
         }
         _ => AppError::failure(format!("cannot write {}: {}", path.display(), describe_io_error(&error)))
-            .hint("choose a file that you may write"),
+            .hint("choose a file in a folder where you have write permission"),
     })
 }
 
@@ -74,8 +81,9 @@ impl Recorder {
     /// Starts a movie of a machine that was just powered on. Fails if the file exists, unless `force` is set.
     pub fn begin(path: &Path, force: bool, machine: &dyn Machine) -> Result<Self, AppError> {
         let settings = solo_settings(machine)?;
-        let writer = MovieWriter::new(&settings, MovieStartPoint::PowerOn)
-            .map_err(|error| AppError::failure(format!("cannot record this game: {error}")))?;
+        let writer = MovieWriter::new(&settings, MovieStartPoint::PowerOn).map_err(|error| {
+            AppError::failure(format!("cannot record this game: {error}")).hint("leave out --record")
+        })?;
         let file = create_movie_file(path, force)?;
         let mut recorder = Self { path: path.to_owned(), file, writer };
         recorder.write_pending()?;
@@ -122,14 +130,15 @@ impl Recorder {
     fn write<E: ToString>(&mut self, put: impl FnOnce(&mut MovieWriter) -> Result<(), E>) -> Result<(), AppError> {
         put(&mut self.writer)
             .map_err(|error| AppError::failure(format!("cannot continue the movie: {}", error.to_string())))
+            .map_err(|error| error.hint(replay_hint(&self.path)))
     }
 
     fn write_pending(&mut self) -> Result<(), AppError> {
         while let Some(bytes) = self.writer.poll_bytes() {
             self.file.write_all(bytes).map_err(|error| {
                 let message =
-                    format!("cannot write {} any further: {}", self.path.display(), describe_io_error(&error));
-                AppError::failure(message).hint("`coplay replay` plays what was recorded until then")
+                    format!("cannot continue the movie {}: {}", self.path.display(), describe_io_error(&error));
+                AppError::failure(message).hint(replay_hint(&self.path))
             })?;
         }
         Ok(())

@@ -51,7 +51,7 @@ pub fn check_machine(recorded: &Settings, machine: &dyn Machine) -> Result<(), A
     let difference = format!("{} is {} here and {} in the movie", first.setting, first.ours, first.theirs);
     Err(match first.setting.as_str() {
         "the game" => AppError::failure(format!("the movie is of another game: {difference}"))
-            .hint("give the file of the recorded game: coplay replay FILE GAME"),
+            .hint("give the file of the recorded game: `coplay replay FILE GAME`"),
         _ => AppError::failure(format!("the movie was recorded on another machine: {difference}"))
             .hint(format!("replay it on the machine that recorded it: {}", describe_machine(recorded))),
     })
@@ -176,19 +176,20 @@ impl Replay {
         self.has_sound_gap = true;
         self.machine
             .load(state)
-            .map_err(|error| AppError::failure(format!("cannot load the state in which the movie starts: {error}")))
+            .map_err(|error| AppError::failure(format!("cannot load the start state of the movie: {error}")))
+            .map_err(|error| error.hint("use the same machine as for the recording, or try another copy of the file"))
     }
 
     fn finish(mut self, elapsed: Option<Duration>, notes: Vec<String>) -> Result<Summary, AppError> {
         let hash = self.machine.hash();
         let mut summary = Summary::for_frames(self.frames, elapsed, self.machine.frame_rate());
         let about = match (self.hash_check.is_equal(), self.hash_check.compared) {
-            (_, 0) => "the movie has none",
-            (true, _) => "all equal",
-            (false, _) => "not all equal",
+            (_, 0) => "compared: the movie has none",
+            (true, _) => "compared, all equal",
+            (false, _) => "compared, not all equal",
         };
         summary.add_row("hashes", self.hash_check.compared.to_string(), about);
-        summary.add_row("state", format!("{hash:016x}"), "hash after the last frame");
+        summary.add_row("state", format!("{hash:016x}"), "state hash after the last frame");
         summary.notes = notes;
         summary.notes.extend(failure_note(self.machine.failure()));
         match self.verdict() {
@@ -204,24 +205,24 @@ impl Replay {
     fn verdict(&self) -> Option<AppError> {
         if let Some(different) = self.hash_check.first_mismatch {
             let equal = self.hash_check.last_equal;
-            let equal = equal.map_or("the first frame".into(), |frame: Frame| format!("frame {frame}"));
+            let equal = equal.map_or("the start".into(), |frame: Frame| format!("frame {frame}"));
             return Some(
                 AppError::failure(format!(
-                    "the replay diverged: states differ after frame {different}, and were equal up to {equal}"
+                    "the replay diverged between {equal} and frame {different}: the states differ"
                 ))
                 .hint("run `coplay check` with the same game and core: the machine may not be deterministic"),
             );
         }
         match self.end {
             Some(ReplayEnd::Broken(MovieError::Truncated { frame })) => {
-                let message = format!("the movie ends early, before frame {frame}; all frames up to there were played");
+                let message = format!("the movie ends early, before frame {frame}; all earlier frames were played");
                 Some(AppError::failure(message).hint("copy the whole file again, unless its recording was interrupted"))
             }
             Some(ReplayEnd::Broken(error)) => {
                 let frame = self.movie.next_frame();
                 let message = match error {
                     MovieError::Damaged { .. } => {
-                        format!("the movie is damaged from frame {frame} on; all frames up to there were played")
+                        format!("the movie is damaged from frame {frame} on; all earlier frames were played")
                     }
                     error => error.to_string(),
                 };

@@ -50,7 +50,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), AppError> {
         Command::Check(args) => check::run(&args),
         Command::CheckChild(args) => match check::run_child(&args) {
             0 => Ok(()),
-            _ => Err(AppError::failure("the parent process of this check is gone")),
+            _ => Err(AppError::failure("the check that started this process has ended").hint("run `coplay check`")),
         },
         Command::Lab(args) => crate::lab::run(&args),
         Command::Maze(args) => crate::maze::run(&args).map(|summary| summary.print()),
@@ -111,8 +111,8 @@ fn demo(args: cli::DemoArgs) -> Result<Summary, AppError> {
         FrontendKind::choose(args.display.requested_frontend(), AvailableOutputs::detect())?
     };
     if frontend.is_none() && args.screenshot.is_some() {
-        return Err(AppError::usage("there is no picture to save without a window or a terminal")
-            .hint("leave out --headless or --screenshot, or run it where there is a display"));
+        return Err(AppError::usage("--screenshot needs a window or a terminal")
+            .hint("run `coplay demo --screenshot FILE` in a terminal or on a display, without --headless"));
     }
     let config = load_config(&args.display)?;
     let mut display = display_options(&*machines[0]);

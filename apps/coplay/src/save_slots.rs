@@ -52,13 +52,13 @@ impl SaveSlots {
     /// Loads the state of a slot. Fails if the slot is empty or its checksum is wrong.
     pub fn load(&self, slot: u8) -> Result<Vec<u8>, SlotError> {
         let bytes = fs::read(self.path(slot)).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => "it is empty".into(),
+            std::io::ErrorKind::NotFound => "the slot is empty".into(),
             _ => describe_io_error(&error),
         })?;
         let state = bytes.strip_prefix(MAGIC).and_then(|rest| rest.split_last_chunk::<CHECKSUM_LEN>());
         match state {
             Some((state, saved)) if checksum(state) == *saved => Ok(state.to_vec()),
-            _ => Err("its file is damaged".into()),
+            _ => Err("the file of the slot is damaged".into()),
         }
     }
 }
@@ -119,17 +119,17 @@ mod tests {
         let data = std::env::temp_dir().join(format!("coplay-slots-{}", std::process::id()));
         let (game, machine) = ids();
         let slots = SaveSlots::new(&data, &game, &machine);
-        assert_eq!(slots.load(3), Err("it is empty".into()));
+        assert_eq!(slots.load(3), Err("the slot is empty".into()));
         slots.save(3, &[1, 2, 3]).unwrap();
         slots.save(3, &[4, 5]).unwrap();
         assert_eq!(slots.load(3), Ok(vec![4, 5]));
-        assert_eq!(slots.load(4), Err("it is empty".into()));
+        assert_eq!(slots.load(4), Err("the slot is empty".into()));
         let mut bytes = fs::read(slots.path(3)).unwrap();
         bytes[8] ^= 1;
         fs::write(slots.path(3), bytes).unwrap();
-        assert_eq!(slots.load(3), Err("its file is damaged".into()));
+        assert_eq!(slots.load(3), Err("the file of the slot is damaged".into()));
         fs::write(slots.path(3), b"COPLAYST").unwrap();
-        assert_eq!(slots.load(3), Err("its file is damaged".into()));
+        assert_eq!(slots.load(3), Err("the file of the slot is damaged".into()));
         fs::remove_dir_all(data).unwrap();
     }
 }

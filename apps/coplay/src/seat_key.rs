@@ -37,14 +37,15 @@ impl SeatKey {
         let shown = path.display();
         let failed = |error: &std::io::Error| {
             AppError::failure(format!("cannot use the seat key {shown}: {}", describe_io_error(error)))
-                .hint("choose another file with --seat")
+                .hint("choose another file with --seat FILE")
         };
         match lock_key_file(path) {
             Ok(Some(seat)) => Ok(seat),
-            Ok(None) => Err(AppError::failure(format!("the seat key {shown} is in use by another coplay"))
-                .hint("choose another file with --seat: every coplay on this computer needs its own key")),
+            Ok(None) => Err(AppError::failure(format!("another running coplay uses the seat key {shown}"))
+                .hint("choose another file with --seat FILE: each running coplay needs a key of its own")),
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                Err(AppError::failure(format!("{shown} is not a seat key")).hint("choose another file with --seat"))
+                Err(AppError::failure(format!("{shown} is not a seat key"))
+                    .hint("choose another file with --seat FILE"))
             }
             Err(error) => Err(failed(&error)),
         }
@@ -57,7 +58,7 @@ impl SeatKey {
         let directory = seats.join(group_dir_name(group));
         let failed = |error: &std::io::Error| {
             let message = format!("cannot keep a seat key in {}: {}", directory.display(), describe_io_error(error));
-            AppError::failure(message).hint("choose a file that you may write with --seat")
+            AppError::failure(message).hint("check the permissions of that folder")
         };
         create_private_dir(&directory).map_err(|error| failed(&error))?;
         remove_old_keys(&seats, &directory);
@@ -203,7 +204,7 @@ mod tests {
         let data = temp_dir("named");
         let path = data.join("me.key");
         let seat = SeatKey::from_file(&path).unwrap();
-        assert!(SeatKey::from_file(&path).unwrap_err().to_string().contains("in use by another coplay"));
+        assert!(SeatKey::from_file(&path).unwrap_err().to_string().contains("another running coplay uses"));
         let key = seat.identity.key();
         drop(seat);
         assert_eq!(SeatKey::from_file(&path).unwrap().identity.key(), key);

@@ -26,7 +26,7 @@ impl Summary {
             summary.add_row(
                 "speed",
                 format!("{speed:.1} fps"),
-                &format!("{:.1} times the normal {normal:.2}", speed / normal),
+                &format!("{:.1} times the normal {normal:.2} fps", speed / normal),
             );
         }
         summary
@@ -75,7 +75,7 @@ mod tests {
         summary.add_row("state", "00ff".into(), "");
         assert_eq!(
             summary.to_string(),
-            "frames       600\nspeed        120.0 fps          2.0 times the normal 60.00\nstate        00ff\n"
+            "frames       600\nspeed        120.0 fps          2.0 times the normal 60.00 fps\nstate        00ff\n"
         );
     }
 }

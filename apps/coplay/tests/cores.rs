@@ -82,7 +82,7 @@ fn core_options_are_part_of_a_movie() {
 fn core_that_needs_a_game_is_explained() {
     let dir = TestDir::new("core-game");
     let outcome = dir.run(&["play", "--core", "mgba", "--headless"]);
-    assert!(outcome.code == Some(1) && outcome.err.contains("runs only with a game"), "{outcome:?}");
+    assert!(outcome.code == Some(1) && outcome.err.contains("the core needs a game"), "{outcome:?}");
     assert!(outcome.err.contains("hint: give the file of a game"), "{outcome:?}");
     let demo = dir.run(&["demo", "--core", "nestopia", "--headless", "--frames", "200"]);
     assert_eq!((demo.code, demo.row_value("states equal")), (Some(0), "yes"), "{demo:?}");

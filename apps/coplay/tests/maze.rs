@@ -73,17 +73,17 @@ fn maze_continues_when_a_site_is_killed_or_leaves() {
     let mut cid = start_maze_join(&dir, &ticket, "Cid", &["--seconds", "16"]);
     let mut eve = start_maze_join(&dir, &ticket, "Eve", &["--trace", path_arg(&whole)]);
     for name in ["Bob", "Cid", "Eve"] {
-        ann.wait_for_stderr(&format!("{name} is here"));
+        ann.wait_for_stderr(&format!("{name} joined"));
     }
-    cid.wait_for_stderr("Bob is here");
+    cid.wait_for_stderr("Bob joined");
     std::thread::sleep(std::time::Duration::from_secs(5));
     bob.send_signal("-KILL");
     assert_eq!(bob.wait_for_exit(), None);
     eve.send_signal("-INT");
     assert_eq!(eve.wait_for_exit(), Some(0), "{eve}");
     ann.wait_for_stderr("Eve left");
-    ann.wait_for_stderr("Bob is unreachable");
-    cid.wait_for_stderr("Bob is unreachable");
+    ann.wait_for_stderr("Bob was silent for 10 s and was dropped");
+    cid.wait_for_stderr("Bob was silent for 10 s and was dropped");
     assert_eq!(cid.wait_for_exit(), Some(0), "{cid}");
     assert_eq!(ann.wait_for_exit(), Some(0), "{ann}");
     // The trace of the killed site can be read, even with an incomplete last line.
@@ -96,11 +96,11 @@ fn maze_rejects_wrong_secret_and_wrong_kind() {
     let maze = start_maze_host(&dir, &["--secret", "tennis"]);
     let ticket = maze.ticket();
     start_maze_join(&dir, &ticket.replace("#tennis", "#squash"), "Eve", &[])
-        .assert_fails(1, &["does not know our secret"]);
+        .assert_fails(1, &["has another secret than the ticket"]);
     RunningProgram::start(&dir, &["join", &ticket, "--headless"]).assert_fails(1, &["coplay maze join"]);
     let game = RunningProgram::start(&dir, &["host", "--headless", "--udp", "127.0.0.1:0"]);
-    start_maze_join(&dir, &game.ticket(), "Eve", &[]).assert_fails(1, &["not a world", "`coplay join`"]);
-    assert!(!maze.err().contains("is here"), "{maze}");
+    start_maze_join(&dir, &game.ticket(), "Eve", &[]).assert_fails(1, &["not to a maze", "`coplay join 'TICKET'`"]);
+    assert!(!maze.err().contains("joined"), "{maze}");
 }
 
 #[test]
@@ -109,13 +109,13 @@ fn invalid_maze_arguments_are_explained() {
     let nowhere = dir.path_of("no/such/dir");
     start_maze_host(&dir, &["--trace", path_arg(&nowhere)]).assert_fails(1, &["cannot write", "no such directory"]);
     start_maze_host(&dir, &["--stats", path_arg(&nowhere)]).assert_fails(1, &["cannot write"]);
-    start_maze_host(&dir, &["--rate", "30"]).assert_fails(2, &["whole ticks of 10 ms"]);
-    start_maze_host(&dir, &["--playout-delay", "15"]).assert_fails(2, &["whole ticks of 10 ms"]);
-    start_maze_host(&dir, &["--delay", "15"]).assert_fails(2, &["whole ticks of 10 ms", "--playout-delay"]);
-    start_maze_host(&dir, &["--bucket", "0"]).assert_fails(2, &["whole ticks of 10 ms"]);
+    start_maze_host(&dir, &["--rate", "30"]).assert_fails(2, &["50 or 100 updates per second"]);
+    start_maze_host(&dir, &["--playout-delay", "15"]).assert_fails(2, &["must be a multiple of 10 ms"]);
+    start_maze_host(&dir, &["--delay", "15"]).assert_fails(2, &["must be a multiple of 10 ms", "--playout-delay"]);
+    start_maze_host(&dir, &["--bucket", "0"]).assert_fails(2, &["must be a multiple of 10 ms"]);
     start_maze_host(&dir, &["--ninjas", "32"]).assert_fails(2, &["a whole number from 0 to 31"]);
     let off = ["maze", "host", "--headless", "--udp", "127.0.0.1:0", "--multicast", "10.0.0.1:5000"];
-    RunningProgram::start(&dir, &off).assert_fails(1, &["no place for multicast"]);
+    RunningProgram::start(&dir, &off).assert_fails(1, &["is not a multicast address"]);
     start_maze_join(&dir, "tennis", "Eve", &[]).assert_fails(2, &["invalid ticket"]);
 }
 
@@ -130,9 +130,9 @@ fn invalid_traces_are_explained() {
         RunningProgram::start(&dir, &[&["maze", "drift"], &paths[..]].concat()).assert_fails(code, &[message]);
     };
     assert_fails(&[&one, &empty], 1, "is empty");
-    assert_fails(&[&one, &other], 1, "is no trace of a maze");
+    assert_fails(&[&one, &other], 1, "is not a trace of a maze");
     assert_fails(&[&one, &dir.path_of("none")], 1, "there is no such file");
-    assert_fails(&[&one], 2, "one trace says nothing");
+    assert_fails(&[&one], 2, "one trace is not enough");
     assert_fails(&[&one, &one], 2, "of the same site");
-    assert_fails(&[&one, &two], 1, "never saw each other");
+    assert_fails(&[&one, &two], 1, "no site displayed an avatar of another site");
 }

@@ -69,7 +69,7 @@ fn wrong_secret_is_refused() {
     let host = start_host(&dir, &game, &["--secret", "tennis"]);
     let ticket = host.ticket();
     let wrong = ticket.replace("#tennis", "#squash");
-    start_join(&dir, &wrong, &game, &[]).assert_fails(1, &["does not know our secret"]);
+    start_join(&dir, &wrong, &game, &[]).assert_fails(1, &["has another secret than the ticket"]);
     assert!(!host.err().contains("seat 2"), "{host}");
 }
 
@@ -82,7 +82,7 @@ fn full_and_private_games_refuse_joiners_and_spectators() {
     host.wait_for_stderr("the game starts");
     start_join(&dir, &ticket, &game, &[]).assert_fails(1, &["the game is full", "coplay watch"]);
     RunningProgram::start(&dir, &["watch", &ticket, path_arg(&game), "--headless"])
-        .assert_fails(1, &["nobody may watch"]);
+        .assert_fails(1, &["does not admit spectators"]);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn joiner_with_another_game_is_refused_and_frees_its_seat() {
     let other = dir.write_file("other.nes", &image);
     let host = start_host(&dir, &game, &[]);
     let ticket = host.ticket();
-    start_join(&dir, &ticket, &other, &[]).assert_fails(1, &["the host plays something else", "the game"]);
+    start_join(&dir, &ticket, &other, &[]).assert_fails(1, &["does not run the host's game", "the game"]);
     // Without a file, this computer does not have the game.
     let mut joiner = RunningProgram::start(&dir, &["join", &ticket, "--headless"]);
     joiner.assert_fails(1, &["cannot find the game of the host", "SHA-256", "never sent"]);

@@ -42,7 +42,7 @@ fn suspend_and_rejoin(name: &str, drop_after: &str, duration: Duration) {
     std::thread::sleep(duration);
     let resumed_at = newest_frame(&ann);
     joiner.send_signal("-CONT");
-    joiner.wait_for_stderr("coming back");
+    joiner.wait_for_stderr("rejoining");
     host.wait_for_stderr("Bob joined");
     wait_for_more_frames(&bob, 200);
     interrupt_in_order(&mut joiner, &mut host);
@@ -158,7 +158,7 @@ fn slow_peer_is_dropped_with_drop_stalled() {
     let delays = ["--delay", "2", "--prediction", "0", "--drop-stalled", "0.5", "--frame-log", path_arg(&ann)];
     let host = start_host(&dir, &game, &[&delays[..], &slow].concat());
     let joiner = start_join(&dir, &host.ticket(), &game, &["--frame-log", path_arg(&bob)]);
-    host.wait_for_stderr("was dropped: silent or too slow; the game goes on");
+    host.wait_for_stderr("was dropped: silent or too slow; the game continues");
     wait_for_more_frames(&ann, 120);
     let (mut host, mut joiner) = (host, joiner);
     interrupt_in_order(&mut joiner, &mut host);
@@ -246,7 +246,7 @@ fn joiner_of_a_dead_host_times_out_with_a_hint() {
     wait_for_frame(&log, 30);
     host.send_signal("-KILL");
     joiner.wait_for_stderr("waiting for Ann");
-    joiner.assert_fails(1, &["all other players were silent for too long", "your seat"]);
+    joiner.assert_fails(1, &["all other players were silent for 12 times the time of --drop-after", "your seat"]);
 }
 
 /// Starts Ann (the host), Bob and Eve, each with a frame log, and waits until all of them play.
@@ -306,10 +306,10 @@ fn single_roster_leader_after_suspended_host_returns() {
     let [(_, ann), (_, bob), (_, eve)] = start_three_sites(&dir, &game, &logs, &[]);
     ann.send_signal("-STOP");
     bob.wait_for_stderr("Ann was dropped");
-    bob.wait_for_stderr("to join now:");
-    eve.wait_for_stderr("to join now:");
+    bob.wait_for_stderr("the ticket has changed; to join:");
+    eve.wait_for_stderr("the ticket has changed; to join:");
     ann.send_signal("-CONT");
-    ann.wait_for_stderr("coming back");
+    ann.wait_for_stderr("rejoining");
     bob.wait_for_stderr("Ann joined");
     let _watch = RunningProgram::start(&dir, &["watch", &ann.ticket(), path_arg(&game), "--headless"]);
     [&ann, &bob, &eve].iter().for_each(|run| run.wait_for_stderr("1 watching"));
@@ -338,9 +338,13 @@ fn killed_host_rejoins_by_the_joiners_ticket() {
     wait_for_frame(&bob, 30);
     host.send_signal("-KILL");
     assert_eq!(host.wait_for_exit(), None);
-    joiner.wait_for_stderr("to join now:");
+    joiner.wait_for_stderr("the ticket has changed; to join:");
     let err = joiner.err();
-    let ticket = err.split("to join now:").nth(1).and_then(|rest| rest.split('\'').nth(1)).expect("a ticket");
+    let ticket = err
+        .split("the ticket has changed; to join:")
+        .nth(1)
+        .and_then(|rest| rest.split('\'').nth(1))
+        .expect("a ticket");
     let args = ["--name", "Ann", "--drop-after", DROP_AFTER, "--frame-log", path_arg(&again)];
     let mut host = start_join(&dir, ticket, &game, &args);
     joiner.wait_for_stderr("Ann joined");
@@ -353,7 +357,7 @@ fn killed_host_rejoins_by_the_joiners_ticket() {
 /// Waits for the notice to the last player, and returns the ticket in it.
 #[track_caller]
 fn rejoin_ticket(run: &RunningProgram, name: &str) -> String {
-    let notice = format!("you play on alone. For {name} to rejoin:");
+    let notice = format!("you play on alone; to rejoin, {name} can type:");
     run.wait_for_stderr(&notice);
     let err = run.err();
     let rest = err.split(&notice).last().expect("the notice was printed");
@@ -427,7 +431,7 @@ fn go_on_alone_flag_continues_after_host_death_and_host_rejoins() {
     wait_for_frame(&bob, 60);
     host.send_signal("-KILL");
     assert_eq!(host.wait_for_exit(), None);
-    joiner.wait_for_stderr("Ann was dropped: silent or too slow; the game goes on");
+    joiner.wait_for_stderr("Ann was dropped: silent or too slow; the game continues");
     let ticket = rejoin_ticket(&joiner, "Ann");
     wait_for_more_frames(&bob, 120);
     let mut host = start_join(&dir, &ticket, &game, &["--name", "Ann", "--frame-log", path_arg(&again)]);
@@ -532,7 +536,7 @@ fn last_site_continues_alone() {
     let mut joiner = start_join(&dir, &host.ticket(), &game, &["--name", "Bob"]);
     wait_for_frame(&log, 30);
     joiner.send_signal("-KILL");
-    host.wait_for_stderr("Bob was dropped: silent or too slow; the game goes on");
+    host.wait_for_stderr("Bob was dropped: silent or too slow; the game continues");
     host.assert_ends_well();
     assert_eq!(joiner.wait_for_exit(), None);
 }
@@ -548,7 +552,7 @@ fn joiner_with_another_core_is_refused() {
     let mut host = RunningProgram::start(&dir, &args);
     let ticket = host.ticket();
     let other = ["join", &ticket, "--core", &theirs, "--headless"];
-    RunningProgram::start(&dir, &other).assert_fails(1, &["the host plays something else", "machine"]);
+    RunningProgram::start(&dir, &other).assert_fails(1, &["does not run the host's game", "machine"]);
     let builtin = ["join", &ticket, path_arg(&game), "--headless"];
     RunningProgram::start(&dir, &builtin).assert_fails(1, &[]);
     // The same core joins, and needs no game.
@@ -584,7 +588,7 @@ fn missing_network_is_reported() {
     assert_eq!(host.wait_for_exit(), Some(0), "{host}");
     let joiner = ["join", "udp://192.0.2.1:7000#tennis", path_arg(&game), "--headless"];
     RunningProgram::start_command(without_network(), &joiner)
-        .assert_fails(1, &["nobody answers at 192.0.2.1:7000", "network"]);
+        .assert_fails(1, &["no answer from 192.0.2.1:7000", "network"]);
     let named = ["join", "udp://host.example:7000#tennis", path_arg(&game), "--headless"];
     RunningProgram::start_command(without_network(), &named)
         .assert_fails(1, &["cannot resolve host host.example", "there is a network"]);
@@ -594,7 +598,7 @@ fn missing_network_is_reported() {
 fn invalid_impairment_is_a_usage_error() {
     let (dir, game) = test_dir_with_game("fault-impair");
     for (impairment, message) in
-        [("slow", "nothing is known about \"slow\""), ("loss=200", "loss must be a number from 0 to 100")]
+        [("slow", "unknown impairment \"slow\""), ("loss=200", "loss must be a number from 0 to 100")]
     {
         let args = ["host", path_arg(&game), "--headless", "--impair", impairment];
         RunningProgram::start(&dir, &args).assert_fails(2, &[message, "--impair", "`coplay host --help`"]);

@@ -52,7 +52,7 @@ fn terminal_is_used_when_no_window_opens() {
     let sent =
         run_in_terminal_with_display(&TestDir::new("tty-instead"), "play --mute --frames 60 --bot 1", b"", ":987");
     assert_terminal_restored(&sent);
-    assert!(sent.contains("note: no window can be opened") && sent.contains("CODE 0"), "{sent}");
+    assert!(sent.contains("note: cannot open a window") && sent.contains("CODE 0"), "{sent}");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn help_key_shows_the_keys() {
     let sent = run_in_terminal(&dir, "demo --terminal --mute --frames 420 --screenshot shot.txt", b"?");
     assert_terminal_restored(&sent);
     let shot = std::fs::read_to_string(dir.path_of("shot.txt")).unwrap();
-    assert!(shot.contains("Keys") && shot.contains("choose the next dial"), "{shot}");
+    assert!(shot.contains("Keys") && shot.contains("select the next dial"), "{shot}");
 }
 
 /// Whether a process still runs; a zombie does not.

@@ -18,8 +18,8 @@ pub(crate) fn is_valgrind_available() -> bool {
     let found = Command::new("valgrind").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
     if !found {
-        eprintln!("valgrind was not found; instructions are not counted");
-        eprintln!("hint: apt-get install valgrind");
+        eprintln!("note: valgrind is not installed, so instructions are not counted");
+        eprintln!("hint: `sudo apt-get install valgrind`");
     }
     found
 }

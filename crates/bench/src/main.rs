@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Ok(Task::Once(subject, sites, frames)) => subject.run_once(sites, frames),
         Err(error) => {
             let engines: Vec<&str> = MeasuredEngine::ALL.iter().map(|subject| subject.name()).collect();
-            eprintln!("error: {error}\n{USAGE}\nhint: the engines are {}", engines.join(", "));
+            eprintln!("error: {error}\n{USAGE}\nhint: ENGINE is one of {}", engines.join(", "));
             return ExitCode::from(2);
         }
     }
@@ -67,7 +67,7 @@ fn parse(args: &[String]) -> Result<Task, String> {
         match arg.as_str() {
             "--once" => {
                 let (name, sites, frames) = (next()?, next()?, next()?);
-                let subject = MeasuredEngine::from_name(name).ok_or_else(|| format!("unknown engine '{name}'"))?;
+                let subject = MeasuredEngine::from_name(name).ok_or_else(|| format!("there is no engine '{name}'"))?;
                 return Ok(Task::Once(subject, sites_from(sites)?, number(frames)?));
             }
             "--frames" => plan.frames = number(next()?)?,
@@ -77,14 +77,17 @@ fn parse(args: &[String]) -> Result<Task, String> {
             "--quick" => plan.rollback_plan.is_quick = true,
             "--spans" => plan.rollback_plan.spans = number(next()?)?,
             "--sites" => plan.sites = next()?.split(',').map(sites_from).collect::<Result<_, _>>()?,
-            _ => return Err(format!("unknown option '{arg}'")),
+            _ => return Err(format!("there is no option {arg}")),
         }
     }
     Ok(Task::Measure(plan))
 }
 
 fn number(arg: &str) -> Result<u32, String> {
-    arg.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("'{arg}' is not a whole number above 0"))
+    arg.parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .ok_or_else(|| format!("invalid value '{arg}': must be a whole number from 1 on"))
 }
 
 fn sites_from(arg: &str) -> Result<usize, String> {
@@ -92,7 +95,7 @@ fn sites_from(arg: &str) -> Result<usize, String> {
     if (2..=coplay::id::MAX_SITES).contains(&sites) {
         Ok(sites)
     } else {
-        Err(format!("{sites} sites are not supported, only 2 to {}", coplay::id::MAX_SITES))
+        Err(format!("invalid number of sites {sites}: must be 2 to {}", coplay::id::MAX_SITES))
     }
 }
 

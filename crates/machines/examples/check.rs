@@ -15,8 +15,8 @@ use coplay_testcores::{CoreDefect, build_core, images};
 
 const USAGE: &str = "usage: check [--core CORE] [--json] [--frames N] [--seconds N] [GAME]
 
-Checks whether and how GAME (an NES image, or an image for CORE) is fit for netplay on its machine.
-Without GAME: prints a table of the available machines.
+Tests whether GAME (an NES image, or an image for CORE) can be shared: with rollback, in lockstep only, or not at all.
+Without GAME: prints a table of the machines on this computer.
 ";
 
 #[derive(Clone, Default)]

@@ -22,6 +22,7 @@ const USAGE: &str = "usage: rollback [--frames N] [--seed N] [--window N] [--lag
 
 Two sites play GAME (an NES image, or an image for a libretro core; by default a small NES test game)
 with random inputs over a link with 80 ms round-trip time, jitter and 5 % loss.
+--window is the prediction window and --lag the input delay, both in frames.
 Every confirmed frame of both sites is compared with a third machine that runs only confirmed inputs.
 ";
 

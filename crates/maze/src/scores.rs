@@ -344,8 +344,8 @@ impl Scoreboard {
         let name = if name.is_empty() { "unnamed player" } else { name };
         match entity.index {
             0 => name.into(),
-            _ if entity == OTHER_SITES => "others".into(),
-            OTHER_AVATARS => format!("{name}'s others"),
+            _ if entity == OTHER_SITES => "other players".into(),
+            OTHER_AVATARS => format!("{name}'s other avatars"),
             index => format!("{name}'s ninja {index}"),
         }
     }
@@ -527,8 +527,8 @@ mod tests {
             Scoreboard::from_records([(WorldSiteId(1), record), (WorldSiteId(2), ScoreRecord::new("two"))].into_iter());
         let lines: Vec<EntityId> = scores.ranking().into_iter().map(|(entity, _)| entity).collect();
         assert_eq!(lines, [entity(2, 0), OTHER_SITES, entity(1, 0)]);
-        assert_eq!((scores.total_hits(), scores.display_name(OTHER_SITES)), (2, "others".into()));
-        assert_eq!(scores.display_name(entity(2, OTHER_AVATARS)), "two's others");
+        assert_eq!((scores.total_hits(), scores.display_name(OTHER_SITES)), (2, "other players".into()));
+        assert_eq!(scores.display_name(entity(2, OTHER_AVATARS)), "two's other avatars");
     }
 
     #[test]

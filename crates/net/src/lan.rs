@@ -84,7 +84,7 @@ pub struct LanError(String);
 
 impl fmt::Display for LanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot search the local network (mDNS): {}", self.0)
+        write!(f, "multicast DNS is not available: {}", self.0)
     }
 }
 

@@ -94,8 +94,8 @@ impl fmt::Display for TicketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotATicket => "it does not begin with coplay: or udp://",
-            Self::TooLong => "it is longer than any ticket",
-            Self::Damaged => "a part of it is missing or changed",
+            Self::TooLong => "it is longer than 512 characters",
+            Self::Damaged => "a part of it is missing or was changed",
             Self::NewerVersion => "it comes from a newer version of coplay",
             Self::InvalidHost => "the host name is missing or invalid",
             Self::MissingBrackets => "an IPv6 address must be in brackets",

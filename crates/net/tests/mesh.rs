@@ -626,7 +626,7 @@ fn unavailable_multicast_is_reported() {
     let no_group = MulticastConfig { group: "192.0.2.1:5700".parse().unwrap(), ..unused_multicast_config() };
     let message =
         create_mesh(&TransportKind::Udp, &with_multicast("Ann", &no_group)).err().expect("no such group").to_string();
-    assert!(message.contains("192.0.2.1:5700 is no place for multicast"), "{message}");
+    assert!(message.contains("192.0.2.1:5700 is not a multicast address"), "{message}");
 
     // Where multicast is optional, the mesh reports the error and goes on without it.
     let optional = MulticastConfig { is_required: false, ..no_interface };

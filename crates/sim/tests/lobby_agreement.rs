@@ -94,7 +94,7 @@ fn different_machine_option_value_is_reported() {
     game.run_for(secs(5));
     let events: Vec<_> = game.events_of(0).map(|reported| reported.event.to_string()).collect();
     let sentence =
-        "site 1 cannot play with us: the machine's option region differs: \"ntsc\" here, \"pal\" there;".to_owned();
+        "site 1 has different settings: the machine's option region differs: \"ntsc\" here, \"pal\" there;".to_owned();
     assert_eq!(events, [sentence]);
 }
 
@@ -123,11 +123,11 @@ fn different_input_ownership_is_reported() {
     let wider = |settings: &mut Settings| {
         settings.ownership.assign(site_id(0), 0, 1 << 20).expect("unassigned bits");
     };
-    assert_disagree(wider, "site 0's part of player 0", "0xffff", "0x10ffff");
+    assert_disagree(wider, "the input bits of player 0 that site 0 owns", "0xffff", "0x10ffff");
     let both = |settings: &mut Settings| {
         settings.ownership.assign(site_id(0), 1, 1 << 100).expect("unassigned bits");
     };
-    assert_disagree(both, "site 0's part of player 1", "0x0", "0x10000000000000000000000000");
+    assert_disagree(both, "the input bits of player 1 that site 0 owns", "0x0", "0x10000000000000000000000000");
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn every_mirror_sabotage_is_detected() {
     for (sabotage, property) in [
         (MirrorSabotage::MarkAllReplacing, "state"),
         (MirrorSabotage::StripDependencies, "order"),
-        (MirrorSabotage::DropRequests, "settled"),
+        (MirrorSabotage::DropRequests, "completeness"),
         (MirrorSabotage::CorruptSnapshot, "state"),
         (MirrorSabotage::ApplyTwice, "order"),
         (MirrorSabotage::SkipEvents, "state"),

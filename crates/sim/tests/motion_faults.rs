@@ -50,16 +50,16 @@ fn most_violated_property(sabotage: MotionSabotage) -> Option<String> {
 #[test]
 fn every_motion_sabotage_is_detected() {
     for (sabotage, property) in [
-        (MotionSabotage::DropCommandsToClient, "heard"),
-        (MotionSabotage::DropCommandsToServer, "last"),
+        (MotionSabotage::DropCommandsToClient, "knowledge"),
+        (MotionSabotage::DropCommandsToServer, "last command"),
         (MotionSabotage::WrongClockStamps, "timers"),
-        (MotionSabotage::LongerSegments, "way"),
+        (MotionSabotage::LongerSegments, "trajectory"),
         (MotionSabotage::WrongTurnTimes, "discrepancy"),
         (MotionSabotage::FastClock, "pace"),
-        (MotionSabotage::DropSubscriptions, "heard"),
-        (MotionSabotage::DropNewEpochs, "heard"),
-        (MotionSabotage::DropRemovals, "gone"),
-        (MotionSabotage::ForgeCommands, "overruled"),
+        (MotionSabotage::DropSubscriptions, "knowledge"),
+        (MotionSabotage::DropNewEpochs, "knowledge"),
+        (MotionSabotage::DropRemovals, "existence"),
+        (MotionSabotage::ForgeCommands, "ownership"),
     ] {
         assert_eq!(most_violated_property(sabotage).as_deref(), Some(property), "{sabotage:?}");
     }

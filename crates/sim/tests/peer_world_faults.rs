@@ -47,10 +47,10 @@ fn violations_between_two_sites(
 #[test]
 fn every_peer_world_sabotage_is_detected() {
     for (sabotage, property) in [
-        (PeerWorldSabotage::ShiftUpdateTicks, "told"),
+        (PeerWorldSabotage::ShiftUpdateTicks, "display"),
         (PeerWorldSabotage::DropRecords, "scores"),
         (PeerWorldSabotage::WrongClockStamps, "clock"),
-        (PeerWorldSabotage::ShowUndelivered, "give up"),
+        (PeerWorldSabotage::ShowUndelivered, "expiry"),
     ] {
         assert_eq!(violated_properties(sabotage), BTreeSet::from([property.to_owned()]), "{sabotage:?}");
     }
@@ -58,7 +58,7 @@ fn every_peer_world_sabotage_is_detected() {
         |violations: &[String], property: &str| violations.iter().any(|violation| violation.starts_with(property));
     let shifted =
         violations_between_two_sites(PeerWorldSabotage::ShiftUpdateTicks, |scenario| scenario.faults.is_empty());
-    assert!(shifted.iter().all(|violations| is_violated(violations, "told")), "{shifted:#?}");
+    assert!(shifted.iter().all(|violations| is_violated(violations, "display")), "{shifted:#?}");
     assert!(shifted.iter().any(|violations| is_violated(violations, "reckoning")), "{shifted:#?}");
     // A leaving site sends all its records first, so records that no other site knows were lost without an excuse.
     let has_feature = |scenario: &PeerWorldScenario, name: &str| {
@@ -67,7 +67,7 @@ fn every_peer_world_sabotage_is_detected() {
     let lost = violations_between_two_sites(PeerWorldSabotage::DropFinalRecords, |scenario| {
         has_feature(scenario, "leave") && !has_feature(scenario, "crash")
     });
-    assert!(lost.iter().any(|violations| is_violated(violations, "once")), "{lost:#?}");
+    assert!(lost.iter().any(|violations| is_violated(violations, "exactly once")), "{lost:#?}");
 }
 
 /// Returns a scenario of three sites in which the first two are cut off from the third. The first leaves, and only the

@@ -248,5 +248,5 @@ fn too_short_stall_timeout_is_rejected() {
     let config = Config { stall_limit: Some(MIN_STALL_LIMIT / 2), ..SessionSetup::new(2, rtt_link(0)).config(0) };
     let error = Session::new(Instant::ZERO, config).expect_err("a stall limit below the minimum");
     assert_eq!(error, ConfigError::StallLimitTooShort(MIN_STALL_LIMIT / 2));
-    assert!(error.to_string().contains("the least is 100"), "{error}");
+    assert!(error.to_string().contains("the minimum is 100"), "{error}");
 }

@@ -46,7 +46,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Carried => "carried",
-            Self::LoadNotOffered => "load not offered: the bots cannot keep up, which says nothing about the servers",
+            Self::LoadNotOffered => "not measured: the bots were too slow",
             Self::PlayersMissing => "players missing",
             Self::CommandsLost => "commands lost",
             Self::EventsLate => "events late",

@@ -64,7 +64,7 @@ impl ServerProcesses {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        Err(CliError::failure("a server did not start", "run `coplay world serve` and read its messages"))
+        Err(CliError::failure("a server did not start within 20 s", "run `coplay world serve` and read its messages"))
     }
 
     /// Returns the UDP address of each server, for the bots.
@@ -92,7 +92,7 @@ fn fetch_state_with_retry(http_addr: &str) -> Result<ServerStateJson, CliError> 
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Err(CliError::failure("a server stopped answering", "run `coplay world serve` and read its messages"))
+    Err(CliError::failure("a server did not answer for 10 s", "run `coplay world serve` and read its messages"))
 }
 
 /// State of a server as JSON, as its `/state` reports it.
@@ -135,7 +135,7 @@ fn own_command() -> Result<Command, CliError> {
 }
 
 fn spawn_error(error: &std::io::Error) -> CliError {
-    CliError::failure(format!("cannot start a server: {error}"), "check whether the system is overloaded")
+    CliError::failure(format!("cannot start a server: {error}"), "close other programs and run the same command again")
 }
 
 /// Finds a port of this computer on which no program listens, neither by UDP nor by TCP.
@@ -145,7 +145,9 @@ fn free_port() -> Result<u16, CliError> {
         let port = tcp.local_addr().ok()?.port();
         UdpSocket::bind(("127.0.0.1", port)).ok().map(|_| port)
     });
-    free.ok_or_else(|| CliError::failure("no free port found", "check whether the system is overloaded"))
+    free.ok_or_else(|| {
+        CliError::failure("no free port on 127.0.0.1", "close other programs and run the same command again")
+    })
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl BotFleet {
             let thread = std::thread::Builder::new().name("bots".into());
             let started = runtime.and_then(|runtime| thread.spawn(move || runtime.block_on(group.run())));
             fleet.threads.push(started.map_err(|error| {
-                CliError::failure(format!("cannot start the bots: {error}"), "check whether the system is overloaded")
+                CliError::failure(format!("cannot start the bots: {error}"), "try a smaller number for --players")
             })?);
         }
         Ok(fleet)
@@ -97,8 +97,8 @@ impl BotFleet {
         let mut reasons = self.bot_stats.iter().filter_map(socket_error);
         let Some(reason) = reasons.next() else { return Ok(()) };
         let (some, all) = (1 + reasons.count(), self.bot_stats.len());
-        let hint = format!("allow more open files: ulimit -n {}", all + 200);
-        Err(CliError::failure(format!("{some} of {all} players have no socket: {reason}"), hint))
+        let hint = format!("allow more open files with `ulimit -n {}`", all + 200);
+        Err(CliError::failure(format!("{some} of {all} bots have no socket: {reason}"), hint))
     }
 }
 

@@ -79,7 +79,7 @@ impl fmt::Display for LoadReport {
             .fold((0.0, 0), |sum, stats| (sum.0 + stats.lead_time_ms.0, sum.1 + stats.lead_time_ms.1));
         writeln!(
             f,
-            "players               {} of {} in the world at the end",
+            "bots                  {} of {} in the world at the end",
             self.present_count(),
             self.bot_stats.len()
         )?;
@@ -94,7 +94,7 @@ impl fmt::Display for LoadReport {
         )?;
         writeln!(f, "round trip            {:.1} ms (median)", rtts.get(rtts.len() / 2).unwrap_or(&0.0))?;
         let mean_lead = lead_time.0 / lead_time.1.max(1) as f64;
-        writeln!(f, "own avatar            {mean_lead:.1} ms from the server's on average")?;
+        writeln!(f, "own avatar            {mean_lead:.1} ms ahead of the server's or behind it, on average")?;
         let consistency = self.consistency();
         writeln!(
             f,
@@ -104,9 +104,9 @@ impl fmt::Display for LoadReport {
             consistency.tolerated().unwrap_or_default() * 100.0,
         )?;
         let (sent, received) = (self.sum(|stats| stats.sent.1), self.sum(|stats| stats.received.1));
-        writeln!(f, "bytes per second      {:.0} out, {:.0} in, per player", each(sent), each(received))?;
+        writeln!(f, "bytes per second      {:.0} sent, {:.0} received, per bot", each(sent), each(received))?;
         let (sent, received) = (self.sum(|stats| stats.sent.0), self.sum(|stats| stats.received.0));
-        writeln!(f, "datagrams per second  {:.1} out, {:.1} in, per player", each(sent), each(received))
+        writeln!(f, "datagrams per second  {:.1} sent, {:.1} received, per bot", each(sent), each(received))
     }
 }
 

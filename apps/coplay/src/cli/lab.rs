@@ -21,11 +21,11 @@ pub struct LabArgs {
 pub enum LabCommand {
     /// List the experiments, with their purpose and duration
     List,
-    /// Run experiments; write measurements and plots, and print which claims hold
+    /// Run experiments, write their data and figures, and print which claims hold
     Run(LabRunArgs),
-    /// Run all experiments, and write one page with all results
+    /// Run all experiments, and write report.html with all figures, data and claims
     Report(LabReportArgs),
-    /// Simulate how a game feels over a link, for every input delay and prediction window
+    /// Simulate a game over a link, and print its speed and latency for several input delays and prediction windows
     Feel(LabFeelArgs),
 }
 
@@ -46,7 +46,7 @@ pub struct LabRunArgs {
     /// Names of experiments, as in `coplay lab list`
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// Run in real time: processes of this program over impaired sockets
+    /// Run in real time, too: two processes play over UDP on this computer, with simulated delay
     #[arg(long)]
     pub real: bool,
     /// Seed of the random numbers, and folder for the results.
@@ -80,7 +80,7 @@ pub struct LabFeelArgs {
     /// With --measure: use this relay in place of the ticket's: `none`, `default` or a URL
     #[arg(long, value_name = "none|default|URL", requires = "measure")]
     pub relay: Option<RelayConfig>,
-    /// Include the time that this game takes on this computer [default: a machine that takes no time]
+    /// Include the time that this game takes per frame on this computer [default: 0 ms]
     #[arg(long, value_name = "GAME")]
     pub game: Option<PathBuf>,
     /// Flags that choose the machine.
@@ -100,16 +100,16 @@ const MAX_MILLIS: f64 = 2_000.0;
 const MAX_LOSS_PERCENT: f64 = 50.0;
 
 fn parse_millis(text: &str) -> Result<f64, String> {
-    parse_bounded_number(text, MAX_MILLIS)
+    parse_bounded_number(text, MAX_MILLIS, "ms")
 }
 
 fn parse_loss_percent(text: &str) -> Result<f64, String> {
-    parse_bounded_number(text, MAX_LOSS_PERCENT)
+    parse_bounded_number(text, MAX_LOSS_PERCENT, "%")
 }
 
-fn parse_bounded_number(text: &str, max: f64) -> Result<f64, String> {
+fn parse_bounded_number(text: &str, max: f64, unit: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (0.0..=max).contains(number));
-    number.ok_or_else(|| format!("must be a number from 0 to {max}"))
+    number.ok_or_else(|| format!("must be a number from 0 to {max} {unit}"))
 }
 
 #[cfg(test)]

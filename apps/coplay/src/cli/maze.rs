@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use clap::{Args, Subcommand};
 use coplay_maze::{MAX_AVATARS, Maze};
 
-use super::values::{parse_seed, whole_number};
+use super::values::{parse_seed, whole_number, whole_number_in};
 use super::{DisplayArgs, maze_online};
 
 /// Largest number of ninjas of one site: its avatars without the player's own.
@@ -24,11 +24,11 @@ pub struct MazeArgs {
 pub enum MazeCommand {
     /// Play against ninjas on this computer
     Play(MazePlayArgs),
-    /// Open a maze that others join with a ticket
+    /// Host a maze that other players join with a ticket
     Host(maze_online::MazeHostArgs),
     /// Join the maze of other players
     Join(maze_online::MazeJoinArgs),
-    /// Compare traces of several sites: how far apart their views of the maze were
+    /// Measure how far apart the views of several sites were, from the traces that they wrote
     Drift(maze_online::MazeDriftArgs),
 }
 
@@ -38,8 +38,8 @@ pub struct MazePlayArgs {
     /// Side and seed of the maze, and number of ninjas.
     #[command(flatten)]
     pub layout: MazeLayoutArgs,
-    /// Stop after this many seconds, 1 to 86400 [default: none; with --headless: 60]
-    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=86_400))]
+    /// Stop after this many seconds, 1 to 86400 [default: no limit; with --headless: 60]
+    #[arg(long, value_name = "N", value_parser = whole_number_in::<u32>(1..=86_400, "s"))]
     pub seconds: Option<u32>,
     /// Flags that choose the output.
     #[command(flatten)]

@@ -13,7 +13,7 @@ use coplay_net::mesh::MulticastConfig;
 use super::DisplayArgs;
 use super::maze::side_range;
 use super::net::{LanVisibility, OnlineDisplayArgs};
-use super::values::{parse_seed, whole_number};
+use super::values::{parse_seed, whole_number, whole_number_in};
 
 /// Duration of a tick, the time step of the maze, in milliseconds.
 const TICK_MS: u16 = 10;
@@ -30,8 +30,8 @@ pub struct MazeHostArgs {
     /// Generate the maze from this seed, a whole number [default: random]
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub seed: Option<u64>,
-    /// Show the maze at every site as it was this long ago, so that the updates of all sites have arrived: 10 to 1000
-    /// ms in steps of 10
+    /// Set the playout delay: every site shows the maze as it was this long ago, so that updates arrive in time; 10 to
+    /// 1000 ms in steps of 10
     #[arg(
         long = "playout-delay",
         alias = "delay",
@@ -40,24 +40,23 @@ pub struct MazeHostArgs {
         value_parser = parse_ticks
     )]
     pub delay: u16,
-    /// Show events of the same bucket, a time interval of this length, together: 10 to 1000 ms in steps of 10
+    /// Set the length of a bucket, a time interval whose updates are shown together: 10 to 1000 ms in steps of 10
     #[arg(long, value_name = "MS", default_value = "40", value_parser = parse_ticks)]
     pub bucket: u16,
-    /// Use plain UDP, and listen on this port, or address and port, which joiners must be able to reach
+    /// Use plain UDP, and listen on this port, or address and port; joiners must be able to reach it
     #[arg(long, value_name = "ADDR")]
     pub udp: Option<String>,
-    /// With --udp: require this secret of joiners [default: random, printed with the ticket]
+    /// With --udp: admit only joiners with this secret, which is part of the ticket [default: random]
     #[arg(long, value_name = "TEXT", requires = "udp")]
     pub secret: Option<String>,
-    /// Connect peers that cannot reach each other through this relay: `none`, `default` or a URL
-    /// [default: as in the settings]
+    /// Use this relay for peers without a direct connection: `none`, `default` or a URL [default: as in the settings]
     #[arg(long, value_name = "none|default|URL", conflicts_with = "udp")]
     pub relay: Option<RelayConfig>,
-    /// Choose what computers in the local network may do without a ticket [default: see; with --headless: hide]
+    /// Set the access that computers in the local network have without a ticket [default: see; with --headless: hide]
     #[arg(long, value_name = "ACCESS", value_enum)]
     pub lan: Option<LanVisibility>,
-    /// Send one datagram to all sites by multicast: where it works (`auto`), never (`off`), or at this address, where
-    /// it must work
+    /// Send each update to all sites in one multicast datagram: where multicast works (`auto`), never (`off`), or at
+    /// this address, where it must work
     #[arg(long, value_name = "auto|off|ADDR:PORT", default_value = "auto", value_parser = parse_multicast)]
     pub multicast: MulticastArg,
     /// Flags of the player at this site.
@@ -68,17 +67,17 @@ pub struct MazeHostArgs {
 /// Arguments of `coplay maze join`.
 #[derive(Args, Clone, Debug)]
 pub struct MazeJoinArgs {
-    /// Ticket of a site in the maze; without one, the mazes of the local network are listed
+    /// Ticket of a site in the maze; without a ticket, coplay lists the mazes of the local network
     pub ticket: Option<String>,
-    /// Join a world of servers instead of a maze without a server: udp://HOST:PORT#SECRET or the ticket (coplay:…) of
-    /// any of its servers; repeat the flag for more servers
+    /// Join a world that has servers: udp://HOST:PORT#SECRET or the ticket (coplay:…) of one of them; repeat the flag
+    /// for more servers
     #[arg(long, value_name = "URL", conflicts_with_all = ["ticket", "ninjas", "rate", "reckon", "trace", "stats"])]
     pub world: Vec<String>,
     /// Use this relay in place of the ticket's: `none`, `default` or a URL
     #[arg(long, value_name = "none|default|URL")]
     pub relay: Option<RelayConfig>,
-    /// Send one datagram to all sites by multicast: where it works and the other sites use it (`auto`), or never
-    /// (`off`)
+    /// Send each update to all sites in one multicast datagram: where multicast works and the other sites use it
+    /// (`auto`), or never (`off`)
     #[arg(long, value_name = "auto|off", default_value = "auto", value_parser = parse_multicast_switch)]
     pub multicast: MulticastArg,
     /// Flags of the player at this site.
@@ -92,25 +91,27 @@ pub struct MazePlayerArgs {
     /// Add this many ninjas (avatars that software controls), 0 to 31 [default: 0; with --headless: 1]
     #[arg(long, value_name = "N", value_parser = whole_number::<u8>(0..=31))]
     pub ninjas: Option<u8>,
-    /// Send updates of each avatar at this fixed rate per second, as in the paper: 1, 2, 4, 5, 10, 20, 25, 50 or 100
-    /// [default: as the other sites need and the network carries]
+    /// Send updates of each avatar at a fixed rate, as Gautier et al. do: 1, 2, 4, 5, 10, 20, 25, 50 or 100 per second
+    /// [default: when the other sites' dead reckoning would be wrong, as far as the network allows]
     #[arg(long, value_name = "HZ", conflicts_with = "reckon", value_parser = parse_update_rate)]
     pub rate: Option<u32>,
-    /// Send an update of an avatar when the other sites' dead reckoning is off by more than this, 1 to 1000 units
-    #[arg(long, value_name = "UNITS", value_parser = whole_number::<u32>(1..=1_000))]
+    /// Send an update of an avatar when the other sites' dead reckoning is wrong by more than this distance, 1 to 1000
+    /// units; a cell of the maze is 512 units wide
+    #[arg(long, value_name = "UNITS", value_parser = whole_number_in::<u32>(1..=1_000, "units"))]
     pub reckon: Option<u32>,
     /// Set the name that other players see [default: your login name]
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
-    /// Simulate a bad uplink, and with multicast a bad downlink, for tests and measurements: some of
+    /// Simulate a bad uplink, and with multicast a bad downlink, for tests and measurements: a list of any of these,
+    /// with rate in kbit/s and cut in seconds:
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
     #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
-    /// Leave after this many seconds, 1 to 86400; with --headless the ninjas stop a little earlier, so that all sites
-    /// agree on the scores
-    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=86_400))]
+    /// Leave after this many seconds, 1 to 86400; with --headless the ninjas stop 3 s earlier, so that all sites agree
+    /// on the scores
+    #[arg(long, value_name = "N", value_parser = whole_number_in::<u32>(1..=86_400, "s"))]
     pub seconds: Option<u32>,
-    /// Write all updates that are sent, received and shown to this file, for `coplay maze drift`
+    /// Write all sent, received and displayed updates to this file, for `coplay maze drift`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Write statistics of the run to this file at the end (JSON)
@@ -194,7 +195,7 @@ fn parse_multicast_switch(text: &str) -> Result<MulticastArg, String> {
 fn parse_ticks(text: &str) -> Result<u16, String> {
     match text.parse::<u16>() {
         Ok(ms) if (TICK_MS..=MAX_DELAY_MS).contains(&ms) && ms.is_multiple_of(TICK_MS) => Ok(ms / TICK_MS),
-        _ => Err(format!("must be whole ticks of {TICK_MS} ms: {TICK_MS}, 20, 30 and so on to {MAX_DELAY_MS}")),
+        _ => Err(format!("must be a multiple of {TICK_MS} ms, from {TICK_MS} to {MAX_DELAY_MS} ms")),
     }
 }
 
@@ -202,9 +203,7 @@ fn parse_ticks(text: &str) -> Result<u16, String> {
 fn parse_update_rate(text: &str) -> Result<u32, String> {
     match text.parse::<u32>() {
         Ok(rate) if (1..=TICKS_PER_SECOND).contains(&rate) && TICKS_PER_SECOND.is_multiple_of(rate) => Ok(rate),
-        _ => Err(format!(
-            "updates must be whole ticks of {TICK_MS} ms apart: 1, 2, 4, 5, 10, 20, 25, 50 or 100 per second"
-        )),
+        _ => Err("must be 1, 2, 4, 5, 10, 20, 25, 50 or 100 updates per second".into()),
     }
 }
 
@@ -220,14 +219,14 @@ mod tests {
         );
         for wrong in ["", "0", "15", "1010", "10000", "-10", "1.5"] {
             let error = parse_ticks(wrong).unwrap_err();
-            assert!(error.contains("whole ticks") && error.ends_with("to 1000"), "{wrong}: {error}");
+            assert_eq!(error, "must be a multiple of 10 ms, from 10 to 1000 ms", "{wrong}");
         }
         assert_eq!(
             (parse_update_rate("1"), parse_update_rate("25"), parse_update_rate("100")),
             (Ok(1), Ok(25), Ok(100))
         );
         for wrong in ["", "0", "30", "101", "200", "many"] {
-            assert!(parse_update_rate(wrong).unwrap_err().contains("whole ticks"), "{wrong}");
+            assert!(parse_update_rate(wrong).unwrap_err().ends_with("50 or 100 updates per second"), "{wrong}");
         }
     }
 

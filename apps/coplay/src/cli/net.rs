@@ -24,7 +24,7 @@ pub struct HostArgs {
     /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// Set the number of players in all, 1 to 8 [default: 2, or one more than --pads]
+    /// Set the total number of players, 1 to 8 [default: one more than --pads, at most the pads of the machine]
     #[arg(long, value_name = "N", value_parser = whole_number::<u8>(1..=8))]
     pub players: Option<u8>,
     /// Set the number of players at this computer, 1 to 8
@@ -33,26 +33,25 @@ pub struct HostArgs {
     /// Delay local input by this many frames, 0 to 60, or as the links need (`auto`) [default: auto]
     #[arg(long, alias = "lag", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DELAY_FRAMES))]
     pub delay: Option<AutoOrFrames>,
-    /// Predict at most this many frames, 0 to 60, or as the links need (`auto`); 0 never rolls back [default: auto]
+    /// Predict at most this many frames, 0 to 60, or as the links need (`auto`); 0 is lockstep [default: auto]
     #[arg(long, alias = "window", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DELAY_FRAMES))]
     pub prediction: Option<AutoOrFrames>,
-    /// Use plain UDP, and listen on this port, or address and port, which joiners must be able to reach
+    /// Use plain UDP, and listen on this port, or address and port; joiners must be able to reach it
     #[arg(long, value_name = "ADDR")]
     pub udp: Option<String>,
-    /// With --udp: require this secret of joiners [default: random, printed with the ticket]
+    /// With --udp: admit only joiners with this secret, which is part of the ticket [default: random]
     #[arg(long, value_name = "TEXT", requires = "udp")]
     pub secret: Option<String>,
-    /// Connect peers that cannot reach each other through this relay: `none`, `default` or a URL
-    /// [default: as in the settings]
+    /// Use this relay for peers without a direct connection: `none`, `default` or a URL [default: as in the settings]
     #[arg(long, value_name = "none|default|URL", conflicts_with = "udp")]
     pub relay: Option<RelayConfig>,
-    /// Choose what computers in the local network may do without a ticket [default: see; with --headless: hide]
+    /// Set the access that computers in the local network have without a ticket [default: see; with --headless: hide]
     #[arg(long, value_name = "ACCESS", value_enum)]
     pub lan: Option<LanVisibility>,
     /// Refuse spectators
     #[arg(long)]
     pub private: bool,
-    /// Choose the input of players whose site was dropped
+    /// Set the input of dropped players
     #[arg(long, value_name = "INPUT", value_enum, default_value = "nothing")]
     pub absent: AbsentInputArg,
     /// Flags of the player at this site.
@@ -66,9 +65,9 @@ pub struct HostArgs {
 /// Flags that connect to a host.
 #[derive(Args, Clone, Debug)]
 pub struct ConnectArgs {
-    /// Ticket that the host shows; without one, the games of the local network are listed
+    /// Ticket that the host shows; without a ticket, coplay lists the games of the local network
     pub ticket: Option<String>,
-    /// File of the game; without one, coplay searches the game folders of the settings
+    /// File of the game [default: coplay searches the game folders of the settings]
     pub game: Option<PathBuf>,
     /// Flags that choose the machine.
     #[command(flatten)]
@@ -112,11 +111,11 @@ pub struct WatchArgs {
 /// Access of the local network to a game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LanVisibility {
-    /// They see the game, and need its ticket to join
+    /// Computers see the game, and join with its ticket only
     See,
-    /// They see the game, and may join
+    /// Computers see the game, and may join without a ticket
     Join,
-    /// They do not see the game
+    /// Computers do not see the game
     Hide,
 }
 
@@ -126,18 +125,19 @@ pub struct PlayerArgs {
     /// Name, simulated uplink and log files.
     #[command(flatten)]
     pub participant: ParticipantArgs,
-    /// Keep the key of your seat in this file; the key gives access to the seat
+    /// Keep the key of your seat in this file; the key lets its owner return to the seat [default: a file in your
+    /// data folder]
     #[arg(long, value_name = "FILE")]
     pub seat: Option<PathBuf>,
-    /// Drop players who are silent for this many seconds, 0.3 to 86400, or wait for them forever (`never`)
+    /// Drop players who are silent for this many seconds, 0.3 to 86400, or wait forever (`never`)
     #[arg(long, value_name = "SECONDS|never", default_value = "10", value_parser = parse_drop_timeout)]
     pub drop_after: TimeoutArg,
-    /// Play on alone, without asking, when all others are silent for the time of --drop-after. Without this flag, F4
-    /// plays on alone; with --headless the game waits for the others, and ends after 12 times that time
+    /// Play on alone as soon as all other players have been silent for the time of --drop-after. Without this flag the
+    /// game waits for them until you press F4; with --headless it waits, and ends after 12 times that time
     #[arg(long)]
     pub go_on_alone: bool,
-    /// Drop a player who stalls the game for this many seconds, 0.1 to 86400, or wait for them forever (`never`). The
-    /// host decides
+    /// Drop a player who stalls the game for this many seconds, 0.1 to 86400, or wait forever (`never`); only the
+    /// host's value counts
     #[arg(
         long,
         alias = "late-after",
@@ -146,7 +146,7 @@ pub struct PlayerArgs {
         value_parser = parse_stall_timeout
     )]
     pub drop_stalled: TimeoutArg,
-    /// Let a bot play; the same seed gives the same inputs
+    /// Let a bot play, with inputs drawn from this seed; the same seed gives the same inputs
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub bot: Option<u64>,
 }
@@ -154,10 +154,11 @@ pub struct PlayerArgs {
 /// Flags of a player or spectator.
 #[derive(Args, Clone, Debug)]
 pub struct ParticipantArgs {
-    /// Set the name that others see [default: your login name]
+    /// Set the name that other players see [default: your login name]
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
-    /// Simulate a bad uplink, for tests and measurements: some of
+    /// Simulate a bad uplink, for tests and measurements: a list of any of these, with rate in kbit/s and cut in
+    /// seconds:
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
     #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
@@ -169,7 +170,7 @@ pub struct ParticipantArgs {
 /// Frame limit and output files of a run.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LogArgs {
-    /// Leave after this many frames; the exit code is 0 if all states were equal
+    /// Leave after this many frames; the exit code is 1 if states differed
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
     /// Write a line for every simulated frame to this file (CSV)
@@ -195,7 +196,7 @@ pub struct OnlineDisplayArgs {
     /// Show nothing, and print a line for every event
     #[arg(long)]
     pub headless: bool,
-    /// Open the window at this multiple of the picture's size, 1 to 20 [default: 3, or as in the settings]
+    /// Set the initial scale of the window, 1 to 20 [default: 3, or as in the settings]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=MAX_SCALE))]
     pub scale: Option<u32>,
     /// Play no sound
@@ -241,9 +242,9 @@ fn parse_timeout(text: &str, min: TimeDelta) -> Result<TimeoutArg, String> {
 /// Input of players whose site was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AbsentInputArg {
-    /// They press nothing
+    /// Dropped players press nothing
     Nothing,
-    /// They repeat their last input
+    /// Dropped players repeat their last input
     Repeat,
 }
 

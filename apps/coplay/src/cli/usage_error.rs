@@ -148,7 +148,7 @@ fn option_name(arg: &str) -> String {
 /// Joins names for a sentence: "see, join or hide".
 fn or_list(names: &[String]) -> String {
     match names {
-        [] => "another one".to_owned(),
+        [] => "a different value".to_owned(),
         [one] => one.clone(),
         [all @ .., last] => format!("{} or {last}", all.join(", ")),
     }

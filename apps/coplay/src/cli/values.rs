@@ -22,6 +22,18 @@ where
     }
 }
 
+/// Returns a parser of whole numbers in `range`, whose error names the unit.
+pub(super) fn whole_number_in<T>(
+    range: RangeInclusive<T>,
+    unit: &'static str,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    let parse = whole_number(range);
+    move |text| parse(text).map_err(|error| format!("{error} {unit}"))
+}
+
 /// Parses the seed of a random generator.
 pub(super) fn parse_seed(text: &str) -> Result<u64, String> {
     whole_number(0..=u64::MAX)(text).map_err(|error| format!("{error}, such as 42"))

@@ -76,22 +76,22 @@ pub enum Action {
 
 /// All actions, each with its name in the settings, default keys and description.
 pub const ACTIONS: [(Action, &str, &[&str], &str); 18] = [
-    (Action::Help, "help", &["F1", "Question"], "show the keys"),
+    (Action::Help, "help", &["F1", "Question"], "show or hide the keys"),
     (Action::Pause, "pause", &["P"], "pause or resume"),
-    (Action::Menu, "menu", &["Escape"], "menu"),
+    (Action::Menu, "menu", &["Escape"], "open or close the menu"),
     (Action::FastForward, "fast", &["Tab"], "fast-forward while held"),
-    (Action::Save, "save", &["F5"], "save the state in the slot"),
-    (Action::Load, "load", &["F7"], "load the state of the slot"),
-    (Action::NextSlot, "next_slot", &["F6"], "choose the next slot (with Shift: the previous one)"),
+    (Action::Save, "save", &["F5"], "save the state to the selected slot"),
+    (Action::Load, "load", &["F7"], "load the state from the selected slot"),
+    (Action::NextSlot, "next_slot", &["F6"], "select the next slot (with Shift: the previous one)"),
     (Action::Reset, "reset", &["F9"], "reset the machine"),
     (Action::Mute, "mute", &["M"], "turn sound off or on"),
-    (Action::Increase, "more", &["Equals", "Plus"], "louder, or turn the chosen dial up"),
-    (Action::Decrease, "less", &["Minus"], "quieter, or turn the chosen dial down"),
-    (Action::PreviousDial, "previous_dial", &["LeftBracket"], "choose the previous dial"),
-    (Action::NextDial, "next_dial", &["RightBracket"], "choose the next dial"),
+    (Action::Increase, "more", &["Equals", "Plus"], "raise the volume, or the selected dial of the demo"),
+    (Action::Decrease, "less", &["Minus"], "lower the volume, or the selected dial of the demo"),
+    (Action::PreviousDial, "previous_dial", &["LeftBracket"], "select the previous dial of the demo"),
+    (Action::NextDial, "next_dial", &["RightBracket"], "select the next dial of the demo"),
     (Action::Graph, "graph", &["N"], "show or hide the network graph"),
-    (Action::Chat, "chat", &["C", "Slash"], "chat with the others"),
-    (Action::GoOnAlone, "play_on_alone", &["F4"], "play on alone, when the others are silent"),
+    (Action::Chat, "chat", &["C", "Slash"], "write a chat message"),
+    (Action::GoOnAlone, "play_on_alone", &["F4"], "play on alone while all other players are silent"),
     (Action::Fullscreen, "fullscreen", &["F11"], "switch between full screen and window"),
     (Action::Quit, "quit", &["F10"], "quit"),
 ];
@@ -210,12 +210,12 @@ impl Config {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => {
                 let message = format!("cannot read the settings in {}: {}", path.display(), describe_io_error(&error));
-                return Err(AppError::failure(message).hint("fix or remove that file to use the default settings"));
+                return Err(AppError::failure(message).hint("fix that file, or remove it to use the default settings"));
             }
         };
         let (config, warnings) = Self::parse(&text).map_err(|error| {
             AppError::failure(format!("invalid settings in {}: {error}", path.display()))
-                .hint("fix that line, or move the file away to use the default settings")
+                .hint("fix that line, or remove the file to use the default settings")
         })?;
         for warning in warnings {
             eprintln!("warning: {}: {warning}", path.display());

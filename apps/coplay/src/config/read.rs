@@ -63,11 +63,11 @@ impl SettingsReader<'_> {
         value: &TomlValue<'_>,
     ) -> Result<(), String> {
         if name == "games" {
-            config.game_dirs = self.folders(value)?;
+            config.game_dirs = self.folders(name, value)?;
             return Ok(());
         }
         if name == "system" {
-            config.system_dir = Some(self.folder(value)?);
+            config.system_dir = Some(self.folder(name, value)?);
             return Ok(());
         }
         let known = ["video", "sound", "pace", "network", "keys", "gamepad"].contains(&name);
@@ -78,7 +78,7 @@ impl SettingsReader<'_> {
             return Ok(());
         }
         let DeValue::Table(table) = value.get_ref() else {
-            return Err(self.error_at(value, &format!("{name} is a section, [{name}]")));
+            return Err(self.error_at(value, &format!("{name} must be a section: write [{name}] in a line of its own")));
         };
         for (key, value) in table {
             let is_known = match (name, player) {
@@ -99,9 +99,9 @@ impl SettingsReader<'_> {
 
     fn video(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match key {
-            "scale" => config.scale = self.number(value, 1, MAX_SCALE)?,
-            "integer" => config.integer_scaling = self.boolean(value)?,
-            "fullscreen" => config.fullscreen = self.boolean(value)?,
+            "scale" => config.scale = self.number(key, value, 1, MAX_SCALE)?,
+            "integer" => config.integer_scaling = self.boolean(key, value)?,
+            "fullscreen" => config.fullscreen = self.boolean(key, value)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -109,8 +109,8 @@ impl SettingsReader<'_> {
 
     fn sound(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match key {
-            "volume" => config.volume = self.number(value, 0, 100)? as u8,
-            "mute" => config.mute = self.boolean(value)?,
+            "volume" => config.volume = self.number(key, value, 0, 100)? as u8,
+            "mute" => config.mute = self.boolean(key, value)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -118,7 +118,7 @@ impl SettingsReader<'_> {
 
     fn pace(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match key {
-            "fast" => config.fast_forward = self.number(value, 2, MAX_FAST_FORWARD)?,
+            "fast" => config.fast_forward = self.number(key, value, 2, MAX_FAST_FORWARD)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -126,9 +126,10 @@ impl SettingsReader<'_> {
 
     fn network(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         let ("relay", DeValue::String(text)) = (key, value.get_ref()) else {
-            return if key == "relay" { Err(self.error_at(value, "this must be text in quotes")) } else { Ok(false) };
+            let expected = "relay must be \"none\", \"default\" or a URL, in quotes";
+            return if key == "relay" { Err(self.error_at(value, expected)) } else { Ok(false) };
         };
-        config.relay = text.parse().map_err(|error: RelayError| self.error_at(value, &error.to_string()))?;
+        config.relay = text.parse().map_err(|error: RelayError| self.error_at(value, &format!("relay {error}")))?;
         Ok(true)
     }
 
@@ -140,7 +141,7 @@ impl SettingsReader<'_> {
         value: &TomlValue<'_>,
     ) -> Result<bool, String> {
         let Some(button) = Button::ALL.into_iter().find(|button| button_name(*button) == key) else { return Ok(false) };
-        let keys = self.key_list(value)?;
+        let keys = self.key_list(key, value)?;
         let map = &mut config.player_keys[player];
         match map.iter_mut().find(|(known, _)| *known == button) {
             Some((_, known)) => *known = keys,
@@ -151,7 +152,7 @@ impl SettingsReader<'_> {
 
     fn read_action_keys(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         let Some((action, ..)) = ACTIONS.iter().find(|(_, name, ..)| *name == key) else { return Ok(false) };
-        let keys = self.key_list(value)?;
+        let keys = self.key_list(key, value)?;
         for (known, old) in &mut config.action_keys {
             if known == action {
                 old.clone_from(&keys);
@@ -162,12 +163,13 @@ impl SettingsReader<'_> {
 
     fn gamepad(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         if key == "dead_zone" {
-            config.dead_zone = self.number(value, 0, 90)? as u8;
+            config.dead_zone = self.number(key, value, 0, 90)? as u8;
             return Ok(true);
         }
         let Some(button) = Button::ALL.into_iter().find(|button| button_name(*button) == key) else { return Ok(false) };
         let DeValue::String(name) = value.get_ref() else {
-            return Err(self.error_at(value, "this must be the name of a gamepad control, such as \"south\""));
+            let expected = format!("{key} must be the name of a gamepad control in quotes, such as \"south\"");
+            return Err(self.error_at(value, &expected));
         };
         let found = GamepadControl::ALL.into_iter().find(|control| format!("{control:?}").eq_ignore_ascii_case(name));
         let Some(control) = found else {
@@ -183,53 +185,53 @@ impl SettingsReader<'_> {
     }
 
     /// Parses the path of a folder, or a list of paths in brackets.
-    fn folders(&self, value: &TomlValue<'_>) -> Result<Vec<PathBuf>, String> {
+    fn folders(&self, name: &str, value: &TomlValue<'_>) -> Result<Vec<PathBuf>, String> {
         match value.get_ref() {
-            DeValue::Array(values) => values.iter().map(|value| self.folder(value)).collect(),
-            _ => Ok(vec![self.folder(value)?]),
+            DeValue::Array(values) => values.iter().map(|value| self.folder(name, value)).collect(),
+            _ => Ok(vec![self.folder(name, value)?]),
         }
     }
 
-    fn folder(&self, value: &TomlValue<'_>) -> Result<PathBuf, String> {
+    fn folder(&self, name: &str, value: &TomlValue<'_>) -> Result<PathBuf, String> {
         match value.get_ref() {
             DeValue::String(path) if !path.is_empty() => Ok(PathBuf::from(path.as_ref())),
-            _ => Err(self.error_at(value, "this must be the path of a folder in quotes")),
+            _ => Err(self.error_at(value, &format!("{name} must be the path of a folder in quotes"))),
         }
     }
 
     /// Parses the name of a key, or a list of names in brackets, which may be empty.
-    fn key_list(&self, value: &TomlValue<'_>) -> Result<Vec<Key>, String> {
+    fn key_list(&self, name: &str, value: &TomlValue<'_>) -> Result<Vec<Key>, String> {
         match value.get_ref() {
-            DeValue::Array(values) => values.iter().map(|value| self.key(value)).collect(),
-            _ => Ok(vec![self.key(value)?]),
+            DeValue::Array(values) => values.iter().map(|value| self.key(name, value)).collect(),
+            _ => Ok(vec![self.key(name, value)?]),
         }
     }
 
-    fn key(&self, value: &TomlValue<'_>) -> Result<Key, String> {
-        let DeValue::String(name) = value.get_ref() else {
-            return Err(self.error_at(value, "this must be the name of a key in quotes, such as \"Z\""));
+    fn key(&self, name: &str, value: &TomlValue<'_>) -> Result<Key, String> {
+        let DeValue::String(key) = value.get_ref() else {
+            return Err(self.error_at(value, &format!("{name} must be the name of a key in quotes, such as \"Z\"")));
         };
-        Key::from_name(name).ok_or_else(|| {
+        Key::from_name(key).ok_or_else(|| {
             self.error_at(
                 value,
-                &format!("there is no key {name:?}; keys are letters, digits, symbols, Up, Enter, Space, F1, …"),
+                &format!("there is no key {key:?}; keys are letters, digits, symbols, Up, Enter, Space, F1, …"),
             )
         })
     }
 
-    fn number(&self, value: &TomlValue<'_>, min: u32, max: u32) -> Result<u32, String> {
+    fn number(&self, name: &str, value: &TomlValue<'_>, min: u32, max: u32) -> Result<u32, String> {
         let number = match value.get_ref() {
             DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
             _ => None,
         };
         let fits = number.filter(|number| (min..=max).contains(number));
-        fits.ok_or_else(|| self.error_at(value, &format!("this must be a whole number from {min} to {max}")))
+        fits.ok_or_else(|| self.error_at(value, &format!("{name} must be a whole number from {min} to {max}")))
     }
 
-    fn boolean(&self, value: &TomlValue<'_>) -> Result<bool, String> {
+    fn boolean(&self, name: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match value.get_ref() {
             DeValue::Boolean(on) => Ok(*on),
-            _ => Err(self.error_at(value, "this must be true or false")),
+            _ => Err(self.error_at(value, &format!("{name} must be true or false"))),
         }
     }
 
@@ -252,11 +254,11 @@ mod tests {
 
     #[test]
     fn parse_error_names_its_line() {
-        assert!(parse_error("[video]\nscale = 0").starts_with("line 2: this must be a whole number from 1 to 20"));
-        assert!(parse_error("[video]\n\ninteger = 3").starts_with("line 3: this must be true or false"));
+        assert!(parse_error("[video]\nscale = 0").starts_with("line 2: scale must be a whole number from 1 to 20"));
+        assert!(parse_error("[video]\n\ninteger = 3").starts_with("line 3: integer must be true or false"));
         assert!(parse_error("[keys]\npause = \"Hyper\"").starts_with("line 2: there is no key \"Hyper\""));
         assert!(parse_error("[gamepad]\na = \"middle\"").starts_with("line 2: there is no gamepad control \"middle\""));
-        assert!(parse_error("video = 3").starts_with("line 1: video is a section"));
+        assert!(parse_error("video = 3").starts_with("line 1: video must be a section: write [video]"));
         assert!(
             parse_error("[video]\nscale = = 3\n").starts_with("line 2: "),
             "{}",
@@ -285,8 +287,8 @@ mod tests {
         assert_eq!(parse("games = \"/a\"").unwrap().0.game_dirs, [PathBuf::from("/a")]);
         assert_eq!(parse("games = [\"/a\", \"b\"]").unwrap().0.game_dirs.len(), 2);
         assert_eq!(parse("system = \"/bios\"").unwrap().0.system_dir, Some("/bios".into()));
-        assert!(parse_error("system = []").starts_with("line 1: this must be the path of a folder"));
-        assert!(parse_error("\ngames = [3]").starts_with("line 2: this must be the path of a folder"));
+        assert!(parse_error("system = []").starts_with("line 1: system must be the path of a folder"));
+        assert!(parse_error("\ngames = [3]").starts_with("line 2: games must be the path of a folder"));
     }
 
     #[test]

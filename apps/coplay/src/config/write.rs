@@ -15,10 +15,12 @@ pub(super) fn to_toml(config: &Config, path: Option<&Path>) -> String {
 
 fn write_toml(config: &Config, path: Option<&Path>, out: &mut String) -> std::fmt::Result {
     match path {
-        Some(path) if path.exists() => writeln!(out, "# Settings of coplay, from {}", path.display())?,
-        Some(path) => {
-            writeln!(out, "# Default settings of coplay. To change some, write them into {}", path.display())?
-        }
+        Some(path) if path.exists() => writeln!(out, "# Settings of coplay, read from {}", path.display())?,
+        Some(path) => writeln!(
+            out,
+            "# Default settings of coplay. To change a setting, write its section and its line into {}",
+            path.display()
+        )?,
         None => writeln!(out, "# Settings of coplay.")?,
     }
     writeln!(out, "\n# Folders that `coplay join` and `coplay watch` search for the game of the host.")?;
@@ -30,21 +32,16 @@ fn write_toml(config: &Config, path: Option<&Path>, out: &mut String) -> std::fm
         None => writeln!(out, "# system = \"/path/of/the/folder\"")?,
     }
     writeln!(out, "\n[video]")?;
-    write_setting(
-        out,
-        "scale",
-        config.scale,
-        &format!("initial window size as a multiple of the picture's size, 1 to {MAX_SCALE}"),
-    )?;
+    write_setting(out, "scale", config.scale, &format!("initial scale of the window, 1 to {MAX_SCALE}"))?;
     write_setting(
         out,
         "integer",
         config.integer_scaling,
-        "scale pictures by whole factors only, so that all pixels have the same height",
+        "scale pictures by whole factors only, so that all their rows have the same height",
     )?;
     write_setting(out, "fullscreen", config.fullscreen, "start in full screen")?;
     writeln!(out, "\n[sound]")?;
-    write_setting(out, "volume", config.volume, "percent, 0 to 100")?;
+    write_setting(out, "volume", config.volume, "volume in percent, 0 to 100")?;
     write_setting(out, "mute", config.mute, "turn sound off")?;
     writeln!(out, "\n[pace]")?;
     write_setting(
@@ -56,7 +53,7 @@ fn write_toml(config: &Config, path: Option<&Path>, out: &mut String) -> std::fm
     writeln!(out, "\n[network]")?;
     let relay = quoted(&config.relay.to_string());
     write_setting(out, "relay", relay, "relay for peers without a direct connection: \"none\", \"default\" or a URL")?;
-    writeln!(out, "\n# Keys of the program: one key, a list of keys in brackets, or [] for none.\n[keys]")?;
+    writeln!(out, "\n# Keys of the program: one key, a list of keys in brackets, or [] for no key.\n[keys]")?;
     for (action, name, _, description) in ACTIONS {
         write_setting(out, name, key_list(config.keys_of(action)), description)?;
     }
@@ -72,12 +69,17 @@ fn write_toml(config: &Config, path: Option<&Path>, out: &mut String) -> std::fm
     }
     writeln!(
         out,
-        "\n# Gamepad control of each button, by position: south is the lowest of the four on the right.\n[gamepad]"
+        "\n# Gamepad control of each button, by position: south is the lowest of the four buttons on the right.\n[gamepad]"
     )?;
     for (button, control) in &config.gamepad_map {
         writeln!(out, "{} = \"{}\"", button_name(*button), format!("{control:?}").to_lowercase())?;
     }
-    write_setting(out, "dead_zone", config.dead_zone, "stick deflection that counts as at rest, in percent, 0 to 90")
+    write_setting(
+        out,
+        "dead_zone",
+        config.dead_zone,
+        "stick deflection up to which the stick counts as at rest, in percent, 0 to 90",
+    )
 }
 
 /// Quotes a text as a TOML string.

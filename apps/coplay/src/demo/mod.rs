@@ -128,15 +128,15 @@ impl Demo {
     /// quit.
     fn verdict(&self, now: Time, has_quit: bool) -> Option<AppError> {
         if let Some(frame) = self.first_desync_frame(now) {
-            let message = format!("the sites had different states, first after frame {frame}");
+            let message = format!("desync: the states of the two sites differ, first noticed after frame {frame}");
             return Some(
                 AppError::failure(message)
                     .hint("run `coplay check` with the same game and core: the machine may not be deterministic"),
             );
         }
         let stalled = || {
-            AppError::failure(format!("the sites stalled at frame {}", self.frame()))
-                .hint("try a better link: less --loss, --jitter or --rtt")
+            AppError::failure(format!("the sites stalled at frame {} and did not resume", self.frame()))
+                .hint("try smaller numbers for --loss, --jitter and --rtt")
         };
         (!has_quit && !self.is_done()).then(stalled)
     }
@@ -207,7 +207,10 @@ impl Demo {
         if is_delay_dial {
             hud.show_toast(
                 Instant::now(),
-                format!("new session: delay {}, prediction {}", settings.input_delay, settings.prediction_window),
+                format!(
+                    "new session: input delay {} frames, prediction window {} frames",
+                    settings.input_delay, settings.prediction_window
+                ),
             );
         }
         self.pair.change_settings(now, settings)
@@ -253,8 +256,7 @@ impl Demo {
         let stats = self.pair.sites[0].session.stats();
         let period = stats.period.as_millis_f64();
         let verdict = if self.first_desync_frame(now).is_none() { "states equal" } else { "STATES DIFFER" };
-        scene.status =
-            format!("{:.1} fps   {verdict}   [ ] choose a setting   - = change it", 1_000.0 / period.max(1.0));
+        scene.status = format!("{:.1} fps   {verdict}   [ ] select a dial   - = change it", 1_000.0 / period.max(1.0));
         hud.draw(Instant::now(), scene);
     }
 
@@ -299,7 +301,7 @@ impl Demo {
         summary.add_row(
             "resimulated",
             each(stats.map(|stats| stats.resimulated)),
-            "frames after mispredictions, at each site",
+            "frames, because of mispredictions, at each site",
         );
         let StateComparison { count, .. } = self.pair.comparison;
         let equal = match self.first_desync_frame(now) {
@@ -339,7 +341,7 @@ mod tests {
         let machines: [Box<dyn Machine>; 2] =
             [Box::new(ToyMachine::new(1)), Box::new(ToyMachine::new(1).diverging_after(200))];
         let mut diverged = Demo::new(machines, DemoSettings::default(), Some(600), 1).unwrap();
-        assert!(error_text(&mut diverged).contains("the sites had different states, first after frame"));
+        assert!(error_text(&mut diverged).contains("the states of the two sites differ, first noticed after frame"));
         assert!(diverged.summary(Time::ZERO, None, vec![]).to_string().contains("states equal NO"));
         let mut cut = demo(600);
         cut.pair.change_settings(Time::ZERO, DemoSettings { loss_percent: 100, ..DemoSettings::default() }).unwrap();

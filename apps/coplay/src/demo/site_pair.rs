@@ -172,7 +172,10 @@ impl SitePair {
     fn restart_sessions(&mut self, now: Instant) -> Result<(), AppError> {
         self.session_number += 1;
         self.in_flight.clear();
-        let failed = |error: String| AppError::failure(format!("cannot continue the game in a new session: {error}"));
+        let failed = |error: String| {
+            AppError::failure(format!("cannot continue the game in a new session: {error}"))
+                .hint("run `coplay check` with the same game and core")
+        };
         let (mut state, exact) = (vec![], self.sites[0].machine().netplay_support() == NetplaySupport::Rollback);
         if exact {
             self.sites[0].adapter.machine_mut().save(&mut state).map_err(|error| failed(error.to_string()))?;
@@ -274,7 +277,8 @@ impl DemoSite {
             }
             RequestOutcome::Stepped { rendered: false, .. } => self.has_rolled_back = true,
             RequestOutcome::Failed(error) => {
-                return Err(AppError::failure(format!("the machine failed during the game: {error}")));
+                return Err(AppError::failure(format!("the machine failed during the game: {error}"))
+                    .hint("run `coplay check` with the same game and core"));
             }
             // A resimulated frame is hashed again; the last hash counts.
             RequestOutcome::Hashed { frame } => {
@@ -310,7 +314,10 @@ fn new_session(
     let ids: Vec<SiteId> = SiteId::first(2).collect();
     let peers = vec![(ids[1 - number], Addr(1 - number as u64))];
     let config = session_adapter::config(machine, session_number, ids[number], peers, settings);
-    Session::new(now, config).map_err(|error| AppError::failure(format!("invalid session settings: {error}")))
+    Session::new(now, config).map_err(|error| {
+        AppError::failure(format!("invalid session settings: {error}"))
+            .hint("try other numbers for --delay and --prediction")
+    })
 }
 
 #[cfg(test)]

@@ -69,10 +69,12 @@ impl FrontendKind {
     /// Fails if the requested output is not available.
     pub fn choose(request: FrontendRequest, available: AvailableOutputs) -> Result<Option<Self>, AppError> {
         match (request.window, request.terminal) {
-            (true, _) if !available.has_display => Err(AppError::failure("no display to open a window on")
-                .hint("use --terminal to play in this terminal, or --headless to run without output")),
-            (_, true) if !available.has_terminal => Err(AppError::failure("input or output is not a terminal")
-                .hint("start it from a terminal without redirection, or use --headless")),
+            (true, _) if !available.has_display => Err(AppError::failure("cannot open a window: there is no display")
+                .hint("use --terminal to play in this terminal, or --headless to run without a picture")),
+            (_, true) if !available.has_terminal => {
+                Err(AppError::failure("standard input or output is not a terminal")
+                    .hint("start coplay in a terminal without redirection, or use --headless"))
+            }
             (true, _) => Ok(Some(Self::Window)),
             (_, true) => Ok(Some(Self::Terminal)),
             _ if available.has_display && available.has_terminal => Ok(Some(Self::WindowOrTerminal)),
@@ -86,7 +88,7 @@ impl FrontendKind {
     pub fn choose_required(request: FrontendRequest) -> Result<Self, AppError> {
         Self::choose(request, AvailableOutputs::detect())?.ok_or_else(|| {
             AppError::failure("neither a display nor a terminal is available")
-                .hint("use --headless to run without output")
+                .hint("use --headless to run without a picture")
         })
     }
 }
@@ -105,7 +107,10 @@ pub fn run_with_frontend<T: Send>(
             game_port.wait_until_ready();
             game(game_port)
         });
-        let game = game.map_err(|error| AppError::failure(format!("cannot start the game thread: {error}")))?;
+        let game = game.map_err(|error| {
+            AppError::failure(format!("cannot start the game thread: {error}"))
+                .hint("close other programs, and run the same command again")
+        })?;
         // The port is dropped with the front end, and the game then receives `UiCommand::Exit`.
         let frontend_result = match kind {
             FrontendKind::Window => window::run(frontend_port, options, config).unwrap_or_else(|closed| Err(closed.1)),

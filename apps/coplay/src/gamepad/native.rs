@@ -38,7 +38,8 @@ pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
             }
         }
     };
-    std::thread::Builder::new().name("gamepads".into()).spawn(run).err().map(|error| error.to_string())
+    let started = std::thread::Builder::new().name("gamepads".into()).spawn(run);
+    started.err().map(|error| format!("gamepads are not available: {error}"))
 }
 
 fn on_event(state: &mut GamepadState, event: EventType) {

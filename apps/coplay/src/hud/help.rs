@@ -23,19 +23,24 @@ pub(super) fn help_overlay(config: &Config, capabilities: HudCapabilities, pads:
     }
     for (action, _, _, description) in ACTIONS.into_iter().filter(|(action, ..)| is_available(*action, capabilities)) {
         let description = match action {
-            Action::Increase if capabilities.dials => "increase the selected setting",
-            Action::Decrease if capabilities.dials => "decrease the selected setting",
-            Action::Increase => "volume up",
-            Action::Decrease => "volume down",
+            Action::Increase if capabilities.dials => "increase the selected dial",
+            Action::Decrease if capabilities.dials => "decrease the selected dial",
+            Action::Increase => "raise the volume",
+            Action::Decrease => "lower the volume",
             Action::Pause if capabilities.shared_game => "pause or resume, for all players",
-            Action::Save if capabilities.shared_game => "save state, for all players",
-            Action::Load if capabilities.shared_game => "load state, for all players",
-            Action::Reset if capabilities.shared_game => "reset, for all players",
+            Action::Save if capabilities.shared_game => "save the state, for all players",
+            Action::Load if capabilities.shared_game => "load the saved state, for all players",
+            Action::Reset if capabilities.shared_game => "reset the machine, for all players",
             _ => description,
         };
         rows.push((key_labels(config.keys_of(action)), description.into()));
     }
-    Overlay { title: "Keys".into(), rows, selected: None, footer: "`coplay config` shows how to change keys".into() }
+    Overlay {
+        title: "Keys".into(),
+        rows,
+        selected: None,
+        footer: "`coplay config` shows all keys and the file to change them in".into(),
+    }
 }
 
 /// Returns one text per button of the pad with its keys; the directions share one.
@@ -88,6 +93,6 @@ mod tests {
         let rows = help_overlay(&Config::default(), HudCapabilities::default(), &[pad]).rows;
         assert_eq!(rows[0], ("Player 1".into(), "Move ↑ ↓ ← →   B: Z   Jump: X".into()));
         let all: String = rows.iter().map(|(_, description)| description.as_str()).collect();
-        assert!(all.contains("volume up") && !all.contains("setting") && !all.contains("slot"), "{all}");
+        assert!(all.contains("raise the volume") && !all.contains("dial") && !all.contains("slot"), "{all}");
     }
 }

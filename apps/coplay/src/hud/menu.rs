@@ -96,7 +96,7 @@ impl Hud {
             MenuItem::Volume => ("Volume", format!("‹ {} % ›", self.volume)),
             MenuItem::Invitation => ("Invite players", String::new()),
             MenuItem::Reset => ("Reset", String::new()),
-            MenuItem::Keys => ("Controls", String::new()),
+            MenuItem::Keys => ("Keys", String::new()),
             MenuItem::Quit => ("Quit", String::new()),
         };
         (left.into(), right)

@@ -82,7 +82,7 @@ impl Invitation {
         let whole = format!("{} '{}'", self.command, self.ticket);
         let short = format!("{} 'TICKET'", self.command);
         rows.push(("To join".into(), if whole.len() <= MAX_LINE_WIDTH { whole } else { short }));
-        rows.push(("Play".into(), "this ticket is also in the menu".into()));
+        rows.push(("Play".into(), "the ticket stays in the menu: Invite players".into()));
         let selected = Some(rows.len() - 1);
         Overlay { title: "Invite players".into(), rows, selected, footer: "Enter or Esc play".into() }
     }
@@ -262,22 +262,29 @@ impl Hud {
             OpenPanel::Closed if self.is_pause_requested => {
                 Some(Overlay { title: "Paused".into(), ..Overlay::default() })
             }
-            OpenPanel::Closed => self.failure.as_deref().map(failure_overlay),
+            OpenPanel::Closed => self.failure.as_deref().map(|why| self.failure_overlay(why)),
             OpenPanel::Help => Some(self.help_overlay.clone()),
             OpenPanel::Invitation => self.invitation.as_ref().map(Invitation::overlay),
             OpenPanel::Menu(selected) => Some(self.menu_overlay(selected)),
         };
     }
-}
 
-fn failure_overlay(why: &str) -> Overlay {
-    let footer = "reset the machine, or load a saved state".into();
-    Overlay { title: "The machine has halted".into(), rows: vec![(why.into(), String::new())], selected: None, footer }
+    fn failure_overlay(&self, why: &str) -> Overlay {
+        let footer = match self.capabilities {
+            HudCapabilities { slots: true, .. } | HudCapabilities { reset: true, .. } => {
+                "reset the machine, or load a saved state"
+            }
+            HudCapabilities { shared_game: true, .. } => "the players can reset the machine, or load a saved state",
+            _ => "run `coplay check` with the same game and core",
+        };
+        let (title, rows) = ("The machine has halted".into(), vec![(why.into(), String::new())]);
+        Overlay { title, rows, selected: None, footer: footer.into() }
+    }
 }
 
 /// Returns the note for the end of a run whose machine has halted; `None` if it runs.
 pub fn failure_note(why: Option<&str>) -> Option<String> {
-    why.map(|why| format!("the machine stood still at the end: {why}"))
+    why.map(|why| format!("the machine had halted at the end: {why}"))
 }
 
 #[cfg(test)]

@@ -17,7 +17,10 @@ pub(super) fn run(args: &cli::LabFeelArgs) -> Result<(), AppError> {
     let link = link_quality(args)?;
     // A core may print to stdout; the table must not be mixed with that.
     let output = coplay_machines::check::exclusive_stdout();
-    let mut out = output.map_err(|error| AppError::failure(format!("cannot use stdout: {error}")))?;
+    let mut out = output.map_err(|error| {
+        AppError::failure(format!("cannot write to standard output: {error}"))
+            .hint("run the same command in a terminal, or redirect its output to a file")
+    })?;
     let (machine, about) = machine_costs(args)?;
     let bar = ProgressBar::new(vec![1.0]);
     bar.begin(0, "feel");
@@ -40,7 +43,7 @@ fn link_quality(args: &cli::LabFeelArgs) -> Result<LinkQuality, AppError> {
     let report = probe_link(ticket, args.relay.clone())?;
     // Each direction adds half of the jitter of a round trip.
     let (rtt_ms, jitter_ms) = (report.min_rtt.as_millis_f64(), report.jitter.as_millis_f64() / 2.0);
-    eprintln!("{} of {} probes were answered", report.replies.0, report.replies.1);
+    eprintln!("the host answered {} of {} probes", report.replies.0, report.replies.1);
     Ok(LinkQuality { rtt_ms, jitter_ms, loss: report.loss })
 }
 
@@ -48,7 +51,10 @@ fn link_quality(args: &cli::LabFeelArgs) -> Result<LinkQuality, AppError> {
 /// takes no time.
 fn machine_costs(args: &cli::LabFeelArgs) -> Result<(MachineProfile, String), AppError> {
     if args.game.is_none() && args.machine.core.is_none() {
-        return Ok((MachineProfile { costs: MachineCosts::default(), can_save: true }, "takes no time".into()));
+        return Ok((
+            MachineProfile { costs: MachineCosts::default(), can_save: true },
+            "assumed to take no time; --game FILE measures a game".into(),
+        ));
     }
     let check_args = crate::cli::CheckArgs {
         game: args.game.clone(),
@@ -68,7 +74,7 @@ fn machine_costs(args: &cli::LabFeelArgs) -> Result<(MachineProfile, String), Ap
         fitness.costs.step.as_millis_f64(),
         fitness.costs.save.as_millis_f64(),
         fitness.costs.load.as_millis_f64(),
-        if fitness.can_save { "" } else { "; its states are not exact, so it cannot predict" },
+        if fitness.can_save { "" } else { "; its save states are not exact, so prediction is not possible" },
     );
     Ok((MachineProfile { costs: fitness.costs, can_save: fitness.can_save }, about))
 }
@@ -84,6 +90,8 @@ fn format_preview(link: LinkQuality, about: &str, preview: &LinkPreview) -> Stri
     for row in &preview.rows {
         text += &format_row(row, row.setting == preview.auto_setting);
     }
+    text += "\ndeviation and longest: of the time per frame; own button and other's: from the press to your picture;\n\
+             resim/100: resimulated frames per 100 frames; bytes/s: payload in one direction\n";
     let auto_row = preview.rows.iter().find(|row| row.setting == preview.auto_setting);
     text += &format!(
         "\n→ auto picks --delay {} and --prediction {}",

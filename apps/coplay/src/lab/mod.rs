@@ -35,7 +35,7 @@ fn list_experiments() -> Result<(), AppError> {
     let mut text = String::new();
     for experiment in catalog::ALL {
         let Experiment { name, title, paper, paper_figures, expected_seconds, summary, real_run, .. } = experiment;
-        let real = if real_run.is_some() { " Also with --real." } else { "" };
+        let real = if real_run.is_some() { " Supports --real." } else { "" };
         text += &format!("{name:<12} {title}\n");
         text += &wrap_indented(&format!("{summary}{real}"));
         text += &wrap_indented(&format!("{}: {paper_figures}. About {expected_seconds:.0} s.", paper.authors));
@@ -70,8 +70,8 @@ fn wrap_indented(text: &str) -> String {
 fn run_selected(args: &cli::LabRunArgs) -> Result<(), AppError> {
     let experiments = args.names.iter().map(|name| find_experiment(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(virtual_only) = experiments.iter().find(|experiment| args.real && experiment.real_run.is_none()) {
-        return Err(AppError::usage(format!("{} runs in virtual time only", virtual_only.name))
-            .hint("leave out --real; `coplay lab list` shows which experiments support it"));
+        return Err(AppError::usage(format!("the experiment {} runs in virtual time only", virtual_only.name))
+            .hint("leave out --real; `coplay lab list` names the experiments that support it"));
     }
     let dir = OutputDir::open(&args.experiment.out)?;
     let entries = run_experiments(&experiments, args.experiment.seed, args.real)?;
@@ -85,7 +85,7 @@ fn write_report(args: &cli::LabReportArgs) -> Result<(), AppError> {
     let page = dir
         .write("report.html", report::page(&entries, *seed, &format!("coplay lab report --seed {seed}")).as_bytes())?;
     let result = write_results(&entries, &dir);
-    crate::print_stdout(&format!("the report is {}\n", page.display()));
+    crate::print_stdout(&format!("wrote the report to {}\n", page.display()));
     result
 }
 
@@ -131,7 +131,7 @@ fn run_experiment(
             let mut processes = ProcessRunner::new()?;
             run(&mut context, &mut processes).map_err(|error| {
                 AppError::failure(error)
-                    .hint("test whether `coplay host --udp 127.0.0.1:0` works here, or leave out --real")
+                    .hint("test whether `coplay host --udp 127.0.0.1:0` works on this computer, or leave out --real")
             })
         }
     }
@@ -149,7 +149,7 @@ fn write_results(entries: &[ReportEntry], dir: &OutputDir) -> Result<(), AppErro
         text += &format!("{}: {}\n", entry.experiment.name, entry.experiment.title);
         entry.findings.claims.iter().for_each(|claim| text += &format!("  {}\n", claim.to_line()));
     }
-    text += &format!("{written} files in {}\n", dir.path().display());
+    text += &format!("wrote {written} files to {}\n", dir.path().display());
     crate::print_stdout(&text);
     let claims = entries.iter().flat_map(|entry| &entry.findings.claims);
     let (all, failed) = claims.fold((0, 0), |(all, failed), claim| (all + 1, failed + usize::from(!claim.holds)));
@@ -157,5 +157,5 @@ fn write_results(entries: &[ReportEntry], dir: &OutputDir) -> Result<(), AppErro
         return Ok(());
     }
     Err(AppError::failure(format!("{failed} of {all} claims do not hold"))
-        .hint("see the lines above; all result files were written"))
+        .hint("see the lines marked DOES NOT HOLD; the written files contain the data"))
 }

@@ -33,6 +33,6 @@ impl OutputDir {
 
     fn write_error(&self, path: &Path, error: &std::io::Error) -> AppError {
         AppError::failure(format!("cannot write {}: {}", path.display(), describe_io_error(error)))
-            .hint("choose a folder that you may write with --out")
+            .hint("choose a folder with write permission, with --out DIR")
     }
 }

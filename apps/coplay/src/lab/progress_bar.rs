@@ -87,7 +87,7 @@ fn format_line(total: f64, state: &Progress, count: usize, elapsed: Duration, is
     let left = time_left(total, elapsed);
     if !is_terminal {
         return format!(
-            "{name} ({position}): {:.0} % of all{}\n",
+            "{name} ({position}): {:.0} % of the total{}\n",
             total * 100.0,
             left.map_or_else(String::new, |left| format!(", about {left}"))
         );
@@ -123,7 +123,7 @@ mod tests {
     fn remaining_time_is_estimated_from_elapsed_time() {
         let state = Progress { index: 0, name: "pacing", fraction: 0.5, last_printed: None };
         let line = format_line(0.25, &state, 2, Duration::from_secs(10), false);
-        assert_eq!(line, "pacing (1 of 2): 25 % of all, about 30 s left\n");
+        assert_eq!(line, "pacing (1 of 2): 25 % of the total, about 30 s left\n");
         assert!(format_line(0.25, &state, 2, Duration::from_secs(100), true).contains("5 min left"));
         assert!(format_line(0.0, &state, 2, Duration::ZERO, true).contains("  0 %"));
         assert!(format_line(1.0, &state, 2, Duration::from_secs(9), true).chars().count() <= 80);

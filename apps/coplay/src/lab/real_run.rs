@@ -35,12 +35,14 @@ impl ProcessRunner {
         // On a signal, the child processes are ended and the temporary files removed.
         crate::signals::install_handler();
         let program = std::env::current_exe();
-        let program =
-            program.map_err(|error| AppError::failure(format!("cannot find the path of this program: {error}")))?;
+        let program = program.map_err(|error| {
+            AppError::failure(format!("cannot find the path of this program: {error}"))
+                .hint("start coplay by its full path")
+        })?;
         let temp_dir = std::env::temp_dir().join(format!("coplay-lab-{}", std::process::id()));
         std::fs::create_dir_all(&temp_dir).map_err(|error| {
             AppError::failure(format!("cannot create {}: {}", temp_dir.display(), describe_io_error(&error)))
-                .hint("set TMPDIR to a folder that you may write")
+                .hint("set TMPDIR to a folder with write permission")
         })?;
         Ok(Self { program, temp_dir })
     }

@@ -21,8 +21,10 @@ pub(super) fn run(args: &MazeDriftArgs) -> Result<Summary, AppError> {
     check_traces(&traces)?;
     let comparison = DriftReport::from_traces(&traces);
     if comparison.all.count == 0 {
-        return Err(AppError::failure("these sites never saw each other")
-            .hint("give traces of sites of the same maze, from one run of more than 3 s"));
+        return Err(AppError::failure(
+            "nothing to compare: no site displayed an avatar of another site after the first 3 s",
+        )
+        .hint("give traces of one maze and one run, longer than 3 s"));
     }
     crate::print_stdout(&if args.json { comparison.to_json() } else { comparison.to_text() });
     Ok(Summary::default())
@@ -33,10 +35,11 @@ fn read_trace(path: &Path) -> Result<Trace, AppError> {
     let shown = path.display();
     let text = std::fs::read(path).map_err(|error| {
         AppError::failure(format!("cannot read {shown}: {}", describe_io_error(&error)))
-            .hint("give files that --trace wrote")
+            .hint("give files that `coplay maze host --trace FILE` or `coplay maze join --trace FILE` wrote")
     })?;
     parse_trace(&String::from_utf8_lossy(&text)).map_err(|error| {
-        AppError::failure(format!("{shown} {error}")).hint("give files that --trace of the same coplay version wrote")
+        AppError::failure(format!("{shown} {error}"))
+            .hint("give files that --trace of the same version of coplay wrote")
     })
 }
 
@@ -44,7 +47,7 @@ fn parse_trace(text: &str) -> Result<Trace, String> {
     let mut lines = text.split_inclusive('\n').enumerate();
     match lines.next() {
         None => return Err("is empty".into()),
-        Some((_, first)) if first.trim_end() != HEADER => return Err("is no trace of a maze".into()),
+        Some((_, first)) if first.trim_end() != HEADER => return Err("is not a trace of a maze".into()),
         Some(_) => {}
     }
     let mut trace = Trace::default();
@@ -59,18 +62,19 @@ fn parse_trace(text: &str) -> Result<Trace, String> {
         TraceEvent::Site(site) => Some(site),
         _ => None,
     });
-    if trace.site.is_some() { Ok(trace) } else { Err("does not name its site".into()) }
+    if trace.site.is_some() { Ok(trace) } else { Err("is incomplete: it does not name its site".into()) }
 }
 
 fn check_traces(traces: &[Trace]) -> Result<(), AppError> {
     if traces.len() < 2 {
-        return Err(AppError::usage("one trace says nothing about drift between sites")
-            .hint("give the traces of two or more sites"));
+        return Err(AppError::usage("one trace is not enough: drift is measured between two or more sites")
+            .hint("give the traces of two or more sites: coplay maze drift FILE FILE"));
     }
     let sites: BTreeSet<Option<WorldSiteId>> = traces.iter().map(|trace| trace.site).collect();
     if sites.len() < traces.len() {
-        return Err(AppError::usage("two of these traces are of the same site")
-            .hint("give one trace of each site, from one run"));
+        return Err(
+            AppError::usage("two of the traces are of the same site").hint("give one trace of each site, from one run")
+        );
     }
     Ok(())
 }
@@ -123,7 +127,7 @@ impl DriftReport {
 
     fn to_text(&self) -> String {
         let mut text = String::from(
-            "                                                             with 3 to 5 updates missing\n\
+            "drift in units (a cell of the maze is 512 units wide)        with 3 to 5 updates missing\n\
              observer observed     samples  mean   90 %  <50     max    samples  mean   90 %  <50     max    clock offset   skew\n",
         );
         for row in &self.rows {
@@ -216,7 +220,7 @@ mod tests {
     fn invalid_trace_error_states_the_reason() {
         let error = |text: &str| parse_trace(text).unwrap_err();
         assert!(error("").contains("empty"));
-        assert!(error("frame,start\n").contains("no trace"));
+        assert!(error("frame,start\n").contains("not a trace"));
         assert!(error(HEADER).contains("site"));
         assert!(error(&format!("{HEADER}\nsite,0,1\nnonsense\n")).contains("line 3"));
     }

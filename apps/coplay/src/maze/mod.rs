@@ -51,7 +51,7 @@ pub fn run(args: &cli::MazeArgs) -> Result<Summary, AppError> {
 fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     let summary = if args.world.is_empty() { online::join(args)? } else { join_server_world(args)? };
     match summary.is_empty() && crate::signals::is_stop_requested() {
-        true => Err(AppError::interrupted("it was ended before it joined a maze")),
+        true => Err(AppError::interrupted("interrupted before joining a maze").hint("run the same command again")),
         false => Ok(summary),
     }
 }
@@ -91,8 +91,10 @@ fn run_headless(args: &cli::MazePlayArgs, settings: &MazeSettings) -> Result<Sum
 }
 
 fn open_game(now: Time, settings: &MazeSettings, player_name: Option<&str>, ninjas: u8) -> Result<MazeSite, AppError> {
-    MazeSite::new(now, SOLO_SITE, true, settings, UpdatePolicy::default(), (player_name, ninjas))
-        .map_err(|error| AppError::failure(format!("cannot create the maze: {error}")))
+    MazeSite::new(now, SOLO_SITE, true, settings, UpdatePolicy::default(), (player_name, ninjas)).map_err(|error| {
+        AppError::failure(format!("cannot create the maze: {error}"))
+            .hint("try smaller numbers for --side and --ninjas")
+    })
 }
 
 /// Returns the settings of a solo maze with this side and seed, or a random seed; the rest are the defaults.
@@ -121,7 +123,7 @@ pub fn display_options() -> DisplayOptions {
 pub fn summary(game: &MazeSite, has_human: bool, played: TimeDelta) -> Summary {
     let mut summary = Summary::default();
     let maze = &game.rules().maze;
-    summary.add_row("maze", maze.seed().to_string(), &format!("{0} × {0} cells", maze.cells_per_side()));
+    summary.add_row("maze", maze.seed().to_string(), &format!("seed; {0} × {0} cells", maze.cells_per_side()));
     summary.add_row("played", format!("{:.1} s", played.as_secs_f64()), "");
     for (at, row) in ScoreboardView::new(has_human).rows(game).into_iter().enumerate() {
         summary.add_row(if at == 0 { "score" } else { "" }, scoreboard_view::format_score(row.score), &row.name);

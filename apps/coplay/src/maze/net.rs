@@ -99,7 +99,7 @@ impl MazeNet for SoloNet {
     }
 
     fn status(&self) -> String {
-        "alone with ninjas".into()
+        "single player".into()
     }
 }
 

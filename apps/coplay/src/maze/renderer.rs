@@ -179,7 +179,7 @@ impl MazeRenderer {
     fn status_line(&self, rules: &MazeRules, status: &str) -> String {
         let maze = &rules.maze;
         format!(
-            "{status}   maze {}, {2} × {2}   {:.0} fps",
+            "{status}   maze seed {}, {2} × {2} cells   {:.0} fps",
             maze.seed(),
             self.frame_rate.per_second(),
             maze.cells_per_side()
@@ -296,7 +296,7 @@ mod tests {
         assert!(colours.len() > 100, "too few colours for shaded walls, floor and ceiling: {}", colours.len());
         assert_eq!((scene.table.len(), scene.graph.is_none()), (4, true));
         assert_eq!(scene.table_header, "hits : falls");
-        assert!(scene.status.contains("alone") && scene.status.contains("5 × 5"), "{}", scene.status);
+        assert!(scene.status.contains("single player") && scene.status.contains("5 × 5"), "{}", scene.status);
         renderer.toggle_graph();
         assert!(drawn_scene(&mut renderer, &mut game, &net).graph.is_some());
     }

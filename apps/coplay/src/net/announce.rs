@@ -25,7 +25,7 @@ pub(crate) fn warn_if_no_network(transport: &dyn Transport, requested_addr: Opti
     let addrs = transport.own_addrs();
     let is_local = !addrs.is_empty() && addrs.iter().all(|addr| is_loopback(&addr.0));
     if is_local && !requested_addr.is_some_and(is_loopback) {
-        eprintln!("no network: only programs on this computer can join");
+        eprintln!("note: no network connection: only players on this computer can join");
     }
 }
 

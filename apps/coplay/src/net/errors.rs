@@ -11,35 +11,37 @@ pub(super) fn to_app_error(run_error: &RunError) -> AppError {
     let error = AppError::failure(run_error.to_string());
     match run_error {
         RunError::Unreachable { wrong_secret: false, .. } => error.hint(
-            "check the network, the whole ticket, that the host still runs, and that firewalls and routers let UDP \
-             through",
+            "check the network connection, ask the host whether the game still runs, and copy the whole ticket again; \
+             firewalls must pass UDP",
         ),
-        RunError::Unreachable { wrong_secret: true, .. } => {
-            error.hint("copy the whole ticket again, including the part after #; the host may have restarted")
-        }
+        RunError::Unreachable { wrong_secret: true, .. } => error.hint(
+            "ask the host for its current ticket, and copy all of it; a host that restarted may have a new ticket",
+        ),
         RunError::WrongPeer { .. } => {
             error.hint("ask the host for its current ticket; your own ticket leads back to you")
         }
         RunError::Refused(JoinRefusal::Full) => {
-            error.hint("run `coplay watch` with the same ticket, or ask the host to start with more --players")
+            error.hint("run `coplay watch 'TICKET'`, or ask the host to start with more --players")
         }
         RunError::Refused(JoinRefusal::VersionMismatch(_)) | RunError::UnreadableSettings => {
-            error.hint("install the same version of coplay at both ends")
+            error.hint("install the same version of coplay on both computers; `coplay --version` prints it")
         }
         RunError::Refused(JoinRefusal::NoSpectators) => {
-            error.hint("the host uses --private; ask for a seat, and run `coplay join`")
+            error.hint("run `coplay join 'TICKET'` to play, or ask the host to start without --private")
         }
-        RunError::Refused(JoinRefusal::WrongGameKind) => error.hint("run `coplay maze join` with the same ticket"),
-        RunError::Refused(JoinRefusal::NotLeader { .. }) => error.hint("ask the host for its ticket"),
+        RunError::Refused(JoinRefusal::WrongGameKind) => {
+            error.hint("run `coplay maze join 'TICKET'` with the same ticket")
+        }
+        RunError::Refused(JoinRefusal::NotLeader { .. }) => error.hint("ask the host for its current ticket"),
         RunError::GameMismatch(differences) => error.hint(difference_hint(differences)),
-        RunError::InvalidSettings(_) => {
-            error.hint("update coplay at both ends; if that does not help, do not join this host")
-        }
+        RunError::InvalidSettings(_) => error.hint(
+            "install the newest version of coplay on both computers; if that does not help, do not join this host",
+        ),
         RunError::Machine(_) => {
             error.hint("run the same command again to rejoin; if that does not help, try another --core")
         }
-        RunError::HostGone => error.hint("ask the host to start again"),
-        RunError::SessionConfig(_) => error.hint("ask the host for other settings"),
+        RunError::HostGone => error.hint("ask the host to start the game again, and for its new ticket"),
+        RunError::SessionConfig(_) => error.hint("start the host with other numbers for --delay and --prediction"),
         RunError::FeedDropped(_) => error.hint("run the same command again to watch from the current frame"),
     }
 }
@@ -47,9 +49,9 @@ pub(super) fn to_app_error(run_error: &RunError) -> AppError {
 fn difference_hint(differences: &[String]) -> &'static str {
     let about = |topic: &str| differences.iter().any(|difference| difference.contains(topic));
     if about("the game") {
-        "use exactly the same file as the host; another release or a modified copy is another game"
+        "use exactly the same game file as the host; another release or a modified copy is another game"
     } else if about("version") || about("first frames") {
-        "use the same version of the machine as the host: that of coplay for the built-in one, or that of the core"
+        "install the host's version of the machine: of coplay for the built-in NES, or of the core"
     } else if about("the machine") {
         "leave out --core, so that coplay finds the host's machine"
     } else {
@@ -62,11 +64,11 @@ pub(super) fn end_error(end: &SessionEnd) -> Option<AppError> {
     match end {
         SessionEnd::Left | SessionEnd::Alone => None,
         SessionEnd::Silent(_) => Some(
-            AppError::failure("all other players were silent for too long")
-                .hint("check the network, then run the same command again to return to your seat"),
+            AppError::failure("all other players were silent for 12 times the time of --drop-after")
+                .hint("check the network connection, then run the same command again to return to your seat"),
         ),
         SessionEnd::Dropped => Some(
-            AppError::failure("the other players dropped this site, and went on")
+            AppError::failure("the other players dropped this site and continued the game")
                 .hint("run the same command again to return to your seat"),
         ),
         SessionEnd::NoWayIn(reason) => Some(

@@ -75,14 +75,14 @@ fn find_game(wanted: &GameId, folders: &[PathBuf]) -> Result<GameImage, AppError
         let message = format!("cannot find the game of the host: {:?}, SHA-256 {}", wanted.name, hex(&wanted.hash));
         let hint = match folders.len() {
             0 => {
-                "give its file after the ticket, or add its folder to `games` of the settings (`coplay config`)".into()
+                "give its file after the ticket, or add its folder to `games` in the settings (`coplay config`)".into()
             }
             _ => {
                 let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
                 format!("give its file after the ticket; it is not in {}", folders.join(", "))
             }
         };
-        AppError::failure(message).hint(format!("{hint}. Games are never sent: every player needs a copy"))
+        AppError::failure(message).hint(format!("{hint}; every player needs a copy, since coplay does not send games"))
     })
 }
 
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(find_game(&id(b"two"), &folders).unwrap().bytes, b"two");
         let missing = find_game(&id(b"three"), &folders).unwrap_err().to_string();
         assert!(missing.contains(&hex(&sha256(b"three"))) && missing.contains("never sent"), "{missing}");
-        assert!(find_game(&id(b"three"), &[]).unwrap_err().to_string().contains("`games` of the settings"));
+        assert!(find_game(&id(b"three"), &[]).unwrap_err().to_string().contains("`games` in the settings"));
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -40,14 +40,14 @@ impl HeadlessFrontend {
     /// Prints the command to join, if the ticket has changed since the last call.
     fn print_changed_ticket(&mut self) {
         if self.lobby_view.update_ticket() {
-            print_line(&format!("to join now:   {}", join_command(self.lobby_view.ticket())));
+            print_line(&format!("the ticket has changed; to join:   {}", join_command(self.lobby_view.ticket())));
         }
     }
 }
 
 /// Returns the message for the last remaining player, with the command for the departed player to rejoin.
 fn alone_notice(lobby: &LobbyView) -> String {
-    format!("you play on alone. For {} to rejoin:   {}", lobby.last_departed(), join_command(lobby.ticket()))
+    format!("you play on alone; to rejoin, {} can type:   {}", lobby.last_departed(), join_command(lobby.ticket()))
 }
 
 fn print_line(line: &str) {
@@ -80,7 +80,7 @@ impl Frontend for HeadlessFrontend {
     fn show_frame(&mut self, _: Frame, machine: &dyn Machine) {
         let was_reported = std::mem::replace(&mut self.is_failure_reported, machine.failure().is_some());
         if let Some(reason) = machine.failure().filter(|_| !was_reported) {
-            print_line(&format!("the machine has stopped: {reason}"));
+            print_line(&format!("the machine has halted: {reason}"));
         }
     }
 
@@ -117,7 +117,7 @@ impl Frontend for HeadlessFrontend {
                 }
                 let was_offered = std::mem::replace(&mut self.is_go_on_alone_offered, status.can_continue_alone);
                 if status.can_continue_alone && !was_offered {
-                    print_line("all other players are silent; with --go-on-alone the game would go on without them");
+                    print_line("all other players are silent; the game waits for them, since --go-on-alone is not set");
                 }
                 self.print_changed_ticket();
             }

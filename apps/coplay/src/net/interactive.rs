@@ -145,7 +145,7 @@ impl<'a> InteractiveFrontend<'a> {
     /// an overlay instead. Shows spectators that they cannot do that.
     fn press_control(&mut self, control: MachineControl) {
         if self.lobby_view.role() == Role::Spectator {
-            return self.hud.show_toast(Instant::now(), "spectators cannot do that");
+            return self.hud.show_toast(Instant::now(), "spectators cannot control the machine");
         }
         if self.is_playing {
             let text = match control {
@@ -162,7 +162,7 @@ impl<'a> InteractiveFrontend<'a> {
     /// Updates the ticket and the invitation. Shows a message if the ticket changed and is not on the screen.
     fn update_ticket(&mut self, now: Instant) {
         if self.lobby_view.update_ticket() && self.overlay().is_none() {
-            self.hud.show_toast(now, format!("the ticket to join has changed; {} shows it", self.pause_key));
+            self.hud.show_toast(now, format!("the ticket has changed; see {}, Invite players", self.menu_key));
         }
         let ticket = self.lobby_view.ticket().to_owned();
         self.hud.invite(Invitation { ticket, command: "coplay join", opens_immediately: false });

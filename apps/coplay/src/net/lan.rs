@@ -39,11 +39,12 @@ pub(crate) fn choose_ticket(kind: GameKind, text: Option<&str>) -> Result<Option
     let (thing, join, _) = command_words(kind);
     eprintln!("searching for {thing}s in the local network ...");
     let found = lan::browse(kind, DISCOVERY_TIME, || true).map_err(|error| {
-        AppError::failure(error.to_string()).hint(format!("use the ticket that the host shows: {join} 'TICKET'"))
+        AppError::failure(format!("cannot search the local network: {error}"))
+            .hint(format!("use the ticket that the host shows: `{join} 'TICKET'`"))
     })?;
     if found.is_empty() {
         return Err(AppError::failure(format!("found no {thing} in the local network"))
-            .hint(format!("use the ticket that the host shows: {join} 'TICKET'")));
+            .hint(format!("use the ticket that the host shows: `{join} 'TICKET'`")));
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         crate::print_stdout(&format_games(&found));
@@ -67,19 +68,21 @@ fn format_games(found: &[LanGame]) -> String {
     let name = |game: &LanGame| format!("{}, hosted by {}", game.game, game.host);
     let width = found.iter().map(|game| name(game).chars().count()).max().unwrap_or(0);
     let line = |(index, game): (usize, &LanGame)| {
-        let access = if game.ticket.is_some() { "open to this network" } else { "ask the host for the ticket" };
+        let access = if game.ticket.is_some() { "open to the local network" } else { "ask the host for the ticket" };
         format!("{:>3}  {:<width$}  {access}\n", index + 1, name(game))
     };
     found.iter().enumerate().map(line).collect()
 }
 
 fn prompt_choice(found: &[LanGame]) -> Result<Ticket, AppError> {
-    eprint!("which one? [1] ");
+    eprint!("number of the game to join [1]: ");
     // A prompt that cannot be printed is not an error.
     let _ = std::io::stderr().flush();
     let mut line = String::new();
     if !matches!(std::io::stdin().read_line(&mut line), Ok(1..)) {
-        return Err(AppError::usage("no game was chosen").hint("type the number of a game"));
+        return Err(
+            AppError::usage("no game was chosen").hint("run the same command again, and type the number of a game")
+        );
     }
     parse_choice(found, line.trim())
 }
@@ -90,10 +93,10 @@ fn parse_choice(found: &[LanGame], typed: &str) -> Result<Ticket, AppError> {
     let Ok(number) = number else { return connect::parse_ticket(typed) };
     let Some(game) = number.checked_sub(1).and_then(|index| found.get(index)) else {
         return Err(AppError::usage(format!("there is no game {number}"))
-            .hint(format!("type a number from 1 to {}", found.len())));
+            .hint(format!("run the same command again, and type a number from 1 to {}", found.len())));
     };
     game.ticket.clone().ok_or_else(|| {
-        AppError::failure(format!("the game of {} needs a ticket", game.host))
+        AppError::failure(format!("joining the game of {} needs a ticket", game.host))
             .hint(format!("ask the host for the ticket, or to start with `{}`", command_words(game.kind).2))
     })
 }
@@ -117,7 +120,7 @@ mod tests {
         let shown = format_games(&two_games());
         assert_eq!(
             shown,
-            "  1  Tennis, hosted by Ann         open to this network\n  \
+            "  1  Tennis, hosted by Ann         open to the local network\n  \
                2  Chess for two, hosted by Bob  ask the host for the ticket\n"
         );
     }

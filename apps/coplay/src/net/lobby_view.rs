@@ -145,12 +145,12 @@ impl LobbyView {
 
     /// Returns the name of the last player who left or was dropped; "the others" if no player did.
     pub(super) fn last_departed(&self) -> String {
-        self.last_departed.map_or_else(|| "the others".into(), |(site, _)| self.player_name(site))
+        self.last_departed.map_or_else(|| "the other players".into(), |(site, _)| self.player_name(site))
     }
 
     /// Returns a message such as "Bob left" about the last player who left or was dropped.
     pub(super) fn departure_text(&self) -> String {
-        let verb = self.last_departed.map_or("are gone", |(_, verb)| verb);
+        let verb = self.last_departed.map_or("left", |(_, verb)| verb);
         format!("{} {verb}", self.last_departed())
     }
 
@@ -166,26 +166,30 @@ impl LobbyView {
             Event::Agreed { .. } | Event::AddressChanged { .. } | Event::Frozen(_) | Event::Ended(_) => return None,
             Event::Starting { .. } => "the game starts".into(),
             Event::Paused { duration, .. } => {
-                format!("pausing for {:.1} s: inputs ran out", duration.as_secs_f64())
+                format!("all sites pause for {:.1} s: inputs arrive late", duration.as_secs_f64())
             }
-            Event::Resumed { after, .. } => format!("resumed after {:.1} s", after.as_secs_f64()),
+            Event::Resumed { after, .. } => format!("the game resumed after {:.1} s", after.as_secs_f64()),
             Event::Left { site, .. } => format!("{} left", name(site)),
-            Event::Dropped { site, .. } => format!("{} was dropped: silent or too slow; the game goes on", name(site)),
+            Event::Dropped { site, .. } => {
+                format!("{} was dropped: silent or too slow; the game continues", name(site))
+            }
             Event::Joined { site, .. } => format!("{} joined", name(site)),
             Event::SplitBrainResolved { site, is_own_game_kept: true } => {
-                format!("{0} played on alone, too. Your game is further: {0} returns to it", name(site))
+                format!("you and {0} both played on alone; your game is ahead, so {0} returns to it", name(site))
             }
             Event::SplitBrainResolved { site, is_own_game_kept: false } => {
-                format!("you return to the game of {}, which went on without you", name(site))
+                format!("you return to the game of {}, which continued without you", name(site))
             }
             Event::DelayChanged { input_delay, prediction_window, .. } => {
                 self.delay_settings = Some((*input_delay, *prediction_window));
-                format!("delay {input_delay}, prediction {prediction_window}")
+                format!("input delay {input_delay} frames, prediction window {prediction_window} frames")
             }
             Event::Diverged { site, frame } => {
-                format!("desync: the state of {} differs from ours after frame {frame}", name(site))
+                format!("desync: the state of {} differs from yours after frame {frame}", name(site))
             }
-            Event::InputsForged { site, .. } => format!("the inputs of {} were changed on the network", name(site)),
+            Event::InputsForged { site, .. } => {
+                format!("another player changed the inputs of {} while relaying them", name(site))
+            }
             Event::Disagreed { .. } | Event::Refused { .. } | Event::DesyncReport(_) => event.to_string(),
         })
     }
@@ -223,14 +227,14 @@ impl LobbyView {
         let Status { stats, peers, round_trips, fps, drops, .. } = &self.status;
         let mut parts = vec![format!("frame {}", stats.frame), format!("{fps:.0} fps")];
         if let Some((delay, prediction)) = self.delay_settings.filter(|_| self.role != Role::Spectator) {
-            parts.push(format!("delay {delay}  prediction {prediction}"));
+            parts.push(format!("delay {delay}  prediction {prediction} frames"));
         }
         if !peers.is_empty() {
             let rtt = peers.iter().map(|(_, peer)| peer.rtt.as_millis_f64()).fold(0.0, f64::max);
             let loss = peers.iter().map(|(_, peer)| peer.loss).fold(0.0, f32::max);
-            parts.push(format!("ping {rtt:.0} ms  loss {:.1} %", loss * 100.0));
+            parts.push(format!("round trip {rtt:.0} ms  loss {:.1} %", loss * 100.0));
         } else if let Some(rtt) = round_trips.iter().map(|(_, rtt)| rtt.as_millis_f64()).reduce(f64::max) {
-            parts.push(format!("ping {rtt:.0} ms"));
+            parts.push(format!("round trip {rtt:.0} ms"));
         }
         let spectators = self.lobby_state.as_ref().map_or(0, |lobby| lobby.spectator_count);
         if spectators > 0 {
@@ -259,9 +263,9 @@ impl LobbyView {
             _ if is_playing => None,
             _ if self.lobby_state.is_none() => Some(self.connecting_overlay()),
             Some(State::Lobby { waiting_for }) => {
-                let rows = waiting_for.iter().map(|site| (self.player_name(site.number()), "not connected yet".into()));
+                let rows = waiting_for.iter().map(|site| (self.player_name(site.number()), "connecting".into()));
                 Some(Overlay {
-                    title: "About to start".into(),
+                    title: "Starting the game".into(),
                     rows: rows.collect(),
                     footer: LEAVE_HINT.into(),
                     selected: None,
@@ -292,7 +296,7 @@ impl LobbyView {
             return Overlay { title: "Waiting for the start".into(), rows, selected: None, footer };
         }
         let others = members.iter().filter(|member| member.site != 0 && member.is_present).count();
-        let about = if others == 0 { "alone; others can join later" } else { "missing players can join later" };
+        let about = if others == 0 { "alone; other players can join later" } else { "missing players can join later" };
         rows.push(("Start now".into(), about.into()));
         let selected = Some(rows.len() - 1);
         Overlay { title: "Waiting for players".into(), rows, selected, footer: format!("Enter start   {keys}") }
@@ -308,7 +312,7 @@ impl LobbyView {
     }
 
     fn seat_row(&self, site: u8) -> (String, String) {
-        let Some(member) = self.member(site) else { return ("free".into(), "needs the ticket".into()) };
+        let Some(member) = self.member(site) else { return ("free seat".into(), "waiting for a player".into()) };
         let pads = if member.pads > 1 { format!("{} players, ", member.pads) } else { String::new() };
         let state = match (member.is_present, member.is_ready) {
             (false, _) => "away",
@@ -326,14 +330,14 @@ impl LobbyView {
         let footer = match self.role {
             Role::Spectator => LEAVE_HINT.into(),
             _ if resume_key.is_empty() => LEAVE_HINT.into(),
-            _ => format!("{resume_key} resume, for all   {LEAVE_HINT}"),
+            _ => format!("{resume_key} resume, for all players   {LEAVE_HINT}"),
         };
         Overlay { title: "Paused".into(), rows, selected: None, footer }
     }
 
     fn stall_overlay(&self, now: Instant, freeze: &Freeze, drop_timeout: Option<f64>) -> Overlay {
         let rows = freeze.waiting_for.iter().map(|site| {
-            let reason = if freeze.silent_sites.contains(site) { "silent" } else { "connected, but slow or stuck" };
+            let reason = if freeze.silent_sites.contains(site) { "silent" } else { "connected, but slow or halted" };
             (self.player_name(site.number()), reason.into())
         });
         let mut rows: Vec<(String, String)> = rows.collect();
@@ -342,10 +346,10 @@ impl LobbyView {
         }
         let outlook = self.stall_outlook(freeze, drop_timeout);
         Overlay {
-            title: format!("Waiting for {:.0} s", (now - freeze.since).as_secs_f64().max(0.0)),
+            title: format!("Waiting for players: {:.0} s", (now - freeze.since).as_secs_f64().max(0.0)),
             rows,
             selected: None,
-            footer: format!("wait: {outlook}   {LEAVE_HINT}"),
+            footer: format!("{outlook}   {LEAVE_HINT}"),
         }
     }
 
@@ -353,15 +357,15 @@ impl LobbyView {
     fn stall_outlook(&self, freeze: &Freeze, drop_timeout: Option<f64>) -> String {
         match drop_timeout.filter(|_| !freeze.silent_sites.is_empty()) {
             Some(seconds) if self.has_quorum_without(&freeze.silent_sites) => {
-                format!("after {seconds:.0} s of silence they are dropped")
+                format!("silent players are dropped after {seconds:.0} s")
             }
             _ if self.status.can_continue_alone => {
-                format!("the game resumes when they return   {} play on alone", self.go_on_alone_key)
+                format!("the game resumes when these players return   {} play on alone", self.go_on_alone_key)
             }
             Some(seconds) if self.are_all_others_silent(&freeze.silent_sites) => {
                 format!("after {seconds:.0} s of silence you can play on alone")
             }
-            _ => "the game resumes when they return".into(),
+            _ => "the game resumes when these players return".into(),
         }
     }
 
@@ -445,7 +449,9 @@ mod tests {
     fn lobby_shows_members_and_join_command() {
         let overlay = lobby_view(Role::Host, false).overlay(Instant::ZERO, false, None, "P").unwrap();
         let shown = overlay_text(&overlay);
-        for part in ["Ann|ready", "Bob|2 players, opening", "free|needs", "coplay join 'udp://a:1#x'", "Enter start"] {
+        for part in
+            ["Ann|ready", "Bob|2 players, opening", "free seat|waiting", "coplay join 'udp://a:1#x'", "Enter start"]
+        {
             assert!(shown.contains(part), "{part} is missing in {shown}");
         }
         assert_eq!(overlay.rows[overlay.selected.unwrap()].0, "Start now");
@@ -468,7 +474,7 @@ mod tests {
                 shown.contains("Bob|2 players, opening the game, 23 ms") && shown.contains("Ann|ready\n"),
                 "{shown}"
             );
-            assert!(view.status_line().contains("ping 23 ms"));
+            assert!(view.status_line().contains("round trip 23 ms"));
         }
     }
 
@@ -479,7 +485,7 @@ mod tests {
         assert_eq!(view.on_status(&paused).as_deref(), Some("Bob paused the game"));
         assert_eq!(view.on_status(&paused), None, "once");
         let shown = overlay_text(&view.overlay(Instant::ZERO, true, None, "P").unwrap());
-        for part in ["Paused", "Bob|paused the game", "P resume, for all", "F10 leave"] {
+        for part in ["Paused", "Bob|paused the game", "P resume, for all players", "F10 leave"] {
             assert!(shown.contains(part), "{part} is missing in {shown}");
         }
         assert_eq!(view.on_status(&Status::default()).as_deref(), Some("the game was resumed"));
@@ -520,7 +526,7 @@ mod tests {
         view.on_status(&stalled_status(&[0, 1], &[1], Instant::ZERO));
         let overlay = view.overlay(Instant::ZERO + TimeDelta::from_secs(4), true, Some(10.0), "P").unwrap();
         let shown = overlay_text(&overlay);
-        for part in ["Waiting for 4 s", "Ann|connected, but slow", "Bob|silent", "after 10 s", "F10 leave"] {
+        for part in ["Waiting for players: 4 s", "Ann|connected, but slow", "Bob|silent", "after 10 s", "F10 leave"] {
             assert!(shown.contains(part), "{part} is missing in {shown}");
         }
     }
@@ -532,25 +538,27 @@ mod tests {
             view.on_status(&stalled_status(&[0, 1], silent, Instant::ZERO));
             view.overlay(Instant::ZERO, true, drop_timeout, "P").unwrap().footer
         };
-        assert!(outlook(&[1], Some(10.0)).contains("after 10 s of silence they are dropped"), "the lower site goes on");
+        assert!(outlook(&[1], Some(10.0)).contains("silent players are dropped after 10 s"), "the lower site goes on");
         assert!(
             outlook(&[0], Some(10.0)).contains("after 10 s of silence you can play on alone"),
             "the user at the higher site decides"
         );
         for (silent, drop_timeout) in [(&[1][..], None), (&[], Some(10.0))] {
-            assert_eq!(outlook(silent, drop_timeout), "wait: the game resumes when they return   F10 leave");
+            assert_eq!(outlook(silent, drop_timeout), "the game resumes when these players return   F10 leave");
         }
         // Any two of three sites are a quorum.
         let mut lobby = lobby_state(true);
         lobby.members.push(LobbyMember { site: 2, name: "Eve".into(), ..lobby.members[1].clone() });
         view.on_lobby_state(&lobby);
         view.on_status(&stalled_status(&[0], &[0], Instant::ZERO));
-        assert!(view.overlay(Instant::ZERO, true, Some(10.0), "P").unwrap().footer.contains("they are dropped"));
+        assert!(
+            view.overlay(Instant::ZERO, true, Some(10.0), "P").unwrap().footer.contains("silent players are dropped")
+        );
         // Two of four sites without the lowest are no quorum, and neither of them is alone.
         lobby.members.push(LobbyMember { site: 3, name: "Dan".into(), ..lobby.members[1].clone() });
         view.on_lobby_state(&lobby);
         for (silent, expected) in
-            [(&[0, 1][..], "the game resumes when they return"), (&[0, 1, 3], "you can play on alone")]
+            [(&[0, 1][..], "the game resumes when these players return"), (&[0, 1, 3], "you can play on alone")]
         {
             view.on_status(&stalled_status(silent, silent, Instant::ZERO));
             let footer = view.overlay(Instant::ZERO, true, Some(10.0), "P").unwrap().footer;
@@ -564,7 +572,7 @@ mod tests {
         for drop_timeout in [None, Some(10.0)] {
             view.on_status(&Status { can_continue_alone: true, ..stalled_status(&[0], &[0], Instant::ZERO) });
             let footer = view.overlay(Instant::ZERO, true, drop_timeout, "P").unwrap().footer;
-            assert_eq!(footer, "wait: the game resumes when they return   F4 play on alone   F10 leave");
+            assert_eq!(footer, "the game resumes when these players return   F4 play on alone   F10 leave");
         }
     }
 
@@ -648,7 +656,7 @@ mod tests {
         view.on_status(&Status { stats, peers: vec![(1, peer)], fps: 60.0, ..Status::default() });
         assert_eq!(
             view.status_line(),
-            "frame 77   60 fps   delay 3  prediction 5   ping 23 ms  loss 1.2 %   2 watching"
+            "frame 77   60 fps   delay 3  prediction 5 frames   round trip 23 ms  loss 1.2 %   2 watching"
         );
         assert!(view.overlay(Instant::ZERO, true, None, "P").is_none());
     }
@@ -659,6 +667,6 @@ mod tests {
         let (site, frame) = (SiteId::new(1).unwrap(), coplay::frame::Frame::new(5));
         assert_eq!(view.on_event(&Event::Left { site, frame }).as_deref(), Some("Bob left"));
         view.on_event(&Event::DelayChanged { frame, input_delay: 4, prediction_window: 2, input_age: 6, site });
-        assert!(view.status_line().contains("delay 4  prediction 2"));
+        assert!(view.status_line().contains("delay 4  prediction 2 frames"));
     }
 }

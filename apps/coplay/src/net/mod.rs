@@ -101,10 +101,10 @@ pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
     let display_options = DisplayOptions { title, pictures: picture, ..DisplayOptions::default() };
     if !is_checked && args.machine.core.is_some() {
         let title = &display_options.title;
-        eprintln!("note: {title} was not checked yet; run `coplay check` to test whether it can be shared");
+        eprintln!("note: {title} was not checked on this core; `coplay check` tests whether it can be shared");
     }
     let ticket = ticket.to_string();
-    let uses = [("to join, type:", join_command(&ticket)), ("to watch:", format!("coplay watch '{ticket}'"))];
+    let uses = [("to join, type:", join_command(&ticket)), ("to watch, type:", format!("coplay watch '{ticket}'"))];
     announce::print_ticket(&ticket, &uses);
     announce::warn_if_no_network(&*transport, args.udp.as_deref());
     let run = GameRun {
@@ -135,7 +135,7 @@ pub fn join(args: &cli::JoinArgs) -> Result<Summary, AppError> {
     let participant = &args.player.participant;
     let (log, recorder) = (report::open_frame_log(&participant.log)?, report::open_recorder(&participant.log)?);
     let display_options =
-        DisplayOptions { title: "shared game".into(), pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
+        DisplayOptions { title: "Shared game".into(), pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
     let run = GameRun {
         display: args.display,
         display_options,
@@ -162,7 +162,7 @@ pub fn watch(args: &cli::WatchArgs) -> Result<Summary, AppError> {
     let participant = &args.participant;
     let (log, recorder) = (report::open_frame_log(&participant.log)?, report::open_recorder(&participant.log)?);
     let display_options =
-        DisplayOptions { title: "watching".into(), pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
+        DisplayOptions { title: "Watching a game".into(), pictures: (1, 240, 4.0 / 3.0), ..DisplayOptions::default() };
     let ui_options = UiOptions { pads: 0, bot_seed: None, drop_timeout_seconds: None };
     let run = GameRun { display: args.display, display_options, ui_options, log: &participant.log };
     run.run(LobbyView::new(Role::Spectator, ticket.to_string()), |frontend, config| {
@@ -307,8 +307,8 @@ fn check_player_count(args: &cli::HostArgs, machine: &dyn Machine) -> Result<u8,
         return Err(AppError::usage(message).hint(format!("use --players with a number from 1 to {pads}")));
     }
     if args.pads > players {
-        let message = format!("{} players at this computer are more than the {players} players in all", args.pads);
-        return Err(AppError::usage(message).hint("use more --players, or fewer --pads"));
+        let message = format!("--pads {} is more than the total of {players} players", args.pads);
+        return Err(AppError::usage(message).hint("use a larger number for --players, or a smaller one for --pads"));
     }
     Ok(players)
 }

@@ -37,7 +37,7 @@ impl QuitConfirmation {
             title: "Leave the game?".into(),
             rows: others.iter().map(|name| (name.clone(), "plays with you".into())).collect(),
             selected: None,
-            footer: "again: leave   Esc: stay".into(),
+            footer: "quit again within 5 s to leave   Esc stay".into(),
         })
     }
 }

@@ -41,7 +41,8 @@ pub(crate) fn write_error(path: &Path, error: &std::io::Error) -> AppError {
         std::io::ErrorKind::NotFound => "there is no such directory".into(),
         _ => describe_io_error(error),
     };
-    AppError::failure(format!("cannot write {}: {reason}", path.display())).hint("choose a file that you may write")
+    AppError::failure(format!("cannot write {}: {reason}", path.display()))
+        .hint("choose a file in a folder where you have write permission")
 }
 
 /// Writes the statistics file, and returns the summary. If the game ended with an error, prints the summary and returns
@@ -58,7 +59,7 @@ pub(super) fn finish(outcome: &RunOutcome, log: &LogArgs, notes: Vec<String>) ->
     }
     let error = match &outcome.end_reason {
         _ if !outcome.is_in_sync => Some(
-            AppError::failure("desync: the sites had different states")
+            AppError::failure("desync: the states of the sites differed")
                 .hint("run `coplay check` with the same game and core at every site, or try another --core"),
         ),
         EndReason::SessionEnded(end) => errors::end_error(end),
@@ -80,7 +81,7 @@ fn summary(outcome: &RunOutcome) -> Summary {
     summary.add_row(
         "pace",
         format!("{:.2} fps", stats.fps),
-        &format!("±{:.2} ms, longest frame {:.0} ms", stats.deviation_ms, stats.longest_ms),
+        &format!("mean deviation {:.2} ms, longest frame {:.0} ms", stats.deviation_ms, stats.longest_ms),
     );
     let equal = if outcome.is_in_sync { "yes" } else { "no" };
     summary.add_row("states equal", equal.into(), "in all comparisons");
@@ -91,9 +92,13 @@ fn summary(outcome: &RunOutcome) -> Summary {
         summary.add_row(
             "round trip",
             format!("{:.1} ms", max(|peer| peer.rtt.as_millis_f64())),
-            "of the farthest peer",
+            "to the farthest player",
         );
-        summary.add_row("loss", format!("{:.1} %", max(|peer| f64::from(peer.loss) * 100.0)), "of the worst link");
+        summary.add_row(
+            "loss",
+            format!("{:.1} %", max(|peer| f64::from(peer.loss) * 100.0)),
+            "packet loss on the worst link",
+        );
         let session = &stats.session;
         summary.add_row(
             "rollbacks",
@@ -103,14 +108,15 @@ fn summary(outcome: &RunOutcome) -> Summary {
         summary.add_row(
             "stalls",
             session.stalls.to_string(),
-            &format!("{:.0} ms in all", session.stall_time.as_millis_f64()),
+            &format!("{:.0} ms in total", session.stall_time.as_millis_f64()),
         );
     }
     let drops = &stats.drops;
     if drops.total() > 0 {
         let DropCounts { rejected, kernel_dropped, queue_full } = drops;
-        let about =
-            format!("datagrams: {rejected} rejected, {kernel_dropped} by the kernel, {queue_full} with a full queue");
+        let about = format!(
+            "datagrams: {rejected} rejected, {kernel_dropped} by the kernel, {queue_full} because of a full queue"
+        );
         summary.add_row("discarded", drops.total().to_string(), &about);
     }
     summary

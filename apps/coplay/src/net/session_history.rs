@@ -42,7 +42,7 @@ impl SessionHistory {
             .iter()
             .map(|(site, values)| graph_line(format!("round trip, {}", name(*site)), "ms", values, 50.0));
         let session = [
-            graph_line("frames resimulated".into(), "", &self.resimulated_frames, 10.0),
+            graph_line("resimulated".into(), "frames", &self.resimulated_frames, 10.0),
             graph_line("stall time".into(), "ms", &self.stall_ms, 20.0),
         ];
         Graph { lines: round_trips.chain(session).collect() }
@@ -81,7 +81,7 @@ mod tests {
         let graph = history.graph(|site| format!("site {site}"));
         assert_eq!(
             graph.lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>(),
-            ["round trip, site 1", "frames resimulated", "stall time"]
+            ["round trip, site 1", "resimulated", "stall time"]
         );
         assert_eq!(graph.lines[0].values, [20.0, 80.0, 30.0]);
         assert_eq!((graph.lines[0].axis_max, graph.lines[0].current.as_str()), (80.0, "30 ms"));

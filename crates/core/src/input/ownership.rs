@@ -39,7 +39,7 @@ impl fmt::Display for OwnershipError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuchPlayer { player, players } => {
-                write!(f, "no player {player}: the game has {players} players, counted from 0")
+                write!(f, "there is no player {player}: the game has {players} players, counted from 0")
             }
             Self::Taken { player, bits, owner } => {
                 write!(f, "bits {bits:#x} of player {player} already belong to site {owner}")

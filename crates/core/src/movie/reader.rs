@@ -85,18 +85,15 @@ pub enum MovieError {
 impl fmt::Display for MovieError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAMovie => write!(f, "not a movie: it does not begin with COPLAYMV; is it the right file?"),
+            Self::NotAMovie => write!(f, "not a movie: it does not begin with COPLAYMV"),
             Self::UnsupportedVersion(version) => {
-                write!(
-                    f,
-                    "the movie has format {version}, this program supports {VERSION}; a newer program may play it"
-                )
+                write!(f, "the movie has format {version}, this program supports format {VERSION}; try a newer version")
             }
             Self::Damaged { frame } => {
-                write!(f, "the movie is damaged from frame {frame} on; earlier frames are valid; try another copy")
+                write!(f, "the movie is damaged from frame {frame} on; all earlier frames are valid")
             }
             Self::Truncated { frame } => {
-                write!(f, "the movie breaks off before frame {frame}; earlier frames are valid")
+                write!(f, "the movie ends early, before frame {frame}; all earlier frames are valid")
             }
         }
     }

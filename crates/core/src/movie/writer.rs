@@ -47,7 +47,9 @@ impl fmt::Display for MovieStartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settings(error) => error.fmt(f),
-            Self::StateTooLarge(len) => write!(f, "a state of {len} bytes is too large; the limit is {MAX_STATE_SIZE}"),
+            Self::StateTooLarge(len) => {
+                write!(f, "a state of {len} bytes is too large; the limit is {MAX_STATE_SIZE} bytes")
+            }
         }
     }
 }
@@ -76,9 +78,11 @@ impl fmt::Display for MovieWriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfOrder { due, given } => write!(f, "the next frame of the movie is {due}, not {given}"),
-            Self::MarkTooLong(len) => write!(f, "a mark of {len} bytes is too long; the limit is {MAX_MARK_SIZE}"),
+            Self::MarkTooLong(len) => {
+                write!(f, "a mark of {len} bytes is too long; the limit is {MAX_MARK_SIZE} bytes")
+            }
             Self::OutputFull => {
-                write!(f, "the output buffer of the movie is full; take the finished bytes and try again")
+                write!(f, "the output buffer of the movie is full; write its bytes to the file and try again")
             }
             Self::Finished => write!(f, "the movie is finished; nothing can be added"),
         }

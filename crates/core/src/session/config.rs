@@ -195,23 +195,23 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settings(error) => error.fmt(f),
-            Self::MissingAddress(site) => write!(f, "address of site {site} is missing"),
+            Self::MissingAddress(site) => write!(f, "the address of site {site} is missing"),
             Self::CannotSave(prediction_window) => {
                 write!(
                     f,
                     "a prediction window of {prediction_window} frames needs a machine \
-                    that can save and load its state (0 needs none)"
+                    that can save and load its state; a window of 0 needs no saved state"
                 )
             }
-            Self::DuplicateSite(site) => write!(f, "site {site} is listed twice (a site is not its own peer)"),
+            Self::DuplicateSite(site) => write!(f, "site {site} is listed twice, or is this site itself"),
             Self::InvalidSendTimer => write!(f, "the period of the send timer must be longer than 0 ms"),
             Self::DropTimeoutTooShort(limit) => write!(
                 f,
-                "a drop timeout of {limit} is too short, the least is {MIN_DROP_TIMEOUT}: \
+                "a drop timeout of {limit} is too short, the minimum is {MIN_DROP_TIMEOUT}: \
                     a waiting site sends every 100 ms"
             ),
             Self::StallLimitTooShort(limit) => {
-                write!(f, "a stall limit of {limit} is too short, the least is {MIN_STALL_LIMIT}")
+                write!(f, "a stall limit of {limit} is too short, the minimum is {MIN_STALL_LIMIT}")
             }
             Self::DuplicateAddress(site) => write!(f, "site {site} has the same address as another site"),
         }

@@ -249,17 +249,17 @@ impl fmt::Display for Event {
         match self {
             Self::Agreed { site } => write!(f, "site {site} is connected"),
             Self::Disagreed { site, differences } => {
-                write!(f, "site {site} cannot play with us:")?;
+                write!(f, "site {site} has different settings:")?;
                 differences.iter().try_for_each(|difference| write!(f, " {difference};"))
             }
             Self::Refused { site, reason: Refusal::AlreadyRunning } => {
-                write!(f, "site {site} refused us: the game is running and this seat was already taken")
+                write!(f, "site {site} refused this site: the game is running and the seat is taken")
             }
             Self::Refused { site, reason: Refusal::Dropped } => {
-                write!(f, "site {site} refused us: the game goes on without us")
+                write!(f, "site {site} refused this site: the game continues without it")
             }
             Self::Refused { site, reason: Refusal::ContinuedAlone { .. } } => {
-                write!(f, "site {site} refused us: it plays on alone")
+                write!(f, "site {site} refused this site and plays on alone")
             }
             Self::SplitBrainResolved { site, is_own_game_kept: true } => {
                 write!(f, "site {site} and this site both played on alone; this site's game is kept")
@@ -267,39 +267,41 @@ impl fmt::Display for Event {
             Self::SplitBrainResolved { site, is_own_game_kept: false } => {
                 write!(f, "site {site} and this site both played on alone; the game of site {site} is kept")
             }
-            Self::Starting { .. } => write!(f, "all sites agree, the game starts"),
+            Self::Starting { .. } => write!(f, "all sites agree on the settings; the game starts"),
             Self::Frozen(freeze) => freeze.fmt(f),
-            Self::Resumed { frame, after } => write!(f, "resumed at frame {frame} after {after}"),
+            Self::Resumed { frame, after } => write!(f, "the game resumed at frame {frame} after {after}"),
             Self::Paused { frame, duration, site } => {
                 write!(f, "all sites pause for {duration} before frame {frame}: inputs run out at site {site}")
             }
             Self::AddressChanged { site, .. } => write!(f, "site {site} has a new address"),
             Self::Left { site, frame } => write!(f, "site {site} left; frame {frame} is the first without it"),
             Self::Dropped { site, frame } => {
-                write!(f, "site {site} was silent or late for too long; frame {frame} is the first without it")
+                write!(f, "site {site} was dropped: silent or too slow; frame {frame} is the first without it")
             }
             Self::DelayChanged { frame, input_delay, prediction_window, input_age, site } => write!(
                 f,
-                "input delay {input_delay} and prediction window {prediction_window} from frame {frame} on: \
+                "input delay {input_delay} frames and prediction window {prediction_window} frames from frame {frame} on: \
                     inputs are {input_age} frames old at site {site}"
             ),
             Self::InputsForged { site, frame } => {
                 write!(
                     f,
-                    "our inputs of site {site} up to frame {frame} differ from those it gave: \
+                    "the inputs of site {site} up to frame {frame} differ from those that it sent: \
                     a relaying site changed them"
                 )
             }
             Self::Joined { site, frame } => write!(f, "site {site} plays from frame {frame} on"),
             Self::Diverged { site, frame } => {
-                write!(f, "the state of site {site} differs from ours after frame {frame}")
+                write!(f, "desync: the state of site {site} differs from that of this site after frame {frame}")
             }
             Self::DesyncReport(report) => report.fmt(f),
-            Self::Ended(SessionEnd::Left) => write!(f, "we left"),
+            Self::Ended(SessionEnd::Left) => write!(f, "this site left"),
             Self::Ended(SessionEnd::Alone) => write!(f, "all other sites left"),
-            Self::Ended(SessionEnd::Dropped) => write!(f, "the other sites went on without us"),
-            Self::Ended(SessionEnd::NoWayIn(reason)) => write!(f, "no site could let us join: {reason}"),
-            Self::Ended(SessionEnd::Silent(site)) => write!(f, "site {site} was silent for too long"),
+            Self::Ended(SessionEnd::Dropped) => write!(f, "the other sites dropped this site"),
+            Self::Ended(SessionEnd::NoWayIn(reason)) => write!(f, "no site could admit this site: {reason}"),
+            Self::Ended(SessionEnd::Silent(site)) => {
+                write!(f, "site {site} was silent for longer than the silence timeout")
+            }
         }
     }
 }

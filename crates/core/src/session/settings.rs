@@ -159,19 +159,22 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidSiteCount(sites) => write!(f, "a session has 2 to {MAX_SITES} sites, not {sites}"),
-            Self::InvalidStartingSites(sites) => write!(f, "invalid starting sites {sites:?}"),
+            Self::InvalidStartingSites(sites) => write!(f, "invalid set of starting sites: {sites:?}"),
             Self::NoSuchSite(site) => write!(f, "there is no site {site} in this session"),
             Self::InputDelayTooLong(input_delay) => {
-                write!(f, "an input delay of {input_delay} frames is too long, the most is {MAX_INPUT_DELAY}")
+                write!(f, "an input delay of {input_delay} frames is too long, the maximum is {MAX_INPUT_DELAY} frames")
             }
             Self::PredictionWindowTooLong(prediction_window) => {
                 write!(
                     f,
-                    "a prediction window of {prediction_window} frames is too long, the most is {MAX_PREDICTION_WINDOW}"
+                    "a prediction window of {prediction_window} frames is too long, the maximum is {MAX_PREDICTION_WINDOW} frames"
                 )
             }
             Self::LeadTooLong(frames) => {
-                write!(f, "input delay and prediction window are {frames} frames together, the most is {MAX_LEAD}")
+                write!(
+                    f,
+                    "input delay and prediction window are {frames} frames together, the maximum is {MAX_LEAD} frames"
+                )
             }
             Self::TextTooLong(text) => write!(f, "{text:?} is longer than {MAX_TEXT_LEN} bytes"),
             Self::InvalidMachineName(name) => {
@@ -180,10 +183,15 @@ impl fmt::Display for SettingsError {
                     "invalid machine name {name:?}: only ASCII letters, digits, spaces and {NAME_SYMBOLS} are allowed"
                 )
             }
-            Self::TooManyOptions(count) => write!(f, "{count} machine options are too many, the most is {MAX_OPTIONS}"),
+            Self::TooManyOptions(count) => {
+                write!(f, "{count} machine options are too many, the maximum is {MAX_OPTIONS}")
+            }
             Self::DuplicateOption(key) => write!(f, "the machine option {key:?} is given twice"),
             Self::CompareIntervalTooLong(frames) => {
-                write!(f, "comparing states every {frames} frames is too rare, the most is {MAX_COMPARE_INTERVAL}")
+                write!(
+                    f,
+                    "a comparison interval of {frames} frames is too long, the maximum is {MAX_COMPARE_INTERVAL} frames"
+                )
             }
             Self::UnknownOwner(site) => write!(f, "input bits are assigned to site {site}, which does not take part"),
             Self::TooLarge => {
@@ -311,7 +319,7 @@ impl Settings {
         for site in SiteId::first(MAX_SITES) {
             for player in 0..self.ownership.players().max(theirs.ownership.players()) {
                 let mask = |settings: &Self| format!("{:#x}", settings.ownership.mask(site, player));
-                compare(&format!("site {site}'s part of player {player}"), mask(self), mask(theirs));
+                compare(&format!("the input bits of player {player} that site {site} owns"), mask(self), mask(theirs));
             }
         }
         found

@@ -160,11 +160,11 @@ pub enum SourceError {
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(reason) => write!(f, "the source refused: {reason}"),
-            Self::Silent => write!(f, "the source does not answer"),
-            Self::SnapshotTooLarge { size } => write!(f, "the source's snapshot of {size} bytes is too large"),
-            Self::BadSnapshot => write!(f, "the source's snapshot is corrupt"),
-            Self::DifferentGame => write!(f, "the source plays a different game than the previous source"),
+            Self::Refused(reason) => write!(f, "the site that sends the game refused: {reason}"),
+            Self::Silent => write!(f, "the site that sends the game does not answer"),
+            Self::SnapshotTooLarge { size } => write!(f, "the snapshot of {size} bytes is too large"),
+            Self::BadSnapshot => write!(f, "the snapshot is corrupt"),
+            Self::DifferentGame => write!(f, "the site that sends the game plays another game than the site before"),
         }
     }
 }
@@ -172,16 +172,18 @@ impl fmt::Display for SourceError {
 impl fmt::Display for SpectatorEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Joined { .. } => write!(f, "subscribed"),
+            Self::Joined { .. } => write!(f, "subscribed to the game"),
             Self::Live { frame } => write!(f, "live from frame {frame} on"),
-            Self::Behind { frames } => write!(f, "{frames} frames behind"),
-            Self::Slowed { batches } => write!(f, "slow link: one packet per {batches} batches"),
-            Self::SourceChanged { reason, .. } => write!(f, "{reason}; trying another source"),
+            Self::Behind { frames } => write!(f, "{frames} frames behind the players"),
+            Self::Slowed { batches } => {
+                write!(f, "one datagram now carries {batches} batches of frames, as the link allows")
+            }
+            Self::SourceChanged { reason, .. } => write!(f, "{reason}; trying another site"),
             Self::Diverged { frame } => {
                 write!(f, "desync: the local state differs from the players' after frame {frame}")
             }
             Self::Dropped { reason } => write!(f, "stopped watching: {reason}"),
-            Self::Ended { frame } => write!(f, "the game is over; it had {frame} frames"),
+            Self::Ended { frame } => write!(f, "the game is over after {frame} frames"),
         }
     }
 }

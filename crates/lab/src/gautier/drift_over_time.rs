@@ -109,7 +109,7 @@ fn claims(findings: &mut Findings, clean: &MatchOutcome, lossy: &MatchOutcome) {
     );
     let bursts = drift_with_missing(lossy, 3..=5);
     findings.add_claim(
-        "3 to 5 consecutive missing updates: drift under 50 units in 90 % of the views",
+        "with 3 to 5 consecutive updates missing, the drift is under 50 units in at least 90 % of the views",
         "under 50 units in 90 %",
         format!(
             "{:.1} % of {} views; {:.1} units on average",
@@ -121,7 +121,7 @@ fn claims(findings: &mut Findings, clean: &MatchOutcome, lossy: &MatchOutcome) {
     );
     let clock_error_ms = clean.clock_error.0.max(lossy.clock_error.0);
     findings.add_claim(
-        "clock estimates are accurate to 10 ms",
+        "clock estimates are accurate to less than 10 ms",
         "needs 10 ms",
         format!("{clock_error_ms:.2} ms error at worst"),
         clock_error_ms < 10.0,

@@ -81,7 +81,10 @@ fn claims(findings: &mut Findings, shares: &[(usize, u32, f64)]) {
         // From the highest rate down; each step may rise by up to 3 points of noise.
         let falls = line.windows(2).all(|pair| pair[1] < pair[0] + 3.0);
         findings.add_claim(
-            &format!("{}: the share of reckonable updates rises with the rate", LINK_CASES[link].name),
+            &format!(
+                "{}: from 1 to 28 updates per second, the share of reckonable updates rises by over 30 points",
+                LINK_CASES[link].name
+            ),
             "rises with the rate",
             format!("{min:.0} % at 1 per second, {max:.0} % at 28"),
             falls && *max > min + 30.0,

@@ -166,7 +166,7 @@ fn claims(findings: &mut Findings, points: &[SendPolicyPoint]) {
     }
     let (fixed, adaptive, reckoned, both) = (of(2, 0), of(2, 1), of(2, 2), of(2, 3));
     findings.add_claim(
-        "on a congested link, an adaptive rate and dead reckoning at the source each cause less than half the drift of a fixed rate",
+        "on a congested link, an adaptive rate, dead reckoning at the source and both together each cause less than half the drift of a fixed rate",
         "listed as future work",
         format!(
             "{:.1} units fixed, {:.1} adaptive, {:.1} dead-reckoned, {:.1} with both",

@@ -139,7 +139,10 @@ fn claims(findings: &mut Findings, points: &[RatePoint]) {
     let rises = |link| at(link, 1) > at(link, 5) + 32.0 && at(link, 1) > at(link, 5) * 2.0;
     for link in [0, 1, 2] {
         findings.add_claim(
-            &format!("{}: drift is flat from 28 down to 5 updates per second, and rises below", LINK_CASES[link].name),
+            &format!(
+                "{}: from 28 down to 5 updates per second the mean drift grows by less than 16 units and stays below 50; at 1 per second it is more than twice that at 5",
+                LINK_CASES[link].name
+            ),
             "flat to about 5, at less than 50 units, then rising",
             curve(link),
             at(link, 5) - at(link, 28) < 16.0 && at(link, 5) < 50.0 && rises(link),
@@ -147,7 +150,7 @@ fn claims(findings: &mut Findings, points: &[RatePoint]) {
     }
     let below_half = |rate| at(3, rate) < at(2, rate) / 2.0;
     findings.add_claim(
-        "40 % independent loss causes less than half the drift of outages at 28 and 20 updates per second, and at least 80 % of it at 5",
+        "40 % independent loss causes less than half the drift of 40 % loss in outages at 28 and 20 updates per second, and over 80 % of it at 5",
         "consecutive losses matter",
         curve(3),
         below_half(28) && below_half(20) && at(3, 5) > at(2, 5) * 0.8 && rises(3),
@@ -158,7 +161,7 @@ fn claims(findings: &mut Findings, points: &[RatePoint]) {
         .map(|point| point.mean_drift)
         .fold(0.0, f64::max);
     findings.add_claim(
-        "from 10 updates per second on, and without outages, the mean drift is below the avatar's radius of 32 units",
+        "at 10 or more updates per second and without outages, the mean drift is below the avatar's radius of 32 units",
         "under 50 units",
         format!("{max_drift:.1} units at most"),
         max_drift < 32.0,

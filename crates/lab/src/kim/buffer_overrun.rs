@@ -193,21 +193,21 @@ fn claims(findings: &mut Findings, unlimited: &UngatedTrace, limited: &UngatedTr
     };
     let (min_level, max_level) = all(&unlimited.buffers);
     findings.add_claim(
-        "without the gate one buffer runs empty and the other overruns",
+        "without the gate one buffer runs empty and the other exceeds the forward threshold",
         "starvation and overrun",
         format!("{min_level:.0} and {max_level:.0} frames; the forward threshold is {FORWARD_THRESHOLD:.0}"),
         min_level < STARVATION_THRESHOLD && max_level > FORWARD_THRESHOLD,
     );
     let (_, limited_max) = all(&limited.buffers);
     findings.add_claim(
-        "thresholds prevent the overrun by pausing",
+        "with thresholds the sites pause, and no buffer exceeds the forward threshold by more than 1 frame",
         "stop temporarily and resume",
         format!("{} pauses, at most {limited_max:.0} frames", limited.pauses.len()),
         !limited.pauses.is_empty() && limited_max <= FORWARD_THRESHOLD + 1.0,
     );
     let (gated_min, gated_max) = all(&gated.buffers);
     findings.add_claim(
-        "with the gate and one pacing plan, neither happens",
+        "with the gate and one pacing plan, no buffer runs empty or exceeds the forward threshold, and no site pauses",
         "not in the paper",
         format!("{gated_min:.0} to {gated_max:.0} frames, {} pauses", gated.pauses.len()),
         gated_min >= STARVATION_THRESHOLD

@@ -127,7 +127,7 @@ fn claims(findings: &mut Findings, traces: &[(f64, TestbedTrace)]) {
         shrunk.iter().all(|shrunk| (shrunk - MEAN_INCREASE_FRAMES).abs() < 1.0),
     );
     findings.add_claim(
-        "the sites resynchronise and keep playing",
+        "the game continues after the step: without loss at over 58.5 frames per second with at most 3 pauses, with loss at over 50 frames per second with pauses",
         "resynchronisation",
         format!(
             "{} pauses with loss, {} without; {:.1} and {:.1} frames per second",

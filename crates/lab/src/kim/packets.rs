@@ -170,7 +170,7 @@ fn claims(findings: &mut Findings, runs: &[PolicyRun]) {
     let clean = count(0, 0.0);
     let history = max_or_zero(LOSSES.map(|loss| (count(0, loss) / clean - 1.0).abs()));
     findings.add_claim(
-        "with history, loss does not change the number of packets",
+        "with history, up to 10 % loss changes the number of packets by less than 0.2 %",
         "uniform",
         format!("at most {:.2} % difference, up to 10 % loss", history * 100.0),
         history < 0.002,
@@ -191,7 +191,7 @@ fn claims(findings: &mut Findings, runs: &[PolicyRun]) {
     let longer = [0.01, 0.05]
         .map(|loss| mean_bytes(trace_of(runs, 0, loss), |packet| packet.has_request || packet.has_answer) - plain);
     findings.add_claim(
-        "a packet with history is less than 16 bytes longer on average",
+        "a packet with a request or a resend is on average less than 16 bytes longer than a packet without loss",
         "several bytes",
         format!("{:.1} bytes at 1 % loss, {:.1} bytes at 5 %, on average", longer[0], longer[1]),
         longer.iter().all(|bytes| *bytes < 16.0),

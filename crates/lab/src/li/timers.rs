@@ -278,7 +278,7 @@ fn our_claims(findings: &mut Findings, outcomes: &[TimerOutcome]) {
         ratios.fold(0.0, f64::max)
     };
     findings.add_claim(
-        "with clocks no pair has a greater discrepancy in any of the nine cases, with or without jitter",
+        "with clocks no pair has a greater discrepancy than with the paper's method, in any of the nine cases, with or without jitter",
         "its own method",
         format!(
             "at most {:.2} of the paper's for timers, {:.2} for positions",

@@ -86,7 +86,7 @@ fn claims(findings: &mut Findings, all: &[PolicyOutcomes]) {
         all.iter().all(|all| of(3)(all) <= of(1)(all) * 0.6),
     );
     findings.add_claim(
-        "no policy drops more events than are obsolete",
+        "no policy drops 81 % of the events or more: only obsolete events are dropped",
         "90 % of events make others obsolete",
         format!("{} % at most (ON-OFF), {} % (ILA)", percent(1), percent(2)),
         all.iter().all(|all| DROPPING_POLICIES.iter().all(|policy| of(*policy)(all) < 0.81)),

@@ -162,7 +162,7 @@ fn claims(findings: &mut Findings, choices: &[ChoiceResult]) {
         others.all(|choice| ours.share_over(GIT_MS) < choice.outcome.share_over(GIT_MS))
     };
     findings.add_claim(
-        "ours has fewer events over the threshold than ON-OFF and ILA under every choice",
+        "ours has fewer events over the threshold than ON-OFF and ILA, whichever delay they measure, with loss and under load",
         "(no such policy)",
         format!(
             "{}; under load {}",

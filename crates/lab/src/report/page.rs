@@ -86,7 +86,7 @@ fn experiment_section(number: usize, entry: &ReportEntry) -> String {
         .collect();
     let tables: String = findings.tables.iter().map(data_table).collect();
     let notes: String = findings.notes.iter().map(|note| format!("<li>{}</li>\n", escape_xml(note))).collect();
-    let notes = if notes.is_empty() { notes } else { format!("<h3>Choices</h3>\n<ul>\n{notes}</ul>\n") };
+    let notes = if notes.is_empty() { notes } else { format!("<h3>Notes</h3>\n<ul>\n{notes}</ul>\n") };
     format!(
         "<section id=\"{}\">\n<h2><span class=\"index\">{number}</span> {}</h2>\n<p class=\"lead\">{}</p>\n<p class=\"source\">{}, {}.</p>\n<div class=\"beside\">\n{}\n<aside>\n{}</aside>\n</div>\n\
          {figures}<div class=\"tables\">\n{tables}{notes}</div>\n</section>\n",

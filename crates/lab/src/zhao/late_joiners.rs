@@ -129,7 +129,7 @@ fn claims(findings: &mut Findings, outcomes: &[(&str, LateJoinResult)]) {
     let undisturbed =
         outcomes.iter().all(|(_, outcome)| outcome.same_datagrams && outcome.players.iter().all(unnoticed));
     findings.add_claim(
-        "the players are undisturbed until the joiner is in the game",
+        "until the joiner is in the game, the players send the same packets and step at the same instants as without it",
         "left to its journal version",
         if undisturbed {
             "same bytes and steps at the same instants as without the joiner"

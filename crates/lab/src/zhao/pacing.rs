@@ -265,7 +265,7 @@ fn synchrony_figure(points: &[PacingPoint], real_points: &[PacingPoint]) -> Figu
     )
     .points("values in the paper's text", SeriesStyle::PaperText, [(130.0, 10.0), (140.0, 15.0)])
     .horizontal_bound(1.0, "1 ms");
-    let caption = "Offset between two sites' starts of the same frame, on a logarithmic scale. The paper reports under 10 ms up to RTT 130 and about 15 ms at 140 (crosses). \
+    let caption = "Offset between two sites' starts of the same frame, on a logarithmic scale. The paper reports under 10 ms up to RTT 130 ms and about 15 ms at 140 ms (crosses). \
                    Our sites stay within a fraction of a millisecond.";
     Figure::new("pacing-synchrony", "Synchrony between two sites (Z, Figure 2)", caption, vec![apart])
 }
@@ -297,19 +297,19 @@ fn claims(findings: &mut Findings, points: &[PacingPoint]) {
             .map(|point| point.stats.deviation_ms),
     );
     findings.add_claim(
-        "the published scheme is smooth to RTT 130, and unevenness begins at about 140",
-        "deviation under 5 ms to RTT 130, over 11 ms past 140",
-        format!("at most {early:.1} ms to RTT 130, over {UNEVEN_DEVIATION_MS:.0} ms from RTT {uneven:.0} on, over {ROUGH_DEVIATION_MS:.0} ms from {rough:.0} on"),
+        "the published scheme is even to RTT 130 ms, and becomes uneven between RTT 140 and 150 ms",
+        "deviation under 5 ms to RTT 130 ms, over 11 ms past 140 ms",
+        format!("deviation at most {early:.1} ms to RTT 130 ms, over {UNEVEN_DEVIATION_MS:.0} ms from RTT {uneven:.0} ms on, over {ROUGH_DEVIATION_MS:.0} ms from RTT {rough:.0} ms on"),
         early < UNEVEN_DEVIATION_MS && (140.0..=150.0).contains(&uneven) && rough <= 180.0,
     );
     for (prediction_window, required_rtt) in [(0, 190.0), (8, 400.0), (16, 400.0)] {
         let max_rtt = max_smooth_rtt(points, Scheme::Ours(prediction_window));
         findings.add_claim(
             &format!(
-                "prediction window {prediction_window} is even and at full speed to RTT {required_rtt:.0} or more"
+                "with prediction window {prediction_window} the game is even and at full speed to RTT {required_rtt:.0} ms or more"
             ),
-            "RTT 140; its successor, with prediction: RTT 230",
-            format!("RTT {max_rtt:.0}"),
+            "RTT 140 ms; its successor, with prediction: RTT 230 ms",
+            format!("RTT {max_rtt:.0} ms"),
             max_rtt >= required_rtt,
         );
     }
@@ -321,7 +321,7 @@ fn claims(findings: &mut Findings, points: &[PacingPoint]) {
         .collect();
     findings.add_claim(
         "below the lockstep bound, both sites begin a frame within 1 ms of each other",
-        "under 10 ms to RTT 130, about 15 ms at 140",
+        "under 10 ms to RTT 130 ms, about 15 ms at 140 ms",
         format!("{:.3} ms on average, {:.3} ms at worst", mean(&below), max_or_zero(below.iter().copied())),
         max_or_zero(below.iter().copied()) < 1.0,
     );
@@ -331,8 +331,8 @@ fn claims(findings: &mut Findings, points: &[PacingPoint]) {
         .collect();
     let rough = max_or_zero(points_of_scheme(points, Scheme::Ours(0)).map(|point| point.stats.deviation_ms));
     findings.add_claim(
-        "beyond the bound, prediction window 0 is as fast as the input delay allows (RTT / 2 / input delay), and even",
-        "50 frames per second at RTT 160, uneven",
+        "beyond the lockstep bound, the frame time with prediction window 0 is within 2 % of RTT / 2 / input delay, and even",
+        "50 frames per second at RTT 160 ms, uneven",
         format!(
             "{:.1} % of the possible frame rate, deviation at most {rough:.2} ms",
             100.0 / max_or_zero(beyond.iter().copied())

@@ -119,7 +119,9 @@ impl ChildMachine {
         let parts: Vec<&str> = answer.split(' ').collect();
         let &["ready", version, key, hash] = &parts[..] else { return Err(unexpected_answer(&answer)) };
         if version.parse() != Ok(CHECK_VERSION) {
-            return Err(format!("version {version} of the check in the child process, {CHECK_VERSION} here"));
+            return Err(format!(
+                "the child process has version {version} of the check, this process version {CHECK_VERSION}"
+            ));
         }
         self.identity_key = key.to_owned();
         self.initial_hash = u64::from_str_radix(hash, 16).map_err(|_| unexpected_answer(&answer))?;

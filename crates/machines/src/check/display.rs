@@ -22,7 +22,7 @@ impl fmt::Display for CheckReport {
         self.fmt_delay_settings(f)?;
         if !self.cut_short.is_empty() {
             let names: Vec<&str> = self.cut_short.iter().map(|comparison| comparison.name()).collect();
-            writeln!(f, "\n  cut short for lack of time: {}", names.join(", "))?;
+            writeln!(f, "\n  cut short by the time limit: {}", names.join(", "))?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "\n  note: {note}"))
     }
@@ -98,24 +98,24 @@ impl CheckReport {
         writeln!(f)?;
         if self.prediction_window > 0 {
             let max_rtt_ms = self.max_round_trip().as_millis_f64();
-            let window = format!("prediction window {}", self.prediction_window);
+            let window = format!("prediction window {} frames", self.prediction_window);
             writeln!(
                 f,
-                "  {window:<30}frames can be rolled back within one; enough for RTT {max_rtt_ms:.0} ms with input delay {COMFORTABLE_INPUT_DELAY}"
+                "  {window:<30}can be rolled back within one frame period; enough for RTT {max_rtt_ms:.0} ms with input delay {COMFORTABLE_INPUT_DELAY} frames"
             )?;
         }
         let delays = EXAMPLE_ROUND_TRIPS_MS
-            .map(|ms| format!("{} for {ms} ms", self.lockstep_input_delay(TimeDelta::from_millis(ms))));
-        writeln!(f, "  {:<30}{} RTT", "input delay in lockstep", delays.join(", "))
+            .map(|ms| format!("{} frames for RTT {ms} ms", self.lockstep_input_delay(TimeDelta::from_millis(ms))));
+        writeln!(f, "  {:<30}{}", "input delay in lockstep", delays.join(", "))
     }
 }
 
 impl fmt::Display for CheckVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rollback => write!(f, "deterministic, with exact states"),
+            Self::Rollback => write!(f, "deterministic, with exact save states"),
             Self::Lockstep { reason } => write!(f, "deterministic, but {reason}"),
-            Self::Unfit { fault: fault @ MachineFault::Failed { .. } } => write!(f, "unreliable: {fault}"),
+            Self::Unfit { fault: fault @ MachineFault::Failed { .. } } => write!(f, "the machine failed: {fault}"),
             Self::Unfit { fault } => write!(f, "sites could desync: {fault}"),
         }
     }
@@ -125,7 +125,7 @@ impl fmt::Display for LockstepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CannotSave => write!(f, "the machine cannot save its state"),
-            Self::InexactStates { fault } => write!(f, "states are not exact: {fault}"),
+            Self::InexactStates { fault } => write!(f, "save states are not exact: {fault}"),
             Self::TooSlow { rollback_ns, period_ns } => {
                 let (rollback, period) = (DisplayNanos(*rollback_ns), DisplayNanos(*period_ns));
                 write!(
@@ -157,7 +157,7 @@ impl fmt::Display for MachineFault {
                 write!(f, "{}: failed at frame {frame}: {reason}", comparison.name())
             }
             Self::UnstableIdentity { comparison } => {
-                write!(f, "{}: the first frames change each time that the machine is opened", comparison.name())
+                write!(f, "{}: the first frames differ each time that the machine is opened", comparison.name())
             }
             Self::ConstantHash => write!(f, "the state hash never changes, so nothing can be compared"),
         }

@@ -148,7 +148,7 @@ impl CheckReport {
         let is_exact = verdict == CheckVerdict::Rollback;
         let window = if is_exact { measured.median_costs().max_prediction_window(identity.period()) } else { 0 };
         if is_exact && window == 0 {
-            notes.push("this computer was too busy to roll back a frame within a frame period".into());
+            notes.push("other programs kept this computer busy: rolling back one frame took too long".into());
         }
         Self {
             verdict,

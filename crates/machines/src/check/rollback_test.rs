@@ -53,7 +53,7 @@ pub(super) fn test_rollbacks(run: &mut CheckRun<'_>, machine: &mut dyn Machine) 
     };
     test.run_all()?;
     if !test.inputs_have_effect {
-        run.notes.push("pressed buttons had no effect: the game may have been waiting for something".into());
+        run.notes.push("pressed buttons had no effect: the test may not have passed the title screen".into());
     }
     Ok(())
 }

@@ -99,7 +99,7 @@ impl CoreOpenError {
                 Some(format!("supported extensions are {}", extensions.join(", ")))
             }
             Self::MultiFileGame(_) => Some("use a single-file image, such as a .chd".into()),
-            Self::NeedsGpu => Some("look for a core option that selects a software renderer".into()),
+            Self::NeedsGpu => Some("set a core option that selects a software renderer".into()),
             Self::GameRejected(_) => Some("if the core needs a BIOS, name the folder with the BIOS image".into()),
             _ => None,
         }
@@ -127,8 +127,10 @@ impl fmt::Display for CoreOpenError {
             Self::InvalidOptionValue { key, value, .. } => {
                 write!(f, "invalid value {value:?} for the core option {key:?}")
             }
-            Self::TooManyOptions(count) => write!(f, "too many core options differ from their default: {count}"),
-            Self::NeedsGame => write!(f, "the core runs only with a game"),
+            Self::TooManyOptions(count) => {
+                write!(f, "{count} core options differ from their defaults, which is too many")
+            }
+            Self::NeedsGame => write!(f, "the core needs a game"),
             Self::UnsupportedExtension { extension, .. } => {
                 write!(f, "the core does not support files with the extension {extension:?}")
             }

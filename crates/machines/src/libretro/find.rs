@@ -127,7 +127,7 @@ fn edit_distance(from: &str, to: &str) -> usize {
 /// package exists is not checked. The name has no character with a meaning in a shell.
 pub fn install_hint(name: &CoreName) -> Option<String> {
     let package = normalized_name(name.as_str()).replace('_', "-");
-    Path::new("/etc/debian_version").exists().then(|| format!("try: apt install libretro-{package}"))
+    Path::new("/etc/debian_version").exists().then(|| format!("run `sudo apt install libretro-{package}`"))
 }
 
 #[cfg(test)]

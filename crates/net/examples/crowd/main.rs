@@ -17,9 +17,9 @@ use spectator::{CrowdSpectator, SpectatorMetrics};
 const HELP: &str = "\
 usage: crowd udp://HOST:PORT#SECRET [--count N] [--rate N] [--seconds N]
 
-Watches a running game with N (1000) spectators, which join at N per second (100), for N seconds (30) after the last one
-joined. Prints how many are live, the cost per spectator, and how far behind they are. Exits with 1 unless all of them
-are live at the end.";
+Watches a running game with --count spectators (1000), which join at --rate per second (100), for --seconds (30) after
+the last one joined. Prints the number of live spectators, the cost per spectator, and their distance to the players in
+frames. Exits with 1 unless all spectators are live at the end.";
 
 struct Options {
     host: SocketAddr,
@@ -66,7 +66,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
     let Some(ticket) = ticket else { return Ok(None) };
     let read = ticket.strip_prefix("udp://").and_then(|rest| rest.split_once('#'));
     let found = read.and_then(|(host, secret)| Some((host.to_socket_addrs().ok()?.next()?, secret.to_owned())));
-    let (host, secret) = found.ok_or("a ticket looks like udp://HOST:PORT#SECRET")?;
+    let (host, secret) = found.ok_or("the ticket must be udp://HOST:PORT#SECRET")?;
     Ok(Some(Options { host, secret, count, rate, seconds }))
 }
 
@@ -133,7 +133,7 @@ impl CrowdReport {
         };
         let (now, then) = (&self.total, &last.total);
         format!(
-            "{} live, {} disconnected; per spectator and second: in {:.1} datagrams, {:.0} bytes, out {:.1}, {:.0}; {:.1} frames; behind by {} frames (median), {} (worst); {} stalls",
+            "{} live, {} disconnected; per spectator and second: received {:.1} datagrams, {:.0} bytes, sent {:.1} datagrams, {:.0} bytes; {:.1} frames; behind by {} frames (median), {} (worst); {} stalls",
             self.live,
             self.disconnected,
             each(now.datagrams_in, then.datagrams_in),

@@ -29,9 +29,9 @@ fn main() {
 const HELP: &str = "\
 usage: flood ADDRESS:PORT [--rate N] [--seconds N]
 
-Sends bad datagrams to the UDP port of a running game of your own, N per second (200000) for N seconds (20), and prints
-how many of each kind: garbage, truncated, replayed and spoofed. The last two, and truncated authentic ones, require
-root and traffic to capture.";
+Sends bad datagrams to the UDP port of a running game of your own, --rate per second (200000) for --seconds (20), and
+prints the number of each kind: garbage, truncated, replayed and spoofed. Replayed and spoofed datagrams, and truncated
+authentic ones, require root and traffic to capture.";
 
 #[cfg(target_os = "linux")]
 struct Options {

@@ -40,8 +40,8 @@ impl fmt::Display for ImpairmentError {
         match self {
             Self::UnknownPart(part) => write!(
                 f,
-                "nothing is known about {part:?}; an impairment consists of delay=MS, jitter=MS, loss=PERCENT, \
-                 burst=PACKETS, duplicate=PERCENT, reorder, rate=KBIT, queue=MS, cut=FROM-UNTIL and seed=N, and may \
+                "unknown impairment {part:?}; must be a list of delay=MS, jitter=MS, loss=PERCENT, \
+                 burst=PACKETS, duplicate=PERCENT, reorder, rate=KBIT, queue=MS, cut=FROM-UNTIL and seed=N, which may \
                  start with lan, broadband, wifi, mobile, satellite or awful"
             ),
             Self::InvalidValue { part, value, expected } => write!(f, "{part} must be {expected}, not {value:?}"),
@@ -140,7 +140,13 @@ fn millis(millis: f64) -> TimeDelta {
 fn parse_number(part: &'static str, value: &str, range: RangeInclusive<f64>) -> Result<f64, ImpairmentError> {
     let found = value.parse().ok().filter(|number| range.contains(number));
     found.ok_or_else(|| {
-        let expected = format!("a number from {} to {}", range.start(), range.end());
+        let unit = match part {
+            "loss" | "duplicate" => "%",
+            "burst" => "packets",
+            "rate" => "kbit/s",
+            _ => "ms",
+        };
+        let expected = format!("a number from {} to {} {unit}", range.start(), range.end());
         ImpairmentError::InvalidValue { part, value: value.into(), expected }
     })
 }
@@ -157,7 +163,7 @@ fn parse_cut(value: &str) -> Result<(TimeDelta, TimeDelta), ImpairmentError> {
 }
 
 fn parse_seed(value: &str) -> Result<u64, ImpairmentError> {
-    let expected = "a whole number".into();
+    let expected = format!("a whole number from 0 to {}", u64::MAX);
     value.parse().map_err(|_| ImpairmentError::InvalidValue { part: "seed", value: value.into(), expected })
 }
 
@@ -196,20 +202,20 @@ mod tests {
     #[test]
     fn invalid_impairments_are_rejected() {
         let cases = [
-            ("", "nothing is known about \"\""),
-            ("slow", "nothing is known about \"slow\""),
-            ("delay=4,wifi", "nothing is known about \"wifi\""),
-            ("ping=3", "nothing is known about \"ping\""),
-            ("delay=-1", "delay must be a number from 0 to 60000, not \"-1\""),
+            ("", "unknown impairment \"\""),
+            ("slow", "unknown impairment \"slow\""),
+            ("delay=4,wifi", "unknown impairment \"wifi\""),
+            ("ping=3", "unknown impairment \"ping\""),
+            ("delay=-1", "delay must be a number from 0 to 60000 ms, not \"-1\""),
             ("delay=NaN", "delay must be"),
-            ("loss=101", "loss must be a number from 0 to 100"),
+            ("loss=101", "loss must be a number from 0 to 100 %"),
             ("loss=", "loss must be"),
             ("burst=3", "burst requires loss"),
             ("queue=3", "queue requires rate"),
             ("cut=5", "cut must be two times in seconds"),
             ("cut=5-3", "cut must be two times in seconds"),
             ("cut=x-3", "cut must be two times in seconds, the first before the second, such as 5-7.5, not \"x-3\""),
-            ("seed=1.5", "seed must be a whole number"),
+            ("seed=1.5", "seed must be a whole number from 0 to"),
         ];
         for (text, expected) in cases {
             let message = text.parse::<Impairment>().unwrap_err().to_string();

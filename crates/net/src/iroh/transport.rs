@@ -73,7 +73,7 @@ pub struct RelayError;
 
 impl fmt::Display for RelayError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a relay is none, default, or a URL such as https://relay.example")
+        f.write_str("must be `none`, `default` or a URL such as https://relay.example")
     }
 }
 

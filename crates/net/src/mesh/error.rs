@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{MAX_MEMBERS, MulticastError};
+use super::{MAX_MEMBERS, MAX_SETTINGS_LEN, MulticastError};
 use crate::lobby::{JoinRefusal, PROTOCOL_VERSION};
 use crate::transport::PeerAddr;
 
@@ -34,27 +34,24 @@ pub enum MeshError {
 impl fmt::Display for MeshError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreachable { addr, wrong_secret: false } => write!(f, "nobody answers at {}", addr.brief()),
+            Self::Unreachable { addr, wrong_secret: false } => write!(f, "no answer from {}", addr.brief()),
             Self::Unreachable { addr, wrong_secret: true } => {
-                write!(f, "the site at {} does not know our secret", addr.brief())
+                write!(f, "{} has another secret than the ticket", addr.brief())
             }
             Self::WrongPeer { addr } => {
                 write!(f, "the site at {} is not the one that issued this ticket", addr.brief())
             }
             Self::Refused(JoinRefusal::Full) => {
-                write!(f, "the world is full: it has {MAX_MEMBERS} members already")
+                write!(f, "the maze is full: it already has {MAX_MEMBERS} sites")
             }
             Self::Refused(JoinRefusal::VersionMismatch(theirs)) => {
-                write!(
-                    f,
-                    "the host runs another version of coplay (protocol {theirs}, this one has {PROTOCOL_VERSION})"
-                )
+                write!(f, "the host runs another version of coplay: protocol {theirs} there, {PROTOCOL_VERSION} here")
             }
             Self::Refused(JoinRefusal::WrongGameKind | JoinRefusal::NotLeader { .. } | JoinRefusal::NoSpectators) => {
-                write!(f, "the ticket belongs to a machine game, not a world")
+                write!(f, "the ticket leads to a shared game, not to a maze")
             }
-            Self::NoReply => write!(f, "the host is there, but does not answer the join request"),
-            Self::SettingsTooLong => write!(f, "the settings are too long"),
+            Self::NoReply => write!(f, "the site of the ticket is connected, but does not answer the join request"),
+            Self::SettingsTooLong => write!(f, "the settings are longer than {MAX_SETTINGS_LEN} bytes"),
             Self::Multicast(error) => error.fmt(f),
         }
     }

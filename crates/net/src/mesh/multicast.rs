@@ -79,7 +79,7 @@ impl fmt::Display for MulticastError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidAddress(addr) => {
-                write!(f, "{addr} is no place for multicast: use 224.0.0.0 to 239.255.255.239 and a port")
+                write!(f, "{addr} is not a multicast address: use 224.0.0.0 to 239.255.255.239 and a port")
             }
             Self::Unavailable { interface, reason } if interface.is_unspecified() => {
                 write!(f, "multicast does not work: {reason}")
@@ -266,13 +266,13 @@ impl MulticastShared {
     /// Checks that a sent packet loops back: otherwise a firewall or the interface blocks multicast.
     fn check_loopback(&self, group: SocketAddrV4, sealer: &mut Sealer) -> Result<(), String> {
         for _ in 0..LOOPBACK_ATTEMPTS {
-            let packet = sealer.seal(ALL_CHANNEL, 0, &[]).ok_or("the test packet cannot be sealed")?;
+            let packet = sealer.seal(ALL_CHANNEL, 0, &[]).ok_or("cannot encrypt the test packet")?;
             self.socket.send_to(&packet, group).map_err(|error| error.to_string())?;
             if self.is_looped_back(&packet) {
                 return Ok(());
             }
         }
-        Err("sent packets do not loop back, perhaps because of a firewall".into())
+        Err("sent packets do not arrive at this computer itself; a firewall may block them".into())
     }
 
     fn is_looped_back(&self, packet: &[u8]) -> bool {

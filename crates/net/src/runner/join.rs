@@ -193,7 +193,7 @@ impl JoinAttempt {
         if !hopeless && now - self.started_at < config.timeout {
             return Ok(());
         }
-        let any_addr = || config.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the host's address".into()));
+        let any_addr = || config.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the host of the ticket".into()));
         Err(match self.dial_failures.worst() {
             _ if self.has_requested => RunError::HostGone,
             Some((addr, DialFailure::WrongPeer)) => RunError::WrongPeer { addr: addr.clone() },

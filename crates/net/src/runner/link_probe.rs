@@ -74,7 +74,7 @@ pub fn probe_link(
 /// Waits until a dialed site answers.
 fn connect(incoming: &Receiver<Incoming>, config: &LinkProbeConfig) -> Result<PeerKey, RunError> {
     let until = clock::now() + config.timeout;
-    let addr = config.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the host's address".into()));
+    let addr = config.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the host of the ticket".into()));
     let mut error = RunError::Unreachable { addr, wrong_secret: false };
     while let Some(event) = recv_until(incoming, until) {
         match event {

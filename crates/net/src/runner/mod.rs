@@ -166,9 +166,9 @@ pub enum RunError {
 impl std::fmt::Display for RunError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unreachable { addr, wrong_secret: false } => write!(f, "nobody answers at {}", addr.brief()),
+            Self::Unreachable { addr, wrong_secret: false } => write!(f, "no answer from {}", addr.brief()),
             Self::Unreachable { addr, wrong_secret: true } => {
-                write!(f, "the site at {} does not know our secret", addr.brief())
+                write!(f, "{} has another secret than the ticket", addr.brief())
             }
             Self::WrongPeer { addr } => {
                 write!(f, "the site at {} is not the host of this game", addr.brief())
@@ -177,20 +177,24 @@ impl std::fmt::Display for RunError {
             Self::Refused(JoinRefusal::VersionMismatch(theirs)) => {
                 write!(
                     f,
-                    "the host runs another version of coplay (protocol {theirs}, this one has {})",
+                    "the host runs another version of coplay: protocol {theirs} there, {} here",
                     crate::lobby::PROTOCOL_VERSION
                 )
             }
-            Self::Refused(JoinRefusal::NoSpectators) => write!(f, "nobody may watch this game"),
-            Self::Refused(JoinRefusal::NotLeader { .. }) => write!(f, "the member asked does not admit joiners"),
-            Self::Refused(JoinRefusal::WrongGameKind) => {
-                write!(f, "the ticket belongs to a world, not to a machine game")
+            Self::Refused(JoinRefusal::NoSpectators) => write!(f, "the host does not admit spectators"),
+            Self::Refused(JoinRefusal::NotLeader { .. }) => {
+                write!(f, "the site of the ticket does not admit joiners; only the host does")
             }
-            Self::GameMismatch(points) => write!(f, "the host plays something else: {}", points.join("; ")),
+            Self::Refused(JoinRefusal::WrongGameKind) => {
+                write!(f, "the ticket leads to a maze, not to a shared game")
+            }
+            Self::GameMismatch(points) => {
+                write!(f, "this computer does not run the host's game: {}", points.join("; "))
+            }
             Self::UnreadableSettings => write!(f, "this version of coplay cannot read the host's settings"),
             Self::InvalidSettings(reason) => write!(f, "the host sent invalid settings: {reason}"),
             Self::Machine(reason) => write!(f, "the machine failed: {reason}"),
-            Self::HostGone => write!(f, "the host is gone"),
+            Self::HostGone => write!(f, "the host has stopped answering"),
             Self::SessionConfig(reason) => write!(f, "invalid session settings: {reason}"),
             Self::FeedDropped(reason) => write!(f, "the spectator feed dropped this site: {reason}"),
         }

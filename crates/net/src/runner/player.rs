@@ -312,8 +312,10 @@ impl PlayerRunner {
                 }
             }
             Incoming::Connected { .. } | Incoming::Multicast { .. } => {}
-            Incoming::Unreachable { addr, .. } => self.report_dial_failure(&addr, "no connection yet to", frontend),
-            Incoming::WrongPeer { addr } => self.report_dial_failure(&addr, "another site answers for", frontend),
+            Incoming::Unreachable { addr, .. } => self.report_dial_failure(&addr, "no connection to", frontend),
+            Incoming::WrongPeer { addr } => {
+                self.report_dial_failure(&addr, "another site answers at the address of", frontend)
+            }
         }
     }
 
@@ -506,10 +508,10 @@ impl PlayerRunner {
     fn on_session_end(&mut self, end: SessionEnd, frontend: &mut dyn Frontend) {
         match end {
             SessionEnd::Dropped if !self.is_leaving => {
-                frontend.on_event(RunnerEvent::Note("the other sites dropped this one; coming back".into()));
+                frontend.on_event(RunnerEvent::Note("the other sites dropped this site; rejoining".into()));
                 self.record_confirmed();
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.stop("the recording ends where the other sites dropped this one");
+                    recorder.stop("the recording ends at the frame at which the other sites dropped this site");
                 }
                 self.session = None;
                 self.is_late_joiner = true;

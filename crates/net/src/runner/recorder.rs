@@ -63,7 +63,7 @@ impl MovieRecorder {
                 let mut state = Vec::new();
                 match adapter.machine_mut().save(&mut state) {
                     Ok(()) => self.start(settings, MovieStartPoint::Snapshot { frame: *frame, state: &state }),
-                    Err(error) => self.stop(&format!("cannot start a recording here: {error}")),
+                    Err(error) => self.stop(&format!("cannot start the recording at this frame: {error}")),
                 }
             }
             RequestOutcome::Stepped { frame, .. } => {

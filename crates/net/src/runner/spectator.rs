@@ -282,7 +282,7 @@ impl SpectatorRunner {
                     self.machine.load(state).map_err(|error| RunError::Machine(error.to_string()))?;
                     match &mut self.recorder {
                         Some(recorder) if recorder.has_started() => {
-                            recorder.stop("the recording ends where frames were missed")
+                            recorder.stop("the recording ends at the first missing frame")
                         }
                         Some(recorder) => recorder
                             .start(&self.settings, movie::MovieStartPoint::Snapshot { frame: next_frame, state }),

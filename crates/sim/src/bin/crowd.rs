@@ -9,7 +9,7 @@ fn main() -> ExitCode {
         None => 10_000,
         Some(Ok(spectators)) => spectators,
         Some(Err(_)) => {
-            eprintln!("crowd: the number of spectators must be a whole number\nhint: crowd 10000");
+            eprintln!("error: the number of spectators must be a whole number\nhint: `crowd 10000`");
             return ExitCode::from(2);
         }
     };
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     print_result(spectators, &with);
     let is_same_trace = without.player_trace_hash == with.player_trace_hash;
     println!(
-        "players  {:016x} without, {:016x} with spectators: {}",
+        "players  trace hash {:016x} without, {:016x} with spectators: {}",
         without.player_trace_hash,
         with.player_trace_hash,
         describe_trace_equality(is_same_trace)
@@ -37,21 +37,24 @@ fn print_result(spectators: usize, result: &SpectatorScaleResult) {
     let SpectatorScaleResult { frames, subscribers, live, wrong_frames: wrong, stalls, batches, batch_bytes, .. } =
         *result;
     println!("{frames} frames, {spectators} spectators, {subscribers} subscribed, {live} live");
-    println!("errors   {wrong} wrong frames, {stalls} stalls");
-    println!("behind   {:.1} frames on average", result.mean_frames_behind);
+    println!("errors   {wrong} frames with wrong states, {stalls} stalls");
+    println!("behind   the players by {:.1} frames on average", result.mean_frames_behind);
     println!(
-        "encoded  {batches} batches of {:.1} bytes on average, once for all",
+        "encoded  {batches} batches of {:.1} bytes on average, once for all spectators",
         batch_bytes as f64 / batches.max(1) as f64
     );
     let (packets, bytes) = (per_second(result.packets_down), per_second(result.bytes_down));
     println!("down     {packets:.1} datagrams and {bytes:.0} bytes per spectator and second");
     let per_frame = |rate: f64| rate / 60.0;
     println!("cost     {:.3} datagrams and {:.1} bytes per spectator and frame", per_frame(packets), per_frame(bytes));
-    println!("of that  {:.0} bytes per spectator and second on request", per_second(result.requested_bytes));
+    println!(
+        "of that  {:.0} bytes per spectator and second retransmitted on request",
+        per_second(result.requested_bytes)
+    );
     let (packets, bytes) = (per_second(result.packets_up), per_second(result.bytes_up));
     println!("up       {packets:.1} datagrams and {bytes:.0} bytes per spectator and second");
     println!(
-        "memory   {} bytes for the feed, at most {} for a spectator",
+        "memory   {} bytes for the feed, at most {} bytes for a spectator",
         result.feed_memory, result.max_spectator_memory
     );
 }

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         None => 1,
         Some(Ok(seed)) => seed,
         Some(Err(_)) => {
-            eprintln!("latecomer: the seed must be a whole number\nhint: latecomer 1");
+            eprintln!("error: the seed must be a whole number\nhint: `latecomer 1`");
             return ExitCode::from(2);
         }
     };
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             LateJoinExperiment::by_snapshot(),
             true,
         ),
-        ("replay of 10 min of inputs at 1 ms a frame, without states", LateJoinExperiment::by_replay(), false),
+        ("replay of 10 min of inputs at 1 ms per frame, without save states", LateJoinExperiment::by_replay(), false),
         (
             "one of three sites crashes, is dropped after 1 s, and rejoins after 3 s from another address",
             LateJoinExperiment::rejoin_after_crash(),
@@ -50,12 +50,12 @@ fn is_success(result: &LateJoinResult) -> bool {
 
 fn print_result(result: &LateJoinResult) {
     let time = |time: Option<TimeDelta>| time.map_or("never".into(), |time| format!("{:.2} s", time.as_secs_f64()));
-    let frame = result.join_frame.map_or("on which the sites disagree".into(), |frame| frame.to_string());
+    let frame = result.join_frame.map_or("unknown: the sites disagree".into(), |frame| frame.to_string());
     println!("  loaded     after {}", time(result.loaded_after));
     println!("  scheduled  after {}, for frame {frame}", time(result.scheduled_after));
     println!("  joined     after {}", time(result.joined_after));
     println!(
-        "  plays      after {}, then {:.1} ms behind the first player",
+        "  plays      after {}; its frames start {:.1} ms after those of the first player",
         time(result.first_input_after),
         result.mean_behind_ms
     );
@@ -83,7 +83,7 @@ fn print_player(number: usize, player: &PlayerImpact) {
     );
     println!("  player {number} from then on:         {}", counts(player.after));
     println!(
-        "    {} input changes of the joiner x {:.1} predicted frames = {:.0}",
+        "    {} input changes of the joiner x {:.1} predicted frames = {:.0} frames expected",
         player.joiner_input_changes,
         player.mean_prediction_depth,
         player.expected_resimulated()

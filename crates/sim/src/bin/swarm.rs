@@ -19,13 +19,13 @@ macro_rules! print_line {
 }
 
 const HELP: &str = "\
-Run random scenarios with faults in virtual time and check every promise of the engines.
+Run random scenarios with faults in virtual time and check the invariants of the engines.
 
 Usage: swarm [--maze | --motion | --mirror] [--seeds N] [--from N] [--sabotage NAME]
        swarm [--maze | --motion | --mirror] --seed N [--sabotage NAME]
 
 Engine (default: sessions in lockstep or with rollback):
-  --maze           a serverless maze shared by peers
+  --maze           a maze without a server, shared by peers
   --motion         a server of moving objects and its clients
   --mirror         mirrored servers
 
@@ -39,24 +39,24 @@ Options:
 Defects of sessions, at the last site:
   replace          sends other inputs than it uses itself
   lag              applies its inputs one frame late
-  silence          never retransmits
+  silence          never retransmits lost inputs
   forge            changes inputs that it relays for others
   snapshot         sends a corrupt state to late joiners
   alone            continues without a quorum
 
 Defects with --maze, at the first site:
-  shift            updates arrive with the wrong tick
+  shift            updates arrive with a wrong tick
   deaf             datagrams with score records do not arrive
-  wordless         like deaf, but a leave still arrives, without its records
+  wordless         like deaf, but leave messages arrive, without their records
   stamps           clock echoes arrive with wrong time stamps
-  ghosts           the checker does not see the deliveries to the site
+  ghosts           the checker does not record the deliveries to the site
 
 Defects with --motion, at the first client:
   deaf             commands from the server do not arrive after 6 s
   mute             its commands do not reach the server after 6 s
   stamps           clock echoes arrive with wrong time stamps
-  legs             command segments arrive too long
-  since            the server's last command arrives with too great an age
+  legs             the path segments of commands arrive too long
+  since            the server's last command arrives with too high an age
   hurry            its clock runs too fast for one second
   unheeded         its subscriptions do not reach the server after 6 s
   stale            commands of new epochs do not arrive
@@ -141,6 +141,16 @@ impl Swarm {
         }
     }
 
+    /// Returns the units of the two counts of a scenario: its frames and its activity.
+    fn units(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Sessions(_) => ("frames", "frames stepped by spectators"),
+            Self::Mazes(_) => ("views", "hits"),
+            Self::Mirrors(_) => ("deliveries", "obsolete events dropped"),
+            Self::Motion(_) => ("frames", "commands"),
+        }
+    }
+
     fn run(self, seed: u64) -> ScenarioResult {
         match self {
             Self::Sessions(sabotage) => {
@@ -187,7 +197,7 @@ fn main() -> ExitCode {
         Ok(Some(options)) => options,
         Ok(None) => return ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("swarm: {error}\nhint: swarm --help");
+            eprintln!("error: {error}\nhint: `swarm --help` lists all options");
             return ExitCode::from(2);
         }
     };
@@ -264,20 +274,20 @@ fn parse_options() -> Result<Option<Options>, lexopt::Error> {
         (false, false, true) => {
             Swarm::Mirrors(sabotage.map(|name| find_sabotage(&name, &MIRROR_SABOTAGE)).transpose()?)
         }
-        _ => return Err("--maze, --motion and --mirror exclude each other".into()),
+        _ => return Err("--maze, --motion and --mirror cannot be used together".into()),
     };
     Ok(Some(options))
 }
 
 fn parse_number(option: &str, text: &str, min: u64) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| *number >= min);
-    number.ok_or_else(|| format!("{option} takes a whole number of at least {min}"))
+    number.ok_or_else(|| format!("{option} must be a whole number from {min} on"))
 }
 
 fn find_sabotage<S: Copy>(name: &str, all: &[(&str, S)]) -> Result<S, String> {
     let found = all.iter().find(|(known, _)| *known == name).map(|(_, sabotage)| *sabotage);
     let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    found.ok_or_else(|| format!("--sabotage takes one of {}", names()))
+    found.ok_or_else(|| format!("there is no defect {name:?} of this engine: must be one of {}", names()))
 }
 
 /// Runs one scenario, and prints its description and result.
@@ -285,8 +295,9 @@ fn run_one(seed: u64, options: Options) -> ExitCode {
     print_line!("{}", options.swarm.describe(seed));
     let result = options.swarm.run(seed);
     print_line!(
-        "{} frames in {:.0} virtual seconds, {} packets, {} lost",
+        "{} {} in {:.0} virtual seconds, {} packets, {} lost",
         result.frames,
+        options.swarm.units().0,
         result.virtual_seconds,
         result.packets,
         result.lost_datagrams
@@ -294,7 +305,7 @@ fn run_one(seed: u64, options: Options) -> ExitCode {
     for violation in &result.violations {
         print_line!("violation: {violation}");
     }
-    print_line!("trace {:016x}", result.trace_hash);
+    print_line!("trace hash {:016x}", result.trace_hash);
     if result.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -337,12 +348,7 @@ impl SwarmTotals {
         let features = swarm.features();
         let sum = &self.sum;
         print_line!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seed_count, sum.virtual_seconds);
-        let (unit, activity) = match swarm {
-            Swarm::Sessions(_) => ("frames", "frames stepped by spectators"),
-            Swarm::Mazes(_) => ("views", "hits"),
-            Swarm::Mirrors(_) => ("deliveries", "obsolete events dropped"),
-            Swarm::Motion(_) => ("frames", "commands"),
-        };
+        let (unit, activity) = swarm.units();
         print_line!(
             "{} {unit}, {} packets, {} lost, {} rejected",
             sum.frames,
@@ -350,7 +356,7 @@ impl SwarmTotals {
             sum.lost_datagrams,
             sum.rejected_datagrams
         );
-        print_line!("{} cuts, {} crashes", sum.cuts, sum.crashes);
+        print_line!("{} link cuts, {} crashes", sum.cuts, sum.crashes);
         let recorded = match swarm {
             _ if sum.recorded == 0 => String::new(),
             Swarm::Mirrors(_) => format!(", {} snapshots installed", sum.recorded),
@@ -362,15 +368,15 @@ impl SwarmTotals {
             .iter()
             .zip(&self.feature_counts)
             .map(|(feature, count)| format!("{feature} {:.0} %", share(*count) * 100.0));
-        print_line!("share of seeds: {}", shares.collect::<Vec<_>>().join(", "));
-        print_line!("trace {:016x}", sum.trace_hash);
+        print_line!("share of seeds with each feature: {}", shares.collect::<Vec<_>>().join(", "));
+        print_line!("trace hash {:016x}", sum.trace_hash);
         let rare = features.iter().zip(&self.feature_counts).filter(|(_, count)| share(**count) < MIN_FEATURE_SHARE);
         let rare: Vec<_> =
             rare.map(|(feature, _)| *feature).filter(|_| self.seed_count >= MIN_SEEDS_FOR_SHARES).collect();
         if !rare.is_empty() {
-            print_line!("too rare for a reliable result: {}", rare.join(", "));
+            print_line!("in less than 3 % of the seeds, too few for a reliable result: {}", rare.join(", "));
         }
-        print_line!("violations: {}", self.failed_count);
+        print_line!("seeds with violations: {}", self.failed_count);
         if self.failed_count == 0 && rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

@@ -13,7 +13,7 @@ use coplay_sim::session_experiment::SessionExperiment;
 
 fn main() -> ExitCode {
     if let Some(arg) = std::env::args().nth(1) {
-        eprintln!("tables: unexpected argument {arg:?}\nhint: run tables without arguments");
+        eprintln!("error: unexpected argument {arg:?}\nhint: run `tables` without arguments");
         return ExitCode::from(2);
     }
     for table in [pacing_table, prediction_table, bandwidth_table, recovery_table] {
@@ -36,7 +36,7 @@ fn pacing_table(out: &mut String) -> fmt::Result {
     let SendPolicy::Timer(timer) = paper.sending else { unreachable!("the paper uses a send timer") };
     writeln!(
         out,
-        "Pacing: 2 sites, input delay 6 at 60 fps, 3,600 frames. ms; dev = mean absolute deviation of the frame time,"
+        "Pacing: 2 sites, input delay 6 frames at 60 fps, 3,600 frames. In ms; dev = mean absolute deviation of the frame time,"
     )?;
     writeln!(out, "sync = mean difference between the two sites' starts of the same frame.")?;
     writeln!(
@@ -76,9 +76,9 @@ fn prediction_table(out: &mut String) -> fmt::Result {
         out,
         "dev = mean absolute deviation of the frame time at the worse site; own, other = latency of an input at its own"
     )?;
-    writeln!(out, "site and at the other; resim = resimulated frames per 100, at each site. ms.")?;
+    writeln!(out, "site and at the other, all in ms; resim = resimulated frames per 100, at each site.")?;
     for input_delay in [0, 2, 6] {
-        write!(out, "\ninput delay {input_delay}\n     ")?;
+        write!(out, "\ninput delay {input_delay} frames\n     ")?;
         PREDICTION_WINDOWS.iter().try_for_each(|prediction_window| {
             write!(out, "{:37}", format!("   prediction window {prediction_window}"))
         })?;
@@ -126,7 +126,7 @@ fn lossy_link(rtt: i64, loss: f64) -> LinkConfig {
 fn bandwidth_table(out: &mut String) -> fmt::Result {
     writeln!(
         out,
-        "Wire: input delay 6, RTT 100 ms, 2-byte inputs changing every 8 frames on average, with probes and hashes."
+        "Traffic: input delay 6 frames, RTT 100 ms, 2-byte inputs changing every 8 frames on average, with probes and hashes."
     )?;
     writeln!(out, "sites   loss   datagrams/frame/link   bytes/datagram   stalled frames    fps")?;
     for sites in [2, 4, 8] {
@@ -147,7 +147,10 @@ fn bandwidth_table(out: &mut String) -> fmt::Result {
 }
 
 fn recovery_table(out: &mut String) -> fmt::Result {
-    writeln!(out, "Recovery: 2 sites, input delay 12; bytes per datagram and stalled frames, by policy.")?;
+    writeln!(
+        out,
+        "Recovery: 2 sites, input delay 12 frames; bytes per datagram and stalled frames, by policy. RTT in ms."
+    )?;
     writeln!(out, "inputs   RTT   loss        redundant           history          adaptive")?;
     let inputs: [(&str, f64, InputWord); 2] = [("pad", 1.0 / 8.0, 0xffff), ("sticks", 0.9, (1 << 80) - 1)];
     for (name, change_probability, mask) in inputs {

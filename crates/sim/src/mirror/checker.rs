@@ -1,13 +1,13 @@
 //! Checks of mirrored servers, based on the issued events and on the state of the game at each server.
 //!
 //! - *order*: each object's events are applied in order and once.
-//! - *total*: under total order, an event is out of order if and only if the engine marked it so; and none is without
-//!   faults.
-//! - *give up*, *names*: only a server with the two-curve policy abandons events, and it reports each of them.
-//! - *settled*, *state*: at the end, every server has every event of a running source, and a state as if no event had
-//!   been dropped.
+//! - *total order*: under total order, an event is out of order if and only if the engine marked it so; and none is
+//!   without faults.
+//! - *abandoned*, *reports*: only a server with the two-curve policy abandons events, and it reports each of them.
+//! - *completeness*, *state*: at the end, every server has every event of a running source, and a state as if no event
+//!   had been dropped.
 //! - *drops*: every dropped event is obsolete.
-//! - *agree*: the remaining servers agree on the state of a source that is gone.
+//! - *agreement*: the remaining servers agree on the state of a source that is gone.
 //! - *time*: all servers know the group time.
 //! - *memory*: no mirror exceeds [`MAX_MEMORY`].
 
@@ -110,7 +110,7 @@ impl MirrorChecker {
                 self.given_up_count += 1;
                 *self.reported_give_ups.entry(node).or_default() += 1;
                 if !self.nodes_that_may_give_up.contains(&node) {
-                    self.report_violation("give up", || format!("node {node} abandons {source} {seq}"));
+                    self.report_violation("abandoned", || format!("node {node} abandons {source} {seq}"));
                 }
             }
             MirrorObservation::EngineEvent(_) => {}
@@ -122,12 +122,12 @@ impl MirrorChecker {
     fn check_total_order(&mut self, node: usize, position: (GroupInstant, SourceId, u64), is_late: bool) {
         let reached = self.delivered_up_to.get(&node).copied();
         if is_late != reached.is_some_and(|reached| position < reached) {
-            self.report_violation("total", || {
+            self.report_violation("total order", || {
                 format!("node {node} applies {position:?} after {reached:?}, marked as out of order: {is_late}")
             });
         }
         if is_late && self.is_fault_free && position.0 > CLOCKS_KNOWN_FROM {
-            self.report_violation("total", || {
+            self.report_violation("total order", || {
                 format!("node {node} applies {position:?} out of order, though the scenario has no fault")
             });
         }
@@ -177,7 +177,7 @@ impl MirrorChecker {
         let abandoned = network.server(node).map_or(0, |server| server.mirror.stats().abandoned);
         let reported = self.reported_give_ups.get(&node).copied().unwrap_or(0);
         if abandoned != reported {
-            self.report_violation("names", || {
+            self.report_violation("reports", || {
                 format!("node {node} abandoned {abandoned} events and reported {reported}")
             });
         }
@@ -189,7 +189,7 @@ impl MirrorChecker {
         let settled = server.mirror.settled(source) as usize;
         let runs = network.is_running(source);
         if runs && settled != journal.len() {
-            self.report_violation("settled", || {
+            self.report_violation("completeness", || {
                 format!("node {node} has {settled} of {} events of {source}", journal.len())
             });
             return;
@@ -246,7 +246,7 @@ impl MirrorChecker {
         let hashes: Vec<_> =
             network.active_nodes().iter().filter(|node| self.must_have_all_events(**node)).map(hash).collect();
         if hashes.windows(2).any(|pair| pair[0] != pair[1]) {
-            self.report_violation("agree", || format!("states of {source}, which is gone, differ: {hashes:x?}"));
+            self.report_violation("agreement", || format!("states of {source}, which is gone, differ: {hashes:x?}"));
         }
     }
 

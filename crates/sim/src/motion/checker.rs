@@ -1,11 +1,12 @@
 //! Checks of a server of moving objects, based on the displayed state of each endpoint and on the commands given.
 //!
 //! - *pace*: timers run within the agreed rates and never backwards.
-//! - *seen*: displayed objects move no faster than speed and correction allow, except for snaps.
-//! - *overruled*: an owner loses its commands only to a decision of the server.
-//! - *heard*, *gone*: after recovery, every client knows the newest command of every object, and no removed object.
-//! - *last*: the server executes the last command given.
-//! - *timers*, *way*: after recovery, each client's timers and positions are near the server's.
+//! - *speed*: displayed objects move no faster than speed and correction allow, except for snaps.
+//! - *ownership*: an owner loses its commands only to a decision of the server.
+//! - *knowledge*, *existence*: after recovery, every client knows the newest command of every object, and no removed
+//!   object.
+//! - *last command*: the server executes the last command given.
+//! - *timers*, *trajectory*: after recovery, each client's timers and positions are near the server's.
 //! - *discrepancy*: the discrepancies that clients report are the true ones.
 //! - *refused*: no datagram is malformed, except for forged ones.
 //! - *memory*: no endpoint exceeds [`MAX_MEMORY`].
@@ -270,7 +271,7 @@ impl MotionChecker {
         let decided = self.server_decisions.get(&(object, moment.number.epoch));
         let is_of_previous_owner = self.transfer_epochs.get(&object).is_some_and(|epoch| moment.number.epoch < *epoch);
         if !is_of_previous_owner && !decided.is_some_and(|vectors| vectors.contains(&vector)) {
-            self.report_violation("overruled", || format!("client {seat} lost commands of {object:?} to {vector:?}"));
+            self.report_violation("ownership", || format!("client {seat} lost commands of {object:?} to {vector:?}"));
         }
         if self.owner(object) == end {
             // Later commands are not combined with it.
@@ -283,7 +284,7 @@ impl MotionChecker {
     /// client subscribes to it.
     fn on_gone(&mut self, network: &mut MotionNetwork, seat: usize, object: ObjectId) {
         if !self.ever_removed.contains(&object) {
-            self.report_violation("gone", || {
+            self.report_violation("existence", || {
                 format!("client {seat} was notified of a removal of {object:?} that never happened")
             });
         }
@@ -368,7 +369,7 @@ impl MotionChecker {
         let far = correction_speed * self.config.snap_threshold.as_secs_f64();
         let is_snap = seen > far - most || LINEAR_MOTION.distance(&before.displayed, &before.state) > far;
         if seen > most && !is_snap {
-            self.report_violation("seen", || {
+            self.report_violation("speed", || {
                 format!("{end:?}: {object:?} moves {seen} units in {by:?} {then:?} {before:?} {now:?} {moment:?}")
             });
         }
@@ -436,7 +437,7 @@ impl MotionChecker {
         let Some(command) = self.last_commands.get(&object).copied() else { return };
         let vector = network.server().and_then(|server| server.vector(object)).copied();
         if (command.is_binding || is_end) && vector != Some(command.vector) {
-            self.report_violation("last", || {
+            self.report_violation("last command", || {
                 format!("{object:?} was commanded {:?}, but the server has {vector:?}", command.vector)
             });
         }
@@ -449,15 +450,15 @@ impl MotionChecker {
         );
         let (Some(server), Some(client)) = (server, client) else {
             if server.is_some() {
-                self.report_violation("heard", || format!("client {seat} does not know {object:?}"));
+                self.report_violation("knowledge", || format!("client {seat} does not know {object:?}"));
             } else if client.is_some() {
-                self.report_violation("gone", || format!("client {seat} shows {object:?}, which was removed"));
+                self.report_violation("existence", || format!("client {seat} shows {object:?}, which was removed"));
             }
             return;
         };
         self.trace_hash = mix_hash(self.trace_hash, client.state.x as u64);
         if client.number != server.number {
-            self.report_violation("heard", || {
+            self.report_violation("knowledge", || {
                 format!("client {seat} has {:?} of {object:?}, the server has {:?}", client.number, server.number)
             });
             return;
@@ -470,7 +471,9 @@ impl MotionChecker {
         let near = off.as_secs_f64() * f64::from(LINEAR_MOTION.max_speed) / 1e3 + 0.05;
         let apart = [client.state, client.displayed].map(|state| LINEAR_MOTION.distance(&state, &server.state));
         if apart.iter().any(|apart| *apart > near) {
-            self.report_violation("way", || format!("client {seat}: {object:?} is {apart:?} units from the server's"));
+            self.report_violation("trajectory", || {
+                format!("client {seat}: {object:?} is {apart:?} units from the server's")
+            });
         }
     }
 

@@ -1,12 +1,12 @@
 //! Checks of a serverless maze, based on the delivered datagrams and on the views of the sites.
 //!
-//! - *give up*: no node shows an avatar that has been silent for [`MAX_SILENT_TICKS`].
-//! - *told*: a state received for the displayed tick equals the owner's state.
+//! - *expiry*: no node shows an avatar that has been silent for [`MAX_SILENT_TICKS`].
+//! - *display*: a state received for the displayed tick equals the owner's state.
 //! - *presence*: after recovery, every node sees every avatar.
 //! - *views*: after recovery, all nodes agree on a past tick for which every update has arrived.
 //! - *reckoning*: each of those states follows from the delivered updates by dead reckoning.
 //! - *clock*, *time*: after recovery, the nodes know each other's clocks and agree on the world time.
-//! - *scores*, *once*: at the end, all nodes have equal scores and know every hit exactly once.
+//! - *scores*, *exactly once*: at the end, all nodes have equal scores and know every hit exactly once.
 //! - *memory*: no site exceeds [`MAX_MEMORY`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,13 +145,13 @@ impl PeerWorldChecker {
             let ticks = self.delivered_ticks.get(&(node, entity));
             let fresh = tick.saturating_sub(MAX_SILENT_TICKS)..=tick;
             if ticks.is_none_or(|ticks| ticks.range(fresh).next().is_none()) {
-                self.report_violation("give up", || {
+                self.report_violation("expiry", || {
                     format!("node {node} shows {entity:?} at tick {tick}, long after its last update")
                 });
             }
             let truth = owner_state(network, entity, tick).filter(|truth| **truth != shown.state);
             if let Some(truth) = truth.filter(|_| shown.provenance == Provenance::Received) {
-                self.report_violation("told", || {
+                self.report_violation("display", || {
                     format!("node {node} shows {entity:?} at tick {tick} as {:?}, but it was {truth:?}", shown.state)
                 });
             }
@@ -348,7 +348,7 @@ impl PeerWorldChecker {
         self.trace_hash = mix_hash(self.trace_hash, counted.into());
         self.check_hits(network, &known);
         if hits != falls {
-            self.report_violation("once", || format!("{hits} hits scored, but {falls} hits taken"));
+            self.report_violation("exactly once", || format!("{hits} hits scored, but {falls} hits taken"));
         }
     }
 
@@ -362,7 +362,7 @@ impl PeerWorldChecker {
             let gone = network.node_of(victim.site).and_then(|node| self.departures.get(&node));
             let is_known = gone.is_none_or(|gone| *gone == Departure::Received);
             if known > decided || (is_known && known < decided) {
-                self.report_violation("once", || {
+                self.report_violation("exactly once", || {
                     format!("{victim:?} was hit {decided} times, but {known} hits are known")
                 });
             }

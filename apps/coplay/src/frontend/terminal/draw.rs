@@ -46,7 +46,7 @@ pub(super) fn draw_scene(scene: &Scene, grid: &mut Grid) {
 /// Draws a warning if the grid is too small to be readable.
 pub(super) fn draw_size_warning(grid: &mut Grid) {
     if grid.columns < MIN_SIZE.0 || grid.rows < MIN_SIZE.1 {
-        draw_toast("make the terminal larger", grid, grid.rows);
+        draw_toast(&format!("terminal too small: {} × {} needed", MIN_SIZE.0, MIN_SIZE.1), grid, grid.rows);
     }
 }
 

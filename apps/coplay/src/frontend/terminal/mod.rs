@@ -113,7 +113,7 @@ struct TerminalFrontend {
 pub(super) fn run(port: FrontendPort, options: &DisplayOptions, config: &Config) -> Result<(), AppError> {
     let terminal_error = |error: std::io::Error| {
         AppError::failure(format!("cannot use the terminal: {}", describe_io_error(&error)))
-            .hint("use --headless to run without output")
+            .hint("use --headless to run without a picture")
     };
     let guard = TerminalGuard::acquire().map_err(terminal_error)?;
     let title = terminal::SetTitle(format!("{} – coplay", options.title));
@@ -133,6 +133,7 @@ pub(super) fn run(port: FrontendPort, options: &DisplayOptions, config: &Config)
     match &options.screenshot {
         Some(path) => std::fs::write(path, frontend.grid.text()).map_err(|error| {
             AppError::failure(format!("cannot write {}: {}", path.display(), describe_io_error(&error)))
+                .hint("choose another file with --screenshot FILE")
         }),
         None => Ok(()),
     }

@@ -77,7 +77,7 @@ pub(super) fn run(
         eframe::run_native(&title, options, create)
     });
     let failed = |why: &str| {
-        AppError::failure(format!("no window can be opened: {why}")).hint("use --terminal to play in the terminal")
+        AppError::failure(format!("cannot open a window: {why}")).hint("use --terminal to play in this terminal")
     };
     match (result, pending_window.take()) {
         (Ok(()), _) => Ok(screenshot.outcome()),
@@ -100,7 +100,7 @@ impl fmt::Display for WindowError {
             Self::Eframe(why) => write!(f, "{why}"),
             Self::Panic(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-                write!(f, "{}", text.unwrap_or("a required component is missing").replace('\n', " "))
+                write!(f, "{}", text.unwrap_or("a system library is missing").replace('\n', " "))
             }
         }
     }

@@ -32,8 +32,10 @@ impl Screenshot {
         if !std::mem::replace(&mut self.is_requested, true) {
             let (path, result) = (path.clone(), self.result.clone());
             let callback = ScreenshotCallback::new(move |image| {
-                let written = write_png(&path, &image)
-                    .map_err(|why| AppError::failure(format!("cannot write {}: {why}", path.display())));
+                let written = write_png(&path, &image).map_err(|why| {
+                    AppError::failure(format!("cannot write {}: {why}", path.display()))
+                        .hint("choose another file with --screenshot FILE")
+                });
                 *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
             });
             ctx.send_viewport_cmd(ViewportCommand::Screenshot(callback));

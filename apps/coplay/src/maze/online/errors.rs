@@ -6,47 +6,49 @@ use coplay_net::mesh::MeshError;
 
 use crate::error::AppError;
 
+/// Hint about different versions of the program.
+const SAME_VERSION: &str = "install the same version of coplay on all computers; `coplay --version` prints it";
+
 /// Converts an error of the mesh to a message with a hint for the user.
 pub(super) fn to_app_error(error: &MeshError) -> AppError {
     let app_error = AppError::failure(error.to_string());
     match error {
         MeshError::Unreachable { wrong_secret: false, .. } => app_error.hint(
-            "check the network connection, that the ticket is complete, that its owner is still in the maze, \
-             and that firewall and router pass UDP",
+            "ask the player who gave you the ticket whether the maze still runs, and run `coplay maze join 'TICKET'` \
+             again; firewalls must pass UDP",
         ),
         MeshError::Unreachable { wrong_secret: true, .. } => {
-            app_error.hint("copy the whole ticket again, including the part after #; the maze may have been restarted")
+            app_error.hint("ask for the current ticket, copy all of it, and run `coplay maze join 'TICKET'`")
         }
-        MeshError::WrongPeer { .. } => app_error
-            .hint("ask for the ticket that is shown there now, or for the ticket of another player in the maze"),
-        MeshError::Refused(JoinRefusal::Full) => app_error.hint("open a maze of your own: coplay maze host"),
+        MeshError::WrongPeer { .. } => {
+            app_error.hint("ask for the current ticket of that player, or of another player in the maze")
+        }
+        MeshError::Refused(JoinRefusal::Full) => app_error.hint("open another maze with `coplay maze host`"),
         MeshError::Refused(JoinRefusal::VersionMismatch(_)) | MeshError::SettingsTooLong => {
-            app_error.hint("all players need the same version of coplay")
+            app_error.hint(SAME_VERSION)
         }
         MeshError::Refused(JoinRefusal::WrongGameKind | JoinRefusal::NotLeader { .. } | JoinRefusal::NoSpectators) => {
-            app_error.hint("use `coplay join` with the same ticket")
+            app_error.hint("run `coplay join 'TICKET'` with the same ticket")
         }
-        MeshError::NoReply => {
-            app_error.hint("try again; put --world before the ticket if `coplay world serve` printed it")
-        }
+        MeshError::NoReply => app_error
+            .hint("run the same command again; if `coplay world serve` printed the ticket, put --world before it"),
         MeshError::Multicast(_) => {
-            app_error.hint("use --multicast auto, which falls back to unicast where multicast does not work")
+            app_error.hint("use --multicast auto, which uses unicast where multicast does not work")
         }
     }
 }
 
 /// Returns the error for a joined maze whose settings this version cannot decode.
 pub(super) fn unknown_settings_error() -> AppError {
-    AppError::failure("the settings of the maze are not supported by this version")
-        .hint("all players need the same version of coplay")
+    AppError::failure("this version of coplay cannot read the settings of the maze").hint(SAME_VERSION)
 }
 
 /// Returns the error for invalid settings on the command line.
 pub(super) fn invalid_settings_error() -> AppError {
     let (min, max) = (Maze::SIDE_RANGE.start(), Maze::SIDE_RANGE.end());
     AppError::usage("invalid maze settings").hint(format!(
-        "--side is {min} to {max} cells; --delay and --bucket are 1 to {} ticks",
-        MazeSettings::MAX_TICKS
+        "use --side with {min} to {max}, and --playout-delay and --bucket with 10 to {} ms",
+        MazeSettings::MAX_TICKS * 10
     ))
 }
 

@@ -82,14 +82,14 @@ impl MeshLink {
             MeshEvent::Joined { member, is_rejoin } => self.on_member_joined(game, member, is_rejoin),
             MeshEvent::Left { site, reason } => self.on_member_left(game, WorldSiteId(site), reason),
             MeshEvent::MulticastUnavailable(error) => {
-                self.print_event(&format!("multicast is not available, using unicast: {error}"))
+                self.print_event(&format!("multicast is not available, so unicast is used: {error}"))
             }
         }
     }
 
     fn on_member_joined(&mut self, game: &mut MazeSite, member: MeshMember, is_rejoin: bool) {
         let site = WorldSiteId(member.site);
-        self.print_event(&format!("{} is here{}", member.name, if is_rejoin { " again" } else { "" }));
+        self.print_event(&format!("{} {}", member.name, if is_rejoin { "rejoined" } else { "joined" }));
         self.peers.entry(site).or_default().name = member.name;
         game.add_peer(clock::now(), site);
     }
@@ -98,7 +98,7 @@ impl MeshLink {
         let name = self.peers.get(&site).map_or("unknown player", |peer| &peer.name);
         let text = match reason {
             DepartureReason::Left => "left",
-            DepartureReason::TimedOut => "is unreachable",
+            DepartureReason::TimedOut => "was silent for 10 s and was dropped",
             DepartureReason::Restarted => "restarted",
         };
         self.print_event(&format!("{name} {text}"));
@@ -182,6 +182,6 @@ impl MazeNet for MeshLink {
         let members = self.mesh.members().count();
         let now = clock::now();
         let is_multicast = self.mesh.members().any(|member| self.mesh.is_multicast_received_by(now, member.site));
-        format!("{members} in the maze, {}", if is_multicast { "multicast" } else { "unicast" })
+        format!("sites: {members}, {}", if is_multicast { "multicast" } else { "unicast" })
     }
 }

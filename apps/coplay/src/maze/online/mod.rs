@@ -94,7 +94,7 @@ pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     });
     let Some(mesh) = mesh.map_err(|error| errors::to_app_error(&error))? else { return Ok(Summary::default()) };
     let own_ticket = own_ticket().to_string();
-    eprintln!("joined the maze; others can also join through this site:   {}", join_command(&own_ticket));
+    eprintln!("joined the maze; other players can join with:   {}", join_command(&own_ticket));
     run.run(mesh, own_ticket, false)
 }
 
@@ -138,7 +138,10 @@ impl<'a> MazeRun<'a> {
         let player_name = self.frontend.is_some().then_some(self.name.as_str());
         let (site, avatars) = (WorldSiteId(mesh.site()), (player_name, self.args.ninjas()));
         let mut game = MazeSite::new(clock::now(), site, is_founder, &settings, self.args.send_policy(), avatars)
-            .map_err(|error| AppError::failure(format!("cannot create the maze: {error}")))?;
+            .map_err(|error| {
+                AppError::failure(format!("cannot create the maze: {error}"))
+                    .hint("try a smaller number for --ninjas, and leave out --rate and --reckon")
+            })?;
         game.set_name(&self.name);
         if self.trace.is_some() {
             game.start_trace(clock::now());

@@ -52,7 +52,7 @@ impl MazeReport {
             let other = peers.get(&entity.site).map_or("unknown player", |peer| &peer.name);
             let owner = if entity.site == game.site() { &own } else { other };
             if entity.index == OTHER_AVATARS {
-                return format!("{owner}, others");
+                return format!("{owner}, other avatars");
             }
             format!("{owner}, avatar {}", entity.index + 1)
         };
@@ -72,7 +72,11 @@ impl MazeReport {
     /// Returns the summary that is printed at the end.
     pub(super) fn summary(&self) -> Summary {
         let mut summary = Summary::default();
-        summary.add_row("maze", self.seed_and_side.0.to_string(), &format!("{0} × {0} cells", self.seed_and_side.1));
+        summary.add_row(
+            "maze",
+            self.seed_and_side.0.to_string(),
+            &format!("seed; {0} × {0} cells", self.seed_and_side.1),
+        );
         summary.add_row("played", format!("{:.1} s", self.seconds), "");
         self.add_update_rows(&mut summary);
         self.add_traffic_rows(&mut summary);
@@ -91,7 +95,7 @@ impl MazeReport {
         summary.add_row(
             "sent",
             format!("{updates_sent} updates"),
-            &format!("{updates_skipped} more skipped, covered by dead reckoning"),
+            &format!("{updates_skipped} more skipped, because dead reckoning predicts them"),
         );
         summary.add_row("received", format!("{updates_received} updates"), &format!("{updates_late} of them late"));
     }
@@ -102,14 +106,14 @@ impl MazeReport {
             (format!("{datagrams:.1} per second"), format!("datagrams, {bytes:.0} bytes per second"))
         };
         let rows = [
-            ("unicast", &self.traffic.unicast_sent, "out"),
-            ("multicast", &self.traffic.multicast_sent, "out"),
-            ("unicast", &self.traffic.unicast_received, "in"),
-            ("multicast", &self.traffic.multicast_received, "in"),
+            ("unicast", &self.traffic.unicast_sent, "sent"),
+            ("multicast", &self.traffic.multicast_sent, "sent"),
+            ("unicast", &self.traffic.unicast_received, "received"),
+            ("multicast", &self.traffic.multicast_received, "received"),
         ];
         for (label, traffic, direction) in rows.into_iter().filter(|(_, traffic, _)| traffic.datagrams > 0) {
             let (value, meaning) = rate(traffic);
-            summary.add_row(label, value, &format!("{meaning} {direction}"));
+            summary.add_row(label, value, &format!("{direction} {meaning}"));
         }
     }
 

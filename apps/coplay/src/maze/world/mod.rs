@@ -59,7 +59,7 @@ pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
 fn parse_tickets(texts: &[String]) -> Result<Vec<Ticket>, AppError> {
     let tickets: Vec<Ticket> = texts.iter().map(|text| connect::parse_ticket(text)).collect::<Result<_, _>>()?;
     if tickets.windows(2).any(|pair| pair[0].seat_group() != pair[1].seat_group()) {
-        return Err(AppError::usage("these tickets belong to different worlds").hint(
+        return Err(AppError::usage("the values of --world belong to different worlds").hint(
             "give tickets that `coplay world serve` prints: all udp://HOST:PORT#SECRET with the same secret, \
              or all coplay:…",
         ));
@@ -84,7 +84,7 @@ fn run_ninja(link: &mut ServerLink, seconds: Option<u32>) -> Result<(), AppError
         link.exchange(now + coplay::time::TimeDelta::from_millis(POLL_INTERVAL_MS))?;
         let is_silent = link.silence().is_some();
         if is_silent && !was_silent {
-            eprintln!("no server responds");
+            eprintln!("no server has responded for 1.5 s");
         }
         was_silent = is_silent;
         link.notices().iter().for_each(|notice| eprintln!("{notice}"));

@@ -64,7 +64,7 @@ fn waiting_overlay(silence: TimeDelta) -> Overlay {
         title: "Waiting for a server".into(),
         rows,
         selected: None,
-        footer: "the game continues when a server responds   F10 leave".into(),
+        footer: "the game resumes when a server responds   F10 leave".into(),
     }
 }
 
@@ -124,6 +124,7 @@ impl WorldPlayer<'_> {
             scene.table = score_table(client);
             scene.graph = is_graph_shown.then(|| history.graph());
             renderer.draw_maze_view(view.as_ref(), (rules, &status), scene);
+            scene.table_header = "hits : falls, D";
         });
     }
 }

@@ -41,12 +41,12 @@ impl ServerHistory {
     /// Returns the graph of all series. D in the names is the discrepancy, as in the score table.
     pub(super) fn graph(&self) -> Graph {
         let tolerance = CONSISTENCY_TOLERANCE as f32;
-        let of = |whose: &str| format!("D of {whose}, up to {tolerance:.0}");
+        let of = |whose: &str| format!("{whose} (limit {tolerance:.0})");
         let lines = vec![
             graph_line("round trip".into(), "ms", &self.round_trips, 50.0),
-            graph_line(of("you"), "unit·s", &self.own_discrepancy, tolerance),
-            graph_line(of("others"), "unit·s", &self.others_discrepancy, tolerance),
-            graph_line("D within limit".into(), "%", &self.tolerated_percent, 100.0),
+            graph_line(of("your D"), "unit·s", &self.own_discrepancy, tolerance),
+            graph_line(of("others' mean D"), "unit·s", &self.others_discrepancy, tolerance),
+            graph_line("avatars below the limit".into(), "%", &self.tolerated_percent, 100.0),
         ];
         Graph { lines }
     }
@@ -78,7 +78,7 @@ mod tests {
         }
         let graph = history.graph();
         let names: Vec<&str> = graph.lines.iter().map(|line| line.name.as_str()).collect();
-        assert_eq!(names, ["round trip", "D of you, up to 64", "D of others, up to 64", "D within limit"]);
+        assert_eq!(names, ["round trip", "your D (limit 64)", "others' mean D (limit 64)", "avatars below the limit"]);
         assert!(graph.lines.iter().all(|line| line.values.len() == 2 && line.axis_max >= 50.0));
         assert_eq!(graph.lines[3].current, "100 %");
     }

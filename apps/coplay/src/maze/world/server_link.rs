@@ -160,15 +160,15 @@ impl ServerLink {
 
     fn join_error(&self) -> AppError {
         if self.selector.are_all_full(clock::now()) {
-            return AppError::failure("this world is full")
-                .hint("try the same command again in a few minutes; players that left free their places by then");
+            return AppError::failure("the world is full")
+                .hint("run the same command again in 5 minutes, when the places of players who left are free");
         }
         match !self.refused_addrs.is_empty() {
-            true => AppError::failure("a server refused the secret of this ticket")
-                .hint("check the secret after # in the ticket"),
-            false => AppError::failure("no server of this world responds").hint(
+            true => AppError::failure("a server refused the secret of --world")
+                .hint("copy the whole line that `coplay world serve` prints, including the secret after #"),
+            false => AppError::failure("no server of this world answered within 15 s").hint(
                 "check the address, and that `coplay world serve` runs there; \
-                 omit --world to join a maze without servers",
+                 leave out --world to join a maze without servers",
             ),
         }
     }
@@ -190,8 +190,8 @@ impl ServerLink {
             let now = clock::now();
             self.send_pending(now);
             if now - self.client.last_received() >= SILENCE_TIMEOUT && self.client.avatar().is_some() {
-                return Err(AppError::failure("all servers of this world have stopped responding")
-                    .hint("join again with the same command; your score is kept while at least one server runs"));
+                return Err(AppError::failure("no server of this world has responded for 30 s")
+                    .hint("run the same command again; your score is kept while at least one server runs"));
             }
             overdue += usize::from(now >= until);
             if overdue > MAX_OVERDUE_DATAGRAMS {
@@ -257,10 +257,11 @@ impl ServerLink {
         if let Some(silence) = self.silence() {
             return format!("no server has responded for {:.0} s", silence.as_secs_f64());
         }
-        let rtt = self.client.rtt().map_or_else(String::new, |rtt| format!(", RTT {:.0} ms", rtt.as_millis_f64()));
+        let rtt =
+            self.client.rtt().map_or_else(String::new, |rtt| format!(", round trip {:.0} ms", rtt.as_millis_f64()));
         match self.client.mirrors().len() {
-            0 => format!("on the only server{rtt}"),
-            others => format!("on one of {} servers{rtt}", others + 1),
+            0 => format!("connected to the only server{rtt}"),
+            others => format!("connected to one of {} servers{rtt}", others + 1),
         }
     }
 
@@ -275,19 +276,19 @@ impl ServerLink {
         let mut summary = Summary::default();
         let played = (clock::now() - self.started).as_secs_f64();
         summary.add_row("played", format!("{played:.0} s"), &self.status());
-        summary.add_row("score", format_score(self.client.score()), "as the servers acknowledged it");
+        summary.add_row("score", format_score(self.client.score()), "acknowledged by the servers");
         if let (Some(own), Some(all), Some(tolerated)) =
             (self.consistency.own_discrepancy(), self.consistency.mean_discrepancy(), self.consistency.tolerated())
         {
             let value = format!("D {own:.1}, {all:.1}");
             let share = tolerated * 100.0;
             let meaning = format!(
-                "discrepancy of you and of all visible avatars, unit·s over 2 s; \
-                 {share:.0} % below {CONSISTENCY_TOLERANCE:.0}"
+                "mean discrepancy of your avatar and of all visible avatars, in unit·s over 2 s; \
+                 {share:.0} % of the samples below {CONSISTENCY_TOLERANCE:.0}"
             );
             summary.add_row("consistency", value, &meaning);
         }
-        summary.add_row("moves", self.selector.moves().to_string(), "to another server");
+        summary.add_row("moves", self.selector.moves().to_string(), "from one server to another");
         summary
     }
 }

@@ -154,14 +154,14 @@ impl fmt::Display for DesyncReport {
             }
         }
         match self.odd_site {
-            Some(site) => write!(f, "; site {site} is the odd one out")?,
-            None => write!(f, "; no site is the odd one out")?,
+            Some(site) => write!(f, "; site {site} differs from the other sites")?,
+            None => write!(f, "; it is unknown which site diverged")?,
         }
         for site in self.nondeterministic_sites.iter() {
-            write!(f, "; site {site} got a different state when it replayed the same inputs")?;
+            write!(f, "; site {site} computed a different state when it replayed the same inputs")?;
         }
         for StateRegionDifference { name, offset, len, .. } in &self.regions {
-            write!(f, "; {len} bytes of {name:?} at {offset:#x}")?;
+            write!(f, "; {len} bytes differ in {name:?} at {offset:#x}")?;
         }
         Ok(())
     }

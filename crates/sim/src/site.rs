@@ -288,15 +288,15 @@ impl SimulatedSite {
         }
     }
 
-    /// Returns whether the next datagram is sent. With [`SessionSabotage::NoRetransmit`], datagrams of a running game are sent
-    /// only right after an input was sampled.
+    /// Returns whether the next datagram is sent. With [`SessionSabotage::NoRetransmit`], datagrams of a running game
+    /// are sent only right after an input was sampled.
     pub(crate) fn may_transmit(&mut self) -> bool {
         let running = matches!(self.session.state(), State::Running | State::Frozen(_));
         self.sabotage != Some(SessionSabotage::NoRetransmit) || !running || self.has_sampled
     }
 
-    /// Applies the sabotage to an outgoing datagram. [`SessionSabotage::ReplaceInput`] flips a bit in the last byte of ticks
-    /// to site 0 that contain input changes.
+    /// Applies the sabotage to an outgoing datagram. [`SessionSabotage::ReplaceInput`] flips a bit in the last byte of
+    /// ticks to site 0 that contain input changes.
     pub(crate) fn tamper(&mut self, to: usize, bytes: &mut [u8]) {
         if self.sabotage == Some(SessionSabotage::ForgeRelay) {
             return forge_relay(bytes);

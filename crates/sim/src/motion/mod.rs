@@ -141,7 +141,8 @@ impl MotionNetwork {
         }
     }
 
-    /// Returns the time that an endpoint's engine gets: its local time, which [`MotionSabotage::FastClock`] may advance.
+    /// Returns the time that an endpoint's engine gets: its local time, which [`MotionSabotage::FastClock`] may
+    /// advance.
     fn engine_time(&self, end: MotionEndpoint) -> Instant {
         let MotionEndpoint::Seat(seat) = end else { return self.local_time(end) };
         self.local_time(end) + self.sabotage.map_or(TimeDelta::ZERO, |sabotage| sabotage.clock_advance(seat, self.now))

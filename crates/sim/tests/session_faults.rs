@@ -235,6 +235,13 @@ fn joiner_that_a_dropped_coordinator_admitted_may_join_at_another_frame() {
     }
 }
 
+/// Seed 102058851: a joiner is admitted twice, and a late tick acknowledges inputs of its first admission. The joiner
+/// sends all inputs of the second one.
+#[test]
+fn acknowledgement_from_before_the_last_admission_is_corrected() {
+    assert_no_violations(102_058_851..102_058_852);
+}
+
 /// Seed 99032773: the clock of a suspended joiner stood still. Until the joiner knew that, the others' plan seemed to
 /// lie 6 s ahead, and all sites waited for the joiner.
 #[test]

@@ -135,6 +135,11 @@ impl InputSender {
         is_new
     }
 
+    /// Records that the peer does not have the inputs from `ack` on, whatever it has acknowledged before.
+    pub(crate) fn retract_ack(&mut self, ack: Frame) {
+        self.acked = self.acked.min(ack);
+    }
+
     /// Records the ranges that the peer lacks, counted from its acknowledgement. They replace those of its previous
     /// request.
     pub(crate) fn on_request(&mut self, ack: Frame, ranges: &MissingRanges) {

@@ -272,8 +272,11 @@ impl Session {
         };
         let first = command.frame;
         let own_width = self.layout.width();
+        // With another join frame, inputs that were already sent must stay neutral.
+        let sent_end = self.membership.admitted_at.map(|_| self.own_inputs.end());
         for peer in &mut self.peers {
             peer.seat = Seat::Free(Frame::ZERO);
+            peer.newest_ack_tick = sent_end.map(|_| Frame::ZERO);
             peer.reports = MembershipReports::default();
             (peer.vote, peer.has_old_epoch, peer.is_withheld) = (None, false, false);
             (peer.join_frame, peer.leave_after_join, peer.uninformed_until) = (None, None, None);
@@ -288,8 +291,6 @@ impl Session {
             }
         }
         self.active_peers = super::active_peer_bits(&self.peers);
-        // With another join frame, inputs that were already sent must stay neutral.
-        let sent_end = self.membership.admitted_at.map(|_| self.own_inputs.end());
         self.membership = Membership::admitted(self.last_call);
         self.request_epoch(epoch);
         self.schedule_delay_settings(Frame::ZERO, input_delay, prediction_window);

@@ -114,6 +114,9 @@ pub(super) struct Peer {
     pub(super) last_received_at: Instant,
     /// When the peer last acknowledged a new input, or had acknowledged all of them.
     last_ack_at: Instant,
+    /// Input end in the peer's newest tick, if this site was admitted more than once; else `None`. Ticks from before
+    /// the last admission acknowledge inputs that the peer has discarded since.
+    pub(super) newest_ack_tick: Option<Frame>,
     pub(super) last_sent_at: Instant,
     probes: ProbeState,
 }
@@ -220,6 +223,7 @@ impl Peer {
             stats: PeerStats::default(),
             last_received_at: now,
             last_ack_at: now,
+            newest_ack_tick: None,
             last_sent_at: now - TimeDelta::from_secs(1),
             probes: ProbeState {
                 first_received_at: None,
@@ -530,6 +534,10 @@ impl Peer {
         let Ok(ack) = u32::try_from(end - Frame::ZERO - i64::from(tick.end_minus_ack)) else { return 1 };
         let ack = Frame::new(ack);
         self.knows_own_leave |= leaving.is_some_and(|last| ack > last);
+        if self.newest_ack_tick.is_some_and(|newest| end > newest) {
+            self.newest_ack_tick = Some(end);
+            self.sender.retract_ack(ack.max(own.start()));
+        }
         if self.sender.on_ack(ack, own) || self.sender.acked() >= own.end() {
             self.last_ack_at = now;
         }

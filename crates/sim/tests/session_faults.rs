@@ -257,6 +257,31 @@ fn site_with_a_long_loss_burst_may_be_dropped_as_slow() {
     }
 }
 
+/// Seed 110049567: a site publishes confirmed frames with inputs that only it has, and leaves. The remaining player
+/// goes on without those inputs, and a joiner that has stepped them diverges.
+#[test]
+fn inputs_that_only_a_leaving_site_has_are_not_published() {
+    assert_no_violations(110_049_567..110_049_568);
+}
+
+/// Seeds 5504839, 95008699, 95040401 and 96000771: all links are longer than input delay and prediction window, so slow
+/// sites are evicted after the recovery deadline. The game stands still during each ballot.
+#[test]
+fn game_stands_still_while_slow_sites_are_evicted() {
+    for seed in [5_504_839, 95_008_699, 95_040_401, 96_000_771] {
+        assert_no_violations(seed..seed + 1);
+    }
+}
+
+/// Seeds 92046216 and 95011572: a link is shorter for a moment. Until the clock estimate has forgotten that, the link
+/// seems longer than it is, and the pacer slows down the game.
+#[test]
+fn link_that_was_shorter_for_a_moment_may_slow_down_the_game() {
+    for seed in [92_046_216, 95_011_572] {
+        assert_no_violations(seed..seed + 1);
+    }
+}
+
 /// Returns the properties that one site with `sabotage` violates in the first 60 seeds, counting only the first
 /// violation of each seed.
 fn violated_properties(sabotage: SessionSabotage) -> Vec<String> {

@@ -363,6 +363,23 @@ mod tests {
         }
     }
 
+    /// A single answer takes a route that is 41 ms shorter. The line must not wait for its next regular fit.
+    #[test]
+    fn single_short_answer_is_forgotten_after_nine_seconds() {
+        let delay = TimeDelta::from_millis(58);
+        for odd in 60..100i64 {
+            let mut clock = Clock::default();
+            for step in 0..=odd + 45 {
+                let sent = Instant::from_nanos(step * 200_000_000);
+                let received = sent + delay;
+                let back = if step == odd { delay - TimeDelta::from_millis(41) } else { delay };
+                clock.on_round_trip(RoundTrip { sent, received, answered: received, returned: received + back });
+            }
+            let error = clock.offset(Instant::from_nanos((odd + 45) * 200_000_000)).unwrap();
+            assert!(error.abs() < TimeDelta::from_millis(1), "{error} after a short answer in round trip {odd}");
+        }
+    }
+
     #[test]
     fn impossible_round_trips_are_ignored() {
         let mut clock = Clock::default();

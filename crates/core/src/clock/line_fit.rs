@@ -103,7 +103,8 @@ impl ClockLine {
 }
 
 impl DelayEnvelope {
-    pub(super) fn add(&mut self, trip: &RoundTrip) {
+    /// Adds a round trip. Returns whether it begins a new slice.
+    pub(super) fn add(&mut self, trip: &RoundTrip) -> bool {
         let out = DelaySample { at: trip.sent, ahead: trip.received - trip.sent };
         let back = DelaySample { at: trip.returned, ahead: trip.returned - trip.answered };
         let (number, rtt) = (slice_number(trip.returned), trip.rtt());
@@ -113,34 +114,39 @@ impl DelayEnvelope {
                 slice.out = lower_sample(slice.out, out);
                 slice.back = lower_sample(slice.back, back);
                 slice.rtt_min = slice.rtt_min.min(rtt);
+                false
             }
-            _ => *slot = Some(DelaySlice { number, out, back, rtt_min: rtt }),
+            _ => {
+                *slot = Some(DelaySlice { number, out, back, rtt_min: rtt });
+                true
+            }
         }
     }
 
-    /// Drops all but the newest [`ROUTE_CHANGE_SLICES`] slices when even their minimum round-trip time is clearly
-    /// longer than that of the earlier ones.
+    /// Drops all but the newest [`ROUTE_CHANGE_SLICES`] slices if the route has become longer.
     fn forget_shorter_route(&mut self, now: Instant) {
-        let newest = slice_number(now);
-        let recent = |slice: &&DelaySlice| (0..ROUTE_CHANGE_SLICES).contains(&(newest - slice.number));
+        if self.has_longer_route(now) {
+            for slot in &mut self.slices {
+                *slot = slot.filter(|slice| is_recent(slice, now));
+            }
+        }
+    }
+
+    /// Returns whether even the minimum round-trip time of the newest [`ROUTE_CHANGE_SLICES`] slices is clearly longer
+    /// than that of the earlier ones.
+    pub(super) fn has_longer_route(&self, now: Instant) -> bool {
         let rtt = |slice: &DelaySlice| slice.out.ahead + slice.back.ahead;
         let (count, least, sum) = self
             .slices
             .iter()
             .flatten()
-            .filter(recent)
+            .filter(|slice| is_recent(slice, now))
             .map(rtt)
             .fold((0, TimeDelta::MAX, TimeDelta::ZERO), |(count, least, sum), rtt| {
                 (count + 1, least.min(rtt), sum + rtt)
             });
         let floor = self.slices.iter().flatten().map(rtt).min().unwrap_or_default();
-        if count == ROUTE_CHANGE_SLICES
-            && least - floor > ROUTE_CHANGE_THRESHOLD + (sum / ROUTE_CHANGE_SLICES - least) * 4
-        {
-            for slot in &mut self.slices {
-                *slot = slot.filter(|slice| recent(&slice));
-            }
-        }
+        count == ROUTE_CHANGE_SLICES && least - floor > ROUTE_CHANGE_THRESHOLD + (sum / ROUTE_CHANGE_SLICES - least) * 4
     }
 
     /// Returns whether even the shortest kept round trip is clearly longer than the sum of both minimum delays by this
@@ -181,6 +187,11 @@ impl DelayEnvelope {
             rtt_min: TimeDelta::from_nanos((out + back) as i64),
         }
     }
+}
+
+/// Returns whether a slice is one of the newest [`ROUTE_CHANGE_SLICES`].
+fn is_recent(slice: &DelaySlice, now: Instant) -> bool {
+    (0..ROUTE_CHANGE_SLICES).contains(&(slice_number(now) - slice.number))
 }
 
 fn slice_number(at: Instant) -> i64 {

@@ -92,7 +92,7 @@ impl Clock {
         self.smooth_rtt(rtt);
         self.round_trips = self.round_trips.saturating_add(1);
         let since = *self.first_round_trip_at.get_or_insert(trip.returned);
-        self.envelope.add(&trip);
+        let begins_slice = self.envelope.add(&trip);
         let pause = match self.line {
             Some(line) if line.is_full => REFIT_INTERVAL_FULL,
             Some(line) if line.is_settled => REFIT_INTERVAL_SETTLED,
@@ -100,7 +100,10 @@ impl Clock {
             _ => REFIT_INTERVAL,
         };
         let overdue = self.fitted_at.is_none_or(|fitted| trip.returned - fitted >= pause);
-        if overdue || self.line.is_some_and(|line| line.contradicts(&trip)) {
+        if overdue
+            || self.line.is_some_and(|line| line.contradicts(&trip))
+            || begins_slice && self.envelope.has_longer_route(trip.returned)
+        {
             self.fit(trip);
         }
     }

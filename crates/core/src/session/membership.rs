@@ -114,13 +114,12 @@ impl Session {
         if self.peers.iter().all(|peer| peer.was_restarted() && peer.lobby.join_readiness.is_some()) {
             return true;
         }
-        self.is_quorum_of_voters(sites)
+        self.is_quorum_of_voters(self.voters(), sites)
     }
 
-    /// Returns whether some voters can decide for all of them. While not all sites know of a joiner, they must be a
+    /// Returns whether some voters can decide for all of `voters`. While not all sites know of a joiner, they must be a
     /// quorum both with and without it.
-    fn is_quorum_of_voters(&self, sites: SiteSet) -> bool {
-        let voters = self.voters();
+    fn is_quorum_of_voters(&self, voters: SiteSet, sites: SiteSet) -> bool {
         is_quorum_of(voters, sites) && is_quorum_of(self.without_pending_joiner(voters), sites)
     }
 
@@ -130,13 +129,15 @@ impl Session {
         sites
     }
 
-    /// Returns the end of the frames that are confirmed and stay so even if the others drop this site: every quorum of
-    /// the others contains a site that has this site's inputs for them.
+    /// Returns the end of the frames that are confirmed and stay so even if this site leaves or the others drop it:
+    /// every quorum of the others contains a site that has this site's inputs for them. A quorum of the others is one
+    /// among themselves, because a site that leaves is not asked.
     pub(super) fn irrevocable_end(&self) -> Frame {
         let (mut irrevocable, unpublished) = (self.confirmed_end(), self.feed_end.max(self.own_inputs.start()));
-        let mut others_left = self.voters();
-        others_left.remove(self.config.site);
-        while self.is_quorum_of_voters(others_left) {
+        let mut others = self.voters();
+        others.remove(self.config.site);
+        let mut others_left = others;
+        while self.is_quorum_of_voters(others, others_left) {
             let is_established = |peer: &Peer| peer.inputs.start() <= unpublished && !peer.has_advance_inputs;
             let is_candidate = |peer: &&Peer| others_left.contains(peer.site) && is_established(peer);
             let candidates = self.peers.iter().filter(is_candidate).map(|peer| (peer.sender.acked(), peer.site));
@@ -482,7 +483,8 @@ impl Session {
             // No decision can be in force if a quorum has accepted none: any quorum that might have accepted one
             // intersects it.
             let unbound: SiteSet = votes().filter(|(_, vote)| vote.accepted.is_none()).map(|(site, _)| site).collect();
-            let is_free = self.is_quorum_of_voters(unbound) || votes().all(|(_, vote)| vote.accepted.is_none());
+            let is_free =
+                self.is_quorum_of_voters(self.voters(), unbound) || votes().all(|(_, vote)| vote.accepted.is_none());
             let may_become_free = !is_free
                 && self.membership.ballot_joined_at.is_some_and(|joined| self.last_call - joined < LEADER_TURN);
             // To drop no site, the leader need not know the survivors' input ends.

@@ -276,7 +276,7 @@ fn game_stands_still_while_slow_sites_are_evicted() {
 /// Seeds 92046216 and 95011572: a link is shorter for a moment. Until the clock estimate has forgotten that, the link
 /// seems longer than it is, and the pacer slows down the game.
 #[test]
-fn link_that_was_shorter_for_a_moment_may_slow_down_the_game() {
+fn link_that_was_shorter_for_a_moment_is_forgotten_in_time() {
     for seed in [92_046_216, 95_011_572] {
         assert_no_violations(seed..seed + 1);
     }

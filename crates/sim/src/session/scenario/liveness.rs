@@ -15,6 +15,11 @@ use crate::session_network::SessionNetwork;
 
 /// Send interval of a site that waits for others, in milliseconds.
 const KEEP_ALIVE_INTERVAL_MS: f64 = 100.0;
+/// Longest time for which the game stands still while a slow site is evicted, in delays of the worst link: the messages
+/// of the ballot, the last inputs of the evicted site, and inputs of the frames since.
+const DELAYS_PER_EVICTION: f64 = 8.0;
+/// Limit of that time in seconds. [`SessionScenario::min_fps`] has margins for links with loss and jitter.
+const MAX_EVICTION_SECONDS: f64 = 1.0;
 /// Probability below which an event counts as impossible.
 const NEGLIGIBLE_PROBABILITY: f64 = 1e-5;
 
@@ -258,6 +263,7 @@ impl SessionScenario {
         {
             return;
         }
+        let seconds = seconds - self.eviction_seconds(run).min(seconds / 2.0);
         let min_fps = self.min_fps();
         // A site that is alone because all others left need not run. A restarted site that may stall the others may be
         // kept out.
@@ -273,6 +279,20 @@ impl SessionScenario {
                 run.checker.report_violation("liveness", description);
             }
         }
+    }
+
+    /// Returns the time, in seconds, for which the game may stand still because slow sites are evicted after the
+    /// recovery deadline. One more eviction may be in progress at the end.
+    fn eviction_seconds(&self, run: &SessionRun) -> f64 {
+        if !(0..self.sites).any(|site| self.may_stall_others(site)) {
+            return 0.0;
+        }
+        let period = self.frame_rate.period().as_millis_f64();
+        let waits = self.inter_site_links().map(|link| worst_input_wait_ms(link, period, self.requests_lost_inputs()));
+        let evictions = (0..self.sites).filter(|site| run.checker.was_dropped(*site)).count();
+        let evictions = evictions.saturating_sub(run.drops_before_recovery) + 1;
+        let seconds = DELAYS_PER_EVICTION * waits.fold(0.0, f64::max) / 1_000.0;
+        evictions as f64 * seconds.min(MAX_EVICTION_SECONDS)
     }
 
     /// Returns whether two sites are cut off from each other for good before an interval of [`START_DEADLINE`] without

@@ -23,6 +23,7 @@ impl SessionScenario {
         let mut run = SessionRun {
             checker,
             divergence: None,
+            drops_before_recovery: 0,
             reports_before_restart: usize::MAX,
             desync_reports: Vec::new(),
             forged_input_events: Vec::new(),
@@ -48,6 +49,7 @@ impl SessionScenario {
             self.restart_diverged_site(&mut network, &mut run);
         }
         let running = run.checker.confirmed_frames.clone();
+        run.drops_before_recovery = (0..self.sites).filter(|site| run.checker.was_dropped(*site)).count();
         run.run_until(&mut network, self.end_time());
         self.check_desync_reports(&mut run);
         Self::check_divergence_events(&mut run);
@@ -149,6 +151,8 @@ fn inject_garbage(network: &mut SessionNetwork, site: usize, packets: u32, rando
 pub(super) struct SessionRun {
     pub(super) checker: SessionChecker,
     pub(super) end_reasons: Vec<Option<SessionEnd>>,
+    /// Number of sites that were dropped before the recovery deadline.
+    pub(super) drops_before_recovery: usize,
     /// Number of desync reports before the restart of the diverged site; `usize::MAX` without a restart.
     pub(super) reports_before_restart: usize,
     /// Site whose machine is corrupted, and the frame after which it is.

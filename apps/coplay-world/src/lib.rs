@@ -10,11 +10,11 @@ pub mod error;
 pub mod http;
 pub mod load;
 pub mod metrics;
-pub mod mirror_network;
 pub mod player_network;
 pub mod replay_guard;
 pub mod seal;
 pub mod serve;
+pub mod server_network;
 mod signals;
 mod usage_error;
 

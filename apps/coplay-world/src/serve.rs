@@ -20,8 +20,8 @@ use crate::cli::{LogStyle, ServeArgs};
 use crate::error::CliError;
 use crate::http::{self, SharedMetrics};
 use crate::metrics::{ServerMetrics, process_usage, remaining_tick_time};
-use crate::mirror_network::{MirrorMessage, MirrorNetwork, MirrorNetworkConfig};
 use crate::player_network::{PlayerNetwork, TransportKind};
+use crate::server_network::{MirrorMessage, ServerNetwork, ServerNetworkConfig};
 use crate::signals;
 
 /// Largest number of messages from other servers that wait for the world's thread. Further ones are dropped.
@@ -62,7 +62,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitCode, CliError> {
     while !signals::is_stop_requested() && end.is_none_or(|end| clock::now() < end) {
         process.run_once();
         if let Some(error) = process.settings_mismatch(clock::now()) {
-            process.mirror_network.close();
+            process.server_network.close();
             return Err(error);
         }
     }
@@ -106,7 +106,7 @@ struct ServerProcess {
     server: Server,
     own_info: ServerInfo,
     player_network: PlayerNetwork,
-    mirror_network: MirrorNetwork,
+    server_network: ServerNetwork,
     /// Messages of other servers that wait to be processed.
     mirror_messages: Receiver<MirrorMessage>,
     /// Addresses of the other servers that players can move to, by UDP and by iroh.
@@ -143,7 +143,7 @@ impl ServerProcess {
         let source = SourceId(u32::from_le_bytes(random_bytes()).max(1));
         let (player_network, local_addr) = PlayerNetwork::open(args, &key)?;
         let (queue, mirror_messages) = sync_channel(QUEUE_CAPACITY);
-        let network = MirrorNetworkConfig {
+        let network = ServerNetworkConfig {
             listen: format!("tcp/{local_addr}"),
             peers: &args.peer,
             config_file: args.zenoh.as_deref(),
@@ -152,7 +152,7 @@ impl ServerProcess {
             // The mirror requests messages that find no room again.
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         };
-        let mirror_network = MirrorNetwork::open(&network, &server_key, source, on_message)?;
+        let server_network = ServerNetwork::open(&network, &server_key, source, on_message)?;
         let seed = args.seed.unwrap_or_else(|| default_seed(&key));
         let settings = MazeSettings { seed, cells_per_side: args.side, ..MazeSettings::default() };
         let config = MirrorConfig {
@@ -180,7 +180,7 @@ impl ServerProcess {
             server,
             own_info,
             player_network,
-            mirror_network,
+            server_network,
             mirror_messages,
             mirror_addrs: [vec![], vec![]],
             shared_metrics,
@@ -259,7 +259,7 @@ impl ServerProcess {
     fn handle_mirror_message(&mut self, message: MirrorMessage) {
         match message {
             // Servers with a different maze are ignored.
-            MirrorMessage::Datagram { at, from, bytes } if self.mirror_network.is_known(from) => {
+            MirrorMessage::Datagram { at, from, bytes } if self.server_network.is_known(from) => {
                 self.server.handle_mirror(at, from, &bytes);
             }
             MirrorMessage::Datagram { .. } => {}
@@ -286,7 +286,7 @@ impl ServerProcess {
             return;
         }
         let place = info.player_addrs.first().cloned();
-        if self.mirror_network.on_server_info(now, from, info) {
+        if self.server_network.on_server_info(now, from, info) {
             info!(%from, place, "found another server");
             self.has_met_peer = true;
             self.server.add_peer(now, from);
@@ -307,7 +307,7 @@ impl ServerProcess {
     fn refresh_mirror_addrs(&mut self, now: Instant) {
         for (transport, addrs) in [TransportKind::Udp, TransportKind::Iroh].into_iter().zip(&mut self.mirror_addrs) {
             *addrs = self
-                .mirror_network
+                .server_network
                 .player_addrs(now)
                 .filter(|addr| TransportKind::of_addr(addr) == transport)
                 .cloned()
@@ -325,7 +325,7 @@ impl ServerProcess {
         }
         let mut buf = [0; MAX_DATAGRAM];
         while let Some(transmit) = self.server.poll_mirror(now, &mut buf) {
-            self.mirror_network.send(transmit.to, &buf[..transmit.len]);
+            self.server_network.send(transmit.to, &buf[..transmit.len]);
         }
         let mirror_addrs = |entity| &*self.mirror_addrs[self.player_network.transport_of(entity) as usize];
         for (entity, bytes) in self.server.poll_players(now, mirror_addrs) {
@@ -334,7 +334,7 @@ impl ServerProcess {
         while let Some(event) = self.server.poll_mirror_event() {
             log_mirror_event(event);
         }
-        self.mirror_network.send_hello(now, &self.own_info);
+        self.server_network.send_hello(now, &self.own_info);
         self.publish_metrics(now);
     }
 
@@ -448,7 +448,7 @@ impl ServerProcess {
             self.run_once();
         }
         info!("server stopped");
-        self.mirror_network.close();
+        self.server_network.close();
     }
 }
 

@@ -14,7 +14,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use coplay_machines::libretro::CoreSource;
 
-use crate::config::{Config, MAX_SCALE};
+use crate::config::{MAX_SCALE, UserSettings};
 use crate::error::AppError;
 use crate::frontend::FrontendRequest;
 use crate::game::MachineSpec;
@@ -141,7 +141,7 @@ impl MachineArgs {
                 Err(AppError::failure(message).hint("give an existing folder with --system DIR"))
             }
             (Some(dir), _) => Ok(Some(dir.clone())),
-            (None, Some(_)) => Ok(Config::load()?.system_dir),
+            (None, Some(_)) => Ok(UserSettings::load()?.system_dir),
             (None, None) => Ok(None),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay_machines::pad::{Button, StickAxis};
 
-use crate::config::{ACTIONS, Action, Config};
+use crate::config::{ACTIONS, Action, UserSettings};
 use crate::key::Key;
 use crate::scene::{MenuMove, UiCommand};
 
@@ -64,7 +64,7 @@ pub struct Keyboard {
 
 impl Keyboard {
     /// Creates a keyboard with the bindings of the settings.
-    pub fn new(config: &Config) -> Self {
+    pub fn new(config: &UserSettings) -> Self {
         let mut button_map = vec![vec![]; Key::COUNT];
         for (player, map) in config.player_keys.iter().enumerate() {
             for (button, key) in map.iter().flat_map(|(button, keys)| keys.iter().map(move |key| (*button, key))) {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn keys_press_buttons_of_their_player() {
-        let (mut keyboard, input) = (Keyboard::new(&Config::default()), InputState::default());
+        let (mut keyboard, input) = (Keyboard::new(&UserSettings::default()), InputState::default());
         for name in ["X", "Right", "I"] {
             assert_eq!(keyboard.on_key(&input, key(name), true, false, false), None);
         }
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn press_shorter_than_a_frame_is_sampled_once() {
-        let (mut keyboard, input) = (Keyboard::new(&Config::default()), InputState::default());
+        let (mut keyboard, input) = (Keyboard::new(&UserSettings::default()), InputState::default());
         keyboard.on_key(&input, key("X"), true, false, false);
         keyboard.on_key(&input, key("X"), false, false, false);
         assert_eq!((input.sample()[0], input.sample()[0]), (Button::A.bit(), 0));
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn actions_fire_once_per_press_and_menu_moves_repeat() {
-        let (mut keyboard, input) = (Keyboard::new(&Config::default()), InputState::default());
+        let (mut keyboard, input) = (Keyboard::new(&UserSettings::default()), InputState::default());
         assert_eq!(keyboard.on_key(&input, key("F5"), true, false, false), Some(UiCommand::Save));
         assert_eq!(keyboard.on_key(&input, key("F5"), true, false, false), None);
         assert_eq!(keyboard.on_key(&input, key("F6"), true, true, false), Some(UiCommand::Slot(-1)));
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn losing_focus_ends_fast_forward() {
-        let (mut keyboard, input) = (Keyboard::new(&Config::default()), InputState::default());
+        let (mut keyboard, input) = (Keyboard::new(&UserSettings::default()), InputState::default());
         keyboard.on_key(&input, key("Tab"), true, false, false);
         assert_eq!(keyboard.release_all(&input), Some(UiCommand::FastForward(false)));
         assert_eq!(keyboard.release_all(&input), None);

@@ -7,7 +7,7 @@ use coplay::input::InputWord;
 use coplay_machines::Machine;
 
 use crate::bot::Bot;
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::error::AppError;
 use crate::frame_timer::FrameTimer;
 use crate::hud::{Hud, HudCapabilities, HudRequest, failure_note};
@@ -93,7 +93,7 @@ impl LocalGame {
     }
 
     /// Runs at the machine's frame rate with a front end, until the frame limit or the user quits.
-    pub fn run(mut self, mut ui: GamePort, config: &Config) -> Result<Summary, AppError> {
+    pub fn run(mut self, mut ui: GamePort, config: &UserSettings) -> Result<Summary, AppError> {
         let started = Instant::now();
         let capabilities =
             HudCapabilities { pause: true, fast_forward: true, slots: true, reset: true, ..HudCapabilities::default() };

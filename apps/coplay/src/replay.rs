@@ -10,7 +10,7 @@ use coplay_machines::Machine;
 use coplay_machines::control::{ControlledMachine, has_control_player};
 use coplay_machines::pad::PadLayout;
 
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::error::AppError;
 use crate::frame_timer::FrameTimer;
 use crate::hud::{Hud, HudCapabilities, failure_note};
@@ -93,7 +93,7 @@ impl Replay {
     }
 
     /// Replays at the machine's frame rate with a front end, until the movie ends or the user quits.
-    pub fn run(mut self, mut ui: GamePort, config: &Config) -> Result<Summary, AppError> {
+    pub fn run(mut self, mut ui: GamePort, config: &UserSettings) -> Result<Summary, AppError> {
         let started = Instant::now();
         let capabilities = HudCapabilities { pause: true, fast_forward: true, ..HudCapabilities::default() };
         let mut hud = Hud::new(config, capabilities, &self.pads);

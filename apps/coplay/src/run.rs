@@ -9,7 +9,7 @@ use coplay_machines::{Machine, NetplaySupport};
 use crate::check;
 use crate::cli::values::fixed_delays;
 use crate::cli::{self, Command};
-use crate::config::{self, Config};
+use crate::config::{self, UserSettings};
 use crate::demo::Demo;
 use crate::demo::site_pair::DemoSettings;
 use crate::error::AppError;
@@ -59,7 +59,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), AppError> {
         Command::Join(args) => crate::net::join(&args).map(|summary| summary.print()),
         Command::Watch(args) => crate::net::watch(&args).map(|summary| summary.print()),
         Command::Config => {
-            let text = Config::load()?.to_toml(config::settings_path().as_deref());
+            let text = UserSettings::load()?.to_toml(config::settings_path().as_deref());
             crate::print_stdout(&text);
             Ok(())
         }
@@ -143,8 +143,8 @@ pub(crate) fn frontend_for(display: &cli::DisplayArgs) -> Result<Option<Frontend
 }
 
 /// Loads the settings, and applies `--scale` and `--mute` to them. A headless run starts from the default settings.
-pub(crate) fn load_config(display: &cli::DisplayArgs) -> Result<Config, AppError> {
-    let mut config = if display.headless { Config::default() } else { Config::load()? };
+pub(crate) fn load_config(display: &cli::DisplayArgs) -> Result<UserSettings, AppError> {
+    let mut config = if display.headless { UserSettings::default() } else { UserSettings::load()? };
     config.scale = display.scale.unwrap_or(config.scale);
     config.mute |= display.mute;
     Ok(config)

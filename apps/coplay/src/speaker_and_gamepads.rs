@@ -5,7 +5,7 @@ use std::time::Instant;
 use coplay_machines::Machine;
 use coplay_machines::pad::PadLayout;
 
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::gamepad::Gamepads;
 use crate::hud::Hud;
 use crate::sound::Speaker;
@@ -21,7 +21,7 @@ pub struct SpeakerAndGamepads {
 
 impl SpeakerAndGamepads {
     /// Opens the speaker, and starts to read the gamepads. Shows the first note as a toast.
-    pub fn open(config: &Config, pads: &[PadLayout], ui: &GamePort, hud: &mut Hud) -> Self {
+    pub fn open(config: &UserSettings, pads: &[PadLayout], ui: &GamePort, hud: &mut Hud) -> Self {
         let mut notes = vec![];
         let speaker = Speaker::open(config.volume, config.mute).unwrap_or_else(|error| {
             notes.push(format!("no sound: {error}"));

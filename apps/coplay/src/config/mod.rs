@@ -21,7 +21,7 @@ pub const MAX_FAST_FORWARD: u32 = 16;
 
 /// Settings that the user can change in the settings file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Config {
+pub struct UserSettings {
     /// Initial size of a window, as a multiple of the picture's size.
     pub scale: u32,
     /// Whether pictures are scaled by whole factors only.
@@ -166,7 +166,7 @@ const DEFAULT_GAMEPAD_MAP: [GamepadControl; 16] = [
     GamepadControl::R3,
 ];
 
-impl Default for Config {
+impl Default for UserSettings {
     fn default() -> Self {
         let keys = |names: [&str; 12]| {
             let key = |name: &str| if name.is_empty() { vec![] } else { Key::from_name(name).into_iter().collect() };
@@ -196,7 +196,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl UserSettings {
     /// Parses a settings file. Returns the settings and warnings about unknown entries and keys with two meanings.
     pub fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
         read::parse(text)
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn default_keys_are_unique() {
-        let config = Config::default();
+        let config = UserSettings::default();
         let mut all: Vec<Key> = config.player_keys.iter().flatten().flat_map(|(_, keys)| keys.clone()).collect();
         all.extend(config.action_keys.iter().flat_map(|(_, keys)| keys.clone()));
         let count = all.len();
@@ -284,17 +284,23 @@ mod tests {
     #[test]
     fn keys_of_remote_players_are_freed_for_actions() {
         let key = |name| Key::from_name(name).unwrap();
-        let alone = Config::default().for_shared_game(1);
+        let alone = UserSettings::default().for_shared_game(1);
         assert!(alone.player_keys[1].is_empty() && !alone.player_keys[0].is_empty());
         assert!(alone.keys_of(Action::Chat).contains(&key("T")) && alone.keys_of(Action::Reset).contains(&key("R")));
-        let two = Config::default().for_shared_game(2);
+        let two = UserSettings::default().for_shared_game(2);
         assert!(!two.keys_of(Action::Chat).contains(&key("T")), "the second player uses it");
     }
 
     #[test]
     fn settings_survive_a_write_and_parse_round_trip() {
-        let mut config =
-            Config { scale: 5, integer_scaling: false, volume: 7, mute: true, dead_zone: 12, ..Config::default() };
+        let mut config = UserSettings {
+            scale: 5,
+            integer_scaling: false,
+            volume: 7,
+            mute: true,
+            dead_zone: 12,
+            ..UserSettings::default()
+        };
         config.player_keys[0][3].1.clear();
         config.player_keys[1].iter_mut().for_each(|(_, keys)| keys.clear());
         config.player_keys[2] = vec![(Button::A, vec![Key::from_name(";").unwrap(), Key::from_name("5").unwrap()])];
@@ -302,7 +308,7 @@ mod tests {
         config.gamepad_map[0].1 = GamepadControl::North;
         config.relay = RelayConfig::Url("https://relay.example/".into());
         config.game_dirs = vec!["/games".into(), "C:\\\"my\" games".into()];
-        let (read, warnings) = Config::parse(&config.to_toml(None)).unwrap();
+        let (read, warnings) = UserSettings::parse(&config.to_toml(None)).unwrap();
         assert_eq!(warnings, Vec::<String>::new());
         assert_eq!(read, config);
     }

@@ -8,7 +8,7 @@ use coplay_net::iroh::RelayError;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{ACTIONS, Config, GamepadControl, MAX_FAST_FORWARD, MAX_LOCAL_PLAYERS, MAX_SCALE, button_name};
+use super::{ACTIONS, GamepadControl, MAX_FAST_FORWARD, MAX_LOCAL_PLAYERS, MAX_SCALE, UserSettings, button_name};
 use crate::key::Key;
 
 type TomlValue<'a> = Spanned<DeValue<'a>>;
@@ -19,12 +19,12 @@ struct SettingsReader<'a> {
     warnings: Vec<String>,
 }
 
-pub(super) fn parse(text: &str) -> Result<(Config, Vec<String>), String> {
+pub(super) fn parse(text: &str) -> Result<(UserSettings, Vec<String>), String> {
     let table = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, span));
         format!("line {line}: {}", error.message().lines().collect::<Vec<_>>().join(", "))
     })?;
-    let (mut reader, mut config) = (SettingsReader { text, warnings: vec![] }, Config::default());
+    let (mut reader, mut config) = (SettingsReader { text, warnings: vec![] }, UserSettings::default());
     for (name, value) in table.get_ref() {
         reader.section(&mut config, name.get_ref(), name.span(), value)?;
     }
@@ -37,7 +37,7 @@ fn line_of(text: &str, span: Range<usize>) -> usize {
 }
 
 /// Warns about each key that presses two buttons or runs two actions, which is probably a mistake.
-fn warn_duplicate_keys(config: &Config, warnings: &mut Vec<String>) {
+fn warn_duplicate_keys(config: &UserSettings, warnings: &mut Vec<String>) {
     let mut uses: Vec<(Key, String)> = vec![];
     for (player, (button, keys)) in
         config.player_keys.iter().enumerate().flat_map(|(n, map)| map.iter().map(move |m| (n, m)))
@@ -57,7 +57,7 @@ fn warn_duplicate_keys(config: &Config, warnings: &mut Vec<String>) {
 impl SettingsReader<'_> {
     fn section(
         &mut self,
-        config: &mut Config,
+        config: &mut UserSettings,
         name: &str,
         span: Range<usize>,
         value: &TomlValue<'_>,
@@ -97,7 +97,7 @@ impl SettingsReader<'_> {
         Ok(())
     }
 
-    fn video(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
+    fn video(&mut self, config: &mut UserSettings, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match key {
             "scale" => config.scale = self.number(key, value, 1, MAX_SCALE)?,
             "integer" => config.integer_scaling = self.boolean(key, value)?,
@@ -107,7 +107,7 @@ impl SettingsReader<'_> {
         Ok(true)
     }
 
-    fn sound(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
+    fn sound(&mut self, config: &mut UserSettings, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match key {
             "volume" => config.volume = self.number(key, value, 0, 100)? as u8,
             "mute" => config.mute = self.boolean(key, value)?,
@@ -116,7 +116,7 @@ impl SettingsReader<'_> {
         Ok(true)
     }
 
-    fn pace(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
+    fn pace(&mut self, config: &mut UserSettings, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         match key {
             "fast" => config.fast_forward = self.number(key, value, 2, MAX_FAST_FORWARD)?,
             _ => return Ok(false),
@@ -124,7 +124,7 @@ impl SettingsReader<'_> {
         Ok(true)
     }
 
-    fn network(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
+    fn network(&mut self, config: &mut UserSettings, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         let ("relay", DeValue::String(text)) = (key, value.get_ref()) else {
             let expected = "relay must be \"none\", \"default\" or a URL, in quotes";
             return if key == "relay" { Err(self.error_at(value, expected)) } else { Ok(false) };
@@ -135,7 +135,7 @@ impl SettingsReader<'_> {
 
     fn read_player_keys(
         &mut self,
-        config: &mut Config,
+        config: &mut UserSettings,
         player: usize,
         key: &str,
         value: &TomlValue<'_>,
@@ -150,7 +150,12 @@ impl SettingsReader<'_> {
         Ok(true)
     }
 
-    fn read_action_keys(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
+    fn read_action_keys(
+        &mut self,
+        config: &mut UserSettings,
+        key: &str,
+        value: &TomlValue<'_>,
+    ) -> Result<bool, String> {
         let Some((action, ..)) = ACTIONS.iter().find(|(_, name, ..)| *name == key) else { return Ok(false) };
         let keys = self.key_list(key, value)?;
         for (known, old) in &mut config.action_keys {
@@ -161,7 +166,7 @@ impl SettingsReader<'_> {
         Ok(true)
     }
 
-    fn gamepad(&mut self, config: &mut Config, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
+    fn gamepad(&mut self, config: &mut UserSettings, key: &str, value: &TomlValue<'_>) -> Result<bool, String> {
         if key == "dead_zone" {
             config.dead_zone = self.number(key, value, 0, 90)? as u8;
             return Ok(true);
@@ -269,7 +274,7 @@ mod tests {
     #[test]
     fn unknown_setting_gives_a_warning() {
         let (config, warnings) = parse("[video]\nscal = 4\n[sond]\nvolume = 3\n[player9]\na = \"B\"").unwrap();
-        assert_eq!(config, Config::default());
+        assert_eq!(config, UserSettings::default());
         assert_eq!(warnings.len(), 3, "{warnings:?}");
         assert!(warnings.iter().any(|line| line.contains("line 2") && line.contains("video.scal")), "{warnings:?}");
     }

@@ -3,17 +3,17 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{ACTIONS, Config, MAX_FAST_FORWARD, MAX_SCALE, button_name};
+use super::{ACTIONS, MAX_FAST_FORWARD, MAX_SCALE, UserSettings, button_name};
 use crate::key::Key;
 
-pub(super) fn to_toml(config: &Config, path: Option<&Path>) -> String {
+pub(super) fn to_toml(config: &UserSettings, path: Option<&Path>) -> String {
     let mut text = String::new();
     // Writing into a String does not fail.
     _ = write_toml(config, path, &mut text);
     text
 }
 
-fn write_toml(config: &Config, path: Option<&Path>, out: &mut String) -> std::fmt::Result {
+fn write_toml(config: &UserSettings, path: Option<&Path>, out: &mut String) -> std::fmt::Result {
     match path {
         Some(path) if path.exists() => writeln!(out, "# Settings of coplay, read from {}", path.display())?,
         Some(path) => writeln!(

@@ -13,7 +13,7 @@ use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_machines::Machine;
 
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::error::AppError;
 use crate::frame_timer::sleep_until;
 use crate::hud::{Hud, HudCapabilities, HudRequest, failure_note};
@@ -79,7 +79,7 @@ impl Demo {
     }
 
     /// Runs in real time with a front end, until the frame limit or the user quits.
-    pub fn run(mut self, mut ui: GamePort, config: &Config) -> Result<Summary, AppError> {
+    pub fn run(mut self, mut ui: GamePort, config: &UserSettings) -> Result<Summary, AppError> {
         let started = Instant::now();
         let clock = || Time::ZERO + TimeDelta::from(started.elapsed());
         let capabilities = HudCapabilities { dials: true, ..HudCapabilities::default() };
@@ -353,7 +353,8 @@ mod tests {
     #[test]
     fn dials_change_their_settings() {
         let mut demo = demo(600);
-        let mut hud = Hud::new(&Config::default(), HudCapabilities { dials: true, ..HudCapabilities::default() }, &[]);
+        let mut hud =
+            Hud::new(&UserSettings::default(), HudCapabilities { dials: true, ..HudCapabilities::default() }, &[]);
         let mut request = |demo: &mut Demo, request| demo.handle_request(Time::ZERO, request, &mut hud).unwrap();
         request(&mut demo, HudRequest::StepDial(true));
         request(&mut demo, HudRequest::SelectDial(-1));
@@ -369,7 +370,8 @@ mod tests {
     #[test]
     fn delay_dial_ends_automatic_delays() {
         let mut demo = demo(600);
-        let mut hud = Hud::new(&Config::default(), HudCapabilities { dials: true, ..HudCapabilities::default() }, &[]);
+        let mut hud =
+            Hud::new(&UserSettings::default(), HudCapabilities { dials: true, ..HudCapabilities::default() }, &[]);
         let auto = DemoSettings { auto_delay: true, ..DemoSettings::default() };
         demo.pair.change_settings(Time::ZERO, auto).unwrap();
         let mut request = |demo: &mut Demo, request| demo.handle_request(Time::ZERO, request, &mut hud).unwrap();

@@ -7,7 +7,7 @@ pub mod window;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::error::AppError;
 use crate::ui_link::{GamePort, ui_link};
 
@@ -98,7 +98,7 @@ impl FrontendKind {
 pub fn run_with_frontend<T: Send>(
     kind: FrontendKind,
     options: &DisplayOptions,
-    config: &Config,
+    config: &UserSettings,
     game: impl FnOnce(GamePort) -> Result<T, AppError> + Send,
 ) -> Result<T, AppError> {
     let (game_port, frontend_port) = ui_link();

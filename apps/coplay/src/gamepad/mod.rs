@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay_machines::pad::{Button, PadLayout, StickAxis};
 
-use crate::config::{Config, GamepadControl};
+use crate::config::{GamepadControl, UserSettings};
 use crate::input_state::{InputState, apply_dead_zone, stick_to_directions};
 
 /// Mapping from gamepads to the input words of players, and the slots of the gamepads.
@@ -43,7 +43,7 @@ impl GamepadState {
 
 impl Gamepads {
     /// Creates the mapping for players with these pads. `input_state` receives their input.
-    pub fn new(config: &Config, pads: &[PadLayout], input_state: Arc<InputState>) -> Self {
+    pub fn new(config: &UserSettings, pads: &[PadLayout], input_state: Arc<InputState>) -> Self {
         let dead_zone = (i32::from(config.dead_zone) * i32::from(i16::MAX) / 100) as i16;
         let masks = pads.iter().map(|pad| pad.mask).collect();
         Self { input_state, map: config.gamepad_map.clone(), dead_zone, masks, taken_slots: Mutex::default() }
@@ -99,7 +99,7 @@ mod tests {
             PadLayout::with_buttons(&[Button::A, Button::Left, Button::Right]),
             PadLayout { mask: !0, labels: vec![] },
         ];
-        let gamepads = Gamepads::new(&Config::default(), &pads, Arc::default());
+        let gamepads = Gamepads::new(&UserSettings::default(), &pads, Arc::default());
         let mut state = GamepadState { axes: [-30_000, 0, 0, 5], ..GamepadState::default() };
         state.set(GamepadControl::East, true);
         state.set(GamepadControl::North, true);
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn gamepad_slots_are_assigned_in_order_and_reused() {
         let gamepads = Gamepads::new(
-            &Config::default(),
+            &UserSettings::default(),
             &[PadLayout::with_buttons(&[]), PadLayout::with_buttons(&[])],
             Arc::default(),
         );

@@ -3,7 +3,7 @@
 use coplay_machines::pad::{Button, PadLayout};
 
 use super::HudCapabilities;
-use crate::config::{ACTIONS, Action, Config, button_name};
+use crate::config::{ACTIONS, Action, UserSettings, button_name};
 use crate::key::Key;
 use crate::scene::Overlay;
 
@@ -13,7 +13,7 @@ const BUTTONS_PER_ROW: usize = 4;
 const DIRECTIONS: [Button; 4] = [Button::Up, Button::Down, Button::Left, Button::Right];
 
 /// Builds the panel: the keys of the first two players, and the program keys that have a function in this game.
-pub(super) fn help_overlay(config: &Config, capabilities: HudCapabilities, pads: &[PadLayout]) -> Overlay {
+pub(super) fn help_overlay(config: &UserSettings, capabilities: HudCapabilities, pads: &[PadLayout]) -> Overlay {
     let mut rows = vec![];
     for (player, (map, pad)) in config.player_keys.iter().zip(pads).enumerate().take(2) {
         for (row, part) in button_help(map, pad).chunks(BUTTONS_PER_ROW).enumerate() {
@@ -90,7 +90,7 @@ mod tests {
         let mut pad =
             PadLayout::with_buttons(&[Button::Up, Button::Down, Button::Left, Button::Right, Button::A, Button::B]);
         pad.labels.push((Button::A, "Jump".into()));
-        let rows = help_overlay(&Config::default(), HudCapabilities::default(), &[pad]).rows;
+        let rows = help_overlay(&UserSettings::default(), HudCapabilities::default(), &[pad]).rows;
         assert_eq!(rows[0], ("Player 1".into(), "Move ↑ ↓ ← →   B: Z   Jump: X".into()));
         let all: String = rows.iter().map(|(_, description)| description.as_str()).collect();
         assert!(all.contains("raise the volume") && !all.contains("dial") && !all.contains("slot"), "{all}");

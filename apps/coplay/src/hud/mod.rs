@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use coplay_machines::pad::PadLayout;
 
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::save_slots::SLOT_COUNT;
 use crate::scene::{MAX_LINE_WIDTH, Overlay, Scene, UiCommand, wrap_rows};
 
@@ -121,7 +121,7 @@ pub struct Hud {
 
 impl Hud {
     /// Creates the HUD of a game with these capabilities and pads.
-    pub fn new(config: &Config, capabilities: HudCapabilities, pads: &[PadLayout]) -> Self {
+    pub fn new(config: &UserSettings, capabilities: HudCapabilities, pads: &[PadLayout]) -> Self {
         Self {
             capabilities,
             panel: OpenPanel::Closed,
@@ -305,7 +305,7 @@ mod tests {
     };
 
     fn hud(capabilities: HudCapabilities) -> (Hud, Instant) {
-        (Hud::new(&Config::default(), capabilities, &[PadLayout::with_buttons(&Button::ALL)]), Instant::now())
+        (Hud::new(&UserSettings::default(), capabilities, &[PadLayout::with_buttons(&Button::ALL)]), Instant::now())
     }
 
     fn overlay(hud: &Hud, now: Instant) -> Overlay {
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn invitation_opens_immediately_and_stays_in_the_menu() {
-        let mut hud = Hud::new(&Config::default(), HudCapabilities::default(), &[]);
+        let mut hud = Hud::new(&UserSettings::default(), HudCapabilities::default(), &[]);
         let ticket = "udp://192.0.2.1:7000#word".to_owned();
         hud.invite(Invitation { ticket: ticket.clone(), command: "coplay maze join", opens_immediately: true });
         let (now, mut scene) = (Instant::now(), Scene::default());

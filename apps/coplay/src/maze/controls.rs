@@ -4,7 +4,7 @@ use coplay::input::InputWord;
 use coplay_machines::pad::{Button, PadLayout};
 use coplay_maze::Controls;
 
-use crate::config::Config;
+use crate::config::UserSettings;
 
 /// Returns the pad layout of a maze player: four directions and two fire buttons.
 pub fn maze_pad() -> PadLayout {
@@ -27,7 +27,7 @@ pub fn controls_from_word(pressed: InputWord) -> Controls {
 }
 
 /// Returns one line with the first player's keys to walk, turn and fire, which is shown at the start.
-pub fn key_help(config: &Config) -> String {
+pub fn key_help(config: &UserSettings) -> String {
     let first = |button: Button| {
         let keys = config.player_keys[0].iter().find(|(known, _)| *known == button).map(|(_, keys)| keys);
         keys.and_then(|keys| keys.first()).map_or_else(|| "–".into(), |key| key.label())
@@ -43,7 +43,7 @@ mod tests {
     use crate::key::Key;
 
     fn controls_for_keys(keys: &[&str]) -> Controls {
-        let (mut keyboard, input_state) = (Keyboard::new(&Config::default()), InputState::default());
+        let (mut keyboard, input_state) = (Keyboard::new(&UserSettings::default()), InputState::default());
         for name in keys {
             keyboard.on_key(&input_state, Key::from_name(name).unwrap(), true, false, false);
         }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn key_help_lists_the_default_keys() {
-        assert_eq!(key_help(&Config::default()), "↑ ↓ walk   ← → turn   X fire");
+        assert_eq!(key_help(&UserSettings::default()), "↑ ↓ walk   ← → turn   X fire");
     }
 
     #[test]

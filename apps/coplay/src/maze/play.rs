@@ -10,7 +10,7 @@ use super::controls::{controls_from_word, key_help, maze_pad};
 use super::net::MazeNet;
 use super::renderer::MazeRenderer;
 use super::scoreboard_view::ScoreboardView;
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::error::AppError;
 use crate::gamepad::Gamepads;
 use crate::hud::{Hud, HudCapabilities};
@@ -39,7 +39,7 @@ struct MazePlayer<'a, N> {
 /// the maze: that is up to the caller.
 pub fn play(
     ui: GamePort,
-    config: &Config,
+    config: &UserSettings,
     game: &mut MazeSite,
     net: &mut impl MazeNet,
     seconds: Option<u32>,
@@ -172,7 +172,7 @@ mod tests {
         frontend_port.input_state().set_pad(0, Button::A.bit());
         frontend_port.input_state().set_pad(0, 0);
         frontend_port.input_state().set_keys(0, Button::Up.bit());
-        play(ui, &Config::default(), &mut game, &mut net, Some(1)).unwrap();
+        play(ui, &UserSettings::default(), &mut game, &mut net, Some(1)).unwrap();
         let own = game.avatar(0).unwrap();
         assert_eq!(own.shots.last_number(), 1);
         assert!(own.position.distance(start) > 100, "{}", own.position.distance(start));
@@ -186,7 +186,7 @@ mod tests {
         let mut net = SoloNet::in_virtual_time();
         let mut game = game(&net);
         drop(frontend_port);
-        play(ui, &Config::default(), &mut game, &mut net, None).unwrap();
+        play(ui, &UserSettings::default(), &mut game, &mut net, None).unwrap();
         assert_eq!(game.tick(), None);
     }
 }

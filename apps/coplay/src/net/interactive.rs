@@ -19,7 +19,7 @@ use super::lobby_view::{LobbyView, Role};
 use super::quit::QuitConfirmation;
 use super::session_history::SessionHistory;
 use crate::bot::Bot;
-use crate::config::{Action, Config};
+use crate::config::{Action, UserSettings};
 use crate::connect::OwnTicketFn;
 use crate::hud::{Hud, HudCapabilities, HudRequest, Invitation};
 use crate::scene::{MenuMove, Overlay, Screen, UiCommand};
@@ -32,7 +32,7 @@ const DRAW_INTERVAL: Duration = Duration::from_millis(40);
 /// Front end for a person at a window or terminal.
 pub(super) struct InteractiveFrontend<'a> {
     ui: GamePort,
-    config: &'a Config,
+    config: &'a UserSettings,
     hud: Hud,
     devices: Option<SpeakerAndGamepads>,
     pads: usize,
@@ -68,7 +68,7 @@ pub(super) struct UiOptions {
 }
 
 impl<'a> InteractiveFrontend<'a> {
-    pub(super) fn new(ui: GamePort, config: &'a Config, lobby_view: LobbyView, options: UiOptions) -> Self {
+    pub(super) fn new(ui: GamePort, config: &'a UserSettings, lobby_view: LobbyView, options: UiOptions) -> Self {
         let UiOptions { pads, bot_seed, drop_timeout_seconds } = options;
         let key = |action| config.keys_of(action).first().map(|key| key.label()).unwrap_or_default();
         Self {
@@ -313,7 +313,7 @@ mod tests {
     use crate::ui_link::{FrontendPort, ui_link};
     use coplay_net::lobby::{LobbyInfo, LobbyMember};
 
-    fn frontend(config: &Config, role: Role) -> (InteractiveFrontend<'_>, FrontendPort) {
+    fn frontend(config: &UserSettings, role: Role) -> (InteractiveFrontend<'_>, FrontendPort) {
         let (ui, port) = ui_link();
         let lobby_view = LobbyView::new(role, "udp://a:1#x".into());
         let options = UiOptions { pads: 1, bot_seed: None, drop_timeout_seconds: None };
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn host_starts_with_enter_and_sends_typed_chat() {
-        let config = Config::default();
+        let config = UserSettings::default();
         let (mut screen, port) = frontend(&config, Role::Host);
         port.send(UiCommand::Move(MenuMove::Enter));
         port.send(UiCommand::Chat);
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn machine_controls_are_for_players_only() {
-        let config = Config::default();
+        let config = UserSettings::default();
         let chat = UserCommand::Chat("(saves the state)".into());
         let both = vec![UserCommand::Control(MachineControl::Save), chat];
         for (role, pressed) in [(Role::Joiner, both), (Role::Spectator, vec![])] {
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn spectator_can_chat_and_sees_who_paused() {
-        let config = Config::default();
+        let config = UserSettings::default();
         let (mut screen, mut port) = frontend(&config, Role::Spectator);
         port.send(UiCommand::Chat);
         "hi".chars().for_each(|character| port.send(UiCommand::TypeChar(character)));
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn quitting_a_shared_game_needs_two_presses() {
-        let config = Config::default();
+        let config = UserSettings::default();
         let (mut screen, mut port) = frontend(&config, Role::Joiner);
         screen.on_event(RunnerEvent::LobbyChanged(&two_player_lobby(true)));
         screen.show_frame(Frame::new(0), &crate::test_machine::ToyMachine::new(1));
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn quitting_without_other_players_is_immediate() {
-        let config = Config::default();
+        let config = UserSettings::default();
         let mut without_ann = two_player_lobby(true);
         without_ann.members[0].is_present = false;
         for (role, lobby) in [
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn go_on_alone_is_offered_by_key_and_menu() {
-        let config = Config::default();
+        let config = UserSettings::default();
         let (mut screen, mut port) = frontend(&config, Role::Joiner);
         port.send(UiCommand::GoOnAlone);
         assert_eq!(poll_all(&mut screen), [], "it is not offered yet");
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn closed_window_quits_once() {
-        let config = Config::default();
+        let config = UserSettings::default();
         let (mut screen, port) = frontend(&config, Role::Joiner);
         screen.on_event(RunnerEvent::LobbyChanged(&two_player_lobby(true)));
         drop(port);
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn lobby_is_shown_before_the_game() {
-        let config = Config::default();
+        let config = UserSettings::default();
         let (mut screen, mut port) = frontend(&config, Role::Joiner);
         screen.poll_command();
         assert!(port.refresh_scene());

@@ -36,7 +36,7 @@ use coplay_net::ticket::Ticket;
 use crate::cli::net as cli;
 use crate::cli::net::LanVisibility;
 use crate::cli::values::{AutoOrFrames, fixed_delays};
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::connect::{self, OwnTicketFn, TransportKind};
 use crate::error::AppError;
 use crate::frontend::{self, DisplayOptions};
@@ -190,7 +190,7 @@ impl GameJoin<'_> {
         &self,
         seat: &SeatKey,
         frontend: &mut dyn GameFrontend,
-        config: &Config,
+        config: &UserSettings,
     ) -> Result<Option<(LobbyConnection, ApprovedMachine)>, AppError> {
         let Self { ticket, args, participant, intent } = *self;
         let connection = connect::open_for_ticket(ticket, seat.identity.clone(), args.relay.clone())?;
@@ -230,7 +230,7 @@ impl GameRun<'_> {
     fn run(
         self,
         lobby_view: LobbyView,
-        game: impl FnOnce(&mut dyn GameFrontend, &Config) -> RunResult + Send,
+        game: impl FnOnce(&mut dyn GameFrontend, &UserSettings) -> RunResult + Send,
     ) -> Result<Summary, AppError> {
         let log = self.log;
         let result = self.run_with_frontend(lobby_view, game);
@@ -241,10 +241,10 @@ impl GameRun<'_> {
     fn run_with_frontend(
         self,
         lobby_view: LobbyView,
-        game: impl FnOnce(&mut dyn GameFrontend, &Config) -> RunResult + Send,
+        game: impl FnOnce(&mut dyn GameFrontend, &UserSettings) -> RunResult + Send,
     ) -> Result<Summary, AppError> {
         let Self { display, display_options, ui_options, log } = self;
-        let mut config = Config::load()?.for_shared_game(ui_options.pads);
+        let mut config = UserSettings::load()?.for_shared_game(ui_options.pads);
         config.scale = display.scale.unwrap_or(config.scale);
         config.mute |= display.mute;
         crate::signals::install_handler();
@@ -293,7 +293,7 @@ pub(crate) fn transport_kind(
     match (udp, relay) {
         (Some(listen), _) => TransportKind::udp(listen, secret),
         (None, Some(relay)) => Ok(TransportKind::iroh(relay.clone())),
-        (None, None) => Ok(TransportKind::iroh(Config::load()?.relay)),
+        (None, None) => Ok(TransportKind::iroh(UserSettings::load()?.relay)),
     }
 }
 

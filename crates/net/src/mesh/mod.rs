@@ -52,7 +52,7 @@ pub use event::{DepartureReason, Dest, MeshEvent, MeshMember};
 pub use mesh_join::MeshJoinConfig;
 pub use multicast::{DEFAULT_MULTICAST_GROUP, MulticastConfig, MulticastError};
 pub use seal::RejectedPackets;
-pub use stats::{MeshStats, Traffic};
+pub use stats::{MeshStats, TrafficCount};
 
 /// Maximum number of sites in a mesh. Simultaneous admissions at several members may exceed it slightly; no member is
 /// evicted for that.

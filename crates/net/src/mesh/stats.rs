@@ -1,11 +1,11 @@
-//! Traffic counters of a mesh.
+//! TrafficCount counters of a mesh.
 
 use super::RejectedPackets;
 use crate::transport::DropCounts;
 
 /// Count of datagrams and sum of their lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct TrafficCount {
     /// Number of datagrams; a sent multicast packet counts once for all its receivers.
     pub datagrams: u64,
     /// Sum of the lengths in bytes, without the headers of UDP and IP.
@@ -16,13 +16,13 @@ pub struct Traffic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeshStats {
     /// Game datagrams sent by unicast, counted once per recipient.
-    pub unicast_sent: Traffic,
+    pub unicast_sent: TrafficCount,
     /// Packets sent by multicast, beacons included, with the overhead of sealing.
-    pub multicast_sent: Traffic,
+    pub multicast_sent: TrafficCount,
     /// Game datagrams received by unicast from members.
-    pub unicast_received: Traffic,
+    pub unicast_received: TrafficCount,
     /// Game datagrams received by multicast from present members; lengths without the overhead of sealing.
-    pub multicast_received: Traffic,
+    pub multicast_received: TrafficCount,
     /// Datagrams that were not sent because they exceed [`MAX_PAYLOAD_LEN`](super::MAX_PAYLOAD_LEN).
     pub too_long: u64,
     /// Unicast datagrams that were malformed or from a peer that is not a member.
@@ -35,7 +35,7 @@ pub struct MeshStats {
     pub transport_drops: DropCounts,
 }
 
-impl Traffic {
+impl TrafficCount {
     pub(super) fn record(&mut self, bytes: usize) {
         self.datagrams += 1;
         self.bytes += bytes as u64;

@@ -15,7 +15,7 @@ use crossterm::event::{
 use crossterm::{cursor, execute, terminal};
 
 use super::DisplayOptions;
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::error::{AppError, describe_io_error};
 use crate::input_state::Keyboard;
 use crate::scene::UiCommand;
@@ -110,7 +110,7 @@ struct TerminalFrontend {
 }
 
 /// Shows a game until it ends. Then writes the text of the last picture if a screenshot was requested.
-pub(super) fn run(port: FrontendPort, options: &DisplayOptions, config: &Config) -> Result<(), AppError> {
+pub(super) fn run(port: FrontendPort, options: &DisplayOptions, config: &UserSettings) -> Result<(), AppError> {
     let terminal_error = |error: std::io::Error| {
         AppError::failure(format!("cannot use the terminal: {}", describe_io_error(&error)))
             .hint("use --headless to run without a picture")

@@ -12,7 +12,7 @@ use std::time::Instant;
 use eframe::egui::{self, Event, Key as Pressed, TextureHandle, TextureOptions, ViewportCommand};
 
 use super::DisplayOptions;
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::error::AppError;
 use crate::input_state::{Keyboard, edit_command};
 use crate::key::Key;
@@ -48,7 +48,7 @@ struct WindowFrontend {
 pub(super) fn run(
     port: FrontendPort,
     display: &DisplayOptions,
-    config: &Config,
+    config: &UserSettings,
 ) -> Result<Result<(), AppError>, Box<(FrontendPort, AppError)>> {
     let title = format!("{} – coplay", display.title);
     let viewport = egui::ViewportBuilder::default()
@@ -284,7 +284,7 @@ mod tests {
     /// Creates a front end without a real window, and the game's port to it.
     fn window() -> (WindowFrontend, GamePort) {
         let (game_port, port) = ui_link();
-        let keyboard = Keyboard::new(&Config::default());
+        let keyboard = Keyboard::new(&UserSettings::default());
         (
             WindowFrontend {
                 port,
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn every_default_key_exists_in_the_window() {
         let known: Vec<Key> = Pressed::ALL.iter().filter_map(|key| to_key(*key)).collect();
-        let config = Config::default();
+        let config = UserSettings::default();
         let all = config
             .player_keys
             .iter()

@@ -19,7 +19,7 @@ use coplay_net::mesh::{Mesh, MeshJoinConfig, MeshOptions, TransportWithQueue};
 use super::{advance_until, display_options, play, random_seed};
 use crate::cli::maze_online::{MazeHostArgs, MazeJoinArgs, MazePlayerArgs, MulticastArg};
 use crate::cli::net::LanVisibility;
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::connect::{self, Connection};
 use crate::error::AppError;
 use crate::frontend::{self, FrontendKind};
@@ -112,7 +112,7 @@ struct MazeRun<'a> {
     args: &'a MazePlayerArgs,
     name: String,
     frontend: Option<FrontendKind>,
-    config: Config,
+    config: UserSettings,
     trace: Option<TraceFile>,
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use coplay::peer_world::{EntityId, PeerWorldStats, WorldPeerStats, WorldSiteId};
 use coplay::time::TimeDelta;
 use coplay_maze::{MazeSite, OTHER_AVATARS, Score};
-use coplay_net::mesh::{MeshStats, Traffic};
+use coplay_net::mesh::{MeshStats, TrafficCount};
 
 use crate::error::AppError;
 use crate::maze::scoreboard_view::format_score;
@@ -101,7 +101,7 @@ impl MazeReport {
     }
 
     fn add_traffic_rows(&self, summary: &mut Summary) {
-        let rate = |traffic: &Traffic| {
+        let rate = |traffic: &TrafficCount| {
             let (datagrams, bytes) = self.per_second(traffic);
             (format!("{datagrams:.1} per second"), format!("datagrams, {bytes:.0} bytes per second"))
         };
@@ -117,7 +117,7 @@ impl MazeReport {
         }
     }
 
-    fn per_second(&self, traffic: &Traffic) -> (f64, f64) {
+    fn per_second(&self, traffic: &TrafficCount) -> (f64, f64) {
         let seconds = self.seconds.max(1e-3);
         (traffic.datagrams as f64 / seconds, traffic.bytes as f64 / seconds)
     }
@@ -138,7 +138,7 @@ impl MazeReport {
             malformed,
             ..
         } = self.stats;
-        let traffic = |traffic: &Traffic| {
+        let traffic = |traffic: &TrafficCount| {
             let (datagrams, bytes) = self.per_second(traffic);
             format!(
                 "{{\"datagrams\":{},\"bytes\":{},\"datagrams_per_second\":{datagrams:.3},\"bytes_per_second\":{bytes:.1}}}",

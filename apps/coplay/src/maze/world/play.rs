@@ -12,7 +12,7 @@ use super::notices::hit_text;
 use super::score_table::{display_name, score_table};
 use super::server_history::ServerHistory;
 use super::server_link::ServerLink;
-use crate::config::Config;
+use crate::config::UserSettings;
 use crate::error::AppError;
 use crate::gamepad::Gamepads;
 use crate::hud::{Hud, HudCapabilities};
@@ -38,7 +38,7 @@ struct WorldPlayer<'a> {
 /// Plays until the user quits or the time is up. Returns notes about missing gamepads for the summary.
 pub(super) fn play(
     ui: GamePort,
-    config: &Config,
+    config: &UserSettings,
     link: &mut ServerLink,
     seconds: Option<u32>,
 ) -> Result<Vec<String>, AppError> {

@@ -55,7 +55,7 @@ pub enum MirrorMessage {
 }
 
 /// Network between servers: the zenoh session, its publishers, the replay guard, and the known servers.
-pub struct MirrorNetwork {
+pub struct ServerNetwork {
     session: zenoh::Session,
     key_prefix: String,
     source: SourceId,
@@ -70,7 +70,7 @@ pub struct MirrorNetwork {
 
 /// Zenoh endpoints and configuration of a server.
 #[derive(Clone, Debug, Default)]
-pub struct MirrorNetworkConfig<'a> {
+pub struct ServerNetworkConfig<'a> {
     /// Endpoint on which the server listens, in zenoh's notation, unless the configuration file has one.
     pub listen: String,
     /// Other servers: `HOST:PORT`, or endpoints in zenoh's notation.
@@ -79,10 +79,10 @@ pub struct MirrorNetworkConfig<'a> {
     pub config_file: Option<&'a Path>,
 }
 
-impl MirrorNetwork {
+impl ServerNetwork {
     /// Opens the network. Calls `on_message` from threads of zenoh for every message that the replay guard accepts.
     pub fn open(
-        network: &MirrorNetworkConfig<'_>,
+        network: &ServerNetworkConfig<'_>,
         secret: &Secret,
         source: SourceId,
         on_message: impl Fn(MirrorMessage) + Send + Sync + 'static,
@@ -250,7 +250,7 @@ fn short_message(error: &(dyn std::error::Error + Send + Sync)) -> String {
     text.split(" at /").next().unwrap_or(&text).to_owned()
 }
 
-fn zenoh_config(network: &MirrorNetworkConfig<'_>) -> Result<zenoh::Config, CliError> {
+fn zenoh_config(network: &ServerNetworkConfig<'_>) -> Result<zenoh::Config, CliError> {
     let mut config = match network.config_file {
         None => zenoh::Config::default(),
         Some(path) => zenoh::Config::from_file(path).map_err(|error| {
@@ -303,7 +303,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("coplay-zenoh-{}.json5", std::process::id()));
         file.iter().for_each(|text| std::fs::write(&path, text).expect("the file can be written"));
         let peers = ["a.example:1".into(), "tls/b.example:2".into()];
-        let network = MirrorNetworkConfig {
+        let network = ServerNetworkConfig {
             listen: "tcp/127.0.0.1:7700".into(),
             peers: &peers,
             config_file: file.map(|_| path.as_path()),

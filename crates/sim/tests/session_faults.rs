@@ -30,7 +30,7 @@ fn site_that_cannot_receive_a_leave_may_wait() {
     assert_no_violations(5_205_358..5_205_359);
 }
 
-/// Seed 5450728: the third of three sites joined late. Site 2 drops site 1 and crashes before site 0 learns of it. One
+/// Seed 5450728: site 2 of three sites joined late. It drops site 1 and crashes before site 0 learns of the drop. One
 /// site of three has no quorum.
 #[test]
 fn site_without_quorum_including_late_joiners_may_wait() {
@@ -151,8 +151,8 @@ fn outcome_that_no_quorum_can_have_accepted_is_passed_over() {
     assert_no_violations(100_030_345..100_030_346);
 }
 
-/// Seed 100005059: two sites would be dropped together, and a third site that may have decided that has crashed. The
-/// two must not wait for each other to accept the drop.
+/// Seed 100005059: two sites would be dropped together, and a third site, which may have decided the drop, has crashed.
+/// The two must not wait for each other to accept the drop.
 #[test]
 fn sites_that_are_dropped_together_do_not_wait_for_each_others_votes() {
     assert_no_violations(100_005_059..100_005_060);
@@ -257,11 +257,25 @@ fn site_with_a_long_loss_burst_may_be_dropped_as_slow() {
     }
 }
 
-/// Seed 110049567: a site publishes confirmed frames with inputs that only it has, and leaves. The remaining player
-/// goes on without those inputs, and a joiner that has stepped them diverges.
+/// Seed 110049567: a player evicts a leaving site that is slow, together with its last inputs. The leaver has published
+/// frames with those inputs, and a joiner that has stepped these diverges.
 #[test]
-fn inputs_that_only_a_leaving_site_has_are_not_published() {
+fn leaving_site_is_not_evicted_for_stalling() {
     assert_no_violations(110_049_567..110_049_568);
+}
+
+/// Seeds 91009486 and 120037147: the links slow down the game to 1 and 8 fps, and two joiners wait for their frames.
+#[test]
+fn joiners_of_a_slow_game_are_admitted_in_time() {
+    for seed in [91_009_486, 120_037_147] {
+        assert_no_violations(seed..seed + 1);
+    }
+}
+
+/// Seed 120058709: a joiner subscribes to the feed of a site that was refused in the lobby and never plays.
+#[test]
+fn refused_site_serves_no_joiner() {
+    assert_no_violations(120_058_709..120_058_710);
 }
 
 /// Seeds 5504839, 95008699, 95040401 and 96000771: all links are longer than input delay and prediction window, so slow
@@ -283,7 +297,7 @@ fn link_that_was_shorter_for_a_moment_is_forgotten_in_time() {
 }
 
 /// Returns the properties that one site with `sabotage` violates in the first 60 seeds, counting only the first
-/// violation of each seed.
+/// violation of each seed that is not about a diverged machine.
 fn violated_properties(sabotage: SessionSabotage) -> Vec<String> {
     let play = |seed: u64| SessionScenario { sabotage: Some(sabotage), ..SessionScenario::new(seed) }.run();
     // Where a machine diverges as well, the sabotage also falsifies the desync reports.

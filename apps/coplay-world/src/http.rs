@@ -42,7 +42,8 @@ impl MetricsBoard {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request to `/state` waits for metrics with a digest. The world's thread computes a digest only then.
+    /// Returns whether a request to `/state` waits for metrics with a digest. The world's thread computes a digest only
+    /// then.
     pub fn is_digest_requested(&self) -> bool {
         self.latest().is_digest_requested
     }
@@ -59,8 +60,8 @@ impl MetricsBoard {
         self.latest().metrics.clone()
     }
 
-    /// Requests metrics with a digest. Returns the last known metrics if the world's thread does not publish any within
-    /// 1 s.
+    /// Requests metrics with a digest. Returns the last known metrics if the world's thread does not publish any with a
+    /// digest within 1 s.
     fn metrics_with_digest(&self) -> ServerMetrics {
         let mut latest = self.latest();
         latest.is_digest_requested = true;
@@ -69,8 +70,8 @@ impl MetricsBoard {
     }
 }
 
-/// Starts the HTTP thread and returns the address on which it listens. It serves one connection at a time: each gets a
-/// short answer, or times out within seconds.
+/// Starts the HTTP thread and returns the address on which it listens. The thread serves one connection at a time,
+/// since each gets a short answer or times out within seconds.
 pub fn listen(addr: SocketAddr, metrics: SharedMetrics) -> Result<SocketAddr, CliError> {
     let listener = TcpListener::bind(addr).map_err(|error| {
         let message = format!("cannot serve HTTP on {addr}: {}", bind_error_message(&error));
@@ -132,7 +133,7 @@ fn respond(request: &[u8], now: Time, board: &MetricsBoard) -> (&'static str, &'
     }
 }
 
-/// Returns the state of the server in one word: `Ok` if players can play here.
+/// Returns the state of the server in one word: `Ok` if the players on this server can play.
 fn health(metrics: &ServerMetrics, now: Time) -> Result<&'static str, &'static str> {
     match metrics {
         _ if metrics.is_stalled(now) => Err("stalled"),

@@ -1,6 +1,6 @@
 //! The program `coplay-world`: servers of a shared world, and bots to test them.
 //!
-//! - [`serve`]: one server: players over UDP and iroh, the other servers over zenoh.
+//! - [`serve`]: one server, which reaches players over UDP and iroh, and the other servers over zenoh.
 //! - [`load`]: many bots, and a report of how they were served.
 //! - [`mod@bench`]: how many players three servers carry.
 
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use cli::{Cli, Command};
 use error::CliError;
 
-/// Runs the subcommand given on the command line. Prints an error to standard error and returns its exit code.
+/// Runs the subcommand given on the command line. Prints an error to standard error. Returns the exit code.
 pub fn main() -> ExitCode {
     run().unwrap_or_else(|error| {
         eprintln!("{error}");

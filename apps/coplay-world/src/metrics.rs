@@ -14,7 +14,7 @@ const STALL_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 pub struct ServerMetrics {
     /// Id that the server drew at random for this run.
     pub source: String,
-    /// Whether the server admits players: the world time is known, and it had time to learn from other servers.
+    /// Whether the server admits players: the server knows the world time, and had time to learn from other servers.
     pub is_open: bool,
     /// Whether the server asks its players to move to other servers, because it is about to stop.
     pub is_draining: bool,
@@ -66,7 +66,7 @@ impl ServerMetrics {
         self.tick_time.map(|ticked| (now - ticked).max(TimeDelta::ZERO))
     }
 
-    /// Whether the world has not advanced for 3 s. The HTTP thread checks this, because a stalled world cannot.
+    /// Returns whether the world has not advanced for 3 s. The HTTP thread checks this, because a stalled world cannot.
     pub fn is_stalled(&self, now: Instant) -> bool {
         self.tick_age(now).is_some_and(|age| age >= STALL_TIMEOUT)
     }

@@ -78,7 +78,7 @@ pub struct PlayerNetwork {
     iroh: Option<(PlayerTransport, Arc<IrohTransport>)>,
     /// Transport from which the last datagram was polled first; the other one comes first next time.
     next_transport: TransportKind,
-    /// Address of the UDP transport that players can reach.
+    /// UDP address that is announced to players.
     public_addr: String,
     routes: PlayerRoutes,
     /// Datagrams and bytes sent to clients on all transports.
@@ -142,8 +142,8 @@ impl PlayerNetwork {
         entity
     }
 
-    /// Drops the routes of clients that do not play, once there are 65,536 routes. The number grows by up to
-    /// one per datagram until the next call.
+    /// Drops the routes of clients that do not play, once there are 65,536 routes. Until the next call, each datagram
+    /// can add one route.
     pub fn evict_idle_routes(&mut self, players: impl Iterator<Item = EntityId>) {
         if self.routes.is_full() {
             self.routes.retain_players(players);

@@ -1,8 +1,8 @@
 //! Replay protection: distinguishes live servers from recordings.
 //!
 //! An attacker who can reach servers can record their sealed messages and replay them later. So every server run draws
-//! a nonce, sends it with its hellos, and echoes the nonces of others. A run that has echoed our nonce is live, or was
-//! live when we were; only its messages are accepted, each once and in order.
+//! a nonce, sends it with its hellos, and echoes the nonces of others. A run that has echoed our nonce was live after
+//! this server drew it. Only messages of such runs are accepted, each once and in order.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,8 +11,8 @@ use coplay_world::{MAX_ECHOED_NONCES, Nonce, ServerHello};
 
 use crate::seal::ServerRun;
 
-/// Largest number of verified runs. Beyond it this server forgets all runs and draws a new nonce, so that they must
-/// verify again and recordings prove nothing.
+/// Largest number of verified runs. Beyond it this server forgets all runs and draws a new nonce, so that the runs must
+/// be verified again, and hellos recorded before prove nothing.
 const MAX_VERIFIED_RUNS: usize = 1_024;
 
 /// Replay protection of one server: its nonce, and the server runs that have proven to be live.
@@ -47,7 +47,8 @@ impl Default for ReplayGuard {
 }
 
 impl ReplayGuard {
-    /// Processes a hello. Returns `None` if a verified run has sent it before, or if an unverified run brings no new
+    /// Processes a hello: stores its nonce, and verifies its run if it echoes ours. Returns `None` if the hello of a
+    /// verified run is not newer than the last accepted message of that run, or if an unverified run brings no new
     /// nonce.
     pub fn on_hello(&mut self, from: ServerRun, number: u64, hello: &ServerHello) -> Option<HelloStatus> {
         let is_new = self.record_nonce(hello.nonce);
@@ -60,20 +61,21 @@ impl ReplayGuard {
         is_new.then_some(HelloStatus::Unverified)
     }
 
-    /// Whether to accept a message: its run is verified, and its number is higher than that of the last accepted one.
+    /// Returns whether to accept a message: its run is verified, and its number is higher than that of the last
+    /// accepted one, which it replaces.
     pub fn accept(&mut self, from: ServerRun, number: u64) -> bool {
         let Some(last) = self.verified_runs.get_mut(&from).filter(|last| **last < number) else { return false };
         *last = number;
         true
     }
 
-    /// Returns our nonce and the nonces to echo, for the next hello.
+    /// Returns our nonce and the nonces to echo, for the hello that is sent next. After that no echo is pending.
     pub fn nonces_to_send(&mut self) -> (Nonce, Vec<Nonce>) {
         self.is_echo_pending = false;
         (self.nonce, self.received_nonces.iter().copied().collect())
     }
 
-    /// Whether a nonce waits to be sent, so that the next hello is due sooner.
+    /// Returns whether a nonce waits to be sent, so that the next hello is due sooner.
     pub fn is_echo_pending(&self) -> bool {
         self.is_echo_pending
     }

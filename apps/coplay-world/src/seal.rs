@@ -1,5 +1,5 @@
-//! Sealing of messages between servers: an attacker that can reach them, or runs a router between them, cannot act as
-//! one of them.
+//! Sealing of messages between servers: an attacker that can reach the servers, or runs a router between them, cannot
+//! act as a server.
 //!
 //! ```text
 //! source     4    sender

@@ -26,7 +26,7 @@ use crate::signals;
 
 /// Largest number of messages from other servers that wait for the world's thread. Further ones are dropped.
 const QUEUE_CAPACITY: usize = 16_384;
-/// Largest number of datagrams of players, and of messages of servers, processed before the world advances.
+/// Largest number of players' datagrams processed at one time, and of queued messages of other servers.
 const MAX_MESSAGES_PER_TURN: usize = 4_096;
 /// Longest wait before players' datagrams are processed. Input takes effect only in a tick, but pings measure the round
 /// trip and need quick answers.
@@ -35,14 +35,16 @@ const PLAYER_POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(3);
 const METRICS_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 /// Interval between statistics in the log.
 const STATS_LOG_INTERVAL: TimeDelta = TimeDelta::from_secs(10);
-/// Remaining time of the tick counter below which the server warns, and the interval between the warnings.
+/// Remaining time of the tick counter below which the server warns.
 const EXPIRY_WARNING_TIME: TimeDelta = TimeDelta::from_secs(30 * 86_400);
+/// Interval between warnings that the tick counter runs out.
 const EXPIRY_WARNING_INTERVAL: TimeDelta = TimeDelta::from_secs(3_600);
-/// Time without other servers after which a server with `--peer` warns, and the interval between the warnings.
+/// Time from the start of a server with `--peer` to its first warning that no other server answers.
 const ISOLATION_WARNING_DELAY: TimeDelta = TimeDelta::from_secs(4);
+/// Interval between warnings that no other server answers.
 const ISOLATION_WARNING_INTERVAL: TimeDelta = TimeDelta::from_secs(30);
-/// Time after the first hello with a different maze after which a server that found no other one with its own maze
-/// exits. The first server found may be the wrong one.
+/// Time after the first hello with a different maze after which a server with `--peer` exits if it has found no other
+/// one with its own maze. The first server found may be the wrong one.
 const MISMATCH_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Longest time for players to move to another server, and for our updates to be replicated, when this server stops.
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(8);
@@ -120,7 +122,7 @@ struct ServerProcess {
     logged_stats: MirrorStats,
     next_isolation_warning: Instant,
     next_expiry_warning: Instant,
-    /// Whether zenoh is configured: other servers may need an endpoint that differs from the players' address.
+    /// Whether `--zenoh` was given. Other servers may then need an endpoint that differs from the players' address.
     has_zenoh_config: bool,
     /// Whether `--peer` was given.
     has_peers: bool,
@@ -137,7 +139,7 @@ struct ServerProcess {
 impl ServerProcess {
     fn open(args: &ServeArgs, secret: &str) -> Result<Self, CliError> {
         let key = Secret::from_text(secret);
-        // A player knows only the world's secret, so the servers' key derives from both.
+        // A player knows only the world's secret, so the servers' key derives from both secrets.
         let both = args.server_secret.as_ref().map(|server_secret| format!("{secret} {server_secret}"));
         let server_key = both.map_or_else(|| key.clone(), |both| Secret::from_text(&both));
         let source = SourceId(u32::from_le_bytes(random_bytes()).max(1));
@@ -149,7 +151,7 @@ impl ServerProcess {
             config_file: args.zenoh.as_deref(),
         };
         let on_message = move |message| match queue.try_send(message) {
-            // The mirror requests messages that find no room again.
+            // A message that finds no room is lost; the mirror later requests the missing events again.
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         };
         let server_network = ServerNetwork::open(&network, &server_key, source, on_message)?;
@@ -264,7 +266,7 @@ impl ServerProcess {
             }
             MirrorMessage::Datagram { .. } => {}
             MirrorMessage::Hello { from, info } => self.on_server_info(from, info),
-            // The next turn sends a hello with the echoed nonce.
+            // The next hello, due within 50 ms, echoes its nonce.
             MirrorMessage::UnverifiedHello => {}
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether a signal has asked the program to stop.
+/// Returns whether a signal has asked the program to stop.
 pub(crate) fn is_stop_requested() -> bool {
     STOP_REQUESTED.load(Ordering::Relaxed)
 }

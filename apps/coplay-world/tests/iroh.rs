@@ -1,5 +1,5 @@
-//! A player that connects by iroh: it plays, learns the addresses of the other servers, and moves there when its server
-//! dies.
+//! A player that connects by iroh: it plays, learns the addresses of the other servers, and moves to another server
+//! when its own dies.
 
 mod common;
 

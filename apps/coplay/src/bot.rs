@@ -1,4 +1,4 @@
-//! Bot that presses random buttons. The same seed gives the same inputs.
+//! Bot that presses random buttons. The same seed and player number give the same inputs.
 
 use coplay::input::InputWord;
 use coplay_machines::pad::{Button, PadLayout};
@@ -20,7 +20,7 @@ pub struct Bot {
 const OPPOSITE_DIRECTIONS: [(Button, Button); 2] = [(Button::Left, Button::Right), (Button::Up, Button::Down)];
 
 impl Bot {
-    /// Creates the bot of player `player`, which uses the buttons of this pad and holds an input for 4 to 24 frames.
+    /// Creates the bot of player `player`, which uses only buttons of this pad and holds each input for 4 to 24 frames.
     pub fn new(seed: u64, player: usize, pad: &PadLayout) -> Self {
         let random = Random::stream(seed, &format!("bot/{player}"));
         Self { random, mask: pad.mask, word: 0, frames_left: 0, max_hold_frames: 24 }

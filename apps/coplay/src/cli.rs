@@ -20,7 +20,7 @@ use crate::frontend::FrontendRequest;
 use crate::game::MachineSpec;
 use values::{AutoOrFrames, auto_or_frames, parse_seed, whole_number, whole_number_in};
 
-/// Largest `--delay` and `--prediction` of a demo, in frames: the range of its dials.
+/// Largest `--delay` and `--prediction` of a demo, in frames. The dials for them have the same range.
 const MAX_DEMO_FRAMES: u32 = 20;
 
 /// Play an old game, alone or with friends far away.
@@ -262,7 +262,7 @@ pub struct DemoArgs {
 }
 
 impl DisplayArgs {
-    /// Returns the front end that `--window` or `--terminal` asks for.
+    /// Returns the front end that `--window` or `--terminal` asks for, or no preference.
     pub fn requested_frontend(&self) -> FrontendRequest {
         FrontendRequest { window: self.window, terminal: self.terminal }
     }
@@ -462,7 +462,7 @@ mod tests {
     fn help_states_value_ranges() {
         let help = |command: &str| parse(["coplay", "maze", command, "--help"].map(Into::into)).unwrap().unwrap_err();
         let assert_contains = |command, ranges: &[&str]| {
-            // Whatever the line breaks are.
+            // Line breaks depend on the width of the terminal.
             let help = help(command).split_whitespace().collect::<Vec<_>>().join(" ");
             ranges.iter().for_each(|range| assert!(help.contains(range), "{range} is missing in\n{help}"));
         };

@@ -1,4 +1,4 @@
-//! Opens transports between sites. Only this module knows which transports there are.
+//! Opens transports between sites. No other module of the program opens one.
 //!
 //! A host opens a [`TransportKind`] and gets a ticket, which is a line of text. [`open_for_ticket`] opens a transport
 //! to the host of a ticket.
@@ -17,7 +17,7 @@ use coplay_net::{Incoming, PeerAddr, PeerKey, Transport};
 
 use crate::error::AppError;
 
-/// Largest number of datagrams that wait for the game thread: a few frames with many peers.
+/// Largest number of received datagrams and connection events that wait for the game thread.
 const INCOMING_QUEUE_LEN: usize = 4_096;
 /// Longest wait for a relay before a ticket is made without one, as in a network without Internet access.
 const RELAY_WAIT: Duration = Duration::from_millis(700);
@@ -49,13 +49,14 @@ pub struct Connection {
     pub transport: Arc<dyn Transport>,
     /// Queue of incoming datagrams and connection events.
     pub incoming: Receiver<Incoming>,
-    /// Sending end of `incoming`, for datagrams from other sources.
+    /// Sending end of `incoming`, for datagrams that the transport does not receive, such as multicast.
     pub incoming_sender: SyncSender<Incoming>,
     /// Addresses of the host to dial; empty at the host itself.
     pub host_addrs: Vec<PeerAddr>,
-    /// Key that the host must prove to own; `None` if the ticket does not contain it, as with UDP.
+    /// Key that the host must prove to own; `None` at the host itself, and if the ticket does not contain the key, as
+    /// with UDP.
     pub expected_key: Option<PeerKey>,
-    /// Source of the ticket by which others can join this site.
+    /// Function that returns the ticket by which others can join this site.
     pub own_ticket: OwnTicketFn,
 }
 

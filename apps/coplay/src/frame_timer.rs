@@ -1,4 +1,5 @@
-//! Schedule of frames: they start at fixed intervals, however long the frames before took.
+//! Schedule of frames: they start at fixed intervals, however long the frames before took. A delay of more than 100 ms
+//! restarts the schedule.
 
 use std::time::{Duration, Instant};
 

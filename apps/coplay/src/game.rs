@@ -37,9 +37,9 @@ pub struct MachineSpec {
     pub players: Option<usize>,
     /// Core options that differ from their defaults.
     pub options: Vec<(String, String)>,
-    /// Devices in ports of the core that have no pad: port and libretro device.
+    /// Devices in those ports of the core that have no pad: port number, and number of the libretro device.
     pub devices: Vec<(usize, u32)>,
-    /// Folder with the BIOS images of the core; `None` if it needs none.
+    /// Folder with the BIOS images of the core; `None` if the user gave none.
     pub system_dir: Option<PathBuf>,
 }
 
@@ -87,7 +87,7 @@ impl GameImage {
         (!image.is_empty()).then(|| Self { name: "tennis.nes".into(), bytes: image.to_vec() })
     }
 
-    /// Reads a game from a file. Fails if the file is empty or larger than 1 GiB.
+    /// Reads a game from a file. Fails if the file is empty or larger than 1 GiB; the limit for a pipe is 64 MiB.
     pub fn read(path: &Path) -> Result<Self, AppError> {
         let shown = path.display();
         let unreadable = |error: std::io::Error| {

@@ -78,8 +78,8 @@ impl Keyboard {
         Self { button_map, action_map, held_keys: vec![false; Key::COUNT] }
     }
 
-    /// Handles a key that went down or up, and returns its command. While a menu is open, keys move in the menu and
-    /// press no buttons.
+    /// Handles a key that went down or up, and returns its command. `menu` states whether a menu is open; keys then
+    /// move in the menu and press no buttons.
     pub fn on_key(&mut self, input: &InputState, key: Key, down: bool, shift: bool, menu: bool) -> Option<UiCommand> {
         let was_down = std::mem::replace(&mut self.held_keys[key.index()], down);
         let presses_buttons = !menu || !down;
@@ -102,7 +102,8 @@ impl Keyboard {
         action_command(action?, shift)
     }
 
-    /// Releases all keys when the window or terminal loses the focus. Returns the command that ends a fast-forward.
+    /// Releases all keys when the window or terminal loses the focus. Returns the command that ends a fast-forward if
+    /// its key was held.
     pub fn release_all(&mut self, input: &InputState) -> Option<UiCommand> {
         let mut keys = self.action_map.iter().zip(&self.held_keys);
         let is_fast = keys.any(|(action, held)| *held && *action == Some(Action::FastForward));

@@ -90,7 +90,7 @@ const KEY_NAMES: [&str; 80] = [
     "Less",
 ];
 
-/// Characters of the keys whose names are words.
+/// Characters of the symbol keys, with the names of these keys.
 const SYMBOL_NAMES: [(char, &str); 17] = [
     ('-', "Minus"),
     ('=', "Equals"),

@@ -7,13 +7,14 @@ use coplay_machines::{LockstepOnly, Machine, NetplaySupport};
 use crate::config::cache_dir;
 use crate::error::AppError;
 
-/// Machine in the form in which it may be shared, and what `coplay check` has measured.
+/// Machine in the form in which it may be shared, and the measurements of `coplay check`.
 pub struct ApprovedMachine {
     /// Machine that the session runs. It offers no saved states if they are not exact.
     pub machine: Box<dyn Machine>,
-    /// Largest prediction window whose rollbacks fit into a frame, in frames; `None` without a report or exact states.
+    /// Largest prediction window whose rollbacks fit into a frame, in frames; `None` without a report, or if the states
+    /// are not exact.
     pub max_prediction_window: Option<u32>,
-    /// Median times of steps, saves and loads on this computer; the default without a report.
+    /// Median times of steps, saves and loads on this computer; 0 without a report.
     pub costs: MachineCosts,
     /// Whether this computer has a report of `coplay check` for the machine and game.
     pub is_checked: bool,

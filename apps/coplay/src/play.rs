@@ -24,7 +24,7 @@ pub const HEADLESS_FRAMES: u32 = 600;
 /// Options of `coplay play`.
 #[derive(Clone, Debug, Default)]
 pub struct PlayOptions {
-    /// Number of players, whose pads are the first ones; the other pads stay at rest. `None` is all pads.
+    /// Number of players. They have the first pads, and the other pads stay at rest. `None` is one player per pad.
     pub players: Option<usize>,
     /// File of the movie to record; `None` records none.
     pub record: Option<PathBuf>,
@@ -92,7 +92,7 @@ impl LocalGame {
         self.finish(Some(started.elapsed()))
     }
 
-    /// Runs at the machine's frame rate with a front end, until the frame limit or the user quits.
+    /// Runs at the machine's frame rate with a front end, up to the frame limit or until the user quits.
     pub fn run(mut self, mut ui: GamePort, config: &UserSettings) -> Result<Summary, AppError> {
         let started = Instant::now();
         let capabilities =

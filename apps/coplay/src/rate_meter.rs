@@ -1,4 +1,4 @@
-//! Measures events per second, averaged over intervals of 1 s.
+//! Measures events per second, averaged over intervals of at least 1 s.
 
 use std::time::{Duration, Instant};
 

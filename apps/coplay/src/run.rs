@@ -104,7 +104,8 @@ fn demo(args: cli::DemoArgs) -> Result<Summary, AppError> {
     let can_predict = machines[0].netplay_support() == NetplaySupport::Rollback;
     let prediction_window = if can_predict { settings.prediction_window } else { 0 };
     let settings = DemoSettings { prediction_window, ..settings };
-    // Without a display and a terminal the demo runs headless, and prints its summary.
+    // If there is neither a display nor a terminal, the demo runs headless. A flag that asks for one of them then
+    // fails.
     let frontend = if args.display.headless {
         None
     } else {
@@ -150,7 +151,8 @@ pub(crate) fn load_config(display: &cli::DisplayArgs) -> Result<UserSettings, Ap
     Ok(config)
 }
 
-/// Opens the machine of `spec` with the game in this file, or with the bundled game.
+/// Opens the machine of `spec` with the game in this file. Without a file, runs the bundled game, or a core alone if it
+/// needs no game.
 fn open_machine(game: Option<&Path>, spec: &MachineSpec) -> Result<Box<dyn Machine>, AppError> {
     let game = game.map(GameImage::read).transpose()?;
     game::open_machine(game.as_ref(), spec).map(Into::into)

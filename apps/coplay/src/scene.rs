@@ -6,7 +6,7 @@ use coplay_machines::Picture;
 /// Content of one frame of the user interface.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
-    /// Pictures side by side, one or two.
+    /// Pictures of the game, at most two; empty before the first frame.
     pub screens: Vec<Screen>,
     /// Status line under the pictures.
     pub status: String,
@@ -18,7 +18,7 @@ pub struct Scene {
     pub graph: Option<Graph>,
     /// Sliders that change settings while the game runs.
     pub dials: Vec<Dial>,
-    /// Index in `dials` of the dial that keys turn.
+    /// Index in `dials` of the dial that keys change.
     pub selected_dial: usize,
     /// Short message that the game removes after a while; `None` shows none.
     pub toast: Option<String>,
@@ -39,7 +39,7 @@ pub struct Scene {
 /// Picture of a machine or of a renderer, with its labels.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
-    /// Text at the picture; empty if there is only one picture.
+    /// Text above the picture; empty if there is only one picture.
     pub caption: String,
     /// Width of the picture, in pixels.
     pub width: usize,
@@ -189,7 +189,7 @@ pub enum UiCommand {
     TypeChar(char),
     /// Removes the last character of the chat message.
     EraseChar,
-    /// Moves in the open menu, or sends the typed chat message.
+    /// Moves in the open menu. `Enter` also sends the typed chat message, and starts a shared game from its lobby.
     Move(MenuMove),
     /// Switches between full screen and a window. Front ends handle it themselves.
     Fullscreen,

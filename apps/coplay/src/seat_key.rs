@@ -16,7 +16,7 @@ use crate::error::{AppError, describe_io_error};
 
 /// Maximum number of saved keys per group. A program that finds all of them in use gets a key that is not saved.
 const MAX_KEYS_PER_GROUP: usize = 64;
-/// Age after which an unused key is removed: its game is over.
+/// Age after which an unused key is removed, 60 days: its game is over by then.
 const MAX_KEY_AGE: Duration = Duration::from_secs(60 * 24 * 3_600);
 /// First bytes of a key file. The key follows in hexadecimal.
 const FILE_HEADER: &str = "coplay seat 1 ";
@@ -52,7 +52,7 @@ impl SeatKey {
     }
 
     /// Returns the first key of a group that no other program holds, from a file below the data folder. If all 64 are
-    /// held, returns a key that is not saved.
+    /// held or damaged, returns a key that is not saved.
     pub fn for_group(data: &Path, group: &str) -> Result<Self, AppError> {
         let seats = data.join("seats");
         let directory = seats.join(group_dir_name(group));

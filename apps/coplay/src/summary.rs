@@ -14,8 +14,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Starts a summary with the number of frames, and the speed of a run that took `elapsed` without pacing; `None`
-    /// leaves the speed out.
+    /// Starts a summary with the number of frames, and the speed of a run that took `elapsed` without pacing. If
+    /// `elapsed` is `None`, leaves the speed out.
     pub fn for_frames(frames: u64, elapsed: Option<Duration>, rate: FrameRate) -> Self {
         let mut summary = Self::default();
         summary.add_row("frames", frames.to_string(), "");
@@ -37,7 +37,7 @@ impl Summary {
         self.rows.push((name, value, about.into()));
     }
 
-    /// Whether no row was added.
+    /// Returns whether no row was added.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

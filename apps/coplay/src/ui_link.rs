@@ -19,7 +19,7 @@ struct LinkState {
     scene: Mutex<(Scene, bool)>,
     is_over: AtomicBool,
     waker_thread: OnceLock<Thread>,
-    /// Whether the front end is ready to show scenes, or is gone; the game may start.
+    /// Whether the front end is ready to show scenes, or is gone. In both cases the game may start.
     is_ready: Mutex<bool>,
     ready_changed: Condvar,
 }
@@ -70,8 +70,8 @@ impl GamePort {
         &self.input_state
     }
 
-    /// Returns the next command; `None` if none waits. If the front end is gone, or a signal asked the program to end,
-    /// that is [`UiCommand::Exit`] on every call.
+    /// Returns the next command; `None` if none waits. Once no command waits and the front end is gone or a signal
+    /// asked the program to end, returns [`UiCommand::Exit`] on every call.
     pub fn poll_command(&mut self) -> Option<UiCommand> {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
@@ -135,7 +135,7 @@ impl FrontendPort {
         &self.front_buffer
     }
 
-    /// Whether the game has dropped its end of the link.
+    /// Returns whether the game has dropped its end of the link.
     pub fn is_over(&self) -> bool {
         self.shared.is_over.load(Ordering::Acquire)
     }

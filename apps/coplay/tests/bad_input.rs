@@ -14,7 +14,7 @@ const FAILURE_EXIT: i32 = 1;
 /// Expected error: the arguments, the exit code, a part of the sentence and a part of the hint.
 type ErrorCase<'a> = (&'a [&'a str], i32, &'a str, &'a str);
 
-/// Runs the program, and asserts that it prints one sentence and one hint to stderr, and nothing else.
+/// Runs the program, and asserts its exit code and that it prints only one sentence and one hint to stderr.
 fn check_case(dir: &TestDir, (args, code, sentence, hint): ErrorCase<'_>) {
     let outcome = dir.run(args);
     assert_error_and_hint(&outcome, args, code, sentence, hint);
@@ -288,7 +288,7 @@ fn missing_display_and_terminal_are_explained() {
         (&["play", "--terminal"], FAILURE_EXIT, "not a terminal", "--headless"),
     ];
     cases.into_iter().for_each(|case| check_case(&dir, case));
-    // A display that does not exist.
+    // `DISPLAY` names a display that does not exist.
     let outcome = Outcome::from(dir.program().args(["play", "--window"]).env("DISPLAY", ":987").output().unwrap());
     assert_error_and_hint(&outcome, &["play", "--window"], FAILURE_EXIT, "cannot open a window", "--terminal");
 }

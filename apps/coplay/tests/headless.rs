@@ -51,7 +51,7 @@ fn headless_demo_ends_with_equal_states() {
     let shown = dir.run(&["demo", "--headless", "--frames", "300"]);
     assert_eq!(shown.code, Some(0), "{shown:?}");
     assert_eq!((shown.row_value("states equal"), shown.row_value("packets").is_empty()), ("yes", false));
-    // Without a display and a terminal the demo runs headless by itself.
+    // With neither a display nor a terminal, the demo runs headless by itself.
     let by_default = dir.run(&["demo", "--frames", "300"]);
     let without_speed = |text: &str| text.lines().filter(|line| !line.starts_with("speed")).collect::<String>();
     assert_eq!(without_speed(&by_default.out), without_speed(&shown.out), "virtual time is deterministic");

@@ -21,8 +21,8 @@ use common::run::{
 };
 use common::{TestDir, path_arg};
 
-/// Silence in seconds after which a player is dropped, where a test needs a drop. On a shared machine a process can
-/// stop for more than a second, and must not be dropped for that.
+/// Value of `--drop-after` in most tests: silence in seconds after which a player is dropped. On a shared machine a
+/// process can stop for more than a second, and must not be dropped for that.
 const DROP_AFTER: &str = "3";
 /// Largest number of games that are played to reach a speed. Other load on the machine can slow down any of them.
 const SPEED_TRIALS: usize = 3;
@@ -62,7 +62,8 @@ fn site_suspended_for_a_minute_rejoins_its_seat() {
     suspend_and_rejoin("fault-minute", DROP_AFTER, Duration::from_secs(60));
 }
 
-/// A joiner of two sites is no quorum without the host: it must wait, and no frame may be lost when the host is back.
+/// In a game of two sites, the joiner alone is not a quorum: it must wait, and no frame may be lost when the host is
+/// back.
 #[test]
 fn joiner_waits_for_a_suspended_host_and_continues() {
     let (dir, game) = test_dir_with_game("fault-host-asleep");
@@ -203,7 +204,7 @@ fn assert_speed_with_packet_loss(name: &str, frames: u32, min_fps: f64) {
 
 #[test]
 fn twenty_percent_packet_loss_keeps_speed() {
-    // Another test runs on the same two cores.
+    // Another test may run on the same processors.
     assert_speed_with_packet_loss("fault-loss", 600, 45.0);
 }
 
@@ -236,7 +237,8 @@ fn address_change_behind_nat_keeps_the_session() {
     assert_eq!(assert_equal_before(700, &ann, &bob), 700);
 }
 
-/// The headless joiner of a killed host is no quorum: it must give up after a timeout, with a hint how to return.
+/// The headless joiner of a killed host is not a quorum: it must give up after a timeout, with a hint that says how to
+/// return.
 #[test]
 fn joiner_of_a_dead_host_times_out_with_a_hint() {
     let (dir, game) = test_dir_with_game("fault-host-dead");
@@ -298,7 +300,7 @@ fn two_sites_continue_when_a_joiner_dies() {
 }
 
 /// While the host is suspended, another site becomes the roster leader. It must stay the leader when the host is back:
-/// the host's own ticket leads to it, and no site has another roster.
+/// the host's old ticket then leads joiners to that leader, and all sites have the same roster.
 #[test]
 fn single_roster_leader_after_suspended_host_returns() {
     let (dir, game) = test_dir_with_game("fault-one-list");
@@ -354,7 +356,7 @@ fn killed_host_rejoins_by_the_joiners_ticket() {
     assert!(assert_confirmed_equal(&bob, &again, 0) > 30);
 }
 
-/// Waits for the notice to the last player, and returns the ticket in it.
+/// Waits for the notice to the last remaining player, and returns the ticket in the notice.
 #[track_caller]
 fn rejoin_ticket(run: &RunningProgram, name: &str) -> String {
     let notice = format!("you play on alone; to rejoin, {name} can type:");
@@ -518,7 +520,7 @@ fn joiner_can_choose_to_go_on_alone_after_host_crash() {
     let (killed_at, until) = (newest_frame(&log), Instant::now() + TIMEOUT);
     while newest_frame(&log) < killed_at + 400 {
         assert!(Instant::now() < until, "frame {} is still the newest", newest_frame(&log));
-        // The key has no effect before it is offered and after it was accepted.
+        // F4 has no effect before the program offers to play on alone, and after it has accepted.
         joiner.press(F4);
         std::thread::sleep(Duration::from_millis(500));
     }

@@ -16,7 +16,7 @@ use coplay_testcores::{TestCore, TestCoreConfig, build_core_with};
 
 /// Size of the machine's state, in bytes.
 const STATE_SIZE: usize = 1 << 20;
-/// Number of frames that Ann plays in each phase.
+/// Number of frames in each phase, counted at Ann; in the phase of the late joiner, at that joiner.
 const PHASE_FRAMES: u32 = 120;
 /// Smallest frame rate of a phase, as a share of the rate before there were spectators. Players who wait for a stopped
 /// spectator would have no frames at all. The margin is for other load on the computer.

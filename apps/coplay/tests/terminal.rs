@@ -71,7 +71,7 @@ fn help_key_shows_the_keys() {
     assert!(shot.contains("Keys") && shot.contains("select the next dial"), "{shot}");
 }
 
-/// Whether a process still runs; a zombie does not.
+/// Returns whether a process still runs; a zombie does not.
 fn is_running(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))

@@ -5,7 +5,8 @@
 //!
 //! Two things make ggrs look cheaper here than in a game. Its quality reports follow the real clock, five per second:
 //! at the speed of a benchmark it sends hardly any, while at 60 frames per second there is one per twelve frames and
-//! link, and an answer to it. And it cannot compare states in this mode, because it never requests them.
+//! link, and an answer to it. And it cannot compare states in this mode, because it never requests that a state be
+//! saved.
 
 use std::cell::RefCell;
 use std::rc::Rc;

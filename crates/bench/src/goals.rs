@@ -6,10 +6,10 @@ use crate::rollback_report::{RollbackRow, label};
 
 /// Tolerance, in frames per second, when frame rates are compared with a goal.
 const FPS_SLACK: f64 = 0.05;
-/// Difference, in frames per second, up to which both engines count as equally fast and have to resimulate the same
-/// frames.
+/// Difference, in frames per second, up to which both engines count as equally fast, so that coplay is compared with
+/// the resimulated frames of ggrs.
 const FPS_EQUAL_TOLERANCE: f64 = 0.5;
-/// Allowed ratio of resimulated frames to the required ones.
+/// Allowed ratio of coplay's resimulated frames to [`allowed_resimulated`].
 const RESIMULATION_SLACK: f64 = 1.05;
 
 /// A goal for coplay's results.

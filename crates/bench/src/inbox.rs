@@ -2,7 +2,8 @@
 
 use crate::workload::Traffic;
 
-/// Datagrams waiting for one site, in sending order. It allocates nothing once it has grown to its size.
+/// Datagrams waiting for one site, in sending order. It allocates nothing once its capacity suffices for all datagrams
+/// that wait at the same time.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,

@@ -4,8 +4,9 @@ use std::process::{Command, Stdio};
 
 use crate::lockstep_measure::MeasuredEngine;
 
-/// Returns the number of frames of the shorter and of the longer run. Coplay's clock synchronisation looks back 40 s
-/// and costs more the more of them have passed, so both runs are longer than that. The cost of ggrs is constant.
+/// Returns the number of frames of the shorter and of the longer run. Coplay's clock synchronisation looks back 40 s,
+/// and its cost rises until these have passed, so both runs, with their warm-up of 10 s, are longer than that. The cost
+/// of ggrs is constant.
 fn run_lengths(subject: MeasuredEngine) -> (u32, u32) {
     match subject {
         MeasuredEngine::Driver | MeasuredEngine::Coplay(_) => (2_400, 4_800),

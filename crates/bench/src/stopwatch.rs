@@ -28,7 +28,8 @@ pub fn nanos_per_count() -> f64 {
     began.elapsed().as_nanos() as f64 / counted as f64
 }
 
-/// Counts from start to stop, about a millisecond, above which the thread was preempted: no engine takes that long.
+/// Counts from start to stop (about 1 ms at 2 GHz) from which on the thread is taken to have been preempted, because no
+/// engine takes that long.
 const PREEMPTION_COUNTS: u64 = 1 << 21;
 
 /// Accumulates the cost between [`start`](Self::start) and [`stop`](Self::stop).

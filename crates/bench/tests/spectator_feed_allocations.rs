@@ -1,5 +1,5 @@
 //! In steady state a spectator feed does not allocate, even with 10 % packet loss. Its spectators allocate less than
-//! once each, for growing buffers. The test prints the cost per spectator and frame.
+//! once each on average, for growing buffers. The test prints the cost per spectator and frame.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant as Clock};
@@ -42,8 +42,8 @@ struct FeedBench {
     now: Instant,
     feed: Feed,
     spectators: Vec<Spectator>,
-    /// Datagrams in flight: arrival time, index of the receiver, payload, and index of the sender. The feed follows the
-    /// spectators.
+    /// Datagrams in flight: arrival time, index of the receiver, payload, and index of the sender. The index of the
+    /// feed follows those of the spectators.
     in_flight: VecDeque<(Instant, usize, Vec<u8>, usize)>,
     random: Random,
     held_inputs: [u128; 2],

@@ -1,8 +1,8 @@
 //! Time: points and spans. The caller passes the time in; the engines never read a clock.
 //!
 //! [`Instant`] is a point on *this site's* clock, [`GroupInstant`] a point on the clock that all sites of a session
-//! share. They are different types on purpose: only a [clock estimate](crate::clock) converts one to the other. All
-//! arithmetic saturates, so no number from the network can make it panic.
+//! share. They are different types on purpose: only a [clock estimate](crate::clock) converts one to the other. Sums,
+//! differences, products and negations saturate, so no number from the network can make them panic.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
@@ -11,12 +11,12 @@ use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimeDelta(i64);
 
-/// A point on this site's own monotonic clock. The caller chooses the origin; with a clock of the standard library it
-/// is `Instant::ZERO + TimeDelta::from(origin.elapsed())`.
+/// A point on this site's own monotonic clock. The caller chooses the origin. With a clock of the standard library, the
+/// current time is `Instant::ZERO + TimeDelta::from(origin.elapsed())`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(i64);
 
-/// A point on the clock that all sites of a session share, or all mirrored servers of a world.
+/// A point on the clock that all sites of a session, or all mirrored servers of a world, share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GroupInstant(i64);
 

@@ -1,5 +1,5 @@
-//! Properties of the desync bisection: every packet has exactly one encoding, no packet does harm, and every bisection
-//! ends.
+//! Properties of the desync bisection: every packet has exactly one encoding, and every bisection ends, whatever
+//! packets arrive.
 //!
 //! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test
 //! -p coplay --test desync`.

@@ -75,7 +75,7 @@ const ABSOLUTE: Golden = &[
     "0633",   // changes: after one unchanged frame, the second byte, to 0x33
 ];
 
-/// One entry of each type. Extras can only be created from bytes; [`extras`] lists the expected entries.
+/// At least one entry of each type. Extras can only be created from bytes; [`extras`] lists the expected entries.
 const EXTRAS: Golden = &[
     "84",               // flags: tick, extras
     "6400",             // end: 100

@@ -179,7 +179,7 @@ impl TestMovie {
         Self { masks: vec![[0xffff, 0]; 2], start: None, segments: (0..160).map(segment).collect() }
     }
 
-    /// Creates settings for two sites, of which the second owns the bits that the first does not.
+    /// Creates settings for two sites. The second owns the bits of its masks that the first does not own.
     fn settings(&self) -> Settings {
         let mut ownership = Ownership::new(self.masks.len());
         for (player, [first, second]) in self.masks.iter().enumerate() {

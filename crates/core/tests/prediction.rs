@@ -25,7 +25,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { rng_seed, failure_persistence: None, ..default }
 }
 
-/// Time after which no packet is lost or late.
+/// Send time from which on no packet is lost or late.
 const HEALED_AT: Instant = Instant::from_nanos(6_000_000_000);
 
 proptest! {

@@ -435,7 +435,7 @@ struct TestInputs {
     inputs: Vec<Vec<u8>>,
 }
 
-/// Generates runs of equal inputs of any width, some of them of one frame.
+/// Generates runs of equal inputs, 0 to 24 or 128 bytes wide. Some runs have one frame.
 fn test_inputs() -> impl Strategy<Value = TestInputs> {
     let width = prop_oneof![Just(0usize), 1..=4usize, 5..=8usize, 9..=24usize, Just(128usize)];
     let longest = prop_oneof![Just(1usize), Just(4), Just(40)];
@@ -453,7 +453,7 @@ impl TestInputs {
         at.checked_sub(1).map_or(vec![0; self.width], |before| self.inputs[before].clone())
     }
 
-    /// Returns the number of changes of the input up to the one at `at`.
+    /// Returns the number of changes among the inputs up to the one with the index `at`, inclusive.
     fn change_count(&self, at: usize) -> usize {
         (0..=at).filter(|at| self.inputs[*at] != self.input_before(*at)).count()
     }

@@ -227,7 +227,8 @@ proptest! {
     }
 }
 
-/// A player of a game whose state is a sum, with its feed and whether the player still runs.
+/// A player of a game whose state is a weighted sum of the inputs of one player, with its feed and whether it still
+/// runs.
 struct Player {
     feed: Feed,
     state: u64,
@@ -289,7 +290,7 @@ fn spectator_loads_state_when_the_next_source_differs() {
         }
         now += TimeDelta::from_nanos(16_666_667);
     }
-    // The players stop, so that the spectator sees all frames.
+    // The remaining player adds no more frames, so that the spectator sees all of them.
     for _ in 0..200 {
         answer_requests(&mut spectator, now, &mut seen);
         while let Some(packet) = players[1].feed.poll_transmit(now, &mut buf) {

@@ -12,7 +12,7 @@ use coplay_fuzz::sample_packets;
 use coplay_fuzz::script::{OwnershipKind, Script, ScriptAction, ScriptSetup};
 
 const RUNNING_SETUP: ScriptSetup = ScriptSetup::PLAIN;
-/// Flags of ticks that together have every block, alone and combined.
+/// Flags of ticks that together have every block, in several combinations.
 const TICK_FLAGS: [u8; 16] =
     [0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x88, 0x8b, 0xa0, 0xb0, 0xb1, 0xb4, 0xb8, 0xe4, 0xf0, 0xf4];
 /// Offset of the flags in a hello, in bytes.
@@ -40,7 +40,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns one packet of each flavor that sites send, with the name of its corpus file.
+/// Returns one tick for each of the [`TICK_FLAGS`] and one hello for each value of its flags that occurs in the lobby,
+/// with the names of their corpus files.
 fn packets() -> Vec<(String, Vec<u8>)> {
     let mut found = std::collections::BTreeMap::new();
     for (scene, script) in scripts() {
@@ -126,7 +127,8 @@ fn worlds() -> Vec<(String, Vec<u8>)> {
     named.into_iter().flat_map(script).collect()
 }
 
-/// Returns movies as blocks; each starts with kind, frame, number of frames and length, behind a byte for the header.
+/// Returns movies: a byte that selects the header, then blocks, each of which starts with kind, frame, number of frames
+/// and length.
 fn movies() -> Vec<(String, Vec<u8>)> {
     let block = |kind: u8, frame: u32, frames: u16, payload: &[u8]| {
         [&[kind][..], &frame.to_le_bytes(), &frames.to_le_bytes(), &[payload.len() as u8], payload].concat()

@@ -14,7 +14,8 @@ pub(crate) struct SeatOccupancyHistory {
     starters: SiteSet,
     /// Frames at which each seat was taken (`true`) or lost, in order.
     changes: [Vec<(u32, bool)>; MAX_SITES],
-    /// Whether two sites reported different changes, which is a fault unless a site crashed or was cut off meanwhile.
+    /// Whether two sites reported different changes. This is a fault unless sites can join late and a site crashed, was
+    /// cut off, left or restarted.
     pub(crate) is_inconsistent: bool,
 }
 
@@ -34,7 +35,7 @@ impl SeatOccupancyHistory {
         if changes.contains(&(frame, taken)) {
             return;
         }
-        // A joiner may be gone before its first frame.
+        // A joiner may be dropped before its first frame: at equal frames the seat is first taken, then lost.
         let at = changes.partition_point(|change| (change.0, !change.1) < (frame, !taken));
         changes.insert(at, (frame, taken));
         let all = || std::iter::once(&start).chain(&*changes);
@@ -71,7 +72,8 @@ pub(crate) fn check_confirmed(
 ) {
     let site = &sites[at];
     let seated = site.seated_from.unwrap_or(u32::MAX);
-    // A dropped site may not know that, nor which others were dropped with it; its frames do not concern the others.
+    // A dropped site may know neither that it was dropped nor which sites were dropped with it; its later frames do not
+    // concern the others.
     let agreed_until = if seats.lost_since(at, seated) { seats.first_loss() } else { u32::MAX };
     let is_checked = |frame: u32| if forged { frame >= seated } else { frame < agreed_until };
     let frames =
@@ -123,7 +125,8 @@ fn expected_input(site: &FuzzedSite, since: u32, frame: u32) -> InputWords {
 }
 
 /// Checks an event of site `at` and records changes of seats. Without a forgery no site disagrees or changes its
-/// address, and only sites whose seat changed are refused or diverge.
+/// address, and only sites whose seat changed are refused or diverge. `forged` is whether a forgery arrived, `late`
+/// whether a site may join late.
 pub(crate) fn check_event(event: &Event, at: usize, seats: &mut SeatOccupancyHistory, (forged, late): (bool, bool)) {
     assert!(!event.to_string().is_empty());
     if forged {

@@ -23,12 +23,13 @@ use crate::site::{SESSION_ID, input_words, settings};
 
 /// Maximum number of actions per run; further bytes are ignored.
 const MAX_ACTIONS: usize = 48;
-/// Addresses of the feed and of the spectator.
+/// Address of the feed.
 const FEED_ADDR: Addr = Addr(1);
+/// Address of the spectator.
 const SPECTATOR_ADDR: Addr = Addr(2);
 /// Maximum number of kept packets, one for each first byte.
 const MAX_SAMPLES: usize = 16;
-/// Time between two runs of both ends. The players step a frame in every second one.
+/// Time between two runs of both ends. The players step a frame in every second run.
 const TICK_PERIOD: TimeDelta = TimeDelta::from_millis(8);
 /// Maximum memory of either end in bytes, besides the state.
 const MAX_MEMORY: usize = 640 * 1_024;

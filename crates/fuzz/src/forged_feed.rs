@@ -32,6 +32,7 @@ pub(crate) struct ForgedMessage {
 
 impl ForgedMessage {
     /// Creates a forged packet; `at` is the current frame, and `near` a signed offset from it in units of three frames.
+    /// If the top byte of `value` is 0xff, the frame is one of the 256 highest numbers instead.
     pub(crate) fn new(kind: u8, at: u32, near: u8, value: u32) -> Self {
         let near = at.saturating_add_signed(3 * i32::from(near as i8));
         let frame = if value >> 24 == 0xff { u32::MAX - u32::from(value as u8) } else { near };
@@ -121,7 +122,8 @@ impl ForgedMessage {
         }
     }
 
-    /// Returns an offer of the forged [`state`](Self::state), which fits into one part, unless its size is forged.
+    /// Returns an offer of the forged [`state`](Self::state), which fits into one part. Size, hash and digest may be
+    /// wrong.
     fn offer(&self) -> SnapshotOffer {
         let state = self.state();
         let [kind, snapshot, ..] = self.value.to_le_bytes();

@@ -11,7 +11,7 @@ use crate::script::{OwnershipKind, ScriptSetup};
 use crate::script_reader::ScriptReader;
 use crate::site::settings;
 
-/// Maximum memory of a reader in bytes, besides the state, which is never longer than the bytes read.
+/// Maximum memory of a reader in bytes, besides twice the length of the file, which bounds the memory of the state.
 const MAX_MEMORY: usize = 32 * 1_024;
 /// Number of bytes of a block besides its payload.
 const BLOCK_OVERHEAD: usize = 17;

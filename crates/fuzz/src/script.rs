@@ -59,7 +59,7 @@ pub struct ScriptSetup {
     pub is_auto: bool,
     /// Whether a late joiner starts from the first frame, and not from a snapshot.
     pub joins_from_first_frame: bool,
-    /// Whether a state takes 40,000 bytes, and not 8.
+    /// Whether a state takes 40,008 bytes, and not 8.
     pub has_bulky_state: bool,
 }
 
@@ -153,7 +153,8 @@ pub enum ScriptAction {
     Join(u8),
     /// Delivers a forged feed message to the victim.
     ForgeFeed {
-        /// Number of the site whose address is the source; one number stands for an unknown address.
+        /// Number of the site whose address is the source, modulo the number of sites plus 1; the highest value stands
+        /// for an unknown address.
         from: u8,
         /// Kind of message, modulo 14.
         kind: u8,

@@ -19,7 +19,8 @@ use crate::{checker, forged_session};
 const MAX_IN_FLIGHT: usize = 1_024;
 /// Maximum number of kept packets, one of each flavor and sender.
 const MAX_SAMPLE_PACKETS: usize = 64;
-/// Maximum virtual time of all actions of a script together, without suspension: longer runs are slow to fuzz.
+/// Maximum virtual time of all actions of a script together, without suspensions, heals and the additional times below.
+/// Longer runs are slow to fuzz.
 const MAX_ACTION_TIME: TimeDelta = TimeDelta::from_millis(640);
 /// Additional time when the actions start in the lobby.
 const LOBBY_EXTRA_TIME: TimeDelta = TimeDelta::from_millis(700);
@@ -31,7 +32,7 @@ const LATE_JOIN_EXTRA_TIME: TimeDelta = TimeDelta::from_millis(3_000);
 const START_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
 /// Maximum number of heals in one script.
 const MAX_HEALS: u32 = 3;
-/// Time limit within which every site must step two frames after a heal.
+/// Time limit within which every site that must continue after a heal has to step two frames.
 const HEAL_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
 /// Maximum memory of a session in bytes, for each site of the game.
 const MEMORY_PER_SITE: usize = 160 * 1024;
@@ -128,7 +129,7 @@ impl SessionHarness {
         self.sample_packets.into_iter().map(|packet| packet.bytes).collect()
     }
 
-    /// Runs an undisturbed network until every site has stepped three frames.
+    /// Runs an undisturbed network until every site has stepped three frames, except for a late joiner.
     fn start(&mut self) {
         let limit = self.now + START_TIMEOUT;
         while self.sites.iter().any(|site| site.machine.stepped_frames < 3 && !site.is_absent) {
@@ -503,7 +504,8 @@ impl SessionHarness {
             || self.sites.iter().any(|site| site.has_left || site.is_crashed || site.session.is_over())
     }
 
-    /// Returns whether a minority crashed and no other site is missing, so that the others must continue without them.
+    /// Returns whether the other sites must continue without the crashed ones: these are a minority, silent sites are
+    /// dropped, no site can join late, and nothing else disturbed the session.
     fn must_continue_without_crashed(&self) -> bool {
         let crashed = self.sites.iter().filter(|site| site.is_crashed).count();
         let is_missing = |site: &FuzzedSite| !site.is_crashed && (site.has_left || site.session.is_over());
@@ -514,8 +516,9 @@ impl SessionHarness {
         self.setup.drop_timeout_ms.is_some() && is_undisturbed && 2 * crashed < self.sites.len()
     }
 
-    /// Returns whether the pacing of the paper may catch up or wait without bound: it settles any deficit at once and
-    /// waits for any surplus, however large a forgery, a suspension or the departure of its master made it.
+    /// Returns whether the pacing of the paper may catch up or wait without bound: it makes up for any delay at once
+    /// and waits out any lead, however large a forgery, a suspension or the departure of the site that it follows made
+    /// them.
     fn is_paper_pacing_excused(&self) -> bool {
         self.setup.pacing != Pacing::Even && (self.has_slept || self.has_fault())
     }

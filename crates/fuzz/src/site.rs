@@ -24,7 +24,8 @@ pub(crate) struct FuzzedSite {
     pub(crate) addr: Addr,
     /// Offset of the site's clock from the harness clock.
     pub(crate) clock_offset: TimeDelta,
-    /// Time at which the session must be called next, on the harness clock; `None` while the site does not run.
+    /// Time at which the session must be called next, on the harness clock; `None` while the site does not run, or when
+    /// its session is over.
     pub(crate) next_wake: Option<Instant>,
     /// Input byte that the site's player holds.
     pub(crate) held_input: u8,
@@ -113,7 +114,7 @@ fn config(setup: &ScriptSetup, number: usize) -> Config {
     let peers =
         SiteId::first(setup.site_count()).filter(|other| *other != id).map(|other| (other, address(other.index())));
     let mut config = Config::new(SESSION_ID, id, peers.collect(), settings(setup));
-    // The machine asserts that a confirmed frame is never resimulated.
+    // To bisect a desync, a session resimulates confirmed frames, which the machine rejects.
     config.bisect_desyncs = false;
     config.recovery = setup.recovery;
     config.pacing = setup.pacing;
@@ -134,7 +135,7 @@ pub(crate) fn input_words(input: u8) -> [InputWord; MAX_PLAYERS] {
     std::array::from_fn(|player| InputWord::from_le_bytes([input; 16]).wrapping_mul(player as InputWord + 1))
 }
 
-/// Returns the address of a site; the address after the last one is unused.
+/// Returns the address of a site. The address after that of the last site belongs to strangers.
 pub(crate) fn address(number: usize) -> Addr {
     Addr(10 + number as u64)
 }

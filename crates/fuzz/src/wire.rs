@@ -15,7 +15,7 @@ use crate::script_reader::ScriptReader;
 const WIDTHS: [usize; 5] = [0, 2, 5, 10, 128];
 /// Maximum number of input fragments per run.
 const MAX_PIECES: usize = 24;
-/// First frame of a stream, which never precedes the end of the input delay.
+/// First frame of every checked stream: the one after an input delay of 2 frames.
 const START_FRAME: Frame = Frame::new(2);
 
 /// Decodes a datagram with every decoder. Each valid message is encoded and decoded again.
@@ -61,7 +61,8 @@ fn check_mirror(data: &[u8]) {
     assert!(mirror.memory() < 8 << 20, "{} bytes are kept", mirror.memory());
 }
 
-/// Checks that a motion datagram that decodes completely has one encoding, and that a server and a client survive any.
+/// Checks that a motion datagram that decodes completely has one encoding, and that a server and a client survive any
+/// datagram.
 fn check_motion(data: &[u8]) {
     let Ok(items) = motion::MotionItems::new(data) else { return };
     let head = items.header();

@@ -73,8 +73,9 @@ struct WorldHarness {
 
 const SITE: WorldSiteId = WorldSiteId(1);
 const HOSTILE_SITE: WorldSiteId = WorldSiteId(2);
-/// Keys of an honest player and of a hostile one.
+/// Key of the honest player.
 const HONEST_PLAYER: [u8; 32] = [1; 32];
+/// Key of the hostile player.
 const HOSTILE_PLAYER: [u8; 32] = [2; 32];
 /// Tick by which the honest player has an avatar, unless a server message was forged.
 const JOINED_BY_TICK: u32 = 100;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 /// Amount of work of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExperimentLength {
-    /// The paper's full set of runs.
+    /// All runs at full length.
     Full,
     /// Fewer and shorter runs, but enough to check every claim; used by tests.
     Short,
@@ -65,7 +65,8 @@ impl<'a> ExperimentContext<'a> {
     }
 }
 
-/// Runs `work` on `threads` threads, the current one included. The only function of this crate that starts threads.
+/// Runs `work` on `threads` threads, the current one included. It is the only function of this crate that starts
+/// threads.
 #[expect(clippy::disallowed_methods, reason = "every job writes to its own result slot")]
 fn in_threads(threads: usize, work: &(dyn Fn() + Sync)) {
     std::thread::scope(|scope| {

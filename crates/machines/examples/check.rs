@@ -1,5 +1,5 @@
-//! Checks whether a machine is fit for netplay. With a game it prints the whole report. Without one it prints a table
-//! of the embedded NES, the installed cores and the test cores, with small test images.
+//! Checks whether a machine is fit for netplay. With a game or a core it prints the whole report. Without both it
+//! prints a table of the embedded NES, five libretro cores and the test cores, with small test images.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Opens the machine that the options name. A core is opened once; later calls return twins.
+/// Opens the machine that the options name. A core is opened once, into `first`; every call returns a twin of it.
 fn open_machine(options: &ExampleOptions, first: &mut Option<LibretroMachine>) -> Result<Box<dyn Machine>, String> {
     if let Some(first) = first {
         return Ok(Box::new(first.twin().map_err(|error| error.to_string())?));
@@ -100,7 +100,7 @@ fn run_check(
     out: &mut dyn io::Write,
 ) -> Result<CheckReport, check::CheckError> {
     let mut options = options.clone();
-    // The child process runs in another folder, with another home.
+    // The child process runs in another folder, with another home, so it gets absolute paths.
     let open_error = |error: &dyn std::fmt::Display| check::CheckError::Open(error.to_string());
     let game = options.game.as_deref().map(std::path::absolute).transpose().map_err(|error| open_error(&error))?;
     if let Some(core) = &options.core {
@@ -129,7 +129,7 @@ fn run_check(
     check::run(request, subject, out, &mut io::stderr())
 }
 
-/// Checks every available machine and prints a table with one row each.
+/// Checks the embedded NES, five libretro cores and the test cores, and prints a table with one row each.
 fn print_table(request: &CheckCommandOptions, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,

@@ -1,4 +1,4 @@
-//! Measures the costs of steps, states and hashes of each installed core, and whether its states replay exactly.
+//! Measures the costs of steps, states and hashes of five libretro cores, and whether their states replay exactly.
 //!
 //!     cargo run --release -p coplay-machines --example costs
 
@@ -32,7 +32,7 @@ fn main() {
     }
 }
 
-/// Returns the median time of many calls in microseconds, which tolerates other load on this computer.
+/// Returns the median time of `count` calls in microseconds. A median tolerates other load on this computer.
 fn median_us(count: u32, mut call: impl FnMut(u32)) -> f64 {
     let time_call = |i| {
         let started = Instant::now();

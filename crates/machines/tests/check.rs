@@ -19,7 +19,8 @@ use coplay_machines::nes::Nes;
 use coplay_machines::{Machine, session_adapter};
 use coplay_testcores::{CoreDefect, TestCore, build_core, images};
 
-/// Environment variable that tells the child process, which is this program, the core to open; empty for the NES.
+/// Environment variable with the core that the child process, which is this program, opens: empty for the NES, `odd`
+/// and a fault for a [`FaultyMachine`].
 const CORE_VARIABLE: &str = "COPLAY_TEST_CORE";
 /// Environment variable with the image extension for [`core_image`].
 const IMAGE_VARIABLE: &str = "COPLAY_TEST_IMAGE";
@@ -160,7 +161,8 @@ fn core_depending_on_an_address_is_unfit_before_frame_0() {
 fn core_reading_uninitialized_memory_is_unfit() {
     let report = check_test_core(CoreDefect::Unset);
     assert!(!report.verdict.is_fit(), "{report}");
-    // Reused memory shows up in the first frames; otherwise the child process differs before the first frame.
+    // Reused memory shows up in the hash of the first frames; otherwise the child process differs before the first
+    // frame.
     assert!(report.verdict.mismatch().is_none_or(|mismatch| mismatch.frame.is_none()), "{report}");
 }
 

@@ -57,7 +57,8 @@ fn step_frames(machine: &mut LibretroMachine, frames: std::ops::Range<u64>, fres
     frames.for_each(|frame| machine.step(&inputs_at(frame, players), fresh));
 }
 
-/// Asserts that a core is deterministic, shows and sounds, reacts to inputs, and replays exactly from its states.
+/// Asserts that a core is deterministic, produces picture and sound, reacts to inputs, and replays exactly from its
+/// states.
 fn assert_core_is_fit(case: &CoreCase) {
     let config = case.config();
     let mut machine = open(config.clone()).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));

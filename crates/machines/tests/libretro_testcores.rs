@@ -105,7 +105,8 @@ fn picture_and_sound_are_from_the_last_rendered_frame() {
 
 #[test]
 fn core_instances_are_isolated_across_threads() {
-    // The core has a variable that the loader merges over libraries, as C++ has them, and detects if it is shared.
+    // The core has a variable with a unique symbol, which the loader would merge over libraries as with C++ cores, and
+    // detects if the variable is shared.
     let first = open_test_core(CoreDefect::Honest);
     let mut machines: Vec<_> = (0..8).map(|_| first.twin().unwrap()).collect();
     for (start, machine) in machines.iter_mut().enumerate() {

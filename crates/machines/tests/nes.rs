@@ -315,7 +315,7 @@ fn forged_state_with_valid_checksum_is_harmless() {
     assert_eq!(step_frames(&mut nes, &mut random_inputs.0, 30), step_frames(&mut other, &mut random_inputs.1, 30));
 }
 
-/// A halted machine has a state like any other: it can be saved, and loads with the same hash elsewhere.
+/// Asserts that a halted machine has a state like any other: it can be saved, and loads with the same hash elsewhere.
 fn assert_halted(nes: &mut Nes, other: &mut Nes) {
     let (hash, state) = (nes.hash(), saved_state(nes));
     nes.step(&[0xff, 0xff], true);

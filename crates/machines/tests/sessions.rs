@@ -104,7 +104,7 @@ fn core_with_inexact_states_runs_in_lockstep() {
         let (counts, window) = (site.counts(), site.session().settings().prediction_window);
         assert_eq!((window, counts.resimulated_steps, counts.saves, counts.loads), (0, 0, 0, 0));
     }
-    // The core with complete states uses prediction.
+    // A core with exact states uses prediction.
     let network = run_two_sites_with_core(&build_core(CoreDefect::Honest).path_string(), None, 300);
     assert!(network.programs.iter().all(|site| site.counts().resimulated_steps > 0));
 }

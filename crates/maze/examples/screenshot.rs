@@ -1,5 +1,5 @@
-//! Lets ten ninjas play for 1,000 ticks, and writes the view of one of them as a PPM image: `screenshot [SEED [TICKS
-//! [WIDTH HEIGHT]]] > screenshot.ppm`.
+//! Lets ten ninjas play, by default for 1,000 ticks, and writes the view of one of them as a PPM image: `screenshot
+//! [SEED [TICKS [WIDTH HEIGHT]]] > screenshot.ppm`.
 
 use std::io::{self, Write};
 

@@ -48,7 +48,7 @@ pub enum Life {
 }
 
 impl Avatar {
-    /// Whether the avatar can walk, shoot and be hit. A dead avatar lies still until it respawns.
+    /// Returns whether the avatar can walk, shoot and be hit. A dead avatar lies still until it respawns.
     pub fn is_alive(&self) -> bool {
         self.life == Life::Alive
     }

@@ -9,7 +9,8 @@ use crate::maze::GRID_SIZE;
 use crate::position::{Position, UNIT};
 use crate::rules::{AVATAR_RADIUS, MazeRules};
 
-/// Longest extrapolation, in ticks. A peer world no longer displays an avatar after 100 ticks without an update.
+/// Longest extrapolation, in ticks. By default a peer world no longer displays an avatar after 100 ticks without an
+/// update.
 const MAX_EXTRAPOLATION: u32 = 1_000;
 
 /// Largest distance between two states that are interpolated, in units. Beyond it the avatar did not walk from one to
@@ -57,8 +58,9 @@ impl DeadReckoning for MazeRules {
         state
     }
 
-    /// Returns the distance in units. Deaths, predicted falls, cancelled predictions, respawns and shots must be sent
-    /// at once; a changed speed or turn rate shows as a distance soon enough.
+    /// Returns the distance in units. It is infinite where an update must be sent at once: after a death, a respawn, a
+    /// shot, or a new, changed or cancelled fall prediction. A changed speed or turn rate shows as a distance soon
+    /// enough.
     fn distance(&self, one: &Avatar, other: &Avatar) -> u32 {
         let is_same_life = one.life == other.life && one.spawn_count == other.spawn_count;
         if !is_same_life
@@ -98,8 +100,9 @@ fn apply_predicted_fall(avatar: &mut Avatar, ticks: u32) {
     }
 }
 
-/// Whether a changed prediction must be sent. A bucket earlier or later is not worth an update. The fall itself, a
-/// state without a prediction, is sent even where it was predicted, because the update with the prediction may be lost.
+/// Returns whether a changed prediction must be sent. A difference of up to [`FALL_TICK_TOLERANCE`] is not worth an
+/// update. The fall itself, a state without a prediction, is sent even where it was predicted, because the update with
+/// the prediction may be lost.
 fn is_different_fall(one: Option<PredictedFall>, other: Option<PredictedFall>) -> bool {
     match (one, other) {
         (None, None) => false,
@@ -108,7 +111,7 @@ fn is_different_fall(one: Option<PredictedFall>, other: Option<PredictedFall>) -
     }
 }
 
-/// Whether the avatar walked from one state to the other, without a death, respawn or jump in between.
+/// Returns whether the avatar walked from one state to the other, without a death, respawn or jump in between.
 fn can_interpolate(earlier: &Avatar, later: &Avatar) -> bool {
     earlier.life == later.life
         && earlier.spawn_count == later.spawn_count

@@ -192,8 +192,9 @@ fn views_of(trace: &Trace, site: WorldSiteId, skip: i64) -> BTreeMap<EntityId, V
     views
 }
 
-/// Compares a view with the owner's view at the same instant, interpolated between two of its views. Returns `None`
-/// where either of them shows the avatar dead, or where the owner's views are missing or not continuous.
+/// Compares a view with the owner's view at the same instant, interpolated between two views of the owner. Returns
+/// `None` where the observer or the owner shows the avatar dead, or where the owner's views are missing or not
+/// continuous.
 fn compare(
     view: &DisplayedAvatar,
     owner_views: &[DisplayedAvatar],
@@ -220,8 +221,8 @@ fn compare(
     })
 }
 
-/// Whether an avatar moved further between two views than it can walk in those ticks, or its site was suspended: ticks
-/// are missing, or took more than 0.5 s longer than they should.
+/// Returns whether an avatar moved further between two views than it can walk in those ticks, or its site was
+/// suspended: ticks are missing, or took more than 0.5 s longer than they should.
 fn is_discontinuous(before: &DisplayedAvatar, after: &DisplayedAvatar, distance: f64) -> bool {
     let ticks = after.tick.saturating_sub(before.tick);
     // Allows for rounding.
@@ -279,8 +280,8 @@ mod tests {
         TraceEvent::Displayed { entity: AVATAR, tick, position: (x, 0.0), is_alive: true }
     }
 
-    /// Returns the traces of A, which walks 32 units in 40 ms, and of B, which displays it `drift` units behind and
-    /// does not receive the updates in `lost`. Both measure clock offsets with a noise of 1 ms.
+    /// Returns the traces of A, whose avatar walks 32 units in 40 ms, and of B, which displays the avatar `drift` units
+    /// behind and does not receive the updates in `lost`. Both measure clock offsets with a noise of 1 ms.
     fn traces_with_drift(drift: f64, lost: &[u32]) -> [Trace; 2] {
         traces_with_bucket(4, drift, lost)
     }

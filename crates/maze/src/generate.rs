@@ -39,13 +39,13 @@ impl BlockGrid {
         Self { blocks_per_side: across, solid_blocks: solid }
     }
 
-    /// Whether a block is a wall or a post. Outside the maze every block is solid.
+    /// Returns whether a block is a wall or a post. Outside the maze every block is solid.
     pub(crate) fn is_solid(&self, column: i32, row: i32) -> bool {
         let inside = 0..self.blocks_per_side;
         !inside.contains(&column) || !inside.contains(&row) || self.solid_blocks[self.index(column, row)]
     }
 
-    /// Whether there is a wall on the `direction` side of a cell.
+    /// Returns whether there is a wall on the `direction` side of a cell.
     pub(crate) fn has_wall(&self, (x, y): MazeCell, direction: Direction) -> bool {
         let (east, south) = direction.offset();
         self.is_solid(2 * x + 1 + east, 2 * y + 1 + south)

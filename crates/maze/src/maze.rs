@@ -106,8 +106,8 @@ impl Maze {
         Position::from_units(before, before)
     }
 
-    /// Whether a cell has a wall on its `direction` side. Cells are counted from the north-west corner; outside the
-    /// maze everything is wall.
+    /// Returns whether a cell has a wall on its `direction` side. Cells are counted from the north-west corner; outside
+    /// the maze everything is wall.
     pub fn has_wall_at(&self, cell_x: u8, cell_y: u8, direction: Direction) -> bool {
         self.has_wall((cell_x.into(), cell_y.into()), direction)
     }
@@ -116,7 +116,7 @@ impl Maze {
         self.blocks.has_wall(cell, direction)
     }
 
-    /// Whether there is a post where the wall lines before this column and this row of cells cross.
+    /// Returns whether there is a post where the wall lines before this column and this row of cells cross.
     pub(crate) fn has_post(&self, column: i32, row: i32) -> bool {
         self.blocks.is_solid(2 * column, 2 * row)
     }
@@ -135,7 +135,7 @@ impl Maze {
         }
     }
 
-    /// Whether a circle of `radius` units around the position overlaps no wall. It may touch one.
+    /// Returns whether a circle of `radius` units around the position overlaps no wall. It may touch one.
     pub fn is_free(&self, position: Position, radius: u8) -> bool {
         let (x, y) = self.relative_to_corner(position);
         let radius = i32::from(radius) * UNIT;
@@ -147,7 +147,7 @@ impl Maze {
         }) && !self.blocks.is_solid(block_at(x), block_at(y))
     }
 
-    /// Whether there is no wall between two positions.
+    /// Returns whether there is no wall between two positions.
     pub fn has_line_of_sight(&self, from: Position, to: Position) -> bool {
         const SCALE: i64 = 1 << 20;
         let direction = (i64::from(to.x) - i64::from(from.x), i64::from(to.y) - i64::from(from.y));

@@ -1,8 +1,8 @@
 //! Ninjas: avatars played by software, as in MiMaze. They chase the nearest other avatar through the maze, shoot at
 //! avatars in view, and wander where they know of none.
 //!
-//! They press buttons as a person does. They hold a walk for at least 12 ticks, so their paths consist of straight
-//! lines and circles; they need time to react, and do not aim perfectly.
+//! They press buttons as a person does. They hold a straight walk for at least 12 ticks, so their paths consist of
+//! straight lines and circles; they need time to react, and do not aim perfectly.
 
 use coplay::peer_world::{DeadReckoning, EntityId};
 
@@ -25,7 +25,7 @@ const MAX_SEARCHED_CELLS: usize = 2_048;
 /// path.
 const ROUTE_LOOKAHEAD: usize = 4;
 
-/// Ticks of a straight walk, plus up to as many more at random.
+/// Ticks of a straight walk or of backing off, plus up to as many more at random.
 const WALK_TICKS: u32 = 12;
 
 /// Longest turn before the next decision, in ticks.
@@ -57,6 +57,7 @@ const TRIGGER_INTERVAL: u32 = 4;
 
 /// Ticks within which a walking ninja must move more than [`STUCK_DISTANCE`] units, or counts as stuck.
 const STUCK_TICKS: u32 = 80;
+/// Distance that a walking ninja must move within [`STUCK_TICKS`], in units.
 const STUCK_DISTANCE: u32 = 24;
 
 /// Distance within which a waypoint counts as reached, in units.
@@ -70,19 +71,22 @@ const TURN_RADIUS: i64 = WALK_SPEED as i64 / UNIT as i64 * (65_536 / TURN_RATE a
 pub struct Ninja {
     rng: Rng,
     path_finder: PathFinder,
-    /// Cell that the ninja walks to, and the cells on the route to it, the next one last.
+    /// Cell that the ninja walks to.
     goal: MazeCell,
+    /// Cells on the route to the goal, the next one last.
     route: Vec<MazeCell>,
     plan_at: u32,
     /// Avatar that the ninja chases; `None` if it knows of no living one.
     target: Option<EntityId>,
     /// Tick in which the ninja notices the target; `None` while the target is out of view.
     noticed_at: Option<u32>,
-    /// Buttons that are held, and the tick until which they are held.
+    /// Buttons that are held.
     held_controls: Controls,
+    /// Tick until which the buttons are held.
     held_until: u32,
-    /// Aiming error of the next shot, and the earliest tick in which it can be fired.
+    /// Aiming error of the next shot, in headings.
     aim_error: i32,
+    /// Earliest tick in which the next shot can be fired.
     shoot_at: u32,
     /// Tick and position at which the ninja last made progress.
     last_progress: (u32, Position),
@@ -243,7 +247,7 @@ impl Ninja {
         aimed
     }
 
-    /// Walks or turns towards the next waypoint of the route. If the path to none is clear, plans again afterwards.
+    /// Walks or turns towards the next waypoint of the route. If no waypoint has a clear path, plans again afterwards.
     fn follow_route(&mut self, tick: u32, rules: &MazeRules, me: &Avatar) {
         let next = self.next_waypoint(&rules.maze, me.position);
         let waypoint = next.unwrap_or_else(|| self.fallback_waypoint(&rules.maze, me.position));
@@ -281,8 +285,8 @@ impl Ninja {
         next.filter(|_| position.distance(middle) < ARRIVAL_DISTANCE).unwrap_or(middle)
     }
 
-    /// Turns until the avatar looks along `heading`, or keeps straight on if the turn takes less than `tolerance`
-    /// ticks.
+    /// Turns until the avatar looks along `heading`, while pressing the buttons of `walk`. If the turn takes less than
+    /// `tolerance` ticks, keeps straight on.
     fn turn_to(&mut self, tick: u32, me: &Avatar, heading: u16, walk: Controls, tolerance: u32) {
         let turn = shortest_turn(me.heading, heading);
         let ticks = (u32::from(turn.unsigned_abs()) + TURN_RATE as u32 / 2) / TURN_RATE as u32;
@@ -314,7 +318,7 @@ fn nearest_living<'a>(maze: &Maze, me: &Avatar, others: &'a [(EntityId, Avatar)]
     living.min_by_key(|(id, avatar)| (perceived_distance(avatar), *id)).map(|(id, avatar)| (*id, avatar))
 }
 
-/// Whether an avatar can walk straight from one position to another: both its sides must get through.
+/// Returns whether an avatar can walk straight from one position to another: both its sides must get through.
 fn is_path_clear(maze: &Maze, from: Position, to: Position) -> bool {
     let aside = from.bearing_to(to).wrapping_add(QUARTER_TURN);
     let width = (i32::from(AVATAR_RADIUS) - 2) * UNIT;
@@ -323,8 +327,8 @@ fn is_path_clear(maze: &Maze, from: Position, to: Position) -> bool {
         .all(|width| maze.has_line_of_sight(from.moved_along(aside, width), to.moved_along(aside, width)))
 }
 
-/// Whether the avatar gets to the goal if it walks while it turns. If not, it must turn on the spot, or it would circle
-/// the goal for ever.
+/// Returns whether the avatar gets to the goal if it walks while it turns. If not, it must turn on the spot, or it
+/// would circle the goal for ever.
 fn can_reach_while_turning(me: &Avatar, goal: Position) -> bool {
     let turn = shortest_turn(me.heading, me.position.bearing_to(goal)).unsigned_abs();
     let chord = 2 * TURN_RADIUS * i64::from(sine(turn)) / i64::from(crate::angle::TRIG_ONE);

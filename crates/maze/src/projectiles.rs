@@ -1,4 +1,4 @@
-//! Known shots in flight, and the avatars they hit.
+//! Known shots in flight, and the avatars that they hit.
 //!
 //! As soon as a shot is known, the tracker checks the ticks that have passed since it was fired, and from then on every
 //! new tick. The caller chooses the avatars that are checked: a site without a server passes its own avatars, a server

@@ -115,8 +115,8 @@ impl MazeRules {
         (flown < self.shot_range(shot)).then(|| shot.origin.moved_along(shot.heading, flown))
     }
 
-    /// Whether a shot hits an avatar at this position in the course of this tick. The whole segment since the tick
-    /// before is checked, so the shot cannot jump over the avatar.
+    /// Returns whether a shot hits an avatar at this position in the course of this tick. The whole segment since the
+    /// tick before is checked, so the shot cannot jump over the avatar.
     pub fn shot_hits(&self, shot: &Shot, tick: u32, target: Position) -> bool {
         // Most shots are far from most avatars; the box test spares them the ray cast through the walls.
         let near = ShotSegment::in_tick(shot, tick).filter(|segment| segment.may_hit(target));
@@ -168,8 +168,8 @@ impl MazeRules {
         }
     }
 
-    /// Whether the next step brings the avatar nearer to another one and into contact. An avatar that already overlaps
-    /// another may step away.
+    /// Returns whether the next step brings the avatar nearer to another one and into contact. An avatar that already
+    /// overlaps another may step away.
     fn would_collide(&self, avatar: &Avatar, others: &[Position]) -> bool {
         if avatar.speed == 0 || others.is_empty() {
             return false;
@@ -226,8 +226,9 @@ impl MazeRules {
 pub(crate) struct ShotSegment {
     start: i32,
     end: i32,
-    /// North-west and south-east corner of the bounding box of all avatar positions that the segment can hit.
+    /// North-west corner of the bounding box of all avatar positions that the segment can hit.
     min_corner: Position,
+    /// South-east corner of the bounding box of all avatar positions that the segment can hit.
     max_corner: Position,
 }
 
@@ -244,19 +245,19 @@ impl ShotSegment {
         Some(Self { start: before, end: after, min_corner: low, max_corner: high })
     }
 
-    /// Whether an avatar at `target` is within the bounding box of the segment.
+    /// Returns whether an avatar at `target` is within the bounding box of the segment.
     #[inline]
     pub(crate) fn may_hit(&self, target: Position) -> bool {
         (self.min_corner.x..=self.max_corner.x).contains(&target.x)
             && (self.min_corner.y..=self.max_corner.y).contains(&target.y)
     }
 
-    /// Whether the shot flies at least part of the segment before its `range`, in 1/[`UNIT`] units, ends.
+    /// Returns whether the shot flies at least part of the segment before its `range`, in 1/[`UNIT`] units, ends.
     pub(crate) fn starts_within(&self, range: i32) -> bool {
         self.start < range
     }
 
-    /// Whether the shot hits an avatar at `target` before its `range` ends.
+    /// Returns whether the shot hits an avatar at `target` before its `range` ends.
     pub(crate) fn hits(&self, shot: &Shot, range: i32, target: Position) -> bool {
         let Self { start: before, end: after, .. } = *self;
         segment_hits(shot, before, after, target)
@@ -280,14 +281,15 @@ fn distance_flown(shot: &Shot, tick: u32) -> Option<i32> {
     (age <= SHOT_LIFETIME).then_some(age as i32 * SHOT_SPEED)
 }
 
-/// Whether a shot and an avatar at `target` can meet within `ticks` ticks after this one, at the speeds of both.
+/// Returns whether a shot and an avatar at `target` can meet within `ticks` ticks after this one, at the speeds of
+/// both.
 pub(crate) fn can_shot_reach(shot: &Shot, tick: u32, ticks: u32, target: Position) -> bool {
     let Some(flown) = distance_flown(shot, tick) else { return false };
     let reach = (SHOT_SPEED + i32::from(WALK_SPEED)) as u32 * ticks / UNIT as u32 + SHOT_HIT_RADIUS as u32 + 1;
     shot.origin.moved_along(shot.heading, flown).distance(target) <= reach
 }
 
-/// Whether the part of a shot's path from `before` to `after` passes within [`SHOT_HIT_RADIUS`] of the target.
+/// Returns whether the part of a shot's path from `before` to `after` passes within [`SHOT_HIT_RADIUS`] of the target.
 fn segment_hits(shot: &Shot, before: i32, after: i32, target: Position) -> bool {
     let (east, south) =
         (i64::from(target.x) - i64::from(shot.origin.x), i64::from(target.y) - i64::from(shot.origin.y));

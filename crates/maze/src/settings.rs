@@ -30,7 +30,7 @@ impl MazeSettings {
     /// Longest bucket and longest playout delay, in ticks.
     pub const MAX_TICKS: u16 = 100;
 
-    /// Whether the side of the maze is within [`Maze::SIDE_RANGE`], and bucket and playout delay are 1 to
+    /// Returns whether the side of the maze is within [`Maze::SIDE_RANGE`], and bucket and playout delay are 1 to
     /// [`MAX_TICKS`](Self::MAX_TICKS) ticks.
     pub fn is_valid(&self) -> bool {
         let sane = |ticks| (1..=Self::MAX_TICKS).contains(&ticks);

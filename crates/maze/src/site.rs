@@ -217,7 +217,7 @@ impl MazeSite {
         }
     }
 
-    /// Writes the next datagram to be sent into `buf`; returns `None` if there is none.
+    /// Writes the next datagram to be sent into `buf` and returns its length and destination; `None` if there is none.
     pub fn poll_transmit(&mut self, now: Instant, buf: &mut [u8]) -> Option<PeerWorldTransmit> {
         self.world.poll_transmit(now, buf)
     }

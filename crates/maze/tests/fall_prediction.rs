@@ -21,8 +21,9 @@ struct Duel {
     in_flight: Vec<(Instant, usize, Vec<u8>)>,
     /// Whether Ann's datagrams are lost for [`LOSS_TICKS`] after one of her avatars fell.
     loses_falls: bool,
-    /// Tick since which each of Ann's avatars was dead, per tick: as it happened, and as Ben displayed it.
+    /// Tick since which each of Ann's avatars was dead in fact, per tick.
     actual_falls: BTreeMap<(EntityId, u32), Option<u32>>,
+    /// Tick since which Ben displayed each of Ann's avatars dead, per displayed tick.
     displayed_falls: BTreeMap<(EntityId, u32), Option<u32>>,
     /// Number of times that a fall of one of Ann's avatars was predicted for the next tick.
     predicted_falls: u32,

@@ -15,9 +15,11 @@ fn maze_site(site: WorldSiteId) -> MazeSite {
     MazeSite::new(Instant::ZERO, site, site == VICTIM, &settings, UpdatePolicy::default(), (Some("Ann"), 1)).unwrap()
 }
 
-/// First byte of a peer world datagram, and the types of two of its items.
+/// First byte of a peer world datagram.
 const FAMILY: u8 = 0x31;
+/// Type of an update item.
 const UPDATE: u8 = 1;
+/// Type of a record item.
 const RECORD: u8 = 10;
 
 fn inject(game: &mut MazeSite, now: Instant, from: WorldSiteId, item: &[u8]) {

@@ -28,12 +28,15 @@ pub struct Secret([u8; 32]);
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; 16]);
 
-/// Cost of stretching a secret: 8 MiB in three passes, about 20 ms. A short secret stays weak nevertheless.
+/// Memory used to stretch a secret, in KiB. Three passes over these 8 MiB take about 20 ms. A short secret stays weak
+/// nevertheless.
 const ARGON2_MEMORY_KIB: u32 = 8 * 1024;
+/// Number of passes over that memory.
 const ARGON2_PASSES: u32 = 3;
 
-/// Characters of a generated secret, without those that look alike. 16 of them carry 79 bits.
+/// Characters of a generated secret: letters and digits without `i`, `l`, `o`, `0` and `1`, which look alike.
 const ALPHABET: &[u8; 31] = b"abcdefghjkmnpqrstuvwxyz23456789";
+/// Number of characters of a generated secret, which carry 79 bits.
 const RANDOM_SECRET_LEN: usize = 16;
 
 impl PeerKey {
@@ -125,7 +128,7 @@ impl Secret {
     pub fn random_text() -> String {
         let mut text = String::new();
         while text.len() < RANDOM_SECRET_LEN {
-            // The bytes beyond the last whole alphabet would favour some characters.
+            // Byte values from the last whole multiple of the alphabet on would favour some characters.
             let byte = random_bytes::<1>()[0];
             if usize::from(byte) < 256 / ALPHABET.len() * ALPHABET.len() {
                 text.push(char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]));

@@ -50,7 +50,8 @@ pub enum Ticket {
 }
 
 impl Ticket {
-    /// Returns the name of the seat group: equal for all tickets with the same secret or token, at any address.
+    /// Returns the name of the seat group, within which a player keeps its key and so its seat: equal for all tickets
+    /// with the same secret or token, at any address.
     pub fn seat_group(&self) -> String {
         match self {
             Self::Udp { secret, .. } => seat_group_of_secret(secret),

@@ -20,7 +20,8 @@ pub trait Transport: Send + Sync {
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool;
 
     /// Starts dialing an address and keeps trying until the peer `expect` answers, or with `None` any peer that knows
-    /// the secret. Addresses of another transport are ignored.
+    /// the secret. Any other peer that answers ends the dial with [`Incoming::WrongPeer`]. Addresses of another
+    /// transport are ignored.
     fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>);
 
     /// Stops dialing a peer that was expected at some address. An existing connection stays.
@@ -29,10 +30,10 @@ pub trait Transport: Send + Sync {
     /// Returns the address of a connected peer, which may be passed on to other peers; `None` without a connection.
     fn addr_of(&self, peer: &PeerKey) -> Option<PeerAddr>;
 
-    /// Returns the addresses at which other peers may reach this site, as far as it knows them now.
+    /// Returns the addresses at which other peers may reach this site, as far as they are known now.
     fn own_addrs(&self) -> Vec<PeerAddr>;
 
-    /// Returns the counts of received datagrams that were not delivered since the transport was created.
+    /// Returns the counts, since the transport was created, of received datagrams that were not delivered.
     fn drop_counts(&self) -> DropCounts;
 }
 
@@ -101,14 +102,14 @@ pub enum Incoming {
     },
 }
 
-/// Counts of received datagrams that were not delivered.
+/// Counts of received datagrams and events that were not delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
-    /// Rejected by the transport: garbage, forgeries, replays, strangers.
+    /// Datagrams and connections that the transport rejected: garbage, forgeries, replays, strangers.
     pub rejected: u64,
     /// Dropped by the operating system because its receive buffer was full.
     pub kernel_dropped: u64,
-    /// Authentic datagrams for which the queue had no room.
+    /// Authentic datagrams and other events for which the queue had no room.
     pub queue_full: u64,
 }
 

@@ -312,8 +312,8 @@ fn mesh_survives_its_founder_leaving() {
     [bob, cid, dan].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// A site keeps its site number when it is restarted before the others miss it, and again after that, and joins through
-/// another member each time.
+/// A site keeps its site number through two restarts, the first before the others notice its absence, the second after
+/// its timeout. It joins through another member each time.
 #[test]
 fn restarted_site_keeps_its_site_number() {
     let ann = create_mesh(&TransportKind::Udp, &mesh_options("Ann")).unwrap();

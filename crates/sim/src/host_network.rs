@@ -1,7 +1,7 @@
 //! A simulated network for any host program: sites with exact clocks, links between all of them, and virtual time.
 //!
-//! [`SessionNetwork`](crate::session_network::SessionNetwork) knows its machine and every fault of a computer. This
-//! network knows only sessions. It serves real machines, demonstrations and every other driver of a [`Session`].
+//! [`SessionNetwork`](crate::session_network::SessionNetwork) runs only the toy machine and simulates faults of
+//! computers. This network knows only sessions, so that any machine and any driver of a [`Session`] can run in it.
 
 use coplay::id::{Addr, SiteId};
 use coplay::session::Session;

@@ -88,7 +88,8 @@ impl InputLatencyMeter {
         }
     }
 
-    /// Returns the mean time, in milliseconds, from a press at `from` to its first effect at `to`; 0 without any press.
+    /// Returns the mean time, in milliseconds, from a press at `from` to its first effect at `to`; 0 if no press took
+    /// effect there.
     pub fn mean_latency_ms(&self, from: usize, to: usize) -> f64 {
         let latency = self.latencies[from][to];
         latency.sum.as_millis_f64() / latency.count.max(1) as f64

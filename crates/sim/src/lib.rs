@@ -13,7 +13,7 @@
 //! * [`toy_machine`]: a small deterministic machine to share.
 //! * [`site`]: one site, made of a session, a machine and a player.
 //! * [`session_network`]: several sites and the links between them.
-//! * [`host_network`]: the same for host programs that bring machines of their own.
+//! * [`host_network`]: several host programs with machines of their own, and the links between them.
 //!
 //! Fault tests, one folder per engine. Each has a scenario generator, fault injection and a checker that does not rely
 //! on the engine's own claims:
@@ -24,7 +24,7 @@
 //! * [`mirror`]: mirrored servers.
 //! * [`motion`]: a server of moving objects and its clients.
 //!
-//! Measurements without faults:
+//! Measurements, without random faults:
 //!
 //! * [`session_experiment`]: pacing, traffic and rollback of a session.
 //! * [`input_latency`]: time from a button press to its first effect.

@@ -238,8 +238,8 @@ impl FrameObservations {
     }
 }
 
-/// Returns settings for a session of the toy machine at 60 frames per second, with a site count up to the last site
-/// that owns a bit.
+/// Returns settings for a session of the toy machine at 60 frames per second. The session has all sites up to the last
+/// one that owns an input bit, or two if no site owns one.
 pub fn toy_settings(input_delay: u32, ownership: Ownership) -> Settings {
     let sites = (0..coplay::id::MAX_SITES).rev().find(|site| owns(&ownership, *site)).map_or(2, |last| last + 1);
     Settings {

@@ -175,7 +175,8 @@ impl SimulatedSite {
         }
     }
 
-    /// Loads a state received from another site; `None` stands for bytes that do not decode.
+    /// Loads a state received from another site, with `frame` as the next frame; `None` stands for bytes that do not
+    /// decode.
     pub(crate) fn load_snapshot(&mut self, frame: u32, machine: Option<ToyMachine>) {
         match machine {
             Some(machine) => {
@@ -311,8 +312,8 @@ impl SimulatedSite {
         }
     }
 
-    /// If the session is frozen, passes it forged decisions in the name of all other sites that drop those sites, each
-    /// with the inputs known here.
+    /// If the session is frozen, passes it forged decisions that seem to come from each of the other sites, for the
+    /// epochs 0 to 3. Every decision drops all other sites and keeps the inputs known here.
     pub(crate) fn inject_forged_decision(&mut self, local: Instant, others: impl Iterator<Item = (SiteId, Addr)>) {
         let State::Frozen(_) = self.session.state() else { return };
         let others: Vec<(SiteId, Addr)> = others.collect();

@@ -1,4 +1,4 @@
-//! Each site sends one small datagram per frame and link, and no others.
+//! Each site sends one small datagram per frame and link, and at most one more per stalled frame.
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Datagrams from strangers are dropped and counted. They change nothing: no frame, no frame time and no byte that is
-//! sent.
+//! sent. Replayed and forged datagrams of peers do no harm either.
 
 mod common;
 
@@ -15,8 +15,8 @@ use coplay_sim::session_network::{CapturedDatagram, SessionNetwork};
 
 const SITES: usize = 3;
 
-/// Returns a session of three sites after 8 s, two of which were cut off from each other for 1 s. All their datagrams
-/// were captured.
+/// Returns a session of three sites after 8 s, two of which were cut off from each other for 1 s. All datagrams of the
+/// session were captured.
 fn captured_session_with_a_cut() -> TestSession {
     let mut game = SessionSetup::new(SITES, rtt_link(100)).start();
     game.network.start_capture(100_000);

@@ -219,7 +219,7 @@ fn silent_site_is_awaited_forever_without_a_timeout() {
 #[test]
 fn site_that_slept_does_not_time_out_its_peers() {
     for sleeper in [0, 1] {
-        // With all datagrams of the meantime in the socket, and with none.
+        // With the datagrams of the meantime in the socket, and with none.
         for cut in [false, true] {
             let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|site, config| {
                 config.silence_timeout = (site == sleeper).then_some(secs(3));
@@ -241,8 +241,8 @@ fn site_that_slept_does_not_time_out_its_peers() {
     }
 }
 
-/// Two sites are as far apart as possible: one sleeps, the other continues for as long as it may, and then the first
-/// finds all its datagrams in the socket. No input is lost.
+/// Two sites are as far apart as possible: one sleeps while the other continues for as long as it may. The sleeping
+/// site wakes up with at most 64 datagrams of its peer in its socket. No input is lost.
 #[test]
 fn no_input_is_lost_with_the_longest_input_delay_and_prediction_window() {
     for (input_delay, prediction_window) in [(120, 0), (120, 7), (67, 60)] {

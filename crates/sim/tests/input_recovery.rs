@@ -148,7 +148,7 @@ fn loss_without_input_change_needs_no_request() {
         game.run_for(secs(10));
         assert_eq!(game.stats(0).stalls, stalls, "loss {loss}");
     }
-    // With rare input changes, only lost packets that carried a change are requested.
+    // The more rarely inputs change, the fewer lost packets carry a change and need a request.
     let setup = SessionSetup { input_delay: 18, ..SessionSetup::new(2, lossy_link(100, 0.05)) };
     let [rare, frequent] = [1.0 / 60.0, 0.5]
         .map(|change_probability| capture_one_minute(&setup, Recovery::History, change_probability).0.answers);
@@ -177,7 +177,7 @@ fn adaptive_falls_back_to_history_after_a_long_loss_burst() {
 
 #[test]
 fn redundant_stalls_less_than_history_after_a_loss() {
-    // The input delay covers the one-way latency and two lost packets, but not a round trip.
+    // The input delay covers the one-way latency and two lost packets, but not a request and its answer.
     let setup = SessionSetup { input_delay: 6, ..SessionSetup::new(2, lossy_link(100, 0.05)) };
     let [redundant, history] = [Recovery::Redundant, Recovery::History].map(|policy| {
         let (_, _, game) = capture_one_minute(&setup, policy, 1.0 / 8.0);
@@ -201,7 +201,7 @@ fn answer_repeat_intervals_ms(game: &TestSession) -> Vec<f64> {
     times
 }
 
-/// Answers to later losses must not delay the retransmission of an earlier one, which all sites wait for.
+/// Answers to later losses must not delay the retransmission of an earlier answer, which all sites wait for.
 #[test]
 fn lost_answer_is_retransmitted_after_a_round_trip() {
     for change_probability in [1.0 / 8.0, 0.5] {

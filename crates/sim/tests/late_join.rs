@@ -723,8 +723,8 @@ fn joiner_whose_admission_is_void_asks_again() {
     }
 }
 
-/// As above, but the coordinator restarts, rejoins, and coordinates again. Until it plays, it takes the joiner for a
-/// player, because the joiner believes to be one.
+/// The coordinator admits a joiner and crashes before the join takes effect. It restarts, rejoins, and coordinates
+/// again. Until it plays, it treats the joiner as a player, because the joiner considers itself one.
 #[test]
 fn joiner_whose_admission_is_void_is_admitted_by_the_rejoined_coordinator() {
     for away in [500, 1_000, 1_500] {

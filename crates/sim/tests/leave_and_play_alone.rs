@@ -379,7 +379,7 @@ fn waiting_site_rejoins_the_peer_that_continued_alone() {
     }
 }
 
-/// Two of three sites outweigh the one that continued alone, whether they continued as well or wait for it. The one
+/// Two of three sites outweigh the one that continued alone, whether they continued as well or wait for it. That one
 /// ends as dropped and rejoins.
 #[test]
 fn site_that_continued_alone_yields_to_a_majority() {

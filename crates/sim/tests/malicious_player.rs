@@ -288,7 +288,7 @@ fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
     for (liar, victim) in pairs(3) {
         for decided in [false, true] {
             let mut game = start_captured(3);
-            // Without the liar's inputs the game is frozen, and sites believe unconfirmed reports.
+            // Without the liar's inputs the victim's game is frozen, and the victim believes unconfirmed reports.
             game.network.set_cut(liar, victim, true);
             game.run_for(ms(1_500));
             let frame = game.stats(victim).frame + 40;

@@ -6,8 +6,8 @@ use coplay_sim::motion::{MotionSabotage, MotionScenario};
 
 const REPLAY: &str = "cargo run --release -p coplay-sim --bin swarm -- --motion --seed";
 
-/// Between two frames a client is corrected twice, by more than the limit of gradual correction and back. The displayed
-/// position does not jump.
+/// Between two frames a client corrects an object twice, by more than the limit of gradual correction and back. The
+/// displayed position does not jump.
 #[test]
 fn two_corrections_between_frames_are_not_reported_as_a_jump() {
     let seed = 7_504_122;
@@ -35,7 +35,8 @@ fn motion_scenarios_have_no_violations() {
     assert!(commands > 5_000, "only {commands} commands: too few to prove anything");
 }
 
-/// Returns the property that `sabotage` violates first in most of those of the first 16 seeds that have a violation.
+/// Runs the first 16 seeds with `sabotage`. Returns the property that is most often the first one violated; `None` if
+/// no seed has a violation.
 fn most_violated_property(sabotage: MotionSabotage) -> Option<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for seed in 0..16 {

@@ -63,9 +63,9 @@ fn published_pacing_is_smooth_up_to_130_ms_rtt_and_rough_from_140_to_170() {
     assert!(threshold.is_some_and(|(rtt_ms, _)| (140..=170).contains(rtt_ms)), "{scan:.2?}");
 }
 
-/// Lets site `late` sleep through the start, so that it begins about 500 ms late. Returns the mean absolute deviation
-/// of the frame times of both sites, measured after 10 s, and the share of its frames in which the other site still
-/// stalls.
+/// Lets site `late` sleep through the start, so that it begins more than 300 ms late. Returns measurements of 20 s that
+/// begin 10 s after it wakes: the mean absolute deviation of the frame times of each site, in milliseconds, and the
+/// share of the other site's frames that stall.
 fn pacing_after_a_late_start(pacing: Pacing, late: usize) -> ([f64; 2], f64) {
     let first = 1 - late;
     let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|_, config| config.pacing = pacing);

@@ -418,7 +418,8 @@ fn shared_pad_ownership(sites: usize) -> Ownership {
     ownership
 }
 
-/// Starts sites with equal inputs in equal frames, so that only timing can differ, and disturbs them after 10 s.
+/// Starts sites with equal inputs in equal frames, so that only timing can differ, and runs them for 10 s. A skew or a
+/// late start disturbs them from the start, a pause after the 10 s.
 fn start_with_equal_inputs(setup: &SessionSetup, disturbance: Disturbance) -> TestSession {
     let clock = |skew_ppm: f64| NodeClock { offset: secs(setup.seed as i64 * 77), skew_ppm };
     let clocks = match disturbance {
@@ -466,7 +467,7 @@ fn assert_equal_resimulation(setup: &SessionSetup, disturbance: Disturbance) {
     );
     println!("{case}");
     assert!(least > 400 && most * 5 <= least * 6, "{case}");
-    // No phase difference remains except the pacing sway, 1/128 of a frame to both sides.
+    // No phase difference remains except the dither of the pacer, 1/128 of a frame to both sides.
     let apart = game.worst_start_skew_ms(since + secs(10));
     assert!(apart < 0.3, "{case}, {apart:.3} ms apart");
 }

@@ -203,7 +203,7 @@ fn leave_concurrent_with_a_drop_is_resolved_equally_everywhere() {
     }
 }
 
-/// All remaining sites would have to agree, and one of them cannot receive from the coordinator: a ballot would only
+/// All remaining sites would have to agree, and one of them cannot receive from the coordinator, so a ballot would only
 /// freeze the game.
 #[test]
 fn slow_peer_is_awaited_while_the_coordinator_is_cut_off_from_a_site() {

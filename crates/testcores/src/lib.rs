@@ -1,7 +1,7 @@
 //! For tests: libretro cores of our own, and small free [images] for real cores.
 //!
 //! Our core is one C source that is compiled when a test requests it. The honest variant is fit for shared play. Each
-//! other variant breaks one rule, to prove that the checks detect it.
+//! other variant has one defect or oddity, to prove that the checks detect it or cope with it.
 
 pub mod images;
 
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Defect of a test core. Each variant breaks one rule of libretro or of determinism.
+/// Defect or oddity of a test core. Most variants break one rule of libretro or of determinism.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CoreDefect {
     /// No defect: the core is deterministic and its states are exact.
@@ -98,7 +98,7 @@ impl TestCore {
     /// Makes the core refuse or accept games from now on. Loaded games are not affected.
     ///
     /// # Panics
-    /// If its directory cannot be written.
+    /// If the core's directory cannot be written, or if `refuse` is false and the core does not refuse games.
     pub fn set_refusing_games(&self, refuse: bool) {
         let gate = self.folder.path().join(GATE_FILE);
         let result = if refuse { std::fs::write(gate, "") } else { std::fs::remove_file(gate) };
@@ -106,8 +106,8 @@ impl TestCore {
     }
 }
 
-/// Builds a core with the C compiler, `cc` or `$CC`. It exposes its memory, has two players and an option
-/// `testcore_step` (1, 2 or 3), and needs no game.
+/// Builds a core with the C compiler, `cc` or `$CC`. Unless the defect prevents it, the core exposes its memory, has
+/// two players and an option `testcore_step` (1, 2 or 3), and needs no game.
 ///
 /// # Panics
 /// If there is no C compiler.

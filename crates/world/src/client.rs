@@ -4,7 +4,7 @@
 //! After Li, Li and Lau: client and server each have a motion timer that measures how long the present buttons have
 //! been held. The client's avatar starts at once, the server's when the input arrives, and the client's timer runs a
 //! little slower until both timers agree. Remote avatars are extrapolated from the server's state to the present by the
-//! clock. A displayed avatar that is elsewhere converges at a bounded speed.
+//! clock. A displayed avatar that differs from that state converges towards it at a bounded speed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,12 +31,14 @@ const MAX_CATCH_UP: TimeDelta = TimeDelta::from_millis(500);
 const REMOTE_AVATAR_TIMEOUT: TimeDelta = TimeDelta::from_millis(1_000);
 /// Error above which a displayed avatar is corrected at once, in units.
 const SNAP_DISTANCE: u32 = 400;
-/// Speed at which the displayed position of a remote avatar converges, in units per tick in addition to its own motion;
-/// and largest turn per call of [`Client::advance`].
+/// Speed per axis at which the displayed position of a remote avatar converges, in units per tick. The avatar's own
+/// motion is allowed up to the same speed in addition.
 const CONVERGENCE_SPEED: i32 = 8;
+/// Largest turn of the displayed heading of a remote avatar per call of [`Client::advance`], in headings.
 const CONVERGENCE_TURN_RATE: i16 = 3 * TURN_RATE;
-/// Tolerated error of our own position, in units; and speed at which a larger one is corrected, in units per tick.
+/// Tolerated error of our own position, in units.
 const POSITION_TOLERANCE: u32 = 4;
+/// Speed per axis at which a larger error of our own position is corrected, in units per tick.
 const CORRECTION_SPEED: i32 = 4;
 /// Number of our own past positions kept for comparison with the server's.
 const PATH_HISTORY_LEN: usize = 128;
@@ -82,15 +84,17 @@ struct ScoreRow {
 #[derive(Debug, Default)]
 struct LocalAvatar {
     avatar: Option<Avatar>,
-    /// Buttons that the player wants, and whether the player fired since the last input message.
+    /// Buttons that the player holds down now.
     requested_controls: Controls,
+    /// Whether the player has pressed fire since the last input message.
     is_fire_pending: bool,
     /// Buttons in effect, as sent to the server.
     held_controls: Controls,
     change_number: u32,
     motion_timer: MotionTimer,
-    /// Elapsed part of the next tick, and whole ticks since the last input change.
+    /// Elapsed part of the next tick.
     partial_tick: TimeDelta,
+    /// Whole ticks since the last input change.
     ticks_held: u32,
     unacknowledged: VecDeque<InputChange>,
     path: VecDeque<PathPoint>,
@@ -239,7 +243,7 @@ impl Client {
         probe.and_then(DisplayDiscrepancyProbe::consistency)
     }
 
-    /// Returns the consistency of all displayed avatars, our own first.
+    /// Returns the consistency of each displayed avatar for which it is known, our own first.
     pub fn consistencies(&self) -> impl Iterator<Item = (EntityId, Consistency)> {
         let own = self.own_entity.map(|me| (me, &self.local.probe));
         let others = self.others.iter().map(|(entity, other)| (*entity, &other.probe));
@@ -253,7 +257,8 @@ impl Client {
         Some(tick.saturating_add(since.min(i64::from(u32::MAX / 2)) as u32))
     }
 
-    /// Switches to another server: its clock differs, and it does not know our earlier input changes.
+    /// Switches to another server. Resets the clock, the remote avatars and the numbering of input changes, of which
+    /// the new server knows nothing.
     pub fn on_server_change(&mut self, now: Instant) {
         self.clock = Clock::assuming_crystals();
         // The time of its world may differ, too.
@@ -264,8 +269,8 @@ impl Client {
         self.local.restart_changes(TimeDelta::ZERO);
     }
 
-    /// Sets the buttons that the player presses. They take effect with the next input message, which is due at once
-    /// unless the last change was sent less than 40 ms ago.
+    /// Sets the buttons that the player presses. They take effect with the next input message, which after a change is
+    /// due at once unless the last change was sent less than 40 ms ago.
     pub fn set_controls(&mut self, now: Instant, controls: Controls) {
         self.local.is_fire_pending |= controls.fire;
         self.local.requested_controls = controls;
@@ -414,7 +419,8 @@ impl Client {
 }
 
 impl LocalAvatar {
-    /// Puts the requested buttons into effect. Returns whether they changed.
+    /// Puts the requested buttons into effect, which reach the server after `delay`. Returns whether the buttons
+    /// changed.
     fn commit_controls(&mut self, delay: TimeDelta) -> bool {
         let requested =
             Controls { fire: self.requested_controls.fire || self.is_fire_pending, ..self.requested_controls };
@@ -455,7 +461,8 @@ impl LocalAvatar {
         self.begin_change(self.held_controls, delay);
     }
 
-    /// Reconciles our avatar with the server's state, which is `age` old.
+    /// Reconciles our avatar with the server's state, which is `age` old. On the server the input change `number` had
+    /// then been in effect for `ticks` ticks.
     fn reconcile(&mut self, rules: &MazeRules, avatar: Avatar, (number, ticks): (u32, u32), age: TimeDelta) {
         self.unacknowledged.retain(|change| change.number > number);
         if !self.avatar.as_ref().is_some_and(|own| is_same_life(own, &avatar)) {
@@ -488,7 +495,7 @@ impl LocalAvatar {
         }
     }
 
-    /// Moves our avatar and all its past positions.
+    /// Moves our avatar and all its past positions by (`x`, `y`), in 1/[`UNIT`] units.
     fn translate(&mut self, x: i32, y: i32) {
         let past = self.path.iter_mut().map(|point| &mut point.position);
         for position in past.chain(self.avatar.as_mut().map(|avatar| &mut avatar.position)) {
@@ -533,7 +540,9 @@ impl LocalAvatar {
 }
 
 impl RemoteAvatar {
-    /// Moves the displayed avatar by `ticks` ticks up to `tick`, towards the extrapolated state.
+    /// Moves the displayed avatar towards the state extrapolated to `tick`: per axis by at most twice
+    /// [`CONVERGENCE_SPEED`] for each of `ticks` ticks, at most 100. Snaps to that state in a new life, or if the error
+    /// exceeds [`SNAP_DISTANCE`].
     fn converge(&mut self, rules: &MazeRules, tick: u32, ticks: u32) {
         let (reference_tick, state) = &self.reference;
         let target = rules.extrapolate(state, tick.saturating_sub(*reference_tick));

@@ -58,7 +58,7 @@ impl DisplayDiscrepancyProbe {
     }
 
     /// Compares the server's state of a tick with the displayed one. `at` is the time of that tick on our clock;
-    /// `is_same` is whether both belong to the same life.
+    /// `is_same` is whether both belong to the same life. If not, drops the displayed positions.
     pub(crate) fn on_reference(&mut self, at: Instant, tick: u32, reference: &Avatar, is_same: bool) {
         if !is_same {
             self.reset();

@@ -96,7 +96,8 @@ impl EntityRecord {
         is_new
     }
 
-    /// Records the hits and falls that one server counted, if they are higher than known. Returns whether they were.
+    /// Records the hits and falls that one server counted, if they are higher than known. Beyond 256 counts, drops the
+    /// smallest. Returns whether the hits or falls were higher.
     pub fn record_count(&mut self, counted_by: SourceId, count: Score) -> bool {
         let known = self.count_by(counted_by);
         let most = Score { hits: known.hits.max(count.hits), falls: known.falls.max(count.falls) };
@@ -136,8 +137,8 @@ impl EntityRecord {
         self.total = [self.total[0] - u64::from(hits), self.total[1] - u64::from(falls)];
     }
 
-    /// Drops a placement from before a tick, and with it the name; the score stays. Returns whether a placement was
-    /// dropped.
+    /// Drops a placement from before a tick. Without a placement, also drops a name from an epoch before that tick; the
+    /// score stays. Returns whether a placement was dropped.
     pub(crate) fn expire_before(&mut self, tick: u32) -> bool {
         let has_expired = self.placement.take_if(|placement| placement.tick < tick).is_some();
         if self.placement.is_none() {
@@ -190,7 +191,7 @@ mod tests {
     /// Function that applies one update to a record.
     type UpdateFn = Box<dyn Fn(&mut EntityRecord)>;
 
-    /// Returns updates of an entity that two servers claim in turn.
+    /// Returns updates of an entity that three servers claim in turn.
     fn updates() -> Vec<UpdateFn> {
         let avatar = Some(MazeRules::new(Maze::new(7, 8)).spawn_avatar(&[], 1));
         let placements = [

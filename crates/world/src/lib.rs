@@ -4,7 +4,7 @@
 //! Consistency in Multiplayer Online Games*, and sends its state changes to the other servers as events, after Palazzi
 //! et al. ([`coplay::mirror`]). The maze is that of [`coplay_maze`], with the same rules as without servers.
 //!
-//! Pure: the host program owns clock and networks. The program `coplay-world` is one, with zenoh between the servers.
+//! Pure: the host program owns clock and networks. `coplay-world` is such a program, with zenoh between the servers.
 //!
 //! # Updates
 //!
@@ -20,7 +20,9 @@
 //!   [`SpatialIndex`] the positions of all avatars.
 //! - [`Client`]: one player. [`ServerSelector`] chooses its server.
 //! - [`EntityRecord`], [`EntityStore`], [`EntityUpdate`]: the known state, and its encoding.
-//! - [`ClientInput`], [`WorldView`], [`Directory`]: the messages between clients and servers.
+//! - [`ClientInput`], [`WorldView`], [`Directory`]: the messages between clients and servers. [`ServerHello`]: the
+//!   introduction of a server to the others.
+//! - [`ConsistencySummary`]: how closely a player's view followed the servers over a game.
 
 mod client;
 mod consistency_summary;

@@ -7,8 +7,9 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::protocol::{ClientInput, InputChange};
 
-/// Interval of views, and interval of directory messages.
+/// Interval of views.
 const VIEW_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
+/// Interval of directory messages.
 pub(crate) const DIRECTORY_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 /// Largest number of queued input changes; further ones are ignored.
 const MAX_QUEUED_CHANGES: usize = 32;
@@ -28,7 +29,7 @@ pub(crate) struct Player {
     pub(crate) last_received: Instant,
     /// Newest timestamp of the player, and when it arrived.
     pub(crate) newest_stamp: (Instant, Instant),
-    /// Newest input change in effect, and the tick in which it took effect.
+    /// Number of the newest input change in effect, and the tick in which it took effect.
     applied_change: (u32, u32),
     queued_changes: VecDeque<InputChange>,
     next_view: Instant,
@@ -86,8 +87,8 @@ impl Player {
         new_changes
     }
 
-    /// Returns the next input change that is due in this tick: when the previous buttons were held as long as on the
-    /// client.
+    /// Takes the next input change from the queue if it is due in this tick: the previous buttons were held as long as
+    /// on the client, or at least half of [`MAX_QUEUED_CHANGES`] changes are queued.
     pub(crate) fn next_due_change(&mut self, tick: u32) -> Option<DueChange> {
         let change = *self.queued_changes.front()?;
         let (number, since) = self.applied_change;

@@ -20,10 +20,13 @@ use coplay_maze::{Avatar, Controls, MazeRules, MazeSettings, Score};
 
 use crate::entity_update::{Reader, parse_name, put_avatar, put_entity, put_score, put_short_bytes};
 
-/// First byte of an input message, of a server's message, of a ping, and of a goodbye.
+/// First byte of an input message.
 const FAMILY_CLIENT_INPUT: u8 = 0x55;
+/// First byte of a server's message.
 const FAMILY_SERVER: u8 = 0x56;
+/// First byte of a ping.
 const FAMILY_PING: u8 = 0x57;
+/// First byte of a goodbye.
 const FAMILY_LEAVE: u8 = 0x58;
 const KIND_VIEW: u8 = 1;
 const KIND_DIRECTORY: u8 = 2;
@@ -230,7 +233,8 @@ impl WorldView {
 }
 
 impl Directory {
-    /// Encodes the directory. The caller limits the addresses, so that the message does not exceed [`MAX_MESSAGE_LEN`].
+    /// Encodes the directory, with as many scoreboard rows as fit into [`MAX_MESSAGE_LEN`]. The caller limits the
+    /// addresses, so that they fit, too.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FAMILY_SERVER, KIND_DIRECTORY];
         put_short_bytes(&mut bytes, &self.settings.to_bytes());

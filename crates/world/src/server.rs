@@ -23,8 +23,8 @@ use crate::server_world::{ServerWorld, entity_number};
 const ORPHAN_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 /// Delay before a server that joins a running world admits players: by then it knows the entities of the others.
 const OPENING_DELAY: TimeDelta = TimeDelta::from_millis(1_000);
-/// Number of updates waiting to be issued above which superseded ones are dropped. At most three kinds per entity
-/// remain.
+/// Number of updates waiting to be issued above which superseded ones are dropped. Then one update of each of three
+/// kinds remains per entity.
 const MAX_PENDING_UPDATES: usize = 8_192;
 
 /// One of several servers of a world.
@@ -126,7 +126,8 @@ impl Server {
             && self.mirror.replicated_up_to().is_none_or(|seq| seq >= self.mirror.settled(self.source()))
     }
 
-    /// Does the due work: applies the events of other servers, simulates, and issues our updates.
+    /// Does the due work: applies the events of other servers, simulates, reclaims entities of servers that are gone,
+    /// and issues our updates.
     pub fn advance(&mut self, now: Instant) {
         self.process_mirror(now);
         let Some(tick) = self.tick(now) else { return };

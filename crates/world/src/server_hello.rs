@@ -7,15 +7,16 @@ use crate::entity_update::{Reader, put_short_bytes};
 
 /// Version of the encoding; hellos of other versions are rejected.
 const VERSION: u8 = 3;
-/// Largest number of addresses of a server, and their maximum length in bytes.
+/// Largest number of addresses of a server.
 const MAX_ADDRS: usize = 4;
+/// Maximum length of an address, in bytes.
 const MAX_ADDR_LEN: usize = 200;
 
 /// Largest number of echoed nonces in a hello.
 pub const MAX_ECHOED_NONCES: usize = 64;
 
-/// Random number of a server run. A server that echoes it has received a message of that run, which a recording from
-/// before cannot do.
+/// Random number of a server run. A server that echoes it has received a message of that run: no message recorded
+/// before the run contains it.
 pub type Nonce = [u8; 16];
 
 /// Hello message with a proof of freshness.

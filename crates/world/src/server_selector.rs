@@ -1,5 +1,5 @@
-//! Choice of a player's server: the nearest that admits the player, and another when it is silent or about to stop, or
-//! when another is clearly nearer.
+//! Selects a player's server: the nearest that admits the player. Moves to another server when the present one is
+//! silent or about to stop, or when another is clearly nearer.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,34 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::protocol::{Pong, encode_ping};
 
-/// Ping interval, and the shorter one before the first choice.
+/// Ping interval.
 const PING_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
+/// Ping interval before the first choice.
 const INITIAL_PING_INTERVAL: TimeDelta = TimeDelta::from_millis(60);
-/// Number of answers required before the first choice, and the time after which fewer suffice.
+/// Number of answers of every server that are required before the first choice.
 const MIN_ANSWERS: u32 = 3;
+/// Time after which fewer answers suffice for the first choice.
 const INITIAL_CHOICE_TIMEOUT: TimeDelta = TimeDelta::from_millis(400);
 /// Resolution of round-trip times: servers within one step count as equally near.
 const RTT_RESOLUTION: TimeDelta = TimeDelta::from_millis(5);
 /// Number of recent answers per server; the shortest round trip of them counts.
 const RTT_SAMPLES: usize = 8;
-/// Minimum gain in round-trip time for a move, absolute and as a fraction of the present round-trip time.
+/// Minimum gain in round-trip time for a move.
 const MIN_RTT_GAIN: TimeDelta = TimeDelta::from_millis(10);
+/// Minimum gain for a move as a fraction of the present round-trip time: 1 divided by this number.
 const MIN_RTT_GAIN_DIVISOR: i64 = 4;
-/// Minimum time on a server before a move to a nearer one. It doubles with every move up to the maximum, and is reset
-/// after a long stay.
+/// Minimum time on a server before a move to a nearer one. It doubles with every move.
 const MIN_MOVE_COOLDOWN: TimeDelta = TimeDelta::from_secs(4);
+/// Maximum of the doubled time on a server before a move.
 const MAX_MOVE_COOLDOWN: TimeDelta = TimeDelta::from_secs(128);
+/// Length of a stay that resets the time before a move to its minimum.
 const COOLDOWN_RESET_TIME: TimeDelta = TimeDelta::from_secs(300);
-/// Silence after which the player leaves a server. After a recent move it doubles up to the maximum: where all servers
-/// are overloaded, moves add to the load.
+/// Silence after which the player leaves a server. It doubles when a silent server is left soon after a move: where all
+/// servers are overloaded, moves add to the load.
 const MIN_SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_millis(900);
+/// Maximum of the doubled silence after which the player leaves a server.
 const MAX_SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_millis(3_600);
+/// Longest stay on a silent server that doubles the silence timeout.
 const RECENT_MOVE: TimeDelta = TimeDelta::from_secs(10);
 /// Silence after which a server is forgotten.
 const SERVER_EXPIRY: TimeDelta = TimeDelta::from_secs(10);
@@ -117,13 +123,13 @@ impl<K: Ord + Copy> ServerSelector<K> {
         self.servers.get(&server).is_some_and(|known| known.is_live(now))
     }
 
-    /// Returns whether no server is chosen, and all live servers that are not draining are full.
+    /// Returns whether no server is chosen, at least one live server is not draining, and all such servers are full.
     pub fn are_all_full(&self, now: Instant) -> bool {
         let mut live = self.servers.values().filter(|known| known.is_live(now) && !known.is_draining).peekable();
         self.current.is_none() && live.peek().is_some() && live.all(|known| known.is_full)
     }
 
-    /// Forgets servers that were silent for 10 s, except the present one: a restarted server is another one.
+    /// Forgets servers that were silent for 10 s, except the present one. A restarted server has another id.
     pub fn expire_silent(&mut self, now: Instant) {
         let current = self.current;
         self.servers.retain(|server, known| {
@@ -157,8 +163,8 @@ impl<K: Ord + Copy> ServerSelector<K> {
         self.next_ping
     }
 
-    /// Decides whether to move, given when the present server was last received and whether it is draining. Returns the
-    /// new server, if so.
+    /// Decides whether to move, given when a message of the present server last arrived and whether that server is
+    /// draining. Returns the new server, if so.
     pub fn select(&mut self, now: Instant, last_received: Instant, is_draining: bool) -> Option<K> {
         let is_silent = now - last_received.max(self.current_since) >= self.silence_timeout;
         let must_move = self.current.is_none() || is_silent || is_draining;
@@ -182,8 +188,8 @@ impl<K: Ord + Copy> ServerSelector<K> {
         Some(nearest)
     }
 
-    /// Returns whether another server is so much nearer than ours, over several answers of both, that a move pays
-    /// although nothing is wrong.
+    /// Returns whether a move to another server pays although nothing is wrong: the move cooldown is over, and by the
+    /// last [`RTT_SAMPLES`] answers of both, the other is nearer by the minimum gain.
     fn is_move_worthwhile(&self, now: Instant, other: &ServerStatus) -> bool {
         let Some(ours) = self.current.and_then(|server| self.servers.get(&server)) else { return false };
         let (Some(our_rtt), Some(other_rtt)) = (ours.rtt(), other.rtt()) else { return false };

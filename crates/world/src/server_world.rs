@@ -29,8 +29,9 @@ const DEPARTURE_GRACE: TimeDelta = TimeDelta::from_secs(1);
 const ORPHAN_TIMEOUT_TICKS: u32 = 1_500;
 /// Largest number of ticks that a suspended server catches up with; it skips the rest.
 const MAX_CATCH_UP_TICKS: u32 = 50;
-/// Range of a player's view, in cells, and largest number of other avatars in it.
+/// Range of a player's view, in cells.
 const VIEW_RANGE_CELLS: i32 = 4;
+/// Largest number of other avatars in a player's view.
 const MAX_VISIBLE_AVATARS: usize = 48;
 /// Minimum interval between two updates of the scoreboard.
 const SCOREBOARD_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
@@ -67,10 +68,11 @@ pub struct ServerWorld {
     last_sent_tick: Option<u32>,
     pending_updates: Vec<EntityUpdate>,
     unreplicated_scores: UnreplicatedScores,
-    /// All entities in the world, best first, and the time of the last refresh.
+    /// All entities in the world, best first.
     scoreboard: Vec<(EntityId, String, Score)>,
+    /// Time of the last refresh of the scoreboard.
     scoreboard_updated: Option<Instant>,
-    /// Servers that are gone, with the tick since which they are.
+    /// Servers that are gone, with the tick in which this was noticed.
     gone_servers: BTreeMap<SourceId, u32>,
     is_draining: bool,
 }
@@ -310,7 +312,7 @@ impl ServerWorld {
     }
 
     /// Processes the goodbye of a player in this run: removes the player, and ignores further input of the run for 1 s,
-    /// which was in flight.
+    /// because it may have been in flight.
     pub fn on_leave(&mut self, now: Instant, entity: EntityId, run: u32) {
         if self.players.get(&entity).is_some_and(|player| player.run == run) {
             self.departed.insert(entity, (run, now));
@@ -373,8 +375,8 @@ impl ServerWorld {
         if placement.ownership.owner == self.source {
             return;
         }
-        // A player on this server has not left, even if a server without knowledge of that asserts it: acquires it
-        // again.
+        // A player on this server has not left, even if another server without knowledge of the player asserts a
+        // departure. So this server acquires the entity again.
         if placement.avatar.is_none() && self.players.contains_key(&entity) && self.simulation.contains(entity) {
             let (tick, avatar) = (self.tick.unwrap_or_default(), self.avatars.get(entity).cloned());
             let epoch = self.next_epoch(tick, entity);

@@ -12,8 +12,9 @@ use coplay_maze::{Avatar, Controls, HitCandidate, MazeRules, Ninja, Position, Pr
 use crate::server_world::entity_number;
 use crate::spatial_index::{IndexedAvatar, SpatialIndex};
 
-/// Dead-reckoning error above which an update is sent, in units, and longest interval between updates, in ticks.
+/// Dead-reckoning error above which an update is sent, in units.
 const UPDATE_TOLERANCE: u32 = 8;
+/// Longest interval between updates, in ticks.
 const UPDATE_INTERVAL: u32 = 25;
 /// Ticks for which past positions are kept. A shot that becomes known later than this cannot hit past positions.
 const HISTORY_TICKS: usize = 100;
@@ -56,8 +57,9 @@ pub struct Simulation {
 struct OwnedAvatar {
     controller: Controller,
     spawn_seed: u64,
-    /// State that other servers extrapolate, and the tick in which it was last sent.
+    /// State that other servers extrapolate.
     published: Avatar,
+    /// Tick in which the state was last sent.
     published_at: u32,
     /// Past states, newest last.
     history: VecDeque<PastState>,

@@ -128,7 +128,7 @@ fn expired_player_is_not_revived_by_a_stale_snapshot() {
     assert!(world.avatars().is_empty(), "the stale avatar is visible");
     world.advance(at(late + 100), late + 100);
     assert!(world.entities().is_empty());
-    // A player that returns overrides the server that remembers it elsewhere.
+    // A player that returns overrides the server that still has its earlier state.
     assert!(world.on_input(at(late + 100), ada, &client_input(late + 100, 2)));
     for update in world.take_updates() {
         let bytes = update.to_bytes(before.rules());

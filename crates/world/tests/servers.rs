@@ -217,7 +217,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// Stops all players and lets all datagrams arrive. No player is left in the world.
+    /// Stops all players and lets all datagrams arrive. Asserts that no player is left in the world.
     fn stop_players_and_settle(&mut self) {
         self.players.iter_mut().for_each(|player| player.is_playing = false);
         self.run(9_000);

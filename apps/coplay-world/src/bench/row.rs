@@ -12,11 +12,13 @@ use crate::load::{BotFleet, FleetConfig, FleetTotals};
 use crate::metrics::process_usage;
 use crate::signals;
 
-/// Commands per second of every player, and number of players that join per second.
+/// Commands per second of every player.
 const COMMANDS_PER_SECOND: u32 = 25;
+/// Number of players that join per second.
 const JOINS_PER_SECOND: u32 = 200;
-/// Further time for all players to join, and time for the load to settle after that.
+/// Time limit for all players to join, counted from the start of the last bot.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for the load to settle once the players have joined.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// Maximum age of the state that a server reports, with a margin, in seconds.
 const MAX_STATE_AGE_SECONDS: f64 = 0.6;
@@ -75,19 +77,25 @@ pub(super) struct Row {
     pub(super) players: u32,
     pub(super) policy: PolicyName,
     pub(super) verdict: Verdict,
-    /// Quantiles of the event delay in milliseconds, at the server where they are largest.
+    /// Median of the event delay in milliseconds, at the server where it is largest.
     pub(super) p50_ms: u64,
+    /// 99 % quantile of the event delay in milliseconds, at the server where it is largest.
     pub(super) p99_ms: u64,
     late_percent: f64,
     dropped_percent: f64,
-    /// Commands, events and bytes (out, in) per player and second.
+    /// Commands that the servers received, per player and second.
     commands_received: f64,
+    /// Commands that the bots issued, per player and second.
     commands_offered: f64,
+    /// Events that the servers issued, per player and second.
     events_issued: f64,
+    /// Bytes that the bots sent and received, per player and second.
     bytes_per_second: (f64, f64),
-    /// Processor time of a server, and of all bots, in percent of a processor.
+    /// Processor time of a server, on average over the servers, in percent of a processor.
     server_cpu_percent: f64,
+    /// Processor time of all bots together, in percent of a processor.
     players_cpu_percent: f64,
+    /// Number of bots in the world before or after the measurement, whichever is smaller.
     players_present: usize,
     /// Largest difference between the servers' group times, in milliseconds: delays are no more precise than that.
     pub(super) clock_spread_ms: f64,
@@ -230,7 +238,8 @@ impl fmt::Display for Row {
 }
 
 /// Returns the growth of a server's counter per second. A server's reported state is up to 0.6 s old, so the growth is
-/// divided by the ticks between the two reports; but a server that stood still gets no credit for that.
+/// divided by the time of the ticks between the two reports. This time counts as at least `elapsed` less 0.6 s, so that
+/// a server gains nothing by standing still.
 fn growth_per_second(before: &ServerStateJson, after: &ServerStateJson, name: &str, elapsed: f64) -> f64 {
     let grown = |name: &str| after.number(name) - before.number(name);
     grown(name) / (grown("tick") / 100.0).max(elapsed - MAX_STATE_AGE_SECONDS)

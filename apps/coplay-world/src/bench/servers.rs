@@ -11,8 +11,9 @@ use crate::error::CliError;
 use crate::load::fetch_state;
 
 pub(super) const SERVER_COUNT: usize = 3;
-/// Longest time for a server to start, and for it to answer a request.
+/// Longest time for a server to start.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest time for a server to answer a request.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Niceness of the servers: a higher number is a lower priority.
 const NICENESS: &str = "5";

@@ -20,8 +20,9 @@ use tokio::net::UdpSocket;
 const MAX_WAIT: TimeDelta = TimeDelta::from_millis(50);
 /// Interval between connection attempts to servers that do not answer.
 const RECONNECT_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
-/// Number of goodbyes that a leaving bot sends, and the interval between them: each may be lost.
+/// Number of goodbyes that a leaving bot sends, since each may be lost.
 const LEAVE_REPEATS: u32 = 3;
+/// Interval between the goodbyes of a leaving bot.
 const LEAVE_INTERVAL: TimeDelta = TimeDelta::from_millis(10);
 /// Interval between two decisions of a bot that plays as a ninja.
 const DECISION_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
@@ -344,7 +345,7 @@ impl Bot {
     }
 }
 
-/// Whether the avatar was replaced, given two observed spawn counts with their ticks. A dead avatar takes
+/// Returns whether the avatar was replaced, given two observed spawn counts with their ticks. A dead avatar takes
 /// [`RESPAWN_TICKS`] to respawn, which adds 1 to the count; the count of a new avatar starts at the tick in which it
 /// joins.
 fn is_new_avatar((before, tick_before): (u16, u32), (spawn_count, tick): (u16, u32)) -> bool {

@@ -43,8 +43,9 @@ pub(crate) struct FleetTotals {
     pub(crate) present: usize,
     /// Number of button changes of all bots.
     pub(crate) commands: u64,
-    /// Bytes sent to servers, and received from them.
+    /// Number of bytes that all bots sent to servers.
     pub(crate) bytes_sent: u64,
+    /// Number of bytes that all bots received from servers.
     pub(crate) bytes_received: u64,
 }
 
@@ -140,7 +141,7 @@ impl BotGroup {
         }
     }
 
-    /// Waits until `moment`. Returns false if the run ended before.
+    /// Waits until `moment`. Returns `false` if the run ended before that.
     async fn wait_until(&self, moment: Instant) -> bool {
         while !self.is_over.load(Ordering::Relaxed) {
             let left = moment.saturating_duration_since(Instant::now());

@@ -44,12 +44,12 @@ impl LoadReport {
         (self.sum(|stats| stats.avatars_lost.into()), self.sum(|stats| stats.scores_lost.into()))
     }
 
-    /// Whether any bot has received a view of the world from a server.
+    /// Returns whether any bot has received a view of the world from a server.
     pub(super) fn has_anybody_joined(&self) -> bool {
         self.bot_stats.iter().any(|stats| stats.rtt_ms.is_some())
     }
 
-    /// Whether all bots are in the world, and no bot lost its avatar or acknowledged scores.
+    /// Returns whether all bots are in the world, and no bot lost its avatar or acknowledged scores.
     pub(super) fn is_success(&self) -> bool {
         self.present_count() == self.bot_stats.len() && self.losses() == (0, 0)
     }

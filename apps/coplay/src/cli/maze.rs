@@ -8,7 +8,8 @@ use coplay_maze::{MAX_AVATARS, Maze};
 use super::values::{parse_seed, whole_number, whole_number_in};
 use super::{DisplayArgs, maze_online};
 
-/// Largest number of ninjas of one site: its avatars without the player's own.
+/// Largest number of ninjas in a solo game: one less than the largest number of avatars of a site, because the player
+/// has one.
 const MAX_NINJAS: u8 = MAX_AVATARS as u8 - 1;
 
 /// Arguments of `coplay maze`.

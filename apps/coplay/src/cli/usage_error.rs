@@ -1,7 +1,7 @@
 //! Usage errors: one sentence and a hint, in place of clap's own text and tips.
 //!
-//! A hint never suggests a command line that fails: it names an option or command that exists, or a spelling that was
-//! parsed first.
+//! A hint never suggests a command line that fails: it names an option or command that exists, or a spelling that the
+//! parser has accepted.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -126,8 +126,8 @@ impl<'a> TypedCommand<'a> {
         format!("--{}", current.unwrap_or(name))
     }
 
-    /// Returns a hint how to pass `unknown` as the value of the option before it; `None` if that command line is
-    /// invalid, too.
+    /// Returns a hint that says how to pass `unknown` as the value of the option before it; `None` if that command line
+    /// is invalid, too.
     fn value_hint(&self, root: &Command, args: &[OsString], unknown: &str) -> Option<String> {
         let at = args.iter().position(|arg| arg.to_str().is_some_and(|arg| arg.starts_with(unknown)))?;
         let (option, value) = (args.get(at.checked_sub(1)?)?.to_str()?, args[at].to_str()?);

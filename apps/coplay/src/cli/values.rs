@@ -1,4 +1,5 @@
-//! Parsers of flag values. Every error completes the sentence "invalid value X for --flag: ..." in plain words.
+//! Parsers of flag values, and the delay settings that two flags describe together. Every error of a parser completes
+//! the sentence "invalid value X for --flag: ..." in plain words.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;

@@ -40,7 +40,7 @@ pub struct UserSettings {
     pub action_keys: Vec<(Action, Vec<Key>)>,
     /// Gamepad control that presses each button.
     pub gamepad_map: Vec<(Button, GamepadControl)>,
-    /// Stick deflection below which a stick counts as at rest, in percent.
+    /// Stick deflection up to which a stick counts as at rest, in percent.
     pub dead_zone: u8,
     /// Folders that `coplay join` and `coplay watch` search for the game of the host.
     pub game_dirs: Vec<PathBuf>,
@@ -145,8 +145,8 @@ pub fn button_name(button: Button) -> String {
     format!("{button:?}").to_lowercase()
 }
 
-/// Default control of each button of [`Button::ALL`]. The buttons are those of the SNES pad, the model of libretro's
-/// pad.
+/// Default control of each button, in the order of [`Button::ALL`]. The buttons have the positions of the SNES pad, on
+/// which libretro's pad is modelled: B is the lowest of the four buttons on the right.
 const DEFAULT_GAMEPAD_MAP: [GamepadControl; 16] = [
     GamepadControl::South,
     GamepadControl::West,

@@ -36,7 +36,7 @@ fn line_of(text: &str, span: Range<usize>) -> usize {
     text.as_bytes()[..span.start.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Warns about each key that presses two buttons or runs two actions, which is probably a mistake.
+/// Warns about each key with two meanings, such as two buttons or a button and an action: that is probably a mistake.
 fn warn_duplicate_keys(config: &UserSettings, warnings: &mut Vec<String>) {
     let mut uses: Vec<(Key, String)> = vec![];
     for (player, (button, keys)) in

@@ -7,7 +7,7 @@ use crate::scene::{Graph, GraphLine};
 
 /// Shortest time between two samples.
 const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// Largest number of samples that are kept: half a minute of them.
+/// Largest number of samples that are kept per series: 30 s of them.
 const MAX_SAMPLES: usize = 300;
 
 /// Recent samples of round-trip time, resimulated frames, stall time and skew of frame starts.

@@ -104,7 +104,7 @@ pub struct SitePair {
     session_number: u64,
     /// Time between the starts of the newest frame at both sites, as of when both last had the same newest frame.
     pub frame_start_skew: TimeDelta,
-    /// Comparison of the confirmed states, by the hashes of the machines and independent of the sessions.
+    /// Comparison of the confirmed states by the machines' hashes, independent of the sessions' own comparison.
     pub comparison: StateComparison,
 }
 
@@ -158,9 +158,9 @@ impl SitePair {
         self.settings
     }
 
-    /// Changes the settings. The link changes at once. Input delay and prediction window are fixed when a session
-    /// starts, so a change of those starts a new session: from the current state, or from power-on if the machine's
-    /// states are not exact.
+    /// Changes the settings. The link changes at once. A change of `input_delay`, `prediction_window` or `auto_delay`
+    /// starts a new session: from the current state of site 0, or after a reset if the machine does not support
+    /// rollback.
     pub fn change_settings(&mut self, now: Instant, settings: DemoSettings) -> Result<(), AppError> {
         let delays = |settings: &DemoSettings| (settings.input_delay, settings.prediction_window, settings.auto_delay);
         let restart = delays(&settings) != delays(&self.settings);
@@ -193,7 +193,7 @@ impl SitePair {
         Ok(())
     }
 
-    /// Delivers due datagrams, and lets both sessions advance to `now`.
+    /// Delivers due datagrams, lets both sessions advance to `now`, and compares newly confirmed states.
     pub fn advance(&mut self, now: Instant) -> Result<(), AppError> {
         for (_, to, bytes) in self.in_flight.extract_if(.., |(arrival, ..)| *arrival <= now) {
             self.sites[to].session.handle_datagram(now, Addr(1 - to as u64), &bytes);
@@ -290,7 +290,7 @@ impl DemoSite {
     }
 }
 
-/// Whether the machine runs the bundled tennis game.
+/// Returns whether the machine runs the bundled tennis game.
 fn is_tennis(machine: &dyn Machine) -> bool {
     GameImage::bundled().is_some_and(|game| game_id("", &game.bytes).hash == machine.game_id().hash)
 }

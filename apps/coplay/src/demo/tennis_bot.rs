@@ -6,15 +6,19 @@ use coplay_machines::Machine;
 use coplay_machines::pad::Button;
 use coplay_sim::random::Random;
 
-/// Phases of the game, as in its memory at 0x10.
+/// Phase at address 0x10: title screen.
 const TITLE: u8 = 0;
+/// Phase at address 0x10: server holds the ball.
 const SERVE: u8 = 1;
+/// Phase at address 0x10: server has tossed the ball.
 const TOSS: u8 = 2;
+/// Phase at address 0x10: ball in play.
 const RALLY: u8 = 3;
+/// Phase at address 0x10: match is won.
 const WON: u8 = 5;
 /// Distance in front of the player at which the ball is hit, in pixels.
 const REACH: f32 = 7.0;
-/// Frames by which the bot looks ahead, in addition to the input delay.
+/// Frames by which the bot looks ahead for a serve or a hit, in addition to the input delay.
 const REACTION_FRAMES: f32 = 3.5;
 
 /// Bot of one side of the court.
@@ -90,7 +94,7 @@ impl TennisBot {
         f32::from(self.ram[0x17]) + self.speed(0x1a) * ahead
     }
 
-    /// Runs to the landing point of the ball, and hits the ball when it is in front of the player.
+    /// Runs behind the point at which the ball comes down, and hits the ball after its bounce when it is in reach.
     fn rally(&mut self, ahead: f32) -> InputWord {
         let back = if self.side == 0 { -1.0 } else { 1.0 };
         let (ball, speed) = (f32::from(self.ram[0x15]), self.speed(0x18));

@@ -22,7 +22,7 @@ pub enum FrontendKind {
     Terminal,
 }
 
-/// Front end that the user requested on the command line; neither flag leaves the choice to the program.
+/// Front end that the user requested on the command line. If neither flag is set, the program chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontendRequest {
     /// `--window`: fails without a display.

@@ -85,8 +85,8 @@ fn read_events(gamepads: &Gamepads, slot: usize, mut device: Device, has_letters
     }
 }
 
-/// Whether a gamepad reports its buttons by letter, not by position. The kernel has one code for the upper button and
-/// for X, which is on the left on Microsoft pads and on pads that the xpad driver serves.
+/// Returns whether a gamepad reports its buttons by letter, not by position. The kernel has one code for the upper
+/// button and for X, which is on the left on Microsoft pads and on pads that the xpad driver serves.
 fn has_letter_codes(path: &Path, device: &Device) -> bool {
     const MICROSOFT: u16 = 0x045e;
     let event = path.file_name().unwrap_or_default();
@@ -144,7 +144,7 @@ fn on_dpad(state: &mut GamepadState, (negative, positive): (GamepadControl, Game
     state.set(positive, value > 0);
 }
 
-/// Whether a trigger is pulled by more than 40 % of its range.
+/// Returns whether a trigger is pulled by more than 40 % of its range.
 fn is_pulled(value: i32, (min, max): (i32, i32)) -> bool {
     (i64::from(value) - i64::from(min)) * 5 > (i64::from(max) - i64::from(min)) * 2
 }

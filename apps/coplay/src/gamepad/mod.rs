@@ -49,7 +49,8 @@ impl Gamepads {
         Self { input_state, map: config.gamepad_map.clone(), dead_zone, masks, taken_slots: Mutex::default() }
     }
 
-    /// Starts detecting and reading gamepads on background threads. Returns a note if gamepads cannot be used.
+    /// Starts detecting and reading gamepads on background threads. Returns a note for the user if gamepads, or one of
+    /// them, cannot be used.
     pub fn start(self) -> Option<String> {
         #[cfg(target_os = "linux")]
         return linux::start(Arc::new(self));

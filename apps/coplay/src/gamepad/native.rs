@@ -1,4 +1,4 @@
-//! Gamepads by gilrs, on systems other than Linux. Their gamepad libraries are always installed.
+//! Gamepads on systems other than Linux, read by gilrs. The gamepad libraries of these systems are always installed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -43,7 +43,7 @@ pub(super) fn help_overlay(config: &UserSettings, capabilities: HudCapabilities,
     }
 }
 
-/// Returns one text per button of the pad with its keys; the directions share one.
+/// Returns one text with the keys of each button of the pad that has keys; the directions share one text.
 fn button_help(map: &[(Button, Vec<Key>)], pad: &PadLayout) -> Vec<String> {
     let keys = |button| map.iter().find(|(known, _)| *known == button).map_or(&[][..], |(_, keys)| keys);
     let has = |button: &Button| button.is_in(pad.mask) && !keys(*button).is_empty();

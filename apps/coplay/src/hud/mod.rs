@@ -23,7 +23,7 @@ const VOLUME_STEP: u8 = 5;
 /// Functions of a game that the HUD offers to the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HudCapabilities {
-    /// Local pause. Shared games do not support it: the other players would have to wait.
+    /// Local pause. A game with other players does not have it, since they would have to wait.
     pub pause: bool,
     /// Fast forward while a key is held.
     pub fast_forward: bool,
@@ -33,9 +33,9 @@ pub struct HudCapabilities {
     pub reset: bool,
     /// Adjustable settings, changed by the keys that otherwise change the volume.
     pub dials: bool,
-    /// Game shared with other players: pause, save, load and reset act for all players, and there is a chat.
+    /// Machine shared with other players: pause, save, load and reset act for all players, and there is a chat.
     pub shared_game: bool,
-    /// Network graph. Shared games always have it.
+    /// Network graph that the user can show and hide. Games with `shared_game` always have it.
     pub graph: bool,
     /// Game without sound: volume and mute are not offered.
     pub no_sound: bool,
@@ -65,7 +65,7 @@ pub enum HudRequest {
     },
 }
 
-/// Invitation panel for other players.
+/// Content of the panel with which the user invites other players.
 #[derive(Clone, Debug)]
 pub struct Invitation {
     /// Ticket with which others can join.
@@ -222,17 +222,18 @@ impl Hud {
         }
     }
 
-    /// Whether the menu, the help or the invitation is open.
+    /// Returns whether the menu, the help or the invitation is open.
     pub fn has_open_panel(&self) -> bool {
         self.panel != OpenPanel::Closed
     }
 
-    /// Whether the user has asked to quit, or the front end is gone.
+    /// Returns whether the user has asked to quit, or the front end is gone.
     pub fn is_quit_requested(&self) -> bool {
         self.is_quitting
     }
 
-    /// Whether the game is paused: by command, or because a panel is open. Always `false` for a game that cannot pause.
+    /// Returns whether the game is paused: by command, or because a panel is open. Always `false` for a game that
+    /// cannot pause.
     pub fn is_paused(&self) -> bool {
         self.capabilities.pause && (self.is_pause_requested || self.panel != OpenPanel::Closed)
     }

@@ -1,4 +1,4 @@
-//! `coplay lab`: runs the experiments of the papers with this engine.
+//! `coplay lab`: runs the experiments of the papers with this engine, and previews how a game feels over a link.
 //!
 //! The [lab crate](coplay_lab) does no I/O. This module has the I/O: output files, a progress bar with a clock, and
 //! processes of this program for experiments in real time.
@@ -30,7 +30,7 @@ pub fn run(args: &cli::LabArgs) -> Result<(), AppError> {
     }
 }
 
-/// Prints name, title, summary and duration of all experiments.
+/// Prints name, title, summary, paper and duration of all experiments.
 fn list_experiments() -> Result<(), AppError> {
     let mut text = String::new();
     for experiment in catalog::ALL {
@@ -46,7 +46,7 @@ fn list_experiments() -> Result<(), AppError> {
     Ok(())
 }
 
-/// Width of printed text with its indentation, in characters.
+/// Largest width of printed text with its indentation, in characters.
 const TEXT_WIDTH: usize = 96;
 /// Indentation of the text below an experiment's name, in characters.
 const INDENT: usize = 13;

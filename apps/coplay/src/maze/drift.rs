@@ -86,13 +86,14 @@ struct PairDrift {
     all: Numbers,
     /// Drift of samples with three to five consecutive updates missing around them.
     during_loss: Numbers,
-    /// Offset of the observed site's clock from the observer's, in milliseconds; positive if it is ahead.
+    /// Offset of the observed site's clock from the observer's at the first measurement, in milliseconds; positive if
+    /// the observed site's clock is ahead.
     offset_ms: f64,
     /// Rate at which the clock offset grows, in parts per million.
     skew_ppm: f64,
 }
 
-/// Drift between all pairs of sites, and the final scores that they recorded.
+/// Drift between all pairs of sites, and the final scores that the sites recorded.
 struct DriftReport {
     rows: Vec<PairDrift>,
     all: Numbers,
@@ -118,8 +119,8 @@ impl DriftReport {
         Self { rows: rows.collect(), all, during_loss, scores }
     }
 
-    /// Whether all sites ended with equal scores; `None` if a trace has no score: its site was killed, or no avatar was
-    /// hit.
+    /// Returns whether all sites ended with equal scores; `None` if a trace has no score: its site was killed, or no
+    /// avatar was hit.
     fn scores_are_equal(&self) -> Option<bool> {
         let all_known = self.scores.iter().all(|scores| !scores.is_empty());
         all_known.then(|| self.scores.windows(2).all(|pair| pair[0] == pair[1]))

@@ -19,7 +19,7 @@ pub trait MazeNet {
     /// Sends the game's pending datagrams at once, and passes received datagrams to the game until `until`.
     fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), AppError>;
 
-    /// Whether the game may pause: no other player would have to wait.
+    /// Returns whether the game may pause: no other player would have to wait.
     fn can_pause(&self) -> bool {
         false
     }
@@ -27,7 +27,7 @@ pub trait MazeNet {
     /// Excludes a pause of length `span` from the game time. Called only if [`can_pause`](Self::can_pause) is `true`.
     fn add_pause(&mut self, _span: Duration) {}
 
-    /// Returns the invitation for other players; `None` if no one can join.
+    /// Returns the invitation for other players; `None` if no other player can join.
     fn invitation(&self) -> Option<Invitation> {
         None
     }

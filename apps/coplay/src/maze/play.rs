@@ -35,8 +35,8 @@ struct MazePlayer<'a, N> {
     next_draw: Time,
 }
 
-/// Plays until the user quits or the time is up. Returns notes about missing gamepads for the summary. Does not leave
-/// the maze: that is up to the caller.
+/// Plays until the user quits or the time is up. Returns notes for the summary about gamepads that cannot be used. Does
+/// not leave the maze: that is up to the caller.
 pub fn play(
     ui: GamePort,
     config: &UserSettings,

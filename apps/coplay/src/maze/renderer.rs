@@ -1,7 +1,7 @@
 //! Draws a maze into a scene: first-person view, map in its corner, name labels and scores.
 //!
-//! Avatars of this site are shown at the current tick. Remote avatars are shown in the past, by the view delay that
-//! updates need to arrive.
+//! In a serverless maze, avatars of this site are shown at the current tick, and remote avatars at an earlier tick: the
+//! view delay gives their updates time to arrive.
 
 use std::time::Instant;
 
@@ -195,7 +195,7 @@ pub(super) fn dead_since(avatar: &Avatar) -> Option<u32> {
     }
 }
 
-/// Returns all avatars: those of this site at `tick`, remote ones at an earlier tick, by the view delay.
+/// Returns all avatars: those of this site at `tick`, remote ones at the tick that is earlier by the view delay.
 fn visible_avatars(game: &MazeSite, tick: u32) -> Vec<VisibleAvatar> {
     let past = tick.saturating_sub(game.view_delay_ticks());
     let site = game.site();

@@ -51,7 +51,7 @@ impl ScoreboardView {
         }
     }
 
-    /// Returns a row for each avatar that is present or has ever scored, the best first.
+    /// Returns a row for each avatar that is present or has hits or falls, the best first.
     pub fn rows(&self, game: &MazeSite) -> Vec<ScoreboardRow> {
         let scores = game.scores();
         let ours = (0..game.avatars()).map(|index| EntityId { site: game.site(), index: index as u8 });

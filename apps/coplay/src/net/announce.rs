@@ -1,4 +1,5 @@
-//! Prints the ticket of a host, and the commands with which others use it.
+//! Prints the ticket of a host and the commands with which others use it, and warns if no other computer can reach the
+//! host.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;

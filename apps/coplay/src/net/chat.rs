@@ -28,7 +28,7 @@ impl Chat {
         self.lines.push((format!("{name}: {line}"), now + LINE_DURATION));
     }
 
-    /// Starts an empty message, which keys are then typed into.
+    /// Starts an empty message. [`type_char`](Self::type_char) appends to it.
     pub(super) fn open(&mut self) {
         self.draft = Some(String::new());
     }
@@ -66,7 +66,7 @@ impl Chat {
 
     /// Draws the lines and the draft into a scene.
     pub(super) fn draw(&self, now: Instant, scene: &mut Scene) {
-        // While a message is typed, older lines stay: it may answer them.
+        // While a message is typed, older lines stay: the message may answer them.
         let is_shown = |until: &Instant| self.is_open() || now < *until;
         scene.chat = self.lines.iter().filter(|(_, until)| is_shown(until)).map(|(line, _)| line.clone()).collect();
         scene.chat_draft.clone_from(&self.draft);

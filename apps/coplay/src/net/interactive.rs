@@ -142,7 +142,7 @@ impl<'a> InteractiveFrontend<'a> {
     }
 
     /// Sends a machine control for all sites, and a chat line that names its sender to the other players. A pause has
-    /// an overlay instead. Shows spectators that they cannot do that.
+    /// an overlay instead. A spectator gets a message that this is not possible. Before the first frame, does nothing.
     fn press_control(&mut self, control: MachineControl) {
         if self.lobby_view.role() == Role::Spectator {
             return self.hud.show_toast(Instant::now(), "spectators cannot control the machine");
@@ -168,8 +168,8 @@ impl<'a> InteractiveFrontend<'a> {
         self.hud.invite(Invitation { ticket, command: "coplay join", opens_immediately: false });
     }
 
-    /// Shows a notice that the last other player is gone. The ticket is too long for the notice, so it names the menu
-    /// entry that shows it.
+    /// Shows a notice that the last other player is gone. The ticket is too long for the notice, which names the menu
+    /// entry that shows the ticket.
     fn on_alone(&mut self, now: Instant) {
         self.update_ticket(now);
         let departure = self.lobby_view.departure_text();

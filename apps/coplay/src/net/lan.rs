@@ -13,8 +13,8 @@ use crate::error::AppError;
 /// Time for which the program waits for advertisements of other computers.
 const DISCOVERY_TIME: Duration = Duration::from_millis(2_500);
 
-/// Advertises our game in the local network while the result is kept, as far as the host allows. A failure prints a
-/// note, and the game continues.
+/// Advertises our game in the local network while the result is kept. `visibility` decides whether the game is visible,
+/// and whether the advertisement contains the ticket. A failure prints a note, and the game continues.
 pub(crate) fn announce_game(
     kind: GameKind,
     visibility: LanVisibility,
@@ -30,7 +30,7 @@ pub(crate) fn announce_game(
     advertisement.inspect_err(|error| eprintln!("note: cannot announce the game in the local network: {error}")).ok()
 }
 
-/// Parses the ticket `text`; without one, lets the user choose a game of the local network. If stdin or stderr is no
+/// Parses the ticket `text`; without one, lets the user choose a game of the local network. If stdin or stderr is not a
 /// terminal, the games are only listed, and the result is `None`.
 pub(crate) fn choose_ticket(kind: GameKind, text: Option<&str>) -> Result<Option<Ticket>, AppError> {
     if let Some(text) = text {

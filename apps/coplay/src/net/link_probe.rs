@@ -16,7 +16,8 @@ const PROBE_COUNT: u32 = 200;
 /// Time between two probes.
 const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(25);
 
-/// Measures the link to the host of this ticket for 5 s. Players of its game do not notice it.
+/// Measures the link to the host of this ticket for 5 s. The measurement takes no seat and does not disturb the host's
+/// game.
 pub fn probe_link(ticket: &str, relay: Option<RelayConfig>) -> Result<LinkReport, AppError> {
     let ticket = connect::parse_ticket(ticket)?;
     let connection = connect::open_for_ticket(&ticket, SeatKey::new().identity, relay)?;

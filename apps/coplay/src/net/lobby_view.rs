@@ -28,7 +28,7 @@ pub(super) struct LobbyView {
     role: Role,
     /// Ticket that the host showed first, or that this site joined with.
     initial_ticket: String,
-    /// Source of the ticket by which others can join this site; `None` until the transport is open.
+    /// Function that returns the ticket by which others can join this site; `None` until the transport is open.
     own_ticket: Option<OwnTicketFn>,
     /// Ticket with which others can join now.
     ticket: String,
@@ -75,7 +75,8 @@ impl LobbyView {
     }
 
     /// Updates the ticket with which others can join; returns whether it changed. A host's ticket changes when a relay
-    /// is found late. A joiner shows its own ticket once the host is gone, and while the host is silent.
+    /// is found late. A joiner shows its own ticket once the host is gone, and while the host has been silent for more
+    /// than [`LONG_SILENCE`].
     pub(super) fn update_ticket(&mut self) -> bool {
         self.is_host_lost |= self.is_started() && self.member(0).is_none_or(|member| !member.is_present);
         let is_own = match self.role {
@@ -88,7 +89,7 @@ impl LobbyView {
         std::mem::replace(&mut self.ticket, ticket) != self.ticket
     }
 
-    /// Whether the game has waited for a silent host for more than [`LONG_SILENCE`].
+    /// Returns whether the game has waited for a silent host for more than [`LONG_SILENCE`].
     fn is_host_silent(&self) -> bool {
         match self.status.state {
             Some(State::Frozen(freeze)) => {
@@ -110,7 +111,7 @@ impl LobbyView {
         &self.ticket
     }
 
-    /// Whether the host has started the game, which this site may still have to join.
+    /// Returns whether the host has started the game, which this site may still have to join.
     pub(super) fn is_started(&self) -> bool {
         self.lobby_state.as_ref().is_some_and(|lobby| lobby.is_started)
     }
@@ -246,8 +247,9 @@ impl LobbyView {
         parts.join("   ")
     }
 
-    /// Returns the panel about a stall, a pause, the connection or the lobby; `None` while the game runs.
-    /// `drop_timeout` is in seconds, and `resume_key` is the label of the key that ends a pause.
+    /// Returns the panel about a stall, a pause, the connection or the lobby; `None` while the game runs. `is_playing`
+    /// states whether a first frame was shown, `drop_timeout` is in seconds, and `resume_key` is the label of the key
+    /// that ends a pause.
     pub(super) fn overlay(
         &self,
         now: Instant,
@@ -369,8 +371,8 @@ impl LobbyView {
         }
     }
 
-    /// Whether the members that are not silent are a quorum: more than half of the members, or half including the
-    /// lowest.
+    /// Returns whether the members that are not silent are a quorum: more than half of the members, or half including
+    /// the lowest.
     fn has_quorum_without(&self, silent: &SiteSet) -> bool {
         let members = self.lobby_state.iter().flat_map(|lobby| &lobby.members).filter(|member| member.is_present);
         let is_alive: Vec<bool> =
@@ -379,7 +381,7 @@ impl LobbyView {
         2 * alive + usize::from(is_alive.first() == Some(&true)) > is_alive.len()
     }
 
-    /// Whether every other player is silent. Only then may a player go on alone.
+    /// Returns whether every other player is silent. Only then may a player go on alone.
     fn are_all_others_silent(&self, silent: &SiteSet) -> bool {
         let members = self.lobby_state.iter().flat_map(|lobby| &lobby.members).filter(|member| member.is_present);
         members.filter(|member| SiteId::new(member.site).is_some_and(|site| !silent.contains(site))).count() <= 1

@@ -59,16 +59,16 @@ trait GameFrontend: Frontend {
     /// Reports the opened machine, before the first frame.
     fn on_machine(&mut self, machine: &dyn Machine);
 
-    /// Sets the source of the ticket by which others can join this site.
+    /// Sets the function that returns the ticket by which others can join this site.
     fn set_own_ticket(&mut self, own: OwnTicketFn);
 
-    /// Takes the notes about missing devices, for the end of the run.
+    /// Takes the notes about devices that could not be opened, for the end of the run.
     fn take_notes(&mut self) -> Vec<String> {
         vec![]
     }
 }
 
-/// Outcome of a run; `None` if the user quit before it started.
+/// Outcome of a run; `None` if the user quit before the game started.
 type RunResult = Result<Option<RunOutcome>, AppError>;
 
 /// Runs `coplay host`: opens a game and its session, and plays until the end.
@@ -124,8 +124,8 @@ pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
     })
 }
 
-/// Runs `coplay join`: takes a seat in the game of a host, and plays until the end. Without a terminal and a ticket,
-/// only lists the games of the local network.
+/// Runs `coplay join`: takes a seat in the game of a host, and plays until the end. Without a ticket the user chooses a
+/// game of the local network; without a terminal these games are only listed.
 pub fn join(args: &cli::JoinArgs) -> Result<Summary, AppError> {
     check_player_args(&args.player)?;
     let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, args.connect.ticket.as_deref())? else {
@@ -388,7 +388,8 @@ pub(crate) fn with_impairment(
     Ok(Arc::new(impaired))
 }
 
-/// Opens the host's game on the same machine. If this computer does not have them, gives the seat back.
+/// Opens the host's game on the same machine, and passes the machine to the front end. If that fails, leaves the lobby,
+/// which frees the seat.
 fn open_same_machine(
     lobby: LobbyConnection,
     sources: MachineSources<'_>,

@@ -12,7 +12,7 @@ use crate::cli::net::LogArgs;
 use crate::error::{AppError, describe_io_error};
 use crate::summary::Summary;
 
-/// Opens the file of `--frame-log`; `None` without the flag.
+/// Creates the file of `--frame-log`; `None` without the flag.
 pub(super) fn open_frame_log(log: &LogArgs) -> Result<Option<FrameLog>, AppError> {
     let Some(path) = &log.frame_log else { return Ok(None) };
     let file = File::create(path).map_err(|error| write_error(path, &error))?;

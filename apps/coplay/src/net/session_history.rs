@@ -7,7 +7,7 @@ use coplay_net::runner::Status;
 
 use crate::scene::{Graph, GraphLine};
 
-/// Largest number of samples that are kept. At four samples per second, they cover half a minute.
+/// Largest number of samples that are kept per series: 30 s of them at one status of the runner per 250 ms.
 const MAX_SAMPLES: usize = 120;
 
 /// Recent samples of round-trip time per peer, resimulated frames and stall time.

@@ -19,7 +19,7 @@ const RATE: c_uint = 48_000;
 const CHUNK_PAIRS: usize = 240;
 /// Requested latency of the device, in microseconds.
 const LATENCY_MICROS: c_uint = 40_000;
-// From alsa/pcm.h.
+// Constants of alsa/pcm.h.
 const PLAYBACK: c_int = 0;
 const INTERLEAVED: c_int = 3;
 const S16: c_int = if cfg!(target_endian = "little") { 2 } else { 3 };

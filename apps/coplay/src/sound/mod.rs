@@ -72,7 +72,8 @@ impl SampleSource {
         }
     }
 
-    /// Returns the next sample pair to play; silence while the queue is empty.
+    /// Returns the next sample pair to play. After the queue ran empty, returns silence until it has reached the resume
+    /// level.
     pub(crate) fn next_pair(&mut self) -> [i16; 2] {
         if self.is_starved && self.ring.len() >= self.resume_level {
             self.is_starved = false;
@@ -124,8 +125,8 @@ impl Speaker {
     }
 
     /// Queues the sound of one frame for the device. `rate` is the machine's, in pairs per second. `seam` marks a
-    /// discontinuity before the frame: a loaded state or a rollback. Drops the sound if it is muted or the queue is too
-    /// full.
+    /// discontinuity before the frame, such as a loaded state, a reset or a rollback. Drops the sound if it is muted or
+    /// the queue is too full.
     pub fn play(&mut self, sound: &[[i16; 2]], rate: f64, seam: bool) {
         let Some(output) = &mut self.output else { return };
         if seam {

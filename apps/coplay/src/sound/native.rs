@@ -1,4 +1,4 @@
-//! Sound output by cpal, on systems other than Linux. Their sound libraries are always installed.
+//! Sound output on systems other than Linux, by cpal. The sound libraries of these systems are always installed.
 
 use std::sync::Arc;
 

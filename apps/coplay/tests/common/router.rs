@@ -48,7 +48,8 @@ impl NatRouter {
         self.shared.inside.local_addr().expect("the socket is bound")
     }
 
-    /// Gives the joiner another address towards the host, and closes the old one.
+    /// Gives the joiner another address towards the host, closes the old one, and resets the number of delivered
+    /// datagrams.
     pub fn move_joiner(&self) {
         *self.shared.outside.lock().unwrap() = Arc::new(socket());
         self.shared.delivered.store(0, Ordering::Relaxed);

@@ -214,7 +214,7 @@ pub fn newest_frame(log: &Path) -> u32 {
     read_steps(log).iter().map(|step| step.frame).max().unwrap_or(0)
 }
 
-/// Waits until a frame log contains this frame.
+/// Waits until a frame log contains this frame or a later one.
 #[track_caller]
 pub fn wait_for_frame(log: &Path, frame: u32) {
     let until = Instant::now() + TIMEOUT;

@@ -19,8 +19,9 @@ use crate::workload::FRAME_RATE;
 
 /// Factor by which a tick is longer while the site is ahead of the others, as in the examples of ggrs.
 const SLOWDOWN_WHEN_AHEAD: f64 = 1.1;
-/// Position of the message kind in an encoded message, and the kind of input messages.
+/// Position of the message kind in an encoded message, in bytes.
 const MESSAGE_KIND_RANGE: std::ops::Range<usize> = 2..6;
+/// Encoded kind of an input message.
 const INPUT_MESSAGE_KIND: [u8; 4] = [2, 0, 0, 0];
 
 /// A site of ggrs, called once per tick.

@@ -120,7 +120,7 @@ impl BenchHost {
         }
     }
 
-    /// Returns the local input that takes effect in `frame`.
+    /// Returns the local input that takes effect in `frame`, and counts it as sampled.
     pub fn sample(&mut self, frame: u32) -> u16 {
         self.sampled_end = self.sampled_end.max(frame + 1);
         effective_input(&self.inputs, self.number, frame, self.input_delay)
@@ -148,7 +148,7 @@ impl BenchHost {
         self.stopwatch.start();
     }
 
-    /// Steps the machine. Returns whether the frame is fresh.
+    /// Steps the machine. Returns whether the frame is fresh, that is, stepped for the first time.
     pub fn step(&mut self, inputs: impl Iterator<Item = u16>) -> bool {
         self.stopwatch.stop();
         self.performed_ops.push(HostOp::Step);

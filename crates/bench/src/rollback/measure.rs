@@ -11,9 +11,9 @@ use super::{BenchCase, FRAME_PERIOD};
 use crate::stopwatch::EngineCost;
 use crate::workload::{Inputs, Traffic};
 
-/// Warm-up in virtual time before the measurement; the sites connect first.
+/// Warm-up in virtual time before the measurement, in which the sites connect.
 pub const WARM_UP: TimeDelta = TimeDelta::from_secs(15);
-/// Length of a measured span in virtual seconds: the longest interval at which coplay refits its clocks.
+/// Length of a measured span in virtual seconds, which equals coplay's longest interval between two fits of a clock.
 pub const SPAN_SECONDS: u32 = 10;
 
 /// Results of one engine. A tick is a sixtieth of a virtual second; a link is one direction between two sites.

@@ -1,8 +1,8 @@
 //! The number of frames that any engine has to resimulate: input changes times predicted frames.
 //!
 //! Another site learns of a player's input change with the first datagram that was sent after the change. All frames
-//! from the change on that it has stepped by then were mispredicted. Changes of several players that arrive between two
-//! frames take one rollback, so the deepest counts.
+//! from the change on that the other site has stepped by then were mispredicted. Changes of several players that arrive
+//! between two frames take one rollback, so the deepest counts.
 //!
 //! The count follows the datagrams, not the engine. It assumes that a datagram carries everything that its sender knew.
 

@@ -32,8 +32,8 @@ const ROUTE_CHANGE_THRESHOLD: TimeDelta = TimeDelta::from_millis(3);
 pub(super) const MAX_SKEW: f64 = 0.02;
 /// Scale of the prior: typical distance of a skew from its expected value, as a fraction (30 ppm).
 const PRIOR_SKEW_SCALE: f64 = 30e-6;
-/// Multiple of the mean distance between samples and line: a skew whose cost is lower than that of the expected one by
-/// more than this is accepted without the prior.
+/// Multiple of the mean distance between samples and line. A skew whose cost is lower than that of the expected skew by
+/// more than this multiple is accepted without the prior.
 const PRIOR_OVERRIDE_FACTOR: f64 = 20.0;
 /// Distance from the last skew that is searched first, as a fraction (200 ppm).
 const SKEW_SEARCH_RADIUS: f64 = 200e-6;
@@ -171,7 +171,7 @@ impl DelayEnvelope {
     }
 
     /// Returns the most likely line at `now`, with a skew of at most ±`max_skew`. The last line gives the start of the
-    /// search and the expected skew.
+    /// search and, if it is settled, the expected skew. Samples of a shorter route are dropped first.
     pub(super) fn fit(&mut self, now: Instant, last: Option<ClockLine>, max_skew: f64) -> ClockLine {
         self.forget_shorter_route(now);
         let points = FitPoints::new(self, now);
@@ -290,7 +290,8 @@ impl FitPoints {
     }
 }
 
-/// Returns the minimum of a convex function between `low` and `high`, by `rounds` rounds of golden-section search.
+/// Returns the argument between `low` and `high` at which the convex function `cost` is least, by `rounds` rounds of
+/// golden-section search.
 fn minimize_convex(mut low: f64, mut high: f64, rounds: u32, cost: impl Fn(f64) -> f64) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_895;
     let (mut left, mut right) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));

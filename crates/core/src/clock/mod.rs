@@ -127,7 +127,8 @@ impl Clock {
         self.fitted_at = Some(trip.returned);
     }
 
-    /// Smooths the round-trip time and its mean deviation as TCP does (RFC 6298).
+    /// Smooths the round-trip time and its mean deviation as TCP does (RFC 6298), except that the deviation begins at
+    /// 0.
     fn smooth_rtt(&mut self, sample: TimeDelta) {
         match self.rtt {
             None => self.rtt = Some(sample),
@@ -138,8 +139,8 @@ impl Clock {
         }
     }
 
-    /// Discards the estimate of the peer's clock, because one of the two clocks was stepped or stopped. The round-trip
-    /// time and the jitter stay.
+    /// Discards the estimate of the peer's clock, because one of the two clocks was stepped or stopped. All round trips
+    /// so far are forgotten; the smoothed round-trip time and the jitter stay.
     pub fn reset(&mut self) {
         *self = Self { rtt: self.rtt, jitter: self.jitter, assumes_crystals: self.assumes_crystals, ..Self::default() };
     }
@@ -164,8 +165,8 @@ impl Clock {
         self.jitter
     }
 
-    /// Returns the minimum round-trip time of the last 40 s: that of the link itself, without queues. `None` before the
-    /// first round trip.
+    /// Returns the minimum round-trip time by the fitted line, which covers at most the last 40 s: that of the link
+    /// itself, without queues. `None` before the first round trip.
     pub fn rtt_min(&self) -> Option<TimeDelta> {
         self.line.map(|line| line.rtt_min.max(TimeDelta::ZERO))
     }

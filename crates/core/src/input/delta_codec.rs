@@ -2,7 +2,7 @@
 //!
 //! A token states how many frames pass unchanged, which bytes of the packed input change then, and their new values.
 //! For inputs up to four bytes wide (two pads), the first two share one byte while few frames pass unchanged: fewer
-//! than 64 for one byte, fewer than 8 for four. After the last token the input stays unchanged.
+//! than 64 if the input is one byte wide, fewer than 8 if it is four. After the last token the input stays unchanged.
 
 use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
 
@@ -36,7 +36,7 @@ fn changed_mask(old: &[u8], new: &[u8]) -> u8 {
 }
 
 /// Decodes one token and applies it to `value`. Returns the number of unchanged frames before the change. Fails if the
-/// token names a byte beyond the width of `value`.
+/// token is truncated or names a byte beyond the width of `value`.
 pub(crate) fn get_change(reader: &mut ByteReader<'_>, value: &mut [u8]) -> Result<u32, DecodeError> {
     let width = value.len();
     if width <= 4 {

@@ -130,12 +130,13 @@ pub struct InputLayout {
     contiguous: Option<ContiguousBits>,
 }
 
-/// The adjacent bytes of one player's word that a site owns: `shift` is the position of the first bit, `mask` selects
-/// the owned bits of the word.
+/// The adjacent bytes of one player's word that a site owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ContiguousBits {
     player: usize,
+    /// Position of the first of these bytes in the word, in bits.
     shift: u32,
+    /// The owned bits of the word.
     mask: InputWord,
 }
 
@@ -180,7 +181,7 @@ impl InputLayout {
         }
     }
 
-    /// Extracts the owned bits from the words into blocks of 16 bytes, padded with zeros.
+    /// Extracts the owned bits from the words into blocks of 16 bytes, which must be zero before.
     pub(crate) fn pack_blocks(&self, words: &[InputWord], blocks: &mut [PackedInputPart]) {
         match (&self.contiguous, blocks) {
             (Some(contiguous), [block]) => {

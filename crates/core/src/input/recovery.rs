@@ -37,15 +37,16 @@ pub enum Recovery {
     Classic,
 }
 
-/// Largest size in bytes of unacknowledged inputs that the adaptive policy repeats in every packet.
+/// Largest size in bytes of unacknowledged inputs that the adaptive policy repeats in every packet. One change is
+/// always repeated, even if it is larger.
 const MAX_REDUNDANT_BYTES: usize = 128;
-/// Largest size in bytes of new inputs in one packet without many other parts.
+/// Largest size in bytes of the local inputs in one packet without many other parts, without retransmissions.
 const MAX_INPUT_BYTES: usize = 700;
-/// Largest size in bytes of new inputs in one packet that carries many other parts.
+/// Largest size in bytes of the local inputs in one packet that carries many other parts, without retransmissions.
 const MAX_INPUT_BYTES_WITH_EXTRAS: usize = 500;
 /// Largest size in bytes of retransmitted inputs in one packet.
 const MAX_RESEND_BYTES: usize = 250;
-/// Largest size in bytes of one third site's inputs in one packet.
+/// Largest size in bytes of one third site's inputs in one packet. One input is always sent, even if it is larger.
 const MAX_RELAY_BYTES: usize = 160;
 
 /// Returns the largest size in bytes of one change token for an input of `width` bytes.
@@ -63,6 +64,7 @@ fn changes_fitting(bytes: usize, width: usize) -> usize {
 pub(crate) struct SendPlan {
     pub(crate) first: Frame,
     pub(crate) end: Frame,
+    /// Whether the first input is encoded as a whole, not as a change of the input before it.
     pub(crate) is_absolute: bool,
 }
 
@@ -110,7 +112,7 @@ impl InputSender {
         }
     }
 
-    /// Creates the send state for a peer that joins a running game, whose first input is that of `start`.
+    /// Creates the send state for a peer that joins a running game and needs the local inputs from `start` on.
     pub(crate) fn for_late_joiner(start: Frame, width: usize) -> Self {
         Self { needs_absolute: true, ..Self::new(start, width) }
     }
@@ -211,8 +213,8 @@ impl InputSender {
         (first < until && own.end() - first < i64::from(HALF_CAPACITY)).then_some((first, until))
     }
 
-    /// Returns the end of the retransmissions in flight that contain `frame`, if there are two of them; a single one
-    /// may be lost, which would cost a round trip.
+    /// Returns the end of the retransmissions in flight that contain `frame`, if there are at least two of them; a
+    /// single one may be lost, which would cost a round trip.
     fn in_flight_end(&self, now: Instant, rtt: TimeDelta, frame: Frame) -> Option<Frame> {
         let recent = self.recent_resends.iter().filter(|(_, _, sent)| now - *sent < rtt);
         let mut ends = recent.filter(|(first, until, _)| *first <= frame && frame < *until).map(|(_, until, _)| *until);

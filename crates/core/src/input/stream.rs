@@ -36,7 +36,8 @@ impl From<wire::DecodeError> for StreamError {
 
 /// One site's packed inputs, from 256 frames behind its gapless end to 255 frames ahead of it.
 ///
-/// Before its first frame the input is neutral (all bits zero): the input delay leaves those frames empty.
+/// Before its first frame the input is neutral (all bits zero), because the input delay leaves those frames empty.
+/// After a restart it may be unknown instead.
 #[derive(Debug)]
 pub struct Stream {
     width: usize,
@@ -145,7 +146,7 @@ impl Stream {
         self.received_end = self.received_end.max(self.end);
     }
 
-    /// Restarts the stream at frame `first`. Inputs before `last` stay. Between the two the input is neutral or,
+    /// Restarts the stream at frame `first`. Inputs before `last` stay. From `last` to `first` the input is neutral or,
     /// without `has_neutral_start`, unknown, so that the first inputs must be absolute.
     pub(crate) fn restart(&mut self, last: Frame, first: Frame, has_neutral_start: bool) {
         self.has_neutral_start = has_neutral_start;
@@ -157,7 +158,7 @@ impl Stream {
         }
         self.held.fill(false);
         (self.start, self.end, self.received_end) = (first, first, first);
-        // Changes are counted from here on, as the new site counts its own.
+        // Changes are counted from here on, as a joiner counts the changes of its own input.
         if let Some(before) = first.checked_sub(1) {
             self.change_counters[Self::slot(before)] = 0;
         }
@@ -297,8 +298,8 @@ impl Stream {
         true
     }
 
-    /// Encodes the changes of `first..until`, which must be present, relative to the input before `first`, or from
-    /// neutral input if `absolute`.
+    /// Encodes the changes of `first..until`, which must be present, relative to the input before `first`. If
+    /// `absolute`, the encoding begins with the change counter and the whole input of `first`.
     #[inline]
     pub(crate) fn encode(
         &self,

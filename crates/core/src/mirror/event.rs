@@ -6,7 +6,7 @@ use core::fmt;
 use crate::time::{GroupInstant, TimeDelta};
 use crate::wire::{EncodedEvent, ObsoleteSet};
 
-/// Maximum size of an event's payload in bytes: the event fits in one datagram.
+/// Maximum size of an event's payload in bytes, so that the event fits in one datagram.
 pub const MAX_PAYLOAD: usize = 900;
 /// Maximum number of events that one event can make obsolete.
 pub const MAX_OBSOLETE_SET: usize = 32;
@@ -25,8 +25,8 @@ impl fmt::Display for SourceId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEvent<'a> {
     /// Object that the event is about; only its owner issues events about it. Events of one key are correlated: they
-    /// are delivered in the order in which they were issued. An event with key 0 is correlated with no other and
-    /// delivered as soon as it arrives.
+    /// are delivered in the order in which they were issued. An event with key 0 is correlated with no other; in
+    /// correlated order it is delivered as soon as it arrives.
     pub key: u64,
     /// Whether the event makes the earlier events of its key obsolete, back to the last irreplaceable one: a receiver
     /// of this event need not have received them.

@@ -2,7 +2,8 @@
 
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
-/// Offset from which on a mirror steps instead of slewing: two groups met, or a server was suspended.
+/// Difference from which on a mirror steps instead of slewing. It is that large if two groups met or a server was
+/// suspended.
 const STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(250);
 /// Maximum slew, as a fraction of the elapsed time.
 const MAX_SLEW: f64 = 0.02;
@@ -49,7 +50,8 @@ impl GroupTime {
         self.offset.is_some_and(|offset| offset - target >= STEP_THRESHOLD)
     }
 
-    /// Slews towards the offset `target` of a peer, or steps to it if it is far ahead or no group time is known.
+    /// Slews towards the offset `target` of a peer, or steps to it if it is far ahead or no group time is known. An
+    /// offset far behind has no effect.
     pub(super) fn steer(&mut self, now: Instant, target: TimeDelta) {
         let max_slew = (now - self.steered_at).min(MAX_SLEW_INTERVAL).max(TimeDelta::ZERO).scale(MAX_SLEW);
         self.steered_at = now;

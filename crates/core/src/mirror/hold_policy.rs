@@ -125,9 +125,9 @@ impl Mirror {
         })
     }
 
-    /// Computes how long to wait for a missing event so that the events behind it are delivered by `late_at`. The hold
-    /// ends at once if a requested event cannot arrive by then. `None` if the event is not missing or the group time is
-    /// unknown.
+    /// Returns the hold of a missing event, which ends in time for the events behind it to be delivered by `late_at`.
+    /// The hold ends at once if a requested event cannot arrive in that time. `None` if the event is not missing or the
+    /// group time is unknown.
     fn hold_for(&self, source: SourceId, seq: u64, late_at: GroupInstant) -> Option<EventHold> {
         let deadline = self.group_time.to_local(late_at)? - DELIVERY_MARGIN;
         let missing = self.streams.get(&source)?.missing();

@@ -120,13 +120,14 @@ pub struct Mirror {
     last_have_source: Option<SourceId>,
     served_snapshots: BTreeMap<SourceId, ServedSnapshot>,
     downloads: BTreeMap<SourceId, MirrorDownload>,
-    /// Sources whose part of the state exceeds the snapshot limit, and when that was found.
+    /// Sources whose part of the state exceeds the snapshot limit, with the time at which this was found.
     oversized: BTreeMap<SourceId, Instant>,
     pending_requests: VecDeque<PendingRequest>,
     events: VecDeque<MirrorEvent>,
     is_leaving: bool,
     holds: hold_policy::HoldSchedule,
-    /// Whether this mirror has said goodbye: any later datagram would look like a rejoin.
+    /// Whether this mirror has said goodbye. It then sends nothing more, because a later datagram would look like a
+    /// rejoin.
     has_left: bool,
     stats: MirrorStats,
 }
@@ -168,7 +169,7 @@ impl PendingRequest {
 /// A notice to the host program, returned by [`Mirror::poll_event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorEvent {
-    /// A mirror sent its first datagram, or its first one after it left or timed out.
+    /// A mirror sent its first datagram, or its first one after it left, timed out or was removed.
     PeerJoined(SourceId),
     /// A mirror said goodbye, timed out or was removed. Its objects stay as they are.
     PeerLeft(SourceId),

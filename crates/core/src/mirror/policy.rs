@@ -21,7 +21,8 @@ pub(super) struct Dropper {
     rng_state: u64,
 }
 
-/// State that spaces drops evenly: as in RED, the drop probability grows with the number of events since the last drop.
+/// State that spaces drops evenly: as in RED, the drop probability grows with the number of GTD samples since the last
+/// drop.
 #[derive(Debug, Default)]
 struct DropSpacing {
     counter: u64,
@@ -140,7 +141,7 @@ mod tests {
                 (drops, longest, since) = (drops + 1, longest.max(since), 0);
             }
         }
-        // The drop probability is 10 %; 1 to 10 events, evenly distributed, lie between two drops.
+        // The drop probability is 10 %, so each drop follows the last one after 1 to 10 samples, evenly distributed.
         assert!((1_600..2_000).contains(&drops) && longest == 10, "{drops} drops, {longest} apart");
         assert_eq!(ila.on_sample(ms(9_000)), DropAmount::All);
     }

@@ -1,5 +1,5 @@
-//! Snapshots: the part of the state that comes from one source's events, for a mirror that lacks more of them than any
-//! mirror has kept.
+//! Snapshots: the part of the state that comes from one source's events, for a mirror that can no longer get all the
+//! events that it lacks.
 
 use alloc::vec::Vec;
 
@@ -157,7 +157,8 @@ impl Mirror {
 
     /// Takes the state that was requested with [`MirrorRequest::Snapshot`] and serves it to other mirrors. A snapshot
     /// above [`max_snapshot_size`](super::MirrorConfig::max_snapshot_size) is discarded with
-    /// [`MirrorEvent::SnapshotTooLong`].
+    /// [`MirrorEvent::SnapshotTooLong`]. While the snapshots of 16 sources are served, one of a further source is
+    /// ignored.
     pub fn handle_snapshot(&mut self, now: Instant, of: SourceId, state: &[u8]) {
         self.now = self.now.max(now);
         let Some(stream) = self.streams.get(&of) else { return };

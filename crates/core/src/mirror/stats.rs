@@ -40,7 +40,7 @@ pub struct MirrorStats {
     pub received: (u64, u64),
     /// Received datagrams that could not be decoded.
     pub malformed: u64,
-    /// Sum of the GTD of all delivered events of other mirrors, in nanoseconds: more than a [`TimeDelta`] holds.
+    /// Sum of the GTD of all delivered events of other mirrors, in nanoseconds, which can exceed [`TimeDelta::MAX`].
     gtd_sum_ns: u128,
     /// Smallest GTD of a delivered event of another mirror; [`TimeDelta::MAX`] before the first.
     pub gtd_min: TimeDelta,
@@ -103,8 +103,8 @@ impl MirrorStats {
         self.gtd_sum_ns as f64 / 1e9
     }
 
-    /// Returns the GTD that `thousandths` of 1,000 delivered events of other mirrors did not exceed, rounded up to a
-    /// bucket of the histogram and at most 500 ms. `None` before the first delivery.
+    /// Returns the GTD that `thousandths` of 1,000 delivered events of other mirrors did not exceed, as the upper end
+    /// of its bucket in the histogram, at most 500 ms. `None` before the first delivery.
     pub fn gtd_quantile(&self, thousandths: u32) -> Option<TimeDelta> {
         let rank = (self.remote_delivered() * u64::from(thousandths)).div_ceil(1_000).max(1);
         let mut sum = 0;
@@ -126,7 +126,7 @@ pub struct MirrorPeerStats {
     /// Offset of the peer's clock from the local clock, positive if the peer's clock is ahead; `None` until it is
     /// measured.
     pub clock_offset: Option<TimeDelta>,
-    /// The peer's events beyond `settled` that are not missing.
+    /// Number of the peer's events beyond `settled` that are not missing.
     pub backlog: usize,
     /// Number of the peer's events that are known to exist and have not arrived.
     pub missing: usize,

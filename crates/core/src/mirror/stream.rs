@@ -185,7 +185,8 @@ impl EventStream {
         }
     }
 
-    /// Notes that events up to `last` exist, limited to [`MAX_UNSETTLED`]: those that have not arrived are missing.
+    /// Notes that events up to `last` exist, limited to [`MAX_UNSETTLED`] beyond the last settled one. Those that have
+    /// not arrived are missing.
     pub(super) fn expect(&mut self, now: Instant, last: u64) {
         let last = last.min(self.settled.saturating_add(MAX_UNSETTLED)).min(MAX_SEQ);
         while self.end() <= last {

@@ -22,7 +22,7 @@ struct MirrorNetwork {
     now: Instant,
     servers: Vec<Option<TestServer>>,
     in_flight: Vec<(Instant, usize, usize, Vec<u8>)>,
-    /// Loss rule: returns for a sender, a receiver and an item whether a datagram with that item is lost.
+    /// Loss rule: returns whether a datagram from one server to another is lost, given both numbers and an item in it.
     is_lost: fn(usize, usize, &MirrorItem<'_>) -> bool,
 }
 

@@ -129,7 +129,9 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
     }
 
     /// Starts the timer on the newest command's segment. `timer` is the owner's timer and `age` the age of the command,
-    /// both at the send time `sent`. Only the first call after a new command has an effect.
+    /// both at the send time `sent` on the owner's clock. If the owner's timer is above
+    /// [`MotionConfig::snap_threshold`], the server starts where the owner is, otherwise at the beginning of the
+    /// segment. Only the first call after a new command has an effect.
     pub(super) fn start_segment_timer(
         &mut self,
         now: Instant,

@@ -36,8 +36,9 @@ type RemoteObjectOf<P> = ClientObject<<P as MotionPredictor>::State, <P as Motio
 /// An event for the host program of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MotionClientEvent {
-    /// The server sent the state of an object for the first time, or for the first time since it restarted. It is also
-    /// reported when another object with the same id appears; commands issued to the previous one are then void.
+    /// The server sent the state of an object for the first time, or for the first time since the server restarted or
+    /// this client released control. Also reported when another object with the same id appears; commands issued to the
+    /// previous object are then void.
     Appeared(ObjectId),
     /// The server overruled the commands of an own object: commands in flight are void and may be issued again. A
     /// restarted server that does so with its first update of the object causes this event instead of
@@ -78,8 +79,8 @@ impl<P: MotionPredictor> MotionClient<P> {
         self.ensure_object(object).into_iter().for_each(|remote| remote.take_control(now));
     }
 
-    /// Subscribes to an object that this client does not control. Releases control if it did. Ignored if there are
-    /// [`MAX_OBJECTS`] other objects.
+    /// Subscribes to an object. Releases control if this client controls it. Ignored if there are [`MAX_OBJECTS`] other
+    /// objects.
     pub fn subscribe(&mut self, object: ObjectId) {
         self.ensure_object(object).into_iter().for_each(ClientObject::release_control);
     }
@@ -303,7 +304,8 @@ impl<P: MotionPredictor> MotionClient<P> {
         self.server.put_probe(now, datagram)
     }
 
-    /// Appends the commands of own objects that the server has not acknowledged.
+    /// Appends the commands of own objects that the server has not acknowledged and that are due to be sent for the
+    /// first time or again.
     fn put_commands(&mut self, datagram: &mut MotionDatagramWriter<'_>) -> Result<(), BufferFull> {
         let (now, retransmit_timeout) = (self.now, self.server.retransmit_timeout());
         for (object, remote) in &mut self.objects {
@@ -338,8 +340,8 @@ impl<P: MotionPredictor> MotionClient<P> {
         soonest.map_or(next, |at| at.min(next)).max(self.now + TimeDelta::from_micros(1))
     }
 
-    /// Predicts an object at `now`, or at the time of the last call if that is later. `None` until the server has sent
-    /// its state.
+    /// Predicts an object at `now`, or at the latest time that this client was called with if that is later. `None`
+    /// until the server has sent its state.
     pub fn moment_at(&self, now: Instant, object: ObjectId) -> Option<ObjectMoment<P::State>> {
         let simulator = self.objects.get(&object)?.simulator.as_ref()?;
         Some(simulator.at(&self.predictor, now.max(self.now), &self.config))
@@ -366,13 +368,13 @@ impl<P: MotionPredictor> MotionClient<P> {
         &self.server.clock
     }
 
-    /// Returns the arrival time of the last datagram from the server; before the first, the creation time of this
+    /// Returns the arrival time of the last valid datagram from the server; before the first, the creation time of this
     /// client.
     pub fn last_received_at(&self) -> Instant {
         self.server.last_received_at
     }
 
-    /// Returns the oldest queued event.
+    /// Removes and returns the oldest queued event.
     pub fn poll_event(&mut self) -> Option<MotionClientEvent> {
         self.events.pop_front()
     }

@@ -108,7 +108,7 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
     }
 
     /// Returns whether to send a subscription request now. Requests repeat after `retransmit_timeout` while the state
-    /// is unknown, and after [`TIMER_UPDATE_INTERVAL`] while the server is silent.
+    /// is unknown or unverified. After more than 3 s without an update they repeat every [`TIMER_UPDATE_INTERVAL`].
     pub(super) fn needs_request(&self, now: Instant, retransmit_timeout: TimeDelta) -> bool {
         let is_unknown = self.simulator.is_none() || self.is_unverified;
         let is_silent = now - self.last_update_at > TIMER_UPDATE_INTERVAL * MAX_SILENT_INTERVALS;
@@ -139,7 +139,8 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         self.discrepancy.record(now, simulator.displayed());
     }
 
-    /// Handles a restart of the server: the new one knows nothing of earlier commands.
+    /// Handles a restart of the server, which then knows nothing of earlier commands: marks the local state as
+    /// unverified and discards the progress that the server has reported.
     pub(super) fn on_server_restart(&mut self) {
         (self.is_unverified, self.last_requested_at) = (true, None);
         self.confirmed.clear();
@@ -162,7 +163,7 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         if self.is_unverified {
             return self.on_unverified_command(context, number, start?, command.2);
         }
-        // A client knows its own object best, except for commands that it did not issue.
+        // For an own object, the commands that this client issued are duplicates here, and new ones are the server's.
         match simulator.receive_command(context.predictor, command, start) {
             CommandReceipt::Gap => None,
             CommandReceipt::Duplicate => {
@@ -258,7 +259,8 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         }
     }
 
-    /// Handles the server's acknowledgement of own commands up to `number`, which the datagram sent at `sent` carried.
+    /// Handles the server's acknowledgement of own commands up to `number`. `sent` is the send time, on the local
+    /// clock, of the datagram that carried them.
     pub(super) fn on_ack(&mut self, number: CommandNumber, sent: Instant) {
         if let (Some(controller), Some(simulator), false) = (&mut self.controller, &self.simulator, self.is_unverified)
         {

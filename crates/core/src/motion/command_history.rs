@@ -6,8 +6,8 @@ use alloc::collections::VecDeque;
 use super::{CommandNumber, MotionPredictor};
 use crate::time::TimeDelta;
 
-/// Maximum number of commands kept for receivers that lack them. A receiver that lacks more gets the start state of the
-/// oldest kept one.
+/// Maximum number of commands kept for receivers that lack them. A receiver that lacks more continues from the start
+/// state of the oldest kept one.
 pub(super) const MAX_COMMANDS: usize = 16;
 
 /// A command and the state in which it took effect.

@@ -12,7 +12,7 @@ pub enum SyncMethod {
     Clocks,
 }
 
-/// Settings of motion sharing. All but `incarnation` should be equal at the server and its clients.
+/// Settings of a motion server or client. All but `incarnation` should be equal at the server and its clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MotionConfig {
     /// Number of this run of the program. Later runs have greater numbers, so that the peers can tell them apart.
@@ -23,8 +23,8 @@ pub struct MotionConfig {
     pub combine_interval: TimeDelta,
     /// Bounds of the simulators' speed relative to real time.
     pub timer_rate: TimerRate,
-    /// Share of a command's age that the server compensates by running faster, from 0 to 1. The client compensates the
-    /// rest by running slower. Only for [`SyncMethod::Clocks`].
+    /// Share of a command's age that the server compensates by running faster, from 0 to 1. The client that issued the
+    /// command compensates the rest by running slower. Only for [`SyncMethod::Clocks`].
     pub server_share: f64,
     /// Maximum speed at which corrections are displayed, in units per second; `None` displays them at once.
     pub correction_speed: Option<f64>,
@@ -67,7 +67,8 @@ impl core::fmt::Display for MotionConfigError {
 impl core::error::Error for MotionConfigError {}
 
 impl MotionConfig {
-    /// Returns the paper's settings: 0.5 to 1.5 times real time, halves of round trips, corrections displayed at once.
+    /// Returns the paper's settings: timers at 0.5 to 1.5 times real time, the delay estimated from halves of round
+    /// trips, corrections displayed at once.
     pub const fn paper(incarnation: u32) -> Self {
         Self {
             method: SyncMethod::Paper,
@@ -77,9 +78,9 @@ impl MotionConfig {
         }
     }
 
-    /// Returns settings with synchronized clocks, not in the paper: 0.5 to 2 times real time. The server share is 0,
-    /// which is best for all pairs of sites together: a client that follows the server would have to catch up with the
-    /// server's share, too.
+    /// Returns settings with synchronized clocks, which are not in the paper: timers at 0.5 to 2 times real time,
+    /// corrections displayed at up to 10 units per second. The server share is 0, which is best for all pairs of sites
+    /// together: a client that follows the server would have to catch up with the server's share, too.
     pub const fn clocks(incarnation: u32) -> Self {
         Self {
             incarnation,

@@ -1,5 +1,5 @@
 //! A client's knowledge of the server's simulator: its state at any time, derived from the progress that the server
-//! reported and from when it did.
+//! reported and from the times of the reports.
 
 use alloc::collections::VecDeque;
 
@@ -35,8 +35,8 @@ impl ConfirmedProgress {
         self.reported_at - self.progress.segment_age
     }
 
-    /// Returns the server's timer at `now`, any time since the server started the segment. It may have run faster at
-    /// first.
+    /// Returns the server's timer at `now`, which may be any time since the server started the segment. The timer may
+    /// have run faster at first.
     fn timer_at(&self, now: Instant, rate: TimerRate) -> TimeDelta {
         let fastest = self.progress.initial_timer + (now - self.segment_start()).scale(rate.fastest);
         fastest.min(self.caught_up_timer_at(now)).max(TimeDelta::ZERO)

@@ -25,7 +25,8 @@ pub struct Consistency {
     pub discrepancy: f64,
     /// Tolerance ξ, in units times seconds.
     pub tolerance: f64,
-    /// Measured duration: the window, or less if fewer samples are known.
+    /// Measured duration: about the averaging window, or less if the state of the other copy is not known for all of
+    /// it.
     pub duration: TimeDelta,
 }
 
@@ -42,7 +43,8 @@ impl<S: Clone> DiscrepancyMeter<S> {
         Self { averaging_window, samples: VecDeque::new() }
     }
 
-    /// Records the displayed state. Samples beyond the retention rate are ignored.
+    /// Records the displayed state. Ignores states that follow the last sample by less than 1/128 of the averaging
+    /// window.
     pub fn record(&mut self, now: Instant, state: &S) {
         if self.samples.back().is_some_and(|(last, _)| now - *last < self.averaging_window / MAX_SAMPLES as i64) {
             return;

@@ -6,8 +6,8 @@ use super::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, MotionPredictor, Obj
 use crate::wire::BufferFull;
 use crate::wire::motion::{MotionDatagramWriter, MotionItem};
 
-/// Appends commands, the start states that do not follow from a preceding command, and the timer on the segment of the
-/// last command. Appends all of it or nothing.
+/// Appends commands, with the start state of each whose predecessor is not among them, and the timer on the segment of
+/// the last command. Appends all of it or nothing.
 pub(super) fn put_motion<'a, P: MotionPredictor>(
     datagram: &mut MotionDatagramWriter<'_>,
     predictor: &P,
@@ -37,7 +37,7 @@ where
 {
     let mut newest: Option<CommandNumber> = None;
     for command in commands {
-        // A receiver that knows the preceding command can compute the start state.
+        // The receiver can compute the start state if the preceding command is in the datagram, too.
         if newest.is_none_or(|before| before.next() != command.number) {
             let mut state = [0; MAX_STATE_SIZE];
             let len = predictor.encode_state(&command.start, &mut state).ok_or(BufferFull)?;

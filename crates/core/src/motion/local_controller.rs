@@ -25,7 +25,7 @@ pub(super) struct LocalController<V> {
     /// Send time of the datagram that carried the newest command to the server; `None` until the server acknowledges
     /// it.
     acked_datagram_sent_at: Option<Instant>,
-    /// Whether the answer to the newest command has been applied (state C).
+    /// Whether the answer to the newest command has been applied (state C). Used only with [`SyncMethod::Paper`].
     is_answered: bool,
     /// Command for an object whose state the server has not sent yet.
     pending_vector: Option<V>,

@@ -1,13 +1,12 @@
 //! Motion of objects at a server and its clients, kept in step without jumps.
 //!
 //! After Li, Li and Lau, *Supporting Continuous Consistency in Multiplayer Online Games*. The server runs a *reference
-//! simulator* of every moving object, avatars and autonomous objects alike ([`MotionServer`]). A client runs a
-//! simulator of its own object and of every other object that it subscribes to ([`MotionClient`]). An object moves as
-//! its [`MotionPredictor`] computes until the next *command*. A [`MotionTimer`] measures how far it is on that
-//! *segment* of its path. A command carries the duration of the segment before it, so all simulators follow the same
-//! path and only their timers differ. A simulator ahead of the server runs slower for a while, one behind it runs
-//! faster (equations 3 to 5). The recent distance between copies is measured continuously (relaxed consistency,
-//! [`DiscrepancyMeter`]).
+//! simulator* of every moving object, avatars and autonomous objects alike ([`MotionServer`]). A client runs simulators
+//! of its own objects and of those that it subscribes to ([`MotionClient`]). An object moves as its [`MotionPredictor`]
+//! computes until the next *command*. A [`MotionTimer`] measures how far it is on that *segment* of its path. A command
+//! carries the duration of the segment before it, so all simulators follow the same path and only their timers differ.
+//! A simulator ahead of the server runs slower for a while, one behind it runs faster (equations 3 to 5). The recent
+//! distance between copies is measured continuously (relaxed consistency, [`DiscrepancyMeter`]).
 //!
 //! The paper leaves some cases open, which this module decides. A client that issues a command is ahead by `RT_accum`
 //! plus the time for which commands were combined. A client that receives the command is behind by `RT_accum` plus the
@@ -16,9 +15,10 @@
 //!
 //! [`SyncMethod::Clocks`] adds clock synchronization, which is not in the paper. A round trip that varies says little
 //! about a single delay; a [clock](crate::clock) is hardly affected by jitter. By the server's clock a client knows
-//! exactly how far the reference simulator is, so it needs no estimate of the delay and is right after the first
-//! answer. It slows down from the moment of a command on and not only when the command is sent, catches up at twice the
-//! speed and not at 1.5 times, and displays corrections at a speed of at most [`MotionConfig::correction_speed`].
+//! exactly how far the reference simulator is, so from the server's first answer on its timer does not depend on an
+//! estimate of the delay. An own object slows down from the moment of a command on and not only when the command is
+//! sent. A simulator that is behind runs at up to 2 times real time and not 1.5 times. Corrections are displayed at a
+//! speed of at most [`MotionConfig::correction_speed`].
 //!
 //! The host program owns clock and network. It calls `handle_datagram` for every datagram, `advance` once per frame,
 //! and `poll_transmit` after either.

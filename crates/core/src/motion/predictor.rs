@@ -143,8 +143,8 @@ impl MotionPredictor for LinearPredictor {
     }
 
     fn decode_vector(&self, bytes: &[u8]) -> Option<MilliVec2> {
-        // The tolerance covers rounding, so that a vector not computed by `combine` is not rejected for a thousandth of
-        // a unit.
+        // The tolerance of 2 thousandths of a unit per second covers the rounding of vectors that `combine` did not
+        // compute.
         let limit = i64::from(self.max_speed) + 2;
         MilliVec2::decode(bytes).filter(|vector| vector.is_within(limit) && vector.length() <= limit)
     }

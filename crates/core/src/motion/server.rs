@@ -52,7 +52,8 @@ pub enum MotionServerEvent {
     /// A client said goodbye, timed out or was removed. Its objects move on until they are
     /// [removed](MotionServer::remove) or [transferred](MotionServer::transfer_ownership).
     ClientLeft(ClientId),
-    /// A client requests updates of an existing object; [`MotionServer::show`] grants them.
+    /// A client requests updates of an existing object that it does not receive yet or that is hidden from it;
+    /// [`MotionServer::show`] grants them.
     SubscriptionRequested(ClientId, ObjectId),
     /// The owner of an object issued a command.
     ObjectCommanded(ObjectId),
@@ -68,7 +69,7 @@ struct ClientRecord {
 /// State of the updates of one object to one client.
 #[derive(Clone, Copy, Debug, Default)]
 struct ObjectSubscription {
-    /// Newest command that the client has acknowledged.
+    /// Newest command that the client has acknowledged or issued.
     acked: Option<CommandNumber>,
     /// Newest command that was sent to the client.
     last_sent: Option<CommandNumber>,
@@ -170,7 +171,7 @@ impl<P: MotionPredictor> MotionServer<P> {
     }
 
     /// Transfers control of an object to a client or, with `None`, to the server. Commands of the previous owner that
-    /// are in flight are void.
+    /// are in flight are void. The new owner receives updates of the object from now on.
     pub fn transfer_ownership(&mut self, object: ObjectId, owner: Option<ClientId>) {
         let Some(reference) = self.objects.get_mut(&object) else { return };
         if reference.owner != owner {
@@ -180,7 +181,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         owner.into_iter().for_each(|owner| self.show(owner, object));
     }
 
-    /// Removes an object and notifies the clients that know it.
+    /// Removes an object and notifies the clients that receive updates of it.
     pub fn remove(&mut self, object: ObjectId) {
         if let Some(reference) = self.objects.remove(&object) {
             self.spawn_epoch = self.spawn_epoch.max(reference.next_epoch());
@@ -387,7 +388,8 @@ impl<P: MotionPredictor> MotionServer<P> {
         Ok(())
     }
 
-    /// Handles a subscription request. A repeated one means that the client has not received the earlier messages.
+    /// Handles a subscription request. A request repeated after the retransmit timeout means that the client has not
+    /// received the earlier messages.
     fn on_subscribe(&mut self, client: ClientId, object: ObjectId) {
         let now = self.now;
         let Some(record) = self.clients.get_mut(&client) else { return };
@@ -465,7 +467,8 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.now + soonest.unwrap_or(TIMER_UPDATE_INTERVAL)
     }
 
-    /// Predicts an object at `now`, or at the time of the last call if that is later. `None` for an unknown object.
+    /// Predicts an object at `now`, or at the latest time that this server was called with if that is later. `None` for
+    /// an unknown object.
     pub fn moment_at(&self, now: Instant, object: ObjectId) -> Option<ObjectMoment<P::State>> {
         Some(self.objects.get(&object)?.moment_at(now.max(self.now), &self.predictor, &self.config))
     }
@@ -495,7 +498,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         self.clients.get(&client).map(|record| &record.peer.clock)
     }
 
-    /// Returns the oldest queued event.
+    /// Removes and returns the oldest queued event.
     pub fn poll_event(&mut self) -> Option<MotionServerEvent> {
         self.events.pop_front()
     }

@@ -108,7 +108,7 @@ impl TestBed {
         [moment_of(0), self.server.moment_at(self.now, AVATAR).unwrap(), moment_of(1)]
     }
 
-    /// Asserts that all three know the same command and agree on the position.
+    /// Asserts that the copies at A, at the server and at B have the same newest command, position and timer.
     fn assert_agreed(&self) {
         let moments = self.moments();
         let agrees = |moment: &ObjectMoment<MilliVec2>| {
@@ -486,7 +486,7 @@ fn displayed_state_never_jumps() {
         }
         bed.step();
         let displayed = bed.moments()[2].displayed;
-        // Twice the object's speed, plus the correction speed.
+        // Twice an upper bound of the object's speed, plus the correction speed.
         let max_step = (2.0 * 5.0 + 10.0) * FRAME.as_secs_f64() + 0.002;
         assert!(LINEAR.distance(&before, &displayed) <= max_step, "{before:?} {displayed:?}");
         before = displayed;

@@ -3,8 +3,8 @@
 use crate::hash::xxh64;
 use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
 
-/// Largest number of frames in a block: ten seconds at 60 frames per second. An interrupted recording loses at most
-/// this many frames.
+/// Largest number of frames in a block: ten seconds at 60 frames per second. An interrupted recording loses the frames
+/// of its unfinished block, at most this many, if all finished bytes were written to the file.
 pub const MAX_BLOCK_FRAMES: u16 = 600;
 /// Largest payload of a block in bytes, without head and checksum.
 pub(super) const MAX_PAYLOAD: usize = 4_096;
@@ -30,7 +30,8 @@ pub(super) struct BlockHead {
     pub(super) kind: BlockKind,
     /// Payload size in bytes.
     pub(super) payload_len: usize,
-    /// First frame of the block; for a piece of the state its byte offset, for the end the frame after the last.
+    /// For inputs, the first frame of the block; for the header, the first frame of the movie; for a piece of the
+    /// state, its byte offset in the state; for the end, the frame after the last.
     pub(super) position: u32,
     /// Number of frames in the block; 0 unless it holds inputs.
     pub(super) frames: u16,

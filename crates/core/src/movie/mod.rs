@@ -1,5 +1,5 @@
-//! Movies: recordings of a game that hold its settings, its starting point and the inputs of every frame. Nothing else
-//! is needed to replay the game.
+//! Movies: recordings of a game that hold its settings, its starting point and the inputs of every frame. Besides the
+//! machine and the game itself, nothing else is needed for a replay.
 //!
 //! A [`MovieWriter`] encodes confirmed inputs as bytes, which the host program appends to a file or sends to a
 //! spectator. A [`MovieReader`] decodes them. State hashes in between ([`MovieWriter::push_hash`]) let a replay verify
@@ -25,7 +25,7 @@
 //! Tokens are the change tokens of the packets (`input::delta_codec`), over the packed words of all players. Every
 //! block starts from neutral input. A token without a change means that, after the frames it skips, an extra item
 //! follows: 0 and the hash (u64) of the state after the last frame, or 1, a length and a mark. A frame without a change
-//! therefore takes no bytes.
+//! takes no bytes, because tokens count such frames, and the head of the block counts all frames.
 //!
 //! # Example
 //!

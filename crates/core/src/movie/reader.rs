@@ -63,7 +63,7 @@ pub enum MovieEntry<'a> {
     },
 }
 
-/// Reason that a movie cannot be read any further. All entries before it are valid.
+/// Reason that a movie cannot be read any further. All entries returned before are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieError {
     /// The bytes do not begin with [`MAGIC`].
@@ -255,7 +255,8 @@ impl MovieReader {
         self.next_frame
     }
 
-    /// Returns the approximate memory use in bytes, without the strings of the settings.
+    /// Returns the approximate memory use in bytes: the reader, its buffer and the start state, without the heap memory
+    /// of the settings and the input layout.
     pub fn memory(&self) -> usize {
         size_of::<Self>() + BUFFER_SIZE + self.state.capacity()
     }

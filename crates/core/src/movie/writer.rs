@@ -17,7 +17,7 @@ use crate::wire::{BufferFull, ByteWriter as Put};
 
 /// Maximum number of finished bytes that wait for [`MovieWriter::poll_bytes`]. Header and start state may exceed it.
 const MAX_PENDING_BYTES: usize = 4 * MAX_BLOCK_SIZE;
-/// Upper bound for a token and the item that follows it: the widest input takes 152 bytes, the longest mark 267.
+/// Upper bound for a token and the item that follows it: the widest input takes 167 bytes, the longest mark 260.
 const MAX_TOKEN_SIZE: usize = 288;
 
 /// Point of the recorded game at which a movie begins.
@@ -56,7 +56,7 @@ impl fmt::Display for MovieStartError {
 
 impl core::error::Error for MovieStartError {}
 
-/// Reason that an item was not written. The writer is unchanged.
+/// Reason that an item was not written. All items written before remain valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieWriteError {
     /// Frames must be consecutive. A hash follows its frame, and a mark precedes its frame.

@@ -8,10 +8,12 @@
 //! until the site is back on plan. One late packet at one site therefore affects only that site.
 //!
 //! Where the link delay exceeds the maximum lead (input delay plus prediction window), waiting cannot be avoided, only
-//! spread. A peer sends its input for frame F when it begins frame F − lead, and the input arrives one delay later.
-//! Frames therefore cannot follow each other faster than delay / lead on average. The pacer stretches the period to
-//! exactly that: the game slows down evenly and does not stutter. The delay is measured by probes and clocks, not by
-//! the time spent waiting for inputs: that time would grow with every stall, and slow the game further.
+//! spread. A peer sends its input for frame F when it begins frame F − input delay, and the input arrives one link
+//! delay later. The other sites need it at the latest to step frame F + prediction window, which is the maximum lead
+//! after the frame in which it was sent. On average, a frame therefore cannot take less than link delay / maximum lead.
+//! The pacer stretches the period to exactly that: the game slows down evenly and does not stutter. The delay is
+//! measured by probes and clocks, not by the time spent waiting for inputs, which would grow with every stall and slow
+//! the game further.
 //!
 //! Prediction must be fair to both sides. With a delay of nearly a whole number of periods, inputs arrive just before a
 //! frame at one of two sites and just after it at the other, and a microsecond decides which of them always predicts
@@ -170,8 +172,8 @@ impl EvenPacer {
         self.next_start
     }
 
-    /// Returns the planned start of the next frame. [`next_start`](Self::next_start) is later while the site catches
-    /// up.
+    /// Returns the planned start of the current frame, or of the next one once the current frame was stepped.
+    /// [`next_start`](Self::next_start) is later while the site catches up.
     pub fn planned_start(&self) -> Instant {
         self.planned_start
     }
@@ -198,9 +200,9 @@ impl EvenPacer {
         Some(reference.frame + passed.clamp(0, i64::from(u16::MAX)) as u32)
     }
 
-    /// Plans a frame for the time at which the reference has it, however far in the past. Returns `false` without a
-    /// reference, or if the newest one is for a frame 120 or more before. A plan more than 256 periods ahead of `now`
-    /// is an error or a forgery, and is limited to that.
+    /// Plans `frame` for the time at which the reference plans it, however far in the past. Returns `false` without a
+    /// reference, or if the newest one is 120 or more frames older than `frame`. A plan more than 256 periods ahead of
+    /// `now` is an error or a forgery, and is limited to 256 periods.
     pub fn jump_to(&mut self, now: Instant, frame: Frame) -> bool {
         let Some(reference) = self.current_reference(frame) else { return false };
         let planned = reference.planned_at + reference.period * (frame - reference.frame);
@@ -260,7 +262,7 @@ impl EvenPacer {
             }
             Some(last) if frame - last.frame < REFERENCE_LIFETIME_FRAMES => {
                 let measured = (at - last.planned_at) / (frame - last.frame);
-                // A freeze lies between the two, or a plan was abandoned: start over.
+                // A freeze lies between the two plans, or one was abandoned, so the measurement of the period restarts.
                 if measured > self.current_period * 2 {
                     self.current_period
                 } else {
@@ -282,7 +284,7 @@ impl EvenPacer {
     /// Plans the frame after `frame`, which the machine is about to step.
     pub fn on_step(&mut self, now: Instant, frame: Frame) {
         self.current_period = self.min_link_period.max(self.followed_period(frame));
-        // The host's own lateness is not caught up with, or a coarse timer would slow down the game.
+        // The host's own lateness does not count, or a coarse timer would slow down the game.
         let now = now - self.host_lateness;
         // With a lead of 0, every frame waits for one delay between its start and its step. That is not lateness.
         let now = if self.max_lead == 0 { now - self.max_delay } else { now };
@@ -313,7 +315,7 @@ impl EvenPacer {
 
     /// Returns the nominal period by the clock of the reference, which may run faster or slower than the local one. A
     /// reference that is slower than any clock is waiting for a site, perhaps for this one. Following it would keep
-    /// both slow forever.
+    /// both slow forever, so the result is limited to 2 % from the nominal period.
     fn followed_period(&self, frame: Frame) -> TimeDelta {
         let followed = self.current_reference(frame).map_or(self.period, |reference| reference.period);
         followed.clamp(self.limits.min_period, self.limits.max_period)

@@ -121,7 +121,7 @@ impl Pacer {
     }
 
     /// Returns the frame that the site that sets the pace has reached at `now` by its last known plan; `None` if no
-    /// plan is known.
+    /// plan is known, as always with [`ZhaoPacer`].
     pub(crate) fn frame_at(&self, now: Instant) -> Option<Frame> {
         match self {
             Self::Even(even) => even.frame_at(now),

@@ -25,8 +25,8 @@ pub struct ZhaoPacer {
 }
 
 impl ZhaoPacer {
-    /// Creates a pacer for frames of `time_per_frame` and an input delay of `buf_frame` frames, with the first frame at
-    /// `start`.
+    /// Creates a pacer for frames of `time_per_frame`, with the first frame at `start`. `buf_frame` is the paper's
+    /// input delay in frames; a session passes input delay plus prediction window.
     pub fn new(time_per_frame: TimeDelta, buf_frame: u32, start: Instant) -> Self {
         Self {
             time_per_frame,
@@ -48,7 +48,8 @@ impl ZhaoPacer {
     }
 
     /// Begins `frame` at `curr_time` (Algorithm 4): adds the slave's distance from the master's frame times to the
-    /// length of the frame. `master` is `None` at the master itself, and where Algorithm 4 is not used.
+    /// length of the frame. `master` is `None` at the master itself, before the master's first input has arrived, and
+    /// where Algorithm 4 is not used.
     pub fn begin_frame_timing(&mut self, curr_time: Instant, frame: Frame, master: Option<MasterObservation>) {
         self.curr_frame_start = curr_time;
         let sync_adjust_time_delta = match master {

@@ -27,14 +27,15 @@ pub struct PeerWorldConfig {
 /// Rule by which a site sends updates of its entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdatePolicy {
-    /// Maximum updates per entity and second.
+    /// Maximum updates per entity and second. Differences of [`INFINITE_DISTANCE`](super::INFINITE_DISTANCE) are sent
+    /// beyond it.
     pub max_rate: u32,
     /// Minimum updates per entity and second: sent even if nothing changes, or if the network cannot carry more.
     pub min_rate: u32,
     /// Distance in the game's units up to which peers may be wrong before an update is sent. `None` sends updates at
     /// the full rate.
     pub tolerance: Option<u32>,
-    /// Whether the rate falls where receivers report many lost or late updates.
+    /// Whether the rate falls when receivers report more than 15 % lost or late updates.
     pub is_adaptive: bool,
 }
 

@@ -9,7 +9,7 @@ pub trait DeadReckoning {
     /// Everything that peers receive about an entity at one moment.
     type State: Clone + fmt::Debug;
 
-    /// Returns the state `ticks` later, if the entity continues to move as it does.
+    /// Returns the state `ticks` ticks after `state`, if the entity continues to move as it does in `state`.
     fn extrapolate(&self, state: &Self::State, ticks: u32) -> Self::State;
 
     /// Returns the state `part` ticks after `earlier`, where `later` follows `whole` ticks after `earlier`. The engine
@@ -20,7 +20,8 @@ pub trait DeadReckoning {
     /// whose difference must reach the peers at once, whatever the distance.
     fn distance(&self, one: &Self::State, other: &Self::State) -> u32;
 
-    /// Returns the coarse position of the entity: only sites in this region or beside it receive its updates.
+    /// Returns the coarse position of the entity: only sites with entities in this region or beside it, and sites
+    /// without known regions, receive the entity's updates.
     fn region(&self, state: &Self::State) -> WorldRegion;
 
     /// Encodes a state into at most [`MAX_STATE_SIZE`] bytes and returns the length. `None` if `buf` is too small.
@@ -57,7 +58,7 @@ impl WorldRegion {
     }
 }
 
-/// Id of an entity: the site that owns it and its number there.
+/// Id of an entity: the site that owns it and its number among the entities of that site.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId {
     /// Owner, the site that sends the entity's state.

@@ -9,7 +9,8 @@
 //! A record received from a site other than its owner is third-party information and may be forged. A site accepts it
 //! only while the owner does not send its own record, and only up to a version that the owner can still exceed: the
 //! owner of a forged record takes it over, like any record from before its last start, and its next version supersedes
-//! it. Nor does third-party information displace other records: a present site always finds room.
+//! it. The record of an absent site does not displace other records, and that of a present site displaces that of an
+//! absent one if there is no room.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,13 +23,13 @@ pub const MAX_RECORD_SIZE: usize = 1_000;
 /// Maximum number of stored records; this site's own may exceed it by one.
 const MAX_RECORDS: usize = 1_024;
 
-/// Low bits of a version that hold a hash of the contents: a restarted site may have published different contents with
-/// the same number of changes.
+/// Number of low bits of a version that hold a hash of the contents. The hash distinguishes different contents that a
+/// site has published before and after a restart with the same number of changes.
 const CONTENT_HASH_BITS: u32 = 12;
 const CONTENT_HASH_MASK: u32 = (1 << CONTENT_HASH_BITS) - 1;
-/// Maximum change count; it saturates.
+/// Maximum change count, at which the count saturates.
 const MAX_CHANGES: u32 = u32::MAX >> CONTENT_HASH_BITS;
-/// Maximum change count accepted from a third party: the owner has as many changes left.
+/// Maximum change count accepted from a third party, which leaves at least as many changes to the owner.
 const MAX_THIRD_PARTY_CHANGES: u32 = MAX_CHANGES / 2;
 /// Maximum advance over a known change count accepted from a third party: at five changes per second 65,536 changes
 /// take over 3 h, so a real advance of this size does not go unnoticed.
@@ -238,7 +239,7 @@ mod tests {
         RecordClaim { site, version: make_version(changes, bytes), source }
     }
 
-    /// Merges a record with this change count while no site is present.
+    /// Merges a record with the change count `changes` while no site is present.
     fn merge_claim(store: &mut GossipStore, site: WorldSiteId, changes: u32, source: ClaimSource) -> bool {
         store.merge(claim(site, changes, source, b"said"), b"said", |_| false)
     }

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use super::config::UpdatePolicy;
 use super::{DeadReckoning, INFINITE_DISTANCE};
 
-/// Maximum repetitions of an update that reports a change, at high loss.
+/// Maximum repetitions of an update that reports a change, which apply at a loss share above 50/255.
 const MAX_CHANGE_REPEATS: u32 = 3;
 /// Minimum ticks between repetitions of an update that reports a change: losses come in bursts.
 const CHANGE_REPEAT_TICKS: u32 = 5;
@@ -64,7 +64,7 @@ impl<S: Clone> LocalEntity<S> {
     pub(super) fn record(&mut self, tick: u32, state: S, kept: u32) {
         let skipped = tick.saturating_sub(self.newest).min(kept);
         if tick <= self.newest {
-            // A second state for the same tick replaces the first.
+            // A second state for the same tick replaces the first. States of earlier ticks are ignored.
             if let (true, Some(newest)) = (tick == self.newest, self.states.back_mut()) {
                 *newest = state;
             }
@@ -129,7 +129,8 @@ impl<S: Clone> LocalEntity<S> {
         }
     }
 
-    /// Applies a decision to the send credit and to the last sent state.
+    /// Applies a decision: charges the send credit for `Send` and `Skip`; for `Send` also marks an update as due and
+    /// notes its state as the last sent one.
     pub(super) fn on_decided(&mut self, decision: SendDecision, ticks_per_second: u32) {
         match decision {
             SendDecision::Send => {

@@ -2,16 +2,16 @@
 //!
 //! After Gautier, Diot and Kurose, *End-to-end Transmission Control Mechanisms for Multiparty Interactive Applications
 //! on the Internet* (MiMaze). Time is cut into *buckets*. Every site shows all updates issued in one bucket together, a
-//! fixed *playout delay* later, so that they have arrived from every site by then. If an entity has no update in the
-//! bucket, the site dead-reckons it: it interpolates between two received states or extrapolates from the newest one. A
-//! late update is stored in its own past bucket, where it still improves later dead reckoning. An entity without
-//! updates for longer than the visibility timeout is not shown.
+//! fixed *playout delay* later, so that they have arrived from every site by then. The view of a bucket is that of its
+//! last tick. If an entity has no received state for that tick, the site dead-reckons it: it interpolates between two
+//! received states or extrapolates from the newest one. A late update is stored in its own past bucket, where it still
+//! improves later dead reckoning. An entity without updates for longer than the visibility timeout is not shown.
 //!
-//! Four mechanisms go beyond the paper. An entity dead-reckons itself as its peers do and sends no update while they
-//! are right ([`UpdatePolicy::tolerance`]). Its update rate follows the loss that receivers report
-//! ([`UpdatePolicy::is_adaptive`]). Updates go only to sites that are near enough to see the entity ([`WorldRegion`]).
-//! State on which all sites must agree in the end, such as a score, is kept in [records](PeerWorld::publish_record)
-//! that reach every site.
+//! Four mechanisms go beyond the paper. A site dead-reckons its own entities as its peers do, and sends only the
+//! minimum rate of updates while the result is close enough to the real state ([`UpdatePolicy::tolerance`]). The update
+//! rate falls when receivers report lost or late updates ([`UpdatePolicy::is_adaptive`]). Updates go only to sites that
+//! are near enough to see the entity ([`WorldRegion`]). State on which all sites must agree in the end, such as a
+//! score, is kept in [records](PeerWorld::publish_record) that reach every site.
 //!
 //! The host program owns clock, network and game. It calls [`PeerWorld::handle_datagram`] for every datagram and, at
 //! least once per tick, [`PeerWorld::advance`], [`PeerWorld::publish_entity`] for each of its entities,
@@ -59,11 +59,13 @@ const MAX_PEERS: usize = 1_024;
 const MAX_ENTITIES_PER_SITE: usize = 64;
 /// Maximum number of remote entities of all sites together.
 const MAX_ENTITIES: usize = 4_096;
-/// Silence after which a peer is removed, whether or not it said goodbye; longer in large worlds.
+/// Silence after which a peer is removed, whether or not it said goodbye. With 48 or more peers it is longer: four
+/// beacon intervals.
 const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// Maximum silence of a peer whose world time is followed, or whose record is accepted only from itself.
+/// Lower bound of the trust timeout: the maximum silence of a peer whose world time is followed, and whose record is
+/// accepted only from itself.
 const TRUST_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
-/// Time since its creation after which a site without a world time may start one: its peers may not know it either.
+/// Time after its creation for which a site without a world time waits to receive one before it may start its own.
 const WORLD_TIME_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
 /// Maximum number of queued events; beyond it the oldest are discarded.
 const MAX_EVENTS: usize = 256;
@@ -79,7 +81,7 @@ pub struct PeerWorld<R: DeadReckoning> {
     dead_reckoning: R,
     started_at: Instant,
     now: Instant,
-    /// Next scan of all peers: their world times, and whether they need this site's regions.
+    /// Time of the next scan of all peers for their world times and for due region updates.
     next_peer_scan: Instant,
     /// Earliest time at which a clock probe to any peer is due.
     next_clock_probe: Instant,
@@ -91,7 +93,7 @@ pub struct PeerWorld<R: DeadReckoning> {
     peers: BTreeMap<WorldSiteId, RemoteSite>,
     gossip: GossipStore,
     update_rate: UpdateRate,
-    /// Messages queued for single sites, sent in order.
+    /// Messages queued for single sites. Those for the same site are sent in order.
     control_queue: VecDeque<(WorldSiteId, PeerWorldUnicast)>,
     beacon: Beacon,
     visible: Vec<VisibleEntity<R::State>>,
@@ -108,7 +110,7 @@ struct Beacon {
     next_at: Instant,
     /// Whether this site's record has changed since it was last sent.
     is_record_pending: bool,
-    /// Hold on this site's record after a start; `None` once the record is released.
+    /// Hold on this site's record after a start; `None` at the founder, and once the record is released.
     record_hold: Option<RecordHold>,
     /// Time at which the record was last sent to all sites.
     record_sent_at: Instant,
@@ -116,8 +118,8 @@ struct Beacon {
     last_reported: Option<WorldSiteId>,
 }
 
-/// Hold on this site's record after a start, until every peer has reported which version of the record it has. A
-/// restarted site that published on top of an outdated version would replace the newer one as soon as it had made as
+/// Hold on this site's record after a start, until every peer has reported that it has no newer version of the record.
+/// A restarted site that published on top of an outdated version would replace the newer one as soon as it had made as
 /// many changes, and the counts in the newer one would be lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecordHold {
@@ -126,10 +128,10 @@ struct RecordHold {
 }
 
 impl RecordHold {
-    /// Minimum hold: time for peers that are not in the roster yet to be added and to answer.
+    /// Minimum hold, counted from `first_peer_at`. Within it, peers that are not known yet can be added and can answer.
     const MIN_DURATION: TimeDelta = TimeDelta::from_millis(2_500);
-    /// Maximum hold: a peer that has not answered by then is taken for gone. A lying peer cannot hold the record back
-    /// longer.
+    /// Maximum hold, counted from `first_peer_at`. A peer that has not answered by then is considered gone, and a lying
+    /// peer cannot hold the record back longer.
     const MAX_DURATION: TimeDelta = PEER_TIMEOUT;
 
     fn is_over(self, now: Instant, mut peers: impl Iterator<Item = bool>) -> bool {
@@ -143,7 +145,7 @@ impl RecordHold {
 /// An entity in the view of one tick.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisibleEntity<S> {
-    /// Id of the entity: its owner and its number there.
+    /// Id of the entity: its owner and its number among the owner's entities.
     pub entity: EntityId,
     /// State of the entity at the tick of the view.
     pub state: S,
@@ -160,7 +162,7 @@ pub enum PeerWorldEvent {
     PeerLeft(WorldSiteId),
     /// A remote entity entered the view.
     EntityAppeared(EntityId),
-    /// A remote entity left the view, or its site left.
+    /// A remote entity left the view, or it was in the view and its site left or was removed.
     EntityVanished(EntityId),
     /// A newer record of another site arrived.
     RecordChanged(WorldSiteId),
@@ -296,8 +298,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
     pub fn poll_timeout(&mut self, now: Instant) -> Instant {
         let tick = self.tick(now).and_then(|tick| self.tick_start(tick + 1));
         let soon = now + self.config.tick_duration;
-        // 1 µs past the beginning of the tick, so that rounding does not wake the host program just before it over and
-        // over. A world past its last tick keeps waking once per tick duration.
+        // 1 µs past the beginning of the tick, so that rounding does not wake the host program repeatedly just before
+        // the tick. In a world past its last tick, the host program is woken once per tick duration.
         tick.filter(|at| *at >= now)
             .map_or(soon, |at| at + TimeDelta::from_micros(1))
             .min(soon + self.config.tick_duration)
@@ -346,8 +348,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
             .find(|offset| self.world_time.offset().is_some_and(|ours| WorldTime::is_same_time(ours, *offset)))
     }
 
-    /// Returns the plausible world times reported by peers within the trust timeout, lowest site id first, as offsets
-    /// from the local clock.
+    /// Returns the plausible world times of the peers that sent a datagram within the trust timeout, lowest site id
+    /// first, as offsets from the local clock.
     fn reported_world_times(&self, now: Instant) -> impl Iterator<Item = (WorldSiteId, TimeDelta)> {
         let trust_timeout = self.trust_timeout();
         let recent = self.peers.iter().filter(move |(_, peer)| now - peer.last_received_at < trust_timeout);
@@ -355,8 +357,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         reported.filter(move |(_, offset)| WorldTime::is_plausible(now, *offset, self.config.tick_duration))
     }
 
-    /// Returns the maximum silence of a trusted peer: [`TRUST_TIMEOUT`], or a third of the peer timeout in a large
-    /// world.
+    /// Returns the maximum silence of a trusted peer: a third of the peer timeout, at least [`TRUST_TIMEOUT`].
     fn trust_timeout(&self) -> TimeDelta {
         TRUST_TIMEOUT.max(self.peer_timeout() / 3)
     }
@@ -442,7 +443,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.local_entities.get(&index).and_then(|local| local.state_at(tick))
     }
 
-    /// Returns the tick of the newest view that is due, or `None` if it was returned before. Missed views are skipped.
+    /// Returns the tick of the newest view that is due. `None` if it was returned before, or while no view is due yet.
+    /// Missed views are skipped.
     pub fn poll_view(&mut self, now: Instant) -> Option<u32> {
         let PeerWorldConfig { bucket_ticks: bucket, playout_delay: delay, .. } = self.config;
         let buckets = self.tick(now)?.checked_sub(delay)? / bucket;
@@ -471,7 +473,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         let mut changed = Vec::new();
         let own: Vec<WorldRegion> = view.iter().map(|shown| self.dead_reckoning.region(&shown.state)).collect();
         for (entity, remote) in &mut self.remote_entities {
-            // Peers do not send updates of distant entities, so their extrapolated states would be useless.
+            // Peers do not send updates of distant entities, so the extrapolated states of these would be useless.
             let is_near = |state: &R::State| is_near_any(&own, self.dead_reckoning.region(state));
             let state = remote
                 .state_at(&self.dead_reckoning, tick, self.config.visibility_timeout)
@@ -509,7 +511,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
     }
 
     /// Replaces this site's record, which eventually reaches all sites. Bytes beyond [`MAX_RECORD_SIZE`] are cut off.
-    /// After a start the record is held back until the peers have reported which version of it they have.
+    /// After a start, a site that is not the founder holds the record back until its peers have reported which version
+    /// of it they have, for at most 10 s after the first datagram from a peer.
     pub fn publish_record(&mut self, bytes: &[u8]) {
         match self.beacon.record_hold {
             Some(_) => self.gossip.draft_own(self.config.site, bytes),
@@ -518,7 +521,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.beacon.is_record_pending = true;
     }
 
-    /// Ends the hold on this site's record and publishes the draft.
+    /// Ends the hold on this site's record and publishes the held-back contents, if there are any.
     fn release_record(&mut self) {
         self.beacon.record_hold = None;
         if let Some(draft) = self.gossip.get(self.config.site).map(|record| record.bytes.clone()) {
@@ -539,7 +542,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.is_leaving = true;
     }
 
-    /// Returns the oldest queued event.
+    /// Removes and returns the oldest queued event.
     pub fn poll_event(&mut self) -> Option<PeerWorldEvent> {
         self.events.pop_front()
     }
@@ -552,13 +555,13 @@ impl<R: DeadReckoning> PeerWorld<R> {
     }
 
     /// Returns the peers that must receive updates from `region`, for networks in which one datagram does not reach all
-    /// sites: peers with entities in or beside it, and peers whose regions are unknown.
+    /// sites: peers with entities in or beside it, and peers without known regions.
     pub fn interested_peers(&self, region: WorldRegion) -> impl Iterator<Item = WorldSiteId> {
         self.peers.iter().filter(move |(_, peer)| peer.is_interested_in(region)).map(|(site, _)| *site)
     }
 
     /// Returns the regions of which this site wants updates: those of its entities and their neighbours, sorted,
-    /// without duplicates.
+    /// without duplicates. Empty if this site has no entities.
     pub fn interest_regions(&self) -> Vec<WorldRegion> {
         let around = |at: WorldRegion| {
             let near = |middle: u8| middle.saturating_sub(1)..=middle.saturating_add(1);
@@ -572,7 +575,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
 
     fn update_own_regions(&mut self) {
         if self.own_regions.is_empty() {
-            // Peers send everything until they know where this site's entities are; the beacon reports it at once.
+            // Peers send all updates until they know the regions of this site's entities, so a beacon reports these at
+            // once.
             self.beacon.next_at = self.now;
         }
         self.own_regions.clear();
@@ -581,7 +585,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.own_regions.dedup();
     }
 
-    /// Returns the counters since this site was created, and the current update rate.
+    /// Returns the counters since this world was created, and the current update rate.
     pub fn stats(&self) -> PeerWorldStats {
         self.stats
     }

@@ -17,7 +17,7 @@ use crate::wire::{DecodeError, EntityStateUpdate, PeerWorldItem, PeerWorldItems}
 
 /// Time after a goodbye for which datagrams still in flight from that site are ignored.
 const LEAVE_QUARANTINE: TimeDelta = TimeDelta::from_secs(2);
-/// Maximum lead of an update over the local world time, in ticks: clocks differ.
+/// Maximum lead of an update over the local world time, in ticks, which allows for differences between the clocks.
 const MAX_TICKS_AHEAD: u32 = 50;
 
 impl<R: DeadReckoning> PeerWorld<R> {
@@ -34,8 +34,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Marks a site as present. Returns false if the datagram was in flight when the site left, or if there are too
-    /// many peers.
+    /// Adds a site if it is unknown, and marks it as present. Returns false if the datagram was in flight when the site
+    /// left, or if there are too many peers.
     fn mark_present(&mut self, from: WorldSiteId, bytes: &[u8]) -> bool {
         let now = self.now;
         self.add_peer(now, from);
@@ -45,7 +45,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
             return false;
         }
         if peer.left_at.is_some() {
-            // The site was restarted: its old clock and regions are no longer valid.
+            // The site has come back after its goodbye: its old clock and regions are no longer valid.
             *peer = RemoteSite::new(now);
             self.next_clock_probe = now;
         }
@@ -89,8 +89,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         Ok(())
     }
 
-    /// Updates the known regions of a peer. If its entities have just come near this site's, it receives their states
-    /// at once.
+    /// Updates the known regions of a peer. If more of this site's regions are near the peer than before, queues the
+    /// states of this site's entities for it.
     fn update_peer_regions(&mut self, site: WorldSiteId, update: impl FnOnce(&mut RemoteSite)) {
         let Some(peer) = self.peers.get_mut(&site) else { return };
         let interest = |peer: &RemoteSite| self.own_regions.iter().filter(|own| peer.is_interested_in(**own)).count();
@@ -117,7 +117,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Stores an update in its bucket. Returns whether it is late, or `None` if it is rejected.
+    /// Stores an update at its tick. Returns whether the update came after the view of that tick, or `None` if it is
+    /// rejected.
     fn store_update(&mut self, from: WorldSiteId, update: EntityStateUpdate<'_>) -> Option<bool> {
         let current = self.tick(self.now)?;
         let tick = expand_tick(current, update.tick)?;
@@ -176,8 +177,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.push_control(from, control);
     }
 
-    /// Handles a record. A responsive site is the only source of its own record. Third parties may send the records of
-    /// other sites, and this site's own from before its last start.
+    /// Handles a record. Once known, the record of a responsive site is accepted only from that site. Third parties may
+    /// send the records of other sites, and this site's own from before its last start.
     fn on_record(&mut self, from: WorldSiteId, site: WorldSiteId, version: u32, bytes: &[u8]) {
         let (own_site, claim) = (self.config.site, self.record_claim(from, site, version));
         if !self.rejects_third_party(site, from)
@@ -219,8 +220,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         site != from && self.is_responsive(site) && self.gossip.get(site).is_some()
     }
 
-    /// Returns whether a site is present and not silent. A silent site may have left and its goodbye may have been
-    /// lost. Its peers know its final record, and may be gone themselves before this site removes it.
+    /// Returns whether a site is present and not silent. A silent site may have left, and its goodbye may have been
+    /// lost. Other peers may know its final record, and may leave themselves before this site removes the silent one.
     fn is_responsive(&self, site: WorldSiteId) -> bool {
         let is_recent = |peer: &RemoteSite| peer.is_present && self.now - peer.last_received_at < self.trust_timeout();
         self.peers.get(&site).is_some_and(is_recent)

@@ -16,7 +16,7 @@ pub enum Provenance {
     Received,
     /// State interpolated between two received states.
     Interpolated,
-    /// State extrapolated from one that the owner sent for this many ticks before.
+    /// State extrapolated over this many ticks from the newest received state.
     Extrapolated(u32),
 }
 
@@ -72,7 +72,8 @@ impl<S: Clone> RemoteEntity<S> {
         size_of::<Self>() + self.samples.capacity() * size_of::<StateSample<S>>()
     }
 
-    /// Returns the state at `tick` and its provenance. `None` without a state at most `visibility_timeout` ticks older.
+    /// Returns the state at `tick` and its provenance. `None` if no received state is of `tick` or of the
+    /// `visibility_timeout` ticks before it.
     pub(super) fn state_at<R: DeadReckoning<State = S>>(
         &self,
         reckoner: &R,
@@ -129,7 +130,8 @@ impl LossCounter {
         self.newest = Some((sequence, tick));
     }
 
-    /// Returns the counts since the last call: expected, lost and late. The update that closes a gap counts the gap.
+    /// Returns the counts since the last call: expected, lost and late. Missing updates count as lost once a later
+    /// update has arrived.
     pub(super) fn take_counts(&mut self) -> LossCounts {
         let lost = self.expected.saturating_sub(self.received);
         let counts = LossCounts { expected: self.expected, lost, late: self.late };

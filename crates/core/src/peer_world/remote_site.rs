@@ -23,7 +23,7 @@ pub(super) struct RemoteSite {
     pub(super) is_present: bool,
     /// Time at which the peer said goodbye; `None` if it has not.
     pub(super) left_at: Option<Instant>,
-    /// Whether the peer has reported which version of this site's record it has.
+    /// Whether the peer has reported that it has no newer version of this site's record than this site.
     pub(super) has_reported_our_record: bool,
     /// Offset of the world time from the peer's clock, as the peer reports it; positive if the world time is ahead.
     pub(super) world_time_offset: Option<TimeDelta>,
@@ -33,10 +33,10 @@ pub(super) struct RemoteSite {
     sent_regions: Vec<WorldRegion>,
     pub(super) next_probe: Instant,
     pub(super) probe_count: u32,
-    /// Counts of the peer's updates since the last aggregation.
+    /// Counts of the peer's updates since `loss_share` and `late_share` were last computed.
     pub(super) loss_counts: LossCounts,
     previous_expected: u32,
-    /// Whether updates of the peer arrived since the previous aggregation.
+    /// Whether updates of the peer arrived between the last two aggregations.
     pub(super) has_recent_updates: bool,
     /// Recent share of the peer's updates that were lost, in 255ths.
     pub(super) loss_share: u8,
@@ -114,8 +114,8 @@ impl RemoteSite {
             let apart = nearest(sent, &self.regions).map_or(u32::MAX, |theirs| theirs.distance(sent));
             2 * (sent.distance(*region) + REGION_LEAD) + NEAR > apart
         };
-        // A peer that still receives updates for a region that this site's entities have left need not receive them any
-        // more.
+        // A peer with an entity near a region that this site's entities have left still sends updates of that entity. A
+        // report of the new regions makes the peer stop.
         let is_left =
             |sent: &WorldRegion| !own.contains(sent) && self.regions.iter().any(|theirs| theirs.is_near(*sent));
         own.iter().any(is_overdue) || (!own.is_empty() && self.sent_regions.iter().any(is_left))
@@ -136,7 +136,8 @@ impl RemoteSite {
         self.last_report.filter(|(at, ..)| now - *at < REPORT_LIFETIME).map(|(_, lost, late)| (lost, late))
     }
 
-    /// Computes the shares since the last aggregation. Fewer than 8 expected updates are carried over.
+    /// Computes the lost and late shares. Counts of fewer than 8 expected updates are carried over to the next
+    /// aggregation.
     pub(super) fn aggregate_loss(&mut self) {
         const ENOUGH: u32 = 8;
         self.has_recent_updates = self.loss_counts.expected > self.previous_expected;

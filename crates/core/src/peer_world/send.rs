@@ -21,8 +21,8 @@ const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 const JITTER_THRESHOLD: TimeDelta = TimeDelta::from_millis(4);
 /// Probe interval for a known clock over a link with low jitter.
 const SLOW_PROBE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Divisor of the number of peers: probe and beacon intervals are multiplied by the quotient (rounded down, at least
-/// 1), so that the traffic of a site does not grow with the world.
+/// Divisor of the number of peers. The fast and slow probe intervals and the beacon interval are multiplied by the
+/// quotient (rounded down, at least 1), so that the traffic of a site does not grow with the world.
 const LARGE_WORLD_PEERS: usize = 16;
 /// Interval of beacons in a world of fewer than 32 peers.
 const BEACON_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
@@ -78,7 +78,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Queues due clock probes for all peers. The first 12 probes of a peer are frequent.
+    /// Queues the due clock probes for all peers that have not left, and with them [requests](Self::request_own_record)
+    /// for this site's record. The first 12 probes of a peer are 40 ms apart.
     pub(super) fn probe_clocks(&mut self, now: Instant) {
         if now < self.next_clock_probe {
             return;
@@ -118,7 +119,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Queues this site's regions for the peers that its entities approach.
+    /// Queues this site's regions for the present peers that [need them](super::RemoteSite::needs_region_update).
     pub(super) fn send_regions(&mut self) {
         let own = &self.own_regions;
         let mut due = Vec::new();
@@ -182,7 +183,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
             local.sequence = local.sequence.wrapping_add(1);
             self.stats.updates_sent += 1;
         }
-        // An update that does not fit alone will never fit.
+        // An update that does not fit alone will never fit, so no update stays due.
         if datagram.is_empty() {
             self.local_entities.values_mut().for_each(|local| local.is_due = false);
             return None;
@@ -215,7 +216,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
                         peers.get(&site).is_some_and(|peer| peer.is_interested_in(reckoner.region(local.newest().1)))
                     };
                     let mut visible = locals.iter().filter(|(_, local)| is_visible(local));
-                    // States that do not fit go with the next updates.
+                    // Entities whose states do not fit reach the peer with their next updates.
                     _ = visible.try_for_each(|(index, local)| put_update(reckoner, *index, local, &mut datagram));
                     Ok(())
                 }
@@ -249,7 +250,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         BEACON_INTERVAL * (self.peers.len() / LARGE_WORLD_PEERS).max(1) as i64
     }
 
-    /// Returns the silence after which a peer is removed: at least four beacon intervals.
+    /// Returns the silence after which a peer is removed: four beacon intervals, at least [`PEER_TIMEOUT`].
     pub(super) fn peer_timeout(&self) -> TimeDelta {
         PEER_TIMEOUT.max(self.beacon_interval() * 4)
     }

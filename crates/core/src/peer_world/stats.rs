@@ -3,10 +3,11 @@
 use super::remote_site::RemoteSite;
 use crate::time::{Instant, TimeDelta};
 
-/// Statistics of a world; counters start when this site does.
+/// Statistics of a world. The counters start at 0 when the [`PeerWorld`](super::PeerWorld) is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerWorldStats {
-    /// Sent updates of this site's entities, each counted once for all recipients.
+    /// Sent updates of this site's entities, each counted once for all recipients. The states sent to a single peer
+    /// when it comes near are not counted.
     pub updates_sent: u64,
     /// Updates not sent because peers can dead-reckon them.
     pub updates_skipped: u64,
@@ -27,7 +28,7 @@ pub struct PeerWorldStats {
     pub datagrams_received: u64,
     /// Bytes of all datagrams counted in `datagrams_received`.
     pub bytes_received: u64,
-    /// Received datagrams that could not be decoded.
+    /// Received datagrams that could not be decoded, or only up to a malformed item.
     pub malformed: u64,
 }
 

@@ -264,7 +264,8 @@ fn single_site_cannot_advance_the_world_time_of_many() {
     let mut datagram = crate::wire::PeerWorldDatagramWriter::new(&mut buf).unwrap();
     datagram.put(crate::wire::PeerWorldItem::WorldTime(Some(TimeDelta::from_secs(86_400 * 200)))).unwrap();
     let len = datagram.len();
-    // The lowest site id claims this world time, but others follow it only within milliseconds of their own.
+    // The site with the lowest id claims this world time, but the others follow it only if it is within 250 ms of their
+    // own.
     for _ in 0..30 {
         for to in 0..3 {
             let (now, liar) = (net.now(to), net.worlds[3].config.site);
@@ -365,7 +366,8 @@ fn random_datagrams_do_not_panic_and_memory_is_bounded() {
     assert!(peak_memory < 24 << 20, "{peak_memory} bytes");
 }
 
-/// Lets a site say goodbye and restart at once, with an empty record store and with the other sites in its roster.
+/// Lets a site say goodbye and restart at once, with an empty record store. The restarted site knows the other sites as
+/// peers.
 fn leave_and_restart(net: &mut PeerWorldNetwork, site: usize) {
     net.worlds[site].leave();
     net.step_site(site);

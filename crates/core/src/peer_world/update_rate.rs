@@ -9,7 +9,7 @@ const RATE_CHANGE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 const CONGESTED_SHARE: u8 = 38;
 /// Share of lost and late updates, in 255ths, below which the rate may rise.
 const UNCONGESTED_SHARE: u8 = 18;
-/// Additive increase per interval, in thousandths of an update per second.
+/// Additive increase per [`RATE_CHANGE_INTERVAL`], in thousandths of an update per second.
 const RATE_INCREASE: u32 = 1_500;
 /// Factor applied to the rate under congestion, in thousandths.
 const RATE_DECREASE_FACTOR: u64 = 700;
@@ -38,7 +38,8 @@ impl UpdateRate {
         self.worst_loss
     }
 
-    /// Adapts the rate to the receivers' reports of lost and late shares, in 255ths.
+    /// Records the worst loss of the receivers' reports, which are pairs of the lost and the late share in 255ths. If
+    /// the policy is adaptive, adapts the rate to them, at most once per [`RATE_CHANGE_INTERVAL`].
     pub(super) fn on_reports(&mut self, now: Instant, policy: &UpdatePolicy, reports: impl Iterator<Item = (u8, u8)>) {
         let (mut worst_loss, mut worst_share, mut has_reports) = (0, 0, false);
         for (lost, late) in reports {

@@ -3,7 +3,8 @@
 
 use crate::time::{Instant, TimeDelta};
 
-/// Offset from which on a site steps instead of slewing: it was suspended, or did not know the world time.
+/// Lead of another site's world time from which on this site steps to that time instead of slewing, because this site
+/// was suspended. World times that differ by less count as the same.
 const STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(250);
 /// Maximum slew, as a fraction of the elapsed time.
 const MAX_SLEW: f64 = 0.02;
@@ -32,9 +33,9 @@ impl WorldTime {
         self.offset
     }
 
-    /// Slews towards the world time of another site, given as an offset from the local clock. If that site is far
-    /// ahead, this site was suspended and steps forward at once. If it is far behind, that site was suspended and is
-    /// not followed.
+    /// Slews towards the world time of another site, given as an offset from the local clock. If the other site is far
+    /// ahead, this site was suspended and steps forward at once. If the other site is far behind, it was suspended and
+    /// is not followed. A site without a world time adopts the other one at once.
     pub(super) fn steer(&mut self, now: Instant, target: TimeDelta) {
         let max_slew = (now - self.steered_at).min(MAX_SLEW_INTERVAL).scale(MAX_SLEW);
         self.steered_at = now;

@@ -1,4 +1,5 @@
-//! Batch: a few frames of all players' inputs, encoded as one record that decodes independently of all others.
+//! Encoding of batches as records, and decoding of records. A batch is a few frames of all players' inputs; a record
+//! decodes independently of all others.
 
 use super::{MAX_CHANGES_SIZE, MAX_RECORD_SIZE};
 use crate::frame::Frame;
@@ -6,7 +7,7 @@ use crate::input::{MAX_WIDTH, get_change, put_change};
 use crate::time::Instant;
 use crate::wire::{ByteReader, ByteWriter, DecodeError, FrameRunRecord, MAX_RECORD_FRAMES, put_record};
 
-/// Frames pushed into a feed since the last record was closed, and their encoding so far.
+/// Frames pushed into a feed since the last batch was closed, and their encoding so far.
 #[derive(Debug)]
 pub(super) struct Batch {
     width: usize,
@@ -45,8 +46,8 @@ impl Batch {
         self.count
     }
 
-    /// Appends `frame`, which must follow the last one. Returns `false`, without the frame, if the batch has 127 frames
-    /// or the changes do not fit.
+    /// Appends `frame`, which must follow the last one, with its packed input `value`. Returns `false` and appends
+    /// nothing if the batch already has 127 frames or the input change does not fit.
     pub(super) fn push(&mut self, now: Instant, frame: Frame, value: &[u8]) -> bool {
         if self.count == MAX_RECORD_FRAMES {
             return false;

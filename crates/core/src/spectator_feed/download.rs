@@ -25,7 +25,8 @@ pub(super) struct SnapshotDownload {
     /// The first block that was never requested.
     next_block: u32,
     pending_requests: VecDeque<PartRequest>,
-    /// Number of parts of the last block whose size became known. As many are requested of a block of unknown size.
+    /// Number of parts of the block whose size became known most recently; 4 at first. As many parts are requested of a
+    /// block of unknown size.
     typical_parts: usize,
 }
 
@@ -61,7 +62,8 @@ struct PartRequest {
 /// Effect of a received part on the download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartOutcome {
-    /// The part belongs to no open block or to another snapshot, has a wrong length, or was received before.
+    /// The part belongs to no open block or to another snapshot, has an invalid number or length, or was received
+    /// before.
     Ignored,
     /// The part was stored. If it completed its block, the block passed its check.
     Accepted,
@@ -150,8 +152,8 @@ impl SnapshotDownload {
     }
 
     /// Returns whether a request packet is due: a request has timed out, or parts are left to request and the
-    /// congestion window has room for four of them. Room for one is enough if it is a quarter of the window or nothing
-    /// is in flight.
+    /// congestion window has room for four of them. Room for one is enough if a quarter of the window is free or
+    /// nothing is in flight.
     pub(super) fn should_request(&self, now: Instant, flow: &DownloadWindow) -> bool {
         if self.retry_at(flow).is_some_and(|at| at <= now) {
             return true;
@@ -172,8 +174,8 @@ impl SnapshotDownload {
         can_open || self.open_blocks.iter().any(has_missing)
     }
 
-    /// Gives up the requests that timed out, and returns the parts to request now, as many as the congestion window has
-    /// room for.
+    /// Gives up the requests that timed out, and returns the parts to request now, as many as the congestion window and
+    /// one packet have room for. Reports timeouts to `flow`.
     pub(super) fn request_parts(&mut self, now: Instant, flow: &mut DownloadWindow) -> BlockRequests {
         let (pending_before, retry) = (self.pending_requests.len(), self.retry_timeout(flow));
         while let Some(expired) =
@@ -278,8 +280,8 @@ impl SnapshotDownload {
         }
     }
 
-    /// Removes the request that this part answers. Requests sent earlier by more than the reordering tolerance count as
-    /// lost.
+    /// Removes the request that a received part answers, and records its round-trip time unless the part was requested
+    /// before. Requests that were sent before this one by more than the reordering tolerance count as lost.
     fn on_arrival(&mut self, now: Instant, block: u32, part: u8, flow: &mut DownloadWindow) {
         let Some(at) = self.pending_requests.iter().position(|request| (request.block, request.part) == (block, part))
         else {
@@ -328,7 +330,7 @@ impl SnapshotDownload {
     }
 }
 
-/// Returns the mask of all parts of a block, which has `typical_parts` parts if its size is unknown.
+/// Returns the mask of all parts of a block. A block of unknown size is assumed to have `typical_parts` parts.
 fn parts_mask(encoding: Option<BlockEncoding>, typical_parts: usize) -> u16 {
     let parts = encoding.map_or(typical_parts, |encoding| usize::from(encoding.size).div_ceil(PART_SIZE));
     ((1u32 << parts.min(16)) - 1) as u16

@@ -55,16 +55,15 @@ impl DownloadWindow {
         self.smoothed_rtt = sample.clamp(TimeDelta::from_millis(50), TimeDelta::from_secs(2));
     }
 
-    /// Handles a request that timed out. Until there is an unambiguous sample, the round-trip time may be longer than
-    /// estimated. The estimate then grows by half, up to 2 s, because repeated requests never yield an unambiguous
-    /// sample.
+    /// Handles a timeout of requests. Before the first unambiguous sample, the estimated round-trip time grows by half,
+    /// up to 2 s, because the true one may be longer and repeated requests never yield an unambiguous sample.
     pub(super) fn on_timeout(&mut self) {
         if self.rtt_min.is_none() {
             self.smoothed_rtt = (self.smoothed_rtt * 3 / 2).min(TimeDelta::from_secs(2));
         }
     }
 
-    /// Records a round-trip sample that may belong to a different packet. The sample does not lower the minimum.
+    /// Records a round-trip sample that may belong to a different request. The sample does not lower the minimum.
     pub(super) fn on_ambiguous_rtt(&mut self, sample: TimeDelta) {
         self.smoothed_rtt = (self.smoothed_rtt * 7 + sample) / 8;
     }

@@ -25,7 +25,7 @@ pub(super) struct StoredRecord<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// Encoded records of consecutive frames, without a gap. Allocates only at construction.
+/// Encoded records of consecutive frames. Allocates only at construction.
 #[derive(Debug)]
 pub(super) struct History {
     ring: Box<[u8]>,

@@ -16,8 +16,8 @@
 //!   spectator allocate.
 //!
 //! Live frames are pushed to all spectators. Everything else is pulled: a spectator requests the frames and the
-//! snapshot parts that it lacks, and repeats requests that stay unanswered. The feed therefore keeps next to no state
-//! per spectator, and the receiver, which sees what arrives, controls the download rate.
+//! snapshot parts that it lacks, and repeats requests that stay unanswered. The feed therefore keeps little state per
+//! spectator, and the spectator, which sees what arrives, controls the download rate.
 //!
 //! # Example
 //!
@@ -119,7 +119,7 @@ pub(crate) const MAX_CHANGES_SIZE: usize = 1_000;
 /// Largest size of a record in bytes: count, hash, length and changes.
 pub(crate) const MAX_RECORD_SIZE: usize = MAX_CHANGES_SIZE + 16;
 
-/// Keep-alive interval: of a feed without new frames, and of a spectator without requests.
+/// Keep-alive interval of a feed without new frames, and of a spectator that requests no frames.
 pub(crate) const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 
 const _: () = assert!(MAX_PARTS_PER_BLOCK <= 16, "the parts of a block must fit a 16-bit mask");

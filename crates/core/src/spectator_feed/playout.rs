@@ -9,10 +9,10 @@ const RATE_MEASUREMENT_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 /// Largest factor by which playout slows down to follow a slow game. A game slower than that stutters at the spectator
 /// as well.
 const MAX_SLOWDOWN: i64 = 4;
-/// Largest reduction of the playout rate, in percent.
+/// Largest extension of the time between two presented frames, in percent.
 const MAX_RATE_REDUCTION: i64 = 5;
-/// Largest increase of the playout rate, in percent. The measured rate needs seconds to follow a game that speeds up,
-/// and faster playout looks better than a skipped second.
+/// Largest reduction of the time between two presented frames, in percent. The measured rate needs seconds to follow a
+/// game that speeds up, and faster playout looks better than a skipped second.
 const MAX_RATE_INCREASE: i64 = 25;
 
 /// Pacer of a spectator: decides when the next frame is stepped, and whether it is presented.
@@ -24,7 +24,8 @@ pub(super) struct PlayoutPacer {
     measurement_start: Option<(Instant, Frame)>,
     /// Frames that should be left in the buffer when the next batch arrives.
     target_buffer: u32,
-    /// Distance in frames beyond the target buffer and one batch at which the spectator fast-forwards.
+    /// Number of frames by which a live spectator's distance to the source's newest frame may exceed the target buffer
+    /// and one batch. Beyond it the spectator fast-forwards.
     catch_up_threshold: u32,
     /// Frames per batch of the source. They arrive together.
     batch_frames: u32,
@@ -78,7 +79,7 @@ impl PlayoutPacer {
     }
 
     /// Updates the average buffer level and the measured frame rate when frames arrive. `newest` is the frame after the
-    /// source's last, `ready` the number of frames left in the buffer before.
+    /// source's last, `ready` the number of frames that were in the buffer before the arrival.
     pub(super) fn on_frames(&mut self, now: Instant, newest: Frame, ready: u32) {
         self.smoothed_buffer += (i64::from(ready) * 16 - self.smoothed_buffer) / 4;
         let Some((since, frame)) = self.measurement_start else {
@@ -130,8 +131,9 @@ impl PlayoutPacer {
         self.starved_since.is_some()
     }
 
-    /// Schedules the next frame after one was presented at `now`. The rate changes by 1 % for each frame by which the
-    /// buffer differs from its target, from 5 % slower to 25 % faster.
+    /// Schedules the next frame after one was presented at `now`. The time between the two is the measured period,
+    /// reduced by 1 % for each frame in the buffer above the target, up to 25 %, or extended by 1 % for each frame
+    /// below it, up to 5 %.
     pub(super) fn on_presented(&mut self, now: Instant) {
         let error = self.smoothed_buffer / 16 - i64::from(self.target_buffer);
         let percent = error.clamp(-MAX_RATE_REDUCTION, MAX_RATE_INCREASE);
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
 
     /// Plays a game whose frame rate doubles after 5 s, in batches of 6 frames. Returns the number of frames that were
-    /// stepped without being presented, and the largest distance to the newest frame.
+    /// stepped without being presented after these 5 s, and the largest distance to the newest frame.
     fn play_a_game_that_speeds_up() -> (u32, u32) {
         let ms = |ms: i64| Instant::ZERO + TimeDelta::from_millis(ms);
         let mut playout = PlayoutPacer::new(TimeDelta::from_nanos(16_666_667), 6, 60);

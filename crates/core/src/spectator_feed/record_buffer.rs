@@ -83,8 +83,8 @@ impl RecordBuffer {
         self.bytes.capacity() + self.entries.capacity() * size_of::<BufferedRecord>()
     }
 
-    /// Stores the frames of a validated record that are neither taken out nor stored. When the buffer is full, nearer
-    /// frames displace frames further ahead. Returns whether any frame was stored.
+    /// Stores the frames of a validated record that are neither taken out nor stored, up to the next stored record.
+    /// When the buffer is full, nearer frames displace frames further ahead. Returns whether any frame was stored.
     pub(super) fn insert(&mut self, record: &FrameRunRecord<'_>) -> bool {
         let base = Frame::new(record.first_frame);
         let (mut first, mut until) = (base.max(self.next_frame), base + record.frame_count);

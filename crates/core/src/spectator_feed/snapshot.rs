@@ -131,7 +131,7 @@ impl SnapshotStore {
     }
 
     /// Stores a copy of the state before frame `next`, in place of the oldest snapshot without downloads. Returns
-    /// `false` when there is no room or the state exceeds 4 GiB.
+    /// `false` when there is no room or the state has 4 GiB or more.
     pub(super) fn insert(&mut self, next: Frame, state: &[u8], hash: u64) -> bool {
         if !self.has_room() || u32::try_from(state.len()).is_err() {
             return false;

@@ -11,11 +11,11 @@ use crate::wire::{BlockRequests, FrameRanges, MAX_FRAME_RANGES};
 /// ignored.
 const MAX_WANTED_BLOCKS: usize = 64;
 
-/// Distance behind the live frames at which a subscriber is served half as often. At twice this distance the rate is
-/// halved once more.
+/// Distance behind the live frames beyond which a subscriber is served half as often. Beyond twice this distance the
+/// rate is halved once more.
 const SLOW_THRESHOLD: TimeDelta = TimeDelta::from_secs(2);
-/// Distance behind the live frames beyond which a subscriber is dropped, unless it was within [`SLOW_THRESHOLD`] during
-/// the last 5 s.
+/// Distance behind the live frames beyond which a subscriber that has caught up before is dropped, unless it was within
+/// [`SLOW_THRESHOLD`] during the last 5 s.
 const DROP_THRESHOLD: TimeDelta = TimeDelta::from_secs(10);
 /// Largest distance behind the live frames at which a subscriber counts as caught up.
 pub(super) const CAUGHT_UP_THRESHOLD: TimeDelta = TimeDelta::from_secs(1);
@@ -92,7 +92,7 @@ impl Subscriber {
         self.span_count > 0 || !self.wanted_parts.is_empty()
     }
 
-    /// Sets the throttle level of a subscriber that is `behind` the live frames. The level falls only once the
+    /// Sets the throttle level by the subscriber's distance `behind` the live frames. The level falls only once the
     /// subscriber has caught up again, and stays 0 until it has caught up for the first time.
     pub(super) fn update_throttle(&mut self, now: Instant, behind: TimeDelta) {
         self.has_caught_up |= behind <= CAUGHT_UP_THRESHOLD;
@@ -114,8 +114,8 @@ impl Subscriber {
         behind > DROP_THRESHOLD && now - self.last_near_at > DROP_THRESHOLD / 2
     }
 
-    /// Records the ranges of missing frames that the subscriber requests, counted from `next`. Returns `false` when one
-    /// of them begins before `oldest`, the first frame that is still kept.
+    /// Records the ranges of missing frames that the subscriber requests, counted from `next` and cut at `end`. Returns
+    /// `false` when one of them begins before `oldest`, the first frame that is still kept.
     pub(super) fn on_missing_spans(&mut self, next: Frame, spans: &FrameRanges, oldest: Frame, end: Frame) -> bool {
         let mut at = next;
         for (skip, len) in spans.iter() {

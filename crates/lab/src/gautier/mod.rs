@@ -16,7 +16,8 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use crate::findings::Findings;
 
-/// A maze small enough that all avatars are near each other and receive each other's updates; the paper has no regions.
+/// Settings of a maze so small that all avatars are near each other and all sites receive all updates, because the
+/// paper has no regions.
 const MAZE_SETTINGS: MazeSettings =
     MazeSettings { seed: 0, cells_per_side: 8, bucket_ticks: 4, playout_delay_ticks: 15 };
 

@@ -78,8 +78,9 @@ struct PathReplay<'a> {
     path: &'a AvatarPath,
     sender: PeerWorld<MazeRules>,
     receiver: PeerWorld<MazeRules>,
-    /// Link of the updates, which may lose them, and lossless link of all other messages.
+    /// Link of the updates, which may lose them.
     update_link: Link,
+    /// Lossless link of all other messages.
     control_link: Link,
     in_flight: TimedEventQueue<(bool, Box<[u8]>)>,
     drifts: Vec<f64>,

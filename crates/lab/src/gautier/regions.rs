@@ -26,7 +26,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     real_run: None,
 };
 
-/// Numbers of sites in the compared worlds, each with [`NINJAS_PER_SITE`] avatars.
+/// Numbers of sites in the compared worlds, with [`NINJAS_PER_SITE`] avatars per site.
 const SITE_COUNTS: [usize; 4] = [4, 16, 64, 256];
 /// Numbers of sites in the worlds of the short experiment.
 const SHORT_SITE_COUNTS: [usize; 3] = [4, 16, 64];
@@ -42,8 +42,9 @@ const NEAR_GRACE_TICKS: u32 = 10;
 /// Measurements of one world, as means over its sites.
 struct RegionWorld {
     sites: usize,
-    /// Datagrams and bytes sent to one site per second.
+    /// Datagrams sent to one site per second.
     datagrams_per_second: f64,
+    /// Bytes sent to one site per second.
     bytes_per_second: f64,
     /// Mean number of avatars near one of the site's own for at least 0.1 s.
     mean_near: f64,
@@ -56,8 +57,8 @@ impl RegionWorld {
         self.sites * usize::from(NINJAS_PER_SITE)
     }
 
-    /// Returns the datagrams per second without regions, if every site sent every update to every site in its own
-    /// datagram.
+    /// Returns the datagrams that one site would receive per second without regions, if every other site sent each
+    /// update in a datagram of its own.
     fn datagrams_without_regions(&self) -> f64 {
         ((self.avatars() - usize::from(NINJAS_PER_SITE)) * UPDATE_RATE as usize) as f64
     }

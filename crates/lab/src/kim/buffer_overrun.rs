@@ -160,7 +160,7 @@ fn table(unlimited: &UngatedTrace, limited: &UngatedTrace, gated: &TestbedTrace)
     table
 }
 
-/// Thins a series to at most about 600 points for the plot.
+/// Thins a series for the plot, to about 600 points and fewer than 1,200.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().step_by((points.len() / 600).max(1)).copied().collect()
 }

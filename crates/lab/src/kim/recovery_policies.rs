@@ -47,9 +47,11 @@ struct PolicyPoint {
     policy: usize,
     rtt_ms: f64,
     loss: f64,
-    /// Delay of inputs beyond the one-way delay: mean over all inputs, mean over the late ones, and 99.9th percentile.
+    /// Delay of inputs beyond the one-way delay, mean over all inputs.
     late_mean_ms: f64,
+    /// Delay beyond the one-way delay, mean over the late inputs.
     late_if_lost_ms: f64,
+    /// Delay beyond the one-way delay, 99.9th percentile over all inputs.
     late_p999_ms: f64,
     bytes_per_frame: f64,
     packets_per_frame: f64,

@@ -61,11 +61,13 @@ pub(super) struct TimerSample {
 pub(super) struct WalkTrace {
     pub(super) samples: Vec<TimerSample>,
     pub(super) commands: usize,
-    /// Discrepancy that B's client reports for the last averaging window, and the actual one, in unit-seconds.
+    /// Discrepancy that B's client reports for the last averaging window, in unit-seconds.
     pub(super) reported_discrepancy: f64,
+    /// Actual discrepancy between B and the server in the last averaging window, in unit-seconds.
     pub(super) actual_discrepancy: f64,
-    /// Lowest and highest speed of any timer, over 50 ms within one segment.
+    /// Lowest speed of any timer, over 50 ms within one segment.
     pub(super) min_timer_speed: f64,
+    /// Highest speed of any timer, over 50 ms within one segment.
     pub(super) max_timer_speed: f64,
 }
 

@@ -6,11 +6,13 @@ use super::text::{spread_labels, text_width};
 use super::{BoundLine, Figure, Panel, Series, SeriesShape, SeriesStyle};
 
 const FIGURE_WIDTH: f64 = 880.0;
-/// Height of a plot area in a figure of one panel or two stacked ones, and in all other figures.
+/// Height of a plot area in a figure of one panel or of two stacked panels.
 const PANEL_HEIGHT: f64 = 300.0;
+/// Height of a plot area in all other figures.
 const SMALL_PANEL_HEIGHT: f64 = 220.0;
-/// Font size of most text, and distance between text lines.
+/// Font size of most text.
 const FONT_SIZE: f64 = 13.0;
+/// Distance between text lines.
 const LINE_HEIGHT: f64 = 18.0;
 /// Height of a panel title.
 const TITLE_HEIGHT: f64 = 22.0;
@@ -20,7 +22,7 @@ const FIGURE_MARGIN: f64 = 12.0;
 const PANEL_GAP: f64 = 20.0;
 /// Space to the right of the x axis, for half of its last tick label.
 const RIGHT_MARGIN: f64 = 18.0;
-/// Largest number of points of a line that get markers.
+/// Number of points above which a line has no markers, and points are drawn as specks.
 const MAX_MARKERS: usize = 45;
 /// Distance below which two markers overlap.
 const MARKER_OVERLAP: f64 = 4.0;

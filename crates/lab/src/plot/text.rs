@@ -1,7 +1,7 @@
 //! Estimates text widths and spreads labels so that they do not overlap.
 
-/// Estimates the width of a text at a font size, slightly more than in most fonts, so that the text never exceeds its
-/// space.
+/// Estimates the width of a text at a font size. The estimate is slightly more than the width in most fonts, so that
+/// the text fits into its space.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     let units: f64 = text.chars().map(char_width).sum();
     units * size

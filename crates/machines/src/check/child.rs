@@ -32,7 +32,7 @@ pub fn run_child(open: impl FnOnce() -> Result<Box<dyn Machine>, String>) -> u8 
     let (input, output) = (io::stdin().lock(), io::stdout());
     match serve_requests(open, input, output) {
         Ok(()) => 0,
-        // The parent process is gone.
+        // The parent process is gone, or it sent an invalid request.
         Err(_) => 1,
     }
 }

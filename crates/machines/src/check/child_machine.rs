@@ -38,7 +38,8 @@ pub(super) struct ChildMachine {
 
 /// Error of starting a machine in a child process.
 pub(super) enum ChildStartError {
-    /// The process could not be started, or reported why it cannot open the machine.
+    /// The process could not be started, could not open the machine, has another version of the check, or ended or
+    /// closed its output without an error.
     Failed(String),
     /// The machine crashed the process or keeps it from answering.
     Crashed(String),
@@ -76,7 +77,7 @@ fn vary_environment(command: &mut Command, folder: &TempDir) {
     command.env("LANG", language).env("LC_ALL", language);
     // Environment variables lie above the stack, so this moves the stack.
     command.env("COPLAY_CHECK_SHIFT", "x".repeat(5_003));
-    // The GNU C library fills allocated and freed memory with such bytes.
+    // The GNU C library fills freed memory with this byte, and allocated memory with its complement.
     command.env("MALLOC_PERTURB_", "165");
     command.current_dir(folder.path());
 }
@@ -225,7 +226,7 @@ fn unexpected_answer(answer: &str) -> String {
     format!("unexpected answer {:?} from the child process", answer.chars().take(80).collect::<String>())
 }
 
-/// Forwards the answers in the output of the process until it ends or the receiver is gone.
+/// Forwards the answers in the output of the process until the output ends or the receiver is gone.
 fn forward_answers(output: ChildStdout, send: &SyncSender<String>) {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();

@@ -131,9 +131,10 @@ impl Default for CheckOptions {
 /// Error that prevents a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckError {
-    /// The machine could not be opened, or not a second time, with its message.
+    /// The machine could not be opened, or could not be opened a second time; contains its message.
     Open(String),
-    /// The child process could not be started, or ended before it opened the machine.
+    /// The child process could not be started, could not open the machine, has another version of the check, or ended
+    /// before it answered.
     ChildProcess(String),
     /// The report could not be written.
     Write(String),
@@ -166,7 +167,7 @@ pub fn check(
     }
 }
 
-/// Checks a machine that passed the smoke test.
+/// Runs all comparisons on a machine, unless the smoke test crashed it.
 fn check_after_smoke_test(
     subject: CheckSubject<'_>,
     options: &CheckOptions,

@@ -98,7 +98,8 @@ impl<'a> CheckTimer<'a> {
         }
     }
 
-    /// Reports progress after `done` frames and returns whether there is time for another frame.
+    /// Reports progress after `done` frames and returns whether there is time for another frame. If not, records that
+    /// the comparison was cut short.
     pub(super) fn has_time_for_next(&mut self, done: u32) -> bool {
         self.update_progress(done);
         let end_percent = self.comparison_budget(self.current).map_or(100, |budget| budget.end_percent);

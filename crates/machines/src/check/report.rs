@@ -42,8 +42,8 @@ pub struct CheckReport {
 /// Identity of the checked machine and game, the check version and the platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubjectIdentity {
-    /// SHA-256 hash in hexadecimal of machine id, game image, frame rate and pads; empty if the machine could not be
-    /// opened. Version, options, image hash, players and period are then empty or 0.
+    /// SHA-256 hash in hexadecimal of machine id, game image, frame rate and pads; empty if the machine failed in the
+    /// smoke test. Version, options, image hash, players and period are then empty or 0.
     pub key: String,
     /// Name of the machine, from its machine id.
     pub machine: String,
@@ -176,8 +176,8 @@ impl CheckReport {
         }
     }
 
-    /// Returns whether a repeated check would give the same report: no comparison ended early, and no result depends on
-    /// the load of this computer.
+    /// Returns whether a repeated check would give the same report: the machine was opened, no comparison ended early,
+    /// and no result depends on the load of this computer.
     pub fn is_cacheable(&self) -> bool {
         let depends_on_load = match &self.verdict {
             CheckVerdict::Rollback => self.prediction_window == 0,
@@ -222,10 +222,10 @@ impl CheckReport {
 }
 
 impl Fitness {
-    /// Applies the fitness to the config of one site: `auto_tune` uses the measured costs, and the site offers no
-    /// states that are not exact. The settings, which all sites share, are unchanged; the host sets
-    /// [`Settings::prediction_window`](coplay::session::Settings::prediction_window) to at most
-    /// [`max_prediction_window`](Self::max_prediction_window).
+    /// Applies the fitness to the config of one site. `auto_tune` then uses the measured costs, and a site without
+    /// exact states neither offers states nor takes part in desync searches. The settings, which all sites share, are
+    /// unchanged; the host sets [`Settings::prediction_window`](coplay::session::Settings::prediction_window) to at
+    /// most [`max_prediction_window`](Self::max_prediction_window).
     pub fn apply(&self, config: &mut Config) {
         config.can_save &= self.can_save;
         config.bisect_desyncs &= self.can_save;

@@ -30,9 +30,9 @@ struct RollbackTest<'r, 'a> {
     mispredicted_inputs: InputScript,
     state: Vec<u8>,
     unused_state: Vec<u8>,
-    /// Next frame of the last loaded state.
+    /// Frame before which the last loaded state was saved.
     loaded_frame: Option<u32>,
-    /// Whether mispredicted inputs ever led to another state than the right ones.
+    /// Whether mispredicted inputs ever led to another state than the right inputs.
     inputs_have_effect: bool,
 }
 
@@ -84,8 +84,8 @@ impl RollbackTest<'_, '_> {
         Ok(())
     }
 
-    /// Runs the frames that will be rolled back, with the right or with mispredicted inputs. States saved in between
-    /// are not used.
+    /// Runs the frames that will be rolled back, with the right or with mispredicted inputs, and notes whether
+    /// mispredicted inputs have an effect. States saved in between are not used.
     fn simulate_before_rollback(
         &mut self,
         from: u32,

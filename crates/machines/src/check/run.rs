@@ -42,7 +42,7 @@ pub(super) struct CheckRun<'a> {
     pub(super) samples: TimingSamples,
     pub(super) compared: Vec<ComparedFrames>,
     pub(super) notes: Vec<String>,
-    /// The reference machine, which is at the end of the recorded digests.
+    /// The reference machine. Until the long run it is at the end of the recorded digests.
     reference_machine: Box<dyn Machine>,
     /// Number of frames after which the long run ends.
     max_frames: u32,
@@ -121,7 +121,8 @@ impl<'a> CheckRun<'a> {
         Ok(reason)
     }
 
-    /// Compares saved states and steps without rendering. Returns a reason against rollback, if there is one.
+    /// Compares an instance that steps without rendering, then one that is rolled back. Returns a reason against
+    /// rollback, if there is one.
     fn compare_states(&mut self, other: &mut dyn Machine) -> Result<Option<LockstepReason>, ComparisonAbort> {
         if let Some(reason) = fault_to_lockstep_reason(self.compare_after_reset(other))? {
             return Ok(Some(reason));
@@ -197,7 +198,8 @@ impl<'a> CheckRun<'a> {
         Ok(())
     }
 
-    /// Compares with an instance in a child process that starts later.
+    /// Compares the reference run with an instance in a child process that starts later. Returns the child process for
+    /// the long run.
     fn compare_other_process(&mut self, recorded_at: Instant) -> Result<ChildMachine, ComparisonAbort> {
         let comparison = CheckComparison::OtherProcess;
         self.timer.begin(comparison);
@@ -283,7 +285,8 @@ impl<'a> CheckRun<'a> {
         Ok(())
     }
 
-    /// Fails unless the identity keys are equal; sites with different machine ids do not start.
+    /// Fails unless `key` is the identity key of the reference machine: a session does not start with different machine
+    /// ids.
     fn require_same_identity(&self, comparison: CheckComparison, key: &str) -> Result<(), ComparisonAbort> {
         if identity_key(&*self.reference_machine) == key {
             Ok(())

@@ -4,7 +4,7 @@ use coplay::input::InputWord;
 
 use crate::pad::{PadLayout, StickAxis};
 
-/// A player's input word changes in one frame out of this many, on average.
+/// On average, a player's input word is redrawn in one frame out of this many.
 const CHANGE_ONE_IN: u64 = 8;
 
 /// Random number generator (splitmix64).

@@ -113,13 +113,14 @@ pub struct StateMismatch {
     pub comparison: CheckComparison,
     /// First frame after which the instances differ; `None` if they differed before the first frame.
     pub frame: Option<u32>,
-    /// Next frame of the last loaded state, if one was loaded.
+    /// Frame before which the last loaded state was saved, if one was loaded.
     #[serde(rename = "loaded")]
     pub loaded_frame: Option<u32>,
     /// Whether the state or only the picture differs.
     #[serde(rename = "seen")]
     pub mismatch_kind: MismatchedOutput,
-    /// Differing regions of the state; empty if the machine names none, or if the difference did not recur.
+    /// Differing regions of the state; empty if the machine names none, if only the picture differs, or if the
+    /// difference did not recur.
     pub regions: Vec<RegionMismatch>,
 }
 

@@ -1,9 +1,9 @@
 //! Separates the variables of several copies of one library.
 //!
 //! The C++ toolchain marks some variables (of templates and inline functions) as *unique*: the loader then merges them
-//! over all libraries of a process, whatever their files, and never unloads them. Two instances of such a core would
-//! share these variables, and one game would affect the other. In our copy the unique binding is replaced by the global
-//! one.
+//! over all libraries of a process, even from different files, and never unloads them. Two instances of such a core
+//! would share these variables, and one game would affect the other. So the private copy of the library gets the global
+//! binding in place of the unique one.
 
 const STB_GLOBAL: u8 = 1;
 const STB_GNU_UNIQUE: u8 = 10;

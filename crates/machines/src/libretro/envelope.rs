@@ -1,11 +1,11 @@
-//! Header around a core's state before it leaves this crate.
+//! Header in front of a core's state, added before the state leaves this crate.
 //!
 //! A core trusts the states that it loads, and a state may come from an untrusted peer. The header check rejects every
 //! state that is not of this machine, this game and this length, or that is damaged.
 
 use crate::machine::LoadError;
 
-/// Length of the header in bytes: magic, version, kind, and four numbers of eight bytes.
+/// Length of the header in bytes: magic (4), version, kind, two zero bytes, and four numbers of eight bytes.
 pub(super) const HEADER_LEN: usize = 40;
 
 /// Maximum length of a core's state, without the header, in bytes.

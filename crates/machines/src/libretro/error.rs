@@ -26,12 +26,13 @@ pub enum CoreOpenError {
     Read {
         /// Path of the file that cannot be read.
         path: PathBuf,
-        /// Error message of the system.
+        /// Reason as text, in most cases the error message of the operating system.
         reason: String,
     },
-    /// The private folder of the core cannot be created or written, with the message of the system.
+    /// The private folder of the core cannot be created or written, or its path cannot be passed to a core; contains
+    /// the reason.
     ScratchDir(String),
-    /// The system cannot load the library of the core, with the message of the system.
+    /// The operating system cannot load the library of the core; contains its message.
     Load(String),
     /// The library is not a libretro core: this function is missing.
     MissingFunction(&'static str),
@@ -53,7 +54,7 @@ pub enum CoreOpenError {
         /// Values that the core accepts for the option.
         valid_values: Vec<String>,
     },
-    /// This number of options differ from their default, which is more than fit into a machine id.
+    /// More options differ from their defaults than fit into a machine id. Contains their number.
     TooManyOptions(usize),
     /// No game was given, and the core does not run without one.
     NeedsGame,
@@ -68,7 +69,7 @@ pub enum CoreOpenError {
     MultiFileGame(String),
     /// The core requires GPU rendering, which is not supported.
     NeedsGpu,
-    /// The core rejected the game; contains up to three last log lines of the core.
+    /// The core rejected the game. Contains the last log lines of the core, at most three.
     GameRejected(Vec<String>),
     /// The core announced this invalid frame rate, in frames per second.
     InvalidFrameRate(f64),

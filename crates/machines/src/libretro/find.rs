@@ -123,8 +123,8 @@ fn edit_distance(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// Returns a hint with the `apt install` command for a core, if this system is Debian or derived from it. Whether the
-/// package exists is not checked. The name has no character with a meaning in a shell.
+/// Returns a hint with the `apt install` command for a core, if this system is Debian or derived from it. Does not
+/// check whether the package exists. The name contains no character with a meaning in a shell.
 pub fn install_hint(name: &CoreName) -> Option<String> {
     let package = normalized_name(name.as_str()).replace('_', "-");
     Path::new("/etc/debian_version").exists().then(|| format!("run `sudo apt install libretro-{package}`"))

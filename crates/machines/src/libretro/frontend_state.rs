@@ -1,4 +1,4 @@
-//! The frontend's side of an instance: all data that a core's callbacks read and write.
+//! The frontend's side of an instance: the data that a core's callbacks read and write, except pointers into the core.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -15,8 +15,9 @@ pub(super) const MAX_PLAYERS: usize = 8;
 /// Maximum number of sample pairs per frame: 1.4 s at 48 kHz. Further samples are dropped.
 const MAX_SAMPLES_PER_FRAME: usize = 1 << 16;
 
-/// Number of kept log lines, and maximum length of a line in bytes.
+/// Number of kept log lines.
 const MAX_LOG_LINES: usize = 32;
+/// Maximum length of a log line in bytes.
 const MAX_LOG_LINE_LEN: usize = 240;
 
 /// Flags of the outputs that a core should produce in a frame.
@@ -110,7 +111,7 @@ fn strip_placeholders(format: &str) -> String {
     text + rest
 }
 
-/// Data that the callbacks of one instance read and write.
+/// Data that the callbacks of one instance read and write, except pointers into the core.
 #[derive(Default)]
 pub(super) struct FrontendState {
     // Set by the caller.

@@ -173,8 +173,8 @@ impl CoreInstance {
         self.core.frontend().time_us = frames.wrapping_mul(16_667);
     }
 
-    /// Saves the core's state into `into`, after [`HEADER_LEN`] zero bytes for the header. An instance that saves after
-    /// every frame returns its last such save.
+    /// Saves the core's state into `into`, after [`HEADER_LEN`] zero bytes for the header. If the instance saves after
+    /// every frame, copies the last of these saves.
     pub(super) fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
         if self.saves_every_frame && !self.frame_end_state.is_empty() {
             into.clone_from(&self.frame_end_state);
@@ -184,7 +184,7 @@ impl CoreInstance {
     }
 
     fn serialize_core(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
-        // A known size may be out of date: some cores grow while they save.
+        // A known size may be out of date, because the states of some cores grow.
         for size in [self.state_size, None] {
             let size = size.unwrap_or_else(|| self.core.state_size());
             if size == 0 {

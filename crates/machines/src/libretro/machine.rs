@@ -90,7 +90,8 @@ impl LibretroMachine {
         }
     }
 
-    /// Brings the core to the state before its first frame. On an error the core is unchanged.
+    /// Brings the core to the state before its first frame: loads the initial state or creates a new instance. On an
+    /// error the machine keeps its instance.
     fn restart(&mut self) -> Result<(), CoreOpenError> {
         if !self.initial_state.is_empty() && self.instance.load(&self.initial_state[HEADER_LEN..], 0) {
             self.clear_outputs();
@@ -110,7 +111,7 @@ impl LibretroMachine {
         self.clear_outputs();
     }
 
-    /// Clears picture, sound and failure.
+    /// Clears picture, sound and failure, and enables picture hashes if the state hash needs them.
     fn clear_outputs(&mut self) {
         self.failure = None;
         let frontend = self.instance.frontend();

@@ -74,7 +74,7 @@ pub struct CoreConfig {
     pub options: Vec<(String, String)>,
     /// Number of players, clamped to 1 to 8; `None` for the number that the core announces.
     pub players: Option<usize>,
-    /// Devices in ports that should not have a joypad, as port and device id. See [`LibretroMachine::devices`].
+    /// Devices in ports that are not to get a joypad, as port and device id. See [`LibretroMachine::devices`].
     pub devices: Vec<(usize, u32)>,
     /// Folder with BIOS images, which must be the same at all sites.
     pub system_folder: Option<PathBuf>,

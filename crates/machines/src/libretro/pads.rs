@@ -7,13 +7,15 @@ use super::frontend_state::{Descriptor, Device, MAX_PLAYERS};
 /// Number of players of a core that describes neither buttons nor ports.
 const DEFAULT_PLAYERS: usize = 2;
 
-/// Device classes of libretro: joypad, and pad with sticks.
+/// Libretro's device class of a joypad.
 pub(super) const JOYPAD: u32 = 1;
+/// Libretro's device class of a pad with sticks.
 pub(super) const ANALOG: u32 = 5;
 const DEVICE_CLASS_MASK: u32 = 0xff;
 
-/// Labels of emulator buttons that press other buttons repeatedly or switch modes. Their progress is not in the saved
-/// state, so a game would diverge after a rollback. They are excluded.
+/// Words in the labels of buttons that the emulator itself evaluates, such as turbo buttons and mode switches. The
+/// progress of these functions is not in the saved state, so a game would diverge after a rollback. Such buttons are
+/// excluded.
 const EMULATOR_ONLY_LABELS: [&str; 6] = ["turbo", "rapid", "autofire", "auto-fire", "mode switch", "solar sensor"];
 
 /// Returns one pad per player. If `players` is `None`, the core's descriptors determine the number of players.

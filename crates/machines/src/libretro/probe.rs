@@ -17,17 +17,20 @@ use super::instance_factory::InstanceFactory;
 use super::probe_findings::{HashSource, ProbeFindings};
 use crate::pad::PadLayout;
 
-/// Number of probed frames without input, and the frame after which the middle state is saved.
+/// Number of probed frames without input.
 const PROBE_FRAMES: usize = 60;
+/// Frame after which the middle state is saved.
 const MIDDLE_FRAME: usize = 30;
 
-/// Maximum state length of cores that every site saves after every frame. Saving can change the behaviour of a core:
-/// bsnes, for example, first runs to a point where all its processors meet. Sites save at different times, so they
-/// would diverge. The effect is not always visible, and saving a small state every frame is cheaper than a desync.
+/// State length in bytes up to which every site saves a core after every frame, even if no effect of saving was found.
+/// Saving can change the behaviour of a core: bsnes, for example, first runs to a point where all its processors meet.
+/// Sites save at different times, so they would diverge. The effect is not always visible, and saving a small state
+/// every frame is cheaper than a desync.
 const MAX_ALWAYS_SAVED_LEN: usize = 512 << 10;
 
-/// Number of replays from a state with input, and frames per replay.
+/// Number of replays from a state with input.
 const REPLAY_ROUNDS: usize = 4;
+/// Number of frames per replay.
 const ROUND_FRAMES: usize = 12;
 
 /// Hashes of a core's saved state, RAM, picture and sound after a frame; `None` if the core could not save or exposes
@@ -53,8 +56,9 @@ impl FrameObservation {
 struct SavedRun {
     instance: CoreInstance,
     observations: Vec<FrameObservation>,
-    /// States before the first frame and after [`MIDDLE_FRAME`]; `None` if saving failed.
+    /// State before the first frame; `None` if saving failed.
     initial_state: Option<Vec<u8>>,
+    /// State after [`MIDDLE_FRAME`]; `None` if saving failed.
     middle_state: Option<Vec<u8>>,
 }
 
@@ -69,8 +73,8 @@ struct RoundOptions {
     headless_outputs: Option<u32>,
 }
 
-/// Data that were equal to the reference run after a state was loaded. Equivalence counts most in the order of two
-/// results, then RAM, then the saved state.
+/// Data that were equal to the reference run after a state was loaded. Two results are ordered by equivalence first,
+/// then by RAM, then by the saved state.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct LoadExactness {
     is_equivalent: bool,
@@ -91,7 +95,7 @@ impl RoundOptions {
     const DEFAULT: Self = Self { frames: ROUND_FRAMES, save_each_frame: false, headless_outputs: None };
 }
 
-/// The probe, which opens one instance after the other.
+/// A running probe of a core with a game.
 struct CoreProbe<'a> {
     factory: &'a Arc<InstanceFactory>,
     pads: &'a [PadLayout],

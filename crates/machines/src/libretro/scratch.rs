@@ -82,7 +82,7 @@ fn remove_stale_folders(parent: &Path) {
 }
 
 /// Returns whether the owner of a folder is gone. A folder without a lock file is being created or removed, which is
-/// quick unless its owner died meanwhile.
+/// quick; after [`MAX_UNLOCKED_AGE`] its owner counts as gone.
 fn is_abandoned(folder: &Path) -> bool {
     match File::open(folder.join(LOCK_FILE)) {
         Ok(lock) => !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)),

@@ -1,4 +1,4 @@
-//! Converts pictures from the three pixel formats of libretro to RGBA.
+//! Hashes pictures, and converts them from the three pixel formats of libretro to RGBA.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -45,8 +45,8 @@ pub(super) struct VideoFrame {
 }
 
 impl VideoFrame {
-    /// Returns whether both sides have 1 to [`MAX_SIDE`] pixels and `pitch`, the bytes from one row to the next, holds
-    /// a whole row.
+    /// Returns whether both sides have 1 to [`MAX_SIDE`] pixels, and `pitch`, the bytes from one row to the next, holds
+    /// a whole row and is at most 256 KiB.
     pub(super) fn is_valid_size(&self, width: usize, height: usize, pitch: usize) -> bool {
         let sides = 1..=MAX_SIDE;
         sides.contains(&width)

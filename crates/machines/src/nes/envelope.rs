@@ -1,16 +1,16 @@
-//! Header around the bytes of a state, which identifies the game and detects damage.
+//! Header in front of the bytes of a state, which identifies the game and detects damage.
 
 use coplay::hash::xxh64;
 
 /// Magic bytes, with the version of the layout.
 const MAGIC: [u8; 5] = *b"CPNS\x01";
-/// Offsets of the fields after the magic bytes: halted flag, prefix of the game hash, checksum of the body.
+/// Offsets of the halted flag, the prefix of the game hash, the checksum of the body, and the body.
 const HALTED_OFFSET: usize = MAGIC.len();
 const GAME_OFFSET: usize = HALTED_OFFSET + 1;
 const CHECKSUM_OFFSET: usize = GAME_OFFSET + 8;
 const BODY_OFFSET: usize = CHECKSUM_OFFSET + 8;
 
-/// Replaces the contents of `into` by a header and the body that `write` appends.
+/// Replaces the contents of `into` by a header and the body that `write` appends. `game` is the hash of the game.
 pub(super) fn seal(into: &mut Vec<u8>, game: &[u8; 32], halted: bool, write: impl FnOnce(&mut Vec<u8>)) {
     into.clear();
     into.extend_from_slice(&MAGIC);
@@ -22,7 +22,7 @@ pub(super) fn seal(into: &mut Vec<u8>, game: &[u8; 32], halted: bool, write: imp
     into[CHECKSUM_OFFSET..BODY_OFFSET].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Returns the body and the halted flag, or why the bytes are not a state of this game.
+/// Returns the body and the halted flag, or why the bytes are not a state of the game with the hash `game`.
 pub(super) fn unseal<'a>(sealed: &'a [u8], game: &[u8; 32], max_len: usize) -> Result<(&'a [u8], bool), &'static str> {
     if sealed.len() > max_len {
         return Err("too long");

@@ -2,7 +2,7 @@
 //!
 //! Nothing depends on the host computer: memory starts as zeros, save RAM is empty and never written to a file, and the
 //! region follows from the image. Opposite directions can be pressed together. If a game makes the emulator panic, the
-//! program survives: the machine halts, reports [why](Machine::failure), and can be loaded or reset.
+//! program survives: the machine halts, reports [why](Machine::failure), and can load a state or be reset.
 
 mod envelope;
 mod open;
@@ -43,8 +43,9 @@ const SAMPLE_RATE: f32 = 48_000.0;
 const NTSC_FRAME_RATE: FrameRate = FrameRate::new(39_375_000, 655_171).expect("a valid frame rate");
 /// Frame rate of PAL and Dendy machines: 50.007 frames per second.
 const PAL_FRAME_RATE: FrameRate = FrameRate::new(3_325_214, 66_495).expect("a valid frame rate");
-/// Pixel aspect ratio, width divided by height, on the televisions of each region.
+/// Pixel aspect ratio, width divided by height, on NTSC televisions.
 const NTSC_PIXEL_ASPECT: f32 = 8.0 / 7.0;
+/// Pixel aspect ratio, width divided by height, on PAL televisions.
 const PAL_PIXEL_ASPECT: f32 = 7_375_000.0 / 5_320_342.5;
 
 /// Number of bytes by which a state may exceed the initial state, because a few parts of a state are optional.
@@ -55,8 +56,8 @@ const HALTED_BEFORE_SAVE: &str = "the machine had already halted when this state
 /// Options of an NES, which are part of its machine id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NesOptions {
-    /// Number of players: up to 2, or up to [`MAX_PLAYERS`] with a Four Score adapter. Many games mistake a Four Score
-    /// for a broken pad, so it is plugged in only if requested.
+    /// Number of players, 1 to [`MAX_PLAYERS`]. More than 2 need a Four Score adapter. Many games mistake a Four Score
+    /// for a broken pad, so it is plugged in only for more than 2 players.
     pub players: usize,
 }
 
@@ -91,8 +92,8 @@ impl Nes {
         Self::open_with(image, name, NesOptions::default())
     }
 
-    /// Opens a game on a machine with these options. Fails if the image is invalid or unsupported, or if the game halts
-    /// the machine in its first 30 frames.
+    /// Opens a game on a machine with these options. Fails if the image or the number of players is invalid, if the
+    /// emulator does not support the image, or if the game halts the machine in its first 30 frames.
     pub fn open_with(image: &[u8], name: &str, options: NesOptions) -> Result<Self, NesOpenError> {
         let deck = open::open_deck(image, &options)?;
         let region = match deck.region() {
@@ -164,7 +165,8 @@ impl Nes {
         self.sound.extend(self.deck.audio_samples().iter().map(|sample| [to_i16(sample); 2]));
     }
 
-    /// Halts the machine after a panic and replaces the emulator, whose state may be inconsistent.
+    /// Halts the machine after a panic or an error of the emulator. Replaces the emulator, whose state may be
+    /// inconsistent.
     fn halt(&mut self, reason: String) {
         self.deck = open::open_deck(&self.image, &self.options).expect("the image was opened before");
         self.halt_reason = Some(reason);

@@ -25,20 +25,20 @@ const INES_SIGNATURE: &[u8; 4] = b"NES\x1a";
 pub enum NesOpenError {
     /// The image does not begin with the iNES signature.
     NotNes,
-    /// The image is shorter than its header announces.
+    /// The image is shorter than a header, or than its header announces.
     Truncated {
         /// Length of the image in bytes.
         actual: usize,
-        /// Length in bytes that the header announces.
+        /// Length in bytes that the header announces; the length of the header if that is cut off.
         expected: usize,
     },
     /// The emulator does not support the cartridge's mapper, which has this number.
     UnsupportedMapper(u16),
-    /// The header of the image is invalid or unsupported, with the emulator's message.
+    /// The header of the image is invalid or unsupported; contains a message.
     InvalidHeader(String),
     /// The number of players is not in 1 to [`MAX_PLAYERS`].
     InvalidPlayerCount(usize),
-    /// The game halts or panics the emulator while it is opened or in its first 30 frames, with this message.
+    /// The game makes the emulator fail or panic while it is opened or in its first 30 frames; contains the message.
     HaltsAtStart(String),
 }
 
@@ -85,7 +85,8 @@ pub(super) fn open_deck(image: &[u8], options: &NesOptions) -> Result<ControlDec
         .map_err(|error| open_error(&error))
 }
 
-/// Checks the image before the emulator reads it, so that a header cannot request more memory than the image has.
+/// Checks the number of players, and the image before the emulator reads it, so that a header cannot request more
+/// memory than the image has.
 fn validate_image(image: &[u8], options: &NesOptions) -> Result<(), NesOpenError> {
     if !(1..=MAX_PLAYERS).contains(&options.players) {
         return Err(NesOpenError::InvalidPlayerCount(options.players));

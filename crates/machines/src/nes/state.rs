@@ -1,9 +1,10 @@
 //! The state of the machine as bytes: all data that determine the further course of the game, and nothing else.
 //!
-//! The state excludes data that only affect the sound output (filters, the resampler), the pressed buttons (set before
-//! every frame) and data fixed by the cartridge and the region. So equal bytes mean an equal future, before and after a
-//! load, and whether frames were rendered or not. All fields of the emulator's structures are listed, so that a new
-//! field in the emulator is a compile error until it is assigned to the state or excluded.
+//! The state excludes data that only affect picture or sound output, the pressed buttons (set before every frame), data
+//! derived from state fields and data fixed by the cartridge and the region. So equal bytes mean an equal future,
+//! before and after a load, and whether frames were rendered or not. Where a structure of the emulator is encoded in
+//! part, all its fields are listed, so that a new field in the emulator is a compile error until it is assigned to the
+//! state or excluded.
 
 use bincode::config::{Configuration, Fixint, LittleEndian};
 use bincode::enc::write::Writer;
@@ -27,10 +28,12 @@ const MAX_CLOCK_LEAD: u32 = 4_096;
 const EMPHASIS_BITS: u16 = 0x1c0;
 /// Number of steps of the APU frame counter, and a bound on its cycle count.
 const FRAME_COUNTER_LIMITS: (usize, u32) = (6, 50_000);
-/// Smallest plausible DMC period in cycles per bit. Shorter periods would keep the CPU from ever running.
+/// Smallest DMC period of any region: 50 cycles per bit, which the emulator stores as 49. Shorter periods would keep
+/// the CPU from ever running.
 const MIN_DMC_PERIOD: u16 = 49;
 
-/// Defines encode, decode and swap functions for a structure: the state fields in order, then the excluded fields.
+/// Defines encode, decode and swap functions for a structure. Lists its state fields in the order of the encoding, then
+/// the excluded fields.
 macro_rules! state_fields {
     ($put:ident, $get:ident, $swap:ident, $type:ident { $($kept:ident),* $(,)? } but { $($left:ident),* $(,)? }) => {
         fn $put(out: &mut Vec<u8>, part: &$type) {
@@ -233,7 +236,8 @@ impl StagedState {
         self.wram.swap_with_slice(bus.wram_mut());
         self.ram.swap_with_slice(bus.memory.ram_mut());
         bus.ppu.update_draw_thresholds();
-        // Between two frames the whole picture has its final colours.
+        // Colour bits are applied up to the current pixel: to the whole picture, unless the frame ends on a visible
+        // scanline.
         bus.ppu.color_bits_applied = if bus.ppu.scanline < ppu::size::HEIGHT { 0 } else { ppu::size::FRAME };
     }
 }

@@ -58,7 +58,7 @@ pub struct SessionAdapter {
 /// A state saved for a rollback, in the slot that the session chose.
 #[derive(Default)]
 struct StateSlot {
-    /// Next frame of the saved state; `None` if the slot is empty.
+    /// Frame before which the state was saved; `None` if the slot is empty.
     frame: Option<Frame>,
     state: Vec<u8>,
 }
@@ -80,12 +80,12 @@ pub enum RequestOutcome {
     },
     /// The machine saved the state before a frame.
     Saved {
-        /// Next frame of the saved state.
+        /// Frame that follows the saved state.
         frame: Frame,
     },
     /// The machine loaded the state before a frame.
     Loaded {
-        /// Next frame of the loaded state.
+        /// Frame that follows the loaded state.
         frame: Frame,
     },
     /// The machine hashed the state after a frame.
@@ -107,7 +107,7 @@ pub enum AdapterError {
     Save(SaveError),
     /// Loading a saved state, or a snapshot of another site, failed.
     Load(LoadError),
-    /// The state that a rollback needs was never saved.
+    /// The slot does not hold the state before this frame, which a rollback needs.
     MissingState(Frame),
 }
 
@@ -232,8 +232,8 @@ impl SessionAdapter {
         Ok(RequestOutcome::Loaded { frame })
     }
 
-    /// Passes a snapshot and its hash to the session. If saving or loading fails, the session gets none and requests
-    /// one again later.
+    /// Passes a snapshot and its hash to the session: the state in `slot`, or the current state if `slot` is `None`. If
+    /// saving or loading fails, the session gets no snapshot, and late joiners wait longer.
     fn snapshot(
         &mut self,
         frame: Frame,

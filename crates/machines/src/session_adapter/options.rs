@@ -12,7 +12,7 @@ const DEFAULT_HASH_INTERVAL: u32 = 60;
 /// Options of a shared game, from which [`settings`] derives the session settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedGameOptions {
-    /// Maximum number of sites; all of them start the game.
+    /// Number of sites, all of which start the game.
     pub sites: u8,
     /// Input delay in frames.
     pub input_delay: u32,

@@ -3,8 +3,9 @@
 //! It mixes the pads, the CPU time actually available, and sprite-zero hits into both of its memories, the picture, the
 //! scroll registers, all sound channels and, where the cartridge has any, its registers.
 
-/// Addresses of the program's start and of its interrupt handler.
+/// Address of the program's start.
 const RESET_ADDRESS: u16 = 0xc000;
+/// Address of the interrupt handler.
 const NMI_ADDRESS: u16 = 0xc05a;
 
 /// The program in 6502 machine code, one instruction per line.
@@ -119,8 +120,8 @@ const PROGRAM: &[&[u8]] = &[
     &[0x40], // rti
 ];
 
-/// Returns the image of a cartridge with `flags` in its header: the low half of the mapper number is in the upper bits
-/// of the first flag byte.
+/// Returns the image of the test game on a cartridge with `flags` as the flag bytes of its header. Their upper four
+/// bits are the low and the high half of the mapper number.
 pub fn test_image_with_flags(flags: [u8; 2]) -> Vec<u8> {
     let mut image = b"NES\x1a\x01\x01".to_vec();
     image.extend_from_slice(&flags);

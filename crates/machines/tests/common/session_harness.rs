@@ -1,7 +1,7 @@
 //! Runs machines under the session engine in virtual time, with an independent reference machine.
 //!
-//! Every site records the state after every step. When a frame is confirmed, the record goes to the checker, which runs
-//! the confirmed inputs on its own machine, which never rolls back, and compares all states.
+//! Every site records the state after every step. When a frame is confirmed, the record goes to the checker. The
+//! checker runs the confirmed inputs on its own machine, which never rolls back, and compares all states.
 
 use std::collections::VecDeque;
 
@@ -163,7 +163,7 @@ pub fn bad_link() -> LinkConfig {
     }
 }
 
-/// Returns options with input delay 2, prediction window 8 and a state comparison every 60 frames.
+/// Returns options with fixed delay settings: input delay 2, prediction window 8. Sites compare states every 60 frames.
 pub fn test_options(sites: u8) -> SharedGameOptions {
     SharedGameOptions { sites, input_delay: 2, prediction_window: 8, auto_delay: false, hash_interval: 60 }
 }
@@ -180,7 +180,8 @@ pub struct ReferenceChecker {
     machine: Box<dyn Machine>,
     /// Next frame to check.
     pub next_frame: u32,
-    /// First frame after which a site's inputs or state differ from the reference, and the index of that site.
+    /// First frame whose inputs differ between sites, or after which a site's state differs from the reference, and the
+    /// index of that site.
     pub first_mismatch: Option<(u32, usize)>,
 }
 

@@ -43,8 +43,8 @@ pub(super) fn draw_remains(eye: &Projection, seen: &Projected, colour: Colour, c
     });
 }
 
-/// Draws a sphere, or a flattened one, with its centre at `height` units. `light` returns the colour for a surface
-/// normal (east, south, up).
+/// Draws a sphere with its centre at `height` units; `flat` is the ratio of its height to its width. `light` returns
+/// the colour for a surface normal (east, south, up).
 fn draw_sphere(
     eye: &Projection,
     seen: &Projected,

@@ -12,9 +12,11 @@ const SHOT_HEIGHT: f32 = 52.0;
 /// Radius of the glow around a shot, in units.
 const SHOT_GLOW_RADIUS: f32 = 34.0;
 
-/// Number of sparks of a blast, their range in units, and the ticks for which they are visible.
+/// Number of sparks of a blast.
 const SPARK_COUNT: u64 = 36;
+/// Range of a spark, in units.
 const SPARK_RANGE: f32 = 130.0;
+/// Ticks for which a blast is visible.
 const BLAST_TICKS: u32 = 90;
 
 /// Draws a shot as a ball of light.

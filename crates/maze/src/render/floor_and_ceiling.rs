@@ -7,8 +7,9 @@ use super::wall::CEILING_HEIGHT;
 use crate::generate::MazeCell;
 use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 
-/// Side of the floor tiles and ceiling plates, and half the width of the joints, in units. A cell holds whole tiles.
+/// Side of the floor tiles and ceiling plates, in units. A cell holds whole tiles.
 const TILE_SIZE: f32 = 128.0;
+/// Half the width of a joint between tiles or plates, in units.
 const JOINT_HALF_WIDTH: f32 = 1.5;
 
 /// Half the width of a lamp, in units. Each cell has a lamp in its centre.
@@ -48,8 +49,9 @@ struct TilePoint {
     /// Offset from the centre of the cell, in units.
     x: f32,
     y: f32,
-    /// Column plus row of the tile in the cell, and distance to the nearest joint in units.
+    /// Column plus row of the tile in the cell.
     tile_index: i32,
+    /// Distance to the nearest joint, in units.
     joint_distance: f32,
 }
 

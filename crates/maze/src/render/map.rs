@@ -17,8 +17,9 @@ const MIN_CELL_PIXELS: usize = 5;
 /// Minimum number of displayed cells per side. Cells may be smaller than [`MIN_CELL_PIXELS`] for it.
 const MIN_CELLS: i32 = 4;
 
-/// Range of the displayed field of view, in units, and half its angle.
+/// Range of the displayed field of view, in units.
 const SIGHT_RANGE: u32 = 1_300;
+/// Half the angle of the displayed field of view.
 const SIGHT_HALF_ANGLE: u16 = degrees(38);
 
 const GROUND_LIGHT: LinearColour = [0.05, 0.06, 0.09];
@@ -48,12 +49,15 @@ pub fn draw_map(rules: &MazeRules, me: Camera, sprites: &[Sprite], canvas: &mut 
 /// Section of the maze that the map shows, and its place on the canvas.
 struct MapLayout<'a> {
     maze: &'a Maze,
-    /// North-west displayed cell, and number of displayed cells per side.
+    /// North-west displayed cell.
     first_cell: MazeCell,
+    /// Number of displayed cells per side.
     cells_shown: i32,
-    /// Left and top edge of the map and size of a cell, in pixels.
+    /// Left edge of the map, in pixels.
     left: f32,
+    /// Top edge of the map, in pixels.
     top: f32,
+    /// Side of a cell, in pixels.
     cell_pixels: f32,
 }
 

@@ -11,14 +11,18 @@ use crate::position::{Position, UNIT};
 pub(super) const CEILING_HEIGHT: f32 = CEILING_HEIGHT_UNITS as f32;
 const CEILING_HEIGHT_UNITS: usize = 240;
 
-/// Layers of bricks; height and length of a brick, and half the width of a joint, in units.
+/// Number of layers of bricks in a wall.
 const BRICK_LAYERS: usize = 6;
+/// Height of a brick with its joint, in units.
 const BRICK_HEIGHT: f32 = CEILING_HEIGHT / BRICK_LAYERS as f32;
+/// Length of a brick with its joint, in units.
 const BRICK_LENGTH: f32 = 120.0;
+/// Half the width of a joint, in units.
 const JOINT_HALF_WIDTH: f32 = 1.6;
 
-/// Light strip along the walls: its height and half its width, in units.
+/// Height of the light strip along the walls, in units.
 const STRIP_HEIGHT: f32 = 150.0;
+/// Half the width of the light strip, in units.
 const STRIP_HALF_WIDTH: f32 = 4.0;
 
 /// Values of a wall that depend on the height alone, for every unit of height.
@@ -30,7 +34,7 @@ struct HeightProfile {
     shade: f32,
     /// Brightness of the light strip's glow.
     glow: f32,
-    /// Squared distance to the nearest lamp without the component along the wall, in squared units.
+    /// Approximate squared distance to the nearest lamp without the component along the wall, in squared units.
     lamp_distance_squared: f32,
 }
 

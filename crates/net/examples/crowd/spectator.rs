@@ -37,7 +37,7 @@ pub(crate) struct SpectatorMetrics {
 }
 
 impl SpectatorMetrics {
-    /// Adds the counters of two spectators.
+    /// Adds the counters of two spectators; the other fields are those of `self`.
     pub(crate) fn plus(self, other: &Self) -> Self {
         Self {
             frames: self.frames + other.frames,

@@ -12,8 +12,9 @@ pub(crate) struct CapturedDatagram {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Maximum number of captured datagrams, and time limit of the capture.
+/// Maximum number of captured datagrams.
 const MAX_CAPTURED: usize = 256;
+/// Time limit of the capture.
 const CAPTURE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// EtherType of IPv4, in network byte order.

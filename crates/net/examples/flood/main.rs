@@ -1,8 +1,8 @@
 //! Floods the UDP port of a running game with bad datagrams: garbage, truncated authentic ones, replayed ones, and
 //! forged ones from the address of a player.
 //!
-//! The game must not notice: `coplay host --stats FILE` counts rejected datagrams, `--frame-log FILE` shows the pacing.
-//! Use it only on ports of your own.
+//! The game must go on undisturbed. `coplay host --stats FILE` counts rejected datagrams, `--frame-log FILE` shows the
+//! pacing. Use it only on ports of your own.
 
 #[cfg(target_os = "linux")]
 mod capture;

@@ -61,8 +61,9 @@ impl FloodResult {
 const POOL: usize = 4_096;
 /// Number of datagrams per system call.
 const BATCH: usize = 64;
-/// Type byte of a data datagram, and length of its header: type, channel number, packet number.
+/// Type byte of a data datagram.
 const DATA_TYPE: u8 = 6;
+/// Length of the header of a data datagram, in bytes: type, channel number, packet number.
 const HEADER_LEN: usize = 9;
 
 /// Pools of prepared bad datagrams, and the sockets that send them.

@@ -1,12 +1,12 @@
 //! Emulates a worse uplink for tests and measurements: the impaired links of `coplay-sim` on real transports.
 //!
 //! Only outgoing datagrams are impaired, to each peer by a [link](coplay_sim::link) of its own. Incoming datagrams are
-//! impaired only if their sender does so. The handshakes of the inner transport and the bytes that it adds to a
-//! datagram are not impaired. The inner transport seals a duplicate separately, so it arrives as a second datagram of
-//! the same content. A network cannot do that to a secured transport, but the engine must tolerate it.
+//! impaired only if their sender impairs its uplink, too. The handshakes of the inner transport and the bytes that it
+//! adds to a datagram are not impaired. The inner transport seals a duplicate separately, so it arrives as a second
+//! datagram of the same content. A network cannot do that to a secured transport, but the engine must tolerate it.
 //!
-//! One thread waits for the next due datagram. The fate of the n-th datagram to the n-th peer depends on the seed
-//! alone.
+//! One thread waits for the next due datagram. The random draws for the n-th datagram to the n-th peer depend on the
+//! seed alone.
 
 mod link_emulator;
 mod parse;
@@ -30,7 +30,7 @@ pub use parse::ImpairmentError;
 pub struct Impairment {
     /// Delay, jitter, loss, duplication, reordering and rate of the link to each peer.
     pub link: LinkConfig,
-    /// Intervals (start, end) in which nothing gets through, relative to the start of the transport.
+    /// Intervals (start, end) in which nothing gets through, relative to the creation of the transport or emulator.
     pub cuts: Vec<(TimeDelta, TimeDelta)>,
     /// Seed of the random numbers of all links.
     pub seed: u64,

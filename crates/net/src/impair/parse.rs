@@ -9,7 +9,7 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 
 use super::Impairment;
 
-/// Default queue in front of a rate-limited link, in milliseconds of its rate.
+/// Default length of the queue in front of a rate-limited link, in milliseconds of transmission at its rate.
 const DEFAULT_QUEUE_MS: f64 = 200.0;
 
 /// Reason why a text is not an impairment.

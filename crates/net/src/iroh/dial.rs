@@ -15,10 +15,10 @@ use crate::transport::{Incoming, PeerAddr};
 
 /// Time without a connection after which the transport reports `Unreachable`; dialing continues.
 const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// Timeout of the first attempts, which doubles per attempt after [`UNREACHABLE_TIMEOUT`], and its maximum. A short
-/// timeout soon repeats a packet that was sent before the peer listened; a long one leaves a distant peer enough time
-/// to answer.
+/// Timeout of the first attempts; after [`UNREACHABLE_TIMEOUT`] it doubles with each attempt. A short timeout soon
+/// repeats a packet that was sent before the peer listened; a long one leaves a distant peer enough time to answer.
 const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum timeout of an attempt, and maximum pause before a bulk connection is dialed again.
 const MAX_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after an unanswered attempt.
 const RETRY_DELAY: Duration = Duration::from_millis(250);

@@ -18,12 +18,14 @@ pub(super) enum ConnectionPurpose {
 
 /// Time without incoming packets after which a connection is closed; iroh abandons a single path earlier.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Interval of the packets that keep an idle connection open.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Capacity of a connection's queues of datagrams to send and of received ones, in bytes. Few game datagrams are kept,
-/// since they are stale after a long outage.
+/// Capacity of the send queue of a game connection, in bytes: few datagrams, since they are stale after a long outage.
 const GAME_SEND_BUFFER: usize = 16 * MAX_DATAGRAM;
+/// Capacity of the send queue of a bulk connection, in bytes.
 const BULK_SEND_BUFFER: usize = 128 * MAX_DATAGRAM;
+/// Capacity of a connection's queue of received datagrams, in bytes.
 const RECEIVE_BUFFER: usize = 256 * MAX_DATAGRAM;
 
 /// Maximum number of open streams per connection; each carries one datagram that is too long for the path.

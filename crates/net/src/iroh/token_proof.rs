@@ -1,4 +1,4 @@
-//! Mutual proof of knowing the group's token, without revealing it.
+//! Mutual proof that both ends of a connection know the token of the ticket, without revealing it.
 //!
 //! Both ends of a connection can export keying material that belongs to this connection alone (RFC 5705). A proof is a
 //! hash of it, keyed with the token, one per direction, so it is worthless on any other connection. The dialer sends
@@ -13,7 +13,7 @@ use crate::key::Token;
 
 /// Close code: the peer does not know the token.
 pub(super) const CLOSE_WRONG_TOKEN: VarInt = VarInt::from_u32(1);
-/// Close code: the connection is superseded, has an unknown ALPN, or its peer exceeds the table.
+/// Close code: the connection is superseded or has an unknown ALPN, or the table has no room for its peer.
 pub(super) const CLOSE_NOT_NEEDED: VarInt = VarInt::from_u32(2);
 
 const PROOF_LEN: usize = 16;

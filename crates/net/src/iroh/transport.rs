@@ -117,7 +117,7 @@ impl IrohTransport {
                 let accepting = tokio::spawn(Arc::clone(&shared).accept_loop());
                 let endpoint = shared.endpoint.clone();
                 drop(bound_sender.send(Ok(shared)));
-                // The task ends when the transport drops its sender.
+                // The wait ends when the transport drops its end of the channel.
                 let _ = stop_receiver.await;
                 accepting.abort();
                 let _ = timeout(CLOSE_TIMEOUT, endpoint.close()).await;

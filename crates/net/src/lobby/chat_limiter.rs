@@ -6,10 +6,12 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::key::PeerKey;
 
-/// Chat lines that a sender may send at once, and the interval after which it may send one more.
+/// Number of chat lines that a sender may send at once.
 const CHAT_BURST: u32 = 5;
+/// Interval after which a sender, or all spectators together, may send one more line.
 const CHAT_REFILL_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Burst of all spectators together: each of their lines goes to everybody, and there may be thousands of spectators.
+/// Burst of all spectators together: each of their lines goes to all members and spectators, and there may be thousands
+/// of spectators.
 const SPECTATOR_CHAT_BURST: u32 = 10;
 
 /// Token buckets of chat senders, so that none drowns the others out. A bucket that is full again is forgotten.

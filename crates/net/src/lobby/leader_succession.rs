@@ -24,7 +24,8 @@ impl KnownLeader {
         self.key
     }
 
-    /// Handles a member that `lobby` already marks absent: if it led, its successor leads now.
+    /// Handles the departure of the member `gone`, which `lobby` already marks absent: if it led, its successor leads
+    /// now.
     pub fn on_member_gone(&mut self, lobby: &LobbyInfo, gone: &PeerKey) {
         if self.key == *gone {
             self.key = self.successor(lobby).unwrap_or(self.key);

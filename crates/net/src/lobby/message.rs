@@ -93,7 +93,8 @@ pub enum JoinRefusal {
 /// State of a lobby, as its roster leader sends it to each member and spectator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LobbyInfo {
-    /// Revision, which increases with every change but that of the spectator count.
+    /// Revision, which the leader increments before it sends the lobby to all members. A change of only the spectator
+    /// count does not increment it.
     pub serial: u32,
     /// Random id of the session; the leader draws another one whenever it starts the game.
     pub session: u64,
@@ -182,7 +183,8 @@ pub(crate) fn sanitize(text: &str, max_len: usize) -> String {
     sanitized.trim().into()
 }
 
-/// Returns the addresses of a peer to pass on to others: the observed one first, then those that the peer reported.
+/// Returns at most [`MAX_PEER_ADDRS`] addresses of a peer to pass on to others: the observed one first, then those that
+/// the peer reported.
 pub(crate) fn merge_addrs(reported: &[PeerAddr], seen: Option<PeerAddr>) -> Vec<PeerAddr> {
     let mut addrs: Vec<PeerAddr> = seen.into_iter().chain(reported.iter().cloned()).take(MAX_PEER_ADDRS).collect();
     addrs.dedup();

@@ -15,8 +15,8 @@ use crate::transport::PeerAddr;
 const MAX_SPECTATORS: usize = 4_096;
 /// Spectators silent for 30 s are dropped.
 const SPECTATOR_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
-/// Minimum interval between spectator counts, and between checks for silent spectators: spectators arrive by the
-/// hundred.
+/// Minimum interval between updates of the spectator count, and between checks for silent spectators: hundreds of
+/// spectators may arrive at once.
 const COUNT_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
 /// Recipient of a message from [`Roster::poll_message`].
@@ -166,7 +166,8 @@ impl Roster {
         self.lobby.members.iter_mut().find(|member| member.key == *key)
     }
 
-    /// Drops silent spectators and updates the spectator count, at most once per second.
+    /// Drops spectators silent for 30 s, and sends the members the spectator count if it has changed; at most once per
+    /// second.
     pub fn handle_timeout(&mut self, now: Instant) {
         if now < self.next_count {
             return;
@@ -212,7 +213,7 @@ impl Roster {
         match admitted {
             Ok(RosterEvent::SpectatorJoined) => {
                 self.events.push_back(RosterEvent::SpectatorJoined);
-                // The other members only need the number of spectators.
+                // The members need only the number of spectators, which `handle_timeout` sends.
                 self.outbox.push_back((Recipient::One(from), LobbyMessage::Lobby(self.lobby.clone())));
             }
             Ok(event) => {
@@ -262,8 +263,8 @@ impl Roster {
             let site = member.site;
             return Ok(RosterEvent::Seated { site, is_returning: true });
         }
-        // A late joiner takes a seat as it was laid out at the start; before, each joiner takes as many pads as it
-        // needs.
+        // The start of the game assigned one pad to each free seat. Before the start, each joiner takes as many pads as
+        // it requests.
         let pads = if self.lobby.is_started { 1 } else { pads.max(1) };
         let taken = |site: u8| self.lobby.members.iter().any(|member| member.site == site);
         let site = (0..self.seats).find(|site| !taken(*site)).ok_or(JoinRefusal::Full)?;
@@ -462,7 +463,7 @@ mod tests {
                 "{pads} pads"
             );
         }
-        // A roster that is taken over may contain any number.
+        // A roster that is taken over may contain any number of pads.
         let member = |site| LobbyMember { site, key: key(site), pads: 255, is_ready: true, ..host() };
         let lobby = LobbyInfo { members: (0..3).map(member).collect(), ..roster.lobby().clone() };
         let mut roster = Roster::take_over(lobby, (4, 4));

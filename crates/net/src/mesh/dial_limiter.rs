@@ -1,4 +1,5 @@
-//! Limits the dials that the reports of one member cause. A dial costs this site and the dialed site.
+//! Limits the dials that the reports of one member cause, because each dial costs this site and the dialed site time
+//! and traffic.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use super::MAX_MEMBERS;
 use super::member_table::MAX_KNOWN_MEMBERS;
 use crate::key::PeerKey;
 
-/// Reports of one member that are accepted at once: the admitting member reports all others.
+/// Maximum number of reports of one member that are accepted at once. The admitting member reports all others at once.
 const DIAL_BURST: i64 = MAX_MEMBERS as i64;
 /// Interval at which one more report is accepted. A member that receives some members which this site does not receive
 /// keeps reporting them, but to each site no faster than this.

@@ -30,7 +30,8 @@ pub enum Dest<'a> {
 pub enum MeshEvent {
     /// A datagram from a present member. The same datagram may arrive twice.
     Datagram {
-        /// Arrival time, on the clock of [`clock::now`](crate::clock::now); later on an impaired link.
+        /// Arrival time, on the clock of [`clock::now`](crate::clock::now); on an emulated link, the time at which that
+        /// link delivers.
         at: Instant,
         /// Site number of the sender.
         from: u32,
@@ -48,7 +49,7 @@ pub enum MeshEvent {
     Left {
         /// Site number of the member.
         site: u32,
-        /// Whether the member left, timed out or was restarted.
+        /// Cause: a goodbye, silence, or a restart of the member.
         reason: DepartureReason,
     },
     /// Multicast is unavailable; every site is reached by unicast.

@@ -9,8 +9,8 @@ use crate::clock;
 use crate::key::PeerKey;
 use crate::lobby::{self, JoinIntent, JoinRefusal, JoinRequest, MAX_NAME_LEN, PROTOCOL_VERSION, merge_addrs, sanitize};
 
-/// Gossip interval. Each turn sends all known members to the next peer, so that a member which missed an update catches
-/// up.
+/// Gossip interval. Each turn sends information about all present members to the next peer, so that a member which
+/// missed an update catches up.
 const GOSSIP_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
 /// Interval of checking this site's own addresses.
 const ADDR_CHECK_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
@@ -79,7 +79,7 @@ impl Mesh {
         }
     }
 
-    /// Starts dialing a member. If a connection exists already, announces this site instead, so that the member
+    /// Starts dialing a member. If a connection to it exists already, announces this site instead, so that the member
     /// answers.
     fn dial_member(&mut self, info: &MemberInfo) {
         self.mux.dial(&info.addrs, info.key);
@@ -131,7 +131,8 @@ impl Mesh {
         }
     }
 
-    /// Handles timeouts of members, and sends the heartbeats, beacons, gossip and address changes that are due.
+    /// Handles timeouts of members, and sends the heartbeats, beacons, gossip and address changes that are due. After a
+    /// suspension of this computer it first restarts the timeouts.
     pub(super) fn housekeep(&mut self, now: Instant) {
         if now - self.last_housekeeping > HOST_SUSPENDED {
             self.member_table.reset_timeouts(now);
@@ -147,7 +148,8 @@ impl Mesh {
         self.mux.forget_silent_peers(now, |peer| table.site_of(peer).is_some());
     }
 
-    /// Sends every reachable member a heartbeat, which says whether this site receives its multicast.
+    /// Sends each reachable member a heartbeat if one is due. The heartbeat states whether this site receives that
+    /// member's multicast.
     fn send_heartbeats(&mut self, now: Instant) {
         let (probe, is_unavailable) = (&mut self.multicast_probe, self.multicast_socket.is_none());
         for info in self.member_table.reachable() {
@@ -157,14 +159,16 @@ impl Mesh {
         }
     }
 
-    /// Sends an empty multicast packet, so that others can tell whether they receive this site.
+    /// Sends an empty multicast packet if no other packet went to all sites for 0.5 s, so that the others can tell
+    /// whether they receive this site.
     fn send_beacon(&mut self, now: Instant) {
         if now >= self.next_beacon && self.member_table.reachable().next().is_some() {
             self.send_on_channel(now, ALL_CHANNEL, 0, &[]);
         }
     }
 
-    /// Sends all known members to the next peer in turn, and forgets the multicast state of departed sites.
+    /// Every 5 s, sends information about all present members to the next peer in turn, and forgets the multicast state
+    /// of departed sites.
     fn gossip_to_next(&mut self, now: Instant) {
         if now < self.next_gossip {
             return;
@@ -180,7 +184,8 @@ impl Mesh {
         }
     }
 
-    /// Announces changed addresses of this site: an address may change, and a relay may be found late.
+    /// Announces new addresses of this site, which it checks every 5 s: an address may change, and a relay may be found
+    /// late.
     fn check_own_addrs(&mut self, now: Instant) {
         if now < self.next_addr_check {
             return;
@@ -272,7 +277,7 @@ mod tests {
         mesh.on_members_changed();
     }
 
-    /// Returns a mesh of three sites: this one, the first and the second.
+    /// Returns a mesh of three sites: this one, and sites 1 and 2.
     fn three_sites() -> (Arc<RecordingTransport>, Mesh) {
         let (transport, key) = (Arc::new(RecordingTransport::default()), MeshKey::random());
         let mux = Mux::new(transport.clone(), sync_channel(1).1);

@@ -2,10 +2,11 @@
 //! authoritative.
 //!
 //! Information from a member about itself, in a [`MemberInfo`] on the secured channel between the two sites, is
-//! *first-hand* and holds. Information from others about it is a *report*: it makes this site dial an absent member,
-//! and has no other effect. So no site can speak for another, and a reported member takes no slot of a real one. Each
-//! site decides by itself whether a member is *present*: it is while datagrams from it arrive on that channel. A member
-//! that returns with its key is the same member, and has its site number again.
+//! *first-hand* and overrides all reports. Information about a member from another site is a *report*: it makes this
+//! site dial an absent member, and has no other effect. So no site can speak for another, and a reported member takes
+//! no slot of a real one. Each site decides by itself whether a member is *present*: the member is, as long as its
+//! datagrams arrive on that channel. A member that returns with its key is the same member, and has its site number
+//! again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -259,7 +260,8 @@ impl MemberTable {
     }
 
     /// Forgets one member: reported ones before first-hand ones, absent ones before present ones, and then the one
-    /// silent for longest. A report never evicts a member that is known first-hand, present or expected.
+    /// silent for longest. Returns `false` if no member may be forgotten. To make room for a report (`for_first_hand`
+    /// is `false`) it never evicts a member that is known first-hand, present or expected.
     fn evict_one(&mut self, for_first_hand: bool) -> bool {
         let may_go = |other: &&PeerEntry| match for_first_hand {
             true => !other.is_first_hand || !other.is_present_or_expected(),
@@ -285,8 +287,8 @@ impl MemberTable {
         self.own_info.addrs = addrs;
     }
 
-    /// Records a datagram on the secured channel. Returns the sender's site number if it is a member. A member is not
-    /// present before its first-hand information arrived.
+    /// Records a datagram on the secured channel, which makes its sender present, and returns the sender's site number.
+    /// Returns `None` for a sender without first-hand information, or one that said goodbye.
     pub(super) fn on_received(&mut self, now: Instant, key: &PeerKey) -> Option<u32> {
         let other = self.peers.get_mut(key).filter(|other| other.is_first_hand && other.presence != Presence::Left)?;
         other.since = now;
@@ -349,8 +351,9 @@ impl PeerEntry {
         }
     }
 
-    /// Notes that the member is being dialed. Of two reports the greater revision holds. The member stays silent and is
-    /// not passed on until a datagram from it arrives; otherwise a dead member would be reported for ever.
+    /// Notes that the member is being dialed. Of two reports the greater one holds; first-hand information is kept. The
+    /// member stays silent and is not passed on until a datagram from it arrives; otherwise a dead member would be
+    /// reported for ever.
     fn mark_dialed(&mut self, now: Instant, report: MemberInfo) {
         self.dialed_since.get_or_insert(now);
         if !self.is_first_hand && report > self.info {

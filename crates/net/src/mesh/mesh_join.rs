@@ -121,7 +121,8 @@ impl MeshJoinAttempt {
         Ok(())
     }
 
-    /// Returns whether the welcome is for this run of this site, with a site number that all other members accept.
+    /// Returns whether the welcome is for this run of this site, with a site number that is derived from this site's
+    /// key, as all members require.
     fn is_valid_welcome(&self, MeshWelcome { mesh_key, your_info, .. }: &MeshWelcome) -> bool {
         your_info.run_id == self.run_id
             && your_info.key == self.mux.transport.key()

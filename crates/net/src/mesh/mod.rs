@@ -1,17 +1,18 @@
 //! A mesh of sites without a server: each site can send a datagram to all others, to the subscribers of a region, or to
 //! one.
 //!
-//! A joiner sends a join request to any member whose ticket it has. Once admitted it dials all other members, so that
+//! A joiner sends a join request to any member whose ticket it has. Once admitted, it dials all other members, so that
 //! there is a secured channel between any two. The founder may leave, and the rest goes on. Every site keeps a member
 //! table, and tables are merged.
 //!
 //! A datagram for many sites is sent once where [multicast](MulticastConfig) gets through, and by unicast where it does
-//! not. Each site reports to every other one each second whether it receives its multicast; this *heartbeat* also
-//! proves its presence. So two sites between which multicast is lost fall back to their channel within some seconds,
-//! and only they.
+//! not. Each site reports to every other one each second whether it receives the other's multicast; this *heartbeat*
+//! also proves that the reporting site is present. So two sites between which multicast is lost fall back to their
+//! secured channel about 2 s later, or 4 s if heartbeats are lost as well; other sites are not affected.
 //!
-//! A datagram on a channel comes from the member that it states. A multicast packet comes from some member of the mesh,
-//! and any of them can have made it: see `seal`. Member information is therefore never sent by multicast.
+//! A datagram on a secured channel comes from the member at its other end. A multicast packet comes from some member of
+//! the mesh, but not necessarily from the site that it states: see `seal`. Member information is therefore never sent
+//! by multicast.
 
 mod dial_limiter;
 mod error;
@@ -62,16 +63,17 @@ pub const MAX_SETTINGS_LEN: usize = 1_000;
 /// Maximum length of a datagram of [`Mesh::send`], in bytes.
 pub const MAX_PAYLOAD_LEN: usize = MAX_DATAGRAM - 1;
 
-/// First byte of a datagram on a channel: game data, or a heartbeat with the state of multicast reception.
+/// First byte of a datagram with game data on a secured channel.
 const GAME_DATAGRAM: u8 = 0x44;
+/// First byte of a heartbeat, whose second byte states whether the sender receives the recipient's multicast.
 const HEARTBEAT_DATAGRAM: u8 = 0x45;
 
 /// Interval of the periodic work: timeouts, heartbeats, beacons, gossip and address checks.
 const HOUSEKEEPING_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 /// Gap between two runs of the periodic work from which on this computer counts as having been suspended.
 const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(3);
-/// Maximum interval between packets on the multicast channel for all sites, from which the others tell whether they
-/// receive this site.
+/// Maximum interval between packets on the multicast channel for all sites, from which the other sites infer whether
+/// they receive this site.
 const BEACON_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 /// Maximum number of queued events that one call of `poll` handles after its deadline.
 const MAX_OVERDUE_RECEIVES: usize = 64;
@@ -95,8 +97,8 @@ pub struct MeshOptions {
     pub name: String,
     /// Multicast settings; `None` uses unicast only.
     pub multicast: Option<MulticastConfig>,
-    /// Impairment of incoming multicast, on one emulated link per sender; `None` leaves it as it is. Channels are
-    /// impaired by [`ImpairedTransport`](crate::impair::ImpairedTransport).
+    /// Impairment of incoming multicast, on one emulated link per sender; `None` leaves multicast as it is. Channels
+    /// are impaired by [`ImpairedTransport`](crate::impair::ImpairedTransport).
     pub impairment: Option<Impairment>,
 }
 
@@ -186,8 +188,8 @@ impl Mesh {
         }
     }
 
-    /// Opens the multicast socket if multicast is wanted and works. Fails only if multicast is required and
-    /// unavailable.
+    /// Opens the multicast socket if multicast is wanted. If that is impossible, fails if multicast is required, and
+    /// otherwise queues a [`MeshEvent::MulticastUnavailable`], unless the mesh does not use multicast.
     fn open_multicast(
         &mut self,
         options: &MeshOptions,
@@ -258,8 +260,8 @@ impl Mesh {
         }
     }
 
-    /// Sends a datagram at once; one longer than [`MAX_PAYLOAD_LEN`] is only counted. `timestamp` only goes into the
-    /// RTP header: a clock of 90,000 ticks per second.
+    /// Sends a datagram at once; one longer than [`MAX_PAYLOAD_LEN`] is only counted. `timestamp`, from a clock of
+    /// 90,000 ticks per second, only goes into the RTP header of multicast.
     pub fn send(&mut self, now: Instant, to: &Dest<'_>, timestamp: u32, bytes: &[u8]) {
         if bytes.len() > MAX_PAYLOAD_LEN {
             self.stats.too_long += 1;
@@ -278,7 +280,7 @@ impl Mesh {
         }
     }
 
-    /// Sends by multicast if any member receives this site, and by unicast to the sites that do not.
+    /// Sends by multicast if any member receives this site, and by unicast to those of `sites` that do not receive it.
     fn send_multicast(&mut self, now: Instant, channel: u8, timestamp: u32, bytes: &[u8], sites: &[u32]) {
         let any_receiver = self.member_table.present_peers().any(|(_, site)| self.is_multicast_received_by(now, site));
         let is_multicast = any_receiver && self.send_on_channel(now, channel, timestamp, bytes);

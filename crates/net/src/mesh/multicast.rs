@@ -46,7 +46,8 @@ const LOOPBACK_ATTEMPTS: u32 = 4;
 pub struct MulticastConfig {
     /// First multicast address of the mesh. A joiner uses the address of the mesh that it joins.
     pub group: SocketAddrV4,
-    /// Address of the interface; `None` selects the interface towards the admitting site or the first joiner.
+    /// Address of the interface; `None` selects the interface towards the admitting site, or at the founder of the mesh
+    /// the one towards the first joiner.
     pub interface: Option<Ipv4Addr>,
     /// Whether creating or joining the mesh fails without multicast; otherwise sites that multicast does not reach get
     /// unicast.
@@ -206,8 +207,8 @@ impl MulticastSocket {
         Ok(())
     }
 
-    /// Moves to another interface if possible. The call does not wait; the heartbeats will show whether sites are
-    /// received.
+    /// Moves to another interface if possible. The call does not check reception: the heartbeats will show whether the
+    /// other sites receive this one.
     pub(super) fn switch_interface(&mut self, interface: Ipv4Addr) {
         let channels = lock(&self.shared.subscribed_channels).clone();
         let groups: Vec<Ipv4Addr> = channels.iter().map(|channel| *channel_addr(self.group, *channel).ip()).collect();

@@ -1,5 +1,5 @@
 //! Finds out between which sites multicast gets through. A sender cannot observe that by itself, so each site reports
-//! to every other one whether it receives its multicast.
+//! to every other one whether it receives the other's multicast.
 //!
 //! Every [heartbeat](super) repeats the report, so the next one makes up for a lost one. Until a site has confirmed
 //! reception, and when it stops confirming, datagrams for it go by unicast.
@@ -58,8 +58,8 @@ impl MulticastProbe {
             .is_some_and(|received| now - received < RECEIVE_TIMEOUT)
     }
 
-    /// Returns the heartbeat to a site if one is due: whether this site receives it by multicast. `is_unavailable`
-    /// means no multicast socket.
+    /// Returns the content of the heartbeat to `site` if one is due, each second and on a change: whether this site
+    /// receives `site` by multicast. `is_unavailable` states that this site has no multicast socket.
     pub(super) fn poll_heartbeat(&mut self, now: Instant, site: u32, is_unavailable: bool) -> Option<bool> {
         let is_receiving = !is_unavailable && self.is_receiving_from(now, site);
         let state = self.peers.entry(site).or_default();
@@ -75,7 +75,7 @@ impl MulticastProbe {
         self.peers.retain(|site, _| sites(*site));
     }
 
-    /// Forgets a site that departed; after a restart it knows nothing of earlier heartbeats.
+    /// Forgets a site that departed: if it was restarted, it knows nothing of earlier heartbeats.
     pub(super) fn remove(&mut self, site: u32) {
         self.peers.remove(&site);
     }

@@ -32,8 +32,9 @@ use crate::udp::ReplayFilter;
 const MAX_SITE_NUMBER_ATTEMPTS: u32 = 8;
 /// RTP payload type of all packets: the first dynamic one.
 const PAYLOAD_TYPE: u8 = 96;
-/// Lengths of the RTP header, and of everything in front of the content, in bytes.
+/// Length of the RTP header, in bytes.
 const RTP_HEADER_LEN: usize = RtpPacket::MIN_RTP_PACKET_LEN;
+/// Length of everything in front of the content, in bytes.
 const HEADER_LEN: usize = RTP_HEADER_LEN + 1 + 4;
 const TAG_LEN: usize = 16;
 /// Bytes that sealing adds to a datagram.
@@ -105,8 +106,8 @@ impl Sealer {
         Self { cipher: mesh_key.cipher(), site, run_id, next_packet_number: 0 }
     }
 
-    /// Seals a packet for the subscribers of a channel. Returns `None` if the packet is too long or the numbers are
-    /// used up.
+    /// Seals a packet for the subscribers of a channel. Returns `None` if the content is too long for the cipher, or if
+    /// all 48-bit packet numbers are used up.
     pub(super) fn seal(&mut self, channel: u8, timestamp: u32, bytes: &[u8]) -> Option<Vec<u8>> {
         let number = self.next_packet_number;
         let upper = u32::try_from(number >> 16).ok()?;

@@ -1,4 +1,4 @@
-//! TrafficCount counters of a mesh.
+//! Traffic counters of one site of a mesh.
 
 use super::RejectedPackets;
 use crate::transport::DropCounts;

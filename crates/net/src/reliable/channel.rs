@@ -50,7 +50,8 @@ pub struct Channel {
     next_expected: u32,
     out_of_order: BTreeMap<u32, (u8, Vec<u8>)>,
     partial_message: Vec<u8>,
-    /// Whether the beginning of the current message is missing, so that its fragments are skipped.
+    /// Whether fragments are skipped until one begins a message, because the beginning of the current message is
+    /// missing, or none has begun.
     is_skipping: bool,
     is_ack_pending: bool,
     /// Time since which fragments are sent without any reply.
@@ -149,7 +150,8 @@ impl Channel {
         }
     }
 
-    /// Returns the time of the next transmission; `None` if nothing is unacknowledged.
+    /// Returns the time of the next transmission; `None` if nothing is unacknowledged and no acknowledgement is
+    /// pending.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let due = self.send_queue.iter().take(MAX_IN_FLIGHT).map(|part| part.due).min();
         if self.is_ack_pending { Some(Instant::ZERO) } else { due }

@@ -12,7 +12,8 @@ use crate::lobby::{self, MAX_PEER_ADDRS};
 use crate::reliable::Channel;
 use crate::transport::{Incoming, PeerAddr, Transport};
 
-/// Maximum number of peers with a channel; one more evicts an idle peer first, the one silent for longest.
+/// Maximum number of peers with a channel; one more evicts the peer silent for longest, among the idle ones if there
+/// are any.
 const MAX_PEERS: usize = 8_192;
 /// Maximum number of datagrams per flush: a chat line for thousands of spectators must not delay a frame.
 const MAX_DATAGRAMS_PER_FLUSH: usize = 64;
@@ -40,8 +41,8 @@ impl ChannelMessage for lobby::LobbyMessage {
     }
 }
 
-/// A transport with its queue of incoming events and a reliable channel per peer. Its work does not depend on the
-/// number of idle peers.
+/// A transport with its queue of incoming events and a reliable channel per peer. Idle peers add no work to a
+/// [flush](Self::flush).
 pub(crate) struct Mux {
     pub(crate) transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,

@@ -51,7 +51,8 @@ impl AddressBook {
         self.seats.values().any(|seated| seated == key)
     }
 
-    /// Returns the role of a peer from which a datagram arrived at `now`.
+    /// Returns the role of a peer from which a datagram arrived at `now`, and remembers a peer without a seat as a
+    /// spectator.
     pub(super) fn role_of(&mut self, now: Instant, key: PeerKey) -> PeerRole {
         if let Some((site, _)) = self.seats.iter().find(|(_, seated)| **seated == key) {
             return PeerRole::Player(Addr(*site));

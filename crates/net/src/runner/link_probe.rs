@@ -1,4 +1,5 @@
-//! Measures the link to a site without joining its game: pings, which every site in a game answers.
+//! Measures the link to a site without joining its game: pings, which every player of a game answers, in the lobby,
+//! too.
 //!
 //! The probed site counts this one neither as a player nor as a spectator. Probing sends less than a player does.
 

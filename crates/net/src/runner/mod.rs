@@ -1,4 +1,5 @@
-//! Runs a session in real time: one loop, on one thread, that owns the session, the machine and the pacing.
+//! Runs a player or a spectator of a game in real time, from the lobby to the end of the run, and measures links. One
+//! loop, on one thread, owns the session or the feed client, the machine and the transport of a site.
 //!
 //! The loop waits for a datagram or for the next timeout, whichever comes first, and never for another thread.
 //! Datagrams leave at once. A frontend on a thread of its own is reached through [`Frontend`], whose functions must
@@ -71,7 +72,7 @@ pub enum RunnerEvent<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     /// Statistics of the session. A spectator reports only `frame`, the newest one it knows, and `confirmed`, the next
-    /// one.
+    /// one to step.
     pub stats: Stats,
     /// State of the session; `None` before it starts, and at a spectator.
     pub state: Option<State>,
@@ -107,7 +108,8 @@ pub enum UserCommand {
 /// Result of a run that ended without an error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
-    /// Whether the user, the frame limit, the session or the feed ended the run.
+    /// Cause of the end of the run: a request (by the user or the frame limit), the end of the session, or the end of
+    /// the spectator feed.
     pub end_reason: EndReason,
     /// Number of confirmed frames of the game; at a spectator, the number of frames up to the last one stepped.
     pub confirmed_frames: u32,

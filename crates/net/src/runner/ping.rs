@@ -61,7 +61,7 @@ impl PingMessage {
 }
 
 impl Pinger {
-    /// Pings these peers if that is due, and forgets all others.
+    /// Pings these peers once per `interval`, and then forgets all others.
     pub(super) fn ping_all(
         &mut self,
         now: Instant,

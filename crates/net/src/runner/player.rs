@@ -59,8 +59,8 @@ pub struct HostConfig {
     pub pads: u8,
     /// Maximum number of players at all sites, limited by the pads of the machine.
     pub players: u8,
-    /// Input delay, prediction window, automatic tuning and hash interval. The number of sites follows from the number
-    /// of players.
+    /// Input delay, prediction window, automatic tuning and hash interval. The number of sites follows from `players`
+    /// and `pads`.
     pub session_options: SharedGameOptions,
     /// Substitute input of a dropped site.
     pub absent_input: AbsentInput,
@@ -291,7 +291,7 @@ impl PlayerRunner {
                 }
             }
             Incoming::Datagram { at, from, bytes } => {
-                // A datagram that waited in the queue for longer than this says nothing about its link.
+                // A datagram that waited in the queue for longer than 200 ms says nothing about its link.
                 let at = at.max(clock::now() - MAX_RECEIVE_AGE);
                 if let Some(message) = ping::PingMessage::decode(&bytes) {
                     return self.handle_ping(at, from, message);
@@ -379,7 +379,8 @@ impl PlayerRunner {
         RunError::Machine(error.to_string())
     }
 
-    /// Samples the local input as late as possible.
+    /// Samples the local input when the session needs it, and passes it to the session with the pending machine
+    /// buttons.
     fn sample_input(&mut self, frontend: &mut dyn Frontend) {
         let Some(session) = &mut self.session else { return };
         let (ownership, site, control) = (&session.settings().ownership, session.site(), self.player_count - 1);

@@ -16,7 +16,7 @@ pub struct MovieRecorder {
     frames: u32,
     /// Whether recording has ended.
     is_finished: bool,
-    /// Reason of an early end.
+    /// Reason why the recording is incomplete; `None` if it is not.
     error: Option<String>,
 }
 

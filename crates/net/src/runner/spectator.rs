@@ -26,10 +26,10 @@ use crate::reliable::Channel;
 use crate::reliable::Mux;
 use crate::transport::Incoming;
 
-/// Ping interval towards the roster leader, which counts a spectator as long as datagrams from it arrive.
+/// Ping interval towards the roster leader, which drops spectators that are silent for 30 s.
 const PING_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
 
-/// Time limit for the last frames of a game to arrive.
+/// Time limit for the last frames of a game to arrive after the last player's goodbye.
 const FEED_END_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 
 /// Options of a spectator.
@@ -59,7 +59,7 @@ pub struct SpectatorRunner {
     frames_seen: u32,
     has_diverged: bool,
     next_status: Instant,
-    /// Time limit of the feed after the last player said goodbye.
+    /// Time at which the run ends because the last player said goodbye 1 s before.
     feed_deadline: Option<Instant>,
     end_reason: Option<EndReason>,
 }
@@ -239,8 +239,8 @@ impl SpectatorRunner {
         self.pinger.ping_all(now, PING_INTERVAL, [self.leader], |to, bytes| _ = transport.send(to, bytes));
     }
 
-    /// Handles the leader's goodbye: asks the next member for admission, or ends the feed if no player is present any
-    /// more.
+    /// Handles the leader's goodbye: asks the next member for admission, or ends the run 1 s later if no player is
+    /// present any more.
     fn on_bye(&mut self, from: PeerKey) {
         self.lobby.members.retain(|member| member.key != from);
         if self.lobby.members.iter().any(|member| member.is_present) {

@@ -16,9 +16,11 @@ use crate::key::{Identity, PeerKey, Secret, random_bytes};
 const RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
 /// Time without an answer after which a dial is reported as unreachable; dialing continues.
 const UNREACHABLE_TIMEOUT: TimeDelta = TimeDelta::from_secs(4);
-/// Minimum and maximum time for which a first message is retransmitted before another cookie is requested: the cookie
-/// may have expired, or may be forged. Within these bounds the time is twice the round trip of the cookie.
+/// Minimum time for which a first message is retransmitted before another cookie is requested: the cookie may have
+/// expired, or may be forged. The time is twice the round trip of the cookie, but at least this and at most
+/// [`MAX_COOKIE_ROUND`].
 const MIN_COOKIE_ROUND: TimeDelta = TimeDelta::from_millis(750);
+/// Maximum time for which a first message is retransmitted before another cookie is requested.
 const MAX_COOKIE_ROUND: TimeDelta = TimeDelta::from_secs(4);
 /// Number of cookies, each without an answer to the first message that returned it, after which the secret counts as
 /// wrong. One cookie is not enough: it is not authenticated, so an attacker that reads our packets can forge one, and
@@ -33,12 +35,13 @@ const REPLACED_CHANNEL_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
 /// Time without datagrams after which a channel is closed: a computer may be suspended.
 const CHANNEL_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
 
-/// Maximum number of incomplete incoming handshakes, and of channels.
+/// Maximum number of incomplete incoming handshakes; one more discards the oldest.
 const MAX_HALF_OPEN: usize = 64;
+/// Maximum number of channels; one more closes the channel silent for longest.
 const MAX_CHANNELS: usize = 4_096;
-/// Maximum number of cookies sent per millisecond, and of repeated confirmations of a third message, so that this
-/// endpoint cannot be abused to flood another.
+/// Maximum number of cookies sent per millisecond, so that this endpoint cannot be abused to flood another.
 const COOKIES_PER_MS: u32 = 5;
+/// Maximum number of repeated second messages, and of repeated confirmations of a third message, sent per millisecond.
 const CONFIRMS_PER_MS: u32 = 2;
 /// Maximum number of first messages processed per millisecond: each costs about 50 µs.
 const HANDSHAKES_PER_MS: u32 = 1;
@@ -96,7 +99,7 @@ pub enum EndpointEvent {
 /// Counts of rejected datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RejectCounts {
-    /// Malformed, or for an unknown channel.
+    /// Malformed, or for an unknown channel or handshake.
     pub malformed: u64,
     /// Data and handshake messages that fail authentication.
     pub forged: u64,
@@ -242,7 +245,8 @@ impl Endpoint {
         self.newest_channels.get(peer).and_then(|index| self.channels.get(index))
     }
 
-    /// Keeps dialing an address until the peer `expect` answers, or with `None` any peer that knows the secret.
+    /// Keeps dialing an address until the peer `expect` answers, or with `None` any peer that knows the secret. Any
+    /// other peer that answers ends the dial with [`EndpointEvent::WrongPeer`].
     pub fn dial(&mut self, now: Instant, addr: SocketAddr, expect: Option<PeerKey>) {
         if self.dials.iter().any(|dial| dial.addr == addr && dial.expected_peer == expect) {
             return;
@@ -264,7 +268,7 @@ impl Endpoint {
     }
 
     /// Stops dialing all addresses at which a peer was expected. A dial that has established a channel goes on until
-    /// the peer confirms it.
+    /// the peer confirms it, but not beyond 16 s after the start of the dial.
     pub fn cancel_dial(&mut self, peer: &PeerKey) {
         self.dials
             .retain(|dial| dial.expected_peer != Some(*peer) || matches!(dial.stage, DialStage::ThirdSent { .. }));
@@ -323,7 +327,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers a dialer at an unproven address with a cookie.
+    /// Answers a dialer at an unproven address with a cookie, unless the limit of cookies per millisecond is reached.
     fn on_hello(&mut self, now: Instant, from: SocketAddr, index: u32) {
         if !self.cookie_limiter.allows(now) {
             self.reject_counts.unauthorized += 1;
@@ -333,7 +337,7 @@ impl Endpoint {
         self.outbox.push_back((from, encode_message(COOKIE, index, &[&cookie])));
     }
 
-    /// Answers a cookie with the first message, which contains it.
+    /// Answers a requested cookie with the first message, which contains it. Other cookies are ignored.
     fn on_cookie(&mut self, now: Instant, from: SocketAddr, index: u32, cookie: &[u8]) {
         let Some(dial) = self.dials.iter_mut().find(|dial| dial.local_index == index && dial.addr == from) else {
             self.reject_counts.malformed += 1;
@@ -370,8 +374,8 @@ impl Endpoint {
                 self.reject_counts.replayed += 1;
                 return;
             }
-            // The dialer has not received the second message yet. Another one would invalidate the first, which may be
-            // in flight.
+            // The dialer has not received the second message yet. Another second message would invalidate the one sent
+            // before, which may be in flight.
             return self.outbox.push_back((from, half.second.clone()));
         }
         let is_valid = is_valid && self.handshake_limiter.allows(now);

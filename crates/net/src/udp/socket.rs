@@ -41,10 +41,11 @@ struct UdpShared {
     /// Newest channel of each peer. With this copy a sending thread need not wait for the receiving one.
     channels: RwLock<BTreeMap<PeerKey, Arc<SecureChannel>>>,
     incoming_sender: SyncSender<Incoming>,
-    /// Counts of datagrams rejected by the endpoint, dropped by the system, and lost to a full queue. Reading them
-    /// takes no lock.
+    /// Number of datagrams that the endpoint rejected. This copy can be read without a lock.
     rejected: AtomicU64,
+    /// Number of datagrams that the system dropped for a full receive buffer.
     kernel_dropped: AtomicU64,
+    /// Number of datagrams and events for which the queue had no room.
     queue_full: AtomicU64,
     is_stopped: AtomicBool,
 }
@@ -264,8 +265,8 @@ fn outward_ips(local: SocketAddr) -> Vec<IpAddr> {
     if found.is_empty() { vec![IpAddr::from([127, 0, 0, 1])] } else { found }
 }
 
-/// Returns the number of datagrams that the system dropped at this port for a full receive buffer; `None` if it does
-/// not report that.
+/// Returns the number of datagrams that the system dropped at this port for a full receive buffer; `None` if the system
+/// does not report that.
 #[cfg(target_os = "linux")]
 pub(crate) fn kernel_drop_count(addr: SocketAddr) -> Option<u64> {
     let table = if addr.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };

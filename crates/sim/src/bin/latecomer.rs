@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use coplay::time::TimeDelta;
 use coplay_sim::late_join::{LateJoinExperiment, LateJoinResult, PlayerImpact, StallCounts};
 
-/// Time limit from the start of the joiner to its first input.
+/// Time limit from the start of the joiner to its first input, except for a join by replay.
 const JOIN_DEADLINE: TimeDelta = TimeDelta::from_secs(15);
 
 fn main() -> ExitCode {

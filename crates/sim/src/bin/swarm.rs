@@ -1,7 +1,7 @@
 //! The swarm: runs many random scenarios, each drawn from its seed alone, and checks every one.
 //!
-//! Prints the totals, and every violation with the command that replays it. Exits with 1 if there was a violation, or
-//! if a feature was too rare among 1,000 or more seeds.
+//! Prints the totals, and the first violation of each failed seed with the command that replays it. Exits with 1 if
+//! there was a violation, or if a feature was too rare among 1,000 or more seeds.
 
 use std::io::Write as _;
 use std::process::ExitCode;

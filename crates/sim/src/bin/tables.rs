@@ -1,5 +1,6 @@
-//! Prints the papers' measurements beside ours as tables: pacing over round-trip time (Zhao et al., Figures 1 and 2),
-//! the effect of input delay and prediction, and the wire cost of inputs under each recovery policy.
+//! Prints measurements of sessions as tables: even pacing beside the published algorithms over round-trip time (Zhao et
+//! al., Figures 1 and 2), the effect of input delay and prediction, traffic by number of sites and loss, and the bytes
+//! and stalls of three recovery policies.
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;

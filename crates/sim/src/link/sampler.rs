@@ -1,4 +1,4 @@
-//! Delay sampling: the conditions of a link in the form that is fastest to draw from.
+//! Delay and jitter sampling. The base delay is stored in the form that is fastest to draw from.
 
 use std::sync::Arc;
 

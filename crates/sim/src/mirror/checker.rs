@@ -1,14 +1,14 @@
 //! Checks of mirrored servers, based on the issued events and on the state of the game at each server.
 //!
 //! - *order*: each object's events are applied in order and once.
-//! - *total order*: under total order, an event is out of order if and only if the engine marked it so; and none is
-//!   without faults.
+//! - *total order*: under total order, the engine marks an event as out of order if and only if it is. In a scenario
+//!   without faults, no event that was issued after 2.5 s is out of order.
 //! - *abandoned*, *reports*: only a server with the two-curve policy abandons events, and it reports each of them.
-//! - *completeness*, *state*: at the end, every server has every event of a running source, and a state as if no event
-//!   had been dropped.
+//! - *completeness*, *state*: at the end, every server has delivered or dropped every event of a running source. Unless
+//!   it may lack abandoned events, it has a state as if no event had been dropped.
 //! - *drops*: every dropped event is obsolete.
 //! - *agreement*: the remaining servers agree on the state of a source that is gone.
-//! - *time*: all servers know the group time.
+//! - *time*: all servers know the group time and agree on it.
 //! - *memory*: no mirror exceeds [`MAX_MEMORY`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use crate::toy_machine::mix_hash;
 
 /// Largest allowed memory of a mirror in bytes, excluding the game.
 const MAX_MEMORY: usize = 8 << 20;
-/// Group time by which all servers know the group time.
+/// Group time by which all servers of a scenario without faults know the group time.
 const CLOCKS_KNOWN_FROM: GroupInstant = GroupInstant::from_nanos(2_500_000_000);
 /// Largest allowed difference between two servers' group times, without jitter.
 const MAX_CLOCK_ERROR: TimeDelta = TimeDelta::from_millis(10);
@@ -143,7 +143,8 @@ impl MirrorChecker {
         }
     }
 
-    /// Checks, when no event was issued for a while, that every server has every event.
+    /// Runs the final checks, when no event has been issued for 3 s or more: the events and states of all servers,
+    /// their reports of abandoned events, their drops, and their group times.
     pub(super) fn on_end(&mut self, network: &MirrorNetwork) {
         let sources: Vec<SourceId> = network.sources().collect();
         for node in network.active_nodes() {
@@ -210,8 +211,8 @@ impl MirrorChecker {
         }
     }
 
-    /// Returns whether a node must have every event: not if it, or a server whose snapshot it installed, may abandon
-    /// events.
+    /// Returns whether a node must have every event: not if it may abandon events, nor if it installed a snapshot and
+    /// any node may abandon events.
     fn must_have_all_events(&self, node: usize) -> bool {
         !self.nodes_that_may_give_up.contains(&node)
             && (self.nodes_that_may_give_up.is_empty() || !self.nodes_with_snapshot.contains(&node))
@@ -237,7 +238,8 @@ impl MirrorChecker {
         }
     }
 
-    /// Checks that the remaining servers agree on a source that is gone. Its last events may have reached none of them.
+    /// Checks that the remaining servers that must have every event agree on the state of a source that is gone. Its
+    /// last events may have reached none of them.
     fn check_agreement(&mut self, network: &MirrorNetwork, source: SourceId) {
         let none = SourceState::default();
         let hash = |node: &usize| {
@@ -289,8 +291,8 @@ fn is_applied(part: &SourceState, seq: u64, issued: &IssuedEvent) -> bool {
     if issued.key == 0 { part.loose().any(|known| known == seq) } else { seq <= part.last_seq(issued.key) }
 }
 
-/// Returns whether a later event of the same object replaces an event, with no event in between that is not
-/// replaceable.
+/// Returns whether an event is replaceable and a later event of its object replaces it, with no event of the object in
+/// between that is not replaceable.
 fn is_obsolete(journal: &[IssuedEvent], seq: u64) -> bool {
     let issued = &journal[seq as usize - 1];
     let mut later = journal[seq as usize..].iter().filter(|later| later.key == issued.key);

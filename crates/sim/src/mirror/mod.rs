@@ -59,7 +59,7 @@ pub struct EventScript {
     pub every: TimeDelta,
     /// Standard deviation of the interval between two events.
     pub spread: TimeDelta,
-    /// Number of events that one run of the server issues.
+    /// Largest number of events that one run of the server issues.
     pub count: u32,
     /// Number of objects from which the events are drawn.
     pub keys: u64,
@@ -339,7 +339,8 @@ impl MirrorNetwork {
         }
     }
 
-    /// Lets the server at a node issue events, serve requests and send, and schedules its next wake-up.
+    /// Lets the server at a node issue due events, serve requests, apply delivered events and send datagrams, and
+    /// schedules its next wake-up.
     fn run_server(&mut self, node: usize, observe: &mut impl FnMut(usize, MirrorObservation)) {
         self.issue_due_events(node);
         self.serve_requests(node, observe);

@@ -13,7 +13,7 @@ pub enum MirrorSabotage {
     StripDependencies,
     /// The node's requests for missing events are lost.
     DropRequests,
-    /// One bit of each installed snapshot is flipped.
+    /// One bit of each installed snapshot of more than 25 bytes is flipped.
     CorruptSnapshot,
     /// The node applies every 20th event of a source twice.
     ApplyTwice,

@@ -1,4 +1,9 @@
-//! Random mirrored servers with faults. All faults end at 6 s, well before the final checks.
+//! Random scenarios of mirrored servers with faults, each drawn from a seed alone.
+//!
+//! From 1.5 s on, servers crash, leave, join late or are cut off from each other. A server that crashed or left
+//! restarts before 6 s or stays down; at least one server always runs. At 6 s all links are restored, packet loss and
+//! duplicates end, and the servers stop issuing events; in some scenarios one server continues until 11 s. Delay,
+//! jitter, reordering and clock skew last to the end. The final checks are at 14 s.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,11 +20,11 @@ use crate::session::scenario::ScenarioResult;
 
 /// Time at which the servers begin to issue events.
 const ISSUING_BEGIN: TimeDelta = TimeDelta::from_millis(1_000);
-/// Time from which on faults begin, in milliseconds.
+/// Earliest time of a crash, a leave, a late join or a partition, in milliseconds.
 const FAULTS_BEGIN_MS: i64 = 1_500;
-/// Time at which all faults have ended, in milliseconds.
+/// Time at which partitions, packet loss and duplicates have ended, in milliseconds. Servers that restart do so before.
 const FAULTS_END_MS: i64 = 6_000;
-/// Time from the end of the faults until every event must have reached every server.
+/// Time from the end of the faults to the final checks.
 const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(8);
 /// Time for which the last issuer continues after the end of the faults.
 const LAST_ISSUER_TIME: TimeDelta = TimeDelta::from_secs(5);
@@ -75,7 +80,7 @@ pub enum MirrorFault {
     Crash(usize),
     /// Stops the server at a node with a leave message.
     Leave(usize),
-    /// Cuts the first nodes, this many, off from the others.
+    /// Cuts all links between the first nodes and the others. The value is the number of the first nodes.
     Split(usize),
     /// Restores all links.
     Heal,

@@ -1,4 +1,5 @@
-//! A minimal game that shows whether servers agree: each object hashes all its events in order.
+//! A minimal game that shows whether servers agree. Each object hashes its events in order, except those that a later
+//! event replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,9 +79,9 @@ const MOVE_HASH_SEED: u64 = 0x5851_f42d_4c95_7f2d;
 /// An object of the game, which hashes its events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TestObject {
-    /// Hash of all actions and resets, in order.
+    /// Hash of all actions and resets, in order, and of the position at each action.
     action_hash: u64,
-    /// Hash of the moves and nudges since the last action or reset.
+    /// Position: hash of the last move and of the nudges after it; 0 right after an action or a reset.
     placement_hash: u64,
     /// Sequence number of the event applied last.
     last_seq: u64,
@@ -113,6 +114,7 @@ impl TestObject {
 
 impl SourceState {
     /// Applies an event. Returns whether it came in order among the events of its object, and for the first time.
+    /// Events without an object have no order.
     pub fn apply(&mut self, seq: u64, issued: &IssuedEvent) -> bool {
         if issued.key == 0 {
             return self.loose.insert((seq, issued.value));
@@ -160,7 +162,8 @@ impl SourceState {
         bytes
     }
 
-    /// Decodes the state. Returns the empty state if the padding is wrong or missing.
+    /// Decodes the state. Returns the empty state if the padding is wrong, or if the bytes end before the number of
+    /// objects.
     pub fn load(bytes: &[u8]) -> Self {
         let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
         let Some((bulk, bytes)) = bytes.split_at_checked(8).map(|(bulk, rest)| (word(bulk) as usize, rest)) else {

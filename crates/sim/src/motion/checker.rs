@@ -21,7 +21,7 @@ use super::{ChangeCause, LINEAR_MOTION, MotionEndpoint, MotionNetwork, MotionSce
 use crate::session::scenario::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
-/// Largest allowed difference between a client's and the server's timer, given by the clock synchronisation.
+/// Largest allowed difference between a client's and the server's timer with [`SyncMethod::Clocks`].
 const MAX_TIMER_ERROR: TimeDelta = TimeDelta::from_millis(10);
 /// Largest allowed memory of an endpoint, in bytes.
 const MAX_MEMORY: usize = 1 << 20;
@@ -38,8 +38,8 @@ struct LastCommand {
     vector: MilliVec2,
     /// Whether no event since then could have undone the command.
     is_binding: bool,
-    /// Endpoint that gave the command. A decision of the server is lost with the server until the owner has received
-    /// it.
+    /// Endpoint that gave the command. A decision of the server that the owner has not received is lost if the server
+    /// crashes.
     issuer: MotionEndpoint,
 }
 
@@ -54,8 +54,8 @@ struct SeenMoment {
 }
 
 impl SeenMoment {
-    /// Whether both moments are on the same segment. Command numbers are valid only within one incarnation of the
-    /// server: a restarted server may give another segment the same number, with an earlier timer.
+    /// Returns whether both moments are on the same segment. Command numbers are valid only within one incarnation of
+    /// the server: a restarted server may give another segment the same number, with an earlier timer.
     fn is_on_segment_of(&self, other: &Self) -> bool {
         (self.server_run, self.moment.number) == (other.server_run, other.moment.number)
     }
@@ -99,7 +99,7 @@ const SERVER_INDEX: usize = usize::MAX;
 impl MotionChecker {
     pub(super) fn new(scenario: &MotionScenario) -> Self {
         let config = scenario.plan.config;
-        // With the paper's method, timers are as inexact as half of the varying round-trip time.
+        // The paper's method estimates delays from round trips, so the error of its timers grows with the jitter.
         let paper_error = TimeDelta::from_millis(20) + scenario.max_jitter() * 2;
         Self {
             config,
@@ -274,7 +274,7 @@ impl MotionChecker {
             self.report_violation("ownership", || format!("client {seat} lost commands of {object:?} to {vector:?}"));
         }
         if self.owner(object) == end {
-            // Later commands are not combined with it.
+            // Later commands are not combined with the decision.
             let at = network.local_time(end) - self.config.combine_interval;
             self.last_commands.insert(object, LastCommand { given_at: at, vector, is_binding: true, issuer: end });
         }
@@ -414,8 +414,9 @@ impl MotionChecker {
         }
     }
 
-    /// Checks, when no command was given and no datagram was lost for a while, that all clients agree with the server
-    /// and that the server executes the last command.
+    /// Checks, when no command was given and no datagram was lost for a while, that all clients agree with the server,
+    /// that the server executes the last command, and that no datagrams were malformed except the forged ones. With
+    /// `is_end`, a last command that a server crash could have undone counts as well.
     pub(super) fn check_convergence(&mut self, network: &MotionNetwork, scenario: &MotionScenario, is_end: bool) {
         for (object, _) in scenario.objects() {
             self.check_last_command(network, object, is_end);
@@ -508,8 +509,8 @@ mod tests {
         Instant::ZERO + TimeDelta::from_millis(millis)
     }
 
-    /// Starts a server that spawns the client's object and then places it. The decision has the same number in every
-    /// incarnation of the server.
+    /// Starts a server that spawns the client's object and then places it at `x` units on the first axis. The placement
+    /// has the same command number in every incarnation of the server.
     fn start_server(network: &mut MotionNetwork, checker: &mut MotionChecker, x: i64) {
         let (local, object) = (network.local_time(MotionEndpoint::Server), MotionScenario::avatar_of(0));
         let server = network.start_server();

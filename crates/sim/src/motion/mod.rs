@@ -38,7 +38,7 @@ pub struct MotionNetwork {
     queue: TimedEventQueue<MotionQueueEvent>,
     /// Incarnation of the endpoint started last; each start takes the next number.
     run: u32,
-    /// Number of forged command numbers that reached a running server.
+    /// Number of datagrams with forged command numbers that reached a running server.
     forged_number_count: u64,
     sabotage: Option<MotionSabotage>,
 }
@@ -51,7 +51,7 @@ struct ClientNode {
     next_wake: Instant,
     uplink: Link,
     downlink: Link,
-    /// Whether the client's next command reaches the server with a forged number.
+    /// Whether the client's next datagram with commands arrives at the server with forged numbers.
     forges_next_number: bool,
 }
 
@@ -217,17 +217,19 @@ impl MotionNetwork {
         }
     }
 
-    /// Replaces the number of the client's next command by the highest one when the command reaches the server.
+    /// Replaces the command numbers in the next datagram with commands from a client by the highest number, when it
+    /// arrives at the server.
     pub fn forge_next_number(&mut self, seat: usize) {
         self.seats[seat].forges_next_number = true;
     }
 
-    /// Returns how many forged command numbers reached a running server.
+    /// Returns how many datagrams with forged command numbers reached a running server.
     pub fn forged_number_count(&self) -> u64 {
         self.forged_number_count
     }
 
-    /// Gives an object a command from an endpoint, and sends it. Does nothing if the endpoint does not run.
+    /// Lets an endpoint give an object a command and send the datagrams that are due. Does nothing if the endpoint does
+    /// not run.
     pub fn command(&mut self, end: MotionEndpoint, object: ObjectId, vector: MilliVec2) {
         let local = self.engine_time(end);
         match end {

@@ -1,4 +1,10 @@
-//! Random servers of moving objects with faults. All faults end well before the final checks.
+//! Random scenarios of a server of moving objects and its clients with faults, each drawn from a seed alone.
+//!
+//! From 2 s on, clients are cut off, endpoints crash and restart, and the server overrules, transfers, removes and
+//! respawns objects. At 9 s all links are restored, and packet loss and duplicates end; all restarts and respawns come
+//! before. One removed object may stay removed. Delay, jitter, reordering and clock skew last to the end. Convergence
+//! is checked at 14 s and, after more commands up to 16.2 s, at 18.5 s; discrepancies are checked at 17 s. If a client
+//! is cut off until the server forgets it, all times from 9 s on are 8 s later.
 
 use std::fmt;
 
@@ -13,11 +19,12 @@ use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::random::Random;
 use crate::session::scenario::ScenarioResult;
 
-/// Time from which on faults begin.
+/// Earliest time of a cut, a crash or a decision of the server.
 const FAULTS_BEGIN: TimeDelta = TimeDelta::from_secs(2);
-/// Time at which all faults have ended, without extension.
+/// Time at which cuts, packet loss and duplicates have ended, without extension. All restarts and respawns come before.
 const FAULTS_END: TimeDelta = TimeDelta::from_secs(9);
-/// Addition to all later times of a scenario in which a client is cut off until the server forgets it.
+/// Addition to all times from [`FAULTS_END`] on, in a scenario in which a client is cut off until the server forgets
+/// it.
 const LONG_PARTITION_EXTENSION: TimeDelta = TimeDelta::from_secs(8);
 /// Duration of a cut after which the server has forgotten the client, in milliseconds. The server forgets a silent
 /// client after ten seconds.
@@ -31,7 +38,7 @@ const MEASURED_AT: TimeDelta = TimeDelta::from_secs(17);
 /// End of the scenario, and time of the last check of convergence.
 const SCENARIO_END: TimeDelta = TimeDelta::from_millis(18_500);
 
-/// Largest jitter of a link.
+/// Largest uniform jitter of a link; the mean of exponential jitter is at most a fifth of it.
 const MAX_JITTER: TimeDelta = TimeDelta::from_millis(50);
 
 /// Names of the features that a scenario may contain, for coverage counts.
@@ -66,7 +73,7 @@ pub struct MotionScenario {
     pub plan: MotionPlan,
     /// Number of objects that the server itself owns and commands.
     pub server_object_count: usize,
-    /// Mean interval between two commands of an object. Intervals are exponential.
+    /// Mean interval between two commands of an object. Intervals are exponentially distributed.
     pub mean_command_interval: TimeDelta,
     /// Addition to all times from the end of the faults on; zero without a long cut.
     pub extension: TimeDelta,
@@ -85,7 +92,7 @@ pub enum MotionFault {
     Heal(usize),
     /// Stops an endpoint without notice to its peers.
     Crash(MotionEndpoint),
-    /// Starts an endpoint without any state.
+    /// Restarts a crashed endpoint without its earlier state.
     Start(MotionEndpoint),
     /// Makes the server move a client's object to another place.
     Place(usize),
@@ -99,7 +106,7 @@ pub enum MotionFault {
     Vanish(ObjectId),
     /// Makes the server spawn a removed object again under the same id.
     Respawn(ObjectId),
-    /// Replaces the number of a client's next command by the highest one.
+    /// Replaces the command numbers in a client's next datagram with commands by the highest number.
     ForgeNumber(usize),
 }
 
@@ -394,7 +401,8 @@ impl CommandScript {
         at + TimeDelta::from_nanos(self.random.exponential(self.mean_interval.as_nanos() as f64) as i64 + 1)
     }
 
-    /// Runs the network up to the true time `until`, and gives commands meanwhile, at least one per object.
+    /// Runs the network up to the true time `until`, and gives commands meanwhile. The first command of each object
+    /// comes in the first half of that time.
     fn run(&mut self, network: &mut MotionNetwork, until: Instant, checker: &mut MotionChecker) {
         let (begin, middle) = (network.now(), network.now() + (until - network.now()) / 2);
         for (at, _) in &mut self.next_commands {

@@ -37,13 +37,13 @@ const MAX_REPORTS_PER_PROPERTY: usize = 3;
 /// Deliberate defect at the first node, to prove that the checker detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerWorldSabotage {
-    /// Updates arrive with a tick that is 3 too high.
+    /// In datagrams that begin with an update, that update arrives with a tick that is 3 too high.
     ShiftUpdateTicks,
     /// Datagrams that contain a record do not arrive.
     DropRecords,
     /// Like [`DropRecords`](Self::DropRecords), but a leave still arrives, without its records.
     DropFinalRecords,
-    /// Clock echoes arrive with time stamps that are 40 ms too late.
+    /// Clock echoes arrive with receive and answer times that are 40 ms too late.
     WrongClockStamps,
     /// From 5 s on, the checker does not see the deliveries to the node.
     ShowUndelivered,
@@ -107,8 +107,8 @@ impl PeerWorldChecker {
     }
 
     /// Excuses the loss of final records that only the departing node had. No protocol can recover them: the node may
-    /// have been cut off from the others until now, or have received the leave a moment ago. All nodes must still know
-    /// the records that a remaining node knows.
+    /// have been cut off from the others until now, or have received the leave of another site a moment ago. All nodes
+    /// must still know the records that a remaining node knows.
     fn excuse_lost_records(&mut self, network: &PeerWorldNetwork, departing: usize) {
         let remaining: Vec<usize> = network.active_nodes().into_iter().filter(|node| *node != departing).collect();
         let hits = &self.hits;
@@ -197,7 +197,7 @@ impl PeerWorldChecker {
         }
     }
 
-    /// Checks presence, views and clocks some time after all faults have ended.
+    /// Checks presence, views and clocks after recovery.
     pub(super) fn on_recovered(&mut self, network: &mut PeerWorldNetwork) {
         self.check_presence(network);
         self.check_view_agreement(network);
@@ -328,7 +328,8 @@ impl PeerWorldChecker {
         }
     }
 
-    /// Checks, when no avatar has shot for a while, that all nodes know all hits.
+    /// Checks, when no avatar has shot for a while, that all nodes have equal scores and that every hit is known
+    /// exactly once.
     pub(super) fn on_end(&mut self, network: &mut PeerWorldNetwork) {
         for node in network.active_nodes() {
             self.count_hits(network, node);
@@ -352,8 +353,9 @@ impl PeerWorldChecker {
         }
     }
 
-    /// Checks that every hit is known once. Hits decided just before a crash may be lost. But no hit may count twice,
-    /// and a leave must not lose a hit that a remaining node received.
+    /// Checks that every hit is known once. `known` gives the number of known hits on each avatar. Hits decided just
+    /// before a crash may be lost. But no hit may count twice, and a leave must not lose a hit that a remaining node
+    /// received.
     fn check_hits(&mut self, network: &PeerWorldNetwork, known: &BTreeMap<EntityId, u32>) {
         let mut decided: BTreeMap<EntityId, u32> = known.keys().map(|entity| (*entity, 0)).collect();
         self.hits.iter().for_each(|((victim, _), times)| *decided.entry(*victim).or_default() += times);

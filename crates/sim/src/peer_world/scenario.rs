@@ -1,4 +1,9 @@
-//! Random serverless mazes with faults. All faults end at 12 s, well before the final checks.
+//! Random scenarios of serverless mazes with faults, each drawn from a seed alone.
+//!
+//! From 3 s on, sites crash, leave, join late or are cut off from each other. A site that crashed or left may rejoin
+//! before 12 s; at least one site always runs. At 12 s all links are restored, and packet loss, duplicates and
+//! bottlenecks end. Delay, jitter, reordering and clock skew last to the end. Presence, views and clocks are checked at
+//! 17 s, scores at 23 s.
 
 use std::fmt;
 
@@ -13,17 +18,17 @@ use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 use crate::random::Random;
 use crate::session::scenario::ScenarioResult;
 
-/// Time from which on faults begin.
+/// Earliest time of a crash, a leave, a late join or a partition.
 const FAULTS_BEGIN: TimeDelta = TimeDelta::from_secs(3);
-/// Time at which all faults have ended.
+/// Time at which partitions, packet loss, duplicates and bottlenecks have ended. Sites that rejoin do so before.
 const FAULTS_END: TimeDelta = TimeDelta::from_secs(12);
 /// Time from the end of the faults until every site must see every avatar again.
 const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(5);
 /// Time from the release of all controls until every site must know every hit.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(6);
 
-/// Largest jitter of a link. With more jitter and no reordering, fast round trips are so rare that clock offsets are
-/// not known to 10 ms.
+/// Largest uniform jitter of a link; the mean of exponential jitter is at most a fifth of it. With more jitter and no
+/// reordering, fast round trips are so rare that clock offsets are not known to 10 ms.
 const MAX_JITTER: TimeDelta = TimeDelta::from_millis(50);
 
 /// Names of the features that a scenario may contain, for coverage counts.
@@ -69,7 +74,7 @@ pub enum PeerWorldFault {
     Crash(usize),
     /// Stops the site at a node with a leave message.
     Leave(usize),
-    /// Cuts the first nodes, this many, off from the others.
+    /// Cuts all links between the first nodes and the others. The value is the number of the first nodes.
     Split(usize),
     /// Restores all links.
     Heal,

@@ -1,7 +1,8 @@
 //! Checker that knows nothing of the engine: it observes only the inputs, the machines and the reports of the sites.
 //!
 //! - *Agreement*: every site steps the same frames, in order, once each, with the same inputs, into the same states.
-//! - *Fidelity*: an input takes effect in exactly the frame it was promised for. No input appears that no player made.
+//! - *Fidelity*: an input takes effect in exactly the frame for which its site sampled it. No input appears that no
+//!   player made.
 //! - *Spectating*: a spectator steps frames that a site confirmed, with their inputs, and reaches their states.
 //!
 //! Liveness and bounds depend on the links and the faults. The [`scenario`](crate::session::scenario) that injects them
@@ -364,7 +365,8 @@ impl SessionChecker {
             |other: &Incarnation| other.truncated_at.is_some() && !other.truncated_by.contains(&(site, number));
         let dropped = others.filter_map(|(other, of_other)| {
             match incarnation.reported_drops.contains(&other) && !without(of_other) {
-                // A decision that a site made alone before it crashed is void.
+                // A drop that a site decided alone before it crashed is void. The site's history counts only up to that
+                // drop.
                 true => {
                     let void = of_other.dropped_at.filter(|_| self.is_void_drop(of_other));
                     of_other.void_dropped_at.or(void).filter(|_| incarnation.is_crashed)

@@ -48,7 +48,7 @@ impl MovieRecording {
         self.site
     }
 
-    /// Writes the frames that the session confirmed since the last call to the movie.
+    /// Writes to the movie the frames that the session confirmed since the last call, with their state hashes.
     pub fn record_confirmed_frames(&mut self, session: &mut Session) {
         while let Some(confirmed) = session.poll_confirmed() {
             let written = self.writer.push(confirmed.frame, confirmed.inputs);
@@ -91,7 +91,7 @@ impl MovieRecording {
     }
 
     /// Reads a movie as far as possible. Returns the number of frames and the error that stopped the reader, if any.
-    /// Fails if a frame or a state hash differs from the site's history.
+    /// Fails if a frame or a state hash differs from the site's history, or if a state hash is missing.
     fn read_back(&self, mut rest: &[u8], checker: &SessionChecker) -> Result<(u32, Option<MovieError>), String> {
         let (mut reader, mut frames, mut hashed) = (MovieReader::new(), 0, None);
         loop {
@@ -126,8 +126,8 @@ impl MovieRecording {
         }
     }
 
-    /// Returns whether the site confirmed more than `frames` frames. A last frame whose state is just being hashed may
-    /// be missing.
+    /// Returns whether a movie of `frames` frames lacks a frame that the site confirmed. A last frame whose state is
+    /// still being hashed may be missing.
     fn is_missing_frame(&self, frames: u32, checker: &SessionChecker) -> bool {
         let hashed = self.compare_every > 0 && (frames + 1).is_multiple_of(self.compare_every);
         checker.first_incarnation_frame(self.site, (frames + u32::from(hashed)) as usize).is_some()

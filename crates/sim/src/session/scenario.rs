@@ -1,7 +1,8 @@
 //! Random sessions with faults: the faults, their ends, and the frame rate that the sites must reach afterwards.
 //!
-//! A [`SessionScenario`] is drawn from a seed alone. It lasts at least [`PLAY_TIME`]. All faults except permanent ones
-//! (a crash, a leave, a cut that other sites can bridge) end well before the end, and then the sites must run again.
+//! A [`SessionScenario`] is drawn from a seed alone. It lasts at least [`PLAY_TIME`]. Some faults are permanent: a
+//! crash or a diverged machine without a restart, a leave, an address change, one link that is cut for good. All other
+//! faults end at least 5 s before the end, and then the sites must run again.
 
 mod generate;
 mod liveness;
@@ -145,7 +146,7 @@ pub enum SessionFault {
     Slow(usize, TimeDelta),
     /// Corrupts a site's machine state five frames later.
     Diverge(usize),
-    /// Sends this many random datagrams of strangers to a site.
+    /// Sends this many random datagrams from unknown addresses to a site.
     Garbage(usize, u32),
 }
 
@@ -456,8 +457,8 @@ impl SessionScenario {
         sites.map(|site| (0..ownership.players()).map(|player| ownership.mask(site, player)).collect()).collect()
     }
 
-    /// Returns the time from which on all sites must run at full speed again. Sites that predict far ahead may be that
-    /// far apart and converge gradually.
+    /// Returns the time from which on the sites must reach [`SessionScenario::min_fps`] again. It includes twice the
+    /// input delay and the prediction window, because sites may be that far apart and converge gradually.
     fn recovery_deadline(&self) -> Instant {
         self.last_fault_end()
             + RECOVERY_TIME
@@ -469,7 +470,8 @@ impl SessionScenario {
         (Instant::ZERO + PLAY_TIME).max(self.recovery_deadline() + TimeDelta::from_secs(3))
     }
 
-    /// Returns the end of the last fault, including the time that joins, desync recovery and drops may take.
+    /// Returns the end of the last fault, at least [`START_DEADLINE`], including the time that joins, desync recovery
+    /// and drops may take.
     fn last_fault_end(&self) -> Instant {
         let over = self.faults.iter().map(|(at, fault)| match fault {
             SessionFault::Pause(_, until) | SessionFault::Suspend(_, until) => *until,

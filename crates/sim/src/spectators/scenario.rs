@@ -25,7 +25,7 @@ const FIRST_ADDRESS: u64 = 10_000;
 const SPECTATED_SHARE: f64 = 0.22;
 /// Time after its join at which a spectator with [`SpectatorBehavior::Silent`] stops sending.
 const SILENT_AFTER: TimeDelta = TimeDelta::from_secs(2);
-/// Time for which a spectator must have had the same source before its liveness is checked.
+/// Time for which a spectator must have had the same source, so that its liveness is checked.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(8);
 /// Largest distance behind its source of a spectator that must stay live.
 const MAX_BEHIND: TimeDelta = TimeDelta::from_secs(2);
@@ -310,7 +310,7 @@ impl SpectatorNetwork {
         self.outgoing = sent;
     }
 
-    /// Passes the state with which a relay restarted to its feed.
+    /// Passes the state that a relay has loaded to its new feed.
     fn publish_snapshot(&mut self, number: usize) {
         let now = self.now;
         if let Some(SpectatorNode { feed: Some(feed), machine, spectator, .. }) = &mut self.nodes[number] {
@@ -337,8 +337,9 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Reports violations at the end of a run: spectators that must be live and are not, that use too much memory, or
-    /// that received an invalid state. `fps` is the frame rate of each site.
+    /// Reports violations at the end of a run: spectators that must stay live but are not live or too far behind, that
+    /// use too much memory, that received an invalid state, or that looped endlessly. `fps` is the measured frame rate
+    /// of each site.
     pub fn check(&self, network: &SessionNetwork, checker: &mut SessionChecker, fps: &[f64]) {
         let max_behind = (MAX_BEHIND.as_secs_f64() / self.settings.rate.period().as_secs_f64()) as u32;
         for (number, (plan, node)) in self.plan.spectators.iter().zip(&self.nodes).enumerate() {

@@ -130,7 +130,7 @@ impl SessionSetup {
     }
 }
 
-/// Returns a clock with an offset and a skew of up to 60 ppm that differ between sites.
+/// Returns the default clock of a site, with an offset of up to 4,000 s and a skew of up to 60 ppm.
 fn crystal_clock(site: usize) -> NodeClock {
     let skew_ppm = [20.0, -35.0, 60.0, 0.0, -60.0, 5.0, 41.0, -12.0][site % 8];
     NodeClock { offset: secs(1_000 * (site as i64 * 7 % 5)), skew_ppm }
@@ -335,7 +335,8 @@ impl TestSession {
         sites.into_iter().for_each(|site| self.network.crash(site));
     }
 
-    /// Lets an absent or crashed site join the running session.
+    /// Lets an absent or crashed site join the running session by snapshot, with the next incarnation and after
+    /// `change` has edited its configuration. Discards the recorded events, steps and actions of the site.
     pub(crate) fn join(&mut self, site: usize, change: impl Fn(&mut Config)) {
         let config = &mut self.configs[site];
         config.incarnation += 1;

@@ -20,7 +20,7 @@ impl Assembler {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Emits a two-byte branch to an address at most 128 bytes back.
+    /// Emits a two-byte branch to an earlier address, at most 128 bytes before the end of the branch.
     pub(super) fn emit_branch(&mut self, op: u8, to: u16) {
         let offset = i32::from(to) - i32::from(self.address()) - 2;
         let offset = i8::try_from(offset).expect("the branch is in range");

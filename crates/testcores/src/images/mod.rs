@@ -1,7 +1,8 @@
 //! Small images for real cores, assembled here byte by byte, so that tests need no commercial game.
 //!
-//! Each reads the pads in every frame, mixes the pressed buttons into sixteen numbers in RAM, and colours the screen
-//! with the last of them: `number = 5 × number + previous + 1`.
+//! In every frame, each image reads the pads and updates sixteen numbers in RAM in turn:
+//! `number = 5 × number + previous + 1`, where `previous` is the number before it, or the pressed buttons for the first
+//! one. The last number colours the screen.
 
 mod assembler;
 mod mos6502_images;
@@ -49,7 +50,7 @@ pub fn game_boy() -> Vec<u8> {
 pub fn game_boy_advance() -> Vec<u8> {
     const START: u32 = 0xc0;
     let mut words: Vec<u32> = Vec::new();
-    // Emits a branch to a word, relative to the next one.
+    // Emits a branch to the word with the index `to`. The offset counts from the second word after the branch.
     fn branch(words: &mut Vec<u32>, condition: u32, to: usize) {
         let offset = (to as u32).wrapping_sub(words.len() as u32 + 2) & 0xff_ffff;
         words.push(condition << 28 | 0xa00_0000 | offset);

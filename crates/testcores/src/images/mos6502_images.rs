@@ -44,7 +44,7 @@ fn mix(code: &mut Assembler) {
     code.emit_branch(BNE, loop_start);
 }
 
-/// Returns a NES image of 16 KiB, for two pads.
+/// Returns a NES image with 16 KiB of program, for two pads.
 pub fn nes() -> Vec<u8> {
     let mut code = Assembler::new(0xc000);
     code.emit(&[0x78, 0xd8, 0xa2, 0xff, 0x9a]); // sei; cld; ldx #$ff; txs
@@ -95,7 +95,7 @@ pub fn pc_engine() -> Vec<u8> {
     code.emit(&[0xa9, 0xff, 0x53, 0x01]); // registers at 0
     code.emit(&[0xa9, 0xf8, 0x53, 0x02]); // RAM, and with it the zero page, at $2000
     code.emit(&[0xa2, 0xff, 0x9a]); // ldx #$ff; txs
-    // Display: 256 × 240, empty, with a flag at its end.
+    // Display of 256 × 240 pixels, empty, with a status flag at the end of each picture.
     for (register, low, high) in
         [(5, 0x08, 0), (9, 0, 0), (10, 0x02, 0x02), (11, 0x1f, 0x04), (12, 0x02, 0x0f), (13, 0xef, 0), (14, 0x03, 0)]
     {

@@ -17,7 +17,7 @@ const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '
 pub(super) fn draw_scene(scene: &Scene, grid: &mut Grid) {
     grid.clear();
     let below = 1 + usize::from(!scene.dials.is_empty()) + scene.graph.as_ref().map_or(0, |_| GRAPH_ROWS + 1);
-    // In a small terminal pictures take precedence over graph and settings.
+    // In a small terminal pictures take precedence over graph and dials.
     let below = if grid.rows >= below + 8 { below } else { grid.rows.min(1) };
     let top = grid.rows - below;
     draw_screens(scene, grid, top);
@@ -206,7 +206,7 @@ fn draw_overlay(overlay: &Overlay, grid: &mut Grid) {
     let width = (inner + 4).min(grid.columns);
     let footer_rows = if overlay.footer.is_empty() { 0 } else { 2 };
     let gap = usize::from(!overlay.rows.is_empty());
-    // In a small terminal rows take precedence over padding.
+    // In a small terminal rows take precedence over padding and footer.
     let padding = usize::from(grid.rows > overlay.rows.len() + 4 + footer_rows + gap);
     let height = (overlay.rows.len() + 1 + 2 * padding + footer_rows * padding + gap * padding).min(grid.rows);
     let (x, y) = ((grid.columns - width) / 2, (grid.rows - height) / 2);
@@ -256,7 +256,7 @@ mod tests {
         draw_scene(&Scene { screens: vec![screen(256, 240, |_, _| [255; 3])], ..Scene::default() }, &mut grid);
         let lit = |x, y| grid.at(x, y).glyph == '▀';
         let (across, down) = ((0..80).filter(|x| lit(*x, 12)).count(), (0..24).filter(|y| lit(40, *y)).count());
-        assert_eq!((across, down), (51, 24)); // 48 half rows of 256 / 240
+        assert_eq!((across, down), (51, 24)); // 24 rows are 48 pixels high; 48 × 256 / 240 = 51
         assert!(!lit(13, 12) && lit(15, 12) && lit(64, 12) && !lit(66, 12));
     }
 

@@ -114,7 +114,7 @@ fn write_colour(out: &mut Vec<u8>, sgr_code: u8, [red, green, blue]: Rgb, colour
     };
 }
 
-/// Returns the nearest of xterm's 256 colours: one of a 6 × 6 × 6 cube or one of 24 greys.
+/// Returns the index of the nearest of xterm's 256 colours: one of a 6 × 6 × 6 cube or one of 24 greys.
 fn nearest_xterm_colour(rgb: Rgb) -> u8 {
     const STEPS: [i32; 6] = [0, 95, 135, 175, 215, 255];
     let distance = |other: [i32; 3]| -> i32 { rgb.iter().zip(other).map(|(a, b)| (i32::from(*a) - b).pow(2)).sum() };

@@ -27,7 +27,7 @@ pub(super) struct KeyChange {
     pub(super) has_shift: bool,
 }
 
-/// Keys that are held, or presumed to be held until a time.
+/// Keys that are presumed to be held, each until a time. Used only if the terminal reports no releases.
 #[derive(Debug)]
 pub(super) struct HeldKeys {
     /// Whether the terminal reports key releases.
@@ -68,7 +68,7 @@ impl HeldKeys {
         }
     }
 
-    /// Releases keys whose press or auto-repeat is too long ago. Passes the releases to `on_change`.
+    /// Releases keys whose hold time after the last press or auto-repeat is over. Passes the releases to `on_change`.
     pub(super) fn release_expired(&mut self, now: Instant, mut on_change: impl FnMut(KeyChange)) {
         self.held_until.retain(|(key, until)| {
             if *until <= now {
@@ -79,8 +79,8 @@ impl HeldKeys {
     }
 }
 
-/// Whether a key event requests to quit (Ctrl+C or Ctrl+Q). Auto-repeats do not count: they would confirm the question
-/// that the first press raised.
+/// Returns whether a key event requests to quit (Ctrl+C or Ctrl+Q). Auto-repeats do not count: they would confirm the
+/// question that the first press raised.
 pub(super) fn is_interrupt(event: &KeyEvent) -> bool {
     let control = event.modifiers.contains(KeyModifiers::CONTROL);
     control && matches!(event.code, KeyCode::Char('c' | 'C' | 'q' | 'Q')) && event.kind == KeyEventKind::Press

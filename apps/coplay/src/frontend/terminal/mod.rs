@@ -1,4 +1,5 @@
-//! Terminal front end: draws pictures with coloured half blocks. It works over ssh, since it sends only changed cells.
+//! Terminal front end: draws pictures with coloured half blocks. It sends only changed cells, so that it is fast enough
+//! over ssh.
 
 mod draw;
 mod grid;
@@ -62,7 +63,7 @@ pub fn restore() {
     _ = terminal::disable_raw_mode();
 }
 
-/// Whether the terminal was closed while the front end used it.
+/// Returns whether the terminal was closed while the front end used it.
 pub(crate) fn is_closed() -> bool {
     use std::io::IsTerminal as _;
     IS_TERMINAL_CHANGED.load(Ordering::SeqCst) && !std::io::stdin().is_terminal()

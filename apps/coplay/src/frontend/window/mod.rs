@@ -1,4 +1,4 @@
-//! Window front end: draws the scene with egui, and reads its keyboard and pointer.
+//! Window front end: draws the scene with egui, and handles events of keyboard and pointer.
 
 mod paint;
 mod screenshot;
@@ -67,7 +67,8 @@ pub(super) fn run(
         close_confirmation_asked: None,
         port,
     };
-    // Stays here until eframe has opened a window; if it cannot, the port is taken back from here.
+    // Holds the front end until eframe has opened a window. If eframe cannot open one, the port is taken back from
+    // here.
     let pending_window = Cell::new(Some(window));
     let result = run_catching_panics(|| {
         let create: eframe::AppCreator<'_> = Box::new(|creation| {
@@ -90,7 +91,7 @@ pub(super) fn run(
 /// Reason why a window could not be opened, or closed with an error.
 enum WindowError {
     Eframe(String),
-    /// Panic of a dependency, which occurs if a system library is missing.
+    /// Panic that ended the window. A dependency panics if a system library is missing.
     Panic(Box<dyn Any + Send>),
 }
 
@@ -160,7 +161,7 @@ impl WindowFrontend {
                 Event::Text(text) | Event::Paste(text) if self.port.scene().chat_draft.is_some() => {
                     text.chars().for_each(|character| self.port.send(UiCommand::TypeChar(character)));
                 }
-                // Ctrl+C only copies, never quits: the text may disappear just before the player presses it.
+                // Ctrl+C only copies, never quits: the text may disappear just before the player presses the keys.
                 Event::Copy => self.port.scene().clipboard_text.iter().for_each(|text| ctx.copy_text(text.clone())),
                 // Auto-repeats of a held key must not confirm the question that its first press raised.
                 Event::Key { key: Pressed::Q, pressed: true, repeat: true, modifiers, .. } if modifiers.command => {}
@@ -178,8 +179,8 @@ impl WindowFrontend {
         }
     }
 
-    /// Handles a request to close the window. In a shared game the first request asks for confirmation; the second one
-    /// closes the window even if the game does not respond.
+    /// Handles a request to close the window. While other players are in the game, the first request asks for
+    /// confirmation; a second one within [`QUIT_CONFIRM_TIMEOUT`] closes the window even if the game does not respond.
     fn on_close(&mut self, ctx: &egui::Context) {
         if ctx.input(|input| input.viewport().close_requested()) && self.needs_close_confirmation(Instant::now()) {
             ctx.send_viewport_cmd(ViewportCommand::CancelClose);
@@ -187,8 +188,9 @@ impl WindowFrontend {
         }
     }
 
-    /// Takes the newest scene. Returns `false` if there is none since the last call. If a scene needs confirmation
-    /// again after one that did not, the user cancelled the question, and the next request to close asks again.
+    /// Takes the newest scene. Returns `false` if there is no new one since the last call. If a scene needs
+    /// confirmation again after one that did not, the user cancelled the question, and the next request to close asks
+    /// again.
     fn refresh_scene(&mut self) -> bool {
         let needed_confirmation = self.port.scene().needs_quit_confirmation;
         let is_new = self.port.refresh_scene();

@@ -25,8 +25,8 @@ impl Screenshot {
         Self { path, is_requested: false, result: ScreenshotResult::default() }
     }
 
-    /// Requests the screenshot on the first call if there is a path. Returns whether the file was written, or there is
-    /// none to write.
+    /// Requests the screenshot on the first call if there is a path. Returns whether nothing is left to do: the file
+    /// was written, or writing it failed, or there is no path.
     pub(super) fn poll_done(&mut self, ctx: &egui::Context) -> bool {
         let Some(path) = &self.path else { return true };
         if !std::mem::replace(&mut self.is_requested, true) {

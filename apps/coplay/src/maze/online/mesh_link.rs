@@ -21,7 +21,7 @@ const SMALL_MAZE_SIDE: u8 = 16;
 const RTP_CLOCK: u32 = 90_000;
 /// Largest number of events handled after the deadline of an exchange, so that a backlog cannot stall the game.
 const MAX_OVERDUE_EVENTS: usize = 64;
-/// Interval at which statistics of peers and subscriptions to regions are updated.
+/// Interval at which statistics of peers and subscriptions to the multicast groups of regions are updated.
 const PEER_UPDATE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 
 /// Link of a site to all other sites of its mesh.

@@ -21,8 +21,8 @@ impl StillnessDetector {
         Self { quiet_since: now, positions: BTreeMap::new(), scores: Scoreboard::default() }
     }
 
-    /// Compares all avatars and scores with the last call, and restarts the quiet period if any changed. An avatar that
-    /// disappears does not count as movement, so a site that leaves first does not delay the others.
+    /// Compares all avatars and scores with those of the last call, and restarts the quiet period if any changed. An
+    /// avatar that disappears does not count as movement, so a site that leaves first does not delay the others.
     pub(super) fn observe_game(&mut self, now: Instant, game: &MazeSite) {
         let own = (0..game.avatars()).filter_map(|index| {
             let entity = EntityId { site: game.site(), index: index as u8 };
@@ -41,7 +41,7 @@ impl StillnessDetector {
         self.positions = positions;
     }
 
-    /// Whether no avatar has moved and no score has changed for [`QUIET_TIME`].
+    /// Returns whether no avatar has moved and no score has changed for [`QUIET_TIME`].
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         now - self.quiet_since >= QUIET_TIME
     }

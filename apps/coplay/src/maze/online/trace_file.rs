@@ -1,4 +1,5 @@
-//! File into which a site writes its trace: sent and received updates, and views.
+//! File into which a site writes its trace: sent and received updates, displayed avatars, clock offsets and final
+//! scores.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

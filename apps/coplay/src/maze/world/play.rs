@@ -35,7 +35,7 @@ struct WorldPlayer<'a> {
     pressed: InputWord,
 }
 
-/// Plays until the user quits or the time is up. Returns notes about missing gamepads for the summary.
+/// Plays until the user quits or the time is up. Returns notes for the summary about gamepads that cannot be used.
 pub(super) fn play(
     ui: GamePort,
     config: &UserSettings,

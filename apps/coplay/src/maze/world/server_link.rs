@@ -153,7 +153,7 @@ impl ServerLink {
         Ok(true)
     }
 
-    /// Whether every known address has refused the secret.
+    /// Returns whether every known address has refused the secret.
     fn is_refused_everywhere(&self) -> bool {
         self.servers.keys().all(|addr| self.refused_addrs.contains(addr))
     }
@@ -173,7 +173,7 @@ impl ServerLink {
         }
     }
 
-    /// Sends the leave message to the current server, so that other players see the departure at once.
+    /// Sends the leave message to the current server three times, so that other players see the departure at once.
     pub(super) fn leave(&self) {
         let Some(server) = self.selector.current() else { return };
         for _ in 0..LEAVE_REPEATS {
@@ -265,7 +265,7 @@ impl ServerLink {
         }
     }
 
-    /// Returns how long no message of a server was accepted; `None` if that is less than 1.5 s.
+    /// Returns the time since the last accepted message of a server; `None` if it is less than 1.5 s.
     pub(super) fn silence(&self) -> Option<TimeDelta> {
         let silence = clock::now() - self.client.last_received();
         (silence >= SILENCE_NOTICE_AFTER).then_some(silence)

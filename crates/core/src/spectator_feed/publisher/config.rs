@@ -20,7 +20,7 @@ pub struct FeedConfig {
     pub max_bulk_rate: u32,
     /// Bulk rate for each spectator, in bytes per second.
     pub max_bulk_rate_per_spectator: u32,
-    /// Frames per batch, clamped to 1 to 127. A spectator is at least this many frames behind.
+    /// Frames per batch, clamped to 1 to 127. A spectator is about this many frames behind, or more.
     pub batch_frames: u32,
     /// Number of the newest frames that are kept for spectators that missed them; at least four batches.
     pub history_frames: u32,
@@ -29,7 +29,8 @@ pub struct FeedConfig {
     /// Memory for a log of all frames since the first pushed one, in bytes; 0 for no log. After an overflow the log
     /// takes no more frames, and spectators can soon no longer start at the first frame.
     pub log_bytes: usize,
-    /// Age in frames beyond which a snapshot is offered only if no newer one arrives within 1 s.
+    /// Age in frames beyond which a snapshot is offered only if no newer one arrives within 1 s or the feed has no room
+    /// for one.
     pub max_snapshot_age: u32,
     /// Silence after which the feed drops a spectator.
     pub silence_timeout: TimeDelta,

@@ -57,7 +57,7 @@ pub struct Feed {
     live_packet: LivePacket,
     bulk_queue: VecDeque<u32>,
     bulk_allowed_at: Instant,
-    /// Earliest time at which one of the subscribers passed over for lack of their own budget may receive bulk again.
+    /// Earliest time at which a subscriber that was passed over for lack of its own budget may receive bulk again.
     share_allowed_at: Instant,
     next_keep_alive: Instant,
     has_ended: bool,
@@ -79,10 +79,10 @@ enum PendingReply {
     Bye(CloseReason),
 }
 
-/// Encoded packet of live frames. `key` is the state of the subscribers for which it was built: first unsent frame, end
-/// of the history, throttle level.
+/// Encoded packet of live frames.
 #[derive(Debug)]
 struct LivePacket {
+    /// State of the subscribers for which the packet was built: first unsent frame, end of the history, throttle level.
     key: Option<(Frame, Frame, u8)>,
     end: Frame,
     len: usize,
@@ -168,8 +168,8 @@ impl Feed {
         self.awaiting_snapshot > 0 && self.snapshots.has_room() && !coming
     }
 
-    /// Stores the state before `next_frame` and the machine's hash of it. The feed offers the state only after all
-    /// earlier frames were pushed.
+    /// Stores the state before `next_frame` and the machine's hash of it, if the feed has room. The feed offers the
+    /// state only after all earlier frames were pushed.
     pub fn set_snapshot(&mut self, now: Instant, next_frame: Frame, state: &[u8], hash: u64) {
         let now = self.advance_clock(now);
         if !self.snapshots.insert(next_frame, state, hash) {

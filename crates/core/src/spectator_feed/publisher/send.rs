@@ -114,7 +114,8 @@ impl Feed {
     }
 
     /// Builds the live packet for every subscriber that was sent all frames before `sent`. If more than 16 batches are
-    /// unsent, the packet starts at the newest record, and the subscriber must request the rest.
+    /// unsent, only the newest record is new in the packet, and the subscriber must request the rest. The packet also
+    /// repeats the record before its first new one, if that is short.
     fn build_live_packet(&mut self, sent: Frame, end: Frame, level: u8) {
         let most = i64::from(self.config.batch_frames) * 16;
         let newest = self.history.find(Frame::new(end.number().saturating_sub(1))).map(|kept| kept.first);
@@ -148,7 +149,7 @@ impl Feed {
         (writer.len(), at)
     }
 
-    /// Writes requested data for the next subscriber in the bulk queue whose budget and the feed's allow it.
+    /// Writes requested data for the next subscriber in the bulk queue with budget left, if the feed has budget left.
     fn send_bulk(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         if self.bulk_allowed_at > now {
             return None;

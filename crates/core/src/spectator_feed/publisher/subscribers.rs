@@ -30,7 +30,7 @@ impl Feed {
                 Some(at) => self.remove_subscriber(at, None),
                 None => self.stats.unknown_senders += 1,
             },
-            // The reply is far shorter than the request, so it amplifies nothing.
+            // The reply of 10 bytes is shorter than the request, so it amplifies nothing.
             Err(DecodeError::Version(_)) if bytes.len() > 16 => {
                 self.queue_reply(from, PendingReply::Bye(CloseReason::Version))
             }
@@ -132,7 +132,7 @@ impl Feed {
     }
 
     /// Offers a snapshot: the one that the subscriber has partly downloaded, else one within the maximum age, else,
-    /// after a wait of 1 s or if a new one has no room, an old one.
+    /// after a wait of 1 s or if a new one has no room, an old one. Otherwise the subscriber waits for a new one.
     fn assign_snapshot(&mut self, now: Instant, at: usize, have: Option<u64>) {
         let known = have
             .and_then(|digest| self.snapshots.by_digest(digest))
@@ -236,8 +236,10 @@ impl Feed {
         true
     }
 
-    /// Answers a sender that acts as a subscriber but is none: it may have missed its close message. The reply is
-    /// shorter than the datagram.
+    /// Counts an acknowledgement or snapshot request of a sender that is not subscribed, and answers it with a close
+    /// message, because an earlier one may have been lost. The reason is that of the drop, or `Silent` if the drop is
+    /// not remembered. A datagram of another session gets no answer. The close message of 10 bytes is shorter than the
+    /// datagram that it answers.
     fn on_unknown_sender(&mut self, from: Addr, session: u64) {
         self.stats.unknown_senders += 1;
         if session == self.config.session {
@@ -256,7 +258,7 @@ impl Feed {
         }
     }
 
-    /// Adds a subscriber with open requests to the bulk queue, unless it is in there already.
+    /// Adds a subscriber with open requests to the bulk queue, unless it is already there.
     fn queue_bulk(&mut self, at: usize) {
         let slot = &mut self.subscribers[at];
         if !slot.is_queued && slot.has_wants() {

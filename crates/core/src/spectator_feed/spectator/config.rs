@@ -24,8 +24,9 @@ pub struct SpectatorConfig {
     /// Frames that should be left in the buffer when the next batch arrives. A larger value makes playout smoother and
     /// later.
     pub target_buffer: u32,
-    /// Distance in frames beyond the target buffer and one batch at which the spectator fast-forwards instead of
-    /// playing slightly faster; by default the frames of one second.
+    /// Number of frames by which a live spectator's distance to the source's newest frame may exceed the target buffer
+    /// and one batch; by default the frames of one second. Beyond it the spectator fast-forwards instead of playing
+    /// slightly faster.
     pub catch_up_threshold: u32,
     /// Silence of the source after which the spectator switches to the next one.
     pub silence_timeout: TimeDelta,
@@ -44,7 +45,7 @@ pub enum SpectatorStart {
 
 impl SpectatorConfig {
     /// Returns the default configuration: start from a snapshot of up to 64 MiB, play about a quarter of a second
-    /// behind the players.
+    /// behind the players at 60 frames per second.
     pub fn new(session: u64, settings: Settings, sources: Vec<Addr>) -> Self {
         let (frames, seconds) = settings.rate.fraction();
         Self {

@@ -57,7 +57,7 @@ pub struct Spectator {
     records: RecordBuffer,
     /// The frame after the last one that the source is known to have.
     source_end: Frame,
-    /// Whether a source ever accepted the subscription and so stated its frames.
+    /// Whether a source ever accepted the subscription and so stated which frames it has.
     has_joined: bool,
     has_ended: bool,
     throttle_level: u8,
@@ -73,8 +73,9 @@ pub struct Spectator {
     words: Vec<InputWord>,
     pending_hashes: VecDeque<(Frame, u64)>,
     hash_check: HashCheck,
-    /// The first frame received under the current subscription and the time at which the subscription began; `None`
-    /// once a compared state shows that the source continues the same game.
+    /// The first frame that was missing when the current subscription began, and the time at which it began. `None` if
+    /// the spectator had no game to continue, once the state after that frame or a later one was compared, or once the
+    /// host program returned no hash.
     unverified: Option<(Frame, Instant)>,
     events: EventQueue<SpectatorEvent>,
     stats: SpectatorStats,
@@ -92,7 +93,7 @@ enum SourceConnection {
 /// Progress of the machine towards stepping frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoadStage {
-    /// The machine has no state yet; a snapshot is requested or being downloaded.
+    /// The machine has no state to continue from; a snapshot is requested or being downloaded.
     Downloading,
     /// The snapshot is complete; the host program has yet to load it.
     ReadyToLoad,
@@ -307,7 +308,7 @@ impl Spectator {
     }
 
     /// Returns whether the source may play a different game than the previous source: no state was compared since the
-    /// subscription, which is less than 3 s old.
+    /// subscription, which is less than 3 s old. Returns `false` if the settings disable state comparisons.
     pub(crate) fn is_unverified(&self) -> bool {
         let compared = self.config.settings.compare_interval > 0;
         compared && self.unverified.is_some_and(|(_, since)| self.now - since < VERIFICATION_TIMEOUT)

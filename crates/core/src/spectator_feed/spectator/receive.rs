@@ -12,7 +12,7 @@ use crate::wire::{CloseReason, FeedFrames, FeedMessage, SnapshotChunk, SnapshotO
 
 /// Largest number of state hashes that wait for their frames to be stepped.
 const MAX_PENDING_HASHES: usize = 16;
-/// Largest number of frames by which the end stated in a reordered packet can be older than the newest.
+/// Largest number of frames by which the end stated in a reordered packet can be older than the newest stated end.
 const MAX_REORDERED_FRAMES: i64 = 600;
 /// Number of corrupt blocks after which a source's snapshot is rejected. Fewer can be transmission errors.
 const MAX_BAD_BLOCKS: u32 = 8;
@@ -123,7 +123,8 @@ impl Spectator {
         }
     }
 
-    /// Restarts from a newer snapshot, because the source no longer has the frames that this spectator needs.
+    /// Restarts from a newer snapshot, because the source no longer has the frames that this spectator needs. If the
+    /// spectator was still waiting for the offer of a snapshot, it tries the next source instead.
     fn restart_from_snapshot(&mut self, now: Instant, reason: CloseReason) {
         if self.load_stage == LoadStage::Downloading && self.download.is_none() {
             return self.reject_source(now, SourceError::Refused(reason));
@@ -134,7 +135,7 @@ impl Spectator {
     }
 
     /// Downloads the state of the current source, because its frames do not continue those received before: the players
-    /// were split, and the source follows a different game. The state of the source counts.
+    /// were split, and the source follows a different game. The source's state replaces the spectator's.
     pub(super) fn reload_snapshot(&mut self, now: Instant) {
         (self.load_stage, self.download) = (LoadStage::Downloading, None);
         self.reject_source_for(now, SourceError::DifferentGame, self.source);
@@ -188,8 +189,8 @@ impl Spectator {
         }
         let (end, ready) = (self.records.contiguous_end(), self.records.ready_frames());
         let newest = Frame::new(frames.end_frame);
-        // A reordered packet has a slightly older end frame and is ignored. A much older one means that the earlier
-        // value was wrong.
+        // A reordered packet states a slightly older end frame, which is ignored. A much older end frame means that the
+        // earlier value was wrong.
         if newest > self.source_end || self.source_end - newest > MAX_REORDERED_FRAMES {
             self.source_end = newest;
             self.playout.on_frames(now, newest, ready);

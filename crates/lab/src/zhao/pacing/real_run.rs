@@ -14,7 +14,7 @@ use crate::table::{DataTable, integer, number};
 const REAL_RTTS_MS: [f64; 12] = [0.0, 40.0, 80.0, 100.0, 120.0, 140.0, 160.0, 180.0, 190.0, 240.0, 300.0, 400.0];
 /// Number of frames per real session.
 const REAL_FRAMES: u32 = 900;
-/// Largest round-trip time at which the input delay covers the one-way delay.
+/// Largest round-trip time of the real sessions at which the input delay covers the one-way delay.
 const MAX_SMOOTH_RTT_MS: f64 = 190.0;
 /// Prediction windows of the real sessions, in frames.
 const REAL_PREDICTION_WINDOWS: [u32; 2] = [0, 16];

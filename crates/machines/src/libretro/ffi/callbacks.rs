@@ -71,8 +71,8 @@ pub(super) unsafe extern "C" fn video(data: *const c_void, width: c_uint, height
     with_current_state((), |shared| {
         let frontend = &mut shared.frontend;
         let (width, height) = (width as usize, height as usize);
-        // A null pointer repeats the previous picture. All ones means a picture on the GPU, which no core was ever
-        // given.
+        // A null pointer repeats the previous picture. All ones stands for a picture on the GPU, but no core gets
+        // access to the GPU.
         let has_no_picture = data.is_null() || data.addr() == usize::MAX;
         if has_no_picture
             || !(frontend.is_rendered || frontend.hash_pictures)

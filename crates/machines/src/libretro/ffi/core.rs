@@ -63,7 +63,7 @@ core_functions! {
 /// Reason why a core cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum CoreLoadError {
-    /// The system cannot load the library, with its message.
+    /// The operating system cannot load the library; contains its message.
     Load(String),
     /// The library is not a libretro core: this function is missing.
     MissingFunction(&'static str),
@@ -250,8 +250,9 @@ impl Core {
         self.call(|functions| unsafe { (functions.retro_unserialize)(state.as_ptr().cast(), state.len()) }) != 0
     }
 
-    /// Passes the memory regions to `show`: system RAM, save RAM and video RAM, then those named by the core that are
-    /// not inside others. The flag tells whether a region is RAM.
+    /// Passes each memory region to `show`, with its name and whether it is RAM: system RAM, save RAM and video RAM,
+    /// then the regions that the core names. Skips empty regions, regions longer than [`MAX_REGION_LEN`] and regions
+    /// inside an earlier one.
     pub(in super::super) fn visit_memory(&mut self, show: &mut dyn FnMut(&str, bool, &[u8])) {
         let standard_regions =
             [("system ram", memory::SYSTEM_RAM), ("save ram", memory::SAVE_RAM), ("video ram", memory::VIDEO_RAM)]

@@ -85,14 +85,14 @@ fn perf_callback() -> PerfCallback {
     }
 }
 
-/// Handles a notification of the core; `None` if the command is not a notification. A notification without data is
-/// refused.
+/// Handles a notification of the core; `None` if the command is not a notification. Refuses GPU rendering and
+/// notifications whose data are missing or invalid.
 unsafe fn handle_notification(shared: &mut CallbackState, command_id: c_uint, data: *mut c_void) -> Option<bool> {
     let frontend = &mut shared.frontend;
     // SAFETY: the read type is the one of the command.
     let handled = unsafe {
         match command_id {
-            // A player who shuts the machine down in its own menu sees it halt, as all other players do.
+            // Accepted without effect. A core that a player shuts down in its own menu halts by itself, at every site.
             command::SHUTDOWN | command::SET_PERFORMANCE_LEVEL | command::SET_SUPPORT_ACHIEVEMENTS => Some(()),
             command::SET_HW_RENDER => {
                 frontend.requested_gpu = true;

@@ -41,7 +41,7 @@ impl PlayerRunner {
         frontend.on_event(RunnerEvent::Note(note));
     }
 
-    /// Answers a ping, or handles the reply to one.
+    /// Answers a ping, or handles the reply to one. The roster records either as activity of the sender.
     pub(super) fn handle_ping(&mut self, at: Instant, from: PeerKey, message: ping::PingMessage) {
         if let Some(roster) = &mut self.roster {
             roster.record_activity(at, &from);
@@ -55,8 +55,8 @@ impl PlayerRunner {
         }
     }
 
-    /// Passes a lobby message to the roster if this site leads it. Otherwise accepts it from the leader, and refers
-    /// joiners to the leader.
+    /// Passes a lobby message to the roster if this site leads it. Otherwise refers joiners to the leader, and handles
+    /// only messages of the leader and newer rosters of a site that may have become the leader.
     pub(super) fn handle_message(&mut self, from: PeerKey, message: LobbyMessage, frontend: &mut dyn Frontend) {
         if let Some(roster) = &mut self.roster {
             let observed = self.mux.transport.addr_of(&from);
@@ -85,7 +85,8 @@ impl PlayerRunner {
         }
     }
 
-    /// Refers a joiner to the roster leader. If the joiner is that leader, restarted, the roster passes on first.
+    /// Refers a joiner to the roster leader. If the joiner is that leader, restarted, its successor leads from now on;
+    /// if that is this site, its roster handles the request.
     fn on_join_request(&mut self, from: PeerKey, request: JoinRequest) {
         if self.leader.key() == from {
             self.on_leader_gone(&from);
@@ -193,7 +194,8 @@ impl PlayerRunner {
         }
     }
 
-    /// Starts the game without members that were ready and have been silent since.
+    /// Starts the game again after 6 s, without members that were ready and have been silent since. Only the roster
+    /// leader does so.
     pub(super) fn check_start_timeout(&mut self, now: Instant) {
         let Some(State::Lobby { waiting_for }) = self.session.as_ref().map(Session::state) else {
             self.session_created_at = now;
@@ -257,8 +259,8 @@ impl PlayerRunner {
     /// Handles the eviction of this site: gives up its roster and follows the leader of the sites that continue.
     pub(super) fn on_own_eviction(&mut self) {
         self.roster = None;
-        // After a split brain this site's serial has the increment of its takeover. Any newer roster of the present
-        // leader counts.
+        // A takeover during a split brain incremented the serial of this site. Without that increment, it accepts any
+        // newer roster of the present leader.
         self.lobby.serial = self.serial_before_takeover.take().unwrap_or(self.lobby.serial);
         self.leader_last_received = clock::now();
         self.leader.on_own_eviction(&self.lobby, &self.mux.transport.key());
@@ -278,7 +280,8 @@ impl PlayerRunner {
     }
 }
 
-/// Assigns each member its number of pads, each free seat one pad, and every site the machine buttons.
+/// Assigns each member its number of pads, each free seat one pad, and every site the machine buttons. The members that
+/// are ready and present start the game.
 fn assign_seats(mut settings: Settings, machine: &dyn Machine, members: &[LobbyMember]) -> Settings {
     let pads = machine.pads();
     let control = pads.len() - 1;

@@ -122,7 +122,7 @@ impl SessionScenario {
     }
 
     /// Draws the machines that cannot save. They exclude prediction, and spectators because these may start from a
-    /// snapshot. Late joiners then replay all frames.
+    /// snapshot. If a machine cannot save, late joiners replay all frames, as they do in 20 % of the other scenarios.
     fn draw_save_support(&mut self, random: &mut Random) {
         if self.prediction_window == 0 && self.spectators.is_none() && random.chance(0.3) {
             self.can_save.fill_with(|| random.chance(0.5));
@@ -130,7 +130,8 @@ impl SessionScenario {
         self.joins_by_replay = self.can_save.contains(&false) || random.chance(0.2);
     }
 
-    /// Makes one machine diverge and injects no other fault, so that every desync report must be right.
+    /// Makes one machine diverge and injects no other fault, so that every desync report must be right. There are no
+    /// late joiners, all machines can save, and no slow peer is dropped.
     fn draw_divergence(&mut self, random: &mut Random) {
         self.late_joiners = 0;
         self.can_save.fill(true);

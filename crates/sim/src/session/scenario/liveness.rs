@@ -18,13 +18,15 @@ const KEEP_ALIVE_INTERVAL_MS: f64 = 100.0;
 /// Longest time for which the game stands still while a slow site is evicted, in delays of the worst link: the messages
 /// of the ballot, the last inputs of the evicted site, and inputs of the frames since.
 const DELAYS_PER_EVICTION: f64 = 8.0;
-/// Limit of that time in seconds. [`SessionScenario::min_fps`] has margins for links with loss and jitter.
+/// Upper limit of the standstill of one eviction, in seconds. For links with loss and jitter,
+/// [`SessionScenario::min_fps`] already has a margin.
 const MAX_EVICTION_SECONDS: f64 = 1.0;
 /// Probability below which an event counts as impossible.
 const NEGLIGIBLE_PROBABILITY: f64 = 1e-5;
 
 impl SessionScenario {
-    /// Checks that no site was dropped that has good links and is affected by no fault.
+    /// Checks that every dropped site was affected by a fault, has unreliable links, may have stalled the others, or
+    /// ended by its own silence timeout.
     pub(super) fn check_drops(&self, run: &mut SessionRun) {
         let late = |site: usize| self.may_stall_others(site) || self.may_lose_too_many_in_a_row(site);
         let excused = |site: usize| self.is_affected_by_fault(site) || !self.has_reliable_links(site) || late(site);
@@ -35,7 +37,7 @@ impl SessionScenario {
         }
     }
 
-    /// Returns whether a fault affects a site or one of its links.
+    /// Returns whether a fault or the sabotage affects a site or one of its links.
     fn is_affected_by_fault(&self, site: usize) -> bool {
         let is_sabotaged = self.sabotage.is_some() && site + 1 == self.sites;
         is_sabotaged
@@ -71,8 +73,10 @@ impl SessionScenario {
         })
     }
 
-    /// Returns whether a site may stall the others until they drop it. Its links may be too long or too uneven for the
-    /// input delay, or its machine too slow. Or its inputs do not reach a coordinator that moved or slept.
+    /// Returns whether a site may stall the others until they drop it. Its links may be too long or too uneven for
+    /// input delay and prediction window, or its machine too slow. Or a fault affects a lower site, which may be the
+    /// coordinator and then lacks the site's inputs. Returns `false` without a stall timeout, because then no site is
+    /// dropped for stalls.
     fn may_stall_others(&self, site: usize) -> bool {
         if self.stall_timeout.is_none() {
             return false;
@@ -112,8 +116,9 @@ impl SessionScenario {
         })
     }
 
-    /// Checks that every desync report names the first frame that differs and, with three or more sites, the diverged
-    /// site.
+    /// Checks, if a machine was corrupted, that every site has reported the desync with the first frame that differs
+    /// and, with three or more sites, the diverged site. Scenarios whose links allow 25 frames per second or fewer are
+    /// not checked.
     pub(super) fn check_desync_reports(&self, run: &mut SessionRun) {
         let Some((diverged, frame)) = run.divergence else { return };
         run.divergence_events.clear();
@@ -240,7 +245,7 @@ impl SessionScenario {
         };
         let counted = |reporter: usize| (0..self.sites).filter(|site| counts(reporter, *site)).collect::<Vec<usize>>();
         let decides = decides && steady.iter().any(|site| is_quorum(&steady, &counted(*site)));
-        // A site that joins while another one changes its address cannot find it.
+        // A joining site cannot find a site that changes its address meanwhile.
         let has = |is: fn(&SessionFault) -> bool| self.faults.iter().any(|(_, fault)| is(fault));
         if has(|fault| matches!(fault, SessionFault::Restart(_))) && has(|fault| matches!(fault, SessionFault::Move(_)))
         {
@@ -325,8 +330,8 @@ impl SessionScenario {
         }
     }
 
-    /// Returns whether some of these sites cannot reach each other, directly or through each other, because links are
-    /// cut for good: a third site that relayed between two of them is gone.
+    /// Returns whether permanent link cuts separate these sites: two of them reach each other neither directly nor
+    /// through others of these sites. A site that is not in `sites` does not relay.
     fn is_partitioned(&self, sites: &[usize]) -> bool {
         let cut = |one: usize, other: usize| {
             self.permanent_cuts().any(|(_, a, b)| [(one, other), (other, one)].contains(&(a, b)))
@@ -460,7 +465,8 @@ impl SessionScenario {
     }
 }
 
-/// Returns whether `some` sites, in ascending order, are more than half of `all`, or half with the lowest.
+/// Returns whether `some` sites are more than half of `all`, or half of them with the lowest. `all` is in ascending
+/// order.
 fn is_quorum(some: &[usize], all: &[usize]) -> bool {
     let present = some.iter().filter(|site| all.contains(site)).count();
     2 * present > all.len() || 2 * present == all.len() && all.first().is_none_or(|lowest| some.contains(lowest))

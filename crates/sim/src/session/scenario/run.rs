@@ -133,8 +133,8 @@ impl SessionScenario {
     }
 }
 
-/// Sends random datagrams to a site, half of which look like hellos, from the addresses of strangers. Rejecting
-/// datagrams that forge a peer's address is the task of the transport.
+/// Sends random datagrams from unknown addresses to a site. About half of them begin like a hello. Rejecting datagrams
+/// that forge a peer's address is the task of the transport.
 fn inject_garbage(network: &mut SessionNetwork, site: usize, packets: u32, random: &mut Random) {
     let mut bytes = [0u8; 200];
     for _ in 0..packets {
@@ -155,7 +155,7 @@ pub(super) struct SessionRun {
     pub(super) drops_before_recovery: usize,
     /// Number of desync reports before the restart of the diverged site; `usize::MAX` without a restart.
     pub(super) reports_before_restart: usize,
-    /// Site whose machine is corrupted, and the frame after which it is.
+    /// Site whose machine is corrupted, and the frame after whose step it is corrupted.
     pub(super) divergence: Option<(usize, u32)>,
     /// Desync reports: reporting site, first frame that differs, and odd site.
     pub(super) desync_reports: Vec<(usize, Option<u32>, Option<SiteId>)>,
@@ -234,7 +234,7 @@ impl SessionRun {
 /// Result of one scenario of any engine.
 #[derive(Clone, Debug, Default)]
 pub struct ScenarioResult {
-    /// Hash of everything that happened in the run. Equal seeds give equal hashes.
+    /// Hash of what the checker observed in the run. Equal seeds give equal hashes.
     pub trace_hash: u64,
     /// Violations as text, each `property: description`.
     pub violations: Vec<String>,

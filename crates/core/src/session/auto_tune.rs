@@ -1,11 +1,11 @@
 //! Automatic tuning of the delay settings: input delay and prediction window follow the needs of the links and the
 //! machines.
 //!
-//! In every frame, a site measures the age of its newest inputs when they are needed, in frames: delay, jitter and loss
-//! in one number. Once per second it sends all players the age that 98 % of the frames do not exceed, and the number of
-//! frames that its machine can resimulate within one frame period. The coordinator changes the settings for all sites,
-//! by one frame at a time: at once if frames have to wait, late if there is room to spare, and hardly ever where a link
-//! only fluctuates. Sites ignore a command that changes them by more.
+//! In every frame, a site measures the age in frames of the newest received inputs when they are needed: delay, jitter
+//! and loss in one number. Once per second it sends all players the age that 98 % of the frames do not exceed, and the
+//! number of frames that its machine can resimulate within one frame period. The coordinator changes the settings for
+//! all sites, by one frame at a time: at once if frames have to wait, late if there is room to spare, and hardly ever
+//! where a link only fluctuates. Sites ignore a command that changes them by more.
 
 use super::event::Event;
 use super::settings::{MAX_INPUT_DELAY, MAX_LEAD};
@@ -209,7 +209,8 @@ impl AutoTuner {
         MachineCosts { step: self.step_costs.median(), save: self.save_costs.median(), load: self.load_costs.median() }
     }
 
-    /// Notes that the host program got a request. Many of these requests may follow each other without a pause.
+    /// Notes that the host program gets a request at `now`, whose duration ends with the next
+    /// [`AutoTuner::on_request_done`].
     pub(super) fn on_request(&mut self, now: Instant, request: MeasuredRequest) {
         self.pending_request = Some((request, now));
     }

@@ -48,16 +48,16 @@ pub struct Config {
     pub can_save: bool,
     /// Whether this site takes part in the search for the cause of a desync. It then saves a state about every 64
     /// frames, or every [`Settings::compare_interval`] frames if that is longer. This needs `can_save` and a compare
-    /// interval above 0. It is usual where states are saved anyway, for prediction.
+    /// interval above 0. [`Config::new`] sets it where states are saved for prediction anyway.
     pub bisect_desyncs: bool,
     /// Initial estimates of the time to step, save and load the machine, for [`Settings::auto_tune`]. The session
-    /// measures the real times during rollbacks.
+    /// measures the real times while the game runs.
     pub machine_costs: MachineCosts,
     /// Parameters for joining a running game; `None` waits for the start in the lobby.
     pub late_join: Option<LateJoinConfig>,
     /// Feed for spectators and late joiners; `None` serves none.
     pub feed: Option<FeedConfig>,
-    /// A number that grows with every start of the program, such as the time of day in seconds. It distinguishes a
+    /// A number that grows with every start of the program, such as the Unix time in seconds. It distinguishes a
     /// restarted site from its previous run.
     pub incarnation: u32,
     /// Silence after which a site is dropped; `None` waits for it. The other sites go on if they are a quorum: more
@@ -91,8 +91,9 @@ pub enum SendPolicy {
     AtOnce,
     /// Whenever a timer of this period expires, as in Zhao et al., where it is 20 ms; for comparison.
     Timer(TimeDelta),
-    /// When there is something new, but no more often than delays vary, as in Kim and Park (their equation 3): packets
-    /// that could overtake each other are merged into one.
+    /// When there is something new and about one [send interval](super::JitterBufferModel::send_interval) has passed
+    /// since the previous packet, as in Kim and Park (their equation 3). Packets that could overtake each other are
+    /// merged into one.
     Measured,
 }
 
@@ -179,7 +180,7 @@ pub enum ConfigError {
     InvalidSendTimer,
     /// The drop timeout is shorter than [`MIN_DROP_TIMEOUT`], so that a site could be dropped while it only waits.
     DropTimeoutTooShort(TimeDelta),
-    /// The stall limit is shorter than [`MIN_STALL_LIMIT`], so that a site could be dropped for a hiccup.
+    /// The stall limit is shorter than [`MIN_STALL_LIMIT`], so that a site could be dropped for a few lost packets.
     StallLimitTooShort(TimeDelta),
     /// This site has the same address as another one in [`Config::peers`].
     DuplicateAddress(SiteId),

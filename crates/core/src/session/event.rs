@@ -24,7 +24,7 @@ pub enum Request<'a> {
         frame: Frame,
     },
     /// Save the machine's state in a slot and overwrite the previous content of that slot. Only requested if the state
-    /// may be needed: where [`Settings::prediction_window`](super::Settings::prediction_window) allows prediction, and
+    /// may be needed: where the [prediction window](super::Settings::prediction_window) in force allows prediction, and
     /// for [`Config::bisect_desyncs`](super::Config::bisect_desyncs).
     Save {
         /// The frame that the machine steps next from this state.
@@ -49,7 +49,7 @@ pub enum Request<'a> {
         /// frame is resimulated or caught up with, and its picture and sound are not wanted.
         fresh: bool,
     },
-    /// Pass the machine's state and its hash to [`Session::handle_snapshot`](super::Session::handle_snapshot). A
+    /// Pass a state of the machine and its hash to [`Session::handle_snapshot`](super::Session::handle_snapshot). A
     /// spectator or late joiner needs them.
     Snapshot {
         /// The frame that the machine steps next from that state.
@@ -117,7 +117,7 @@ pub enum Event {
         at: Instant,
     },
     /// The game has waited for inputs for longer than [`Config::freeze_timeout`](super::Config::freeze_timeout). The
-    /// event is repeated when the sites that it waits for change.
+    /// event is repeated when the sites that the game waits for, or the silent ones among them, change.
     Frozen(Freeze),
     /// The game goes on after a freeze.
     Resumed {
@@ -172,7 +172,7 @@ pub enum Event {
     InputsForged {
         /// The site whose inputs differ.
         site: SiteId,
-        /// The first compared frame up to which they do.
+        /// The first compared frame at which the hashes of the inputs so far differ.
         frame: Frame,
     },
     /// All sites change input delay and prediction window at the same frame.
@@ -183,8 +183,8 @@ pub enum Event {
         input_delay: u32,
         /// New prediction window, in frames.
         prediction_window: u32,
-        /// Input age that caused the change, in frames: in 98 % of the frames at `site`, the received inputs ended no
-        /// more than this before its own.
+        /// Input age that caused the change, in frames: in 98 % of the frames at `site`, the received inputs ended at
+        /// most this many frames before its own.
         input_age: u32,
         /// The site at which the inputs are oldest.
         site: SiteId,

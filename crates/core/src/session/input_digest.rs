@@ -58,7 +58,8 @@ impl InputDigest {
         self.last_value.is_some()
     }
 
-    /// Adds the inputs before `until`, which are known. `absent` returns whether a frame has none.
+    /// Adds the inputs before `until`, which are known. `absent` returns whether a frame has none; its input then
+    /// counts as neutral.
     pub(super) fn advance(&mut self, stream: &Stream, until: Frame, absent: impl Fn(Frame) -> bool) {
         const NEUTRAL: &[PackedInputPart] = &[[0; 16]; MAX_BLOCKS];
         let blocks = stream.block_count();

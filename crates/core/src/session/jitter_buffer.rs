@@ -1,4 +1,5 @@
-//! The jitter buffer after Kim and Park: send interval, buffer sizes, and the reaction to a buffer that runs low.
+//! The jitter buffer after Kim and Park: send interval, buffer sizes, the reaction to a buffer that runs low, and the
+//! schedule of requests for missing inputs with [`Recovery::Classic`].
 //!
 //! The buffer of a peer holds the inputs that are received and not yet stepped; on a link with constant delay that is
 //! the input delay minus the one-way delay. A lost packet lets the buffer shrink until its inputs are resent. A site
@@ -48,8 +49,8 @@ impl JitterBufferModel {
         }
     }
 
-    /// Returns the time between packets (equation 3): no shorter than delays vary, and no shorter than a frame period.
-    /// Where delays vary by more than half of the input delay, it is half of the input delay.
+    /// Returns the time between packets (equation 3): the variation of the one-way delay, at most half of the input
+    /// delay, and at least a frame period.
     pub fn send_interval(&self) -> TimeDelta {
         ((self.rtt_max - self.rtt_min) / 2).min(self.input_delay / 2).max(self.period)
     }
@@ -127,8 +128,9 @@ impl Session {
         peer.known_end() - self.frame
     }
 
-    /// Returns whether a peer's buffer is below its low or above its high watermark, so that this site does not begin
-    /// the next frame but asks for a pause.
+    /// With [`StarvationPolicy::Pause`] and without prediction, begins a pause and asks the other sites for it if a
+    /// peer's buffer is below its low or above its high watermark and the last pause ended at least 1 s ago. Returns
+    /// whether it did, so that this site does not begin the next frame.
     pub(super) fn is_starved(&mut self, now: Instant) -> bool {
         let is_enabled = self.config.settings.starvation_policy == StarvationPolicy::Pause
             && self.delay_settings.prediction_window == 0;

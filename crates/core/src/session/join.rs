@@ -52,9 +52,10 @@ const SOURCE_ROUND_TRIPS: i64 = 6;
 const JOIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(8);
 /// Maximum number of initial neutral inputs, besides the input delay.
 const MAX_NEUTRAL_FRAMES: i64 = 200;
-/// Maximum number of frames by which the others' inputs may be ahead of this site: the capacity of its input buffers,
-/// minus a margin of 8 for changes of the delay settings. While this site's inputs are neutral, the others may run
-/// ahead by that time plus a prediction window, and give inputs further ahead by the input delay.
+/// Maximum number of frames by which the others' inputs may be ahead of this site: half the capacity of an input
+/// stream, minus a margin of 8 for changes of the delay settings. The others may run ahead of the join frame by the
+/// number of this site's initial neutral inputs plus the prediction window, and give inputs further ahead by the input
+/// delay.
 const MAX_FRAMES_AHEAD: i64 = STREAM_CAPACITY as i64 / 2 - 8;
 
 /// State of this site's late join, from its creation until it plays.
@@ -121,8 +122,8 @@ impl Session {
         self.joining.as_ref().and_then(|joining| joining.join_frame)
     }
 
-    /// Returns whether all frames that a feed can have are stepped: no site can confirm frames beyond this site's
-    /// inputs.
+    /// Returns whether this site is admitted and has stepped all frames of its catch-up. From then on it samples
+    /// inputs, and takes no more frames from the feed.
     pub(super) fn has_consumed_feed(&self) -> bool {
         self.own_join_frame().is_some() && self.machine_frame >= self.catch_up_until
     }
@@ -209,8 +210,8 @@ impl Session {
         }
     }
 
-    /// Handles a tick that arrives before this site plays. Only a join command matters. Returns whether the tick has no
-    /// further use.
+    /// Handles a tick that may have arrived before this site plays: looks for a command that admits this site. Returns
+    /// whether the tick has no further use, because this site is not admitted yet.
     pub(super) fn handle_tick_while_joining(&mut self, index: usize, tick: &Tick<'_>) -> bool {
         let Some(joining) = &self.joining else { return false };
         let unseated = joining.join_frame.is_none();
@@ -333,7 +334,8 @@ impl Session {
         self.push_neutral_inputs(first + frames as u32);
     }
 
-    /// Pushes neutral inputs for the frames before `until`. The catch-up of the machine ends the input delay earlier.
+    /// Pushes neutral inputs for all frames before `until` that have none, and sets the end of the machine's catch-up
+    /// to `until` minus the input delay.
     fn push_neutral_inputs(&mut self, until: Frame) {
         let neutral = [[0; 16]; crate::input::MAX_BLOCKS];
         let blocks = self.own_inputs.block_count();
@@ -417,8 +419,8 @@ impl Session {
         }
     }
 
-    /// Skips the comparisons after the join frame whose states this site has not seen. Its inputs for them were sent in
-    /// advance.
+    /// Skips the comparisons from the join frame on whose states this site has not seen. Its inputs for those frames,
+    /// which were sent in advance, still enter its input digest.
     fn skip_comparisons(&mut self, next: Frame) {
         let interval = self.config.settings.compare_interval;
         while let Some(frame) = self.next_compared_frame.filter(|frame| *frame < next) {

@@ -7,7 +7,8 @@
 //! before they could report, and others may not know the decision either, so that no quorum is left to confirm it. So a
 //! report is also credible when this site receives from none of the sites that would be gone, and either every player
 //! that it still receives from makes the report or the game has been stalled for 1 s. In that state this site cannot go
-//! on without the reporters anyway.
+//! on without the reporters anyway. A report that this site itself was dropped is credible without a quorum only when
+//! no player sends ticks to this site.
 
 use super::Session;
 use super::event::SessionEnd;
@@ -72,7 +73,8 @@ impl MembershipReports {
 }
 
 impl Session {
-    /// Returns the players with a report that satisfies a condition. A leaving player may have decided before.
+    /// Returns the players with a report that satisfies a condition. Leaving players count, because they may have
+    /// decided before.
     fn reporters(&self, has_report: impl Fn(&MembershipReports) -> bool) -> SiteSet {
         let players = self.peers.iter().filter(|peer| !peer.is_free() && !peer.is_dropped);
         players.filter(|peer| has_report(&peer.reports)).map(|peer| peer.site).collect()

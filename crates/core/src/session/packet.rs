@@ -68,7 +68,8 @@ impl Session {
         let frame = match self.phase {
             // Once a frame is stepped, the plan is that of the next frame.
             Phase::Running(FramePhase::AwaitStep) => self.frame.next(),
-            // A joiner knows the players' current frames only from the feed.
+            // A joiner that does not play yet reports its join frame, because its current frame is that of its
+            // download.
             _ => join_frame.unwrap_or(self.frame),
         };
         let plan = self.pacer.as_ref().and_then(|pacer| pacer.planned_start());
@@ -121,8 +122,9 @@ impl Session {
         }
     }
 
-    /// Handles a tick of a site without a seat. It has left or was dropped, and does not know that this site knows; or
-    /// a command admitted it that was voided, because its issuer is gone.
+    /// Handles a tick of a site without a seat. The site has left or was dropped and does not know that this site
+    /// knows, or the command that admitted it was voided because its issuer is gone. The answer is a hello that refuses
+    /// the site, or a tick; a restarted site that was dropped gets neither unless it needs the last decision.
     #[cold]
     fn handle_tick_of_absent(&mut self, index: usize, tick: &Tick<'_>) {
         let is_void = self.has_void_admission(index, tick);
@@ -141,7 +143,7 @@ impl Session {
     }
 
     /// Returns whether a restarted site gives inputs for frames that were confirmed without it. No site confirms a
-    /// frame without knowing the players in it.
+    /// frame without knowing the players in it, so the command that admitted the site is void.
     fn has_void_admission(&self, index: usize, tick: &Tick<'_>) -> bool {
         let first = self.frame.expand_low16(tick.end).and_then(|end| end.checked_sub(tick.frame_count));
         let is_player = self.is_running() && self.joining.is_none();
@@ -229,12 +231,13 @@ impl Session {
         }
     }
 
-    /// Marks that ticks may have to carry extras, until the next update of the session decides it.
+    /// Marks that ticks may have to carry extras, until the next update of the session recomputes that.
     pub(super) fn mark_extras_pending(&mut self) {
         self.extras_pending = true;
     }
 
-    /// Recomputes whether ticks have to carry extras, and stops sending the tuning statistics.
+    /// Recomputes whether ticks have to carry extras. Stops announcing a pause that is over, and stops sending the
+    /// tuning statistics.
     pub(super) fn update_extras_pending(&mut self, now: Instant) {
         self.clear_expired_pause(now);
         let has_own = self.leaving.is_some()
@@ -336,7 +339,7 @@ impl Session {
     }
 
     /// Handles a peer's announcement that it leaves. A site that takes part in a ballot about the peer has reported the
-    /// end of its inputs and ignores the announcement.
+    /// end of the peer's inputs and ignores the announcement.
     fn on_leave(&mut self, index: usize, last: Frame) {
         if !self.membership.muted.contains(self.peers[index].site) {
             self.apply_leave(index, last);
@@ -350,11 +353,13 @@ impl Session {
         // For a site that joined later, the peer may have left before the join.
         let has_left_before = last <= peer.inputs.start() && peer.inputs.received_end() == peer.inputs.start();
         if peer.join_frame.is_some() && (is_near || has_left_before) {
-            // A voided command leaves everything unchanged, so the seat is not even taken.
+            // The leave counts only once the join command does: if the command turns out to be void, the seat was never
+            // taken.
             peer.leave_after_join = Some(last.max(peer.inputs.start()));
         } else if peer.is_playing() && (is_near || has_left_before) {
             let site = peer.site;
-            // Frames from there on can be resimulated as long as nothing else is known of them.
+            // This comes before the end of the peer's inputs is set: until then, frames from the command's frame on are
+            // not confirmed and can be resimulated.
             self.void_command_after(site, last);
             let peer = &mut self.peers[index];
             let known = peer.known_end();

@@ -128,7 +128,7 @@ pub(super) enum Seat {
     Playing,
     /// The site's inputs end before this frame: it leaves, or was dropped.
     Leaving(Frame),
-    /// The site's inputs end before this frame, the site was informed that this site knows it, and the seat is free.
+    /// The site's inputs end before this frame, and the seat is free for a joiner.
     Free(Frame),
 }
 
@@ -319,8 +319,8 @@ impl Peer {
         &input[..self.inputs.block_count()]
     }
 
-    /// Takes over the peer's input of the frame before `next`. If the peer was absent in that frame, its substitute
-    /// input continues.
+    /// Takes over the peer's input in `words`, the players' words in the frame before `next`, as its substitute input:
+    /// if the peer was absent in that frame, that is its substitute input, which continues.
     pub(super) fn observe_substitute_input(&mut self, next: Frame, words: &[InputWord]) {
         let mut input = [[0; 16]; MAX_BLOCKS];
         self.layout.pack_blocks(words, &mut input[..self.inputs.block_count()]);
@@ -339,7 +339,8 @@ impl Peer {
         (self.repeats_last_input, self.substitute_input) = (false, [[0; 16]; MAX_BLOCKS]);
     }
 
-    /// Handles the peer's report that it is in a frame and has given its inputs before `end`.
+    /// Handles the peer's report that it is in a frame and has given its inputs before `end`. If they end at most
+    /// `input_delay` + 1 frames after that frame, the peer has stopped giving inputs in advance.
     pub(super) fn on_frame(&mut self, frame: Frame, end: Frame, input_delay: u32) {
         self.reported_frame = self.reported_frame.max(frame);
         self.has_advance_inputs &= end > frame + input_delay + 1;
@@ -446,7 +447,7 @@ impl Peer {
         self.relay_selector = RelaySelector::new(now);
     }
 
-    /// Returns the time since anything of the peer arrived, directly or through a relay.
+    /// Returns the time since a packet of the peer, or new inputs of the peer through a relay, last arrived.
     pub(super) fn silence(&self, now: Instant) -> TimeDelta {
         now - self.last_received_at.max(self.last_input_at)
     }
@@ -596,8 +597,8 @@ impl Peer {
         now - self.probes.last_sent_at >= interval
     }
 
-    /// Returns the stamp to echo, in microseconds of the peer's clock, and the time for which it was held. Each stamp
-    /// is echoed once.
+    /// Returns the stamp to echo, in microseconds of the peer's clock, and the time for which it was held. Notes that a
+    /// probe is sent now. Each stamp is echoed once.
     pub(super) fn take_echo(&mut self, now: Instant) -> Option<(i64, TimeDelta)> {
         self.probes.last_sent_at = now;
         let (stamp, received) = self.probes.newest_stamp.filter(|_| !self.probes.is_echoed)?;

@@ -2,8 +2,8 @@
 //!
 //! A site that misses inputs of another site and cannot get them directly asks the peers that it receives from. A peer
 //! that has the inputs passes them on; a peer that knows that the other site has left reports where its inputs end. So
-//! the last inputs of a gone site reach every site, and two sites whose direct link is cut play on through a third one
-//! (K7, the *pivot*).
+//! the last inputs of a gone site reach every site, and two sites whose direct link is cut play on through a third one,
+//! similar to the *pivot* client that Kim and Park suggest as further research.
 
 use super::Session;
 use super::peer::Peer;
@@ -20,8 +20,8 @@ pub(super) const LINK_CUT_TIMEOUT: TimeDelta = TimeDelta::from_millis(150);
 const RELAY_TRIAL_TIME: TimeDelta = TimeDelta::from_millis(300);
 /// Time after which a chosen relay is given up and all peers are asked again.
 const RELAY_SELECTION_LIFETIME: TimeDelta = TimeDelta::from_secs(5);
-/// Largest length in bytes of a packet that takes another relay: 240 bytes are left for the relay, 260 for answers, 510
-/// for inputs.
+/// Largest length in bytes of a packet that takes another relay: 240 bytes are left for the relay, 260 for
+/// retransmissions, 510 for new inputs.
 const MAX_LEN_BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 510;
 
 /// Selects the peer that relays the inputs of an unreachable site. No site knows the links between other sites. So all
@@ -47,7 +47,8 @@ impl RelaySelector {
     }
 
     /// Chooses the site with the most new inputs when the trial of all peers is over, and begins a new trial when the
-    /// chosen one is useless or was chosen long ago. `last_input_at` is when inputs last came.
+    /// chosen one is useless or was chosen long ago. `last_input_at` is when new inputs of the unreachable site last
+    /// arrived.
     fn update(&mut self, now: Instant, last_input_at: Instant, max_rtt: TimeDelta) {
         let trial_time = RELAY_TRIAL_TIME + max_rtt * 2;
         let is_useless = now - last_input_at.max(self.since) > trial_time;
@@ -75,7 +76,8 @@ impl Session {
     }
 
     /// Returns whether `helper` is asked for the inputs of `missed`. All peers are asked for the inputs of a site that
-    /// is gone for good, because few may have them. Otherwise only the chosen relay is asked.
+    /// is gone for good, because few may have them. Otherwise only the chosen relay is asked, or all peers while there
+    /// is none.
     fn is_asked_to_relay(&self, now: Instant, helper: &Peer, missed: &Peer) -> bool {
         let can = |peer: &Peer| {
             peer.is_playing() && peer.site != missed.site && now - peer.last_received_at < LINK_CUT_TIMEOUT

@@ -119,9 +119,10 @@ impl Session {
         }
     }
 
-    /// Returns the interval between packets while a frame waits or nothing is new. It is two frame periods: with the
-    /// packet that ends the wait there are never more packets than frames. After [`FAST_RETRANSMIT`] the wait is a
-    /// fault, and the interval is [`KEEP_ALIVE_INTERVAL`].
+    /// Returns the interval between packets while a frame waits or nothing is new. It is two frame periods, at most
+    /// [`KEEP_ALIVE_INTERVAL`], so that with the packet that ends the wait there are no more packets than frames at 20
+    /// or more frames per second. After [`FAST_RETRANSMIT`] the wait is a fault, and the interval is
+    /// [`KEEP_ALIVE_INTERVAL`].
     pub(super) fn resend_interval(&self, step: FramePhase) -> TimeDelta {
         match step {
             FramePhase::AwaitInputs { began } if self.last_call - began > FAST_RETRANSMIT => KEEP_ALIVE_INTERVAL,

@@ -10,7 +10,7 @@ use crate::frame::FrameRate;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
 
-/// Maximum length of a name, version, option or value, in bytes.
+/// Maximum length of a name, a version, or an option's key or value, in bytes.
 pub const MAX_TEXT_LEN: usize = 64;
 /// Allowed characters of a machine's name besides ASCII letters, digits and spaces.
 const NAME_SYMBOLS: &str = "-_.+~'()[]!,&#";
@@ -80,7 +80,7 @@ pub enum StarvationPolicy {
     Wait,
     /// All sites pause together until their buffers are full again, as in Kim and Park: one long pause instead of many
     /// short ones. Intended for an input delay that is long enough to request lost inputs, about 300 ms, with
-    /// [`Recovery::History`](crate::input::Recovery).
+    /// [`Recovery::History`](crate::input::Recovery). No site asks for a pause while the prediction window is above 0.
     Pause,
 }
 
@@ -139,7 +139,7 @@ pub enum SettingsError {
     PredictionWindowTooLong(u32),
     /// Input delay and prediction window together are longer than [`MAX_LEAD`].
     LeadTooLong(u32),
-    /// A name, version, option or value is longer than [`MAX_TEXT_LEN`] bytes.
+    /// A name, a version, or an option's key or value is longer than [`MAX_TEXT_LEN`] bytes.
     TextTooLong(String),
     /// The machine's name is invalid: see [`MachineId::is_valid_name`].
     InvalidMachineName(String),
@@ -355,7 +355,7 @@ fn format_frames(count: u32) -> String {
 }
 
 impl GameId {
-    /// Returns the name and as many digits of the hash as distinguish it from the other.
+    /// Returns the name and as many digits of the hash as distinguish it from that of `other`, at least eight.
     fn label_distinct_from(&self, other: &Self) -> String {
         let equal = self.hash.iter().zip(&other.hash).take_while(|(ours, theirs)| ours == theirs).count();
         let shown = &self.hash[..(equal + 1).clamp(4, self.hash.len())];

@@ -9,10 +9,11 @@
 //!    on while they are compared, so the lower site alone decides. It sends [`Refusal::Dropped`] to keep its game, or a
 //!    frame of 0 to give it up.
 //! 2. The receiver still waits: it believes the sender if it receives no inputs of the sender and nothing of any other
-//!    player. A refusal would gain nothing, because the sender does not play with it any more.
+//!    player. To doubt it would gain nothing, because the sender does not play with the receiver any more.
 //! 3. The receiver plays with others: it answers that the game goes on without the sender, and the sender gives its own
 //!    game up. No message of a single site evicts a site that receives from another player.
-//! 4. Two or more sites, a quorum of those left behind, still wait for the sender: the sender gives its game up.
+//! 4. Two or more sites, a quorum of the sender and those left behind, still wait for the sender: the sender gives its
+//!    game up.
 //!
 //! The site that gives its game up ends with [`SessionEnd::Dropped`], and its host program lets it join the other game.
 
@@ -158,8 +159,8 @@ impl Session {
         }
     }
 
-    /// Returns whether two or more of the sites left behind, a quorum of all, send ticks: they wait for this site, and
-    /// cannot go on before it yields.
+    /// Returns whether two or more of the sites left behind, a quorum of them and this site, send ticks: they wait for
+    /// this site, and cannot go on before it yields.
     fn is_awaited_by_quorum(&self, now: Instant) -> bool {
         let is_waiting = |peer: &&Peer| peer.lobby.has_played && now - peer.last_received_at < INPUT_SILENCE_LIMIT;
         let left_behind = self.peers.iter().filter(|peer| self.split_brain.abandoned_sites.contains(peer.site));

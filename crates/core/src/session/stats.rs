@@ -28,8 +28,8 @@ pub struct Stats {
     pub resimulated: u64,
     /// Number of states saved for rollbacks, without those for desync searches.
     pub saves: u64,
-    /// Confirmed frames that [`Session::poll_confirmed`](super::Session::poll_confirmed) skipped because it was called
-    /// too late.
+    /// Number of confirmed frames that [`Session::poll_confirmed`](super::Session::poll_confirmed) skipped because it
+    /// was called too late.
     pub skipped_confirmed: u64,
     /// Number of dropped datagrams and inputs, by reason.
     pub dropped_datagrams: DroppedDatagrams,
@@ -40,7 +40,8 @@ pub struct Stats {
 pub struct DroppedDatagrams {
     /// Datagrams that are not a valid message.
     pub malformed: u64,
-    /// Datagrams from an unknown sender or of another session.
+    /// Datagrams from an unknown sender, of another session or an earlier incarnation, or of a feed or desync search in
+    /// which this site or the sender takes no part.
     pub strangers: u64,
     /// Ticks that came before this site knew the start of the game, or before it was admitted.
     pub early: u64,
@@ -93,7 +94,7 @@ pub struct PeerStats {
     pub bytes_in: u64,
 }
 
-/// Meter of the packet loss from one peer. A packet is identified by the frame with which its inputs end.
+/// Meter of the packet loss from one peer. A packet is identified by the end of its inputs.
 #[derive(Debug, Default)]
 pub(super) struct LossMeter {
     newest: Option<Frame>,

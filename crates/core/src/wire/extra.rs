@@ -1,6 +1,8 @@
-//! Optional parts of a tick: leaving, scheduled commands, membership votes, and inputs relayed for other sites.
+//! Optional parts of a tick: leaves, scheduled commands, membership votes and decisions, inputs relayed for other
+//! sites, tuning statistics, and pauses.
 //!
-//! Each entry begins with its type, so that types can be added. All entries are validated when the tick is decoded.
+//! Each entry begins with its type. All entries are validated when the tick is decoded; an unknown type makes the whole
+//! tick malformed.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::frame::Frame;
@@ -55,9 +57,10 @@ pub struct ScheduledCommand {
 /// A site's needs and capabilities, from which the coordinator tunes the delay settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TuningStats {
-    /// Age in frames of the site's newest inputs when they are needed, at a high percentile.
+    /// Age in frames of the newest inputs that the site has received when they are needed, which 98 % of its frames do
+    /// not exceed.
     pub input_age: u32,
-    /// Number of frames that the site's machine can resimulate within one frame.
+    /// Number of frames that the site's machine can resimulate within 80 % of a frame period.
     pub max_prediction_window: u32,
 }
 

@@ -46,7 +46,7 @@ pub struct Hello {
 pub enum Refusal {
     /// The game is running, and the player of this seat was in it already.
     AlreadyRunning,
-    /// The game continues without the site, which was silent or too slow.
+    /// The game continues without the site: it was dropped, or the command that admitted it was void.
     Dropped,
     /// The sender continued alone without the receiver, and without the decision of a quorum.
     ContinuedAlone {

@@ -90,7 +90,8 @@ pub struct EncodedEvent<'a> {
     pub issued_at: GroupInstant,
     /// Object that the event is about; 0 if its order among other events does not matter.
     pub key: u64,
-    /// The last irreplaceable event of the key before this one; 0 if there is none.
+    /// The last irreplaceable event of the key before this one, or an upper bound of its number with `is_barrier`; 0 if
+    /// there is none.
     pub after: u64,
     /// Whether all events up to `after` must precede this one, whatever their keys.
     pub is_barrier: bool,

@@ -46,7 +46,8 @@ pub(crate) use tick::{TickHeader, put_plain_header};
 /// Protocol version. Two sites with different versions refuse each other with a clear message.
 pub const VERSION: u8 = 4;
 
-/// Largest datagram in bytes. It passes every Internet path unfragmented, with room for a transport's own header.
+/// Largest datagram in bytes. It passes practically every Internet path unfragmented, with room for a transport's own
+/// header.
 pub const MAX_DATAGRAM: usize = 1_200;
 
 /// Reason that bytes are not a valid message.
@@ -69,7 +70,7 @@ pub struct BufferFull;
 pub enum SessionMessage<'a> {
     /// A packet of a running game, one per frame.
     Tick(Tick<'a>),
-    /// A packet of the lobby, until both sites play.
+    /// A packet of the lobby, or to or from a site outside the running game.
     Hello(alloc::boxed::Box<Hello>),
 }
 

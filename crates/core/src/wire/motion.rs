@@ -114,7 +114,7 @@ pub struct MotionItems<'a> {
 }
 
 impl<'a> MotionItems<'a> {
-    /// Reads the header of a datagram. Fails if it is truncated or of another family.
+    /// Reads the header of a datagram. Fails if it is truncated, or of another family or version.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {

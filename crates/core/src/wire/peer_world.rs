@@ -22,7 +22,7 @@ pub enum PeerWorldItem<'a> {
     Probe(Instant),
     /// The answer to a probe.
     Echo(ClockEcho),
-    /// Quality of the link from a site to the sender, as fractions in 1/255.
+    /// Quality of the link from a site to the sender, as fractions in units of 1/255.
     LinkReport {
         /// Site whose updates the sender counted.
         site: WorldSiteId,
@@ -39,7 +39,7 @@ pub enum PeerWorldItem<'a> {
         version: u32,
     },
     /// Request for a site's record. The answer is the record, or a version of 0 if there is none. A site requests its
-    /// own record only after a start.
+    /// own record only after its program was started.
     RecordRequest {
         /// The site that the record belongs to.
         site: WorldSiteId,

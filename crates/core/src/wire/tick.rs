@@ -26,7 +26,7 @@ pub const MAX_MISSING_RANGES: usize = 8;
 const ECHO_HELD_UNIT_NS: i64 = 16_000;
 /// Unit of a frame's lateness, in nanoseconds.
 const LATENESS_UNIT_NS: i64 = 31_250;
-/// Absolute lateness in nanoseconds from which on it is not sent.
+/// Absolute lateness in nanoseconds from which on the packet states that there is none.
 const MAX_LATENESS_NS: i64 = 250_000_000;
 
 /// The packet of a running game.
@@ -198,7 +198,7 @@ impl TickHeader {
         Ok(())
     }
 
-    /// Encodes the parts that only some packets carry.
+    /// Encodes the optional header fields that are present: sender identity, clock probe, digest and requested ranges.
     #[cold]
     fn put_optional_parts(&self, writer: &mut ByteWriter<'_>) -> Result<(), BufferFull> {
         if let Some(identity) = &self.identity {
@@ -316,7 +316,8 @@ impl<'a> Tick<'a> {
         Ok(())
     }
 
-    /// Decodes the parts that only some packets carry.
+    /// Decodes the parts that `flags` announces: sender identity, clock probe, digest, requested ranges, extras and
+    /// retransmissions.
     #[cold]
     fn get_optional_parts(&mut self, reader: &mut ByteReader<'a>, flags: u8) -> Result<(), DecodeError> {
         let has = |bit: u8| flags & bit != 0;

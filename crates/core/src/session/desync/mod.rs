@@ -2,10 +2,10 @@
 //! desync.
 //!
 //! At compared frames that are at least [`MIN_ANCHOR_DISTANCE`] frames apart, the host program saves a state, an
-//! *anchor*. The session keeps the inputs of the frames since. When a comparison fails, a [`DesyncBisector`] asks for
-//! the hashes of all frames since the last successful one. Between two frames of the game the machine loads an anchor,
-//! replays those frames, and loads the present again. That takes as long as stepping that many frames; then the game
-//! goes on.
+//! *anchor*. The session keeps the inputs of the newest frames, at least 512. When a comparison fails, a
+//! [`DesyncBisector`] asks for the hashes of all frames since the last successful one. Between two frames of the game
+//! the machine loads an anchor, replays those frames, and loads the present again. That takes as long as stepping that
+//! many frames; then the game goes on.
 
 mod bisect;
 pub(super) mod report;
@@ -154,8 +154,8 @@ impl DesyncSearch {
         kept.then(|| &self.input_ring[start..start + self.players])
     }
 
-    /// Returns the frames to be searched: all since the last successful comparison, but at most one more than
-    /// `max_span`, which marks a span that is clipped.
+    /// Returns the frames to be searched: all since the last successful comparison, but at most `max_span` + 1. A span
+    /// of that length counts as clipped.
     fn span(&self, agreed: Option<Frame>, frame: Frame) -> Option<FrameSpan> {
         let first = agreed.map_or(self.first, Frame::next);
         let oldest = frame.checked_sub(self.max_span).unwrap_or_default();
@@ -168,7 +168,8 @@ impl DesyncSearch {
         span.frames() > self.max_span as usize
     }
 
-    /// Completes a report: adds the inputs around the frame, and removes the frame if an earlier one may be the first.
+    /// Completes a report: removes its first differing frame if an earlier one may differ, and adds the inputs around
+    /// that frame or around the last one of the span.
     fn complete_report(&self, report: &mut DesyncReport) {
         report.first_frame =
             report.first_frame.filter(|frame| !self.is_span_clipped(report.span) || *frame > report.span.first());
@@ -219,7 +220,8 @@ impl Session {
         Request::Save { frame, slot }
     }
 
-    /// Starts a search after a mismatch with a peer. `agreed` is the last frame after which both states were equal.
+    /// Starts a search after a mismatch with a peer. `agreed` is the last frame after which both states were equal,
+    /// `ours` this site's digest after `frame`.
     pub(super) fn start_desync_search(&mut self, agreed: Option<Frame>, frame: Frame, ours: u32) {
         let Some(search) = &mut self.desync_search else { return };
         if let Some(span) = search.span(agreed, frame) {
@@ -229,7 +231,7 @@ impl Session {
         }
     }
 
-    /// Handles a datagram of a desync search; only players are answered.
+    /// Handles a datagram of a desync search; those of sites that do not play are dropped.
     #[cold]
     pub(super) fn handle_desync_message(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let site = self.peers.iter().find(|peer| peer.addr == from && peer.is_playing()).map(|peer| peer.site);

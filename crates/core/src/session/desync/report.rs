@@ -114,8 +114,8 @@ pub struct DesyncReport {
     pub compared_site: Option<SiteId>,
     /// The regions that differ between this site and `compared_site` after the first differing frame.
     pub regions: Vec<StateRegionDifference>,
-    /// The input words of all players in the eight frames before that frame (or the last of the span), in it, and in
-    /// the eight frames after it, as far as this site has kept them.
+    /// The input words of all players in the first differing frame (or, if it is not known, in the last frame of the
+    /// span), and in the eight frames before and after it, as far as this site has kept them.
     pub inputs: Vec<(Frame, Vec<InputWord>)>,
 }
 

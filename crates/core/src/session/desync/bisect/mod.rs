@@ -172,8 +172,8 @@ impl DesyncBisector {
         }
     }
 
-    /// Handles a mismatch: another site's digest after the span differs from `ours`. Starts a search, unless an earlier
-    /// span is already searched.
+    /// Handles a mismatch: another site's digest after the span differs from `ours`. Starts a search, unless the
+    /// current or last one has this span or an earlier one, or searches have restarted four times.
     pub fn on_mismatch(&mut self, span: FrameSpan, ours: u32) {
         self.start_search(span);
         self.on_digest(span.last(), ours);
@@ -254,7 +254,8 @@ impl DesyncBisector {
         self.page_hashes.push(PageHashes { region, first_page, hashes });
     }
 
-    /// Starts a search, unless the current one has an earlier span.
+    /// Starts a search, unless the current or last one has this span or an earlier one, or searches have restarted four
+    /// times.
     fn start_search(&mut self, span: FrameSpan) {
         let better = self.span().is_none_or(|current| span.is_earlier_than(current));
         if !better || self.restarts > MAX_RESTARTS {

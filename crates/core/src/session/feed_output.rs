@@ -1,5 +1,6 @@
-//! Output to the spectator feed: spectators and late joiners are served beside the game, without any effect on the
-//! players.
+//! Output of confirmed frames to the spectator feed, to desync searches and to programs that record the game; the
+//! schedule of all work beside the frame loop; and the catch-up of a late joiner. Spectators and late joiners are
+//! served without any effect on the players.
 
 use super::event::Request;
 use super::peer::Peer;
@@ -96,6 +97,13 @@ impl Session {
         Some(ConfirmedFrame { frame, inputs: &self.scratch_words, hash: self.tentative_hashes.get(frame) })
     }
 
+    /// Drops all subscribers of the feed and accepts no new ones, so that they switch to another source.
+    pub(super) fn close_feed(&mut self) {
+        if let Some(feed) = &mut self.feed {
+            feed.drop_all();
+        }
+    }
+
     /// Returns the statistics of the feed; `None` without [`Config::feed`](super::Config::feed).
     pub fn feed_stats(&self) -> Option<FeedStats> {
         self.feed.as_ref().map(|feed| feed.stats())
@@ -165,7 +173,7 @@ impl Session {
         spectator + search + self.feed.as_ref().map_or(0, |feed| feed.memory())
     }
 
-    /// Lets a late joiner step the frames that it is behind as fast as its machine can.
+    /// Lets a late joiner step the frames by which it is behind as fast as its machine can.
     pub(super) fn catch_up(&mut self) {
         if self.frame < self.catch_up_until && matches!(self.phase, Phase::Running(_)) {
             let (now, next) = (self.last_call, self.frame);

@@ -2,7 +2,7 @@
 //!
 //! A frame *begins* at the time that the pacer sets: the local input is sampled for the frame that is later by the
 //! input delay, and sent at once. A frame is *stepped* when every site's input for it is known, or predicted where the
-//! prediction window allows it. Both happen at the same instant unless something is late.
+//! prediction window allows it. Both happen at the same instant unless inputs are late.
 
 use super::auto_tune::MeasuredRequest;
 use super::digest_history::FrameDigest;
@@ -17,7 +17,9 @@ use crate::input::{InputWord, MAX_BLOCKS, Recovery};
 use crate::pace::{MasterObservation, Pacer, Pacing};
 use crate::time::{Instant, TimeDelta};
 
-/// Silence of a site that has left after which its seat becomes free. Until then this site answers its ticks.
+/// Silence of a site that has left after which its seat becomes free. It becomes free in any case once this site is
+/// more than 60 frames past the leaver's last input. Until then this site sends it ticks, from which it learns that its
+/// leave is known.
 const LEAVER_LINGER: TimeDelta = TimeDelta::from_secs(1);
 /// Silence of a peer after which a leaving site no longer waits for it to receive the leave.
 const LEAVE_WAIT_FOR_SILENT_PEER: TimeDelta = TimeDelta::from_secs(10);
@@ -265,7 +267,9 @@ impl Session {
         self.own_input_digest.advance(&self.own_inputs, until, |_| false);
     }
 
-    /// Checks whether the received inputs of a peer are those that it gave, by the digest that the peer itself sent.
+    /// Checks whether the received inputs of a peer are those that the peer gave, by the digest that the peer itself
+    /// sent, and reports the first difference as an event. If this site does not know the digest of the peer's earlier
+    /// inputs, it adopts the peer's value.
     fn compare_input_digest(&mut self, index: usize, frame: Frame) {
         let newest = self.next_compared_frame.and_then(|next| next.checked_sub(self.config.settings.compare_interval));
         let peer = &mut self.peers[index];
@@ -320,8 +324,8 @@ impl Session {
         self.phase = self.initial_phase();
     }
 
-    /// Returns the phase before the first frame that this site plays: it saves a state to return to in case of a
-    /// desync.
+    /// Returns the phase before the first frame that this site plays. A site that takes part in desync searches saves
+    /// the machine's state as its first anchor.
     pub(super) fn initial_phase(&self) -> Phase {
         let slot = self.desync_search.as_ref().map(|_| self.anchor_slot_before(self.machine_frame));
         Phase::Running(slot.map_or(FramePhase::Idle, |slot| FramePhase::SaveAnchor { slot, target: None }))
@@ -343,7 +347,8 @@ impl Session {
         self.phase = self.sample_or_await_inputs(now);
     }
 
-    /// Returns the phase after a sample. Every frame samples one input, unless the input delay has just changed.
+    /// Returns the phase after the start of a frame or after a sample: the next sample, or the wait for the peers'
+    /// inputs. Every frame samples one input, unless the input delay has just changed.
     fn sample_or_await_inputs(&self, now: Instant) -> Phase {
         let is_sample_due = self.own_inputs.end() <= self.frame + self.delay_settings.input_delay;
         Phase::Running(if is_sample_due { FramePhase::SampleDue } else { FramePhase::AwaitInputs { began: now } })
@@ -390,12 +395,13 @@ impl Session {
         self.peers.iter().map(Peer::known_end).fold(self.own_inputs.end(), Frame::min)
     }
 
-    /// Returns the prediction window at this site: 0 where the machine cannot save its state, whatever the others do.
+    /// Returns the prediction window at this site: the one in force, or 0 if this site's machine cannot save its state.
     fn usable_prediction_window(&self) -> u32 {
         if self.config.can_save { self.delay_settings.prediction_window } else { 0 }
     }
 
-    /// Returns whether the current frame may be stepped: its inputs are known, or few enough are predicted.
+    /// Returns whether the current frame may be stepped: its inputs are known, or those of peers are missing and the
+    /// frame is within the prediction window.
     pub(super) fn can_step(&self) -> bool {
         self.can_step_with(self.known_end())
     }
@@ -416,8 +422,8 @@ impl Session {
         self.machine_frame.min(self.known_end()).min(self.first_misprediction.unwrap_or(Frame::NEVER))
     }
 
-    /// Compares newly received inputs of a peer with the predicted ones. `known` is the previous end of the peer's
-    /// known inputs. Frames that are yet to be stepped or resimulated need no rollback.
+    /// Compares newly received inputs of a peer with the predicted ones, and notes the first misprediction. `known` is
+    /// the previous end of the peer's known inputs. Frames that are yet to be stepped or resimulated need no rollback.
     #[inline]
     pub(super) fn check_predictions(&mut self, index: usize, known: Frame) {
         self.peers[index].settle_substitute_input();
@@ -472,8 +478,8 @@ impl Session {
         self.announce_new_plan(plan);
     }
 
-    /// Sends probes after the pacer has given up its plan. Other sites would follow the old plan until they receive the
-    /// new one.
+    /// Makes the next packets carry probes if the pacer has abandoned its plan, which shows in a new one more than
+    /// three periods after `previous`. Other sites would follow the old plan until they receive the new one.
     fn announce_new_plan(&mut self, previous: Option<Instant>) {
         let (Some(previous), Some(pacer)) = (previous, &self.pacer) else { return };
         if pacer.planned_start().is_some_and(|plan| plan - previous > pacer.period() * 3) {
@@ -646,8 +652,8 @@ impl Session {
         }
     }
 
-    /// Ends the session when every peer has this site's last input and knows that it is the last, is silent, or was
-    /// dropped; at the latest after [`MAX_LEAVE_WAIT`].
+    /// Ends the session when every peer has this site's last input and knows that it is the last, has been silent for
+    /// longer than [`LEAVE_WAIT_FOR_SILENT_PEER`], or has no seat any more; at the latest after [`MAX_LEAVE_WAIT`].
     #[cold]
     fn update_own_leave(&mut self, now: Instant) {
         let is_informed = |peer: &Peer| {
@@ -671,7 +677,7 @@ impl Session {
     }
 
     /// Ends the session if all other players have left, unless it has seats for late joiners, a dropped site can still
-    /// come back, or this site plays on alone.
+    /// come back, or this site may play on alone.
     pub(super) fn end_if_alone(&mut self) {
         let has_open_seats =
             self.config.settings.starting_sites != SiteSet::first(usize::from(self.config.settings.site_count));
@@ -686,10 +692,8 @@ impl Session {
         if !self.is_over() {
             self.phase = Phase::Over(end);
             self.due_peers = 0;
-            if let Some(feed) = &mut self.feed {
-                // A session that is over answers no requests.
-                feed.drop_all();
-            }
+            // A session that is over answers no requests.
+            self.close_feed();
             self.events.push(Event::Ended(end));
         }
     }

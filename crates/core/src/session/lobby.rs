@@ -150,8 +150,8 @@ impl Session {
         self.record_disagreement(index, vec![difference]);
     }
 
-    /// Compares the settings of a peer with this site's. This goes on until the start, because a peer may change its
-    /// settings.
+    /// Compares the settings of a peer with this site's. A peer may change its settings, so this goes on until the
+    /// start, and after it for peers that ask to join.
     fn compare_settings(&mut self, index: usize, hello: &Hello) {
         if !matches!(self.phase, Phase::Lobby | Phase::Joining) && hello.join_readiness.is_none() {
             return;
@@ -186,6 +186,8 @@ impl Session {
         }
         if self.phase == Phase::Lobby && !self.is_refused {
             self.is_refused = true;
+            // A site that will not play has nothing to publish.
+            self.close_feed();
             self.events.push(Event::Refused { site: hello.site, reason });
         }
         // This site was admitted. If it does not play yet, the command that admitted it was voided.

@@ -114,12 +114,13 @@ impl Session {
         if self.peers.iter().all(|peer| peer.was_restarted() && peer.lobby.join_readiness.is_some()) {
             return true;
         }
-        self.is_quorum_of_voters(self.voters(), sites)
+        self.is_quorum_of_voters(sites)
     }
 
-    /// Returns whether some voters can decide for all of `voters`. While not all sites know of a joiner, they must be a
+    /// Returns whether some voters can decide for all of them. While not all sites know of a joiner, they must be a
     /// quorum both with and without it.
-    fn is_quorum_of_voters(&self, voters: SiteSet, sites: SiteSet) -> bool {
+    fn is_quorum_of_voters(&self, sites: SiteSet) -> bool {
+        let voters = self.voters();
         is_quorum_of(voters, sites) && is_quorum_of(self.without_pending_joiner(voters), sites)
     }
 
@@ -129,19 +130,17 @@ impl Session {
         sites
     }
 
-    /// Returns the end of the frames that are confirmed and stay so even if this site leaves or the others drop it:
-    /// every quorum of the others contains a site that has this site's inputs for them. A quorum of the others is one
-    /// among themselves, because a site that leaves is not asked.
+    /// Returns the end of the frames that are confirmed and stay so even if the others drop this site: every quorum of
+    /// the others contains a site that has this site's inputs for them.
     pub(super) fn irrevocable_end(&self) -> Frame {
         let (mut irrevocable, unpublished) = (self.confirmed_end(), self.feed_end.max(self.own_inputs.start()));
-        let mut others = self.voters();
-        others.remove(self.config.site);
-        let mut others_left = others;
-        while self.is_quorum_of_voters(others, others_left) {
+        let mut others_left = self.voters();
+        others_left.remove(self.config.site);
+        while self.is_quorum_of_voters(others_left) {
             let is_established = |peer: &Peer| peer.inputs.start() <= unpublished && !peer.has_advance_inputs;
             let is_candidate = |peer: &&Peer| others_left.contains(peer.site) && is_established(peer);
             let candidates = self.peers.iter().filter(is_candidate).map(|peer| (peer.sender.acked(), peer.site));
-            // New joiners have only reports of the past.
+            // Only new joiners are left, which know earlier frames from a feed alone.
             let Some((acked, site)) = candidates.max() else { break };
             irrevocable = irrevocable.min(acked);
             others_left.remove(site);
@@ -324,8 +323,8 @@ impl Session {
         self.membership.muted = self.membership.muted.union(drop);
         let mut ends: InputEnds = [Frame::ZERO; MAX_SITES];
         for peer in self.peers.iter_mut().filter(|peer| drop.contains(peer.site)) {
-            // A joiner has no inputs between its machine's frame and the join frame. Its inputs from the join frame on
-            // are of no use to others.
+            // A joiner lacks the peer's inputs between its machine's frame and the join frame. Without them, those from
+            // the join frame on are of no use to others.
             let gap = self.joining.is_some() && self.machine_frame < peer.inputs.start();
             peer.is_withheld |= gap;
             ends[peer.site.index()] = if gap { self.machine_frame } else { peer.inputs.end() };
@@ -369,7 +368,8 @@ impl Session {
         });
     }
 
-    /// Stops asking for the epoch once this site confirms frames beyond its catch-up, because then it lacks nothing.
+    /// Withdraws the vote in ballot 0 once this site has confirmed frames more than `max_lead` after `catch_up_until`:
+    /// without every drop decided meanwhile it could not have confirmed them.
     fn stop_epoch_request(&mut self) {
         let is_asking = self.membership.own_vote.is_some_and(|vote| vote.ballot == 0);
         if is_asking && self.joining.is_none() && self.confirmed_end() > self.catch_up_until + self.max_lead {
@@ -437,9 +437,9 @@ impl Session {
             && decision.command.is_none_or(|command| decision.drop.contains(command.issuer))
     }
 
-    /// Returns whether the others can have decided this without this site, and each reachable one has accepted it. One
-    /// player's vote is not enough for this site to vote for its own eviction. Sites that would be dropped together
-    /// with this site wait for each other's votes, so theirs are not needed if two of the remaining sites have
+    /// Returns whether the others can have made this decision without this site, and each reachable one has accepted
+    /// it. One player's vote is not enough for this site to vote for its own eviction. Sites that would be dropped
+    /// together with this site wait for each other's votes, so theirs are not needed if two of the remaining sites have
     /// accepted.
     fn all_reachable_accept(&self, decision: &MembershipDecision) -> bool {
         let voters = self.voters();
@@ -483,8 +483,7 @@ impl Session {
             // No decision can be in force if a quorum has accepted none: any quorum that might have accepted one
             // intersects it.
             let unbound: SiteSet = votes().filter(|(_, vote)| vote.accepted.is_none()).map(|(site, _)| site).collect();
-            let is_free =
-                self.is_quorum_of_voters(self.voters(), unbound) || votes().all(|(_, vote)| vote.accepted.is_none());
+            let is_free = self.is_quorum_of_voters(unbound) || votes().all(|(_, vote)| vote.accepted.is_none());
             let may_become_free = !is_free
                 && self.membership.ballot_joined_at.is_some_and(|joined| self.last_call - joined < LEADER_TURN);
             // To drop no site, the leader need not know the survivors' input ends.

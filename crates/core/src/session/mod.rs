@@ -1,8 +1,8 @@
 //! The session engine: several sites step the same deterministic machine with the same inputs, frame by frame.
 //!
-//! A [`Session`] is one site's end of it. It is a pure state machine: datagrams, the time and local inputs go in;
-//! datagrams, [`Request`]s and [`Event`]s come out. The host program owns the machine, the sockets and the clock. See
-//! the [crate] for a complete example.
+//! A [`Session`] is one site's end of the shared game. It is a pure state machine: datagrams, the time and local inputs
+//! go in; datagrams, [`Request`]s and [`Event`]s come out. The host program owns the machine, the sockets and the
+//! clock. See the [crate] for a complete example.
 //!
 //! Invariants:
 //! - Frames are confirmed in sequence. A frame is confirmed when it is stepped with the inputs that every site gave for
@@ -78,7 +78,7 @@ use peer::{Peer, Seat};
 use rollback::RollbackScheduler;
 use split_brain::SplitBrain;
 
-/// Number of frames whose start times are kept: the largest distance between two sites.
+/// Number of frames whose start times are kept: the largest distance between two sites, in frames.
 const MAX_FRAME_STARTS: usize = 256;
 /// Keep-alive interval: the longest time between two packets to a peer, unless the send policy sets a longer one.
 const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
@@ -134,14 +134,15 @@ pub struct Session {
     hash_pending: Option<Frame>,
     /// Whether the current frame had to wait for inputs.
     is_stalled: bool,
-    /// Start of the current stall, moved forward by the time in which the host program was stalled.
+    /// Start of the current stall, moved forward by the time in which the host program was stalled, and to the end of a
+    /// ballot.
     stalled_since: Instant,
     /// The peers whose inputs the frame waited for when the stall was last checked; empty without a stall limit.
     stalled_by: SiteSet,
     /// Time at which the current frame began, or the previous one if the current frame has not begun.
     frame_begun_at: Instant,
     freeze: Option<Freeze>,
-    /// The pause of all sites that this site takes part in.
+    /// The newest pause of all sites in which this site takes part; it may be over.
     pause: GroupPause,
     delay_settings: DelaySettings,
     /// The delay settings that were scheduled last and do not apply yet.
@@ -155,14 +156,14 @@ pub struct Session {
     command: Option<ScheduledCommand>,
     /// The frame of the newest command that was applied.
     last_applied_command: Option<Frame>,
-    /// Whether some ticks have to carry extras besides inputs.
+    /// Whether ticks may have to carry extras besides inputs.
     extras_pending: bool,
     auto_tuner: Option<Box<AutoTuner>>,
     /// Whether the session has, or had, work besides the frame loop: a join, a spectator feed or a desync search.
     side_work: bool,
     /// State of desync searches; `None` if this site takes no part in them.
     desync_search: Option<Box<DesyncSearch>>,
-    /// Progress of this site's late join; `None` once it plays.
+    /// Progress of this site's late join; `None` if it does not join late or plays already.
     joining: Option<Box<JoinProgress>>,
     /// The feed for spectators and late joiners; `None` if the configuration has none.
     feed: Option<Box<Feed>>,
@@ -191,7 +192,7 @@ pub struct Session {
     active_peers: u8,
     /// Earliest time at which a packet is due although nothing is new; `None` if it must be recomputed.
     next_send: Option<Instant>,
-    /// Whether a peer waits for a hello, which takes the place of its next tick.
+    /// Whether a peer waits for a hello, which takes the place of the next tick to that peer.
     hello_pending: bool,
     /// Time of the next periodic update.
     next_update: Instant,
@@ -226,7 +227,7 @@ struct DelaySettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Lobby,
-    /// This site follows a spectator feed until it is admitted.
+    /// This site follows a spectator feed until it plays.
     Joining,
     Starting {
         at: Instant,
@@ -252,7 +253,7 @@ enum FramePhase {
     AwaitStep,
     /// Replays past frames for a desync search, while no frame is under way.
     Replay,
-    /// Requests to save the state that was hashed, as an anchor for desync searches.
+    /// Requests to save the machine's current state as an anchor for desync searches.
     SaveAnchor { slot: usize, target: Option<SimulationTarget> },
     /// Requests the hash of the state after the frame that was just stepped for the first time.
     Hash,
@@ -265,7 +266,7 @@ enum FramePhase {
 enum SimulationTarget {
     /// The state before the frame that has not begun yet. No frame waits for this rollback.
     BeforeNextFrame,
-    /// The state after the current frame, which began at that instant and is stepped, too.
+    /// The state after the current frame, which began at `began`; that frame is stepped, too.
     CurrentFrame { began: Instant },
 }
 
@@ -274,7 +275,7 @@ enum SimulationTarget {
 pub enum State {
     /// Waits for the other sites to connect and agree.
     Lobby {
-        /// Starting sites that have not connected, have left, or do not agree with every starting site.
+        /// Starting sites that have not connected, have left, or disagree with this site or another starting site.
         waiting_for: SiteSet,
     },
     /// Follows a running game, to take a seat in it.
@@ -287,7 +288,7 @@ pub enum State {
         /// Start of the first frame, on this site's clock.
         at: Instant,
     },
-    /// The game runs, and no frame has waited for longer than [`Config::freeze_timeout`].
+    /// The game runs, and the current frame has not waited for longer than [`Config::freeze_timeout`].
     Running,
     /// Frames do not advance: inputs have been missing for longer than [`Config::freeze_timeout`].
     Frozen(Freeze),
@@ -472,8 +473,8 @@ impl Session {
         session_time.max(self.last_call)
     }
 
-    /// Notes the time of a call and returns it as session time. After a host stall, the session does not blame peers
-    /// for their silence.
+    /// Notes the time of a call and returns it as session time. After a host stall, peers are not blamed for lateness.
+    /// After a suspension of the host program, they are not blamed for silence either.
     fn note_call_time(&mut self, now: Instant) -> Instant {
         let now = self.monotonic_time(now);
         self.detect_host_stall(now);
@@ -504,10 +505,8 @@ impl Session {
     /// Begins to leave. `end` is the reason that the final [`Event::Ended`] gives.
     fn begin_leave(&mut self, now: Instant, end: SessionEnd) {
         self.leaving.get_or_insert(OwnLeave { input_end: self.own_inputs.end(), since: now, reason: end });
-        if let Some(feed) = &mut self.feed {
-            // This site's knowledge of the game ends here.
-            feed.drop_all();
-        }
+        // This site's knowledge of the game ends here.
+        self.close_feed();
         if let Phase::Starting { at } = self.phase {
             self.start_running(at);
         }

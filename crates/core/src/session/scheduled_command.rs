@@ -17,6 +17,7 @@ use super::{DelaySettings, Session, event::Event};
 use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::input::STREAM_CAPACITY;
+use crate::pace::Pacer;
 use crate::time::TimeDelta;
 use crate::wire::{CommandKind, ScheduledCommand};
 
@@ -83,8 +84,8 @@ impl Session {
         self.command.is_none() && self.is_coordinator() && self.membership.own_vote.is_none() && self.leaving.is_none()
     }
 
-    /// Issues a command and returns `true`, if [`can_schedule_command`](Self::can_schedule_command) holds. The frame
-    /// may become later, never earlier.
+    /// Issues a command and returns `true`, if [`can_schedule_command`](Self::can_schedule_command) holds. The
+    /// command's frame may be later than `frame`, never earlier.
     pub(super) fn schedule_command(&mut self, frame: Frame, kind: CommandKind) -> bool {
         if !self.can_schedule_command() {
             return false;
@@ -149,7 +150,8 @@ impl Session {
         command.frame < self.confirmed_end() || self.last_applied_command.is_some_and(|frame| command.frame <= frame)
     }
 
-    /// Returns whether a command admits a site that plays already, which includes this site unless it is joining.
+    /// Returns whether a command admits a site that plays already, which includes this site unless it is admitted and
+    /// does not play yet.
     fn is_command_redundant(&self, command: &ScheduledCommand) -> bool {
         let plays = |site: SiteId| self.peers.iter().any(|peer| peer.site == site && peer.is_playing());
         let is_admitted = self.own_join_frame().is_some();
@@ -345,8 +347,9 @@ impl Session {
         let (site, incarnation, free_from) = (peer.site, peer.newest_incarnation, peer.seat_free_from);
         let max_delay =
             self.peers.iter().map(|peer| peer.clock.rtt().unwrap_or_default() + peer.clock.jitter() * 4).max();
-        let period = self.config.settings.rate.period();
-        // Time for the command to reach all sites, and for the joiner's first inputs to arrive in time.
+        let period = self.pacer.as_ref().map_or(self.config.settings.rate.period(), Pacer::period);
+        // Time for the command to reach all sites, and for the joiner's first inputs to arrive in time. Where the links
+        // slow down the game, it passes in fewer frames.
         let travel_time = (max_delay.unwrap_or_default() * 2).min(MAX_JOIN_DELAY);
         let frames = travel_time.as_nanos() / period.as_nanos().max(1) + 10;
         // The joiner has no inputs of sites that left: all of them must be for frames before its first one.

@@ -40,8 +40,8 @@ pub(super) struct StallRecord {
 }
 
 impl StallRecord {
-    /// Clears the stall time, because the site did not cause it: during a ballot, no site listens to those that may be
-    /// dropped.
+    /// Clears the stall time, because the site did not cause it: during a ballot, its participants mute the sites that
+    /// may be dropped.
     pub(super) fn reset(&mut self) {
         self.stall_time = TimeDelta::ZERO;
     }
@@ -104,8 +104,10 @@ impl Session {
         let Some(limit) = self.own_stall_limit() else { return };
         let waiting = if self.is_stalled { now - self.stalled_since } else { TimeDelta::ZERO };
         let limiting = self.pacer.as_ref().and_then(|pacer| pacer.limiting_site(self.config.settings.rate.period()));
-        // A site that searches for a desync replays many past frames and is late for a good reason.
-        let is_eligible = |peer: &&mut Peer| peer.is_awaited() && peer.stats.mismatches == 0;
+        // A site that searches for a desync replays many past frames and is late for a good reason. A site that leaves
+        // still sends its last inputs, of which it may have published frames, and is gone soon anyway.
+        let is_eligible =
+            |peer: &&mut Peer| peer.is_awaited() && peer.stats.mismatches == 0 && peer.absent_from().is_none();
         let mut slow = SiteSet::EMPTY;
         for peer in self.peers.iter_mut().filter(is_eligible) {
             let share = limiting.filter(|(site, _)| *site == peer.site).map_or(0.0, |(_, share)| share);

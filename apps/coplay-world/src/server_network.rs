@@ -21,10 +21,11 @@ use crate::error::CliError;
 use crate::replay_guard::{HelloStatus, ReplayGuard};
 use crate::seal::{OpenedMessage, Opener, Sealer, Topic};
 
-/// Hello interval, the shorter interval while a nonce waits to be echoed, and the silence after which no players are
-/// sent to a server.
+/// Interval at which this server sends hellos.
 const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
+/// Shorter hello interval, while a nonce waits to be echoed.
 const PENDING_HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
+/// Silence after which a server is forgotten, and no players are sent to it.
 const SERVER_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 /// Key of the listening endpoints in a configuration of zenoh.
 const LISTEN_KEY: &str = "listen/endpoints";
@@ -80,7 +81,8 @@ pub struct ServerNetworkConfig<'a> {
 }
 
 impl ServerNetwork {
-    /// Opens the network. Calls `on_message` from threads of zenoh for every message that the replay guard accepts.
+    /// Opens the network. Calls `on_message` from threads of zenoh for every message of another server that the replay
+    /// guard does not reject.
     pub fn open(
         network: &ServerNetworkConfig<'_>,
         secret: &Secret,
@@ -130,7 +132,7 @@ impl ServerNetwork {
         })
     }
 
-    /// Sends a datagram. If it cannot be sent now it is lost, and the receiver requests it again.
+    /// Sends a datagram. If it cannot be sent now it is lost, and the receiver requests the missing events again.
     pub fn send(&mut self, to: MirrorDestination, bytes: &[u8]) {
         let topic = match to {
             MirrorDestination::All => Topic::All,
@@ -178,8 +180,8 @@ impl ServerNetwork {
         self.known_servers.insert(from, (now, info)).is_none()
     }
 
-    /// Whether a hello of this server with our maze has arrived. Servers that are silent for 3 s are forgotten at the
-    /// next hello.
+    /// Returns whether a hello of this server with our maze has arrived. Servers that are silent for 3 s are forgotten
+    /// at the next hello.
     pub fn is_known(&self, source: SourceId) -> bool {
         self.known_servers.contains_key(&source)
     }
@@ -232,15 +234,15 @@ fn world_key_prefix(secret: &Secret) -> String {
 }
 
 fn declare_publisher(session: &zenoh::Session, key: String) -> Result<Publisher<'static>, CliError> {
-    // Late messages are worthless: the game must not wait for a congested link.
+    // A congested link drops messages instead of delaying the game; the receiver requests missing events again.
     let publisher = session.declare_publisher(key).congestion_control(CongestionControl::Drop).express(true).wait();
     publisher.map_err(|error| zenoh_error(&*error))
 }
 
 fn zenoh_error(error: &(dyn std::error::Error + Send + Sync)) -> CliError {
     CliError::failure(
-        format!("zenoh failed: {}", short_message(error)),
-        "check --listen, --peer and the file of --zenoh",
+        format!("cannot exchange messages with other servers: {}", short_message(error)),
+        "run the same command again; with --zenoh, check that its file permits coplay/**",
     )
 }
 

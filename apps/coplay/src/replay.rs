@@ -13,6 +13,7 @@ use coplay_machines::pad::PadLayout;
 use crate::config::UserSettings;
 use crate::error::AppError;
 use crate::frame_timer::FrameTimer;
+use crate::game::BUILT_IN_MACHINE;
 use crate::hud::{Hud, HudCapabilities, failure_note};
 use crate::movie_file::{MovieFile, MovieItem};
 use crate::rate_meter::RateMeter;
@@ -52,14 +53,18 @@ pub fn check_machine(recorded: &Settings, machine: &dyn Machine) -> Result<(), A
     Err(match first.setting.as_str() {
         "the game" => AppError::failure(format!("the movie is of another game: {difference}"))
             .hint("give the file of the recorded game: `coplay replay FILE GAME`"),
-        _ => AppError::failure(format!("the movie was recorded on another machine: {difference}"))
-            .hint(format!("replay it on the machine that recorded it: {}", describe_machine(recorded))),
+        _ => AppError::failure(format!("the movie was recorded with another machine: {difference}"))
+            .hint(machine_hint(recorded)),
     })
 }
 
-/// Formats name and version of the machine that recorded a movie.
-pub fn describe_machine(recorded: &Settings) -> String {
-    format!("{} {}", recorded.machine.name, recorded.machine.version)
+/// Returns a hint that says how to open the machine that recorded a movie.
+fn machine_hint(recorded: &Settings) -> String {
+    let machine = &recorded.machine;
+    match machine.name.as_str() {
+        BUILT_IN_MACHINE => format!("leave out --core: the built-in NES, version {}, recorded it", machine.version),
+        name => format!("use --core CORE with {name} {}, which recorded it", machine.version),
+    }
 }
 
 impl Replay {
@@ -249,6 +254,6 @@ mod tests {
         let mut newer = recorded.clone();
         newer.machine.version = "2".into();
         let error = check_machine(&newer, &machine).unwrap_err().to_string();
-        assert!(error.contains("on another machine") && error.contains("that recorded it: toy 2"), "{error}");
+        assert!(error.contains("with another machine") && error.contains("use --core CORE with toy 2"), "{error}");
     }
 }

@@ -52,11 +52,11 @@ fn movie_replays_on_the_same_core_only() {
     assert!(replayed.out.contains("all equal") && replayed.row_value("hashes") != "0", "{replayed:?}");
     // Another machine is rejected.
     let other = dir.run(&["replay", "game.cpm", TENNIS, "--headless"]);
-    assert!(other.code == Some(1) && other.err.contains("recorded on another machine"), "{other:?}");
+    assert!(other.code == Some(1) && other.err.contains("recorded with another machine"), "{other:?}");
     let own = dir.run(&["play", "--headless", "--frames", "10", "--record", "own.cpm"]);
     let other = dir.run(&["replay", "own.cpm", TENNIS, "--core", "nestopia", "--headless"]);
     assert!(own.code == Some(0) && other.code == Some(1), "{own:?} {other:?}");
-    assert!(other.err.contains("recorded on another machine"), "{other:?}");
+    assert!(other.err.contains("recorded with another machine"), "{other:?}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ fn joiner_with_another_game_is_refused_and_frees_its_seat() {
     start_join(&dir, &ticket, &other, &[]).assert_fails(1, &["does not run the host's game", "the game"]);
     // Without a file, this computer does not have the game.
     let mut joiner = RunningProgram::start(&dir, &["join", &ticket, "--headless"]);
-    joiner.assert_fails(1, &["cannot find the game of the host", "SHA-256", "never sent"]);
+    joiner.assert_fails(1, &["cannot find the game of the host", "SHA-256", "does not send games"]);
     let _guest = start_join(&dir, &ticket, &game, &[]);
     host.wait_for_stderr("the game starts");
 }

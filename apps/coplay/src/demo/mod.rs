@@ -37,7 +37,7 @@ const MAX_VIRTUAL_TIME: TimeDelta = TimeDelta::from_secs(3_600);
 pub struct Demo {
     pair: SitePair,
     frame_limit: Option<u32>,
-    /// Time until which each player is a person, unless a button is pressed again.
+    /// Time until which a person controls each player. Each press of a button extends it.
     human_until: [Time; 2],
     selected_dial: usize,
     history: DemoHistory,
@@ -67,7 +67,8 @@ impl Demo {
         self.finish(now, Some(started.elapsed()), vec![], crate::signals::is_stop_requested())
     }
 
-    /// Plays up to the frame limit in virtual time, and returns the virtual time at the end.
+    /// Plays in virtual time until the frame limit, a stop signal or [`MAX_VIRTUAL_TIME`]. Returns the virtual time at
+    /// the end.
     fn run_in_virtual_time(&mut self) -> Result<Time, AppError> {
         let mut now = Time::ZERO;
         self.frame_limit.get_or_insert(HEADLESS_FRAMES);
@@ -78,7 +79,7 @@ impl Demo {
         Ok(now)
     }
 
-    /// Runs in real time with a front end, until the frame limit or the user quits.
+    /// Runs in real time with a front end, up to the frame limit or until the user quits.
     pub fn run(mut self, mut ui: GamePort, config: &UserSettings) -> Result<Summary, AppError> {
         let started = Instant::now();
         let clock = || Time::ZERO + TimeDelta::from(started.elapsed());
@@ -134,14 +135,17 @@ impl Demo {
                     .hint("run `coplay check` with the same game and core: the machine may not be deterministic"),
             );
         }
-        let stalled = || {
-            AppError::failure(format!("the sites stalled at frame {} and did not resume", self.frame()))
-                .hint("try smaller numbers for --loss, --jitter and --rtt")
+        let unfinished = || {
+            let limit = self.frame_limit.unwrap_or_default();
+            let seconds = MAX_VIRTUAL_TIME.as_secs_f64();
+            let message = format!("the demo reached frame {} of {limit} in {seconds:.0} s of game time", self.frame());
+            AppError::failure(message)
+                .hint("use a smaller number for --frames, or smaller numbers for --loss, --jitter and --rtt")
         };
-        (!has_quit && !self.is_done()).then(stalled)
+        (!has_quit && !self.is_done()).then(unfinished)
     }
 
-    /// Returns the latest frame that both sites have reached.
+    /// Returns the newest frame that both sites have reached.
     fn frame(&self) -> Frame {
         self.pair.sites.iter().map(|site| site.session.stats().frame).min().unwrap_or(Frame::ZERO)
     }
@@ -260,8 +264,8 @@ impl Demo {
         hud.draw(Instant::now(), scene);
     }
 
-    /// Returns the first frame after which the machines' hashes differed. If only the sessions' own comparison found a
-    /// difference, returns the present frame.
+    /// Returns the first frame after which the machines' hashes differed; `None` if the states are equal. If only the
+    /// sessions' own comparison found a difference, returns the present frame.
     fn first_desync_frame(&self, now: Time) -> Option<u32> {
         let peer = |site: SiteId| SiteId::first(2).find(|other| *other != site);
         let differs = self.pair.sites.iter().any(|site| {
@@ -345,7 +349,7 @@ mod tests {
         assert!(diverged.summary(Time::ZERO, None, vec![]).to_string().contains("states equal NO"));
         let mut cut = demo(600);
         cut.pair.change_settings(Time::ZERO, DemoSettings { loss_percent: 100, ..DemoSettings::default() }).unwrap();
-        assert!(error_text(&mut cut).contains("the sites stalled at frame 0"));
+        assert!(error_text(&mut cut).contains("the demo reached frame 0 of"));
         let short = demo(30).run_headless().unwrap().to_string();
         assert!(short.contains("states equal unknown") && short.contains("compared 0 times"), "{short}");
     }

@@ -106,7 +106,7 @@ impl RealRunner for ProcessRunner {
     }
 }
 
-/// Process of one site, which is killed when this is dropped.
+/// Process of one site, which is killed when this value is dropped.
 struct SiteProcess {
     name: &'static str,
     child: Child,
@@ -130,18 +130,18 @@ impl SiteProcess {
         }
     }
 
-    /// Waits until the process ends. Fails if it ends with an error, or not before `until`.
+    /// Waits until the process ends. Fails if it ends with an error, still runs at `until`, or a signal arrives.
     fn wait_for_success(&mut self, until: Instant) -> Result<(), String> {
         while !self.has_ended()? {
             if Instant::now() > until {
-                return Err(self.error_message("did not end in time"));
+                return Err(self.error_message("did not end in time; its last message"));
             }
             poll_sleep()?;
         }
         Ok(())
     }
 
-    /// Whether the process has ended. Fails if it ended with an error.
+    /// Returns whether the process has ended. Fails if it ended with an error.
     fn has_ended(&mut self) -> Result<bool, String> {
         match self.child.try_wait() {
             Ok(Some(status)) if !status.success() => Err(self.error_message("failed")),

@@ -1,4 +1,4 @@
-//! Finds the game and the machine of a host on this computer. Neither is ever sent: every site has its own copies.
+//! Finds the game and the machine of a host on this computer. A host never sends them: every site has its own copies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,6 @@ fn find_game(wanted: &GameId, folders: &[PathBuf]) -> Result<GameImage, AppError
     }
     let mut files = vec![];
     folders.iter().for_each(|folder| list_files(folder, MAX_DEPTH, &mut files));
-    // Files with the same name are read first.
     let has_other_name = |path: &PathBuf| path.file_stem().is_none_or(|stem| stem.to_string_lossy() != *wanted.name);
     files.sort_by_key(has_other_name);
     let found = files.iter().find_map(|path| {
@@ -75,11 +74,11 @@ fn find_game(wanted: &GameId, folders: &[PathBuf]) -> Result<GameImage, AppError
         let message = format!("cannot find the game of the host: {:?}, SHA-256 {}", wanted.name, hex(&wanted.hash));
         let hint = match folders.len() {
             0 => {
-                "give its file after the ticket, or add its folder to `games` in the settings (`coplay config`)".into()
+                "add its folder to `games` in the settings (`coplay config`), or give its file after the ticket".into()
             }
             _ => {
                 let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-                format!("give its file after the ticket; it is not in {}", folders.join(", "))
+                format!("copy its file into a game folder ({}), or give the file after the ticket", folders.join(", "))
             }
         };
         AppError::failure(message).hint(format!("{hint}; every player needs a copy, since coplay does not send games"))
@@ -161,7 +160,7 @@ fn candidate_cores<'a>(name: &str, installed: impl Iterator<Item = &'a String>) 
     fitting
 }
 
-/// Whether a name starts with a shorter one that ends at a word boundary: `bsnes_mercury_performance` with
+/// Returns whether a name starts with a shorter one that is not followed by a letter: `bsnes_mercury_performance` with
 /// `bsnes_mercury`, not with `b`.
 fn begins_with_word(name: &str, shorter: &str) -> bool {
     let rest = name.strip_prefix(shorter);
@@ -218,7 +217,7 @@ mod tests {
         let folders = [folder.clone()];
         assert_eq!(find_game(&id(b"two"), &folders).unwrap().bytes, b"two");
         let missing = find_game(&id(b"three"), &folders).unwrap_err().to_string();
-        assert!(missing.contains(&hex(&sha256(b"three"))) && missing.contains("never sent"), "{missing}");
+        assert!(missing.contains(&hex(&sha256(b"three"))) && missing.contains("does not send games"), "{missing}");
         assert!(find_game(&id(b"three"), &[]).unwrap_err().to_string().contains("`games` in the settings"));
         fs::remove_dir_all(folder).unwrap();
     }

@@ -48,13 +48,16 @@ pub struct FeedStats {
     pub bulk_out: u64,
     /// Datagrams received, valid or not.
     pub packets_in: u64,
-    /// Datagrams that were no message, or of a type that only feeds send.
+    /// Datagrams that did not decode, except those answered with [`CloseReason::Version`], and datagrams of a type that
+    /// only feeds send.
     pub malformed: u64,
-    /// Datagrams of another session, and acknowledgements or requests from an address that is not subscribed.
+    /// Datagrams of another session, and acknowledgements, snapshot requests and unsubscriptions from an address that
+    /// is not subscribed.
     pub unknown_senders: u64,
     /// Subscribe requests refused because the feed was full.
     pub refused: u64,
-    /// Spectators dropped because they could not keep up or requested frames that are no longer kept.
+    /// Spectators dropped because they could not keep up or requested frames or a snapshot that the
+    /// feed no longer keeps.
     pub dropped_slow: u64,
     /// Spectators dropped because they were silent for
     /// [`FeedConfig::silence_timeout`](super::FeedConfig::silence_timeout).
@@ -82,7 +85,7 @@ pub enum SpectatorRequest<'a> {
         /// Whether to present picture and sound. If not, the spectator is catching up and steps many frames at once.
         is_presented: bool,
     },
-    /// Hash the state after `frame` and pass it to [`Spectator::handle_hash`](super::Spectator::handle_hash).
+    /// Hash the state after `frame` and pass the hash to [`Spectator::handle_hash`](super::Spectator::handle_hash).
     Hash {
         /// The frame just stepped, or the one before the state just loaded.
         frame: Frame,
@@ -131,7 +134,7 @@ pub enum SpectatorEvent {
         /// Error of the source that was tried last.
         reason: SourceError,
     },
-    /// The game has ended, and the spectator has stepped all of its frames.
+    /// The game has ended, and the spectator has stepped its last frame.
     Ended {
         /// The frame after the last, which is the number of frames of the game.
         frame: Frame,
@@ -143,7 +146,8 @@ pub enum SpectatorEvent {
 pub enum SourceError {
     /// The source refused or closed the subscription.
     Refused(CloseReason),
-    /// The source sent nothing for the configured timeout.
+    /// The source sent nothing for the configured timeout, or the host program called
+    /// [`Spectator::try_other_source`](super::Spectator::try_other_source) because the source delivered no frames.
     Silent,
     /// The source's snapshot exceeds [`SpectatorConfig::max_snapshot_size`](super::SpectatorConfig::max_snapshot_size).
     SnapshotTooLarge {
@@ -175,8 +179,9 @@ impl fmt::Display for SpectatorEvent {
             Self::Joined { .. } => write!(f, "subscribed to the game"),
             Self::Live { frame } => write!(f, "live from frame {frame} on"),
             Self::Behind { frames } => write!(f, "{frames} frames behind the players"),
+            Self::Slowed { batches: 1 } => write!(f, "the source sends at full rate again"),
             Self::Slowed { batches } => {
-                write!(f, "one datagram now carries {batches} batches of frames, as the link allows")
+                write!(f, "the link is slow: the source now sends {batches} batches of frames in each datagram")
             }
             Self::SourceChanged { reason, .. } => write!(f, "{reason}; trying another site"),
             Self::Diverged { frame } => {
@@ -213,7 +218,8 @@ pub struct SpectatorStats {
     pub bad_blocks: u64,
     /// Times that the picture froze because frames were late.
     pub stalls: u64,
-    /// State comparisons in which the host program's hash differed from the feed's.
+    /// State comparisons in which the host program's hash differed from the feed's. A difference that leads to
+    /// [`SourceError::DifferentGame`] is not counted.
     pub mismatches: u64,
 }
 

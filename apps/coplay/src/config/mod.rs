@@ -248,6 +248,11 @@ impl UserSettings {
     pub fn keys_of(&self, action: Action) -> &[Key] {
         self.action_keys.iter().find(|(known, _)| *known == action).map_or(&[], |(_, keys)| keys)
     }
+
+    /// Returns the label of the first key of an action; empty without a key.
+    pub fn key_label(&self, action: Action) -> String {
+        self.keys_of(action).first().map(|key| key.label()).unwrap_or_default()
+    }
 }
 
 /// Returns the path of the settings file; `None` if the platform has no folder for it.

@@ -15,7 +15,7 @@ use coplay_net::runner::{Frontend, RunnerEvent, UserCommand};
 use super::GameFrontend;
 use super::chat::Chat;
 use super::headless::bots_for_pads;
-use super::lobby_view::{LobbyView, Role};
+use super::lobby_view::{LobbyView, PanelKeys, Role};
 use super::quit::QuitConfirmation;
 use super::session_history::SessionHistory;
 use crate::bot::Bot;
@@ -70,7 +70,6 @@ pub(super) struct UiOptions {
 impl<'a> InteractiveFrontend<'a> {
     pub(super) fn new(ui: GamePort, config: &'a UserSettings, lobby_view: LobbyView, options: UiOptions) -> Self {
         let UiOptions { pads, bot_seed, drop_timeout_seconds } = options;
-        let key = |action| config.keys_of(action).first().map(|key| key.label()).unwrap_or_default();
         Self {
             ui,
             config,
@@ -79,10 +78,10 @@ impl<'a> InteractiveFrontend<'a> {
             pads,
             bot_seed,
             bots: vec![],
-            lobby_view: lobby_view.with_go_on_alone_key(key(Action::GoOnAlone)),
+            lobby_view: lobby_view.with_keys(PanelKeys::new(config)),
             drop_timeout_seconds,
-            pause_key: key(Action::Pause),
-            menu_key: key(Action::Menu),
+            pause_key: config.key_label(Action::Pause),
+            menu_key: config.key_label(Action::Menu),
             chat: Chat::default(),
             history: SessionHistory::default(),
             is_graph_shown: false,

@@ -9,6 +9,7 @@ use coplay_net::clock;
 use coplay_net::lobby::{LobbyInfo, LobbyMember};
 use coplay_net::runner::Status;
 
+use crate::config::{Action, UserSettings};
 use crate::connect::OwnTicketFn;
 use crate::scene::{Overlay, wrap_rows};
 
@@ -44,8 +45,35 @@ pub(super) struct LobbyView {
     is_host_lost: bool,
     /// Site of the last player who left or was dropped, and the verb for its message.
     last_departed: Option<(u8, &'static str)>,
-    /// Label of the key that plays on alone, for the stall overlay.
-    go_on_alone_key: String,
+    keys: PanelKeys,
+}
+
+/// Labels of the keys that the panels name, as the user has set them; empty for an action without a key.
+#[derive(Clone, Debug)]
+pub(super) struct PanelKeys {
+    chat: String,
+    go_on_alone: String,
+    quit: String,
+}
+
+impl PanelKeys {
+    pub(super) fn new(config: &UserSettings) -> Self {
+        Self {
+            chat: config.key_label(Action::Chat),
+            go_on_alone: config.key_label(Action::GoOnAlone),
+            quit: config.key_label(Action::Quit),
+        }
+    }
+}
+
+/// Returns the part of a panel's footer that names a key and its effect; empty without a key.
+fn key_hint(key: &str, effect: &str) -> String {
+    if key.is_empty() { String::new() } else { format!("{key} {effect}") }
+}
+
+/// Joins the parts of a panel's footer that are not empty.
+fn join_footer(parts: &[String]) -> String {
+    parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("   ")
 }
 
 impl LobbyView {
@@ -62,12 +90,16 @@ impl LobbyView {
             status: Status::default(),
             is_host_lost: false,
             last_departed: None,
-            go_on_alone_key: String::new(),
+            keys: PanelKeys::new(&UserSettings::default()),
         }
     }
 
-    pub(super) fn with_go_on_alone_key(self, go_on_alone_key: String) -> Self {
-        Self { go_on_alone_key, ..self }
+    pub(super) fn with_keys(self, keys: PanelKeys) -> Self {
+        Self { keys, ..self }
+    }
+
+    fn leave_hint(&self) -> String {
+        key_hint(&self.keys.quit, "leave")
     }
 
     pub(super) fn set_own_ticket(&mut self, own: OwnTicketFn) {
@@ -269,13 +301,13 @@ impl LobbyView {
                 Some(Overlay {
                     title: "Starting the game".into(),
                     rows: rows.collect(),
-                    footer: LEAVE_HINT.into(),
+                    footer: self.leave_hint(),
                     selected: None,
                 })
             }
             Some(State::Joining { download_percent }) => {
                 let rows = vec![("downloading the state".into(), format!("{download_percent} %"))];
-                Some(Overlay { title: "Joining".into(), rows, footer: LEAVE_HINT.into(), selected: None })
+                Some(Overlay { title: "Joining".into(), rows, footer: self.leave_hint(), selected: None })
             }
             Some(State::Starting { .. }) => None,
             _ if self.is_started() => Some(Overlay { title: "Joining".into(), ..Overlay::default() }),
@@ -285,23 +317,28 @@ impl LobbyView {
 
     fn connecting_overlay(&self) -> Overlay {
         let rows = wrap_rows("to", self.ticket.split('#').next().unwrap_or_default());
-        Overlay { title: "Connecting".into(), rows, footer: LEAVE_HINT.into(), selected: None }
+        Overlay { title: "Connecting".into(), rows, footer: self.leave_hint(), selected: None }
     }
 
     fn lobby_overlay(&self) -> Overlay {
         let members = self.lobby_state.as_ref().map_or(&[][..], |lobby| &lobby.members);
         let mut rows: Vec<(String, String)> = (0..self.seats).map(|site| self.seat_row(site)).collect();
         rows.extend(self.invitation_rows());
-        let keys = "C chat   F10 leave";
+        let keys = [key_hint(&self.keys.chat, "chat"), self.leave_hint()];
         if self.role != Role::Host {
-            let footer = format!("the host starts the game   {keys}");
+            let footer = join_footer(&[&["the host starts the game".into()], &keys[..]].concat());
             return Overlay { title: "Waiting for the start".into(), rows, selected: None, footer };
         }
         let others = members.iter().filter(|member| member.site != 0 && member.is_present).count();
         let about = if others == 0 { "alone; other players can join later" } else { "missing players can join later" };
         rows.push(("Start now".into(), about.into()));
         let selected = Some(rows.len() - 1);
-        Overlay { title: "Waiting for players".into(), rows, selected, footer: format!("Enter start   {keys}") }
+        Overlay {
+            title: "Waiting for players".into(),
+            rows,
+            selected,
+            footer: join_footer(&[&["Enter start".into()], &keys[..]].concat()),
+        }
     }
 
     /// Returns rows with the ticket, wrapped, and the commands to join and to watch.
@@ -330,9 +367,8 @@ impl LobbyView {
         let mut rows = vec![(self.player_name(site), "paused the game".into())];
         rows.extend(self.invitation_rows());
         let footer = match self.role {
-            Role::Spectator => LEAVE_HINT.into(),
-            _ if resume_key.is_empty() => LEAVE_HINT.into(),
-            _ => format!("{resume_key} resume, for all players   {LEAVE_HINT}"),
+            Role::Spectator => self.leave_hint(),
+            _ => join_footer(&[key_hint(resume_key, "resume, for all players"), self.leave_hint()]),
         };
         Overlay { title: "Paused".into(), rows, selected: None, footer }
     }
@@ -351,7 +387,7 @@ impl LobbyView {
             title: format!("Waiting for players: {:.0} s", (now - freeze.since).as_secs_f64().max(0.0)),
             rows,
             selected: None,
-            footer: format!("{outlook}   {LEAVE_HINT}"),
+            footer: join_footer(&[outlook, self.leave_hint()]),
         }
     }
 
@@ -362,7 +398,8 @@ impl LobbyView {
                 format!("silent players are dropped after {seconds:.0} s")
             }
             _ if self.status.can_continue_alone => {
-                format!("the game resumes when these players return   {} play on alone", self.go_on_alone_key)
+                let go_on = key_hint(&self.keys.go_on_alone, "play on alone");
+                join_footer(&["the game resumes when these players return".into(), go_on])
             }
             Some(seconds) if self.are_all_others_silent(&freeze.silent_sites) => {
                 format!("after {seconds:.0} s of silence you can play on alone")
@@ -394,7 +431,6 @@ impl LobbyView {
     }
 }
 
-const LEAVE_HINT: &str = "F10 leave";
 /// Duration of a stall beyond which a silent host is unlikely to return, so that a joiner shows its own ticket.
 const LONG_SILENCE: TimeDelta = TimeDelta::from_secs(3);
 
@@ -570,7 +606,7 @@ mod tests {
 
     #[test]
     fn stalled_player_is_offered_to_go_on_alone() {
-        let mut view = lobby_view(Role::Joiner, true).with_go_on_alone_key("F4".into());
+        let mut view = lobby_view(Role::Joiner, true);
         for drop_timeout in [None, Some(10.0)] {
             view.on_status(&Status { can_continue_alone: true, ..stalled_status(&[0], &[0], Instant::ZERO) });
             let footer = view.overlay(Instant::ZERO, true, drop_timeout, "P").unwrap().footer;

@@ -12,7 +12,7 @@ use super::notices::hit_text;
 use super::score_table::{display_name, score_table};
 use super::server_history::ServerHistory;
 use super::server_link::ServerLink;
-use crate::config::UserSettings;
+use crate::config::{Action, UserSettings};
 use crate::error::AppError;
 use crate::gamepad::Gamepads;
 use crate::hud::{Hud, HudCapabilities};
@@ -33,6 +33,8 @@ struct WorldPlayer<'a> {
     history: ServerHistory,
     is_graph_shown: bool,
     pressed: InputWord,
+    /// Label of the key that quits, for panels.
+    quit_key: String,
 }
 
 /// Plays until the user quits or the time is up. Returns notes for the summary about gamepads that cannot be used.
@@ -48,8 +50,9 @@ pub(super) fn play(
     let note = Gamepads::new(config, &pads, ui.input_state().clone()).start();
     hud.show_toast(Instant::now(), key_help(config));
     let renderer = MazeRenderer::new(Instant::now());
-    let mut player =
-        WorldPlayer { ui, hud, link, renderer, history: ServerHistory::default(), is_graph_shown: false, pressed: 0 };
+    let quit_key = config.key_label(Action::Quit);
+    let history = ServerHistory::default();
+    let mut player = WorldPlayer { ui, hud, link, renderer, history, is_graph_shown: false, pressed: 0, quit_key };
     let end = seconds.map(|seconds| clock::now() + TimeDelta::from_secs(seconds.into()));
     while !player.process_commands() && end.is_none_or(|end| clock::now() < end) {
         player.run_once(clock::now())?;
@@ -58,13 +61,13 @@ pub(super) fn play(
 }
 
 /// Returns the panel that is shown while no server responds.
-fn waiting_overlay(silence: TimeDelta) -> Overlay {
+fn waiting_overlay(silence: TimeDelta, quit_key: &str) -> Overlay {
     let rows = vec![("no server has responded".into(), format!("for {:.0} s", silence.as_secs_f64()))];
     Overlay {
         title: "Waiting for a server".into(),
         rows,
         selected: None,
-        footer: "the game resumes when a server responds   F10 leave".into(),
+        footer: format!("the game resumes when a server responds   {quit_key} leave"),
     }
 }
 
@@ -96,7 +99,7 @@ impl WorldPlayer<'_> {
     }
 
     fn draw(&mut self, now: Time) {
-        let Self { ui, hud, link, renderer, history, is_graph_shown, .. } = self;
+        let Self { ui, hud, link, renderer, history, is_graph_shown, quit_key, .. } = self;
         let client = &link.client;
         let Some(rules) = client.rules() else { return };
         let status = link.status();
@@ -120,7 +123,8 @@ impl WorldPlayer<'_> {
         });
         ui.show(|scene| {
             hud.draw(Instant::now(), scene);
-            scene.overlay = scene.overlay.take().or_else(|| link.silence().map(waiting_overlay));
+            scene.overlay =
+                scene.overlay.take().or_else(|| link.silence().map(|silence| waiting_overlay(silence, quit_key)));
             scene.table = score_table(client);
             scene.graph = is_graph_shown.then(|| history.graph());
             renderer.draw_maze_view(view.as_ref(), (rules, &status), scene);

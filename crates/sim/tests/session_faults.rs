@@ -278,6 +278,14 @@ fn refused_site_serves_no_joiner() {
     assert_no_violations(120_058_709..120_058_710);
 }
 
+/// Seeds 130014501 and 130056594: all players wait for a joiner that needs the last confirmed frames from their feed.
+#[test]
+fn feed_publishes_confirmed_frames_while_the_game_waits() {
+    for seed in [130_014_501, 130_056_594] {
+        assert_no_violations(seed..seed + 1);
+    }
+}
+
 /// Seeds 5504839, 95008699, 95040401 and 96000771: all links are longer than input delay and prediction window, so slow
 /// sites are evicted after the recovery deadline. The game stands still during each ballot.
 #[test]

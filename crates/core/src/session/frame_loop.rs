@@ -610,6 +610,8 @@ impl Session {
         self.update_auto_tuner(now);
         if let Phase::Running(FramePhase::AwaitInputs { began }) = self.phase {
             self.update_freeze(now, began);
+            // Acknowledgements can make more frames certain, and a joiner for which all wait may need those.
+            self.feed_confirmed();
         }
         if self.leaving.is_some() {
             self.update_own_leave(now);

@@ -72,7 +72,7 @@ impl BenchRun<'_> {
         Ok(())
     }
 
-    /// Measures these numbers of players, until no policy carries one of them.
+    /// Measures these numbers of players in order, each with every policy. Stops after a number that no policy carries.
     fn try_counts(&mut self, numbers: &[u32]) -> Result<(), CliError> {
         for players in numbers {
             let before = self.rows.len();

@@ -165,7 +165,7 @@ pub enum LogStyle {
     Json,
 }
 
-/// Names of the drop policies.
+/// Drop policies that can be chosen on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyName {
     /// Drop no events
@@ -235,7 +235,7 @@ fn parse_peer(text: &str) -> Result<String, String> {
 /// Error message for text that is not a host and a port.
 const HOST_AND_PORT: &str = "must be a host name or an address, and a port, such as play.example.org:7700";
 
-/// Parses an address that players use. A name is resolved once, here.
+/// Parses the address that is announced to players. A name is resolved once, here.
 fn parse_public_addr(text: &str) -> Result<SocketAddr, String> {
     let resolved = text.to_socket_addrs().ok().and_then(|mut all| all.next());
     resolved.ok_or_else(|| format!("cannot be resolved; {HOST_AND_PORT}"))

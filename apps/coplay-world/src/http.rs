@@ -48,7 +48,7 @@ impl MetricsBoard {
         self.latest().is_digest_requested
     }
 
-    /// Replaces the metrics and wakes up the requests that wait for them.
+    /// Replaces the metrics and wakes up the HTTP thread if a request waits for them.
     pub fn publish(&self, metrics: ServerMetrics) {
         let mut latest = self.latest();
         latest.is_digest_requested &= metrics.digest.is_none();

@@ -2,8 +2,8 @@
 //!
 //! A bot does all that a client of a person does: it authenticates, seals its datagrams, follows the server's clock,
 //! moves its avatar at once, reconciles it, and moves to another server when its own is silent. A bot that plays as a
-//! ninja processes all avatars in view. A bot with a given number of commands per second processes none of them, which
-//! is cheaper, so that the servers are tested and not the bots.
+//! ninja advances all avatars in view. A bot with a given number of commands per second advances only its own, which is
+//! cheaper, so that the servers are tested and not the bots.
 
 mod bot;
 mod bot_fleet;

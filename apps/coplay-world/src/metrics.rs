@@ -14,7 +14,7 @@ const STALL_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 pub struct ServerMetrics {
     /// Id that the server drew at random for this run.
     pub source: String,
-    /// Whether the server admits players: the server knows the world time, and had time to learn from other servers.
+    /// Whether the server is ready for players: it knows the world time, and had time to learn from other servers.
     pub is_open: bool,
     /// Whether the server asks its players to move to other servers, because it is about to stop.
     pub is_draining: bool,
@@ -39,7 +39,7 @@ pub struct ServerMetrics {
     /// Number of input changes that this server has received from players.
     pub commands: u64,
     /// Time by which the group time is ahead of the clock of this computer, in milliseconds. Where all processes read
-    /// the same clock, the servers of one computer report the same.
+    /// the same clock, it differs between the servers of one computer by the difference of their group times.
     pub group_time_offset_ms: f64,
     /// Counters and delays of the events exchanged with other servers.
     pub mirror_stats: MirrorStats,
@@ -293,8 +293,7 @@ mod tests {
     #[test]
     fn metrics_have_the_expected_values() {
         let (text, json) = (sample_metrics().to_prometheus(NOW), sample_metrics().to_json());
-        // Delivered and late events count the same events, those of other servers, so that the share of late ones is
-        // known.
+        // Both counters count events of other servers only, so that the share of late ones is known.
         for line in ["events_delivered_total 10", "events_late_total 3", "objects 5", "known_objects 9", "players 3"] {
             assert!(text.contains(&format!("\ncoplay_world_{line}\n")), "{line}: {text}");
         }

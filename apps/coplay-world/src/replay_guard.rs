@@ -2,7 +2,8 @@
 //!
 //! An attacker who can reach servers can record their sealed messages and replay them later. So every server run draws
 //! a nonce, sends it with its hellos, and echoes the nonces of others. A run that has echoed our nonce was live after
-//! this server drew it. Only messages of such runs are accepted, each once and in order.
+//! this server drew it. Only messages of such runs are accepted, each once and in order. Of other runs only the nonces
+//! in their hellos are used, to echo them.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Bot that presses random buttons. The same seed and player number give the same inputs.
+//! Bot that presses random buttons. The same seed, player number and pad give the same inputs.
 
 use coplay::input::InputWord;
 use coplay_machines::pad::{Button, PadLayout};

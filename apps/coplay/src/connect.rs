@@ -17,7 +17,7 @@ use coplay_net::{Incoming, PeerAddr, PeerKey, Transport};
 
 use crate::error::AppError;
 
-/// Largest number of received datagrams and connection events that wait for the game thread.
+/// Largest number of received datagrams and connection events that wait for the game.
 const INCOMING_QUEUE_LEN: usize = 4_096;
 /// Longest wait for a relay before a ticket is made without one, as in a network without Internet access.
 const RELAY_WAIT: Duration = Duration::from_millis(700);
@@ -43,7 +43,7 @@ pub enum TransportKind {
     },
 }
 
-/// Open transport, and the means to reach the host and to be reached.
+/// Open transport, the addresses of the host, and the ticket of this site.
 pub struct Connection {
     /// Transport for outgoing datagrams.
     pub transport: Arc<dyn Transport>,

@@ -5,11 +5,11 @@ use std::fmt;
 /// Kind of an error, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppErrorKind {
-    /// Invalid command line: exit code 2.
+    /// Invalid command line, or invalid answer to a prompt: exit code 2.
     Usage,
     /// Valid command that failed: exit code 1.
     Failure,
-    /// Command that a signal ended before it had a result: exit code 130, as shells use for Ctrl-C.
+    /// Signal before a maze was joined: exit code 130, as shells use for Ctrl-C.
     Interrupted,
 }
 
@@ -22,7 +22,7 @@ pub struct AppError {
 }
 
 impl AppError {
-    /// Creates an error for an invalid command line.
+    /// Creates an error for an invalid command line, or for an invalid answer to a prompt.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { kind: AppErrorKind::Usage, message: message.into(), hint: None }
     }

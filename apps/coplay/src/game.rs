@@ -61,8 +61,8 @@ impl From<OpenedMachine> for Box<dyn Machine> {
 }
 
 impl MachineSpec {
-    /// Returns the spec of a machine like `machine`, on `core`. Properties that were found by probing are not options,
-    /// so they are left out: the machine has them or not.
+    /// Returns the spec that opens a machine like `machine` on `core`. Leaves out the options `hash of` and `platform`:
+    /// they state properties of the machine, which cannot be set.
     pub fn matching(core: Option<CoreSource>, machine: &MachineId) -> Self {
         let mut spec = Self { core, ..Self::default() };
         // Options of the built-in machine do not apply to a core.
@@ -188,7 +188,7 @@ pub(crate) fn open_core(
     })
 }
 
-/// Returns the number of players in the machine's identity in these settings; `None` if it has none.
+/// Returns the number of players in these settings, from the options of the machine; `None` if it is not among them.
 pub fn player_count(settings: &Settings) -> Option<usize> {
     let option = settings.machine.options.iter().find(|(key, _)| key == "players");
     option.and_then(|(_, value)| value.parse().ok())

@@ -9,7 +9,7 @@ use crate::config::{ACTIONS, Action, UserSettings};
 use crate::key::Key;
 use crate::scene::{MenuMove, UiCommand};
 
-/// Pressed buttons of all players. Front ends and gamepads write them, the game thread samples them once per frame.
+/// Pressed buttons of all players. Front ends and gamepads write them; the game samples them when it needs inputs.
 #[derive(Debug, Default)]
 pub struct InputState {
     players: Mutex<[PlayerInput; MAX_PLAYERS]>,
@@ -78,8 +78,8 @@ impl Keyboard {
         Self { button_map, action_map, held_keys: vec![false; Key::COUNT] }
     }
 
-    /// Handles a key that went down or up, and returns its command. `menu` states whether a menu is open; keys then
-    /// move in the menu and press no buttons.
+    /// Handles a key that went down, repeats or went up, and returns its command, if any. `shift` states whether Shift
+    /// is held, and `menu` whether a menu is open; keys then move in the menu and press no buttons.
     pub fn on_key(&mut self, input: &InputState, key: Key, down: bool, shift: bool, menu: bool) -> Option<UiCommand> {
         let was_down = std::mem::replace(&mut self.held_keys[key.index()], down);
         let presses_buttons = !menu || !down;
@@ -165,7 +165,8 @@ fn action_command(action: Action, shift: bool) -> Option<UiCommand> {
     })
 }
 
-/// Converts a stick position to direction buttons, for a machine without sticks.
+/// Converts a stick position to direction buttons, for a machine without sticks. Each axis presses a button beyond
+/// `dead_zone`.
 pub fn stick_to_directions(x: i16, y: i16, dead_zone: i16) -> InputWord {
     let pressed = |on: bool, button: Button| if on { button.bit() } else { 0 };
     pressed(x < -dead_zone, Button::Left)

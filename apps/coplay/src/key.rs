@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-/// Key of a keyboard, which every front end can report.
+/// Key of a keyboard that can have a function in the program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(u8);
 
-/// Names of the keys that every front end knows. Shift alone is not among them: most terminals do not report it.
+/// Names of the keys. Terminals and windows report all of them, except that a window does not report `Less`. Shift
+/// alone is not among them: most terminals do not report it.
 const KEY_NAMES: [&str; 80] = [
     "A",
     "B",

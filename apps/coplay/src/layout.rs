@@ -40,7 +40,7 @@ pub fn fit_picture(area: (f32, f32), rows: usize, aspect: f32, scaling: Scaling)
     PictureRect { x: ((area_width - width) / 2.0).floor(), y: ((area_height - height) / 2.0).floor(), width, height }
 }
 
-/// Returns the number of columns in which this many pictures are largest.
+/// Returns the number of columns in which this many pictures of this aspect ratio are largest in an area.
 pub fn column_count(area: (f32, f32), pictures: usize, aspect: f32) -> usize {
     let height = |columns: usize| {
         let rows = pictures.div_ceil(columns);

@@ -1,10 +1,11 @@
 //! The program `coplay`: plays an old game, alone or with friends over the network.
 //!
-//! A [command](cli) opens a game on a [machine](game) and runs it on a thread of its own: [locally](play), as a
-//! [replay], as a [demo], or [with others](net) over a transport of [`connect`], if the machine can be
-//! [shared](netplay_approval). The game thread sends [scenes](scene) over a [UI link](ui_link()) to a
+//! A [command](cli) opens a game on a [machine](game) and runs it: [locally](play), as a [replay], as a [demo], or
+//! [with others](net) over a transport of [`connect`], if the machine can be [shared](netplay_approval). Unless the
+//! command is headless, the game has a thread of its own. It sends [scenes](scene) over a [UI link](ui_link()) to a
 //! [front end](frontend), in a window or in a terminal, and receives commands and the [pressed buttons](input_state).
-//! The [HUD](hud::Hud) handles what all games on a screen have in common. The [lab] runs experiments.
+//! The [HUD](hud::Hud) handles what all games on a screen have in common. The [maze] is a game without a machine. The
+//! [lab] runs experiments.
 
 pub mod bot;
 pub mod check;

@@ -43,7 +43,7 @@ pub enum MovieItem {
 }
 
 impl MovieFile {
-    /// Opens a file and reads its header. Fails if the file is not a movie of a known version.
+    /// Opens a file and reads its header. Fails unless the file is a movie of a known version with an intact header.
     pub fn open(path: &Path) -> Result<Self, AppError> {
         let unreadable = |error: std::io::Error| {
             AppError::failure(format!("cannot read the movie {}: {}", path.display(), describe_io_error(&error)))

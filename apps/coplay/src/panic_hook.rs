@@ -1,12 +1,12 @@
-//! Reports a panic of this program as one error message, at the end of the run. A panic that a machine catches itself
-//! is not reported.
+//! Records panics, and reports a panic that ends the run as one error message. Panics that do not end the run, such as
+//! those that a machine catches, are not reported.
 
 use std::panic::PanicHookInfo;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::AppError;
 
-/// Message and location of the last panic; `None` before the first.
+/// Message and location of the last panic; `None` if there was none, or if [`internal_error`] has taken it.
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
 /// Installs a panic hook that records panics and prints nothing.

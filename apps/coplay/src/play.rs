@@ -32,7 +32,7 @@ pub struct PlayOptions {
     pub force: bool,
     /// Number of frames after which the game ends; `None` is no limit, or [`HEADLESS_FRAMES`] in a headless run.
     pub frame_limit: Option<u32>,
-    /// Seed of bots that play on all pads; `None` lets people play.
+    /// Seed of bots that play for all players; `None` lets people play.
     pub bot_seed: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl LocalGame {
         })
     }
 
-    /// Runs as fast as possible up to the frame limit, without picture and sound.
+    /// Runs as fast as possible up to the frame limit or a stop signal, without picture and sound.
     pub fn run_headless(mut self) -> Result<Summary, AppError> {
         let started = Instant::now();
         self.frame_limit.get_or_insert(HEADLESS_FRAMES);

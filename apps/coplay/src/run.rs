@@ -137,8 +137,8 @@ fn demo_settings(args: &cli::DemoArgs) -> Result<DemoSettings, AppError> {
     })
 }
 
-/// Returns the front end that the flags ask for; `None` if the command runs headless. Fails if there is no display and
-/// no terminal.
+/// Returns the front end that the flags ask for; `None` if the command runs headless. Fails if the requested output is
+/// not available, or if there is neither a display nor a terminal.
 pub(crate) fn frontend_for(display: &cli::DisplayArgs) -> Result<Option<FrontendKind>, AppError> {
     if display.headless { Ok(None) } else { FrontendKind::choose_required(display.requested_frontend()).map(Some) }
 }

@@ -26,7 +26,7 @@ pub struct Scene {
     pub chat: Vec<String>,
     /// Chat message that is being typed. While it is `Some`, keys type letters and press no buttons.
     pub chat_draft: Option<String>,
-    /// Text that the user can copy to the clipboard, such as a ticket.
+    /// Text that Ctrl+C copies to the clipboard in a window, such as a ticket; `None` for no text.
     pub clipboard_text: Option<String>,
     /// Whether [`UiCommand::Quit`] asks for confirmation first.
     pub needs_quit_confirmation: bool,
@@ -144,11 +144,12 @@ pub fn wrap_rows(name: &str, text: &str) -> Vec<(String, String)> {
 /// Command of the user, from a front end to the game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UiCommand {
-    /// Quits. In a shared game with other players, the game asks for confirmation first.
+    /// Quits. A player who shares the game with others must confirm it.
     Quit,
     /// Quits without confirmation: the front end is gone, or a signal asked the program to end.
     Exit,
-    /// Opens the menu, which pauses a local game, or closes the open panel.
+    /// Opens the menu, which pauses a local game, or closes what is open: a panel, the chat message or the question
+    /// whether to quit.
     Menu,
     /// Pauses or resumes the game.
     Pause,
@@ -156,9 +157,9 @@ pub enum UiCommand {
     Help,
     /// Starts fast-forward (`true`, key pressed) or ends it (`false`, key released).
     FastForward(bool),
-    /// Saves the state in the selected slot.
+    /// Saves the state: in the selected slot, or for all players of a shared game.
     Save,
-    /// Loads the state of the selected slot.
+    /// Loads the saved state: from the selected slot, or for all players of a shared game.
     Load,
     /// Selects the slot at this offset from the selected one.
     Slot(i8),

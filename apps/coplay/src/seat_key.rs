@@ -1,8 +1,8 @@
 //! Seat keys on disk. After a crash or a power cut, the same command takes the same key and rejoins in the same seat.
 //!
-//! A key belongs to a group: the games that share a secret. Two programs of one group on one computer have different
-//! keys. Each program locks its key file, and the operating system releases the lock when the program ends, however it
-//! ends.
+//! A key belongs to a group: the games that share a secret or token. Two programs of one group on one computer have
+//! different keys. Each program locks its key file, and the operating system releases the lock when the program ends,
+//! however it ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::error::{AppError, describe_io_error};
 
 /// Maximum number of saved keys per group. A program that finds all of them in use gets a key that is not saved.
 const MAX_KEYS_PER_GROUP: usize = 64;
-/// Age after which an unused key is removed, 60 days: its game is over by then.
+/// Time without use after which the keys of a group are removed, 60 days: the games are over by then.
 const MAX_KEY_AGE: Duration = Duration::from_secs(60 * 24 * 3_600);
 /// First bytes of a key file. The key follows in hexadecimal.
 const FILE_HEADER: &str = "coplay seat 1 ";

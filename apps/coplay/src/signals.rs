@@ -1,4 +1,4 @@
-//! Ends a run cleanly on SIGINT (Ctrl-C), SIGHUP or SIGTERM.
+//! Asks the program to end cleanly on SIGINT (Ctrl-C), SIGHUP or SIGTERM.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,8 @@ pub fn is_stop_requested() -> bool {
     IS_STOP_REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Installs the signal handler. A second signal ends the program at once.
+/// Installs the signal handler. From the first signal on, [`is_stop_requested`] returns `true`. A second signal ends
+/// the program at once.
 pub fn install_handler() {
     // If no handler can be installed, the default action of the signal ends the program.
     _ = ctrlc::set_handler(|| {

@@ -1,4 +1,5 @@
-//! Speaker and gamepads of a game. A missing device is reported once, and the game continues without it.
+//! Speaker and gamepads of a game. If one of them cannot be used, the game continues without it, and the user gets a
+//! note.
 
 use std::time::Instant;
 
@@ -11,16 +12,16 @@ use crate::hud::Hud;
 use crate::sound::Speaker;
 use crate::ui_link::GamePort;
 
-/// Open speaker, or a silent one. The gamepads run on a thread of their own.
+/// The open speaker, or a silent one if none can be opened. Background threads read the gamepads.
 #[derive(Debug)]
 pub struct SpeakerAndGamepads {
     speaker: Speaker,
-    /// Notes about devices that could not be opened, for the user.
+    /// Notes about devices that cannot be used, for the end of the run.
     pub notes: Vec<String>,
 }
 
 impl SpeakerAndGamepads {
-    /// Opens the speaker, and starts to read the gamepads. Shows the first note as a toast.
+    /// Opens the speaker, and starts to read the gamepads of players with these pads. Shows the first note as a toast.
     pub fn open(config: &UserSettings, pads: &[PadLayout], ui: &GamePort, hud: &mut Hud) -> Self {
         let mut notes = vec![];
         let speaker = Speaker::open(config.volume, config.mute).unwrap_or_else(|error| {

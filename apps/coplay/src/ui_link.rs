@@ -1,7 +1,7 @@
 //! Link between a game and its front end: scenes go one way, commands and pressed buttons the other.
 //!
-//! The game runs on a thread of its own and never waits for the front end. It hands over a scene by swapping two
-//! buffers. If the front end holds the lock at that moment, the scene is skipped.
+//! The game runs on a thread of its own. Once the front end is ready, the game never waits for it. It hands over a
+//! scene by swapping two buffers. If the front end holds the lock at that moment, the scene is skipped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};

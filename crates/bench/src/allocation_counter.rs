@@ -16,7 +16,7 @@ struct CountingAllocator;
 #[global_allocator]
 static GLOBAL: CountingAllocator = CountingAllocator;
 
-/// Returns the number of allocations of this thread so far. Growing an allocation counts, freeing does not.
+/// Returns the number of allocations of this thread so far. Resizing an allocation counts, freeing does not.
 pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }

@@ -28,7 +28,7 @@ pub enum MessageEncoding {
     Messages,
 }
 
-/// Calls made per frame.
+/// Calls of a ggrs session, per frame, that poll its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollPolicy {
     /// `advance_frame` alone, which polls.

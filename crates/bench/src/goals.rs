@@ -4,7 +4,7 @@ use coplay_bench::workload::FRAME_RATE;
 
 use crate::rollback_report::{RollbackRow, label};
 
-/// Tolerance, in frames per second, when frame rates are compared with a goal.
+/// Amount, in frames per second, by which coplay's frame rate may fall short of its goal.
 const FPS_SLACK: f64 = 0.05;
 /// Difference, in frames per second, up to which both engines count as equally fast, so that coplay is compared with
 /// the resimulated frames of ggrs.
@@ -12,7 +12,8 @@ const FPS_EQUAL_TOLERANCE: f64 = 0.5;
 /// Allowed ratio of coplay's resimulated frames to [`allowed_resimulated`].
 const RESIMULATION_SLACK: f64 = 1.05;
 
-/// A goal for coplay's results.
+/// A condition that coplay's results in a row of the rollback report should meet, such as at most a quarter of ggrs's
+/// bytes.
 struct Goal {
     name: &'static str,
     /// Whether a row meets the goal; `None` if the goal does not apply to the row.
@@ -75,8 +76,8 @@ const GOALS: [Goal; 7] = [
     },
 ];
 
-/// Returns the number of frames that coplay may resimulate, per 100: as many as ggrs at the same frame rate, otherwise
-/// the required ones.
+/// Returns the number of frames that coplay should resimulate at most, per 100: as many as ggrs if both engines reach
+/// the same frame rate, otherwise as many as any engine would have to.
 fn allowed_resimulated(row: &RollbackRow) -> f64 {
     let alike = (row.ours.fps - row.ggrs.fps).abs() <= FPS_EQUAL_TOLERANCE;
     if alike { row.ggrs.resimulated } else { row.ours.required_resimulated }

@@ -1,13 +1,14 @@
-//! A network in memory: a datagram arrives as soon as it is sent.
+//! A queue of datagrams in memory. In lockstep it takes the place of the network: a datagram arrives as soon as it is
+//! sent.
 
 use crate::workload::Traffic;
 
-/// Datagrams waiting for one site, in sending order. It allocates nothing once its capacity suffices for all datagrams
-/// that wait at the same time.
+/// A queue of datagrams, in sending order: those waiting for one site, or in an outbox those that one site sends. It
+/// allocates nothing once its capacity suffices for all datagrams that wait at the same time.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,
-    /// Sending site and end offset of each datagram.
+    /// Number of the sending site (in an outbox, of the receiving site) and end offset of each datagram.
     datagrams: Vec<(usize, usize)>,
     traffic: Traffic,
 }
@@ -18,7 +19,7 @@ impl Inbox {
         Self { bytes: Vec::with_capacity(64 * 1_200), datagrams: Vec::with_capacity(64), traffic: Traffic::default() }
     }
 
-    /// Adds a datagram from site `from` and counts it as traffic.
+    /// Adds a datagram and counts it as traffic. `from` is the sending site, or in an outbox the receiving site.
     pub fn push(&mut self, from: usize, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.datagrams.push((from, self.bytes.len()));
@@ -26,7 +27,7 @@ impl Inbox {
         self.traffic.bytes += bytes.len() as u64;
     }
 
-    /// Passes all datagrams with their senders to `receive`, in sending order, and removes them.
+    /// Passes all datagrams to `receive`, each with the site number given to [`push`](Self::push), and removes them.
     pub fn drain(&mut self, mut receive: impl FnMut(usize, &[u8])) {
         let mut begin = 0;
         for (from, end) in self.datagrams.drain(..) {

@@ -5,7 +5,7 @@
 //! the same frames.
 //!
 //! * [`workload`]: the work, equal for both engines.
-//! * [`inbox`]: datagram queues in memory instead of a network.
+//! * [`inbox`]: datagram queues in memory.
 //! * [`coplay_lockstep`]: coplay, driven as by a host program.
 //! * [`ggrs_lockstep`]: ggrs, driven according to its documentation.
 //! * [`baseline`]: the host program without an engine, whose cost is subtracted.

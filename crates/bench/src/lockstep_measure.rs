@@ -13,7 +13,7 @@ pub(crate) const WARM_UP_FRAMES: u32 = 600;
 /// Seed of all inputs.
 const SEED: u64 = 1;
 
-/// An engine and the way it is driven.
+/// An engine and the way it is driven, or the host program without an engine (`Driver`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MeasuredEngine {
     Driver,
@@ -22,7 +22,7 @@ pub(crate) enum MeasuredEngine {
 }
 
 impl MeasuredEngine {
-    /// All measured engines: first the driver, whose cost is subtracted, then coplay, then ggrs.
+    /// Everything that is measured: first the driver, whose cost is subtracted, then coplay, then ggrs.
     pub(crate) const ALL: [Self; 6] = [
         Self::Driver,
         Self::Coplay(WakePolicy::Frames),
@@ -105,7 +105,7 @@ fn measure_engine(mut engine: impl Engine, frames: u32) -> RunSample {
     }
 }
 
-/// Cost of an engine per frame and site, or per frame and link (one direction between two sites).
+/// Cost of an engine and its driver, per frame and site, or per frame and link (one direction between two sites).
 pub(crate) struct LockstepRow {
     pub(crate) subject: MeasuredEngine,
     /// Nanoseconds per frame and site, one value per round, in ascending order.
@@ -122,7 +122,7 @@ impl LockstepRow {
     }
 }
 
-/// Measures all engines in turns, round after round, and asserts that all sites end in the same state.
+/// Measures all engines in turns, round after round, and asserts that the sites of all engines end in the same state.
 pub(crate) fn measure_rounds(sites: usize, frames: u32, rounds: usize) -> Vec<LockstepRow> {
     let mut samples: Vec<Vec<RunSample>> = MeasuredEngine::ALL.iter().map(|_| Vec::with_capacity(rounds)).collect();
     for round in 1..=rounds {

@@ -36,7 +36,7 @@ impl RollbackRow {
     }
 }
 
-/// Rows of the report, and measured spans per row.
+/// Choice of the rows (fewer if `is_quick`), and number of measured spans per row.
 pub(crate) struct RollbackPlan {
     pub(crate) is_quick: bool,
     pub(crate) spans: u32,

@@ -1,4 +1,4 @@
-//! Inputs and machines, equal for all engines.
+//! Inputs and the machine of lockstep sessions, equal for all engines.
 
 use coplay_sim::random::Random;
 
@@ -50,7 +50,8 @@ impl Inputs {
     }
 }
 
-/// Number of states that a machine keeps: those after the last frames. Sites need not be in the same frame.
+/// Number of states that a machine keeps: those after its last frames. At the end of a run, sites may be a few frames
+/// apart.
 const KEPT_STATES: usize = 4;
 
 /// A machine in place of a game. Its state is a hash of all inputs.

@@ -7,8 +7,8 @@
 //! Algorithm for Online Arcade Video Games*.
 //!
 //! This crate is pure: time, bytes and inputs go in, bytes and requests come out. It has no clock, no socket, no thread
-//! and no unsafe code. A running game allocates no memory, and no bytes from the network can make it panic. Because it
-//! is pure, it runs unchanged in a test, in an emulator, on a phone and in a browser.
+//! and no unsafe code. The frames of a running game allocate no memory, and no bytes from the network can make the
+//! crate panic. Because it is pure, it runs unchanged in a test, in an emulator, on a phone and in a browser.
 //!
 //! # Example
 //!

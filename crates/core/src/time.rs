@@ -56,12 +56,12 @@ impl TimeDelta {
         self.0 / 1_000
     }
 
-    /// Returns the time in milliseconds with the fraction, for display.
+    /// Returns the time in milliseconds as a floating-point number.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// Returns the time in seconds with the fraction, for display.
+    /// Returns the time in seconds as a floating-point number.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }

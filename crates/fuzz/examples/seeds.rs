@@ -1,4 +1,5 @@
-//! Writes the generated part of the corpus: packets of every flavor, and a script for every kind of fault.
+//! Writes the generated part of the corpus of each target: session scripts for every kind of fault, session packets,
+//! and scripts or files for the feed, movie and worlds targets.
 
 use std::path::Path;
 use std::{fs, io};
@@ -40,8 +41,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns one tick for each of the [`TICK_FLAGS`] and one hello for each value of its flags that occurs in the lobby,
-/// with the names of their corpus files.
+/// Returns one tick for each of the [`TICK_FLAGS`], one with wide inputs for each of the [`WIDE_TICK_FLAGS`], and one
+/// hello for each value of its flags that occurs in the lobby, with the names of their corpus files.
 fn packets() -> Vec<(String, Vec<u8>)> {
     let mut found = std::collections::BTreeMap::new();
     for (scene, script) in scripts() {
@@ -110,7 +111,8 @@ fn feeds() -> Vec<(String, Vec<u8>)> {
     named.into_iter().map(|(name, bytes)| (name.into(), bytes)).collect()
 }
 
-/// Returns scripts for worlds: time, arbitrary bytes for a participant, and its last datagram with a change.
+/// Returns scripts for worlds, two for each participant: one injects arbitrary bytes, the other changed copies of the
+/// last datagram that an honest participant sent.
 fn worlds() -> Vec<(String, Vec<u8>)> {
     let wait = [0, 60, 0, 60];
     let again = |target: u8| -> Vec<u8> {

@@ -62,7 +62,7 @@ impl SeatOccupancyHistory {
 }
 
 /// Checks the inputs of all confirmed frames of site `at`. After a forgery only its own inputs are reliable, and only
-/// from its seat on.
+/// from its seat on. `forged` is whether a forgery arrived, or the sites reported inconsistent changes of seats.
 pub(crate) fn check_confirmed(
     settings: &Settings,
     sites: &[FuzzedSite],

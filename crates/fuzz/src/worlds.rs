@@ -13,7 +13,7 @@ use crate::script_reader::ScriptReader;
 const TICK_PERIOD: TimeDelta = TimeDelta::from_millis(10);
 /// Number of ticks after which the rest of a script is ignored.
 const MAX_TICKS: u32 = 2_000;
-/// Maximum memory of the peer world's site, and of the server's mirror, in bytes.
+/// Maximum memory of the peer world's site, and likewise of the server's mirror, in bytes.
 const MAX_MEMORY: usize = 8 << 20;
 const SETTINGS: MazeSettings = MazeSettings { seed: 7, cells_per_side: 4, bucket_ticks: 4, playout_delay_ticks: 15 };
 

@@ -14,7 +14,7 @@ pub struct Findings {
     pub figures: Vec<Figure>,
     /// Statements checked against the data.
     pub claims: Vec<Claim>,
-    /// Choices that the paper leaves open, and our reasons.
+    /// Remarks for the report, such as our reasons for choices that the paper leaves open.
     pub notes: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Findings {
         self.claims.push(Claim { statement: statement.into(), paper: paper.into(), ours: ours.into(), holds });
     }
 
-    /// Adds a note on a choice that the paper leaves open.
+    /// Adds a remark for the report.
     pub fn add_note(&mut self, note: &str) {
         self.notes.push(note.into());
     }

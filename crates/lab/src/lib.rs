@@ -1,14 +1,15 @@
 //! The lab reruns the papers' experiments with the [`coplay`] engine and shows our results beside theirs.
 //!
-//! All experiments run on [`coplay_sim`], in virtual time and from one seed. This crate reads no clock, opens no file
-//! and starts no process; the calling program does. Independent runs are spread over the processors
-//! ([`bench`](mod@bench)). The results do not depend on the number of processors.
+//! All experiments run on [`coplay_sim`], in virtual time and from one seed. An experiment may also compare real
+//! sessions, which the calling program runs ([`real_run`]). This crate reads no clock, opens no file and starts no
+//! process; the calling program does. Independent runs are spread over the processors ([`bench`](mod@bench)). The
+//! results do not depend on the number of processors.
 //!
 //! An [experiment](experiment::Experiment) is one small file: a name, a summary, the figures of the paper that it
 //! reproduces, and a function from an [`ExperimentContext`](bench::ExperimentContext) to
 //! [`Findings`](findings::Findings): tables, figures, and claims that hold or fail. To add an experiment, write such a
-//! file and list it in [`catalog`]. The lab then writes its CSV, [SVG](plot) and [PNG](image) files and adds it to the
-//! [`report`].
+//! file and list it in [`catalog`]. The [`report`] then contains it, and its tables and figures become CSV, [SVG](plot)
+//! and [PNG](image) files.
 
 pub mod bench;
 pub mod catalog;

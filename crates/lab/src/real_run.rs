@@ -32,7 +32,7 @@ pub struct FrameStarts(pub [Vec<i64>; 2]);
 pub struct PacingStats {
     /// Mean frame time at the first site.
     pub frame_ms: f64,
-    /// Mean absolute deviation of the frame time at the worse site.
+    /// Mean absolute deviation of the frame time: at the worse site, or for the paper's scheme at the first.
     pub deviation_ms: f64,
     /// Mean absolute difference between the two sites' starts of the same frame.
     pub synchrony_ms: f64,

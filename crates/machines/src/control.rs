@@ -237,8 +237,8 @@ impl Machine for ControlledMachine {
     }
 
     fn hash(&mut self) -> u64 {
-        // The saved state itself is not hashed: it was saved at an agreed frame, and the states up to that frame were
-        // compared.
+        // The saved state itself is not hashed: it is the machine's own state at a frame that is the same at all sites,
+        // and the hashes of that state are compared like those of any frame.
         self.machine.hash() ^ u64::from(self.is_paused()) << 1 ^ u64::from(self.has_saved_state) << 2
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Machine`] is an emulator with a game loaded. Code outside this crate knows only its contract. The session engine
 //! uses its identity and frame rate; through a host program it asks the machine to step, save, load and hash. A front
-//! end shows its [`Picture`], plays its sound and maps keys to the [buttons](pad) that it has.
+//! end shows its [`Picture`], plays its sound and maps keys to the [buttons](pad) of the machine.
 
 #[cfg(not(target_family = "wasm"))]
 pub mod check;

@@ -85,7 +85,7 @@ pub fn bearing(east: i32, south: i32) -> u16 {
     }
 }
 
-/// Finds, by bisection, the largest heading of the first quarter turn that is not past the vector.
+/// Finds, by bisection, the largest heading of the first quarter turn that is not past the vector (`along`, `across`).
 fn first_quarter_bearing(along: i64, across: i64) -> u16 {
     let mut found = 0;
     let mut step = QUARTER_TURN / 2;

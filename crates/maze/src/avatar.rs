@@ -26,7 +26,7 @@ pub struct Avatar {
     pub predicted_fall: Option<PredictedFall>,
 }
 
-/// Tick in which an avatar will fall if neither its player nor the shooter changes anything before.
+/// Tick in which an avatar will fall unless its player changes course before. A shot in flight does not change course.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedFall {
     /// Tick in which the avatar falls.

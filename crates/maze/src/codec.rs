@@ -10,8 +10,8 @@
 //! spawn count   2
 //! dead since    4   only if dead
 //! last shot     2   the number of the newest shot; the others have the numbers before it
-//! shots             newest first: tick 4, x 2, y 2 (whole units), heading 2; older shots have the ticks since the
-//!                   next newer one, 1, in place of the tick
+//! shots             newest first: tick 4, x 2, y 2 (whole units), heading 2; older shots have the number of ticks
+//!                   until the next newer one, 1, in place of the tick
 //! predicted     5   only if a fall is predicted: ticks left 1, its tick 4
 //! fall
 //! ```

@@ -42,7 +42,8 @@ impl DeadReckoning for MazeRules {
     }
 
     /// Extrapolates the earlier state, and adds a growing share of the remaining error, so that it ends in the later
-    /// state. If the later state is alive, a fall predicted by the earlier one did not happen.
+    /// state. If the later state is alive, a fall predicted by the earlier one did not happen. Across a death, respawn
+    /// or jump, only extrapolates the earlier state.
     fn interpolate(&self, earlier: &Avatar, later: &Avatar, part: u32, whole: u32) -> Avatar {
         if !can_interpolate(earlier, later) {
             return self.extrapolate(earlier, part);

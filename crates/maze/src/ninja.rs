@@ -143,8 +143,8 @@ impl Ninja {
         self.last_progress = (tick, me.position);
     }
 
-    /// Chooses the nearest living avatar as the target and finds a path to it. Without a target, finds a path to a
-    /// random cell.
+    /// Chooses the nearest living avatar as the target and finds a path to it. Without a target, finds a path to the
+    /// present goal or, once that is reached, to a random cell.
     fn plan(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, others: &[(EntityId, Avatar)]) {
         self.plan_at = tick.saturating_add(PLAN_INTERVAL + self.rng.below(PLAN_INTERVAL));
         let nearest = nearest_living(&rules.maze, me, others);
@@ -167,7 +167,8 @@ impl Ninja {
         target.map(|(_, avatar)| avatar).filter(|avatar| avatar.is_alive())
     }
 
-    /// Updates the tick in which the ninja notices the target: 10 to 29 ticks after the target came into view.
+    /// Updates the tick in which the ninja notices the target, 10 to 29 ticks after the target came into view, and
+    /// allows no shot until a random 0 to 79 ticks later.
     fn update_noticed(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, target: Option<&Avatar>) {
         let in_view = target.is_some_and(|target| {
             me.position.distance(target.position) <= MAX_SHOOTING_DISTANCE

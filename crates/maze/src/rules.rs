@@ -1,9 +1,9 @@
 //! Simulation of one tick: walking, shooting, dying, respawning.
 //!
-//! An avatar walks at one speed, along straight lines and circles, as in MiMaze. Walls stop it, and it slides along
-//! them; another avatar stops it before they touch. The same function moves an avatar here and in
-//! [dead reckoning](crate::dead_reckoning), so an avatar whose player changes nothing is exactly where other sites
-//! extrapolate it to be.
+//! An avatar walks along straight lines and circles, as in MiMaze, at one speed forwards and half of it backwards.
+//! Walls stop it, and it slides along them; another avatar stops it before they touch. The same function moves an
+//! avatar here and in [dead reckoning](crate::dead_reckoning), so an avatar whose player changes nothing is exactly
+//! where other sites extrapolate it to be.
 
 use crate::angle::{TRIG_ONE, cosine, sine};
 use crate::avatar::{Avatar, Controls, Life};
@@ -257,7 +257,7 @@ impl ShotSegment {
         self.start < range
     }
 
-    /// Returns whether the shot hits an avatar at `target` before its `range` ends.
+    /// Returns whether the shot hits an avatar at `target` before its `range`, in 1/[`UNIT`] units, ends.
     pub(crate) fn hits(&self, shot: &Shot, range: i32, target: Position) -> bool {
         let Self { start: before, end: after, .. } = *self;
         segment_hits(shot, before, after, target)

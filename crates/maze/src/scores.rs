@@ -324,7 +324,7 @@ impl Scoreboard {
         *hits = hits.saturating_add(times);
     }
 
-    /// Subtracts `times` hits that were rolled back or must not be displayed yet.
+    /// Subtracts `times` hits of a shooter on a victim, but no score falls below 0.
     pub fn subtract_hits(&mut self, victim: EntityId, shooter: EntityId, times: u32) {
         let falls = &mut self.by_entity.entry(victim).or_default().falls;
         *falls = falls.saturating_sub(times);

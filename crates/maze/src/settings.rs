@@ -11,7 +11,7 @@ pub struct MazeSettings {
     pub cells_per_side: u8,
     /// Length of a bucket, in ticks of 10 ms: updates issued in one bucket are displayed together.
     pub bucket_ticks: u16,
-    /// Ticks of 10 ms between the issue of an update and the view that displays it.
+    /// Minimum number of ticks of 10 ms between the issue of an update and the view that displays it.
     pub playout_delay_ticks: u16,
 }
 

@@ -33,7 +33,7 @@ const MAX_CATCH_UP_TICKS: u32 = 50;
 const COLLISION_RANGE: u32 = 256;
 /// Interval of clock offsets in a trace, in ticks.
 const OFFSET_TRACE_INTERVAL: u32 = 50;
-/// Largest number of events that wait to be polled.
+/// Largest number of events that wait to be polled. Further ones are dropped.
 const MAX_PENDING_EVENTS: usize = 256;
 /// Largest number of avatars of one site. Further ones are not added.
 pub const MAX_AVATARS: usize = 64;
@@ -163,7 +163,8 @@ impl MazeSite {
         &self.world
     }
 
-    /// Starts a trace of the updates sent and received and of the views. Discards an earlier trace.
+    /// Starts a trace of the updates sent and received, the views and the measured clock offsets. Discards an earlier
+    /// trace.
     pub fn start_trace(&mut self, now: Instant) {
         let line = TraceEntry { at: now.as_nanos(), event: TraceEvent::Site(self.site()) };
         self.trace = Some(vec![line]);

@@ -10,7 +10,8 @@ use crate::key::PeerKey;
 
 /// Sends datagrams to peers. Incoming datagrams go into the queue that the transport got at its creation.
 ///
-/// A datagram arrives at most once, unchanged, and from the stated sender.
+/// A datagram arrives at most once, unchanged, and from the stated sender; only emulated [impairment](crate::impair)
+/// can duplicate it.
 pub trait Transport: Send + Sync {
     /// Returns the public key by which peers know this site.
     fn key(&self) -> PeerKey;
@@ -33,7 +34,7 @@ pub trait Transport: Send + Sync {
     /// Returns the addresses at which other peers may reach this site, as far as they are known now.
     fn own_addrs(&self) -> Vec<PeerAddr>;
 
-    /// Returns the counts, since the transport was created, of received datagrams that were not delivered.
+    /// Returns the counts, since the transport was created, of received datagrams and events that were not delivered.
     fn drop_counts(&self) -> DropCounts;
 }
 
@@ -107,7 +108,7 @@ pub enum Incoming {
 pub struct DropCounts {
     /// Datagrams and connections that the transport rejected: garbage, forgeries, replays, strangers.
     pub rejected: u64,
-    /// Dropped by the operating system because its receive buffer was full.
+    /// Datagrams that the operating system dropped because its receive buffer was full.
     pub kernel_dropped: u64,
     /// Authentic datagrams and other events for which the queue had no room.
     pub queue_full: u64,

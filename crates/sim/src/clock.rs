@@ -1,7 +1,8 @@
 //! A node's own clock and its deviation from the true time of the simulation.
 //!
-//! Both conversions are integer arithmetic on a fixed-point rate. Local time therefore never runs backwards, and the
-//! conversion of a local deadline gives exactly the first nanosecond at which the deadline is reached.
+//! The conversions between true and local time are integer arithmetic on a fixed-point rate. Local time therefore never
+//! runs backwards, and the conversion of a local deadline to true time gives exactly the first nanosecond at which the
+//! deadline is reached.
 
 use coplay::time::{Instant, TimeDelta};
 

@@ -1,7 +1,7 @@
 //! A simulator for the engines of [`coplay`]: virtual time, impaired links and inaccurate clocks, all drawn from one
 //! seed.
 //!
-//! The crate reads no clock, sleeps nowhere, opens no socket, starts no thread and never iterates in an order that
+//! The library reads no clock, sleeps nowhere, opens no socket, starts no thread and never iterates in an order that
 //! could differ between runs. A seed therefore reproduces a run exactly.
 //!
 //! Building blocks:

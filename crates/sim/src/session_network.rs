@@ -438,7 +438,8 @@ pub enum SiteEvent<'a> {
         /// State hash after the last step of the frame.
         hash: u64,
     },
-    /// The session made a request that cannot be served, such as a load from an empty slot.
+    /// The session made a request that cannot be served, such as a load from an empty slot, restored a state that does
+    /// not decode, or asked without end to be called at once.
     InvalidRequest {
         /// Number of the site whose session made the request.
         site: usize,

@@ -29,7 +29,7 @@ pub struct SimulatedSite {
     pub slots: Vec<Option<(u32, ToyMachine)>>,
     /// Frames stepped, perhaps with mispredicted inputs, and not yet reported as confirmed.
     pub(crate) unconfirmed: VecDeque<UnconfirmedFrame>,
-    /// Description of the first request that cannot be served, until it is reported.
+    /// Description of the first request that cannot be served, or of an endless loop, until it is reported.
     pub(crate) invalid_request: Option<String>,
     /// Time of the last call, and number of earlier calls at that instant.
     calls_at_instant: (Instant, u32),
@@ -85,7 +85,7 @@ pub enum SessionSabotage {
 /// Number of calls at one instant above which a session counts as looping endlessly.
 const MAX_CALLS_PER_INSTANT: u32 = 20_000;
 
-/// Number of datagrams that the socket of a sleeping computer buffers.
+/// Maximum number of datagrams that the socket of a sleeping computer buffers.
 const SOCKET_BUFFER_DATAGRAMS: usize = 64;
 
 impl SimulatedSite {

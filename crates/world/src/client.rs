@@ -188,8 +188,8 @@ impl Client {
         self.score_tracker.best()
     }
 
-    /// Returns our hits and falls as the present server reports them. A server that has just started may not know all
-    /// of them.
+    /// Returns our hits and falls as last reported by a server. A server that has just started may not know all of
+    /// them.
     pub fn reported_score(&self) -> Score {
         self.score_tracker.reported()
     }
@@ -257,8 +257,8 @@ impl Client {
         Some(tick.saturating_add(since.min(i64::from(u32::MAX / 2)) as u32))
     }
 
-    /// Switches to another server. Resets the clock, the remote avatars and the numbering of input changes, of which
-    /// the new server knows nothing.
+    /// Switches to another server. Resets the clock and the remote avatars, drops the unacknowledged input changes, and
+    /// begins a new input change with the held buttons: the new server does not know the earlier changes.
     pub fn on_server_change(&mut self, now: Instant) {
         self.clock = Clock::assuming_crystals();
         // The time of its world may differ, too.

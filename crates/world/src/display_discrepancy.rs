@@ -17,7 +17,8 @@ pub const CONSISTENCY_WINDOW: TimeDelta = TimeDelta::from_secs(2);
 /// Tolerance ξ of D, in units times seconds. The paper leaves it to the game. Here the displayed position is on average
 /// no further off than the radius of an avatar, so a player who aims at the displayed avatar aims at the real one.
 pub const CONSISTENCY_TOLERANCE: f64 = AVATAR_RADIUS as f64 * 2.0;
-/// Number of kept displayed ticks: 640 ms or more. Later states of the server are not compared.
+/// Number of displayed positions that are kept, at most one per tick: 640 ms or more. States of the server that arrive
+/// later are not compared.
 const DISPLAY_HISTORY_LEN: usize = 64;
 
 /// Recent displayed positions of an entity, and their distance from the server's.
@@ -39,7 +40,7 @@ impl Default for DisplayDiscrepancyProbe {
 }
 
 impl DisplayDiscrepancyProbe {
-    /// Records the displayed state at a tick of the world. A dead avatar has no displayed position.
+    /// Records the displayed position at a tick of the world. If the avatar is dead, drops the recorded positions.
     pub(crate) fn on_displayed(&mut self, tick: u32, avatar: &Avatar) {
         if !avatar.is_alive() {
             return self.reset();

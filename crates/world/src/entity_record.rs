@@ -1,4 +1,4 @@
-//! Known state of an entity: its owner, placement and score.
+//! Known state of an entity: its name, owner, placement and score.
 //!
 //! Every update of an entity is an absolute statement: "it is there", "it has this many hits and falls by our count".
 //! Of updates that contradict each other one has the higher version. So a record is the same whatever the order and

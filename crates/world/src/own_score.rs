@@ -7,7 +7,7 @@
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::Score;
 
-/// Longest time for which a server is behind the others.
+/// Time for which lower reports do not lower the best one: the server may only be behind the others.
 const REPLICATION_GRACE: TimeDelta = TimeDelta::from_secs(3);
 /// Largest difference between the times of one world on two servers, in ticks.
 const MAX_TICK_DIFFERENCE: u32 = 100;
@@ -17,7 +17,7 @@ const MAX_TICK_DIFFERENCE: u32 = 100;
 pub enum ScoreLoss {
     /// The world restarted: its time started at 0, and all scores are lost.
     WorldRestarted,
-    /// A part of our score was lost in the same world.
+    /// All or part of our score was lost in the same world.
     ScoreLost,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct OwnScoreTracker {
 }
 
 impl OwnScoreTracker {
-    /// Returns the last report of the present server.
+    /// Returns the score in the last report of a server.
     pub(crate) fn reported(&self) -> Score {
         self.reported
     }

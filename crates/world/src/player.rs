@@ -1,4 +1,5 @@
-//! A player on this server: its input and the schedule of its messages.
+//! A player on this server: its input, and the schedule of the views and directory messages that the server sends to
+//! it.
 
 use std::collections::VecDeque;
 
@@ -7,11 +8,11 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::protocol::{ClientInput, InputChange};
 
-/// Interval of views.
+/// Interval of the views sent to a player.
 const VIEW_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
-/// Interval of directory messages.
+/// Interval of the directory messages sent to a player.
 pub(crate) const DIRECTORY_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
-/// Largest number of queued input changes; further ones are ignored.
+/// Largest number of queued input changes of a player; further ones are ignored.
 const MAX_QUEUED_CHANGES: usize = 32;
 /// Largest number of ticks of a walk that are rewound because the player had already released the buttons.
 const MAX_REWIND_TICKS: u32 = 30;
@@ -25,9 +26,10 @@ pub(crate) struct Player {
     pub(crate) joined_tick: u32,
     /// Display name that the player chose.
     pub(crate) name: String,
-    /// Time of the last message from the player.
+    /// Time of the last input of the player, or later if the server was suspended since then.
     pub(crate) last_received: Instant,
-    /// Newest timestamp of the player, and when it arrived.
+    /// Newest timestamp in the player's input, on the client's clock, and the time of its arrival on the server's
+    /// clock.
     pub(crate) newest_stamp: (Instant, Instant),
     /// Number of the newest input change in effect, and the tick in which it took effect.
     applied_change: (u32, u32),
@@ -50,7 +52,7 @@ pub(crate) struct DueChange {
 
 impl Player {
     /// Creates a player that joins with its recent input changes. Only the newest counts, and it takes effect at once:
-    /// the buttons before it were held on another server.
+    /// the buttons before it were held before this server knew the player.
     pub(crate) fn new(now: Instant, tick: u32, input: &ClientInput) -> Self {
         let newest = input.changes.last();
         let (number_before, held_ticks) =
@@ -70,7 +72,8 @@ impl Player {
         }
     }
 
-    /// Processes input of the player. Ignores input changes that are already known. Returns the number of new ones.
+    /// Processes input of the player. Ignores input changes that are already known or for which the queue has no room.
+    /// Returns the number of queued ones.
     pub(crate) fn on_input(&mut self, now: Instant, input: &ClientInput) -> u64 {
         self.last_received = now;
         if input.stamp > self.newest_stamp.0 {
@@ -88,7 +91,7 @@ impl Player {
     }
 
     /// Takes the next input change from the queue if it is due in this tick: the previous buttons were held as long as
-    /// on the client, or at least half of [`MAX_QUEUED_CHANGES`] changes are queued.
+    /// on the client, a change in between was lost, or at least half of [`MAX_QUEUED_CHANGES`] changes are queued.
     pub(crate) fn next_due_change(&mut self, tick: u32) -> Option<DueChange> {
         let change = *self.queued_changes.front()?;
         let (number, since) = self.applied_change;

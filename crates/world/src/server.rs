@@ -76,7 +76,7 @@ impl Server {
         self.mirror.stats()
     }
 
-    /// Returns the mirror, for its statistics.
+    /// Returns the mirror, which exchanges events with the other servers.
     pub fn mirror(&self) -> &Mirror {
         &self.mirror
     }
@@ -109,8 +109,8 @@ impl Server {
         None
     }
 
-    /// Returns whether the server admits players: it knows the time of the world, and if there are other servers, has
-    /// known it for 1 s.
+    /// Returns whether the server is ready for players: it knows the time of the world, and if there are other servers,
+    /// has known it for 1 s.
     pub fn is_open(&self, now: Instant) -> bool {
         self.opens_at.is_some_and(|opens| now >= opens)
     }

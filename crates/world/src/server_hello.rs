@@ -60,7 +60,7 @@ pub struct ServerInfo {
     pub settings: MazeSettings,
     /// Number of ninjas in the world, equal on all its servers.
     pub ninja_count: u8,
-    /// Whether the server admits no more players.
+    /// Whether the server is about to stop and admits no more players.
     pub is_draining: bool,
     /// Addresses for players, one per transport.
     pub player_addrs: Vec<String>,

@@ -7,9 +7,9 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::protocol::{Pong, encode_ping};
 
-/// Ping interval.
+/// Ping interval after the first choice of a server.
 const PING_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
-/// Ping interval before the first choice.
+/// Ping interval before the first choice of a server.
 const INITIAL_PING_INTERVAL: TimeDelta = TimeDelta::from_millis(60);
 /// Number of answers of every server that are required before the first choice.
 const MIN_ANSWERS: u32 = 3;
@@ -163,8 +163,8 @@ impl<K: Ord + Copy> ServerSelector<K> {
         self.next_ping
     }
 
-    /// Decides whether to move, given when a message of the present server last arrived and whether that server is
-    /// draining. Returns the new server, if so.
+    /// Makes the first choice of a server, or decides whether to move, given when a message of the present server last
+    /// arrived and whether that server is draining. Returns the chosen server; `None` to wait or stay.
     pub fn select(&mut self, now: Instant, last_received: Instant, is_draining: bool) -> Option<K> {
         let is_silent = now - last_received.max(self.current_since) >= self.silence_timeout;
         let must_move = self.current.is_none() || is_silent || is_draining;

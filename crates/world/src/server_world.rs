@@ -22,8 +22,8 @@ use crate::unreplicated_scores::UnreplicatedScores;
 
 /// Silence after which a player counts as departed.
 const PLAYER_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
-/// Time for which this server does not take back a player that left or that another server acquired: datagrams of the
-/// player may still be in flight.
+/// Time for which this server does not take back a player in the same run after it left or another server acquired it:
+/// datagrams of the player may still be in flight.
 const DEPARTURE_GRACE: TimeDelta = TimeDelta::from_secs(1);
 /// Ticks after which the avatar of a server that is gone is removed, if its player does not return (15 s).
 const ORPHAN_TIMEOUT_TICKS: u32 = 1_500;
@@ -64,7 +64,7 @@ pub struct ServerWorld {
     departed: BTreeMap<EntityId, (u32, Instant)>,
     tick: Option<u32>,
     last_advance: Option<Instant>,
-    /// Last tick for which messages to players were sent.
+    /// Last tick in which the due messages to players were polled.
     last_sent_tick: Option<u32>,
     pending_updates: Vec<EntityUpdate>,
     unreplicated_scores: UnreplicatedScores,
@@ -354,7 +354,7 @@ impl ServerWorld {
         true
     }
 
-    /// Encodes the state asserted by one server, for a server that joins late.
+    /// Encodes the state asserted by one server, for another server that lacks its events.
     pub fn snapshot(&self, source: SourceId) -> Vec<u8> {
         self.entities.asserted_by(source).to_bytes(self.rules())
     }

@@ -16,7 +16,8 @@ use crate::spatial_index::{IndexedAvatar, SpatialIndex};
 const UPDATE_TOLERANCE: u32 = 8;
 /// Longest interval between updates, in ticks.
 const UPDATE_INTERVAL: u32 = 25;
-/// Ticks for which past positions are kept. A shot that becomes known later than this cannot hit past positions.
+/// Number of ticks for which past positions are kept. A shot that becomes known late cannot hit an avatar at older
+/// ones.
 const HISTORY_TICKS: usize = 100;
 /// Distance beyond which an avatar cannot be run into, in units.
 const COLLISION_RANGE: u32 = 256;

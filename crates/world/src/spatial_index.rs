@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use coplay::peer_world::EntityId;
 use coplay_maze::{Avatar, CELL_SIZE, MazeRules, Position, UNIT};
 
-/// All avatars in the world, extrapolated to the present tick.
+/// All avatars in the world, in their states of the present tick: those of this server simulated, the others
+/// extrapolated.
 #[derive(Clone, Debug, Default)]
 pub struct SpatialIndex {
     avatars: BTreeMap<EntityId, Avatar>,

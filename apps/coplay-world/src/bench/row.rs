@@ -20,7 +20,7 @@ const JOINS_PER_SECOND: u32 = 200;
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the load to settle once the players have joined.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// Maximum age of the state that a server reports, with a margin, in seconds.
+/// Largest difference between the ages of two reports of a server that its rates take into account, in seconds.
 const MAX_STATE_AGE_SECONDS: f64 = 0.6;
 /// Minimum share of the commands that the bots must send, and that the servers must receive.
 const MIN_COMMAND_SHARE: f64 = 0.95;
@@ -237,9 +237,9 @@ impl fmt::Display for Row {
     }
 }
 
-/// Returns the growth of a server's counter per second. A server's reported state is up to 0.6 s old, so the growth is
-/// divided by the time of the ticks between the two reports. This time counts as at least `elapsed` less 0.6 s, so that
-/// a server gains nothing by standing still.
+/// Returns the growth of a server's counter per second. A server may report an older state than that of the request, so
+/// the growth is divided by the time of the ticks between the two reports. This time counts as at least `elapsed` less
+/// 0.6 s, so that a server gains nothing by standing still.
 fn growth_per_second(before: &ServerStateJson, after: &ServerStateJson, name: &str, elapsed: f64) -> f64 {
     let grown = |name: &str| after.number(name) - before.number(name);
     grown(name) / (grown("tick") / 100.0).max(elapsed - MAX_STATE_AGE_SECONDS)

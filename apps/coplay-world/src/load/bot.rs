@@ -40,7 +40,7 @@ pub(super) struct BotConfig {
 /// Statistics of one bot, for the report.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BotStats {
-    /// Whether the bot has an avatar and has received its state within the last second.
+    /// Whether the bot has an avatar and has received a message of its server within the last second.
     pub(super) is_present: bool,
     /// Number of times that the avatar was replaced by a new one, other than by a respawn.
     pub(super) avatars_lost: u32,
@@ -169,7 +169,7 @@ impl Bot {
         }
     }
 
-    /// Reconnects, every 2 s, to addresses where no server answers any more: a restarted server has another key.
+    /// Connects again, every 2 s, to the addresses where no server answers: a restarted server has another key.
     fn reconnect_silent(&mut self, now: Instant) {
         if now < self.next_reconnect {
             return;
@@ -266,8 +266,8 @@ impl Bot {
         self.shared_stats.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.stats);
     }
 
-    /// Changes the buttons if that is due, and advances the client. A bot with a fixed number of commands does not look
-    /// at other avatars, and does not advance them either.
+    /// Changes the buttons if that is due, and advances the client: a bot with a given number of commands only with a
+    /// change, and only its own avatar.
     fn update_controls(&mut self, now: Instant) {
         let is_time = now >= self.next_decision;
         if self.config.commands_per_second > 0 {

@@ -39,7 +39,7 @@ pub(crate) struct BotFleet {
 /// Sums over all bots up to now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FleetTotals {
-    /// Number of bots that have an avatar and receive its state.
+    /// Number of bots that have an avatar and have received a message of their server within the last second.
     pub(crate) present: usize,
     /// Number of button changes of all bots.
     pub(crate) commands: u64,

@@ -44,7 +44,7 @@ impl LoadReport {
         (self.sum(|stats| stats.avatars_lost.into()), self.sum(|stats| stats.scores_lost.into()))
     }
 
-    /// Returns whether any bot has received a view of the world from a server.
+    /// Returns whether any bot knows the round-trip time to its server, which is measured with the views of the world.
     pub(super) fn has_anybody_joined(&self) -> bool {
         self.bot_stats.iter().any(|stats| stats.rtt_ms.is_some())
     }

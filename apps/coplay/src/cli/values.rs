@@ -63,7 +63,7 @@ pub(super) fn auto_or_frames(
 /// Returns the fixed input delay and prediction window, or `None` for automatic ones.
 ///
 /// The engine adapts both values or neither. A flag that is not given follows the other one, with its value from
-/// `defaults`. Without both flags the result is `unset`.
+/// `defaults`. If neither flag is given, the result is `unset`. Fails if one flag is `auto` and the other a number.
 pub fn fixed_delays(
     delay: Option<AutoOrFrames>,
     prediction: Option<AutoOrFrames>,

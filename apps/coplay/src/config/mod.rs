@@ -12,7 +12,7 @@ use etcetera::BaseStrategy;
 use crate::error::{AppError, describe_io_error};
 use crate::key::Key;
 
-/// Largest number of players at this computer with keys or gamepads of their own.
+/// Largest number of players at this computer with keys of their own.
 pub const MAX_LOCAL_PLAYERS: usize = 4;
 /// Largest initial scale of a window, as a multiple of the picture's size.
 pub const MAX_SCALE: u32 = 20;
@@ -46,7 +46,7 @@ pub struct UserSettings {
     pub game_dirs: Vec<PathBuf>,
     /// Relay for iroh peers without a direct path.
     pub relay: RelayConfig,
-    /// Folder with BIOS images for cores; `None` if there is none.
+    /// Folder with BIOS images for cores; `None` if the user has set none.
     pub system_dir: Option<PathBuf>,
 }
 

@@ -62,7 +62,7 @@ impl DemoSettings {
     }
 }
 
-/// One site of the demo: its session, its machine and its players.
+/// One site of the demo: its session, its machine, and the bots and the person that play there.
 pub struct DemoSite {
     /// Session of this site with the other one.
     pub session: Session,

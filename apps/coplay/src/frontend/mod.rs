@@ -1,5 +1,5 @@
-//! Front ends. A front end draws the newest scene of a game and sends key presses and commands back. The default is a
-//! window where there is a display, and the terminal otherwise.
+//! Front ends. A front end draws the newest scene of a game, and sends pressed buttons and commands back. The default
+//! is a window where there is a display, and the terminal otherwise.
 
 pub mod terminal;
 pub mod window;
@@ -48,7 +48,7 @@ pub struct DisplayOptions {
 /// Outputs on which this process can show a game.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AvailableOutputs {
-    /// Whether a window can be opened on a display.
+    /// Whether there seems to be a display. Opening a window on it may still fail.
     pub has_display: bool,
     /// Whether stdin and stdout are both a terminal.
     pub has_terminal: bool,

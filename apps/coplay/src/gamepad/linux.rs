@@ -13,7 +13,7 @@ use crate::config::GamepadControl;
 /// Interval between scans for new gamepads.
 const SCAN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Paths of the devices that a thread is reading.
+/// Paths of the gamepads that are being read, each by a thread of its own.
 type OpenDevices = Arc<Mutex<BTreeSet<PathBuf>>>;
 
 pub(super) fn start(gamepads: Arc<Gamepads>) -> Option<String> {
@@ -42,8 +42,8 @@ fn unreadable_note() -> Option<String> {
     Some(format!("no permission to read the gamepad {}; add your user to the group \"input\"", name.to_string_lossy()))
 }
 
-/// Opens gamepads plugged in since the last scan, as long as a player slot is free. A thread reads each gamepad until
-/// it is unplugged.
+/// Opens the gamepads that are not being read, as long as a player slot is free. A thread reads each gamepad until it
+/// is unplugged.
 fn open_new_devices(gamepads: &Arc<Gamepads>, open_devices: &OpenDevices) {
     for (path, device) in evdev::enumerate() {
         let is_gamepad = device.supported_keys().is_some_and(|keys| keys.contains(Code::BTN_SOUTH));

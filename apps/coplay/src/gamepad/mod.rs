@@ -1,5 +1,5 @@
-//! Gamepads. They are detected when plugged in and assigned to the players in order. Without a gamepad, or without
-//! permission to read it, the keyboard still works.
+//! Gamepads. They can be plugged in at any time; each is assigned to the first player without one. Without a gamepad,
+//! or without permission to read it, the keyboard still works.
 
 #[cfg(target_os = "linux")]
 mod linux;

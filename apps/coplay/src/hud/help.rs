@@ -7,7 +7,7 @@ use crate::config::{ACTIONS, Action, UserSettings, button_name};
 use crate::key::Key;
 use crate::scene::Overlay;
 
-/// Number of buttons per row of the panel.
+/// Number of entries per row of the panel. An entry is one button, or "Move" with all directions.
 const BUTTONS_PER_ROW: usize = 4;
 /// Buttons that share one "Move" entry.
 const DIRECTIONS: [Button; 4] = [Button::Up, Button::Down, Button::Left, Button::Right];
@@ -43,7 +43,7 @@ pub(super) fn help_overlay(config: &UserSettings, capabilities: HudCapabilities,
     }
 }
 
-/// Returns one text with the keys of each button of the pad that has keys; the directions share one text.
+/// Returns a text for each button of the pad that has keys, with these keys; the directions share one text.
 fn button_help(map: &[(Button, Vec<Key>)], pad: &PadLayout) -> Vec<String> {
     let keys = |button| map.iter().find(|(known, _)| *known == button).map_or(&[][..], |(_, keys)| keys);
     let has = |button: &Button| button.is_in(pad.mask) && !keys(*button).is_empty();

@@ -227,7 +227,7 @@ impl Hud {
         self.panel != OpenPanel::Closed
     }
 
-    /// Returns whether the user has asked to quit, or the front end is gone.
+    /// Returns whether the user or a signal has asked to quit, or the front end is gone.
     pub fn is_quit_requested(&self) -> bool {
         self.is_quitting
     }

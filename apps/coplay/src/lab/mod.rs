@@ -97,7 +97,7 @@ fn find_experiment(name: &str) -> Result<&'static Experiment, AppError> {
     })
 }
 
-/// Runs experiments one after the other, each on all processors, and shows their progress.
+/// Runs experiments one after the other, and shows their progress. `real` runs them in real time, too.
 fn run_experiments(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<ReportEntry>, AppError> {
     let bar = ProgressBar::new(experiments.iter().map(|experiment| expected_seconds(experiment, real)).collect());
     let mut entries = Vec::new();
@@ -112,7 +112,7 @@ fn run_experiments(experiments: &[&'static Experiment], seed: u64, real: bool) -
     Ok(entries)
 }
 
-/// Returns the approximate duration of an experiment, for the progress bar.
+/// Returns the approximate duration of an experiment in seconds, which is its weight in the progress bar.
 fn expected_seconds(experiment: &Experiment, real: bool) -> f64 {
     if real { real_run::EXPECTED_SECONDS } else { experiment.expected_seconds }
 }

@@ -1,4 +1,5 @@
-//! Progress and remaining time on stderr: one changing line in a terminal, and a line every 10 s elsewhere.
+//! Progress and remaining time on stderr: one changing line in a terminal; elsewhere a line at the start of each task
+//! and at most one every 10 s after it.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -6,9 +7,9 @@ use std::time::{Duration, Instant};
 
 /// Width of the bar, in characters.
 const BAR_WIDTH: usize = 28;
-/// Time between two updates in a terminal.
+/// Shortest time between two updates in a terminal.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two lines elsewhere, such as in a log file.
+/// Shortest time between two lines of a task elsewhere, such as in a log file.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Progress of several tasks that run one after the other, on stderr.
@@ -98,7 +99,7 @@ fn format_line(total: f64, state: &Progress, count: usize, elapsed: Duration, is
     format!("\r{line:<79}")
 }
 
-/// Estimates the remaining time from the elapsed time; `None` before 1 % and 0.5 s.
+/// Estimates the remaining time from the completed fraction `total` and the elapsed time; `None` below 1 % or 0.5 s.
 fn time_left(total: f64, elapsed: Duration) -> Option<String> {
     let seconds = elapsed.as_secs_f64();
     if total < 0.01 || seconds < 0.5 {

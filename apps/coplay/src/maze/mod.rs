@@ -57,7 +57,7 @@ fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
 }
 
 fn join_server_world(args: &MazeJoinArgs) -> Result<Summary, AppError> {
-    // Prints the dialed addresses only if a front end is available and dialing follows.
+    // If no front end is available, the command fails before it prints the addresses that are dialed.
     frontend_for(&args.player.display_args())?;
     if let Ok(tickets) = args.world.iter().map(|text| connect::parse_ticket(text)).collect::<Result<Vec<_>, _>>() {
         connect::print_dialing(&tickets);

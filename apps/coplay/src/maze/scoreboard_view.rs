@@ -81,7 +81,8 @@ impl ScoreboardView {
         rows.into_iter().take(MAX_ROWS).map(entry).collect()
     }
 
-    /// Returns a text about the newest event since the last call; `None` if there was none. Older events are skipped.
+    /// Returns a text about what happened since the last call: a site joined or left, or the local player was hit or
+    /// hit an avatar; `None` if nothing of this happened. If several things happened, the text is about one of them.
     pub fn poll_notice(&mut self, game: &mut MazeSite) -> Option<String> {
         let mut notice = self.own_hit_notice(game);
         while let Some(event) = game.poll_event() {

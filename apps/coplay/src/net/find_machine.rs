@@ -31,7 +31,8 @@ pub(super) struct MachineSources<'a> {
     pub(super) game_dirs: &'a [PathBuf],
 }
 
-/// Opens the machine of the host's settings with its game. Fails if this computer does not have both.
+/// Opens the machine of the host's settings with the host's game, or without one if it has none. Fails if this computer
+/// lacks the machine or the game.
 pub(super) fn find_machine(settings: &Settings, sources: MachineSources<'_>) -> Result<Box<dyn Machine>, AppError> {
     let game = match sources.game {
         Some(path) => Some(GameImage::read(path)?),

@@ -1,4 +1,4 @@
-//! Front end without a screen: prints a line for every event.
+//! Front end without a screen: prints events that concern the user as lines.
 
 use coplay::frame::Frame;
 use coplay::input::InputWord;
@@ -11,7 +11,7 @@ use super::lobby_view::{LobbyView, Role, join_command};
 use crate::bot::Bot;
 use crate::connect::OwnTicketFn;
 
-/// Front end that prints to stderr. Its players are bots, or press nothing.
+/// Front end that prints to stderr. The players at this computer are bots, or press nothing.
 pub(super) struct HeadlessFrontend {
     lobby_view: LobbyView,
     bot_seed: Option<u64>,

@@ -140,8 +140,9 @@ impl<'a> InteractiveFrontend<'a> {
         true
     }
 
-    /// Sends a machine control for all sites, and a chat line that names its sender to the other players. A pause has
-    /// an overlay instead. A spectator gets a message that this is not possible. Before the first frame, does nothing.
+    /// Sends a machine control for all sites, and a chat line from which the others see who sent it. A pause has an
+    /// overlay in place of the chat line. Before the first frame, does nothing. A spectator only gets a message that
+    /// this is not possible.
     fn press_control(&mut self, control: MachineControl) {
         if self.lobby_view.role() == Role::Spectator {
             return self.hud.show_toast(Instant::now(), "spectators cannot control the machine");

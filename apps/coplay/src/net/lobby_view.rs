@@ -176,7 +176,7 @@ impl LobbyView {
         }
     }
 
-    /// Returns the name of the last player who left or was dropped; "the others" if no player did.
+    /// Returns the name of the last player who left or was dropped; "the other players" if no player did.
     pub(super) fn last_departed(&self) -> String {
         self.last_departed.map_or_else(|| "the other players".into(), |(site, _)| self.player_name(site))
     }
@@ -255,7 +255,8 @@ impl LobbyView {
         all.join(", ")
     }
 
-    /// Returns the status line: frame, frame rate, delay settings, ping, loss, spectators and discarded datagrams.
+    /// Returns the status line: frame, frame rate, and, as far as they are known or not 0, the delay settings, the
+    /// longest round trip, the highest loss, the spectators and the discarded datagrams.
     pub(super) fn status_line(&self) -> String {
         let Status { stats, peers, round_trips, fps, drops, .. } = &self.status;
         let mut parts = vec![format!("frame {}", stats.frame), format!("{fps:.0} fps")];

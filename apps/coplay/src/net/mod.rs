@@ -51,7 +51,7 @@ use lobby_view::{LobbyView, Role, join_command};
 
 pub use link_probe::probe_link;
 
-/// Time that a joiner waits for the host's answer before it gives up.
+/// Time that a joiner waits for the answer of a host, of a site in a maze or of a server before it gives up.
 pub(crate) const JOIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
 
 /// Front end of a shared game: that of the runner, with the steps before and after the run.
@@ -62,13 +62,13 @@ trait GameFrontend: Frontend {
     /// Sets the function that returns the ticket by which others can join this site.
     fn set_own_ticket(&mut self, own: OwnTicketFn);
 
-    /// Takes the notes about devices that could not be opened, for the end of the run.
+    /// Takes the notes about devices that cannot be used, for the end of the run.
     fn take_notes(&mut self) -> Vec<String> {
         vec![]
     }
 }
 
-/// Outcome of a run; `None` if the user quit before the game started.
+/// Outcome of a run; `None` if the user quit before this site was admitted to the game.
 type RunResult = Result<Option<RunOutcome>, AppError>;
 
 /// Runs `coplay host`: opens a game and its session, and plays until the end.

@@ -1,6 +1,6 @@
 //! A host program: it owns a machine, serves its engine's requests, and counts frames.
 //!
-//! Time spent here does not count for the engine: the stopwatch is stopped while a state is copied or a frame stepped.
+//! The stopwatch of the engine is stopped while the host program copies a state or steps a frame.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,9 +17,9 @@ use crate::workload::Inputs;
 /// Datagram queues of a site: received but not processed, and to be sent.
 #[derive(Debug, Default)]
 pub struct SiteQueues {
-    /// Received datagrams, by sender.
+    /// Received datagrams, each with its sender.
     pub inbox: Inbox,
-    /// Outgoing datagrams, by receiver.
+    /// Outgoing datagrams, each with its receiver.
     pub outbox: Inbox,
 }
 

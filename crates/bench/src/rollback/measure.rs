@@ -104,8 +104,8 @@ impl<S: RollbackSite> MeasuredRun<S> {
         Self { case, network, replay: HostReplay::new(&case), measured_from, counters, engine_nanos: Vec::new() }
     }
 
-    /// Measures one span, and right afterwards the replay of its host programs. `nanos_per_count` is the unit of the
-    /// stopwatch.
+    /// Measures one span, and right afterwards the replay of its host programs. `nanos_per_count` is the duration of
+    /// one count of the stopwatch.
     pub fn measure_span(&mut self, nanos_per_count: f64) {
         let Self { network, replay, counters, engine_nanos, .. } = self;
         network.run_until(network.now() + TimeDelta::from_secs(SPAN_SECONDS.into()));

@@ -5,7 +5,7 @@
 //! engines.
 //!
 //! * [`machine`]: the machine that is stepped, saved and loaded.
-//! * [`host_program`]: a host program without an engine, which counts frames.
+//! * [`host_program`]: the host program of either engine, which owns the machine and counts frames.
 //! * [`network`]: sites, links and virtual time.
 //! * [`coplay_site`], [`ggrs_site`]: the engines, each driven according to its documentation.
 //! * [`required_resimulation`]: the number of frames that any engine has to resimulate.

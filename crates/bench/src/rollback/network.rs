@@ -1,4 +1,4 @@
-//! Sites, the links between all of them, and one queue of future events in virtual time.
+//! Sites, the links between all of them, and the queue of datagrams in flight, in virtual time.
 
 use std::rc::Rc;
 
@@ -51,7 +51,8 @@ pub enum TraceOp {
 struct InFlightDatagram {
     from: usize,
     to: usize,
-    /// Frame after the last input that the datagram carries; `None` if it carries no inputs.
+    /// First frame for which the sender had not sampled its input when it sent the datagram; `None` if the datagram
+    /// carries no inputs.
     inputs_end: Option<u32>,
     bytes: Vec<u8>,
 }

@@ -30,7 +30,8 @@ impl RequiredResimulation {
     }
 
     /// Records that all inputs of a player before frame `end` are known, when `stepped` frames have been stepped.
-    /// `effect` returns the player's input of a frame.
+    /// `effect` returns the player's input of a frame. Mispredictions found a frame period or more after the first one
+    /// count as a rollback of their own.
     pub fn on_inputs(&mut self, now: Instant, player: usize, end: u32, stepped: u32, effect: impl Fn(u32) -> u16) {
         if self.rollback_depth > 0 && now - self.first_late_at >= FRAME_PERIOD {
             self.count_rollback();
@@ -48,7 +49,7 @@ impl RequiredResimulation {
         self.rollback_depth = self.rollback_depth.max(stepped - wrong);
     }
 
-    /// Counts one rollback that corrects all mispredictions found so far.
+    /// Counts one rollback that corrects all mispredictions found since the last one.
     pub fn count_rollback(&mut self) {
         self.frames += u64::from(std::mem::take(&mut self.rollback_depth));
     }

@@ -14,9 +14,11 @@ use alloc::boxed::Box;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use line_fit::{ClockLine, DelayEnvelope};
 
-/// Number of round trips after which an estimate is good enough to start a game.
+/// Number of round trips after which an estimate [is ready](Clock::is_ready): accurate enough to start a game or to
+/// follow the peer's time.
 pub const MIN_ROUND_TRIPS: u32 = 8;
-/// Time between two fits in the first 5 s. A fit costs microseconds, and clocks drift slowly, so later fits are rarer.
+/// Time between two regular fits in the first 5 s. A fit costs microseconds, and clocks drift slowly, so later fits are
+/// rarer.
 const REFIT_INTERVAL_EARLY: TimeDelta = TimeDelta::from_millis(100);
 /// Time between two fits after [`EARLY_PERIOD`], until the line is settled.
 const REFIT_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
@@ -26,8 +28,9 @@ const REFIT_INTERVAL_SETTLED: TimeDelta = TimeDelta::from_secs(4);
 const REFIT_INTERVAL_FULL: TimeDelta = TimeDelta::from_secs(10);
 /// Time after the first round trip in which the line is fitted every [`REFIT_INTERVAL_EARLY`].
 const EARLY_PERIOD: TimeDelta = TimeDelta::from_secs(5);
-/// Tolerance for contradictions between round trips and the fitted line. A larger contradiction means that a clock was
-/// stepped: while both clocks run normally, a fit is never off by more.
+/// Tolerance for contradictions between round trips and the fitted line. A round trip that contradicts the line by more
+/// causes a new fit. If the new line is impossible or contradicts the round trips, too, a clock was stepped, and the
+/// estimate restarts.
 const CLOCK_STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(5);
 /// Constant part of the longest plausible round-trip time, for a link with almost no delay of its own.
 const MAX_RTT_VARIATION: TimeDelta = TimeDelta::from_millis(100);

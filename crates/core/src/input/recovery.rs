@@ -25,7 +25,7 @@ use crate::wire::{BufferFull, ByteWriter, MissingRanges};
 /// understands all policies at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recovery {
-    /// All unacknowledged inputs in every packet.
+    /// All unacknowledged inputs in every packet, as far as they fit.
     Redundant,
     /// Only new inputs; the receiver requests lost ones.
     History,

@@ -24,7 +24,7 @@ pub enum StreamError {
     /// The inputs begin before the stream's first frame, are more than 256 frames, or end 256 frames or more ahead of
     /// its gapless end.
     OutOfRange,
-    /// The inputs are encoded as changes of a frame whose input is missing or no longer kept.
+    /// The inputs are encoded as changes of a frame whose input is unknown or no longer kept.
     MissingBase,
 }
 

@@ -171,8 +171,8 @@ impl Mirror {
         self.release_waiting(source);
     }
 
-    /// Returns the oldest event that is the first unsettled one of another source, by its issue time or, if it is
-    /// missing, by the time floor of its stream.
+    /// Returns the oldest among the first unsettled events of all other sources that have sent a heartbeat, by issue
+    /// time or, for a missing event, by the time floor of its stream.
     fn oldest_blocking(&self) -> Option<(SourceId, u64)> {
         let first = |(source, stream): (&SourceId, &EventStream)| {
             let seq = stream.first_open().filter(|_| *source != self.config.source && stream.has_announced_floor())?;

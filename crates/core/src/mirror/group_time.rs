@@ -1,4 +1,5 @@
-//! The group time that all mirrors share: that of the lowest source id that is present and knows it.
+//! The group time that all mirrors share: that of the lowest source id that is present and knows it, unless that mirror
+//! is far behind the others.
 
 use crate::time::{GroupInstant, Instant, TimeDelta};
 

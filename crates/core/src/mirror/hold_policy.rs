@@ -77,7 +77,8 @@ impl Mirror {
         holds
     }
 
-    /// Returns the time of the next scan for holds. `None` if no event is held, or under another policy.
+    /// Returns the time of the next scan for holds. `None` if the last scan is current and found no hold, or under
+    /// another policy.
     pub(super) fn next_hold_at(&self) -> Option<Instant> {
         let next = if self.holds.is_current { self.holds.next_deadline? } else { self.now };
         matches!(self.config.policy, DropPolicy::Adaptive { .. }).then_some(next.max(self.holds.paused_until))
@@ -87,7 +88,8 @@ impl Mirror {
         self.streams.get(&source).is_some_and(|stream| stream.event(seq).is_none() && stream.is_obsolete(seq))
     }
 
-    /// Returns the holds of all missing obsolete events that other events wait for.
+    /// Returns the holds of the missing obsolete events that other events wait for. In total order that is at most one
+    /// event per source, the first unsettled one.
     fn find_holds(&self, threshold: TimeDelta) -> Vec<EventHold> {
         let sources = self.streams.iter().filter(|(_, stream)| stream.has_droppable());
         match self.config.order {

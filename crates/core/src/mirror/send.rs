@@ -259,8 +259,8 @@ impl Mirror {
         }
     }
 
-    /// Encodes the beacon: the group time, a heartbeat and the status of the streams. Events issued after it are not
-    /// older than the heartbeat.
+    /// Encodes the beacon: the group time, a heartbeat if the group time is known, and the status of the streams.
+    /// Events issued after it are not older than the heartbeat.
     fn encode_beacon(&mut self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut datagram = MirrorDatagramWriter::new(buf)?;
         datagram.put(&MirrorItem::GroupTime(self.group_time.offset()))?;

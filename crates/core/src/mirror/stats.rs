@@ -28,7 +28,7 @@ pub struct MirrorStats {
     pub requested: u64,
     /// Events retransmitted on request.
     pub retransmitted: u64,
-    /// Received events that were known already.
+    /// Received events that had arrived or were settled before.
     pub duplicates: u64,
     /// Received events that were discarded because they are more than 4,096 events ahead of the last settled one.
     pub refused: u64,

@@ -239,7 +239,7 @@ impl EventStream {
         self.slots.range(from.min(self.slots.len())..).find(open)?.event.as_ref().map(|event| event.at)
     }
 
-    /// Returns whether all earlier events of the same key are settled or queued before this one.
+    /// Returns whether an event has arrived and all earlier events of its key are settled or queued before it.
     pub(super) fn is_deliverable(&self, seq: u64) -> bool {
         let Some(event) = self.event(seq) else { return false };
         let is_passed = |seq: u64| seq <= self.settled || self.fate(seq) != EventFate::Open;

@@ -44,7 +44,7 @@ pub enum MotionClientEvent {
     /// restarted server that does so with its first update of the object causes this event instead of
     /// [`Self::Appeared`].
     Overruled(ObjectId),
-    /// The server removed an object, or hid it from this client.
+    /// The server removed an object, hid it from this client, or has no object with this id.
     Removed(ObjectId),
     /// The server restarted. Each object is unverified until the restarted server has sent its state.
     ServerRestarted,
@@ -72,8 +72,8 @@ impl<P: MotionPredictor> MotionClient<P> {
         &self.config
     }
 
-    /// Takes control of an object, if the server agrees. The object exists once the server has sent its state. Ignored
-    /// if there are [`MAX_OBJECTS`] other objects.
+    /// Takes control of an object. The server ignores the commands unless it has made this client the object's owner.
+    /// The object exists once the server has sent its state. Ignored if there are [`MAX_OBJECTS`] other objects.
     pub fn own(&mut self, object: ObjectId) {
         let now = self.now;
         self.ensure_object(object).into_iter().for_each(|remote| remote.take_control(now));

@@ -47,7 +47,7 @@ type AuthoritativeObjectOf<P> = AuthoritativeObject<<P as MotionPredictor>::Stat
 /// An event for the host program of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MotionServerEvent {
-    /// A client sent its first datagram, or restarted.
+    /// A client sent its first datagram, or its first one after it restarted, left, timed out or was removed.
     ClientJoined(ClientId),
     /// A client said goodbye, timed out or was removed. Its objects move on until they are
     /// [removed](MotionServer::remove) or [transferred](MotionServer::transfer_ownership).
@@ -55,7 +55,7 @@ pub enum MotionServerEvent {
     /// A client requests updates of an existing object that it does not receive yet or that is hidden from it;
     /// [`MotionServer::show`] grants them.
     SubscriptionRequested(ClientId, ObjectId),
-    /// The owner of an object issued a command.
+    /// A command arrived from the client that controls the object, and was applied.
     ObjectCommanded(ObjectId),
 }
 

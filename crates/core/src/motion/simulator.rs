@@ -109,7 +109,7 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         receipt
     }
 
-    /// Sets the timer of an object that has not been displayed yet, and with it the displayed state.
+    /// Sets the timer of an object that has just appeared. The displayed state follows at once, without a correction.
     pub(super) fn set_timer<P: MotionPredictor<State = S, Vector = V>>(&mut self, predictor: &P, timer: TimeDelta) {
         self.timer = MotionTimer::new(timer, TimeDelta::ZERO);
         self.displayed = self.state(predictor);

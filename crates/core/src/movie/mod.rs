@@ -1,8 +1,8 @@
 //! Movies: recordings of a game that hold its settings, its starting point and the inputs of every frame. Besides the
 //! machine and the game itself, nothing else is needed for a replay.
 //!
-//! A [`MovieWriter`] encodes confirmed inputs as bytes, which the host program appends to a file or sends to a
-//! spectator. A [`MovieReader`] decodes them. State hashes in between ([`MovieWriter::push_hash`]) let a replay verify
+//! A [`MovieWriter`] encodes confirmed inputs as bytes, which the host program appends to a file. A [`MovieReader`]
+//! decodes them. State hashes in between ([`MovieWriter::push_hash`]) let a replay verify
 //! that its machine computes the same states ([`HashComparison`]). Marks record everything else that happened to the
 //! machine between two frames (a reset, another disc).
 //!

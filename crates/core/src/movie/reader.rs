@@ -215,7 +215,7 @@ impl MovieReader {
         self.has_input_ended = true;
     }
 
-    /// Returns the next entry; `None` if that takes more bytes, or after [`MovieEntry::End`]. Repeats an error on every
+    /// Returns the next entry; `None` if more bytes are needed, or after [`MovieEntry::End`]. Repeats an error on every
     /// call.
     pub fn poll(&mut self) -> Result<Option<MovieEntry<'_>>, MovieError> {
         let step = match self.error {
@@ -421,7 +421,7 @@ impl InputBlock {
         Self { tokens, frames_left: frames, unchanged: 0, next_token: NextToken::Unread, input: [0; MAX_WIDTH] }
     }
 
-    /// Decodes a token and its item. `has_previous_frame` states whether the movie has a frame before this block, to
+    /// Decodes a token and its item. `has_previous_frame` states whether any frame of the movie was returned before, to
     /// which a hash can belong.
     fn read_token(&mut self, bytes: &[u8], width: usize, has_previous_frame: bool) -> Result<(), DecodeError> {
         let mut get = Get::new(&bytes[self.tokens.clone()]);

@@ -59,7 +59,8 @@ impl core::error::Error for MovieStartError {}
 /// Reason that an item was not written. All items written before remain valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MovieWriteError {
-    /// Frames must be consecutive. A hash follows its frame, and a mark precedes its frame.
+    /// The call is for another frame than the writer expects: frames must be consecutive, a hash follows its frame, and
+    /// a mark precedes its frame.
     OutOfOrder {
         /// Frame that the writer expects.
         due: Frame,
@@ -91,7 +92,7 @@ impl fmt::Display for MovieWriteError {
 
 impl core::error::Error for MovieWriteError {}
 
-/// Encoder of a movie. The caller appends the bytes that it returns, in order.
+/// Encoder of a movie. The movie is the bytes that [`MovieWriter::poll_bytes`] returns, one after the other.
 ///
 /// Memory is bounded. Once the start has been taken, the writer allocates nothing.
 #[derive(Debug)]

@@ -27,8 +27,8 @@ pub struct PeerWorldConfig {
 /// Rule by which a site sends updates of its entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdatePolicy {
-    /// Maximum updates per entity and second. Differences of [`INFINITE_DISTANCE`](super::INFINITE_DISTANCE) are sent
-    /// beyond it.
+    /// Maximum updates per entity and second. With a tolerance, differences of
+    /// [`INFINITE_DISTANCE`](super::INFINITE_DISTANCE) are sent beyond it.
     pub max_rate: u32,
     /// Minimum updates per entity and second: sent even if nothing changes, or if the network cannot carry more.
     pub min_rate: u32,

@@ -3,14 +3,14 @@
 //!
 //! A record has a version and the newest version wins. Every site passes on records that its peers lack. Records
 //! therefore need no ordering and no acknowledgement, and after the last change all sites that are connected, directly
-//! or through others, hold the same records. Counts in the records can be summed over all sites: each site counts its
-//! own hits, so the victim's record is the authority on them.
+//! or through others, hold the same records. Counts in the records can be summed over all sites if a single site counts
+//! each occurrence: for example, the site of the victim counts a hit.
 //!
 //! A record received from a site other than its owner is third-party information and may be forged. A site accepts it
-//! only while the owner does not send its own record, and only up to a version that the owner can still exceed: the
-//! owner of a forged record takes it over, like any record from before its last start, and its next version supersedes
-//! it. The record of an absent site does not displace other records, and that of a present site displaces that of an
-//! absent one if there is no room.
+//! only while the owner is silent, absent or without a known record, and only up to a version that the owner can still
+//! exceed: the owner of a forged record takes it over, like any record from before its last start, and its next version
+//! supersedes it. The record of an absent site does not displace other records, and that of a present site displaces
+//! that of an absent one if there is no room.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -31,8 +31,8 @@ const CONTENT_HASH_MASK: u32 = (1 << CONTENT_HASH_BITS) - 1;
 const MAX_CHANGES: u32 = u32::MAX >> CONTENT_HASH_BITS;
 /// Maximum change count accepted from a third party, which leaves at least as many changes to the owner.
 const MAX_THIRD_PARTY_CHANGES: u32 = MAX_CHANGES / 2;
-/// Maximum advance over a known change count accepted from a third party: at five changes per second 65,536 changes
-/// take over 3 h, so a real advance of this size does not go unnoticed.
+/// Maximum advance over a known change count accepted from a third party. At five changes per second 65,536 changes
+/// take over 3 h, and other sites learn of changes long before.
 const MAX_THIRD_PARTY_ADVANCE: u32 = 1 << 16;
 
 fn content_hash(bytes: &[u8]) -> u32 {

@@ -529,7 +529,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Returns the records of all sites, including this site and departed ones.
+    /// Returns the stored records with their owners, including those of this site and of departed ones.
     pub fn records(&self) -> impl Iterator<Item = (WorldSiteId, &SiteRecord)> {
         self.gossip.iter()
     }

@@ -3,9 +3,9 @@
 //!
 //! In every frame, a site measures the age in frames of the newest received inputs when they are needed: delay, jitter
 //! and loss in one number. Once per second it sends all players the age that 98 % of the frames do not exceed, and the
-//! number of frames that its machine can resimulate within one frame period. The coordinator changes the settings for
-//! all sites, by one frame at a time: at once if frames have to wait, late if there is room to spare, and hardly ever
-//! where a link only fluctuates. Sites ignore a command that changes them by more.
+//! number of frames that its machine can resimulate within 80 % of a frame period. The coordinator changes the settings
+//! for all sites, by one frame at a time: at once if frames have to wait, late if there is room to spare, and hardly
+//! ever where a link only fluctuates. Sites ignore a command that changes them by more.
 
 use super::event::Event;
 use super::settings::{MAX_INPUT_DELAY, MAX_LEAD};

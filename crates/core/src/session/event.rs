@@ -46,7 +46,8 @@ pub enum Request<'a> {
         /// Input word of each player, by player number.
         inputs: &'a [InputWord],
         /// Whether the frame is stepped for the first time and is to be displayed and played as sound. If not, the
-        /// frame is resimulated or caught up with, and its picture and sound are not wanted.
+        /// frame is resimulated, replayed for a desync search, or caught up with, and its picture and sound are not
+        /// wanted.
         fresh: bool,
     },
     /// Pass a state of the machine and its hash to [`Session::handle_snapshot`](super::Session::handle_snapshot). A
@@ -111,7 +112,7 @@ pub enum Event {
         /// The reason that the other site gives.
         reason: Refusal,
     },
-    /// All sites agree; the first frame begins at this instant.
+    /// All starting sites agree; the first frame begins at this instant.
     Starting {
         /// Start of the first frame, on this site's clock.
         at: Instant,
@@ -151,7 +152,9 @@ pub enum Event {
         /// The first frame without its input; 0 in the lobby.
         frame: Frame,
     },
-    /// A site was silent, or held up the game, for too long and was dropped. From `frame` on
+    /// A site was dropped: it was silent or held up the game for too long, its program was restarted, or a host program
+    /// asked for the drop with [`Session::drop_site`](super::Session::drop_site) or
+    /// [`Session::continue_alone`](super::Session::continue_alone). From `frame` on
     /// [`Settings::absent_input`](super::Settings::absent_input) defines its input. The event is repeated with an
     /// earlier frame if some of the site's last inputs were lost with another dropped site.
     Dropped {
@@ -168,7 +171,7 @@ pub enum Event {
         frame: Frame,
     },
     /// This site has inputs of another site that differ from those that the other site gave: a relaying site changed
-    /// them. Reported once per site.
+    /// them. Reported once per site, until the seat is taken again.
     InputsForged {
         /// The site whose inputs differ.
         site: SiteId,
@@ -189,10 +192,11 @@ pub enum Event {
         /// The site at which the inputs are oldest.
         site: SiteId,
     },
-    /// Two sites have different states after the same frame with the same inputs. Reported once per site; the
-    /// statistics count every mismatch.
+    /// Two sites have different states after the same frame with the same inputs. Only the first mismatch with a site
+    /// since it took its seat is reported; the statistics count every mismatch.
     Diverged {
-        /// The site that differs from this site.
+        /// The site that differs from this site. If this site is a joiner that differs from its feed: the lowest other
+        /// site.
         site: SiteId,
         /// The first compared frame after which it does.
         frame: Frame,
@@ -200,10 +204,10 @@ pub enum Event {
     /// The result of a desync search. The odd site can be healed: restart its program, and let it [join
     /// late](super::Config::late_join).
     DesyncReport(Box<DesyncReport>),
-    /// This site and another one each continued alone and have met again. One game is kept. The site that gives its own
-    /// game up ends with [`SessionEnd::Dropped`] and can [join](super::Config::late_join) the other game.
+    /// This site and another one went on without each other and have met again. One game is kept. The site that gives
+    /// its own game up ends with [`SessionEnd::Dropped`] and can [join](super::Config::late_join) the other game.
     SplitBrainResolved {
-        /// The other site that continued alone.
+        /// The site that this site has met again.
         site: SiteId,
         /// Whether this site's game is kept.
         is_own_game_kept: bool,
@@ -237,8 +241,7 @@ pub enum SessionEnd {
     Alone,
     /// A site was silent for longer than [`Config::silence_timeout`](super::Config::silence_timeout).
     Silent(SiteId),
-    /// The others dropped this site, because it was silent or held up the game for too long; or this site gave its own
-    /// game up after a split brain.
+    /// The others dropped this site or play without it, or this site gave its own game up after a split brain.
     Dropped,
     /// This site could not join the running game, for this reason.
     NoWayIn(SourceError),

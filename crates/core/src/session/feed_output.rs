@@ -1,6 +1,6 @@
 //! Output of confirmed frames to the spectator feed, to desync searches and to programs that record the game; the
-//! schedule of all work beside the frame loop; and the catch-up of a late joiner. Spectators and late joiners are
-//! served without any effect on the players.
+//! schedule of all work beside the frame loop; and the catch-up of a late joiner. The players never wait for
+//! spectators.
 
 use super::event::Request;
 use super::peer::Peer;
@@ -39,8 +39,8 @@ impl Session {
         }
     }
 
-    /// Keeps all confirmed frames for a desync search, and adds frames to the feed as soon as no other decision about
-    /// them is possible.
+    /// Keeps all confirmed frames for a desync search, and adds frames to the feed as soon as no membership decision
+    /// can change their inputs any more.
     #[inline]
     pub(super) fn feed_confirmed(&mut self) {
         if self.feed.is_some() || self.desync_search.is_some() {

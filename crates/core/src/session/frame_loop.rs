@@ -537,7 +537,8 @@ impl Session {
         self.pacer.as_ref().map_or(Instant::FAR_FUTURE, Pacer::next_start).max(self.pause.until)
     }
 
-    /// Returns when a frame began at this site; `None` if it has not begun, or was 256 frames ago or more.
+    /// Returns when a frame began at this site; `None` if it has not begun, or is 256 or more frames before the current
+    /// frame.
     pub(super) fn frame_began_at(&self, frame: Frame) -> Option<Instant> {
         let begun = match self.phase {
             Phase::Running(

@@ -167,7 +167,8 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// Delays the plan by the pause, and sends the new plan to the sites that follow it.
+    /// Delays the plan by the pause, and sends the new plan to the sites that follow it, unless the current frame has
+    /// begun.
     fn plan_pause(&mut self) {
         let begun = self.frame_began_at(self.frame).is_some();
         if let Some(pacer) = self.pacer.as_mut().filter(|_| !begun) {

@@ -36,7 +36,7 @@ pub struct LateJoinConfig {
     pub max_state_len: usize,
 }
 
-/// Largest distance to the players, as a time, at which a joiner is ready.
+/// Largest distance to the end of the feed, as a time, at which a joiner is ready.
 const MAX_READY_DISTANCE: TimeDelta = TimeDelta::from_millis(700);
 /// Duration of the initial neutral inputs, besides one and a half round trips.
 const NEUTRAL_INPUT_TIME: TimeDelta = TimeDelta::from_millis(500);
@@ -58,7 +58,7 @@ const MAX_NEUTRAL_FRAMES: i64 = 200;
 /// delay.
 const MAX_FRAMES_AHEAD: i64 = STREAM_CAPACITY as i64 / 2 - 8;
 
-/// State of this site's late join, from its creation until it plays.
+/// State of this site's late join, from the creation of the session until this site plays.
 #[derive(Debug)]
 pub(super) struct JoinProgress {
     pub(super) spectator: Spectator,
@@ -66,7 +66,7 @@ pub(super) struct JoinProgress {
     join_frame: Option<Frame>,
     /// The coordinator whose command admitted this site; `None` before.
     admitted_by: Option<SiteId>,
-    /// The last join command of this site that turned out to be void. Copies of it may still arrive.
+    /// The last command that admitted this site and turned out to be void. Copies of it may still arrive.
     void_admission: Option<ScheduledCommand>,
     /// The next frame of the download, and when it last advanced or this site was admitted.
     progress: (Frame, Instant),
@@ -108,8 +108,9 @@ impl JoinProgress {
 }
 
 impl Session {
-    /// Returns whether this site has caught up with the players, and its feed source is known to play the same game as
-    /// the previous source.
+    /// Returns whether this site has caught up with its feed source. A new source must also have shown with a state
+    /// hash that it plays the same game as the previous one, unless it has been used for 3 s or states are not
+    /// compared.
     pub(super) fn is_ready_to_join(&self) -> bool {
         let Some(joining) = &self.joining else { return false };
         let behind = joining.spectator.newest_frame() - joining.spectator.next_frame();

@@ -1,9 +1,9 @@
 //! The lobby: sites compare their settings, learn each other's clocks, and agree on an instant to start at.
 //!
 //! Every site sends hellos to every other site. A site agrees with another when their settings are equal and it knows
-//! the other's clock well enough; it lists the sites that it agrees with in its hellos. When every site agrees with
-//! every other, the lowest site sets the instant of group time (its own clock) at which the first frame begins. Every
-//! site that knows the start passes it on.
+//! the other's clock well enough; it lists the sites that it agrees with in its hellos. When every starting site agrees
+//! with every other, the lowest of them sets the instant of group time (its own clock) at which the first frame begins.
+//! Every site that knows the start passes it on.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,7 +17,8 @@ use crate::id::{Addr, SiteId, SiteSet};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Hello, Refusal, VERSION};
 
-/// Interval of hellos to each peer until this site plays. A hello that is due in a running game waits for half of it.
+/// Interval of hellos to each peer until this site plays. In a running game, a hello that is due is sent half an
+/// interval after the last packet to the peer.
 pub(super) const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 /// Silence after which a peer may have moved to another address, and age after which its request to join is void.
 pub(super) const ALIVE_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
@@ -104,8 +105,8 @@ impl Session {
     }
 
     /// Returns whether a hello may come from this address. A hello from another address means that the site has moved,
-    /// if it is newer than all others or the site was restarted. But while packets still arrive from the old address,
-    /// another sender uses the site's number.
+    /// if it is newer than all others or the site was restarted. But while packets of a site that has played still
+    /// arrive from its old address, another sender uses the site's number.
     fn accept_hello_from(
         &mut self,
         now: Instant,
@@ -238,7 +239,8 @@ impl Session {
         }
     }
 
-    /// Takes over the start that another site has announced, unless it is 60 s ahead or more.
+    /// Takes over the start that another site has announced, unless it is 60 s ahead or more. A joiner only notes the
+    /// start.
     fn learn_start(&mut self, now: Instant, start_ns: Option<i64>) {
         let Some(start_ns) = start_ns else { return };
         if self.phase == Phase::Joining {

@@ -44,8 +44,7 @@ use crate::wire::{InputEnds, MembershipDecision, Vote};
 /// Time after which a ballot without a decision is replaced. By then three sites have had their [`LEADER_TURN`] to lead
 /// one.
 const BALLOT_TIMEOUT: TimeDelta = TimeDelta::from_millis(1_500);
-/// Time after which the next site leads a ballot, as long as there is a suspect or a vote. The lowest site may not
-/// receive from all voters.
+/// Time after which it is the next site's turn to lead a ballot: the lowest site might not receive from all voters.
 const LEADER_TURN: TimeDelta = TimeDelta::from_millis(500);
 /// Silence after which this site consents to drop a site, if [`Config::drop_timeout`](super::Config::drop_timeout) is
 /// not set.
@@ -149,7 +148,8 @@ impl Session {
     }
 
     /// Returns the sites that this site would drop: sites silent for longer than the drop timeout, restarted sites, and
-    /// sites to evict; and sites that were dropped before, if no remaining site may have their last inputs.
+    /// sites to evict; and sites that were dropped before and whose last inputs this site still lacks, if there are
+    /// other suspects or those inputs seem lost.
     fn suspects(&self, now: Instant) -> SiteSet {
         let gone = self.sites_to_drop(now);
         let is_incomplete =
@@ -178,8 +178,7 @@ impl Session {
         self.peers.iter().filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default()
     }
 
-    /// Returns the longest round-trip time to any player, at most [`MAX_WAITED_RTT`], for the timeouts of a membership
-    /// change.
+    /// Returns the longest round-trip time to any player, at most [`MAX_WAITED_RTT`], for timeouts.
     pub(super) fn max_player_rtt(&self) -> TimeDelta {
         let players = self.peers.iter().filter(|peer| peer.is_playing());
         players.filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default().min(MAX_WAITED_RTT)
@@ -222,7 +221,8 @@ impl Session {
     }
 
     /// Returns whether this site has accepted a decision that may be in force already. Until the epoch ends, this site
-    /// cannot leave: a leaver is no voter any more, and without its vote the others could decide otherwise.
+    /// does not announce that it leaves: a leaver is no voter any more, and without its vote the others could decide
+    /// otherwise.
     pub(super) fn is_bound_by_vote(&self) -> bool {
         self.membership.own_vote.is_some_and(|vote| vote.accepted.is_some())
     }
@@ -469,8 +469,8 @@ impl Session {
         }
     }
 
-    /// As leader, proposes the decision of the ballot once all survivors take part. Applies a decision that a quorum
-    /// has accepted.
+    /// As leader, proposes the decision of the ballot once enough sites take part: all survivors, or a quorum for a
+    /// ballot that drops no site. Applies a decision that a quorum has accepted.
     fn try_decide(&mut self) {
         let Some(own_vote) = self.membership.own_vote.filter(|vote| vote.ballot > 0) else { return };
         if ballot_leader(own_vote.ballot) == self.config.site.number()
@@ -601,17 +601,17 @@ impl Session {
         self.mark_extras_pending();
     }
 
-    /// Returns how long a site may count as silent after a ballot that dropped no site, if another player's vote kept
-    /// it. If that player receives from the site, the next ballot succeeds and keeps it. If that player has not
-    /// suspected it for long enough yet, the next ballot fails, too, and this site must suspect it before that ballot
-    /// is replaced.
+    /// Returns how long a site may count as silent after a ballot that dropped no site, if another player's vote did
+    /// not drop it. If that player receives from the site, the next ballot drops only the others. If that player is
+    /// only slower to suspect the site, the next ballot fails, too, and this site must suspect the site again before
+    /// that ballot is replaced.
     fn max_spared_silence(&self) -> TimeDelta {
         let next_ballot = (UNMUTE_TIME + self.max_player_rtt() * 4).min(BALLOT_TIMEOUT * 9 / 10);
         self.config.drop_timeout.map_or(TimeDelta::ZERO, |limit| (limit - next_ballot).max(TimeDelta::ZERO))
     }
 
-    /// Shortens the last inputs of a dropped site: some of them are lost with the sites that had them, and do not
-    /// count.
+    /// Lowers the end of a dropped site's inputs to `last`, but not below the end of the inputs received here. The
+    /// later inputs were lost with the sites that had them, and do not count.
     fn shorten_last_inputs(&mut self, index: usize, last: Frame) {
         let peer = &mut self.peers[index];
         let last = last.max(peer.inputs.end());
@@ -625,7 +625,7 @@ impl Session {
     }
 
     /// Voids a dropped site's command, unless another site may have applied it. This comes before the end of the site's
-    /// inputs is known: until then, frames from the void command's frame on are not confirmed and can be resimulated.
+    /// inputs is set: until then, frames from the void command's frame on are not confirmed and can be resimulated.
     fn void_commands_of_dropped(&mut self, decision: &MembershipDecision) {
         let voided =
             self.command.filter(|command| decision.drop.contains(command.issuer) && decision.command != Some(*command));

@@ -80,7 +80,7 @@ impl Session {
         players.filter(|peer| has_report(&peer.reports)).map(|peer| peer.site).collect()
     }
 
-    /// Returns whether a report by these reporters is credible, according to which the sites in `gone` are gone.
+    /// Returns whether the report that the sites in `gone` are gone is credible, if the sites in `reporters` make it.
     fn is_credible(&self, now: Instant, reporters: SiteSet, gone: SiteSet) -> bool {
         let own_site = self.config.site;
         let is_own_drop = gone.contains(own_site);

@@ -114,7 +114,7 @@ pub struct Session {
     frame: Frame,
     /// The next frame of the host program's machine; earlier than `frame` during a rollback.
     machine_frame: Frame,
-    /// The first frame that was stepped with a mispredicted input.
+    /// The first frame that was stepped with a mispredicted input and is not rolled back yet.
     first_misprediction: Option<Frame>,
     rollback_scheduler: RollbackScheduler,
     frame_starts: [Instant; MAX_FRAME_STARTS],
@@ -150,7 +150,7 @@ pub struct Session {
     /// The largest sum of input delay and prediction window, in frames, that has been in force or scheduled.
     max_lead: u32,
     membership: Membership,
-    /// Sites that this site dropped without a quorum, when it continued alone.
+    /// The sites that were dropped without a quorum, and the result of meeting them again.
     split_brain: SplitBrain,
     /// The scheduled command that some sites may not have applied yet.
     command: Option<ScheduledCommand>,
@@ -188,7 +188,8 @@ pub struct Session {
     stats: Stats,
     /// Bit set of peer indices for which there is something new to send.
     due_peers: u8,
-    /// Bit set of peer indices that receive packets.
+    /// Bit set of the indices of peers whose seats are taken, or about to be taken by a joiner. New inputs are sent to
+    /// these peers.
     active_peers: u8,
     /// Earliest time at which a packet is due although nothing is new; `None` if it must be recomputed.
     next_send: Option<Instant>,
@@ -199,7 +200,8 @@ pub struct Session {
     /// Total by which the host program's clock has been set back. Session time is the host's time plus this and never
     /// goes back.
     clock_set_back: TimeDelta,
-    /// Session time of the host program's last call.
+    /// Session time of the last call that noted its time. While the game runs, [`Session::poll_request`] notes it only
+    /// at a periodic update.
     last_call: Instant,
     created_at: Instant,
 }
@@ -283,12 +285,12 @@ pub enum State {
         /// Downloaded part of the snapshot, in percent.
         download_percent: u8,
     },
-    /// All sites agree; the first frame begins at this instant.
+    /// All starting sites agree; the first frame begins at this instant.
     Starting {
         /// Start of the first frame, on this site's clock.
         at: Instant,
     },
-    /// The game runs, and the current frame has not waited for longer than [`Config::freeze_timeout`].
+    /// The game runs and is not frozen, or this site is leaving it.
     Running,
     /// Frames do not advance: inputs have been missing for longer than [`Config::freeze_timeout`].
     Frozen(Freeze),
@@ -305,7 +307,7 @@ pub struct Transmit {
     pub len: usize,
 }
 
-/// Returns the bit set of the indices of peers that receive packets.
+/// Returns the bit set of the indices of peers whose seats are taken, or about to be taken by a joiner.
 fn active_peer_bits(peers: &[Peer]) -> u8 {
     peers.iter().enumerate().filter(|(_, peer)| !peer.is_free()).fold(0, |bits, (index, _)| bits | 1 << index)
 }
@@ -400,8 +402,8 @@ impl Session {
         })
     }
 
-    /// Handles a received datagram. Any bytes may be passed in: useless datagrams are dropped and counted. `now` may be
-    /// the arrival time of the datagram if that is no more than 250 ms ago.
+    /// Handles a received datagram. Any bytes may be passed in: useless datagrams are dropped. `now` may be the arrival
+    /// time of the datagram if that is no more than 250 ms ago.
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let now = self.note_call_time(now);
         if self.is_over() {
@@ -495,8 +497,9 @@ impl Session {
     }
 
     /// Leaves the game. The other sites go on with neutral input from the frame after this site's last one. Keep
-    /// polling until [`Event::Ended`], which comes when all other sites know of the leave, at most 30 s later; or stop
-    /// polling at any time. If all others leave at the same time, the reason may be [`SessionEnd::Alone`].
+    /// polling until [`Event::Ended`], which comes when all other sites that still send know of the leave, at most 30 s
+    /// later. If the program stops polling before that, some sites may take this site for a silent one. If all others
+    /// leave at the same time, the reason may be [`SessionEnd::Alone`].
     pub fn leave(&mut self, now: Instant) {
         let now = self.note_call_time(now);
         self.begin_leave(now, SessionEnd::Left);
@@ -594,8 +597,8 @@ impl Session {
         }
     }
 
-    /// Returns the approximate memory use of the session, including the heap, in bytes. It does not grow while a game
-    /// runs.
+    /// Returns the approximate memory use of the session, including the heap, in bytes. The frames of a running game do
+    /// not make it grow.
     pub fn memory(&self) -> usize {
         let peers: usize = self.peers.iter().map(Peer::memory).sum();
         let digests = self.own_digests.memory() + self.tentative_hashes.memory();

@@ -280,8 +280,8 @@ impl Session {
         self.accept_address(index, from, is_newer).then_some(index)
     }
 
-    /// Returns whether a packet may come from this address: the known address of the peer, or its new one if it has
-    /// moved. In that case the session follows the peer to the new address.
+    /// Returns whether a packet may come from this address: the known address of the peer, or its new one if the packet
+    /// proves that the peer has `moved`. In that case the session follows the peer to the new address.
     pub(super) fn accept_address(&mut self, index: usize, from: Addr, moved: bool) -> bool {
         let peer = &mut self.peers[index];
         if peer.addr == from {

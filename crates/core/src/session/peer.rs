@@ -58,7 +58,7 @@ pub(super) struct Peer {
     pub(super) knows_own_leave: bool,
     /// Whether the host program was informed that this site holds forged inputs of the peer.
     pub(super) is_forgery_reported: bool,
-    /// Whether the peer was dropped, and may not know it.
+    /// Whether the peer was dropped, or its admission was voided; the peer may not know that.
     pub(super) is_dropped: bool,
     /// Input of the peer's players from the end of its inputs on, while the peer is absent.
     pub(super) substitute_input: [PackedInputPart; MAX_BLOCKS],
@@ -138,11 +138,12 @@ pub(super) struct LobbyState {
     pub(super) has_agreed: bool,
     /// Sites that the peer agrees with, as its newest hello says.
     pub(super) agrees_with: SiteSet,
-    /// Differences from the peer's settings, as last found; empty if the settings are equal.
+    /// Differences from the peer's settings, protocol version or site number, as last found; empty if none were found.
     pub(super) differences: Vec<SettingsDifference>,
     /// Whether the peer's newest hello announces that it leaves.
     pub(super) has_left: bool,
-    /// Whether ticks of the peer have arrived.
+    /// Whether the peer plays or has played: its ticks have arrived, or the command that admits this site names it as a
+    /// player. Cleared when the peer is dropped.
     pub(super) has_played: bool,
     /// Whether the peer's newest hello names this site's current incarnation.
     pub(super) knows_own_incarnation: bool,
@@ -240,8 +241,8 @@ impl Peer {
             || now - self.last_ack_at > ADDRESS_LOSS_TIMEOUT && self.sender.acked() < own.end()
     }
 
-    /// Returns the end of the frames for which the peer's input is known: the input is received, or will never come
-    /// because the peer is absent.
+    /// Returns the end of the frames for which the peer's input is known: the input is received and not withheld, or
+    /// will never come because the peer is absent.
     #[inline]
     pub(super) fn known_end(&self) -> Frame {
         match self.seat {
@@ -334,7 +335,7 @@ impl Peer {
         }
     }
 
-    /// Makes the substitute input neutral, because the peer leaves.
+    /// Makes the substitute input neutral, instead of the last input of the peer.
     pub(super) fn use_neutral_substitute(&mut self) {
         (self.repeats_last_input, self.substitute_input) = (false, [[0; 16]; MAX_BLOCKS]);
     }
@@ -442,7 +443,7 @@ impl Peer {
             && now - self.last_received_at < LINK_CUT_TIMEOUT
     }
 
-    /// Stops asking other sites for the peer's inputs.
+    /// Discards the choice of the site that relays the peer's inputs.
     pub(super) fn reset_relay_selector(&mut self, now: Instant) {
         self.relay_selector = RelaySelector::new(now);
     }
@@ -521,7 +522,8 @@ impl Peer {
         u64::from(self.inputs.receive(first, len, is_absolute, changes).is_err())
     }
 
-    /// Handles the peer's acknowledgement and its requests for missing inputs. Returns 1 if the acknowledgement is
+    /// Handles the acknowledgement and the requests for missing inputs in a peer's tick. The inputs of the tick end
+    /// before `end`; those of this site end before `leaving` if it leaves. Returns 1 if the acknowledgement is
     /// impossible, else 0.
     #[inline]
     pub(super) fn on_ack(

@@ -68,9 +68,9 @@ impl Session {
         self.peers.iter().filter(|peer| peer.is_playing()).all(|peer| self.has_confirmed(peer, frame))
     }
 
-    /// Returns whether a peer has confirmed a frame. A peer that has not steps at most the prediction window past it,
-    /// has begun one more frame, and has given the input for that frame, which is later by the input delay. A new
-    /// joiner gives inputs in advance, which prove nothing; then the frame that it reports counts.
+    /// Returns whether a peer has certainly confirmed a frame. A peer that has not confirmed it steps at most the
+    /// prediction window past it, begins at most one more frame, and gives inputs at most the input delay past that. A
+    /// new joiner gives inputs in advance, which prove nothing; then the frame that it reports counts.
     fn has_confirmed(&self, peer: &Peer, frame: Frame) -> bool {
         let max_end =
             frame + (self.delay_settings.input_delay + self.delay_settings.prediction_window).max(self.max_lead) + 1;

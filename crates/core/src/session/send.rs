@@ -80,7 +80,7 @@ impl Session {
         self.config.settings.rate.period()
     }
 
-    /// Marks that there is something new for every peer that receives packets.
+    /// Marks that there is something new for every peer whose seat is taken, or about to be taken by a joiner.
     pub(super) fn mark_all_due(&mut self) {
         if self.hello_pending || self.config.send_policy != SendPolicy::AtOnce {
             for index in 0..self.peers.len() {

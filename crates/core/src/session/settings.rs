@@ -62,7 +62,7 @@ pub struct Settings {
 }
 
 /// Input of the players of a site that was [dropped for silence](super::Config::drop_timeout) or [for
-/// stalling](super::Config::stall_limit), until it has joined again. A site that leaves always has neutral input.
+/// stalling](super::Config::stall_limit), until the seat is taken again. A site that leaves always has neutral input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AbsentInput {
     /// Neutral input: all bits are 0.

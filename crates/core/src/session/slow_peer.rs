@@ -58,8 +58,8 @@ impl StallRecord {
 
 impl Session {
     /// Drops a site, whether it is silent or not; its seat can be taken again. Only the coordinator, the lowest site
-    /// that plays, can do this. Returns whether the drop was proposed to the others: the game runs, this site is the
-    /// coordinator and does not leave, and `site` plays.
+    /// that plays, can do this. Returns whether this site will propose the drop to the others: the game runs, this site
+    /// is the coordinator and does not leave, and inputs of `site` are still to come.
     pub fn drop_site(&mut self, now: Instant, site: SiteId) -> bool {
         let now = self.note_call_time(now);
         let is_awaited = self.peers.iter().any(|peer| peer.site == site && peer.is_awaited());
@@ -136,8 +136,8 @@ impl Session {
         !slow.is_empty() && !is_backing_off && !inputs_missing && !self.peers.iter().any(is_silent)
     }
 
-    /// Handles a ballot that dropped no site: no site is charged for the stall, and the coordinator waits before it
-    /// tries another eviction.
+    /// Handles a ballot that dropped no site: no site is charged for the stall, and if the ballot was to evict the
+    /// sites in `to_evict`, the coordinator waits before it tries another eviction.
     pub(super) fn reset_stall_budgets(&mut self, now: Instant, to_evict: SiteSet) {
         self.peers.iter_mut().for_each(|peer| peer.stall_budget.reset());
         if !to_evict.is_empty() {

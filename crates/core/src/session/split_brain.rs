@@ -45,7 +45,7 @@ pub(super) struct SplitBrain {
     abandoned_sites: SiteSet,
     /// Sites of `abandoned_sites` that give their game up for this site's game.
     yielding_sites: SiteSet,
-    /// When this site ends its own game for that of another site; `None` while it keeps it.
+    /// When this site ends its own game for that of another site; `None` while this site keeps its own.
     yield_at: Option<Instant>,
 }
 
@@ -65,8 +65,9 @@ impl Session {
         leaving.chain(self.voters().iter()).collect()
     }
 
-    /// Returns whether [`Session::continue_alone`] would let the game go on: every player that the game waits for was
-    /// silent for longer than [`Config::drop_timeout`](super::Config::drop_timeout), or for 3 s if that is not set.
+    /// Returns whether [`Session::continue_alone`] would let the game go on: the game runs, other sites still have
+    /// inputs to give, and each of them was dropped, or silent for longer than
+    /// [`Config::drop_timeout`](super::Config::drop_timeout) (3 s if that is not set).
     pub fn can_continue_alone(&self, now: Instant) -> bool {
         self.may_continue_alone(now + self.clock_set_back)
     }

@@ -38,10 +38,10 @@ pub struct Stats {
 /// Number of dropped datagrams and inputs, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedDatagrams {
-    /// Datagrams that are not a valid message.
+    /// Datagrams that are not a valid message, except those of the feed protocol.
     pub malformed: u64,
-    /// Datagrams from an unknown sender, of another session or an earlier incarnation, or of a feed or desync search in
-    /// which this site or the sender takes no part.
+    /// Datagrams from an unknown sender, of another session or an earlier incarnation, of a feed that this site does
+    /// not have, or of a desync search in which this site or the sender takes no part.
     pub strangers: u64,
     /// Ticks that came before this site knew the start of the game, or before it was admitted.
     pub early: u64,
@@ -72,17 +72,17 @@ pub struct PeerStats {
     /// Number of frames of this site's input that the peer has not acknowledged.
     pub unacknowledged: u32,
     /// Number of frames of the peer's input that are received and not yet stepped; negative if that many were
-    /// predicted.
+    /// predicted. For a peer that gives no more inputs, the number has no meaning.
     pub buffered_frames: i64,
     /// Number of packets in which the peer requested missing inputs.
     pub resend_requests: u64,
     /// Number of ranges of inputs that were resent because of such requests.
     pub resends: u64,
-    /// Time since the last datagram from the peer.
+    /// Time since the last tick or hello from the peer; only ticks count once the peer has played.
     pub silence: TimeDelta,
-    /// Number of the peer's state hashes that were compared with this site's.
+    /// Number of the peer's state hashes that were compared with this site's since the peer or this site took its seat.
     pub compared: u64,
-    /// Number of compared state hashes that differed.
+    /// Number of these comparisons in which the hashes differed.
     pub mismatches: u64,
     /// Number of ticks and hellos sent to the peer.
     pub packets_out: u64,

@@ -8,7 +8,7 @@ use crate::id::Addr;
 use crate::input::InputWord;
 use crate::wire::CloseReason;
 
-/// An event that the host program of a feed may want to show.
+/// A change among the spectators of a feed, returned by [`Feed::poll_event`](super::Feed::poll_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedEvent {
     /// A spectator subscribed and proved its address.
@@ -87,14 +87,15 @@ pub enum SpectatorRequest<'a> {
     },
     /// Hash the state after `frame` and pass the hash to [`Spectator::handle_hash`](super::Spectator::handle_hash).
     Hash {
-        /// The frame just stepped, or the one before the state just loaded.
+        /// The frame stepped last; after a load, the frame before the first one to step from the loaded state.
         frame: Frame,
         /// The hash stated by the feed. A relay without a machine answers with this value.
         expected: u64,
     },
 }
 
-/// An event that the host program of a spectator may want to show.
+/// A change in the progress or the connection of a spectator, returned by
+/// [`Spectator::poll_event`](super::Spectator::poll_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpectatorEvent {
     /// A source accepted the subscription.
@@ -112,7 +113,8 @@ pub enum SpectatorEvent {
         /// Distance to the source's newest frame, in frames.
         frames: u32,
     },
-    /// The source changed how often it sends, because of the speed of the link to this spectator.
+    /// The source changed how often it sends live frames to this spectator, because the frames that the spectator has
+    /// received are too far behind the live ones, or are close to them again.
     Slowed {
         /// Number of batches that the source now sends in one packet; 1 is full speed.
         batches: u32,
@@ -124,7 +126,9 @@ pub enum SpectatorEvent {
         /// Error for which the spectator left the previous source.
         reason: SourceError,
     },
-    /// Desync: the spectator's state differs from the players' state after the same inputs. Reported once.
+    /// Desync: the spectator's state differs from the players' state after the same inputs. Reported at most once, and
+    /// not after a mismatch that is already counted in [`SpectatorStats::mismatches`], such as that of a rejected
+    /// snapshot.
     Diverged {
         /// The first compared frame whose states differ.
         frame: Frame,
@@ -146,8 +150,9 @@ pub enum SpectatorEvent {
 pub enum SourceError {
     /// The source refused or closed the subscription.
     Refused(CloseReason),
-    /// The source sent nothing for the configured timeout, or the host program called
-    /// [`Spectator::try_other_source`](super::Spectator::try_other_source) because the source delivered no frames.
+    /// The source sent nothing for [`SpectatorConfig::silence_timeout`](super::SpectatorConfig::silence_timeout), no
+    /// source sent anything for [`SpectatorConfig::give_up_timeout`](super::SpectatorConfig::give_up_timeout), or the
+    /// host program called [`Spectator::try_other_source`](super::Spectator::try_other_source).
     Silent,
     /// The source's snapshot exceeds [`SpectatorConfig::max_snapshot_size`](super::SpectatorConfig::max_snapshot_size).
     SnapshotTooLarge {
@@ -204,7 +209,8 @@ pub struct SpectatorStats {
     pub packets_in: u64,
     /// Payload bytes of the datagrams received.
     pub bytes_in: u64,
-    /// Datagrams that were no message, or of a type that only spectators send, and packets with an undecodable record.
+    /// Datagrams that did not decode, datagrams of a type that only spectators send, and packets with an undecodable
+    /// record.
     pub malformed: u64,
     /// Datagrams of another session, or not from the current source.
     pub unknown_senders: u64,
@@ -214,9 +220,9 @@ pub struct SpectatorStats {
     pub requested_parts: u64,
     /// Snapshot parts received, including duplicates.
     pub received_parts: u64,
-    /// Snapshot blocks that failed their check and were downloaded again.
+    /// Times that a downloaded snapshot block failed its check or its parts disagreed on its encoding.
     pub bad_blocks: u64,
-    /// Times that the picture froze because frames were late.
+    /// Times that playout stopped because the next frame had not arrived when it was due.
     pub stalls: u64,
     /// State comparisons in which the host program's hash differed from the feed's. A difference that leads to
     /// [`SourceError::DifferentGame`] is not counted.

@@ -8,8 +8,8 @@
 //! Invariants:
 //! - Spectators cannot affect the players. A feed only receives frames from the session, and its bulk traffic has a
 //!   byte budget.
-//! - A spectator sees exactly the frames that were played, in order and with the same inputs, or reports that it does
-//!   not.
+//! - From its starting state on, a spectator steps the frames that were played, in order and with the same inputs.
+//!   State hashes in the feed reveal a difference, which the spectator reports.
 //! - A feed sends no more bytes to an address than it received from there until the address has answered a challenge.
 //! - A spectator that cannot keep up is throttled and then dropped, without effect on the others.
 //! - Everything is bounded: spectators, memory, bytes per second, and the memory that an untrusted source can make a

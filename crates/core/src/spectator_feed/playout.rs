@@ -24,8 +24,8 @@ pub(super) struct PlayoutPacer {
     measurement_start: Option<(Instant, Frame)>,
     /// Frames that should be left in the buffer when the next batch arrives.
     target_buffer: u32,
-    /// Number of frames by which a live spectator's distance to the source's newest frame may exceed the target buffer
-    /// and one batch. Beyond it the spectator fast-forwards.
+    /// Number of frames by which a live spectator's distance to the source's newest frame may exceed the sum of the
+    /// target buffer and one batch. Beyond it the spectator fast-forwards.
     catch_up_threshold: u32,
     /// Frames per batch of the source. They arrive together.
     batch_frames: u32,

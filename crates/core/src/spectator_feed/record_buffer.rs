@@ -121,8 +121,8 @@ impl RecordBuffer {
         }
     }
 
-    /// Makes room for `len` bytes of a record at frame `first`, if necessary by discarding frames further ahead.
-    /// Returns `false` if there are none to discard.
+    /// Makes room for `len` bytes of a record at frame `first`, if necessary by discarding frames further ahead that
+    /// follow a gap. Returns `false` if that does not make enough room.
     fn make_room(&mut self, first: Frame, len: usize) -> bool {
         while self.used_bytes + len > self.max_bytes || self.entries.len() >= MAX_ENTRIES {
             let furthest = self.entries.back().filter(|back| back.first > first && back.first >= self.contiguous_end);

@@ -11,15 +11,15 @@ use crate::wire::{BlockRequests, FrameRanges, MAX_FRAME_RANGES};
 /// ignored.
 const MAX_WANTED_BLOCKS: usize = 64;
 
-/// Distance behind the live frames beyond which a subscriber is served half as often. Beyond twice this distance the
-/// rate is halved once more.
+/// Distance behind the live frames beyond which a subscriber that has caught up before gets live packets half as often.
+/// Beyond twice this distance the rate is halved once more.
 const SLOW_THRESHOLD: TimeDelta = TimeDelta::from_secs(2);
 /// Distance behind the live frames beyond which a subscriber that has caught up before is dropped, unless it was within
 /// [`SLOW_THRESHOLD`] during the last 5 s.
 const DROP_THRESHOLD: TimeDelta = TimeDelta::from_secs(10);
 /// Largest distance behind the live frames at which a subscriber counts as caught up.
 pub(super) const CAUGHT_UP_THRESHOLD: TimeDelta = TimeDelta::from_secs(1);
-/// Highest throttle level. At level n, a subscriber gets one packet per 2^n batches.
+/// Highest throttle level. At level n, a subscriber gets one live packet per 2^n batches.
 const MAX_THROTTLE_LEVEL: u8 = 2;
 
 /// A slot for one subscriber. The feed reuses the slot after the subscriber has left.
@@ -34,7 +34,7 @@ pub(super) struct Subscriber {
     pub(super) welcomed_at: Instant,
     /// Time at which a live packet was last sent to the subscriber.
     pub(super) last_sent_at: Instant,
-    /// The first frame that the subscriber lacks, by its last message.
+    /// The first frame that the subscriber lacks, by its last acknowledgement or subscription.
     pub(super) next_frame: Frame,
     /// The frame after the last live frame sent to the subscriber.
     pub(super) live_sent_end: Frame,

@@ -67,7 +67,7 @@ pub struct TuningStats {
 /// The action of a scheduled command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandKind {
-    /// A site plays from this frame on.
+    /// A site plays from the command's frame on.
     Join {
         /// The joining site.
         site: SiteId,
@@ -100,7 +100,8 @@ pub enum CommandKind {
 pub struct Vote {
     /// The membership epoch to be ended.
     pub epoch: u32,
-    /// The highest ballot that the sender takes part in: a round and the number of the site that leads it.
+    /// The highest ballot that the sender takes part in: the round times 8, plus the number of the site that leads it.
+    /// Ballot 0 only asks for the current epoch.
     pub ballot: u32,
     /// Sites that the ballot is to drop.
     pub drop: SiteSet,
@@ -108,8 +109,8 @@ pub struct Vote {
     pub input_ends: InputEnds,
     /// Sites in `drop` that left voluntarily and of which the sender has all inputs.
     pub left_sites: SiteSet,
-    /// Sites in `drop` that the leader of the ballot can receive but will not wait for. Valid if the leader is the
-    /// coordinator.
+    /// Sites in `drop` that the sender wants to evict, whether they still send or not. Counts only if the sender leads
+    /// the ballot and is the coordinator.
     pub to_evict: SiteSet,
     /// Scheduled command issued by a site in `drop` that may be in force.
     pub command: Option<ScheduledCommand>,

@@ -1,7 +1,7 @@
 //! Hello: the packet of the lobby, with the sender's identity, settings, clock and the planned start.
 //!
-//! Both ends of a pair send the same message at the same rate, so no site can be made to answer a small packet with a
-//! larger one.
+//! In the lobby, both ends of a pair send the same kind of message at the same rate, whatever arrives, so a lobby
+//! cannot be abused to amplify traffic to a third party.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,7 +12,7 @@ use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
 use crate::session::{AbsentInput, GameId, MAX_OPTIONS, MAX_TEXT_LEN, MachineId, Settings, StarvationPolicy};
 
-/// The packet of the lobby, which a site sends to every peer until it plays, and then to peers outside the game.
+/// The packet of the lobby, which a site sends to its peers until it plays, and then to peers outside the game.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hello {
     /// Id of the sender's session. The receiver drops hellos of other sessions.
@@ -21,7 +21,7 @@ pub struct Hello {
     pub site: SiteId,
     /// Incarnation of the sender's program. A different number means that the program was restarted.
     pub incarnation: u32,
-    /// Incarnation of the receiver's program that this answers; 0 if the sender does not know it.
+    /// The newest incarnation of the receiver's program that the sender knows; 0 if it knows none.
     pub your_incarnation: u32,
     /// Sites with the same settings as the sender whose clocks it knows well enough, itself included.
     pub agreed_sites: SiteSet,

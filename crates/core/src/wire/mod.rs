@@ -1,7 +1,8 @@
 //! Wire formats: encoding and decoding of all datagrams.
 //!
 //! Decoding is total: any bytes yield a message or a [`DecodeError`], never a panic, and no allocation grows with a
-//! size that a packet claims. Encoding writes into the caller's buffer and returns [`BufferFull`] when it does not fit.
+//! size that a packet claims. Encoding writes into the caller's buffer and returns [`BufferFull`] when the message does
+//! not fit.
 //!
 //! The first byte of a datagram selects its family:
 //! - top bit set: a [`Tick`], the packet of a running game, whose layout is that of the [`VERSION`] agreed on before

@@ -39,7 +39,7 @@ pub enum PeerWorldItem<'a> {
         version: u32,
     },
     /// Request for a site's record. The answer is the record, or a version of 0 if there is none. A site requests its
-    /// own record only after its program was started.
+    /// own record only after a start of its program, so the request reveals a restart.
     RecordRequest {
         /// The site that the record belongs to.
         site: WorldSiteId,

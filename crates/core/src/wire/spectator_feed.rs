@@ -353,13 +353,13 @@ pub enum CloseReason {
     Version,
     /// The feed's game has different settings.
     Settings,
-    /// The feed has as many spectators as it accepts.
+    /// The feed has as many spectators as it accepts, or accepts none any more.
     Full,
     /// The requested frames or snapshot are no longer kept.
     TooOld,
     /// The spectator's link is too slow to keep up.
     TooSlow,
-    /// The spectator was silent for too long.
+    /// The spectator was silent for too long, or the feed does not know it.
     Silent,
 }
 

@@ -1,8 +1,9 @@
 //! Tick: the packet of a running game, with the newest inputs, an acknowledgement and optional parts.
 //!
-//! A site sends one tick to every peer in every frame. The layout favours the common case: five bytes of header, then
-//! only the changes of the input. Everything else (clock probe, state digest, request for lost inputs and the answer to
-//! one, sender identity) is optional, marked by a flag, and present only in the packets that need it.
+//! With the default send policy, a site sends one tick to every peer in every frame. The layout favours the common
+//! case: five bytes of header, then only the changes of the input. Everything else (clock probe, state digest, request
+//! for lost inputs and the answer to one, sender identity) is optional, marked by a flag, and present only in the
+//! packets that need it.
 //!
 //! ```text
 //! flags  end u16  end-ack signed  [identity] [probe] [digest] [missing] [extras] [resends]  len varint  changes …
@@ -26,7 +27,7 @@ pub const MAX_MISSING_RANGES: usize = 8;
 const ECHO_HELD_UNIT_NS: i64 = 16_000;
 /// Unit of a frame's lateness, in nanoseconds.
 const LATENESS_UNIT_NS: i64 = 31_250;
-/// Absolute lateness in nanoseconds from which on the packet states that there is none.
+/// Absolute lateness in nanoseconds from which on the packet states that the lateness is unknown.
 const MAX_LATENESS_NS: i64 = 250_000_000;
 
 /// The packet of a running game.
@@ -35,7 +36,7 @@ pub struct Tick<'a> {
     /// Low 16 bits of the frame after the last frame in this packet.
     pub end: u16,
     /// `end` minus the acknowledgement: the frame up to which (exclusive) the receiver's inputs have arrived without a
-    /// gap.
+    /// gap, plus 1 if the sender has all inputs of a receiver that leaves.
     pub end_minus_ack: i32,
     /// Identity of the sender, for a receiver that may not know it from the address.
     pub identity: Option<SenderIdentity>,
@@ -73,7 +74,7 @@ pub struct ClockProbe {
     pub stamp_us: u64,
     /// Low 32 bits of the newest stamp that the sender received from the receiver, and its age in nanoseconds.
     pub echo: Option<(u32, i64)>,
-    /// `end` minus the frame that `lateness_ns` refers to.
+    /// `end` minus the sender's current frame, to which `lateness_ns` refers.
     pub end_minus_frame: i32,
     /// Time from the planned start of that frame to the stamp, in nanoseconds; negative if the start is still ahead.
     /// `None` if there is no plan, or if it is 250 ms or more in either direction.

@@ -110,7 +110,8 @@ impl<'a> PathReplay<'a> {
         replay
     }
 
-    /// Returns the recorded state at a tick. The path starts after the warm-up.
+    /// Returns the recorded state at a tick. The path starts after the warm-up, during which the avatar stays in its
+    /// first state.
     fn state(&self, tick: u32) -> Option<&Avatar> {
         self.path.states.get(tick.saturating_sub(WARM_UP_TICKS) as usize)
     }

@@ -27,7 +27,8 @@ pub struct Testbed {
     pub game: Game,
     /// Measurement time after the warm-up.
     pub duration: TimeDelta,
-    /// Changes of the links during the run: time, sending site, and the new configuration of its outgoing link.
+    /// Changes of the links during the run: time after the warm-up, sending site, and the new configuration of its
+    /// outgoing link.
     pub link_changes: Vec<(TimeDelta, usize, LinkConfig)>,
     /// Clock error of the second site in ppm, positive if its clock runs fast; `None` for the error that the simulation
     /// draws.
@@ -113,7 +114,7 @@ impl Testbed {
 }
 
 struct TraceRecorder {
-    /// End of the warm-up; `None` until both sites have confirmed a frame.
+    /// End of the warm-up, which begins when both sites have confirmed a frame; `None` before.
     started_at: Option<Instant>,
     hashes: [Vec<u64>; 2],
     trace: TestbedTrace,

@@ -1,4 +1,4 @@
-//! Runs mirrored servers until all events are delivered, and measures the first server.
+//! Runs mirrored servers until 4 s or more after the last event, and measures the first server, which only receives.
 
 use coplay::mirror::{DeliveryOrder, DropPolicy, GtdMeasure, MirrorConfig, SourceId};
 use coplay::time::{Instant, TimeDelta};

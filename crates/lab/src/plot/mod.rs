@@ -1,8 +1,9 @@
 //! Figures as SVG: lines, steps, points, bands and bars on linear or logarithmic axes.
 //!
 //! A figure has one or several panels. In a single panel the label of a series stands at the end of its line; several
-//! panels share a legend above them. The label of a bound stands beside its line. So labels do not cover data. The
-//! colours are distinguishable with colour blindness, and marker shapes accompany them.
+//! panels share a legend above them. The label of a vertical bound stands above its line, that of a horizontal bound on
+//! the side with fewer data points. So labels cover little data. The colours are distinguishable with colour blindness,
+//! and marker shapes accompany them.
 //!
 //! The drawing uses CSS classes, not colours: a page defines them for light and dark backgrounds ([`style`]); an SVG
 //! file embeds its own style.

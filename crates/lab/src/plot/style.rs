@@ -4,7 +4,7 @@
 /// Colour and marker of a series, by its role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeriesStyle {
-    /// The paper's method, or a baseline.
+    /// The paper's method, a baseline, or another series in contrast to ours.
     Paper,
     /// First of our variants in a figure.
     First,
@@ -16,7 +16,7 @@ pub enum SeriesStyle {
     Fourth,
     /// Fifth of our variants in a figure.
     Fifth,
-    /// Values quoted from a paper's text, not measured by us.
+    /// Values quoted from a paper's text or computed by a formula, and marks of events such as pauses.
     PaperText,
 }
 

@@ -38,8 +38,8 @@ pub(super) struct ChildMachine {
 
 /// Error of starting a machine in a child process.
 pub(super) enum ChildStartError {
-    /// The process could not be started, could not open the machine, has another version of the check, or ended or
-    /// closed its output without an error.
+    /// The process could not be started, could not open the machine, has another version of the check, gave an invalid
+    /// answer, or ended or closed its output without an error.
     Failed(String),
     /// The machine crashed the process or keeps it from answering.
     Crashed(String),
@@ -145,7 +145,8 @@ impl ChildMachine {
         }
     }
 
-    /// Loads a state in the child process. Returns the machine's message if it rejects the state.
+    /// Loads a state in the child process. Fails with a message if the machine rejects the state or the process does
+    /// not answer.
     pub(super) fn load(&mut self, state: &[u8]) -> Result<(), String> {
         self.send_request(format!("load {}\n", state.len()).as_bytes())?;
         self.send_request(state)?;

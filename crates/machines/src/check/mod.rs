@@ -2,8 +2,8 @@
 //!
 //! Sites with equal inputs must reach equal states, and a site that rolls back a misprediction must reach the state
 //! that it would have had without. Neither can be proved from outside, but both can be tested: [`check`] runs a machine
-//! with random inputs and compares the [hash](Machine::hash) of its state after every frame, in every situation that
-//! occurs in a shared game:
+//! with random inputs and compares the [hash](Machine::hash) of its state after every frame, in the situations of a
+//! shared game:
 //!
 //! | comparison | faults it finds |
 //! |---|---|
@@ -16,9 +16,9 @@
 //! | [cold load](CheckComparison::ColdLoad) | saved states that depend on their process; late joiners need this |
 //! | [long run](CheckComparison::LongRun) | faults that appear late |
 //!
-//! The other process is this program, started with a command of the caller that calls [`run_child`]. It starts more
-//! than a second later, in another folder, time zone, language and home, with another stack position and other heap
-//! contents.
+//! The other process is this program, started with a command of the caller that calls [`run_child`]. By default it
+//! starts more than a second later, in another folder, time zone, language and home, with another stack position and
+//! other heap contents.
 //!
 //! The result is a [`CheckReport`] with a [`CheckVerdict`]. A passed check found no fault; no test can prove more.
 //! During a game the sites continue to compare hashes.
@@ -133,8 +133,8 @@ impl Default for CheckOptions {
 pub enum CheckError {
     /// The machine could not be opened, or could not be opened a second time; contains its message.
     Open(String),
-    /// The child process could not be started, could not open the machine, has another version of the check, or ended
-    /// before it answered.
+    /// The child process could not be started, could not open the machine, has another version of the check, gave an
+    /// invalid answer, or ended before it answered.
     ChildProcess(String),
     /// The report could not be written.
     Write(String),
@@ -167,7 +167,7 @@ pub fn check(
     }
 }
 
-/// Runs all comparisons on a machine, unless the smoke test crashed it.
+/// Runs all comparisons but the smoke test, which the machine has passed or which could not start.
 fn check_after_smoke_test(
     subject: CheckSubject<'_>,
     options: &CheckOptions,

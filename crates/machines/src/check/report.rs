@@ -45,9 +45,10 @@ pub struct SubjectIdentity {
     /// SHA-256 hash in hexadecimal of machine id, game image, frame rate and pads; empty if the machine failed in the
     /// smoke test. Version, options, image hash, players and period are then empty or 0.
     pub key: String,
-    /// Name of the machine, from its machine id.
+    /// Name of the machine, from its machine id; if the machine failed in the smoke test,
+    /// [`CheckSubject::machine_name`](super::CheckSubject::machine_name).
     pub machine: String,
-    /// Version of the machine, from its machine id.
+    /// Version in the machine id.
     pub version: String,
     /// Options in the machine id, as key and value.
     pub options: Vec<(String, String)>,
@@ -176,8 +177,8 @@ impl CheckReport {
         }
     }
 
-    /// Returns whether a repeated check would give the same report: the machine was opened, no comparison ended early,
-    /// and no result depends on the load of this computer.
+    /// Returns whether a repeated check would give the same verdict: the machine was opened, no comparison ended early,
+    /// and neither the verdict nor a prediction window of 0 is due to the load of this computer.
     pub fn is_cacheable(&self) -> bool {
         let depends_on_load = match &self.verdict {
             CheckVerdict::Rollback => self.prediction_window == 0,

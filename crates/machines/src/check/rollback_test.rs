@@ -9,7 +9,7 @@ use crate::machine::Machine;
 
 /// Maximum length of a short rollback, in frames.
 const MAX_SHORT_ROLLBACK: u64 = 16;
-/// One rollback in this many is a long one, of [`LONG_ROLLBACK_FRAMES`] frames.
+/// On average, one rollback in this many is a long one, of [`LONG_ROLLBACK_FRAMES`] frames.
 const LONG_ROLLBACK_ONE_IN: u64 = 12;
 const LONG_ROLLBACK_FRAMES: u32 = 60;
 /// Exclusive upper bound of the frames between two rollbacks.
@@ -36,7 +36,8 @@ struct RollbackTest<'r, 'a> {
     inputs_have_effect: bool,
 }
 
-/// Rolls a new machine back repeatedly along the reference run. Afterwards the machine is at [`end_frame`].
+/// Rolls a machine that has stepped no frame since its reset back repeatedly along the reference run. Afterwards the
+/// machine is at [`end_frame`].
 pub(super) fn test_rollbacks(run: &mut CheckRun<'_>, machine: &mut dyn Machine) -> Result<(), ComparisonAbort> {
     run.timer.begin(CheckComparison::AfterRollback);
     let (rng, mispredicted_inputs) = (SplitMix64::new(run.seed ^ 0x5a5e), InputScript::new(!run.seed, machine.pads()));
@@ -84,8 +85,9 @@ impl RollbackTest<'_, '_> {
         Ok(())
     }
 
-    /// Runs the frames that will be rolled back, with the right or with mispredicted inputs, and notes whether
-    /// mispredicted inputs have an effect. States saved in between are not used.
+    /// Runs the frames that will be rolled back. For [`CheckComparison::ReplayFromState`] the inputs are right, and the
+    /// frames are compared with the reference run; otherwise the inputs are mispredicted, and the test notes whether
+    /// that has an effect. States saved in between are not used.
     fn simulate_before_rollback(
         &mut self,
         from: u32,

@@ -36,7 +36,7 @@ pub(super) struct CheckRun<'a> {
     pub(super) seed: u64,
     pub(super) timer: CheckTimer<'a>,
     pub(super) input_script: InputScript,
-    /// Digests of the reference machine, which never saves, loads or resets, after each frame.
+    /// Digests of the reference machine, which never saves, loads or resets, after each frame before the long run.
     pub(super) reference_digests: Vec<MachineDigest>,
     initial_hash: u64,
     pub(super) samples: TimingSamples,
@@ -104,7 +104,8 @@ impl<'a> CheckRun<'a> {
         Ok(CheckReport::new(&*reference_machine, results, timer.elapsed()))
     }
 
-    /// Runs all comparisons. Returns a reason against rollback, if there is one. A fault rules out netplay altogether.
+    /// Runs all comparisons. Returns a reason against rollback, if there is one. Fails with an error, or with a fault
+    /// that rules out netplay altogether.
     fn run_comparisons(&mut self) -> Result<Option<LockstepReason>, ComparisonAbort> {
         let mut other = self.open_machine()?;
         self.compare_same_process(&mut *other)?;
@@ -121,8 +122,8 @@ impl<'a> CheckRun<'a> {
         Ok(reason)
     }
 
-    /// Compares an instance that steps without rendering, then one that is rolled back. Returns a reason against
-    /// rollback, if there is one.
+    /// Compares `other` with the reference run after a reset and without rendering, then with rollbacks. Returns a
+    /// reason against rollback, if there is one.
     fn compare_states(&mut self, other: &mut dyn Machine) -> Result<Option<LockstepReason>, ComparisonAbort> {
         if let Some(reason) = fault_to_lockstep_reason(self.compare_after_reset(other))? {
             return Ok(Some(reason));

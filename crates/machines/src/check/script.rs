@@ -66,7 +66,7 @@ impl InputScript {
     }
 }
 
-/// Returns a random input: nothing, a few buttons, or any combination. Sticks are centred, at an end or anywhere.
+/// Returns a random input: no button, a few, or any combination. Sticks are centred, at an end or anywhere.
 fn random_input(rng: &mut SplitMix64) -> InputWord {
     let buttons = match rng.below(4) {
         0 => 0,

@@ -13,7 +13,8 @@ const SMOKE_TEST_FRAMES: u32 = 60;
 pub(super) enum SmokeTestOutcome {
     /// The machine survived all frames; contains its identity key.
     Passed(String),
-    /// The child process could not open the machine. Opening the machine in this process will show the reason.
+    /// The child process could not be started, could not open the machine, or gave an invalid answer. The rest of the
+    /// check will show the reason.
     NotStarted,
     /// The machine crashed its process or kept it from answering. It must not be opened in this process.
     Crashed(MachineFault),

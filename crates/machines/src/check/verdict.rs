@@ -60,7 +60,8 @@ impl CheckVerdict {
 pub enum LockstepReason {
     /// The machine cannot save its state.
     CannotSave,
-    /// The saved states are not exact: the machine diverges after a load, a reset or steps without rendering.
+    /// The saved states are not exact: the machine diverges after a load, a reset or steps without rendering, or fails
+    /// to save or load a state.
     #[serde(rename = "states")]
     InexactStates {
         /// Fault that rules out rollback.
@@ -84,7 +85,7 @@ pub enum MachineFault {
     /// Two instances that should be equal differ.
     #[serde(rename = "differs")]
     Mismatch(StateMismatch),
-    /// The machine failed: it rejected a request or crashed its process.
+    /// The machine failed: it could not save or load a state, or crashed its process or kept it from answering.
     Failed {
         /// Comparison in which it failed.
         comparison: CheckComparison,
@@ -154,13 +155,13 @@ pub enum CheckComparison {
     /// run.
     #[serde(rename = "repaired")]
     AfterRollback,
-    /// An instance in a child process, started later in another environment, against one here.
+    /// An instance in a child process, started later in another environment, against one in this process.
     #[serde(rename = "apart")]
     OtherProcess,
     /// An instance in a new process that loaded a state, against a straight run.
     #[serde(rename = "cold")]
     ColdLoad,
-    /// An instance in a child process against one here, for many frames.
+    /// An instance in a child process against one in this process, for many frames.
     #[serde(rename = "long")]
     LongRun,
 }

@@ -1,7 +1,7 @@
 //! Header in front of a core's state, added before the state leaves this crate.
 //!
 //! A core trusts the states that it loads, and a state may come from an untrusted peer. The header check rejects every
-//! state that is not of this machine, this game and this length, or that is damaged.
+//! state that is of another machine or game, has another length than its header states, or is damaged.
 
 use crate::machine::LoadError;
 
@@ -20,7 +20,7 @@ const VERSION: u8 = 1;
 /// Contents of a wrapped state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StateKind {
-    /// No contents: the machine has stepped no frame and is restarted.
+    /// No contents: the saved machine had stepped no frame. The machine that loads the state restarts.
     Initial = 0,
     /// State saved by the core.
     Saved = 1,
@@ -41,7 +41,7 @@ fn checksum(kind: StateKind, frames: u64, body: &[u8]) -> u64 {
 }
 
 /// Writes the header over the first [`HEADER_LEN`] bytes of `state`, which the body follows. Returns the checksum of
-/// the body.
+/// kind, frame count and body.
 pub(super) fn seal(state: &mut [u8], header: StateHeader) -> u64 {
     let (head, body) = state.split_at_mut(HEADER_LEN);
     let sum = checksum(header.kind, header.frames, body);
@@ -54,7 +54,8 @@ pub(super) fn seal(state: &mut [u8], header: StateHeader) -> u64 {
     sum
 }
 
-/// Splits a state into header, body and checksum. Fails if the state is damaged or has another identity.
+/// Splits a state into header, body and checksum. Fails if the state is damaged or has another identity, or if its body
+/// or frame count exceeds the maximum.
 pub(super) fn unseal(state: &[u8], identity: u64) -> Result<(StateHeader, &[u8], u64), LoadError> {
     let invalid = |reason: &str| Err(LoadError::InvalidState(reason.to_owned()));
     let Some((head, body)) = state.split_at_checked(HEADER_LEN) else { return invalid("too short") };

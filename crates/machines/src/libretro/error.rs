@@ -17,7 +17,7 @@ pub enum CoreOpenError {
         searched_folders: Vec<PathBuf>,
         /// Installed cores with a similar name.
         similar_names: Vec<String>,
-        /// Command to install the core on this system, if known.
+        /// Hint with a command that may install the core; `None` if this system is not derived from Debian.
         install_hint: Option<String>,
     },
     /// The text is not a valid core name; [`CoreName::new`](super::CoreName::new) has the rules.
@@ -29,8 +29,8 @@ pub enum CoreOpenError {
         /// Reason as text, in most cases the error message of the operating system.
         reason: String,
     },
-    /// The private folder of the core cannot be created or written, or its path cannot be passed to a core; contains
-    /// the reason.
+    /// The private folder of the core cannot be created or changed, or the path of the save folder, the BIOS folder or
+    /// the game cannot be passed to a core; contains the reason.
     ScratchDir(String),
     /// The operating system cannot load the library of the core; contains its message.
     Load(String),
@@ -45,7 +45,7 @@ pub enum CoreOpenError {
         /// Keys of the options that the core declares.
         known_options: Vec<String>,
     },
-    /// A requested option has no such value.
+    /// The requested value of an option is not among those that the core declares for it.
     InvalidOptionValue {
         /// Key of the requested option.
         key: String,
@@ -54,7 +54,8 @@ pub enum CoreOpenError {
         /// Values that the core accepts for the option.
         valid_values: Vec<String>,
     },
-    /// More options differ from their defaults than fit into a machine id. Contains their number.
+    /// The machine id needs more options than it can hold: core options that differ from their defaults, the hash
+    /// source, the number of players, devices and the platform. Contains the number of options.
     TooManyOptions(usize),
     /// No game was given, and the core does not run without one.
     NeedsGame,

@@ -55,7 +55,7 @@ fn folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Returns all cores in these folders by name. Of two cores with the same name, the first wins.
+/// Returns all cores in these folders by name. Of two cores with the same name, the one in the earlier folder wins.
 pub fn installed_cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
     let mut cores = BTreeMap::new();
     for path in folders.iter().flat_map(|folder| folder_entries(folder)) {

@@ -120,7 +120,7 @@ pub(super) struct FrontendState {
     pub(super) save_directory: CString,
     pub(super) players: u32,
 
-    // Set for each frame.
+    // Set by the frontend while the core runs.
     pub(super) inputs: [InputWord; MAX_PLAYERS],
     /// Whether the frame is shown and heard.
     pub(super) is_rendered: bool,

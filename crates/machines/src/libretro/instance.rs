@@ -26,7 +26,7 @@ pub(super) struct CoreInstance {
     // Declared first, so that it is dropped before the data that it points at.
     core: Core,
     frame_count: u64,
-    /// Whether every frame ends with a save, because saving changes the behaviour of this core.
+    /// Whether every frame ends with a save, because saving changes the behaviour of this core or may do so.
     saves_every_frame: bool,
     frame_end_state: Vec<u8>,
     /// Length of a state in bytes, if it is known to be constant. With some cores, querying it costs as much as a save.

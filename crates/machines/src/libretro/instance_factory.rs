@@ -84,7 +84,7 @@ impl InstanceFactory {
         };
         let copy = scratch.write(&self.file_name, &self.library).map_err(scratch_error)?;
         let core = Core::open(&copy, frontend);
-        // The loaded library no longer needs its file, so nothing is left behind even if this process is killed.
+        // The loaded library no longer needs its file, so no copy is left behind even if this process is killed.
         if cfg!(unix) {
             std::fs::remove_file(&copy).map_err(scratch_error)?;
         }

@@ -45,15 +45,15 @@ pub struct LibretroMachine {
     aspect: f32,
     sound: Vec<[i16; 2]>,
     sample_rate: f64,
-    /// The core's state before the first frame, if loading it restarts the core exactly; otherwise empty.
+    /// The core's state before the first frame; empty if the probe found that loading it does not restart the core.
     initial_state: Vec<u8>,
     /// Reason why the machine has halted; `None` while it runs.
     failure: Option<String>,
-    /// Buffer for a state that is only hashed or shown.
+    /// Buffer for a state that is only hashed or passed on as a region.
     scratch_state: Vec<u8>,
     /// Buffer for the machine's own state while it loads a foreign one.
     fallback_state: Vec<u8>,
-    /// Ring of the checksums of the last states saved here. Such a state is loaded without a fallback.
+    /// Ring of the checksums of the last states that this machine saved. Such a state is loaded without a fallback.
     own_checksums: [u64; REMEMBERED_CHECKSUMS],
     next_checksum: usize,
 }
@@ -102,7 +102,7 @@ impl LibretroMachine {
         Ok(())
     }
 
-    /// Applies the probe findings to a new instance.
+    /// Applies the probe findings to a new instance and clears the outputs.
     fn init_instance(&mut self) {
         self.instance.state_size = self.info.findings.state_size;
         if self.info.findings.saves_every_frame {

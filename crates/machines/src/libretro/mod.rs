@@ -70,7 +70,7 @@ pub struct CoreConfig {
     pub core: CoreSource,
     /// Game image; some cores run without one.
     pub game: Option<GameImage>,
-    /// Core options that differ from their default, as key and value.
+    /// Values of core options, as key and value; all other options keep their defaults.
     pub options: Vec<(String, String)>,
     /// Number of players, clamped to 1 to 8; `None` for the number that the core announces.
     pub players: Option<usize>,
@@ -197,9 +197,9 @@ fn state_identity(machine: &MachineId, game: &GameId, rate: FrameRate) -> u64 {
     hash.digest()
 }
 
-/// Returns the machine name of a core. Sites reject names with characters that [`MachineId::is_valid_name`] does not
-/// allow. So these characters are replaced in the same way at every site, and a hash of the original name is appended
-/// to keep different names different.
+/// Returns the machine name of a core. Sites reject names that [`MachineId::is_valid_name`] does not accept. In such a
+/// name, invalid characters are replaced in the same way at every site, and a hash of the original name is appended to
+/// keep different names different. An empty name becomes "unnamed core".
 fn machine_name(name: &str) -> String {
     if MachineId::is_valid_name(name) {
         return name.to_owned();
@@ -210,8 +210,8 @@ fn machine_name(name: &str) -> String {
     if name.is_empty() { "unnamed core".into() } else { head + &tail }
 }
 
-/// Truncates a text to the maximum length in messages. A truncated text ends with a hash of the original, so that
-/// different texts stay different.
+/// Truncates a text to [`MAX_TEXT_LEN`] bytes, the maximum in messages between sites. A truncated text ends with a hash
+/// of the original, so that different texts stay different.
 fn truncate_with_hash(text: &str) -> String {
     if text.len() <= MAX_TEXT_LEN {
         return text.to_owned();

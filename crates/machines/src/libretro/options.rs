@@ -29,7 +29,8 @@ impl CoreOptions {
         Self { requested: requested.iter().cloned().collect(), ..Self::default() }
     }
 
-    /// Adds or updates an option declared by the core. Without an explicit default, the first value is the default.
+    /// Adds or updates an option declared by the core. Without an explicit default, the first value is the default. The
+    /// option gets the requested value if that is among `values`, otherwise the default.
     pub(super) fn declare(&mut self, key: String, values: Vec<String>, default: Option<String>) {
         let default = default.or_else(|| values.first().cloned()).unwrap_or_default();
         let value = self.requested.get(&key).filter(|value| values.contains(value)).unwrap_or(&default);

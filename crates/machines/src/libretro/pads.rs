@@ -18,14 +18,15 @@ const DEVICE_CLASS_MASK: u32 = 0xff;
 /// excluded.
 const EMULATOR_ONLY_LABELS: [&str; 6] = ["turbo", "rapid", "autofire", "auto-fire", "mode switch", "solar sensor"];
 
-/// Returns one pad per player. If `players` is `None`, the core's descriptors determine the number of players.
+/// Returns one pad per player. If `players` is `None`, the core's descriptors and ports determine the number of
+/// players.
 pub(super) fn pads(descriptors: &[Descriptor], ports: &[Vec<Device>], players: Option<usize>) -> Vec<PadLayout> {
     let count = players.unwrap_or_else(|| count_players(descriptors, ports)).clamp(1, MAX_PLAYERS);
     (0..count as u32).map(|port| pad(descriptors, port)).collect()
 }
 
-/// Returns the number of leading ports with buttons; if none has any, the number of leading ports that take
-/// controllers; if there are none either, [`DEFAULT_PLAYERS`].
+/// Returns the number of leading ports with buttons or axes; if the first port has none, the number of leading ports
+/// that take controllers; if the first port takes none either, [`DEFAULT_PLAYERS`].
 fn count_players(descriptors: &[Descriptor], ports: &[Vec<Device>]) -> usize {
     let described =
         (0..MAX_PLAYERS as u32).take_while(|port| port_descriptors(descriptors, *port).next().is_some()).count();

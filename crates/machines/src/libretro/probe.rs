@@ -17,7 +17,7 @@ use super::instance_factory::InstanceFactory;
 use super::probe_findings::{HashSource, ProbeFindings};
 use crate::pad::PadLayout;
 
-/// Number of probed frames without input.
+/// Number of frames that a [`SavedRun`] steps without input.
 const PROBE_FRAMES: usize = 60;
 /// Frame after which the middle state is saved.
 const MIDDLE_FRAME: usize = 30;
@@ -28,9 +28,9 @@ const MIDDLE_FRAME: usize = 30;
 /// every frame is cheaper than a desync.
 const MAX_ALWAYS_SAVED_LEN: usize = 512 << 10;
 
-/// Number of replays from a state with input.
+/// Number of rounds of frames with input that the probe runs and then replays from a saved state.
 const REPLAY_ROUNDS: usize = 4;
-/// Number of frames per replay.
+/// Number of frames per round.
 const ROUND_FRAMES: usize = 12;
 
 /// Hashes of a core's saved state, RAM, picture and sound after a frame; `None` if the core could not save or exposes
@@ -220,8 +220,8 @@ impl CoreProbe<'_> {
         comparable(play(false)) != comparable(play(true))
     }
 
-    /// Returns whether loading the state from before the first frame restarts a played instance like a new one; bit for
-    /// bit if its states are `exact`.
+    /// Returns whether a played instance repeats the first [`MIDDLE_FRAME`] frames of `observations` after it loads
+    /// `initial_state`, the state from before the first frame. If `exact`, its saved states must be equal too.
     fn restarts_from_initial_state(
         &mut self,
         instance: &mut CoreInstance,
@@ -267,8 +267,9 @@ impl CoreProbe<'_> {
         Ok(CrossInstanceLoad { can_load: true, exactness: exact, needs_warm_up, can_load_initial_state })
     }
 
-    /// Loads a state into a new instance, which has already run a frame if `warm`, and continues without input. Returns
-    /// `None` if the state does not load, otherwise which data were equal to `observations`.
+    /// Loads a state into a new instance, which has already run a frame if `warm`, and continues without input.
+    /// `frames` is the number of frames before the state. Returns `None` if the state does not load, otherwise which
+    /// data were equal to `observations`.
     fn load_into_new_instance(
         &mut self,
         state: &[u8],

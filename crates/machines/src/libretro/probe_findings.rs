@@ -41,13 +41,14 @@ pub struct ProbeFindings {
     /// Whether the state was equal bit for bit after a load and a replay, also in another instance.
     pub state_exact: bool,
     /// Whether the exposed RAM was equal after a load and a replay, also in another instance. `false` if the RAM never
-    /// changes.
+    /// changes or the core cannot save.
     pub memory_exact: bool,
     /// Whether every site saves the core after every frame, because saving changes its behaviour or may do so.
     pub saves_every_frame: bool,
     /// Whether a state saved before the first frame loads into a new instance and leads to the same game.
     pub saves_initial_state: bool,
-    /// Whether loading the state from before the first frame restarts a played instance exactly like a new one.
+    /// Whether a played instance repeats the first frames after it loads the state from before the first frame, and
+    /// that state also loads into a new instance.
     pub restarts_from_initial_state: bool,
     /// Whether a new instance must run a frame before it loads states correctly.
     pub needs_warm_up: bool,

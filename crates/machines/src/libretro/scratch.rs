@@ -70,7 +70,7 @@ impl ScratchDir {
     }
 }
 
-/// Removes the folders of dead processes.
+/// Removes the private folders in `parent` whose owners are gone.
 fn remove_stale_folders(parent: &Path) {
     let is_ours =
         |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(FOLDER_PREFIX));

@@ -50,7 +50,7 @@ impl fmt::Display for CoreName {
 /// The core to open, by name or by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreSource {
-    /// The installed core of this name, in the folders of front ends and distributions.
+    /// The installed core of this name, from the folders that [`search_folders`](super::search_folders) returns.
     Name(CoreName),
     /// The core in this file, whatever the file's name.
     Path(PathBuf),

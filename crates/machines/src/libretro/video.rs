@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Maximum width and height, in pixels.
+/// Maximum width and height of a picture, in pixels.
 const MAX_SIDE: usize = 4_096;
 
 /// Pixel format of a core. A pixel is an integer in the host's byte order.

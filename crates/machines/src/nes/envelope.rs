@@ -4,10 +4,13 @@ use coplay::hash::xxh64;
 
 /// Magic bytes, with the version of the layout.
 const MAGIC: [u8; 5] = *b"CPNS\x01";
-/// Offsets of the halted flag, the prefix of the game hash, the checksum of the body, and the body.
+/// Offset of the halted flag.
 const HALTED_OFFSET: usize = MAGIC.len();
+/// Offset of the first eight bytes of the game hash.
 const GAME_OFFSET: usize = HALTED_OFFSET + 1;
+/// Offset of the checksum of halted flag and body.
 const CHECKSUM_OFFSET: usize = GAME_OFFSET + 8;
+/// Offset of the body: the length of the header.
 const BODY_OFFSET: usize = CHECKSUM_OFFSET + 8;
 
 /// Replaces the contents of `into` by a header and the body that `write` appends. `game` is the hash of the game.
@@ -22,7 +25,8 @@ pub(super) fn seal(into: &mut Vec<u8>, game: &[u8; 32], halted: bool, write: imp
     into[CHECKSUM_OFFSET..BODY_OFFSET].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Returns the body and the halted flag, or why the bytes are not a state of the game with the hash `game`.
+/// Returns the body and the halted flag, or why the bytes are not a state, of at most `max_len` bytes, of the game with
+/// the hash `game`.
 pub(super) fn unseal<'a>(sealed: &'a [u8], game: &[u8; 32], max_len: usize) -> Result<(&'a [u8], bool), &'static str> {
     if sealed.len() > max_len {
         return Err("too long");

@@ -77,7 +77,7 @@ pub struct Nes {
     pads: Vec<PadLayout>,
     /// Saved state before the first frame, which a reset loads.
     initial_state: Vec<u8>,
-    /// Maximum length of a state that is loaded, in bytes.
+    /// Maximum length in bytes of a state that this machine loads.
     max_state_len: usize,
     staged_state: StagedState,
     scratch: Vec<u8>,

@@ -38,7 +38,8 @@ pub enum NesOpenError {
     InvalidHeader(String),
     /// The number of players is not in 1 to [`MAX_PLAYERS`].
     InvalidPlayerCount(usize),
-    /// The game makes the emulator fail or panic while it is opened or in its first 30 frames; contains the message.
+    /// The emulator panics while it opens the game, or fails or panics in the first 30 frames of the game; contains the
+    /// message.
     HaltsAtStart(String),
 }
 

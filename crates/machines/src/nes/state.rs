@@ -242,8 +242,8 @@ impl StagedState {
     }
 }
 
-/// Encodes only the read position of the pads: buttons are set before every frame, and the plugged-in devices never
-/// change.
+/// Encodes only the read position and the strobe bit of each pad: buttons are set before every frame, and the
+/// plugged-in devices never change.
 fn put_shift_registers(out: &mut Vec<u8>, input: &Input) {
     let Input { joypads, signatures, zapper: _, turbo_timer: _, four_player: _ } = input;
     for pad in joypads.iter().chain(signatures) {

@@ -40,14 +40,14 @@ use crate::machine::{LoadError, Machine, SaveError};
 
 pub use options::{SharedGameOptions, config, settings};
 
-/// Maximum number of page hashes that a session requests at once.
+/// Maximum number of page hashes in one answer to the session, which requests no more at once.
 const MAX_PAGES_PER_REQUEST: usize = 256;
 
-/// A machine in a session, with the states that it saved for rollbacks.
+/// A machine in a session, with the states that it saved for rollbacks and desync searches.
 pub struct SessionAdapter {
     machine: Box<dyn Machine>,
     slots: Vec<StateSlot>,
-    /// The machine's current state while another state is loaded, or a snapshot for a late joiner.
+    /// The machine's current state while another state is loaded, or a snapshot for a late joiner or spectator.
     scratch_state: Vec<u8>,
     page_hashes: Vec<u32>,
     inputs: Vec<InputWord>,
@@ -55,7 +55,7 @@ pub struct SessionAdapter {
     counts: RequestCounts,
 }
 
-/// A state saved for a rollback, in the slot that the session chose.
+/// A state saved for a rollback or a desync search, in the slot that the session chose.
 #[derive(Default)]
 struct StateSlot {
     /// Frame before which the state was saved; `None` if the slot is empty.
@@ -93,7 +93,7 @@ pub enum RequestOutcome {
         /// Frame after which the state was hashed.
         frame: Frame,
     },
-    /// Work for a late joiner or for a desync search.
+    /// Work for a late joiner, a spectator or a desync search.
     SideWork,
     /// The machine failed to do work that the session relies on, so this site would diverge. Report the error and leave
     /// the session.
@@ -103,11 +103,11 @@ pub enum RequestOutcome {
 /// Error after which the machine cannot stay in the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdapterError {
-    /// Saving a state for a rollback failed.
+    /// Saving a state for a rollback or a desync search failed.
     Save(SaveError),
     /// Loading a saved state, or a snapshot of another site, failed.
     Load(LoadError),
-    /// The slot does not hold the state before this frame, which a rollback needs.
+    /// The slot does not hold the state before this frame, which a rollback or a desync search needs.
     MissingState(Frame),
 }
 
@@ -126,11 +126,11 @@ impl std::error::Error for AdapterError {}
 /// Numbers of requests served since the adapter was created, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
-    /// Rendered steps, each of a frame that is shown and heard.
+    /// Frames that were rendered: shown and heard.
     pub rendered_steps: u64,
-    /// Frames that were not rendered: resimulated after a rollback, or stepped to catch up.
+    /// Frames that were not rendered: resimulated after a rollback or for a desync search, or stepped to catch up.
     pub resimulated_steps: u64,
-    /// Requests to save a state.
+    /// Requests to save a state into a slot, for a rollback or a desync search.
     pub saves: u64,
     /// Requests to load a saved state, or the snapshot of another site.
     pub loads: u64,
@@ -233,7 +233,8 @@ impl SessionAdapter {
     }
 
     /// Passes a snapshot and its hash to the session: the state in `slot`, or the current state if `slot` is `None`. If
-    /// saving or loading fails, the session gets no snapshot, and late joiners wait longer.
+    /// the machine cannot save or load a state, or the slot does not hold the state before `frame`, the session gets no
+    /// snapshot, and late joiners wait longer. Fails only if the machine cannot load its current state back.
     fn snapshot(
         &mut self,
         frame: Frame,

@@ -6,7 +6,7 @@ use coplay::session::{AbsentInput, Config, Settings, StarvationPolicy};
 
 use crate::machine::{Machine, NetplaySupport};
 
-/// Default interval of state comparison in frames: about one second.
+/// Default interval of state comparison in frames: one second at 60 frames per second.
 const DEFAULT_HASH_INTERVAL: u32 = 60;
 
 /// Options of a shared game, from which [`settings`] derives the session settings.
@@ -14,11 +14,12 @@ const DEFAULT_HASH_INTERVAL: u32 = 60;
 pub struct SharedGameOptions {
     /// Number of sites, all of which start the game.
     pub sites: u8,
-    /// Input delay in frames.
+    /// Input delay in frames; with `auto_delay` only the initial value.
     pub input_delay: u32,
-    /// Prediction window in frames. [`settings`] uses 0 if the machine has no exact states.
+    /// Prediction window in frames; with `auto_delay` only the initial value. [`settings`] uses 0 if the machine has no
+    /// exact states.
     pub prediction_window: u32,
-    /// Whether input delay and prediction window adapt to the links and machines.
+    /// Whether the session changes input delay and prediction window to follow the needs of links and machines.
     pub auto_delay: bool,
     /// Interval of state comparison between sites, in frames.
     pub hash_interval: u32,

@@ -46,8 +46,9 @@ struct PlaneRow {
 /// Point on the floor or ceiling, relative to its cell.
 struct TilePoint {
     cell: MazeCell,
-    /// Offset from the centre of the cell, in units.
+    /// Eastward offset from the centre of the cell, in units.
     x: f32,
+    /// Southward offset from the centre of the cell, in units.
     y: f32,
     /// Column plus row of the tile in the cell.
     tile_index: i32,

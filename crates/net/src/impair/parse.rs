@@ -15,7 +15,7 @@ const DEFAULT_QUEUE_MS: f64 = 200.0;
 /// Reason why a text is not an impairment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImpairmentError {
-    /// No part has this name.
+    /// A part has an unknown name, or is a preset and not the first part.
     UnknownPart(String),
     /// The value of a part is invalid.
     InvalidValue {

@@ -35,7 +35,8 @@ pub(super) struct IrohShared {
     pub(super) endpoint: Endpoint,
     pub(super) token: Token,
     pub(super) connections: ConnectionTable,
-    /// Peers that have a dial task, with their known addresses. A task outlives the connection that it establishes.
+    /// Peers with a dial task that is not canceled, with their known addresses. A task outlives the connection that it
+    /// establishes.
     dials: Mutex<BTreeMap<PeerKey, IrohAddr>>,
     incoming_sender: SyncSender<Incoming>,
     rejected: AtomicU64,

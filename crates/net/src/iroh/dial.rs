@@ -29,7 +29,7 @@ const REDIAL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of dial tasks; a task also covers the connection that it established.
 const MAX_DIALS: usize = 256;
 
-/// Task that dials one peer and redials it after a network failure, until either side closes the connection on purpose.
+/// Task that dials one peer, and redials it if a network failure ended the connection.
 struct DialTask {
     shared: Arc<IrohShared>,
     peer: PeerKey,
@@ -105,8 +105,8 @@ impl DialTask {
         self.shared.dials().remove(&self.peer);
     }
 
-    /// Keeps dialing until there is a connection. Returns `None` if the peer connected to this site first, if another
-    /// peer answered, if redialing timed out, or if the dial was cancelled.
+    /// Keeps dialing until there is a connection. Returns `None` if the peer connected to this site first, if its token
+    /// proof is invalid, if redialing timed out, or if the dial was cancelled.
     async fn connect(&mut self) -> Option<Connection> {
         let since = Instant::now();
         let mut limit = FIRST_ATTEMPT_TIMEOUT;

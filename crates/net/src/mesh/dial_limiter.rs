@@ -11,8 +11,7 @@ use crate::key::PeerKey;
 
 /// Maximum number of reports of one member that are accepted at once. The admitting member reports all others at once.
 const DIAL_BURST: i64 = MAX_MEMBERS as i64;
-/// Interval at which one more report is accepted. A member that receives some members which this site does not receive
-/// keeps reporting them, but to each site no faster than this.
+/// Interval at which one more report is accepted: a member gossips no more often than this.
 const DIAL_REFILL_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
 
 /// Token buckets of the reporting members.

@@ -58,7 +58,8 @@ struct PeerEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
-    /// The member was reported or admitted, but no datagram arrived yet.
+    /// The member is known from a report, its admission or its own information; no datagram from it has been counted
+    /// since.
     Expected,
     Present,
     Silent,

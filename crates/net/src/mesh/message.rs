@@ -48,7 +48,7 @@ pub(super) struct MeshWelcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum MeshMessage {
     Welcome(MeshWelcome),
-    /// Members of the mesh `mesh_id` that the sender knows.
+    /// Information about one or more members of the mesh `mesh_id`.
     Members {
         mesh_id: u64,
         infos: Vec<MemberInfo>,

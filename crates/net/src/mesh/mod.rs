@@ -93,7 +93,7 @@ pub struct TransportWithQueue {
 /// Options of this site as a member of a mesh.
 #[derive(Clone, Debug, Default)]
 pub struct MeshOptions {
-    /// Display name of this site, at most [`MAX_NAME_LEN`](crate::lobby::MAX_NAME_LEN) bytes.
+    /// Display name of this site, at most [`MAX_NAME_LEN`] bytes.
     pub name: String,
     /// Multicast settings; `None` uses unicast only.
     pub multicast: Option<MulticastConfig>,
@@ -237,7 +237,7 @@ impl Mesh {
         self.multicast_socket.is_some() && self.multicast_probe.is_received_by(now, site)
     }
 
-    /// Returns the counters of sent, received and rejected datagrams since this site joined the mesh.
+    /// Returns the counters of sent, received and rejected datagrams.
     pub fn stats(&self) -> MeshStats {
         let (multicast_rejected, multicast_queue_full) =
             self.multicast_socket.as_ref().map(MulticastSocket::reject_counts).unwrap_or_default();

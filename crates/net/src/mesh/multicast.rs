@@ -46,8 +46,8 @@ const LOOPBACK_ATTEMPTS: u32 = 4;
 pub struct MulticastConfig {
     /// First multicast address of the mesh. A joiner uses the address of the mesh that it joins.
     pub group: SocketAddrV4,
-    /// Address of the interface; `None` selects the interface towards the admitting site, or at the founder of the mesh
-    /// the one towards the first joiner.
+    /// Address of the interface; `None` selects the interface towards the admitting site, and moves to the one towards
+    /// each new member as long as no member receives this site by multicast.
     pub interface: Option<Ipv4Addr>,
     /// Whether creating or joining the mesh fails without multicast; otherwise sites that multicast does not reach get
     /// unicast.
@@ -65,7 +65,8 @@ impl Default for MulticastConfig {
 pub enum MulticastError {
     /// Not a multicast address, too close to the end of the multicast range, or port 0.
     InvalidAddress(SocketAddrV4),
-    /// The socket cannot be opened on an interface, or a sent packet does not loop back.
+    /// The socket cannot be opened on an interface or cannot subscribe to a channel, or a sent packet does not loop
+    /// back.
     Unavailable {
         /// Address of the interface.
         interface: Ipv4Addr,

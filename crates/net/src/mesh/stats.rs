@@ -31,7 +31,7 @@ pub struct MeshStats {
     pub multicast_rejected: RejectedPackets,
     /// Authentic multicast packets for which the queue had no room.
     pub multicast_queue_full: u64,
-    /// Unicast datagrams that the transport did not deliver.
+    /// Received datagrams and events that the transport did not deliver.
     pub transport_drops: DropCounts,
 }
 

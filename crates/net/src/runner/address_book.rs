@@ -12,7 +12,7 @@ use crate::lobby::LobbyInfo;
 const FIRST_SPECTATOR_ADDR: u64 = 1_000;
 /// Maximum number of remembered spectators; one more evicts the one silent for longest.
 const MAX_SPECTATORS: usize = 8_192;
-/// Spectators silent for 15 min are forgotten; a suspended computer may return earlier.
+/// Silence after which a spectator is forgotten when the next one arrives; a suspended computer may return earlier.
 const SPECTATOR_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::from_secs(10);
 
@@ -32,12 +32,12 @@ struct SpectatorEntry {
     last_received: Instant,
 }
 
-/// Role of a peer, which decides what it may send.
+/// Role of a peer, which decides which of its datagrams the engine gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerRole {
-    /// Owner of a seat, which may send anything.
+    /// Owner of a seat.
     Player(Addr),
-    /// A peer without a seat, which may only subscribe to the spectator feed.
+    /// A peer without a seat, of which the engine gets at most the datagrams of the spectator feed.
     Spectator(Addr),
 }
 

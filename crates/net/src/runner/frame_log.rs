@@ -9,7 +9,8 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::transport::DropCounts;
 
-/// CSV log with a line per step of the machine: frame, start in nanoseconds, resimulation flag, inputs, state hash.
+/// CSV log with a line per step of the machine: frame, start in nanoseconds, resimulation flag, inputs, state hash. At
+/// a player the flag is also set for frames stepped only to catch up.
 pub struct FrameLog {
     out: Box<dyn Write + Send>,
 }

@@ -46,8 +46,8 @@ pub struct LobbyConnection {
 }
 
 impl LobbyConnection {
-    /// Sends join requests until a member admits this site or the time limit ends. If the user quits meanwhile, returns
-    /// `None`.
+    /// Sends a join request to each dialed site that answers, until one admits this site. Fails if one refuses it, and
+    /// at the time limit. If the user quits meanwhile, returns `None`.
     pub fn connect(
         transport: Arc<dyn Transport>,
         incoming: Receiver<Incoming>,

@@ -1,7 +1,8 @@
 //! Measures the link to a site without joining its game: pings, which every player of a game answers, in the lobby,
 //! too.
 //!
-//! The probed site counts this one neither as a player nor as a spectator. Probing sends less than a player does.
+//! The probed site counts this one neither as a player nor as a spectator. Once connected, the probe sends only the
+//! pings.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -36,7 +36,8 @@ pub trait Frontend {
     /// Fills in the current input of the local players, one word per player. Called once per frame.
     fn sample_input(&mut self, pads: &mut [InputWord]);
 
-    /// Shows the picture and plays the sound that `machine` made in `frame`. Not called for resimulated frames.
+    /// Shows the picture and plays the sound that `machine` made in `frame`. Not called for frames that are
+    /// resimulated, or stepped only to catch up.
     fn show_frame(&mut self, frame: Frame, machine: &dyn Machine);
 
     /// Handles an event of the lobby, the session or the runner.
@@ -147,7 +148,7 @@ pub enum RunError {
         /// Address that was dialed.
         addr: PeerAddr,
     },
-    /// The roster leader refused this site, for this reason.
+    /// The site that was asked for admission refused it, for this reason.
     Refused(JoinRefusal),
     /// The host's game or machine differs from the local one, in these points.
     GameMismatch(Vec<String>),

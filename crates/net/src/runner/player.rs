@@ -43,7 +43,7 @@ const MAX_RECEIVE_AGE: TimeDelta = TimeDelta::from_millis(200);
 const REJOIN_DELAY: TimeDelta = TimeDelta::from_millis(300);
 /// Multiple of `drop_timeout` after which a site without a quorum and with [`AlonePolicy::Wait`] gives up.
 pub const GIVE_UP_FACTOR: u8 = 12;
-/// Upper bound of the number of rejoins of a seat between two revisions of the roster.
+/// Number of incarnations reserved for each revision of the roster: a seat rejoins less often between two revisions.
 const INCARNATIONS_PER_SERIAL: u32 = 16;
 /// Maximum length of a snapshot accepted from another site, in bytes.
 const MAX_SNAPSHOT_LEN: usize = 64 << 20;
@@ -231,7 +231,7 @@ impl PlayerRunner {
         self.frame_log = Some(log);
     }
 
-    /// Records a movie: a starting player from the first frame, a late joiner from its snapshot on.
+    /// Records a movie from the first frame on. At a late joiner that loads a snapshot, the movie starts there.
     pub fn set_recorder(&mut self, recorder: MovieRecorder) {
         self.recorder = Some(recorder);
     }

@@ -24,8 +24,7 @@ mod linux {
 
     use super::*;
 
-    /// Receiver of datagrams that gets the system's drop count as ancillary data, which costs no lookup for any number
-    /// of sockets.
+    /// Receiver of datagrams that gets the system's drop count with them, as ancillary data.
     pub(crate) struct DatagramReceiver {
         bytes: Box<[u8; MAX_RECEIVE_LEN]>,
         control_buf: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Measures the cost of many spectators of one session, and checks that the players' behaviour does not change.
+//! Measures the cost of many spectators of one session, and checks that the players behave as without spectators.
 
 use std::process::ExitCode;
 

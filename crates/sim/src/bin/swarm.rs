@@ -84,7 +84,7 @@ struct Options {
     swarm: Swarm,
 }
 
-/// Engine under test, with the defect injected into it.
+/// Engine under test, with the defect injected into its scenarios, if any.
 #[derive(Clone, Copy)]
 enum Swarm {
     Sessions(Option<site::SessionSabotage>),
@@ -141,7 +141,7 @@ impl Swarm {
         }
     }
 
-    /// Returns the units of the two counts of a scenario: its frames and its activity.
+    /// Returns the units in which this engine counts the `frames` and the `activity_count` of a [`ScenarioResult`].
     fn units(self) -> (&'static str, &'static str) {
         match self {
             Self::Sessions(_) => ("frames", "frames stepped by spectators"),
@@ -309,7 +309,7 @@ fn run_one(seed: u64, options: Options) -> ExitCode {
     if result.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Totals over all scenarios that were run.
+/// Totals over all scenarios run so far.
 #[derive(Default)]
 struct SwarmTotals {
     seed_count: u64,

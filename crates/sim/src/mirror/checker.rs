@@ -4,11 +4,11 @@
 //! - *total order*: under total order, the engine marks an event as out of order if and only if it is. In a scenario
 //!   without faults, no event that was issued after 2.5 s is out of order.
 //! - *abandoned*, *reports*: only a server with the two-curve policy abandons events, and it reports each of them.
-//! - *completeness*, *state*: at the end, every server has delivered or dropped every event of a running source. Unless
-//!   it may lack abandoned events, it has a state as if no event had been dropped.
-//! - *drops*: every dropped event is obsolete.
-//! - *agreement*: the remaining servers agree on the state of a source that is gone.
-//! - *time*: all servers know the group time and agree on it.
+//! - *completeness*, *state*: at the end, every server has delivered, dropped or abandoned every event of a running
+//!   source. Unless it may lack abandoned events, it has a state as if no event had been dropped.
+//! - *drops*: every dropped event is obsolete, except on servers that may abandon events.
+//! - *agreement*: the remaining servers that cannot lack abandoned events agree on the state of a source that is gone.
+//! - *time*: at the end, all running servers know the group time and agree on it.
 //! - *memory*: no mirror exceeds [`MAX_MEMORY`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -277,7 +277,7 @@ fn drop_count(server: &MirrorServer) -> u64 {
     server.mirror.stats().dropped + server.mirror.stats().skipped
 }
 
-/// Computes the state of a source from those of its events for which `counts` returns `true`, without drops.
+/// Computes the state of a source after all of its events for which `counts` returns `true`.
 fn fold_events(journal: &[IssuedEvent], counts: impl Fn(u64, &IssuedEvent) -> bool) -> SourceState {
     let mut part = SourceState::default();
     for (seq, issued) in (1..).zip(journal).filter(|(seq, issued)| counts(*seq, issued)) {

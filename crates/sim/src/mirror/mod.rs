@@ -61,7 +61,7 @@ pub struct EventScript {
     pub spread: TimeDelta,
     /// Largest number of events that one run of the server issues.
     pub count: u32,
-    /// Number of objects from which the events are drawn.
+    /// Number of objects. Each event concerns a random one of them, or none.
     pub keys: u64,
     /// Shares of moves, nudges, resets and events without an object; the rest are actions.
     pub shares: [f64; 4],

@@ -1,6 +1,6 @@
 //! Checks of a server of moving objects, based on the displayed state of each endpoint and on the commands given.
 //!
-//! - *pace*: timers run within the agreed rates and never backwards.
+//! - *pace*: timers run within the agreed rates, except for snaps, and never backwards.
 //! - *speed*: displayed objects move no faster than speed and correction allow, except for snaps.
 //! - *ownership*: an owner loses its commands only to a decision of the server.
 //! - *knowledge*, *existence*: after recovery, every client knows the newest command of every object, and no removed
@@ -8,7 +8,7 @@
 //! - *last command*: the server executes the last command given.
 //! - *timers*, *trajectory*: after recovery, each client's timers and positions are near the server's.
 //! - *discrepancy*: the discrepancies that clients report are the true ones.
-//! - *refused*: no datagram is malformed, except for forged ones.
+//! - *refused*: no more datagrams are malformed than were forged.
 //! - *memory*: no endpoint exceeds [`MAX_MEMORY`].
 
 use std::collections::{BTreeMap, BTreeSet};

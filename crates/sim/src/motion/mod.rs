@@ -82,7 +82,7 @@ pub enum MotionEndpoint {
 /// Cause of a change at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeCause {
-    /// The endpoint advanced by a frame.
+    /// The endpoint was woken: at its next frame, or earlier because a command was ready to be sent.
     Frame,
     /// A datagram for the endpoint was due, whether or not it got through.
     Arrival,
@@ -272,7 +272,8 @@ impl MotionNetwork {
         sum
     }
 
-    /// Processes all events up to the true time `until`, and calls `on_frame` after each frame of an endpoint.
+    /// Processes all events up to the true time `until`, and calls `on_frame` after each wake-up of an endpoint: at
+    /// its frames, and at a client also when a command is ready to be sent.
     pub fn run(&mut self, until: Instant, mut on_frame: impl FnMut(&mut Self, MotionEndpoint)) {
         self.run_observed(until, |network, end, cause| {
             if cause == ChangeCause::Frame {
@@ -281,7 +282,7 @@ impl MotionNetwork {
         });
     }
 
-    /// Processes all events up to the true time `until`, and calls `on_change` after each frame and each arrival.
+    /// Processes all events up to the true time `until`, and calls `on_change` after each wake-up and each arrival.
     pub(crate) fn run_observed(
         &mut self,
         until: Instant,

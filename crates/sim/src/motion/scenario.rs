@@ -424,7 +424,7 @@ impl CommandScript {
     }
 }
 
-/// Returns the client that owns an object; `None` for the server.
+/// Returns the id by which the server knows an owner; `None` if the owner is the server itself.
 fn owner_client(owner: MotionEndpoint) -> Option<ClientId> {
     match owner {
         MotionEndpoint::Server => None,

@@ -6,7 +6,8 @@
 //! - *views*: after recovery, all nodes agree on a past tick for which every update has arrived.
 //! - *reckoning*: each of those states follows from the delivered updates by dead reckoning.
 //! - *clock*, *time*: after recovery, the nodes know each other's clocks and agree on the world time.
-//! - *scores*, *exactly once*: at the end, all nodes have equal scores and know every hit exactly once.
+//! - *scores*, *exactly once*: at the end, all nodes have equal scores and know every hit exactly once, except hits
+//!   that only a site that crashed or left had recorded.
 //! - *memory*: no site exceeds [`MAX_MEMORY`].
 
 use std::collections::{BTreeMap, BTreeSet};

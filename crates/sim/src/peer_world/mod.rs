@@ -54,7 +54,7 @@ pub struct PeerWorldSitePlan {
     pub clock: NodeClock,
     /// Policy by which the site sends updates of its avatars.
     pub sending: UpdatePolicy,
-    /// Number of the site's avatars that bots play.
+    /// Number of the site's avatars, all of which software plays.
     pub ninjas: u8,
 }
 
@@ -179,7 +179,8 @@ impl PeerWorldNetwork {
         std::mem::take(&mut self.delivered)
     }
 
-    /// Starts a site at a node and makes it known to all running sites. The first site founds the maze.
+    /// Starts a site at a node and makes it known to all running sites. A site that starts while no other
+    /// runs founds the maze.
     pub fn join(&mut self, node: usize) {
         let is_founder = self.active_nodes().is_empty();
         let local = self.local_time(node);

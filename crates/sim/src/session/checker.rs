@@ -1,6 +1,6 @@
 //! Checker that knows nothing of the engine: it observes only the inputs, the machines and the reports of the sites.
 //!
-//! - *Agreement*: every site steps the same frames, in order, once each, with the same inputs, into the same states.
+//! - *Agreement*: every site confirms the same frames, in order, once each, with the same inputs and states.
 //! - *Fidelity*: an input takes effect in exactly the frame for which its site sampled it. No input appears that no
 //!   player made.
 //! - *Spectating*: a spectator steps frames that a site confirmed, with their inputs, and reaches their states.
@@ -23,7 +23,7 @@ pub struct SessionChecker {
     /// Bits of each player's input word that a site owns, by site and player.
     masks: Vec<Vec<InputWord>>,
     input_delay: usize,
-    /// Input delay plus prediction window, in frames. It bounds how far a dropped site may run on.
+    /// Input delay plus prediction window, in frames. The limit of how far a dropped site may run on grows with it.
     pub delay_plus_prediction: usize,
     /// Substitute input that replaces the inputs of dropped sites.
     pub absent_input: AbsentInput,

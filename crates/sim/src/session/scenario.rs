@@ -42,7 +42,7 @@ const MAX_IN_FLIGHT_PER_LINK: usize = 64;
 const REPLAY_LOG_BYTES: usize = 1 << 18;
 /// Time limit for detecting a desync and for the rejoin of the diverged site.
 const DESYNC_RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(14);
-/// Silence timeout of sites that wait for a crashed one without a drop timeout.
+/// Silence timeout of the sites in a scenario with a crash, but without drop timeouts and joiners.
 const GIVE_UP_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 
 /// A session, its network, its spectators, and all faults injected into it.

@@ -25,11 +25,11 @@ const FIRST_ADDRESS: u64 = 10_000;
 const SPECTATED_SHARE: f64 = 0.22;
 /// Time after its join at which a spectator with [`SpectatorBehavior::Silent`] stops sending.
 const SILENT_AFTER: TimeDelta = TimeDelta::from_secs(2);
-/// Time for which a spectator must have had the same source, so that its liveness is checked.
+/// Time since its subscription to its current source after which the liveness of a spectator is checked.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(8);
 /// Largest distance behind its source of a spectator that must stay live.
 const MAX_BEHIND: TimeDelta = TimeDelta::from_secs(2);
-/// Largest allowed memory of a spectator, and of the feed of a relay, in bytes.
+/// Largest allowed memory of a spectator, and separately of the feed of a relay, in bytes.
 const MAX_MEMORY: usize = 512 * 1_024;
 /// Number of calls at one instant above which a spectator counts as looping endlessly.
 const MAX_CALLS_PER_INSTANT: u32 = 20_000;

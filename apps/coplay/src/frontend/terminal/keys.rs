@@ -27,11 +27,13 @@ pub(super) struct KeyChange {
     pub(super) has_shift: bool,
 }
 
-/// Keys that are presumed to be held, each until a time. Used only if the terminal reports no releases.
+/// Converts key events to presses and releases. If the terminal reports no releases, derives them from the time since
+/// the last press or auto-repeat.
 #[derive(Debug)]
 pub(super) struct HeldKeys {
     /// Whether the terminal reports key releases.
     reports_releases: bool,
+    /// Keys that are presumed to be held, each until a time; empty if the terminal reports releases.
     held_until: Vec<(Key, Instant)>,
 }
 

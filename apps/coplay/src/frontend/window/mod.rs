@@ -39,7 +39,8 @@ struct WindowFrontend {
     scaling: Scaling,
     textures: Vec<TextureHandle>,
     screenshot: Screenshot,
-    /// Time at which a request to close the window last raised the question whether to quit; `None` if it is not open.
+    /// Time at which a request to close the window last raised the question whether to quit; `None` before the first,
+    /// and after the question was confirmed or cancelled.
     close_confirmation_asked: Option<Instant>,
 }
 

@@ -161,8 +161,9 @@ impl<'a> MazeRun<'a> {
     }
 }
 
-/// Lets ninjas play until the time is up. They stop [`QUIET_TIME`] before the end, and the site stays until all other
-/// avatars have stopped, too, so that all sites end with the same scores; it waits for them at most [`MAX_QUIET_WAIT`].
+/// Lets ninjas play until a stop signal or until the time is up. Before the latter they stop [`QUIET_TIME`] early, and
+/// the site stays until all other avatars have stopped, too, so that all sites end with the same scores; it waits for
+/// them at most [`MAX_QUIET_WAIT`].
 fn run_ninjas(game: &mut MazeSite, link: &mut MeshLink, seconds: Option<u32>) -> Result<(), AppError> {
     let Some(seconds) = seconds else { return advance_until(game, link, Instant::FAR_FUTURE) };
     let end = clock::now() + TimeDelta::from_secs(seconds.into());

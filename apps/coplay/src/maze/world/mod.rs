@@ -25,7 +25,8 @@ use server_link::ServerLink;
 /// Interval at which a headless run chooses its buttons and checks for stop signals, in milliseconds.
 const POLL_INTERVAL_MS: i64 = 20;
 
-/// Joins a world and plays until the time is up or the user quits. Prints the summary also after an error.
+/// Joins a world and plays until the time is up or the user quits. If the game ends with an error, prints the summary
+/// and returns the error.
 pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     let player = &args.player;
     let (frontend_kind, config) = (frontend_for(&player.display_args())?, load_config(&player.display_args())?);
@@ -47,7 +48,6 @@ pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     link.leave();
     match played {
         Ok(notes) => Ok(link.summary().with_notes(notes)),
-        // After an error the summary is printed, too.
         Err(error) => {
             crate::print_stdout(&link.summary().to_string());
             Err(error)

@@ -1,4 +1,4 @@
-//! Score table of a server world, with the discrepancy of each avatar.
+//! Score table of a server world, with the discrepancy of each avatar for which it is known.
 
 use coplay::motion::Consistency;
 use coplay::peer_world::EntityId;

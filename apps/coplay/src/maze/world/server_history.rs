@@ -1,5 +1,5 @@
 //! Time series of the round trip to the server and of the discrepancy between displayed and authoritative positions,
-//! for the network graph.
+//! for the network graph of a server world.
 
 use coplay::time::Instant as Time;
 use coplay_world::{CONSISTENCY_TOLERANCE, Client};
@@ -7,8 +7,8 @@ use coplay_world::{CONSISTENCY_TOLERANCE, Client};
 use crate::maze::peer_history::{SAMPLE_INTERVAL, graph_line, push_sample};
 use crate::scene::Graph;
 
-/// Recent samples of the round trip, of the discrepancies of the own and the other avatars, and of the share of avatars
-/// whose discrepancy is tolerated.
+/// Recent samples of the round trip, of the discrepancy of the own avatar, of the mean discrepancy of the others, and
+/// of the share of avatars whose discrepancy is tolerated.
 #[derive(Debug, Default)]
 pub(super) struct ServerHistory {
     next_sample: Option<Time>,

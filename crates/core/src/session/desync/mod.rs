@@ -33,7 +33,7 @@ const MAX_DETECTION_FRAMES: u32 = 256;
 /// Maximum number of searched frames, unless the compare interval is longer. It covers several comparisons, because
 /// some may have been lost.
 const DEFAULT_MAX_SPAN: u32 = 256;
-/// Minimum distance between anchors, in frames, so that the oldest one still exists when a mismatch is known.
+/// Minimum distance between anchors, in frames, so that the anchors reach far enough back when a mismatch is known.
 const MIN_ANCHOR_DISTANCE: u32 = 64;
 /// Number of anchors that are kept; a new one replaces the oldest.
 const MAX_ANCHORS: usize = 3;
@@ -43,7 +43,8 @@ pub(super) const SEARCH_SLOTS: usize = MAX_ANCHORS + 1;
 const QUERY_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 /// Time after which a search ends and reports its result so far.
 const SEARCH_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// Number of frames before and after the frame in question whose inputs are in a report.
+/// Number of frames before and after the first differing frame whose inputs are in a report. If that frame is unknown,
+/// the last frame of the searched span takes its place.
 const REPORT_CONTEXT_FRAMES: u32 = 8;
 
 /// The desync searches of one site: the inputs and anchors of the newest frames, the bisector, and the replay.
@@ -67,7 +68,7 @@ pub(super) struct DesyncSearch {
     anchors: [Option<Frame>; MAX_ANCHORS],
     next_query_at: Instant,
     started_at: Option<Instant>,
-    /// Bit set of peer indices that still get a query in this round.
+    /// Bit set of the indices of peers that still get a query in the current [`QUERY_INTERVAL`].
     peers_to_query: u8,
     replay: Option<FrameReplay>,
 }
@@ -125,7 +126,7 @@ impl DesyncSearch {
         }
     }
 
-    /// Forgets a finished search, so that the next desync starts a new one.
+    /// Forgets the last search unless it is under way, so that the next desync starts a new one.
     pub(super) fn restart(&mut self) {
         if !self.bisector.is_searching() && self.replay.is_none() {
             self.bisector = DesyncBisector::new(self.own_site, self.sites);

@@ -19,8 +19,8 @@ pub const MAX_REGION_NAME: usize = 32;
 /// Page size in bytes: the resolution at which a difference is located.
 pub const PAGE_SIZE: u32 = 256;
 
-/// Frames that contain the start of a desync: before the first one the states were equal, after the last one they
-/// differ.
+/// Frames that contain the start of a desync: before the first one the states were equal, unless too many comparisons
+/// were lost; after the last one they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameSpan {
     first: Frame,
@@ -95,7 +95,7 @@ pub struct StateRegionDifference {
 /// The result of a desync search, as one site found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesyncReport {
-    /// The frames that were searched, in which the desync began.
+    /// The frames that were searched. The desync began in them, unless too many comparisons were lost.
     pub span: FrameSpan,
     /// The first frame after which the states differ, if known. It is not known if they may have differed before the
     /// span, because too many comparisons were lost.
@@ -106,7 +106,7 @@ pub struct DesyncReport {
     /// Sites that got a different state when they replayed the span with the same inputs: their machine is not
     /// deterministic, or does not save all of its state.
     pub nondeterministic_sites: SiteSet,
-    /// Sites that could not replay the span, or did not send the result.
+    /// Sites that could not replay the span, did not send the result, or are gone.
     pub unable_sites: SiteSet,
     /// Every site's state hash after the first differing frame, or else after the span; `None` if not known.
     pub digests: [Option<u32>; MAX_SITES],

@@ -22,15 +22,16 @@ pub struct FeedConfig {
     pub max_bulk_rate_per_spectator: u32,
     /// Frames per batch, clamped to 1 to 127. A spectator is about this many frames behind, or more.
     pub batch_frames: u32,
-    /// Number of the newest frames that are kept for spectators that missed them; at least four batches.
+    /// Largest number of the newest frames that are kept for spectators that missed them, rounded up to whole batches;
+    /// at least four batches.
     pub history_frames: u32,
     /// Memory for the newest frames, in bytes. When it is full, the oldest of them are dropped.
     pub history_bytes: usize,
     /// Memory for a log of all frames since the first pushed one, in bytes; 0 for no log. After an overflow the log
     /// takes no more frames, and spectators can soon no longer start at the first frame.
     pub log_bytes: usize,
-    /// Age in frames beyond which a snapshot is offered only if no newer one arrives within 1 s or the feed has no room
-    /// for one.
+    /// Age in frames beyond which a snapshot is offered to a spectator that has downloaded no part of it only if no
+    /// newer one arrives within 1 s or the feed has no room for one.
     pub max_snapshot_age: u32,
     /// Silence after which the feed drops a spectator.
     pub silence_timeout: TimeDelta,

@@ -24,7 +24,7 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::{CloseReason, MAX_DATAGRAM, MAX_RECORD_FRAMES};
 use subscribers::MAX_REMEMBERED_DROPS;
 
-/// Largest number of queued replies. A peer whose reply is discarded repeats its request.
+/// Largest number of queued replies. Further ones are discarded; a sender without a reply repeats its request.
 const MAX_PENDING_REPLIES: usize = 256;
 /// Largest number of events kept for a host program that does not poll them. Older events are discarded.
 const MAX_EVENTS: usize = 64;

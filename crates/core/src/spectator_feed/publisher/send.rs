@@ -113,9 +113,10 @@ impl Feed {
         }
     }
 
-    /// Builds the live packet for every subscriber that was sent all frames before `sent`. If more than 16 batches are
-    /// unsent, only the newest record is new in the packet, and the subscriber must request the rest. The packet also
-    /// repeats the record before its first new one, if that is short.
+    /// Builds the live packet for every subscriber at throttle level `level` that was sent all frames before `sent`.
+    /// `end` is the end of the history. If more than 16 batches are unsent, only the newest record is new in the
+    /// packet, and the subscriber must request the rest. The packet also repeats the record before its first new one,
+    /// if that is short.
     fn build_live_packet(&mut self, sent: Frame, end: Frame, level: u8) {
         let most = i64::from(self.config.batch_frames) * 16;
         let newest = self.history.find(Frame::new(end.number().saturating_sub(1))).map(|kept| kept.first);
@@ -129,8 +130,8 @@ impl Feed {
         self.live_packet = LivePacket { key: Some((sent, end, level)), end: next, len, bytes };
     }
 
-    /// Encodes the records with the frames `from..until`, as many as fit into a datagram. Returns the length in bytes
-    /// and the frame after the last encoded one.
+    /// Encodes the records with the frames `from..until`, as many as fit into a datagram, after a header that states
+    /// the subscriber's throttle level `level`. Returns the length in bytes and the frame after the last encoded one.
     fn put_frames(&self, buf: &mut [u8], level: u8, from: Frame, until: Frame) -> (usize, Frame) {
         let mut writer = ByteWriter::new(&mut buf[..MAX_DATAGRAM]);
         let first = self.history.find(from).map_or(from, |kept| kept.first);

@@ -224,8 +224,8 @@ impl Feed {
         self.queue_bulk(at);
     }
 
-    /// Resumes the download of a snapshot that was not reserved for this subscriber. Returns `false` when the snapshot
-    /// is no longer stored.
+    /// Reserves snapshot `number` for a subscriber that requests parts of it without a reservation. Returns `false`
+    /// when the snapshot is no longer stored.
     fn resume_snapshot(&mut self, at: usize, number: u16) -> bool {
         if self.snapshots.by_number(number).is_none() {
             return false;

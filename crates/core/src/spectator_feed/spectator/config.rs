@@ -24,9 +24,9 @@ pub struct SpectatorConfig {
     /// Frames that should be left in the buffer when the next batch arrives. A larger value makes playout smoother and
     /// later.
     pub target_buffer: u32,
-    /// Number of frames by which a live spectator's distance to the source's newest frame may exceed the target buffer
-    /// and one batch; by default the frames of one second. Beyond it the spectator fast-forwards instead of playing
-    /// slightly faster.
+    /// Number of frames by which a live spectator's distance to the source's newest frame may exceed the sum of the
+    /// target buffer and one batch; by default the frames of one second. Beyond it the spectator fast-forwards instead
+    /// of playing slightly faster.
     pub catch_up_threshold: u32,
     /// Silence of the source after which the spectator switches to the next one.
     pub silence_timeout: TimeDelta,

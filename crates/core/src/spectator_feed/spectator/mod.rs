@@ -43,9 +43,9 @@ pub struct Spectator {
     source: usize,
     /// Token issued by the current source; 0 before its challenge.
     token: u64,
-    /// Time of the last message from the current source, or of the switch to it.
+    /// Time of the last message other than a challenge from the current source, or of the switch to it.
     last_received_at: Instant,
-    /// Time of the last message from any source.
+    /// Time of the last message other than a challenge from any source.
     last_received_from_any_at: Instant,
     first_subscribe_at: Instant,
     last_subscribe_at: Instant,
@@ -285,7 +285,9 @@ impl Spectator {
     }
 
     /// Compares the hash requested by [`SpectatorRequest::Hash`] with the feed's. Without this call, the frame is not
-    /// compared.
+    /// compared. A difference right after a load is counted and rejects the source. If the spectator continues its game
+    /// at a new subscription, a difference in the first comparison there makes it download that source's snapshot. Any
+    /// other difference is counted, and reported as [`SpectatorEvent::Diverged`] if it is the first one counted.
     pub fn handle_hash(&mut self, hash: u64) {
         let HashCheck::Requested { frame, expected, is_snapshot } =
             core::mem::replace(&mut self.hash_check, HashCheck::Idle)

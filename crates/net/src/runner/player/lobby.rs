@@ -18,7 +18,7 @@ use crate::transport::PeerAddr;
 const LEADER_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
 /// Keep-alive interval of a member until the game starts.
 const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
-/// Time of silence after which the game starts without a member that was ready.
+/// Longest wait of a session for its starting members; then the leader starts the game again without the missing ones.
 const START_TIMEOUT: TimeDelta = TimeDelta::from_secs(6);
 /// Ping interval, until the session measures round-trip times.
 const PING_INTERVAL: TimeDelta = TimeDelta::from_secs(1);

@@ -158,8 +158,8 @@ impl SessionScenario {
         }
     }
 
-    /// Checks the spectators, given the frame rate of each site since recovery, and compares the movie with the site's
-    /// history.
+    /// Checks the spectators, and compares the movie with the history of the site that recorded it.
+    /// `frames_when_healed` is the number of frames that each site had confirmed at the recovery deadline.
     pub(super) fn check_spectators_and_movie(
         &self,
         network: &SessionNetwork,
@@ -178,7 +178,8 @@ impl SessionScenario {
     }
 
     /// Checks that the sites that can run reached [`SessionScenario::min_fps`] after recovery, that the others ended,
-    /// and that no bound was exceeded.
+    /// and that no bound was exceeded. `frames_when_healed` is the number of frames that each site had confirmed at the
+    /// recovery deadline.
     pub(super) fn check_liveness(&self, network: &SessionNetwork, run: &mut SessionRun, frames_when_healed: &[usize]) {
         let seconds = (self.end_time() - (self.recovery_deadline())).as_secs_f64();
         let min_fps = self.min_fps();

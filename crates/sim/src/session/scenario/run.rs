@@ -256,8 +256,8 @@ pub struct ScenarioResult {
     pub cuts: u64,
     /// Number of crashes among the faults.
     pub crashes: u64,
-    /// Whether the scenario contained each feature of its engine, in the order of [`FEATURES`](super::FEATURES) for
-    /// sessions.
+    /// Whether the scenario contained each feature of its engine, in the order of the engine's list, such as
+    /// [`FEATURES`](super::FEATURES) for sessions.
     pub features: Vec<bool>,
     /// Duration of the run in virtual seconds.
     pub virtual_seconds: f64,

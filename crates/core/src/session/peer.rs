@@ -371,6 +371,7 @@ impl Peer {
     /// peer is the joiner (`new`), its inputs begin with that frame; if this site is, they continue.
     pub(super) fn reopen_seat(&mut self, first: Frame, own_width: usize, new: bool) {
         let last = self.absent_from().unwrap_or(first);
+        self.stall_budget.on_rejoin();
         self.settle_substitute_input();
         (self.absence, self.absence_input) = (last..first, self.substitute_input);
         self.inputs.restart(last, first, new);

@@ -23,6 +23,8 @@ const STALL_DECAY_DIVISOR: i64 = 10;
 const REJOIN_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
 /// Maximum number of evictions that lengthen the backoff.
 const MAX_REJOIN_BACKOFF_FACTOR: i64 = 12;
+/// Time for which a leaving site is not evicted, enough for ten long round trips.
+const LEAVE_GRACE: TimeDelta = TimeDelta::from_secs(3);
 /// Silence after which a peer probably does not receive this site's packets either.
 const PEER_SILENCE_LIMIT: TimeDelta = TimeDelta::from_millis(500);
 /// Time after a failed eviction in which the coordinator evicts no site for stalling.
@@ -37,6 +39,8 @@ pub(super) struct StallRecord {
     evictions: i64,
     /// End of the time in which the site may not join again.
     excluded_until: Option<Instant>,
+    /// End of the time in which the site, which leaves, is not evicted.
+    leave_excused_until: Option<Instant>,
 }
 
 impl StallRecord {
@@ -44,6 +48,21 @@ impl StallRecord {
     /// may be dropped.
     pub(super) fn reset(&mut self) {
         self.stall_time = TimeDelta::ZERO;
+    }
+
+    /// Records that the site leaves. For [`LEAVE_GRACE`] it is not evicted: it only retransmits its last inputs, of
+    /// which it may have published frames. A site that withholds them is evicted after that.
+    pub(super) fn on_leave(&mut self, now: Instant) {
+        self.leave_excused_until = Some(now + LEAVE_GRACE);
+    }
+
+    /// Clears the stall time when the seat is taken again.
+    pub(super) fn on_rejoin(&mut self) {
+        (self.stall_time, self.leave_excused_until) = (TimeDelta::ZERO, None);
+    }
+
+    fn is_leave_excused(&self, now: Instant) -> bool {
+        self.leave_excused_until.is_some_and(|until| now < until)
     }
 
     /// Records that the site was dropped, and whether it was evicted for stalling.
@@ -87,11 +106,12 @@ impl Session {
         }
     }
 
-    /// Charges the stall that ends now to the peers that caused it.
+    /// Charges the stall that ends now to the peers that caused it. Only the coordinator does this: elsewhere the stall
+    /// times would not decay, and the next coordinator would evict sites for stalls long past.
     #[inline]
     pub(super) fn charge_stall(&mut self, now: Instant) {
         let awaited = core::mem::take(&mut self.stalled_by);
-        if !awaited.is_empty() {
+        if !awaited.is_empty() && self.own_stall_limit().is_some() {
             let waited = now - self.stalled_since;
             let blamed = self.peers.iter_mut().filter(|peer| awaited.contains(peer.site));
             blamed.for_each(|peer| peer.stall_budget.stall_time += waited);
@@ -104,10 +124,10 @@ impl Session {
         let Some(limit) = self.own_stall_limit() else { return };
         let waiting = if self.is_stalled { now - self.stalled_since } else { TimeDelta::ZERO };
         let limiting = self.pacer.as_ref().and_then(|pacer| pacer.limiting_site(self.config.settings.rate.period()));
-        // A site that searches for a desync replays many past frames and is late for a good reason. A site that leaves
-        // still sends its last inputs, of which it may have published frames, and is gone soon anyway.
-        let is_eligible =
-            |peer: &&mut Peer| peer.is_awaited() && peer.stats.mismatches == 0 && peer.absent_from().is_none();
+        // A site that searches for a desync replays many past frames and is late for a good reason.
+        let is_eligible = |peer: &&mut Peer| {
+            peer.is_awaited() && peer.stats.mismatches == 0 && !peer.stall_budget.is_leave_excused(now)
+        };
         let mut slow = SiteSet::EMPTY;
         for peer in self.peers.iter_mut().filter(is_eligible) {
             let share = limiting.filter(|(site, _)| *site == peer.site).map_or(0.0, |(_, share)| share);

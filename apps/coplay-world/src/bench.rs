@@ -47,7 +47,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, CliError> {
         deadline: Instant::now() + Duration::from_secs(60) * args.minutes,
     };
     if let Some(load) = load_average() {
-        println!("load average over 1, 5 and 15 min before: {load}");
+        println!("load average before the benchmark, over 1, 5 and 15 min: {load}");
     }
     println!("{TABLE_HEADER}");
     let done = match &args.players[..] {

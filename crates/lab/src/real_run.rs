@@ -1,6 +1,7 @@
 //! Real runs: sessions of the program in real time over real sockets, for the experiments that support them.
 //!
-//! The calling program starts the processes. This module evaluates their logs.
+//! The calling program starts the processes and reads their frame logs. This module computes the pacing statistics from
+//! the start times of the frames.
 
 use crate::numbers::{mean, mean_absolute_deviation};
 

@@ -15,7 +15,7 @@ pub struct Shot {
     pub number: u16,
     /// Tick in which the shot was fired.
     pub tick: u32,
-    /// Position at which the flight starts, in whole units.
+    /// Position at which the flight starts. `RecentShots::push` rounds it to whole units on the grid.
     pub origin: Position,
     /// Heading along which the shot flies.
     pub heading: u16,

@@ -186,7 +186,8 @@ fn redundant_stalls_less_than_history_after_a_loss() {
     assert!(redundant * 10 < history, "{redundant} and {history} stalls");
 }
 
-/// Returns the intervals between an answer and the next answer for the same inputs, in milliseconds, shortest first.
+/// Returns the intervals between successive retransmissions of the same inputs by the same site, in milliseconds, in
+/// ascending order.
 fn answer_repeat_intervals_ms(game: &TestSession) -> Vec<f64> {
     let (mut before, mut times) = (BTreeMap::new(), Vec::new());
     for packet in game.network.captured() {

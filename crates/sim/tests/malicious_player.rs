@@ -192,8 +192,8 @@ fn newest_vote(game: &TestSession, from: usize, to: usize) -> Option<Vote> {
     tick.extras.iter().find_map(|extra| if let Extra::Vote(vote) = extra { Some(vote) } else { None })
 }
 
-/// During a ballot about a crashed site, one player claims that an earlier ballot dropped another player. No site drops
-/// that player.
+/// During a ballot about a crashed site, one player forges its vote: it claims that it accepted a decision to drop
+/// another player in an earlier ballot. No site drops that player.
 #[test]
 fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
     for (liar, victim) in [(1, 2), (2, 1), (1, 0), (2, 0)] {
@@ -374,8 +374,8 @@ fn silent_player_that_voted_to_drop_all_others_is_dropped() {
     }
 }
 
-/// A player announces that it leaves after inputs that it never sends, and goes on sending ticks. It is evicted like any
-/// other player that stalls the game.
+/// A player announces that it leaves after inputs that it never sends, and goes on sending ticks. It is evicted like
+/// any other player that stalls the game.
 #[test]
 fn leaver_that_withholds_its_last_inputs_is_evicted() {
     let mut game = SessionSetup::new(3, rtt_link(60)).start_with(|_, config| config.stall_limit = Some(secs(1)));

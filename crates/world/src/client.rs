@@ -124,8 +124,8 @@ struct RemoteAvatar {
 }
 
 impl Client {
-    /// Creates a player without a server. `run` is a random number that must differ whenever the same player's program
-    /// restarts.
+    /// Creates the client of a player, not yet connected to a server. `run` is a random number that must differ
+    /// whenever the same player's program restarts.
     pub fn new(now: Instant, name: &str, run: u32) -> Self {
         Self {
             run,

@@ -191,7 +191,8 @@ mod tests {
     /// Function that applies one update to a record.
     type UpdateFn = Box<dyn Fn(&mut EntityRecord)>;
 
-    /// Returns updates of an entity that three servers claim in turn.
+    /// Returns placement, count and name updates of one entity from servers 5, 4 and 6. Server 5 owns it in epoch 1;
+    /// servers 4 and 6 both claim epoch 2.
     fn updates() -> Vec<UpdateFn> {
         let avatar = Some(MazeRules::new(Maze::new(7, 8)).spawn_avatar(&[], 1));
         let placements = [

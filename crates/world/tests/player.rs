@@ -356,7 +356,8 @@ fn consistency_survives_a_server_change() {
     assert!(own.is_tolerated(), "{own:?}");
 }
 
-/// Servers that answer pings but send no views do not count as received, however often the client moves between them.
+/// A move between servers does not advance `Client::last_received`, however often the client moves between servers that
+/// answer pings but send no views.
 #[test]
 fn server_moves_do_not_count_as_received() {
     let mut pair = ClientServerPair::new(20, 0);

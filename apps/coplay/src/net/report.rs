@@ -115,7 +115,7 @@ fn summary(outcome: &RunOutcome) -> Summary {
     if drops.total() > 0 {
         let DropCounts { rejected, kernel_dropped, queue_full } = drops;
         let about = format!(
-            "datagrams: {rejected} rejected, {kernel_dropped} by the kernel, {queue_full} because of a full queue"
+            "datagrams: {rejected} not authentic, {kernel_dropped} lost by the system, {queue_full} beyond a full queue"
         );
         summary.add_row("discarded", drops.total().to_string(), &about);
     }

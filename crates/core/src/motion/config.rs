@@ -57,7 +57,7 @@ impl core::fmt::Display for MotionConfigError {
         f.write_str(match self {
             Self::CombineInterval => "combine interval must be between 0 and 1 s",
             Self::TimerRate => "slowest timer rate must be above 0 and below 1, fastest above 1 and at most 8",
-            Self::ServerShare => "server share must be between 0 and 1, and 0 without clocks",
+            Self::ServerShare => "server share must be between 0 and 1; without synchronized clocks it must be 0",
             Self::CorrectionSpeed => "correction speed must be above 0 units per second",
             Self::Durations => "snap threshold and averaging window must be between 100 ms and 1 min",
         })

@@ -29,8 +29,8 @@ const INTERVALS_TO_INCREASE: u32 = 2;
 /// Code of the change that shortens the prediction window and lengthens the input delay, because a machine is too slow
 /// for the window.
 const SHORTEN_WINDOW: i32 = -3;
-/// Number of evaluations in a row before a decrease where more than one frame is to spare, or before a different split
-/// of the same sum.
+/// Number of evaluations in a row before the lead (input delay plus prediction window) is shortened when more than one
+/// frame is to spare, or before the same lead is split differently.
 const INTERVALS_TO_DECREASE: u32 = 12;
 /// Number of evaluations in a row before a decrease where one frame is to spare: the need of a noisy link is often on
 /// the edge between two values.

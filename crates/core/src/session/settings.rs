@@ -310,7 +310,11 @@ impl Settings {
             format_frames(theirs.compare_interval),
         );
         compare("the number of sites", format!("{}", self.site_count), format!("{}", theirs.site_count));
-        compare("the sites that start", format!("{:?}", self.starting_sites), format!("{:?}", theirs.starting_sites));
+        compare(
+            "the set of starting sites",
+            format!("{:?}", self.starting_sites),
+            format!("{:?}", theirs.starting_sites),
+        );
         compare(
             "the number of players",
             format!("{}", self.ownership.players()),

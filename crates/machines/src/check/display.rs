@@ -189,7 +189,7 @@ impl fmt::Display for RegionMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pages: Vec<String> = self.page_offsets.iter().map(|at| format!("{at:#x}")).collect();
         let more = if self.mismatched_pages > pages.len() {
-            format!(" and {} more pages", self.mismatched_pages - pages.len())
+            format!(" and {} more", self.mismatched_pages - pages.len())
         } else {
             String::new()
         };

@@ -1,4 +1,4 @@
-//! One spectator of the crowd.
+//! A spectator without a machine: socket, secured endpoint, lobby channel, feed client, and measurements of the feed.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};

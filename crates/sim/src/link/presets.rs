@@ -22,7 +22,8 @@ impl LinkConfig {
         Self { delay: Delay::Constant(rtt / 2), ..Self::default() }
     }
 
-    /// Returns the conditions of a wired local network: 0.2 ms, up to 0.1 ms jitter, 1 Gbit/s with a queue of 4 ms.
+    /// Returns the conditions of a wired local network: 0.2 ms one-way delay, up to 0.1 ms jitter, 1 Gbit/s with a
+    /// queue of 4 ms.
     pub fn lan() -> Self {
         Self {
             delay: Delay::Constant(TimeDelta::from_micros(200)),
@@ -32,8 +33,8 @@ impl LinkConfig {
         }
     }
 
-    /// Returns the conditions of fibre or cable across a country: 12 ms, 1 ms mean jitter, 0.1 % loss, 20 Mbit/s with a
-    /// queue of 100 ms.
+    /// Returns the conditions of fibre or cable across a country: 12 ms one-way delay, 1 ms mean jitter, 0.1 % loss, 20
+    /// Mbit/s with a queue of 100 ms.
     pub fn broadband() -> Self {
         Self {
             delay: Delay::Constant(millis(12)),

@@ -25,7 +25,7 @@ macro_rules! core_functions {
         impl CoreFunctions {
             /// # Safety
             ///
-            /// The symbols of these names have the types of `libretro.h`.
+            /// The symbols named like the fields of `CoreFunctions` have the types of `libretro.h`.
             unsafe fn of(library: &Library) -> Result<Self, CoreLoadError> {
                 Ok(Self {
                     // SAFETY: guaranteed by the caller. The library outlives the functions: `Core` owns both.

@@ -296,7 +296,7 @@ mod tests {
         assert!(colours.len() > 100, "too few colours for shaded walls, floor and ceiling: {}", colours.len());
         assert_eq!((scene.table.len(), scene.graph.is_none()), (4, true));
         assert_eq!(scene.table_header, "hits : falls");
-        assert!(scene.status.contains("single player") && scene.status.contains("5 × 5"), "{}", scene.status);
+        assert!(scene.status.contains("alone") && scene.status.contains("5 × 5"), "{}", scene.status);
         renderer.toggle_graph();
         assert!(drawn_scene(&mut renderer, &mut game, &net).graph.is_some());
     }

@@ -117,7 +117,7 @@ fn invalid_host_and_join_arguments_are_explained() {
         RunningProgram::start(&dir, &["join", bad, "--headless"]).assert_fails(2, &["invalid ticket"]);
     }
     let many = ["host", path_arg(&game), "--headless", "--players", "2", "--pads", "3"];
-    RunningProgram::start(&dir, &many).assert_fails(2, &["3 players at this computer"]);
+    RunningProgram::start(&dir, &many).assert_fails(2, &["--pads 3 is more than the total"]);
     RunningProgram::start(&dir, &["host", "--headless", "--drop-after", "soon"]).assert_fails(2, &["never"]);
     let alone = ["--go-on-alone", "--drop-after", "never"];
     for command in [&["host", "--headless"][..], &["join", "udp://127.0.0.1:7#x", "--headless"]] {

@@ -514,7 +514,7 @@ mod tests {
         let error = settings_mismatch_error(&info(1, 4, 2), &info(7, 4, 3));
         assert_eq!(error.exit_code(), 2);
         let text = error.to_string();
-        assert!(text.contains("10.0.0.1:7700") && text.ends_with("with --seed 7 --side 9 --ninjas 3"), "{text}");
+        assert!(text.contains("10.0.0.1:7700") && text.contains("with --seed 7 --side 9 --ninjas 3:"), "{text}");
         let text = settings_mismatch_error(&info(1, 4, 2), &info(1, 5, 2)).to_string();
         assert!(text.contains("version") && !text.contains("--seed"), "{text}");
     }

@@ -20,14 +20,14 @@ PACKAGES_fuzz := g++
 unexport CLIPPY_CONF_DIR
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lab swarm mazes motions mirrors world crowd latecomer tables bench fuzz fmt clean setup setup-demo setup-test setup-bench setup-fuzz
+.PHONY: help demo test lab swarm mazes motions mirrors world spectators latejoin tables bench fuzz fmt clean setup setup-demo setup-test setup-bench setup-fuzz
 MAKEFLAGS += --no-builtin-rules
 
 help:
 	@echo 'usage: make TARGET'
 	@echo
 	@sed -nE 's/^([a-z]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		while IFS="$$(printf '\t')" read -r target text; do printf '  %-9s %s\n' "$$target" "$$text"; done
+		while IFS="$$(printf '\t')" read -r target text; do printf '  %-11s %s\n' "$$target" "$$text"; done
 
 demo: setup-demo ## run the demo: two sites share a game over a bad link
 	@$(CARGO) run --release -q -p coplay-app -- demo
@@ -67,12 +67,12 @@ motions: setup ## run SEEDS random servers of moving objects, with faults, and c
 world: setup ## build the world server, target/release/coplay-world, and coplay
 	@$(CARGO) build --release -p coplay-app -p coplay-world-app --bins
 
-crowd: setup ## let 10,000 spectators watch one game and compare the players' packets
-	@$(CARGO) run --release -q -p coplay-sim --bin crowd
+spectators: setup ## let 10,000 spectators watch one game and compare the players' packets
+	@$(CARGO) run --release -q -p coplay-sim --bin spectator_scale
 	@$(CARGO) test --release -q -p coplay-bench --test spectator_feed_allocations -- --nocapture | grep 'per spectator'
 
-latecomer: setup ## measure how long a late join takes and how it affects the players
-	@$(CARGO) run --release -q -p coplay-sim --bin latecomer
+latejoin: setup ## measure how long a late join takes and how it affects the players
+	@$(CARGO) run --release -q -p coplay-sim --bin late_join
 
 tables: setup ## print tables of pacing, prediction and traffic
 	@$(CARGO) run --release -q -p coplay-sim --bin tables

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         None => 1,
         Some(Ok(seed)) => seed,
         Some(Err(_)) => {
-            eprintln!("error: the seed must be a whole number\nhint: `latecomer 1`");
+            eprintln!("error: the seed must be a whole number\nhint: `late_join 1`");
             return ExitCode::from(2);
         }
     };

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
         None => 10_000,
         Some(Ok(spectators)) => spectators,
         Some(Err(_)) => {
-            eprintln!("error: the number of spectators must be a whole number\nhint: `crowd 10000`");
+            eprintln!("error: the number of spectators must be a whole number\nhint: `spectator_scale 10000`");
             return ExitCode::from(2);
         }
     };

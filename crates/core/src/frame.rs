@@ -12,7 +12,7 @@ pub struct Frame(u32);
 impl Frame {
     /// The first frame of a game.
     pub const ZERO: Self = Self(0);
-    /// The largest number, in place of a frame that is never reached.
+    /// The frame with the largest number, which stands for a frame that is never reached.
     pub(crate) const NEVER: Self = Self(u32::MAX);
 
     /// Creates a frame from its number, counted from 0 at the start of the game.
@@ -38,13 +38,13 @@ impl Frame {
         }
     }
 
-    /// Returns the low 16 bits, which packets carry; [`Frame::expand_low16`] reverses it.
+    /// Returns the low 16 bits of the number, which packets carry. [`Frame::expand_low16`] restores the frame.
     pub(crate) const fn low16(self) -> u16 {
         self.0 as u16
     }
 
-    /// Returns the frame nearest to `self` with these low 16 bits, or `None` if its number is negative or exceeds
-    /// `u32::MAX`.
+    /// Returns the frame nearest to `self` whose number has the low 16 bits `low`, or `None` if that number would be
+    /// negative or exceed `u32::MAX`.
     pub(crate) fn expand_low16(self, low: u16) -> Option<Self> {
         let ahead = low.wrapping_sub(self.0 as u16) as i16;
         self.0.checked_add_signed(i32::from(ahead)).map(Self)
@@ -64,7 +64,7 @@ impl AddAssign<u32> for Frame {
     }
 }
 
-/// Returns the number of frames from `earlier` to `self`, negative if `self` is before it.
+/// Returns the number of frames from `earlier` to `self`, negative if `self` is before `earlier`.
 impl Sub for Frame {
     type Output = i64;
     fn sub(self, earlier: Self) -> i64 {
@@ -93,13 +93,14 @@ pub struct FrameRate {
 }
 
 impl FrameRate {
-    /// Creates a rate of `frames` in `seconds`, or `None` unless that is 1 to 1,000 frames per second.
+    /// Creates a rate of `frames` frames in `seconds` seconds. Returns `None` unless the rate is 1 to 1,000 frames per
+    /// second.
     pub const fn new(frames: u32, seconds: u32) -> Option<Self> {
         let rate = Self { frames, seconds };
         if seconds > 0 && frames >= seconds && frames as u64 <= seconds as u64 * 1_000 { Some(rate) } else { None }
     }
 
-    /// Creates a rate of a whole number of frames per second, or `None` unless it is 1 to 1,000.
+    /// Creates a rate of a whole number of frames per second. Returns `None` unless the number is 1 to 1,000.
     pub const fn per_second(frames: u32) -> Option<Self> {
         Self::new(frames, 1)
     }

@@ -1,14 +1,15 @@
 //! XXH64, a fast hash, after the xxHash specification by Yann Collet.
 //!
-//! The hash detects damage: every bit of the input changes about half of the 64 output bits, and equal bytes have the
-//! same hash on every machine. It gives no protection against forgery; no use in this crate needs that. It is
-//! implemented here to avoid a dependency, and because a hash in files and packets must never change.
+//! The hash detects damage: if any bit of the input changes, about half of the 64 output bits change, and equal bytes
+//! have the same hash on every machine. The hash gives no protection against forgery, and no use of it in this crate
+//! needs any. XXH64 is implemented here to avoid a dependency, and because a hash in files and packets must never
+//! change.
 
 const PRIMES: [u64; 5] =
     [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9, 0x85eb_ca77_c2b2_ae63, 0x27d4_eb2f_1656_67c5];
 
-/// Returns the XXH64 hash of `bytes`. Another seed gives another hash function, so that equal bytes in different places
-/// can have different hashes.
+/// Returns the XXH64 hash of `bytes`. Each seed selects a different hash function, so the same bytes have different
+/// hashes under different seeds.
 pub fn xxh64(seed: u64, bytes: &[u8]) -> u64 {
     let (stripes, tail) = bytes.as_chunks::<32>();
     let hash = if stripes.is_empty() { seed.wrapping_add(PRIMES[4]) } else { hash_stripes(seed, stripes) };

@@ -1,4 +1,4 @@
-//! Identity: sites, sets of sites, and their transport addresses.
+//! Identifiers: sites, sets of sites, and transport addresses.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ pub const MAX_SITES: usize = 8;
 pub struct SiteId(u8);
 
 impl SiteId {
-    /// Creates a site from its number, or `None` from [`MAX_SITES`] on.
+    /// Creates a site from its number. Returns `None` for a number of [`MAX_SITES`] or more.
     pub const fn new(number: u8) -> Option<Self> {
         if (number as usize) < MAX_SITES { Some(Self(number)) } else { None }
     }

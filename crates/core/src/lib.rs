@@ -1,10 +1,10 @@
 //! Keeps replicas of a real-time game in step over a network.
 //!
 //! Several *sites* run the same deterministic machine. Coplay feeds every site's machine the same inputs in the same
-//! frames, paces the frames evenly, recovers lost inputs, freezes when a site is gone and resumes when it is back. The
-//! machine is a black box. The network may be any that carries datagrams. The design follows Zhao et al., *An Approach
-//! to Sharing Legacy TV/Arcade Games for Real-Time Collaboration*, and Kim and Park, *A History Retransmission
-//! Algorithm for Online Arcade Video Games*.
+//! frames, paces the frames evenly, recovers lost inputs, freezes while a site is silent and resumes when that site is
+//! back or dropped. The machine is a black box. The network may be any that carries datagrams. The design follows Zhao
+//! et al., *An Approach to Sharing Legacy TV/Arcade Games for Real-Time Collaboration*, and Kim and Park, *A History
+//! Retransmission Algorithm for Online Arcade Video Games*.
 //!
 //! This crate is pure: time, bytes and inputs go in, bytes and requests come out. It has no clock, no socket, no thread
 //! and no unsafe code. The frames of a running game allocate no memory, and no bytes from the network can make the
@@ -29,7 +29,7 @@
 //!     rate: FrameRate::per_second(60).unwrap(),
 //!     input_delay: 2,                                       // local input takes effect 2 frames (33 ms) later
 //!     prediction_window: 8,                                 // up to 8 predicted frames; 0 needs no save and load
-//!     auto_tune: false,                                     // whether the two above follow the needs of the link
+//!     auto_tune: false,                                     // whether the two settings above adapt to the link
 //!     absent_input: AbsentInput::Nothing,                   // a dropped site has neutral input
 //!     starvation_policy: StarvationPolicy::Wait,            // each site waits for late inputs
 //!     compare_interval: 60,                                 // states are compared once per second
@@ -83,11 +83,11 @@
 //! - [`session`]: the shared machine. Begin here.
 //! - [`spectator_feed`]: the stream for spectators and late joiners.
 //! - [`input`]: input words and the ownership of their bits; streams, coding, recovery of lost inputs.
-//! - [`pace`]: the start time of the next frame.
+//! - [`pace`]: the choice of the start time of the next frame.
 //! - [`mirror`]: mirrored servers that run the same game and exchange its events.
 //! - [`movie`]: recordings of games.
 //! - [`peer_world`]: replicated worlds without a server.
-//! - [`motion`]: objects that move at a server and at clients that are kept in step with it.
+//! - [`motion`]: moving objects at a server, and their copies at clients, which are kept in step.
 //! - [`clock`]: estimates of other sites' clocks, and group time.
 //! - [`wire`]: encoding and decoding of packets.
 //! - [`hash`]: XXH64, for checksums and state hashes.

@@ -26,7 +26,7 @@ impl TimeDelta {
     /// The longest representable time, about 292 years.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// Creates a time span from nanoseconds; every value is valid, about ±292 years.
+    /// Creates a time span from nanoseconds. The range of `i64` nanoseconds is about ±292 years.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
@@ -123,20 +123,20 @@ impl GroupInstant {
     }
 }
 
-/// Same as `saturating_add`. Real times never overflow, so the overflow is a branch that is never taken and costs next
-/// to nothing. Every frame computes several hundred of these sums and differences.
+/// Adds like `saturating_add`, but handles overflow in a branch. Real times never overflow, so the branch is never
+/// taken and costs next to nothing. Every frame computes several hundred of these sums and differences.
 #[inline(always)]
 fn sum(one: i64, other: i64) -> i64 {
     one.checked_add(other).unwrap_or_else(|| saturated(one < 0))
 }
 
-/// Same as `saturating_sub`, with the overflow as a branch for the same reason as in [`sum`].
+/// Subtracts like `saturating_sub`, but handles overflow in a branch, for the same reason as [`sum`].
 #[inline(always)]
 fn difference(one: i64, other: i64) -> i64 {
     one.checked_sub(other).unwrap_or_else(|| saturated(one < 0))
 }
 
-/// Same as `saturating_mul`, with the overflow as a branch for the same reason as in [`sum`].
+/// Multiplies like `saturating_mul`, but handles overflow in a branch, for the same reason as [`sum`].
 #[inline(always)]
 fn product(one: i64, other: i64) -> i64 {
     one.checked_mul(other).unwrap_or_else(|| saturated((one < 0) != (other < 0)))

@@ -1,5 +1,5 @@
-//! Properties of the desync bisection: every packet has exactly one encoding, and every bisection ends, whatever
-//! packets arrive.
+//! Properties of the desync bisection: every message has exactly one encoding, and every bisection ends, whatever
+//! messages arrive.
 //!
 //! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test
 //! -p coplay --test desync`.
@@ -75,7 +75,7 @@ fn region(number: u8) -> StateRegion {
     StateRegion { name: format!("r{number}"), len: 100_000, hash: 7 }
 }
 
-/// Answers local queries as a host program does.
+/// Answers the bisector's queries about the local machine, as a host program does.
 fn answer_local_queries(bisector: &mut DesyncBisector) {
     while let Some(query) = bisector.local_query() {
         match query {

@@ -37,8 +37,8 @@ const ACK: Golden = &[
     "efcdab8967452301", // session
     "e8030000",         // next: frame 1000
     "82",               // flags: fetching a snapshot; two ranges
-    "0006",             // the next 6 frames
-    "ac020c",           // 300 frames later, 12
+    "0006",             // range: the next 6 frames
+    "ac020c",           // range: 12 frames, after 300 others
 ];
 
 const SNAPSHOT_REQUEST: Golden = &[
@@ -90,7 +90,7 @@ const FRAMES: Golden = &[
     "011109",           // changes
     "04",               // gap: 4 frames
     "86",               // 6 frames and a hash
-    "02",               // hash: after the last frame but one
+    "02",               // hash: of the state after the last frame but one
     "0807060504030201", // hash
     "01",               // 1 byte
     "00",               // changes: neutral input
@@ -101,7 +101,7 @@ const SNAPSHOT_CHUNK: Golden = &[
     "0700",             // snapshot 7
     "ac02",             // block 300
     "0807060504030201", // hash
-    "0080",             // flag for raw, and the size in the other bits
+    "0080",             // flag: raw; block length in the other bits: 0
     "02",               // part 2
     "aabbcc",           // bytes
 ];

@@ -35,7 +35,7 @@ const EVERYTHING: Golden = &[
     "03",               // probe: lateness of -2 times 31.25 microseconds
     "c003",             // digest: frame 960
     "bebafeca",         // digest: hash
-    "f0debc9a78563412", // digest: hash of all inputs
+    "f0debc9a78563412", // digest: hash of all inputs of the sender
     "02",               // request: two ranges
     "0002",             // request: 0 frames held, 2 missing
     "05ac02",           // request: 5 frames held, 300 missing
@@ -75,7 +75,7 @@ const ABSOLUTE: Golden = &[
     "0633",   // changes: after one unchanged frame, the second byte, to 0x33
 ];
 
-/// At least one entry of each type. Extras can only be created from bytes; [`extras`] lists the expected entries.
+/// At least one entry of each type. [`Extras`] can only be created from bytes; [`extras`] returns the expected entries.
 const EXTRAS: Golden = &[
     "84",               // flags: tick, extras
     "6400",             // end: 100
@@ -100,7 +100,7 @@ const EXTRAS: Golden = &[
     "06",               // command: input delay 6
     "0c",               // command: prediction window 12
     "11",               // command: input age of 17 frames
-    "02",               // command: at site 2
+    "02",               // command: input age reported by site 2
     "03",               // vote
     "02",               // vote: on ending epoch 2
     "09",               // vote: ballot 9, the first that site 1 leads
@@ -108,7 +108,7 @@ const EXTRAS: Golden = &[
     "c801",             // vote: inputs of site 0 before frame 200
     "6e",               // vote: inputs of site 2 before frame 110
     "01",               // vote: site 0 left voluntarily
-    "04",               // vote: the leader will not wait for site 2
+    "04",               // vote: the sender wants to evict site 2
     "01",               // vote: a command that may be in force
     "00",               // command: issued by site 0
     "9601",             // command: at frame 150
@@ -123,13 +123,13 @@ const EXTRAS: Golden = &[
     "08",               // vote: in ballot 8, the first that site 0 leads
     "04",               // decision: site 2 is dropped
     "70",               // decision: the first frame without site 2 is 112
-    "00",               // decision: it did not leave voluntarily
+    "00",               // decision: site 2 did not leave voluntarily
     "00",               // decision: no command
     "03",               // vote
     "00",               // vote: on ending epoch 0
     "12",               // vote: ballot 18
     "00",               // vote: drops no site
-    "00",               // vote: no site left
+    "00",               // vote: no site left voluntarily
     "00",               // vote: no site is to be evicted
     "00",               // vote: no command
     "00",               // vote: no decision was accepted
@@ -137,7 +137,7 @@ const EXTRAS: Golden = &[
     "ffffffff0f",       // decision report: the highest epoch
     "80",               // decision: site 7 is dropped
     "feffffff07",       // decision: at the highest frame number
-    "80",               // decision: it had left
+    "80",               // decision: site 7 had left voluntarily
     "01",               // decision: a command stays in force
     "07",               // command: issued by site 7
     "00",               // command: at frame 0
@@ -145,12 +145,12 @@ const EXTRAS: Golden = &[
     "00",               // command: input delay 0
     "00",               // command: prediction window 0
     "11",               // command: input age of 17 frames
-    "02",               // command: at site 2
+    "02",               // command: input age reported by site 2
     "00",               // decision report: no later epoch ended
     "04",               // decision report
     "00",               // decision report: epoch 0
     "00",               // decision: no site is dropped
-    "00",               // decision: no site had left
+    "00",               // decision: no site had left voluntarily
     "00",               // decision: no command
     "ac02",             // decision report: 300 later epochs ended without dropping a site
     "05",               // relay request
@@ -164,7 +164,7 @@ const EXTRAS: Golden = &[
     "050311ff",         // relay: changes, the 5th so far, both bytes of two
     "07",               // tuning stats
     "ac02",             // tuning stats: input age of 300 frames
-    "08",               // tuning stats: 8 frames can be resimulated within one
+    "08",               // tuning stats: 8 frames can be resimulated in time
     "08",               // leave report
     "02",               // leave report: site 2
     "70",               // leave report: before frame 112
@@ -202,7 +202,7 @@ const HELLO: Golden = &[
     "c3fe27",           // rate: in 655,171 seconds
     "06",               // input delay: 6 frames
     "00",               // prediction window: 0 frames
-    "07",               // flags: delay settings are tuned, absent players repeat, all sites pause on starvation
+    "07",               // flags: delay settings are tuned, absent inputs repeat, all sites pause on starvation
     "3c",               // hashes are compared every 60 frames
     "02",               // sites
     "03",               // starting sites: sites 0 and 1

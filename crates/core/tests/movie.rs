@@ -98,7 +98,7 @@ fn every_truncation_and_bit_flip_is_detected() {
 }
 
 /// Pins the layout. A change of the layout makes existing movies unreadable: it needs a new `VERSION`, and a reader for
-/// both.
+/// the old and the new layout.
 #[test]
 fn movie_matches_golden_bytes() {
     let mut writer =
@@ -140,7 +140,7 @@ struct TestMovie {
     segments: Vec<Segment>,
 }
 
-/// Frames with equal input, and the items that follow them.
+/// Consecutive frames with equal input, and the hash, mark and flush that follow them.
 #[derive(Clone, Debug)]
 struct Segment {
     words: Vec<InputWord>,
@@ -167,7 +167,7 @@ fn segment() -> impl Strategy<Value = Segment> {
 }
 
 impl TestMovie {
-    /// Creates a movie of two pads, with hashes, marks and one flush.
+    /// Creates a movie of two players with 16 buttons each, with hashes, marks and one flush.
     fn simple() -> Self {
         let segment = |number: u32| Segment {
             words: vec![InputWord::from(number), InputWord::from(number / 3)],
@@ -179,7 +179,7 @@ impl TestMovie {
         Self { masks: vec![[0xffff, 0]; 2], start: None, segments: (0..160).map(segment).collect() }
     }
 
-    /// Creates settings for two sites. The second owns the bits of its masks that the first does not own.
+    /// Creates settings for two sites. Site 1 owns the bits of its masks that site 0 does not own.
     fn settings(&self) -> Settings {
         let mut ownership = Ownership::new(self.masks.len());
         for (player, [first, second]) in self.masks.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Property: in whatever sequence inputs arrive, and whichever packets are lost, the confirmed frames hold the inputs
-//! that the players made.
+//! Property: in whatever order inputs arrive, and whichever packets are lost, every confirmed frame is stepped with the
+//! inputs that the players made.
 //!
 //! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=1000 cargo test -p
 //! coplay --test prediction`.
@@ -25,7 +25,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { rng_seed, failure_persistence: None, ..default }
 }
 
-/// Send time from which on no packet is lost or late.
+/// Send time from which on no packet is lost and every packet takes 10 ms.
 const HEALED_AT: Instant = Instant::from_nanos(6_000_000_000);
 
 proptest! {
@@ -50,7 +50,7 @@ proptest! {
                     test_site.session.handle_datagram(now, Addr(1 - site as u64), &bytes);
                 }
                 for bytes in test_site.run(now, change_interval) {
-                    // The network recovers before the test finishes.
+                    // The network recovers, so that frames are confirmed before the test finishes.
                     let fate = if now < HEALED_AT { fates.next().flatten() } else { Some(10) };
                     if let Some(delay) = fate {
                         in_flight.push((now + TimeDelta::from_millis(delay), 1 - site, bytes));

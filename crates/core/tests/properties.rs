@@ -103,7 +103,8 @@ proptest! {
     }
 }
 
-/// Changes in a gap are counted modulo 256: even the longest gap must not look like one without changes.
+/// A stream counts the changes of the input in a gap modulo 256. Inputs that change in every frame arrive after a gap
+/// of 200 to 299 frames, which must not look like a gap without changes.
 #[test]
 fn gap_with_256_changes_is_not_closed() {
     let inputs = (0..700usize).map(|frame| vec![frame as u8 ^ (frame >> 8) as u8]).collect();
@@ -196,7 +197,7 @@ fn probe() -> impl Strategy<Value = ClockProbe> {
     )
 }
 
-/// Generates retransmissions: first frame (counted back from the end of the tick), length and changes.
+/// Generates retransmissions: first frame (counted back from the end of the tick), number of frames and changes.
 fn resend() -> impl Strategy<Value = (u32, u32, Vec<u8>)> {
     (1..=u32::MAX, any::<prop::sample::Index>(), vec(any::<u8>(), 0..200))
         .prop_map(|(back, len, changes)| (back, 1 + len.index(back as usize) as u32, changes))
@@ -295,7 +296,7 @@ fn decision() -> impl Strategy<Value = MembershipDecision> {
     })
 }
 
-/// Generates a set of sites, and a frame for each of them.
+/// Generates a set of sites, and for each of them the frame at which its inputs end.
 fn input_ends() -> impl Strategy<Value = (SiteSet, InputEnds)> {
     (any::<u8>(), vec(frame(), MAX_SITES)).prop_map(|(bits, frames)| {
         let sites = SiteSet::from_bits(bits);
@@ -407,7 +408,8 @@ fn rate() -> impl Strategy<Value = FrameRate> {
     })
 }
 
-/// Generates disjoint sets of bits for the first `sites` sites. A bit claimed by two sites goes to the lower one.
+/// Generates players whose bits are divided among the first `sites` sites. A bit claimed by two sites goes to the lower
+/// one.
 fn ownership(sites: usize) -> impl Strategy<Value = Ownership> {
     let sparse = (any::<InputWord>(), any::<InputWord>()).prop_map(|(one, other)| one & other);
     let mask = prop_oneof![Just(0), Just(InputWord::MAX), (0..128u32).prop_map(|bit| 1 << bit), sparse];
@@ -453,12 +455,13 @@ impl TestInputs {
         at.checked_sub(1).map_or(vec![0; self.width], |before| self.inputs[before].clone())
     }
 
-    /// Returns the number of changes among the inputs up to the one with the index `at`, inclusive.
+    /// Returns the number of changes among the inputs with indices from 0 to `at`, where the input before index 0 is
+    /// neutral.
     fn change_count(&self, at: usize) -> usize {
         (0..=at).filter(|at| self.inputs[*at] != self.input_before(*at)).count()
     }
 
-    /// Encodes the inputs of `first..until` as specified, independently of the engine's code.
+    /// Encodes the inputs `first..until` as change tokens, independently of the engine's code.
     fn encode(&self, first: usize, until: usize, absolute: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut from = first;

@@ -125,7 +125,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Generates datagrams that a socket may deliver: valid packets, packets of frames and random bytes.
+/// Generates datagrams that a socket may deliver: valid packets, bytes that resemble a frames packet, and random bytes.
 fn datagram() -> impl Strategy<Value = Vec<u8>> {
     let valid = message().prop_map(|message| {
         let mut buf = [0; 2 * MAX_DATAGRAM];
@@ -227,8 +227,7 @@ proptest! {
     }
 }
 
-/// A player of a game whose state is a weighted sum of the inputs of one player, with its feed and whether it still
-/// runs.
+/// A site with its feed. The state of its machine is a weighted sum of the inputs of one player.
 struct Player {
     feed: Feed,
     state: u64,
@@ -260,8 +259,9 @@ fn answer_requests(spectator: &mut Spectator, now: Instant, state: &mut u64) {
     }
 }
 
-/// Two players continue without each other from frame 300 on. The source of a spectator stops, and its next source is
-/// the other player, whose frames do not continue those that the spectator has seen.
+/// Two sites continue without each other from frame 300 on. At frame 600 the site that the spectator receives from
+/// stops. The spectator changes to the other site, whose frames do not continue the ones seen so far, and must load
+/// that site's state.
 #[test]
 fn spectator_loads_state_when_the_next_source_differs() {
     let player = |source| Player {

@@ -6,16 +6,16 @@
 
 use coplay::time::{Instant, TimeDelta};
 
-/// A clock with an initial offset and a constant skew from true time.
+/// Clock of one simulated computer. It deviates from true time by an initial offset and a constant skew.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct NodeClock {
     /// Time that the clock shows at true time zero.
     pub offset: TimeDelta,
-    /// Skew in parts per million; negative is too slow. Crystals are within ±100 ppm.
+    /// Rate error in parts per million: a negative skew makes the clock too slow. Crystals are within ±100 ppm.
     pub skew_ppm: f64,
 }
 
-/// Number of fraction bits of the clock rate. 2⁶³ ns at twice the right speed still fits 128 bits.
+/// Number of fraction bits of the fixed-point clock rate. With 60 bits, 2⁶³ ns times a rate of 2 still fits 128 bits.
 const RATE_BITS: u32 = 60;
 /// Fixed-point rate of a clock without skew.
 const RATE_ONE: i128 = 1 << RATE_BITS;
@@ -78,8 +78,7 @@ mod tests {
         NodeClock { offset, skew_ppm }
     }
 
-    /// Returns a random instant. The magnitudes differ widely, on both sides of the origin, up to the ends of the
-    /// range.
+    /// Returns a random instant of any magnitude, before or after the origin, up to the ends of the `i64` range.
     fn random_instant(random: &mut Random) -> Instant {
         at(random.bits() as i64 >> random.below(64))
     }

@@ -64,7 +64,8 @@ impl<E> Default for TimedEventQueue<E> {
 }
 
 impl<E> QueueEntry<E> {
-    /// Returns time and sequence as one number. To compare two such numbers takes no branch that could be mispredicted.
+    /// Returns the sort key: the time in the high 64 bits, the sequence number in the low ones. The comparison of two
+    /// keys needs no branch that the processor could mispredict.
     fn key(&self) -> i128 {
         (i128::from(self.at.as_nanos()) << 64) | i128::from(self.sequence)
     }

@@ -13,7 +13,7 @@ use crate::link::{Link, LinkConfig};
 
 /// A host program that embeds one session.
 pub trait HostProgram {
-    /// Returns the session, which the network feeds with datagrams and polls for them.
+    /// Returns the session. The network passes it the datagrams that arrive, and polls it for datagrams to send.
     fn session(&mut self) -> &mut Session;
 
     /// Serves the session's next request. Returns `false` if the session has none.
@@ -43,7 +43,7 @@ enum HostQueueEvent {
 
 impl<H: HostProgram> HostNetwork<H> {
     /// Creates a network of these host programs, one per site in site order. `link(from, to)` returns the conditions of
-    /// each direction.
+    /// the link from site `from` to site `to`.
     pub fn new(seed: u64, programs: Vec<H>, link: impl Fn(usize, usize) -> LinkConfig) -> Self {
         let count = programs.len();
         let pairs = (0..count * count).map(|at| (at / count, at % count));
@@ -83,7 +83,8 @@ impl<H: HostProgram> HostNetwork<H> {
         &mut self.links[from * count + to]
     }
 
-    /// Schedules a call of a host program for now. Call this after a change of the program from outside.
+    /// Schedules a call of a host program for now. Call this after changing the program or its session from outside the
+    /// network.
     pub fn wake(&mut self, program: usize) {
         self.schedule_wake(program, self.now);
     }

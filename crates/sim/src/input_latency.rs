@@ -1,8 +1,8 @@
 //! Input latency: the time from a button press to its first effect on the local machine and on each remote machine.
 //!
 //! The meter observes the sites' actions and does not trust the sessions' reports. A press is a sampled input that
-//! differs from the one before it. A press takes effect at a site when the machine first steps its frame with the new
-//! input, be it in a fresh step or in a resimulation.
+//! differs from the one before it. It takes effect at a site when the site's machine first steps the frame of the press
+//! with the new input, in a fresh step or in a resimulation.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,14 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::session_network::SiteEvent;
 
-/// Largest number of presses that wait to take effect at a site; more than can be in flight.
+/// Largest number of presses of one site that may wait to take effect at one site; more than can be in flight.
 const MAX_PENDING_PRESSES: usize = 1_024;
 
 /// Meter of the input latency of a session in which each site owns the same bits of its own player.
 #[derive(Debug)]
 pub struct InputLatencyMeter {
     mask: InputWord,
-    /// First frame whose presses count.
+    /// First frame whose presses count. The frame of a press is the one in which it takes effect.
     first_frame: u32,
     held_inputs: Vec<InputWord>,
     /// Presses that wait to take effect, by the pressing site, then by the observing site.
@@ -41,7 +41,8 @@ struct LatencySum {
 }
 
 impl InputLatencyMeter {
-    /// Creates a meter for `sites` sites. Only presses from frame `from` on count.
+    /// Creates a meter for `sites` sites, each of which owns the input bits in `mask`. Only presses that take effect in
+    /// frame `from` or later count.
     pub fn new(sites: usize, mask: InputWord, from: u32) -> Self {
         Self {
             mask,

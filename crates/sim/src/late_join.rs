@@ -34,15 +34,16 @@ pub struct LateJoinExperiment {
     pub seed: u64,
     /// Number of sites including the late joiner, which is the last one.
     pub sites: usize,
-    /// If set, the joiner took part from the start and crashed this long before it rejoins from another address.
+    /// Time between the joiner's crash and its rejoin from another address. `None` if the joiner did not take part
+    /// before.
     pub crashed_before: Option<TimeDelta>,
     /// Frames between sampling an input and the frame in which it takes effect.
     pub input_delay: u32,
     /// Prediction window in frames; 0 is lockstep.
     pub prediction_window: u32,
-    /// Conditions in one direction of the links between the players.
+    /// Conditions in each direction of the links between the players.
     pub player_link: LinkConfig,
-    /// Conditions in one direction of the links between the joiner and each player.
+    /// Conditions in each direction of the links between the joiner and the players.
     pub joiner_link: LinkConfig,
     /// Number of incompressible bytes that are added to the machine's state.
     pub state_bytes: usize,
@@ -101,7 +102,7 @@ impl LateJoinExperiment {
         Self { crashed_before: Some(TimeDelta::from_secs(3)), state_bytes: 64 << 10, ..Self::by_snapshot() }
     }
 
-    /// Returns the experiment of a second player that joins a session of one.
+    /// Returns the experiment of a second player that joins a session of one by a snapshot of 64 KiB.
     pub fn join_single_player() -> Self {
         Self { sites: 2, state_bytes: 64 << 10, ..Self::by_snapshot() }
     }
@@ -213,9 +214,9 @@ struct MachineAction {
 enum ActionKind {
     Save,
     Load,
-    /// Step of a frame for the first time.
+    /// Fresh step: the first step of a frame, for display.
     FirstStep,
-    /// Step of a frame again after a rollback, or of a joiner that catches up.
+    /// Repeated step of a frame after a rollback, or step of a joiner that catches up.
     Resimulate,
 }
 
@@ -226,7 +227,8 @@ struct ConfirmedRecord {
     /// Input of the joiner in this frame, as the site stepped it.
     joiner_input: InputWord,
     hash: u64,
-    /// Number of frames from this one on that the site had stepped before this one was confirmed.
+    /// Number of frames, this one included, that the site had stepped before the inputs that confirmed this one
+    /// arrived.
     predicted_frames: u32,
 }
 
@@ -238,7 +240,7 @@ struct PlayerDatagram {
     hash: u64,
 }
 
-/// Counters of a site's session at the time when it reached a frame.
+/// Counters of a site's session, sampled when `frame` had become its next frame to step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CountsMark {
     frame: u32,
@@ -260,7 +262,7 @@ impl StallCounts {
     }
 }
 
-/// Observations of one run, by site where not stated otherwise.
+/// Observations of one run. Nested vectors are indexed by site first.
 #[derive(Debug)]
 struct JoinLog {
     actions: Vec<Vec<MachineAction>>,
@@ -271,9 +273,9 @@ struct JoinLog {
     join_scheduled_at: Option<Instant>,
     /// Reports of the join: reporting site, true time and join frame.
     join_events: Vec<(usize, Instant, u32)>,
-    /// Time at which the joiner's session had passed frame 0.
+    /// First sampled time at which the joiner's session was past frame 0.
     loaded_at: Option<Instant>,
-    /// Time of the joiner's first sampled input since its start, and its frame.
+    /// Time at which the joiner first sampled an input since its start, and the frame in which that input takes effect.
     first_input: Option<(Instant, u32)>,
     end_reason: Option<SessionEnd>,
     all_running: bool,
@@ -387,7 +389,7 @@ impl JoinLog {
             network.sites.iter().filter(|site| !site.is_crashed).all(ballast) && self.hashes_are_equal();
     }
 
-    /// Returns whether the other sites had the first site's states after all frames that they have in common.
+    /// Returns whether every other site had the first site's state after each frame that both confirmed.
     fn hashes_are_equal(&self) -> bool {
         let hash = |site: usize, frame: u32| {
             let frames = &self.confirmed[site];
@@ -401,7 +403,8 @@ impl JoinLog {
         self.confirmed[0].iter().all(equal)
     }
 
-    /// Returns the counters of a site at the time when it reached a frame.
+    /// Returns the counters of a site when it reached this frame or, if that was not sampled, the last sampled frame
+    /// before it.
     fn counts_at(&self, site: usize, frame: u32) -> StallCounts {
         let marks = &self.marks[site];
         marks[marks.partition_point(|mark| mark.frame <= frame) - 1].counts
@@ -411,15 +414,15 @@ impl JoinLog {
         self.marks[site].last().map_or(StallCounts::default(), |mark| mark.counts)
     }
 
-    /// Returns the actions of a site's machine before its first step of this frame or a later one.
+    /// Returns the actions of a site's machine before its first fresh step of this frame or a later one.
     fn actions_until(&self, site: usize, frame: u32) -> &[MachineAction] {
         let actions = &self.actions[site];
         let until = actions.iter().position(|action| action.kind == ActionKind::FirstStep && action.frame >= frame);
         &actions[..until.unwrap_or(actions.len())]
     }
 
-    /// Returns how often the joiner changed its input from a frame on, and the mean number of frames that this site had
-    /// stepped by then with the predicted input.
+    /// Returns how often the joiner's input changed in frames after `from`, and the mean number of frames that `site`
+    /// had stepped with the old input, as a prediction, before it received a change.
     fn joiner_input_changes(&self, site: usize, from: u32) -> (u64, f64) {
         let confirmed = &self.confirmed[site];
         let since = &confirmed[confirmed.partition_point(|confirmed| confirmed.frame < from)..];
@@ -438,22 +441,24 @@ fn carries_scheduled_command(bytes: &[u8]) -> bool {
 /// Cost of the late join for one player. Pairs hold the values with and without the joiner.
 #[derive(Clone, Copy, Debug)]
 pub struct PlayerImpact {
-    /// Counters up to the join frame.
+    /// Counters of the player from the start of the session up to the join frame.
     pub before: [StallCounts; 2],
-    /// Counters from the join frame on.
+    /// Counters of the player from the join frame to the end of the run.
     pub after: [StallCounts; 2],
     /// Whether both runs have the same machine actions at the same instants up to the join frame.
     pub same_actions: bool,
-    /// Number of machine actions up to the join frame, with the joiner.
+    /// Number of actions of the player's machine up to the join frame, in the run with the joiner.
     pub action_count: usize,
-    /// Number of input changes of the joiner from the join frame on.
+    /// Number of input changes of the joiner after the join frame.
     pub joiner_input_changes: u64,
-    /// Mean number of frames, from the changed one on, that the player had stepped before the change arrived.
+    /// Mean number of frames that the player had stepped with the joiner's old input, as a prediction, before a change
+    /// arrived.
     pub mean_prediction_depth: f64,
 }
 
 impl PlayerImpact {
-    /// Returns the number of frames that the player must resimulate for the joiner's input changes alone.
+    /// Returns the number of frames that the player is expected to resimulate because of the joiner's input changes
+    /// alone.
     pub fn expected_resimulated(&self) -> f64 {
         self.joiner_input_changes as f64 * self.mean_prediction_depth
     }
@@ -467,26 +472,27 @@ pub struct LateJoinResult {
     pub join_frame: Option<u32>,
     /// Time until the joiner had loaded a state or stepped its first frame.
     pub loaded_after: Option<TimeDelta>,
-    /// Time until a player sent the scheduled join.
+    /// Time until a player first sent the scheduled join.
     pub scheduled_after: Option<TimeDelta>,
     /// Time until the joiner reported its join.
     pub joined_after: Option<TimeDelta>,
     /// Time until the joiner sampled its first input.
     pub first_input_after: Option<TimeDelta>,
-    /// Mean delay of the joiner's steps relative to the first player's, in milliseconds, over the joiner's last 600
-    /// frames.
+    /// Mean delay of the joiner's fresh steps relative to the first player's of the same frames, in milliseconds, over
+    /// the joiner's last 600 frames.
     pub mean_behind_ms: f64,
     /// Cost of the join for each player, by site number.
     pub players: Vec<PlayerImpact>,
-    /// Number of datagrams between the players before the scheduled join, with the joiner.
+    /// Number of datagrams that the players sent each other before the scheduled join, in the run with the joiner.
     pub datagrams: usize,
     /// Whether the players exchanged the same datagrams at the same instants in both runs before the scheduled join.
     pub same_datagrams: bool,
-    /// Whether all sessions are running at the end.
+    /// Whether all sessions are running at the end of the run with the joiner.
     pub all_running: bool,
     /// Reason for which the joiner's session ended; `None` if it did not end.
     pub end_reason: Option<SessionEnd>,
-    /// Whether the other sites had the first site's states after all common frames.
+    /// Whether, in the run with the joiner, all sites had the first site's state after each frame that they share with
+    /// it, and equal ballast at the end.
     pub states_equal: bool,
 }
 
@@ -536,8 +542,8 @@ impl PlayerImpact {
     }
 }
 
-/// Returns the mean delay of the fresh steps of `other` relative to those of `first`, in milliseconds, over the last
-/// 600 frames.
+/// Returns the mean delay of the fresh steps in `other` relative to those of the same frames in `first`, in
+/// milliseconds, over the last 600 frames of `other`.
 fn mean_behind_ms(first: &[MachineAction], other: &[MachineAction]) -> f64 {
     let fresh = |actions: &[MachineAction]| {
         actions.iter().copied().filter(|action| action.kind == ActionKind::FirstStep).collect::<Vec<_>>()

@@ -1,5 +1,5 @@
-//! A simulator for the engines of [`coplay`]: virtual time, impaired links and inaccurate clocks, all drawn from one
-//! seed.
+//! A simulator for the engines of [`coplay`], with virtual time, impaired links and inaccurate clocks. All randomness
+//! of a run follows from one seed.
 //!
 //! The library reads no clock, sleeps nowhere, opens no socket, starts no thread and never iterates in an order that
 //! could differ between runs. A seed therefore reproduces a run exactly.
@@ -15,11 +15,11 @@
 //! * [`session_network`]: several sites and the links between them.
 //! * [`host_network`]: several host programs with machines of their own, and the links between them.
 //!
-//! Fault tests, one folder per engine. Each has a scenario generator, fault injection and a checker that does not rely
-//! on the engine's own claims:
+//! Fault tests, one folder per engine. Each draws random scenarios, injects their faults, and compares what happened
+//! with what must hold:
 //!
 //! * [`session`]: sessions, including movies.
-//! * [`spectators`]: spectators of a session, a few with faults or thousands at once.
+//! * [`spectators`]: spectators of a session: a few with faults, or thousands without.
 //! * [`peer_world`]: a serverless maze.
 //! * [`mirror`]: mirrored servers.
 //! * [`motion`]: a server of moving objects and its clients.

@@ -1,10 +1,10 @@
-//! One direction of a network path: decides whether, when and how often each datagram arrives.
+//! Simulates one direction of a network path: decides whether, when and how often each datagram arrives.
 //!
-//! A datagram passes, in this order, the cut, the bottleneck and its queue, loss, and delay. Duplicates are made behind
-//! the bottleneck. Loss, delay, jitter and duplication each draw from a random stream of their own, once per datagram
-//! sent, whatever its fate. The draws for the n-th datagram therefore depend on the seed alone, not on its send time,
-//! on an earlier cut or on other impairments. Only [outages](Loss::Outages) depend on time: whether one is active
-//! depends on the seed and the time alone.
+//! A datagram passes, in this order, the cut, the bottleneck and its queue, loss, and delay. A datagram that is not
+//! lost may be duplicated, behind the bottleneck. Loss, delay, jitter and duplication each draw from a random stream of
+//! their own for every datagram sent, whatever its fate. The draws for the n-th datagram therefore do not depend on its
+//! send time, on cuts or on other impairments. Only [outages](Loss::Outages) depend on time: they begin and end at
+//! random times, whatever is sent.
 
 use coplay::time::{Instant, TimeDelta};
 
@@ -29,7 +29,7 @@ pub struct Link {
     outage: Outage,
     /// Time at which the bottleneck will have sent all packets that it has accepted.
     bottleneck_idle_from: Instant,
-    /// Latest arrival scheduled so far.
+    /// Latest arrival time scheduled so far.
     last_arrival: Instant,
     is_cut: bool,
     stats: LinkStats,
@@ -42,13 +42,13 @@ pub struct LinkStats {
     pub sent: u64,
     /// Payload bytes of the packets handed to the link.
     pub bytes: u64,
-    /// Packets lost by the loss model.
+    /// Packets lost by the loss model, of those that passed the bottleneck.
     pub lost: u64,
-    /// Packets delivered twice, counted once each.
+    /// Packets scheduled to arrive twice, counted once each.
     pub duplicated: u64,
     /// Packets dropped because the queue of the bottleneck was full.
     pub overflowed: u64,
-    /// Packets dropped by a cut, on sending or on arrival.
+    /// Packets dropped by a cut when they were sent, plus arrivals dropped by a cut when they were due.
     pub cut: u64,
 }
 
@@ -98,7 +98,8 @@ impl Link {
         }
     }
 
-    /// Sends a packet of this size at this true time and returns its arrival times. Times must not decrease.
+    /// Sends a packet of `bytes` bytes at the true time `now` and returns its arrival times. `now` must not decrease
+    /// from call to call.
     ///
     /// When an arrival is due, the caller must ask [`admit_arrival`](Self::admit_arrival) whether it gets through.
     pub fn send(&mut self, now: Instant, bytes: usize) -> Deliveries {
@@ -161,8 +162,8 @@ impl Link {
         self.stats
     }
 
-    /// Draws the fate of a packet. A packet that is dropped early takes its draws as well, so that its fate does not
-    /// shift the draws of the next.
+    /// Draws the fate of a packet. The draws are made even for a packet that a cut or a full queue drops, so that the
+    /// draws for later packets do not depend on that.
     fn draw_fate(&mut self, now: Instant) -> PacketFate {
         let (number, streams) = (self.stats.sent, &mut self.streams);
         let delay = self.delays.sample(number, &mut streams.delay) + self.config.jitter.sample(&mut streams.jitter);
@@ -186,7 +187,8 @@ impl Link {
         }
     }
 
-    /// Returns the time at which a packet leaves the bottleneck; `None` if the queue is full.
+    /// Returns the time at which a packet leaves the bottleneck; `None` if the packet has to wait and does not fit into
+    /// the queue.
     fn pass_bottleneck(&mut self, now: Instant, bytes: usize) -> Option<Instant> {
         let Some(rate) = self.config.rate else { return Some(now) };
         let start = now.max(self.bottleneck_idle_from);
@@ -208,7 +210,7 @@ impl Link {
 }
 
 impl Outage {
-    /// Returns whether an outage is active at `now`. Times must not decrease.
+    /// Returns whether an outage is active at `now`, which must not decrease from call to call.
     fn is_active_at(&mut self, now: Instant, part: f64, mean: TimeDelta, random: &mut Random) -> bool {
         if part <= 0.0 {
             return false;

@@ -1,7 +1,7 @@
 //! Seeded random numbers, the only source of randomness in the simulator.
 //!
-//! Each purpose uses a [stream](Random::stream) of its own, so that more draws for one purpose never shift another. The
-//! numbers depend only on the seed, the name of the stream and the calls made on it.
+//! Each purpose uses a [stream](Random::stream) of its own, so that more draws for one purpose never change the draws
+//! for another. The numbers depend only on the seed, the name of the stream and the calls made on it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -31,7 +31,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// Returns a number in `0.0..1.0`.
+    /// Returns a uniformly distributed number from 0.0 up to, but not including, 1.0.
     pub fn unit(&mut self) -> f64 {
         self.0.random()
     }
@@ -41,17 +41,17 @@ impl Random {
         probability > 0.0 && (probability >= 1.0 || self.unit() < probability)
     }
 
-    /// Returns a whole number below `bound`, which must not be zero.
+    /// Returns a uniformly distributed whole number from 0 to `bound` - 1. `bound` must not be zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0.random_range(0..bound)
     }
 
-    /// Returns a whole number in this range, which must not be empty.
+    /// Returns a uniformly distributed whole number in this range, which must not be empty.
     pub fn range(&mut self, range: RangeInclusive<i64>) -> i64 {
         self.0.random_range(range)
     }
 
-    /// Returns one of the items, of which there must be at least one.
+    /// Returns a random item, each with the same probability. There must be at least one item.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len() as u64) as usize]
     }
@@ -68,7 +68,8 @@ impl Random {
         mean + sd * unit
     }
 
-    /// Draws from the [`LogNormal`] with this mean and standard deviation. For many draws, keep the distribution.
+    /// Draws from the [`LogNormal`] with this mean and standard deviation. For many draws, create the [`LogNormal`]
+    /// once and use [`LogNormal::sample`].
     pub fn lognormal(&mut self, mean: f64, sd: f64) -> f64 {
         LogNormal::new(mean, sd).sample(self)
     }
@@ -85,7 +86,8 @@ impl fmt::Debug for Random {
 pub struct LogNormal(rand_distr::LogNormal<f64>);
 
 impl LogNormal {
-    /// Creates the distribution with this mean and standard deviation. A mean that is not positive gives zeros.
+    /// Creates the distribution whose draws, not their logarithms, have this mean and standard deviation. A mean of 0
+    /// or less gives only zeros, a deviation of 0 or less only the mean.
     pub fn new(mean: f64, sd: f64) -> Self {
         let (mean, variation) = if mean > 0.0 && sd > 0.0 { (mean, sd / mean) } else { (mean.max(0.0), 0.0) };
         Self(rand_distr::LogNormal::from_mean_cv(mean, variation).expect("a finite mean and deviation"))

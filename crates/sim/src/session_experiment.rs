@@ -36,9 +36,10 @@ pub struct SessionExperiment {
     pub starvation: StarvationPolicy,
     /// Whether the sessions may ask to save and load the machine's state.
     pub can_save: bool,
-    /// Machine costs configured at every session. The time that a simulated step takes is `step_cost`.
+    /// Initial estimates of the machine's costs at every session, for automatic tuning. The time that a simulated step
+    /// really takes is `step_cost`.
     pub costs: MachineCosts,
-    /// Conditions in one direction of every link.
+    /// Conditions in each direction of every link.
     pub link: LinkConfig,
     /// Recovery policy for lost inputs.
     pub recovery: Recovery,
@@ -50,7 +51,7 @@ pub struct SessionExperiment {
     pub max_send_delay: TimeDelta,
     /// Time for which a site is busy with one step of its machine.
     pub step_cost: TimeDelta,
-    /// Probability that a player's input changes in a frame.
+    /// Probability that a player's input is drawn again in a frame.
     pub input_change_probability: f64,
     /// Bits of its input that each player owns and changes.
     pub input_mask: InputWord,
@@ -83,8 +84,8 @@ impl SessionExperiment {
         }
     }
 
-    /// Creates the experiment of Zhao et al. as published: Algorithms 3 and 4, a 20 ms send timer, thread slices of 10
-    /// ms (5 ms on average), and a machine that takes 10 ms for a step.
+    /// Creates the experiment of Zhao et al. as published: Algorithms 3 and 4, a 20 ms send timer, a random thread
+    /// delay of 0 to 10 ms before each datagram is sent, redundant recovery, and a machine that takes 10 ms for a step.
     pub fn as_published(link: LinkConfig) -> Self {
         Self {
             pacing: Pacing::Zhao,
@@ -138,8 +139,9 @@ impl SessionExperiment {
         network
     }
 
-    /// Runs the experiment until every site has started the required frames, or up to a time limit. Zhao et al. log a
-    /// frame's start in BeginFrameTiming; with even pacing, the start is logged just before the step.
+    /// Runs the experiment until every site has started the required frames, or up to a time limit. With even pacing a
+    /// frame starts just before its step, with the pacing of Zhao et al. in their BeginFrameTiming, where the local
+    /// input is sampled.
     pub fn run(&self) -> SessionMeasurements {
         self.run_observed(|_| {})
     }
@@ -170,7 +172,7 @@ impl SessionExperiment {
 #[derive(Debug)]
 struct FrameObservations {
     input_delay: u32,
-    /// Whether the start of a frame is the sampling of its input. Otherwise it is the first step.
+    /// Whether a frame starts when the local input is sampled. Otherwise it starts with its first step.
     starts_at_sample: bool,
     /// Number of frame starts that each site must log.
     required_starts: usize,
@@ -228,7 +230,8 @@ impl FrameObservations {
         self.step_counts.iter().map(per_100).collect()
     }
 
-    /// Returns the mean latency from each site's presses to their effect at the other sites, in milliseconds.
+    /// Returns, by pressing site, the mean latency from its presses to their first effect at the other sites, in
+    /// milliseconds.
     fn remote_latency_ms(&self) -> Vec<f64> {
         let sites = self.frame_starts.len();
         let others = |from: usize| (0..sites).filter(move |to| *to != from);
@@ -298,7 +301,7 @@ impl SiteTraffic {
 /// Measurements of a session after the warm-up.
 #[derive(Clone, Debug)]
 pub struct SessionMeasurements {
-    /// Mean time between two frame starts at each site, in milliseconds.
+    /// Mean frame time, the time between two successive frame starts, at each site, in milliseconds.
     pub mean_frame_ms: Vec<f64>,
     /// Mean absolute deviation of the frame time from its mean at each site, in milliseconds.
     pub deviation_ms: Vec<f64>,

@@ -50,7 +50,8 @@ enum SessionQueueEvent {
 }
 
 impl SessionNetwork {
-    /// Creates a network of these sites. `link(from, to)` returns the conditions of each direction.
+    /// Creates a network of these sites. `link(from, to)` returns the conditions of the link from site `from` to site
+    /// `to`.
     pub fn new(seed: u64, sites: Vec<SimulatedSite>, link: impl Fn(usize, usize) -> LinkConfig) -> Self {
         let count = sites.len();
         let links = (0..count * count).map(|at| {
@@ -83,7 +84,7 @@ impl SessionNetwork {
         Addr(site as u64 + 100 * moves)
     }
 
-    /// Returns the peers of a site in a session of `count` sites, before any address change.
+    /// Returns the peers of a site in a session of `count` sites, with their addresses before any address change.
     pub fn peers(site: usize, count: usize) -> Vec<(SiteId, Addr)> {
         let others = SiteId::first(count).filter(|other| other.index() != site);
         others.map(|other| (other, Self::address(other.index(), 0))).collect()
@@ -282,7 +283,8 @@ impl SessionNetwork {
         }
     }
 
-    /// Captures copies of the newest `limit` datagrams that sites send from now on, whatever their fate.
+    /// Discards all captured datagrams. From now on keeps copies of the newest `limit` datagrams that sites send to
+    /// each other, whether they arrive or not.
     pub fn start_capture(&mut self, limit: usize) {
         self.capture_limit = limit;
         self.captured.clear();
@@ -325,7 +327,7 @@ impl SessionNetwork {
         self.link(other, one).set_cut(cut);
     }
 
-    /// Gives a site a new address. Datagrams to the old one are lost.
+    /// Gives a site a new address. Datagrams sent to the old address from now on do not reach the site.
     pub fn change_address(&mut self, site: usize) {
         self.routes.retain(|(_, routed)| *routed != site);
         self.sites[site].address_changes += 1;
@@ -418,14 +420,15 @@ pub enum SiteEvent<'a> {
         at: Instant,
         /// Number of the stepped frame.
         frame: u32,
-        /// Whether the frame was stepped for the first time, not resimulated.
+        /// Whether the session requested the first step of the frame, for display. Resimulated frames and those that a
+        /// joiner catches up with are not fresh.
         fresh: bool,
         /// One word per player, some of which may be predicted.
         words: &'a [coplay::input::InputWord],
         /// State hash after the step.
         hash: u64,
     },
-    /// A frame was confirmed: its last step used these inputs, and it will not be stepped again.
+    /// A frame was confirmed: its last step used these inputs, and no rollback will step it again.
     Confirmed {
         /// Number of the site that confirmed the frame.
         site: usize,

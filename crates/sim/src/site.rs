@@ -35,7 +35,7 @@ pub struct SimulatedSite {
     calls_at_instant: (Instant, u32),
     /// Frame after the newest frame stepped.
     stepped_end: u32,
-    /// Frame after whose step the machine's state is corrupted, to provoke a desync.
+    /// Frame after whose step the machine's state is corrupted, to provoke a desync; `None` if it never is.
     pub diverges_at: Option<u32>,
     /// Whether the site was restarted with a session that joins a running game.
     pub(crate) is_late_joiner: bool,
@@ -74,15 +74,16 @@ pub enum SessionSabotage {
     InputDelayOffByOne,
     /// The site changes the inputs that it relays for other sites.
     ForgeRelay,
-    /// The site sends ticks only right after it sampled an input, and so never retransmits.
+    /// Once the game has started, the site sends only right after it sampled an input. So it retransmits nothing while
+    /// it waits for inputs.
     NoRetransmit,
-    /// The site flips one bit of the state that it sends to a late joiner.
+    /// The site flips one bit of every snapshot that it serves to late joiners and spectators.
     CorruptSnapshot,
     /// Whenever its session is frozen, the site drops all other sites by a forged decision, without a quorum.
     ContinueWithoutQuorum,
 }
 
-/// Number of calls at one instant above which a session counts as looping endlessly.
+/// Number of calls of the host program at one instant above which its session counts as looping endlessly.
 const MAX_CALLS_PER_INSTANT: u32 = 20_000;
 
 /// Maximum number of datagrams that the socket of a sleeping computer buffers.
@@ -121,7 +122,8 @@ impl SimulatedSite {
         }
     }
 
-    /// Saves the machine's state to a slot. The slot must exist, and `frame` must be the next frame.
+    /// Saves the machine's state to a slot. Reports an invalid request if the slot does not exist, or if `frame` is not
+    /// the frame that the machine steps next.
     pub(crate) fn save(&mut self, frame: u32, slot: usize) {
         if frame != self.next_frame {
             self.report_invalid_request(format!(
@@ -154,8 +156,8 @@ impl SimulatedSite {
         self.session.handle_pages(&hashes);
     }
 
-    /// Passes the state before `frame` to the session, for late joiners: from `slot`, or from the machine if that is
-    /// `None`.
+    /// Passes the state before `frame` to the session, for late joiners and spectators: from `slot` or, if `slot` is
+    /// `None`, from the machine. Reports an invalid request if that is not the state before `frame`.
     pub(crate) fn answer_snapshot(&mut self, frame: u32, slot: Option<usize>) {
         let saved_state = slot.map(|slot| self.slots.get(slot).cloned().flatten());
         let state = match saved_state {
@@ -175,8 +177,8 @@ impl SimulatedSite {
         }
     }
 
-    /// Loads a state received from another site, with `frame` as the next frame; `None` stands for bytes that do not
-    /// decode.
+    /// Loads a state received from another site, with `frame` as the next frame. `None` stands for bytes that did not
+    /// decode and is reported as an invalid request.
     pub(crate) fn load_snapshot(&mut self, frame: u32, machine: Option<ToyMachine>) {
         match machine {
             Some(machine) => {
@@ -207,7 +209,8 @@ impl SimulatedSite {
         self.busy_until = Instant::ZERO;
     }
 
-    /// Loads the machine's state from a slot, which must hold the state before `frame`.
+    /// Loads the state before `frame` from a slot into the machine. Reports an invalid request if the slot does not
+    /// hold that state.
     pub(crate) fn load(&mut self, frame: u32, slot: usize) {
         match self.slots.get(slot) {
             Some(Some((saved, machine))) if *saved == frame => {
@@ -255,14 +258,15 @@ impl SimulatedSite {
         hash
     }
 
-    /// Removes the next frame that is confirmed and not reported yet.
+    /// Removes and returns the next frame that is confirmed and not reported yet; `None` if there is none.
     pub(crate) fn next_confirmed(&mut self) -> Option<UnconfirmedFrame> {
         let confirmed = self.session.stats().confirmed.number();
         let is_confirmed = self.unconfirmed.front().is_some_and(|open| open.frame < confirmed);
         is_confirmed.then(|| self.unconfirmed.pop_front()).flatten()
     }
 
-    /// Reports and crashes a session that always asks to be called at once, which would stop virtual time.
+    /// Counts a call of the host program. Reports an invalid request and crashes the site if its session asks without
+    /// end to be called at the same instant, which would stop virtual time.
     pub(crate) fn detect_busy_loop(&mut self, now: Instant) {
         self.calls_at_instant =
             if self.calls_at_instant.0 == now { (now, self.calls_at_instant.1 + 1) } else { (now, 0) };
@@ -289,8 +293,8 @@ impl SimulatedSite {
         }
     }
 
-    /// Returns whether the next datagram is sent. With [`SessionSabotage::NoRetransmit`], datagrams of a running game
-    /// are sent only right after an input was sampled.
+    /// Returns whether the site may send a datagram now: always, except with [`SessionSabotage::NoRetransmit`] in a
+    /// game that has started, when the site has not just sampled an input.
     pub(crate) fn may_transmit(&mut self) -> bool {
         let running = matches!(self.session.state(), State::Running | State::Frozen(_));
         self.sabotage != Some(SessionSabotage::NoRetransmit) || !running || self.has_sampled
@@ -360,7 +364,7 @@ fn hash_bytes(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0, |hash, byte| mix_hash(hash, u64::from(*byte))) as u32
 }
 
-/// A simulated player that changes its input words to random values.
+/// A simulated player, which changes the input words of its site to random values.
 #[derive(Debug)]
 pub struct RandomPlayer {
     random: Random,
@@ -372,7 +376,7 @@ pub struct RandomPlayer {
 }
 
 impl RandomPlayer {
-    /// Creates a player that draws 16 bits for each word, every eight frames on average.
+    /// Creates a player that redraws each input word every eight frames on average, with 16 random bits.
     pub fn new(seed: u64, players: usize) -> Self {
         Self {
             random: Random::stream(seed, "player"),
@@ -382,7 +386,7 @@ impl RandomPlayer {
         }
     }
 
-    /// Writes the input words of the next frame, one per player.
+    /// Draws the input words of the next frame, and writes them to `out`, one per player.
     pub(crate) fn next_input(&mut self, out: &mut [InputWord]) {
         for word in &mut self.held_input {
             if self.random.chance(self.change_probability) {

@@ -1,6 +1,6 @@
 //! A toy machine: a deterministic ball game in integer arithmetic with one paddle per player.
 //!
-//! It takes the place of a real game machine: it takes one input word per player and frame and computes a new state.
+//! It replaces a real game machine in tests. In each frame it computes a new state from one input word per player.
 //! Every bit of every word enters the state, so that no wrong bit goes unnoticed.
 
 use coplay::input::InputWord;

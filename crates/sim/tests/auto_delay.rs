@@ -1,5 +1,5 @@
-//! Auto-tuning adapts the delay settings to links and machines by one frame at a time, and at the same frame at all
-//! sites. Settings that fit do not change any more.
+//! Auto-tuning adapts the delay settings to links and machines. It changes them by at most one frame at a time, at the
+//! same frame at all sites, and stops when they fit.
 
 mod common;
 
@@ -166,7 +166,8 @@ fn noisy_link_does_not_cause_oscillation() {
     }
 }
 
-/// The computer of one site stalls six times, in the middle of a rollback. Its machine does not count as slow for that.
+/// The computer of one site stalls six times, each time in the middle of a rollback. Its machine does not count as slow
+/// because of that.
 #[test]
 fn short_machine_stall_does_not_change_the_delay() {
     for seed in 1..=3 {

@@ -85,7 +85,7 @@ fn acknowledgement_never_needs_its_own_datagram() {
     }
 }
 
-/// Returns the bytes that site 0 sends in one minute with input mask `owned`, where players change only the bits of
+/// Returns the bytes that site 0 sends in one minute. Each player owns the bits of `owned` and changes only those of
 /// `moved`, with this probability per frame.
 fn bytes_per_minute(owned: InputWord, moved: InputWord, change_probability: f64) -> u64 {
     let mut game = SessionSetup { input_mask: owned, ..SessionSetup::new(2, rtt_link(100)) }.start();

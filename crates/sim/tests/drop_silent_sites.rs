@@ -1,5 +1,5 @@
-//! A quorum of sites drops a silent site, with one last frame for all. Sites without a quorum do not continue. Where
-//! only a link is cut, the game continues through a third site.
+//! A quorum of sites drops a silent site, and all of them agree on the last frame with its inputs. Sites without a
+//! quorum do not continue. Where only a link is cut, a third site relays the inputs and the game continues.
 
 mod common;
 
@@ -60,7 +60,7 @@ fn assert_continue_without(game: &TestSession, some: SiteSet, gone: SiteSet, sin
     }
 }
 
-/// Asserts that these sites dropped no site and have not stepped since 500 ms after `since`.
+/// Asserts that these sites are frozen, dropped no site, and stepped no frame from 500 ms after `since` on.
 #[track_caller]
 fn assert_frozen_without_drop(game: &TestSession, some: SiteSet, since: Instant) {
     for site in some.iter().map(|site| site.index()) {
@@ -157,8 +157,8 @@ fn inputs_of_a_dropped_site_lost_with_their_only_holder_are_truncated() {
     }
 }
 
-/// One site has a longer drop timeout than the others. Their ballots fail until it also takes the crashed site for
-/// silent.
+/// One site has a longer drop timeout than the others. The ballots of the others fail until that site also considers
+/// the crashed site silent.
 #[test]
 fn crashed_site_is_dropped_when_one_peer_has_a_longer_timeout() {
     for patient in 0..3 {
@@ -255,8 +255,8 @@ fn majority_continues_after_a_partition() {
     }
 }
 
-/// Sites 0 and 3 drop the others, or are about to. Then site 3 leaves; the others receive its goodbye, and site 0 does
-/// not at first. Either site 0 or sites 1 and 2 continue, never both.
+/// Sites 0 and 3 drop sites 1 and 2, or are about to. Then site 3 leaves. Sites 1 and 2 receive its goodbye at once,
+/// site 0 only later. Either site 0 continues, or sites 1 and 2 do, never both.
 #[test]
 fn leave_does_not_give_dropped_sites_a_quorum() {
     for after in (440..800).step_by(4) {
@@ -586,9 +586,9 @@ fn leaver_that_crashes_before_its_inputs_arrive_is_dropped() {
     }
 }
 
-/// Sites 1 and 2 are cut off from each other and would drop each other repeatedly. Meanwhile site 3 receives nothing,
-/// and all sites wait for it. When it receives packets again, it has missed the end of several membership epochs, none
-/// of which dropped a site. All four sites play on.
+/// Sites 1 and 2 are cut off from each other and repeatedly propose to drop each other. Meanwhile site 3 receives
+/// nothing, and all sites wait for it. When site 3 receives packets again, it has missed the end of several membership
+/// epochs, none of which dropped a site. All four sites play on.
 #[test]
 fn site_that_missed_several_membership_epochs_catches_up() {
     let mut game = SessionSetup::new(4, rtt_link(60)).start_with(|_, config| config.drop_timeout = Some(ms(600)));

@@ -1,5 +1,5 @@
-//! A session that cannot continue reports a freeze, with the sites that it waits for and the time since when. It waits
-//! as long as configured, and loses no input.
+//! A session that cannot continue reports a freeze, with the sites that it waits for and the time at which the wait
+//! began. It waits for as long as its configuration says, and loses no input.
 
 mod common;
 

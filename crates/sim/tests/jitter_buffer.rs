@@ -1,5 +1,6 @@
-//! Jitter buffers after Kim and Park. With an input delay of 0.3 s and history recovery they are stable under packet
-//! loss; with 0.2 s all sites pause together. Also measured: the cost of recovery in packets.
+//! Jitter buffers after Kim and Park. With an input delay of 0.3 s and history recovery the buffers are stable under
+//! packet loss; with 0.2 s they run empty and all sites pause together. Other tests measure what recovery costs in
+//! packets.
 
 mod common;
 

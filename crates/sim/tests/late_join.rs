@@ -583,8 +583,8 @@ fn joiner_with_other_settings_is_refused_with_the_difference() {
     assert_running_at_full_speed(&game, "the others", [0, 1]);
 }
 
-/// One or both of the two sources corrupt a byte of every snapshot. The joiner uses the other source, or gives up if
-/// both do.
+/// One or both of the two sources corrupt a bit of every snapshot. The joiner uses the source that does not, or gives
+/// up if both do.
 #[test]
 fn snapshot_with_a_wrong_hash_is_refused() {
     for liars in [1, 2] {

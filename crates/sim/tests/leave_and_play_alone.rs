@@ -131,8 +131,8 @@ fn last_inputs_take_effect_before_the_leave_does() {
     game.assert_consistent();
 }
 
-/// Lets one of three sites leave at time `then`. Asserts that a game that had begun continues, and that no site waits
-/// for the leaver for ever.
+/// Lets one of three sites leave at time `then`. Asserts that a game that has begun continues, and that otherwise the
+/// other sites stay in the lobby.
 fn leave_at(loss: f64, leaver: usize, then: TimeDelta) {
     let case = format!("loss {loss}, site {leaver} leaves at {then}");
     let seed = 1 + then.as_nanos().unsigned_abs() / 1_000_000;
@@ -379,8 +379,8 @@ fn waiting_site_rejoins_the_peer_that_continued_alone() {
     }
 }
 
-/// Two of three sites outweigh the one that continued alone, whether they continued as well or wait for it. That one
-/// ends as dropped and rejoins.
+/// Two of three sites outweigh the one that continued alone, whether the two continued as well or wait for that one.
+/// The site that continued alone ends as dropped and rejoins.
 #[test]
 fn site_that_continued_alone_yields_to_a_majority() {
     for (change, case) in

@@ -76,7 +76,7 @@ fn different_machine_is_reported() {
     assert_disagree(|settings| settings.machine.name = "loom".into(), "the machine", "toy", "loom");
     assert_disagree(|settings| settings.machine.version = "2".into(), "the machine's version", "1", "2");
     let build = |settings: &mut Settings| settings.machine.first_frames_hash = 0xfeed;
-    assert_disagree(build, "the machine's first frames", "0000000000000000", "000000000000feed");
+    assert_disagree(build, "the hash of the first frames", "0000000000000000", "000000000000feed");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn different_input_delay_is_reported() {
 
 #[test]
 fn different_hash_interval_is_reported() {
-    assert_disagree(|settings| settings.compare_interval = 0, "the comparison interval", "60 frames", "0 frames");
+    assert_disagree(|settings| settings.compare_interval = 0, "the state comparison interval", "60 frames", "0 frames");
 }
 
 #[test]

@@ -265,8 +265,8 @@ fn hello_cannot_take_over_the_seat_of_another_site() {
     }
 }
 
-/// A player leads a ballot to drop no site and claims that its outcome is to drop another player. The victim would be
-/// the second of two sites that accept it, and does not accept it.
+/// A player leads a ballot to drop no site and claims to have accepted the outcome that another player is dropped. The
+/// victim, whose vote would count for that outcome, does not accept it.
 #[test]
 fn player_does_not_vote_for_its_own_eviction_after_one_forged_vote() {
     for sites in 2..=4 {
@@ -281,8 +281,8 @@ fn player_does_not_vote_for_its_own_eviction_after_one_forged_vote() {
     }
 }
 
-/// A player sends another player a forged admission, so that the victim takes itself for a joiner, which every player
-/// can refuse, and refuses it. The victim plays on.
+/// A player sends another player a forged admission, so that the victim would consider itself a joiner, which any
+/// player can refuse, and then refuses it. The victim plays on.
 #[test]
 fn running_player_cannot_be_rejoined_and_refused_by_one_peer() {
     for (liar, victim) in pairs(3) {
@@ -346,8 +346,8 @@ fn last_inputs_of_a_dropped_site_are_not_truncated_by_one_player() {
     }
 }
 
-/// A player sends every other player a vote that accepts a decision to drop all of them, and falls silent. The others
-/// do not wait to learn whether that decision has taken effect.
+/// A player sends every other player a vote that accepts a decision to drop all of them, and falls silent. The other
+/// players drop it, and do not wait to learn whether that decision has taken effect.
 #[test]
 fn silent_player_that_voted_to_drop_all_others_is_dropped() {
     for (sites, liar) in [(3, 0), (3, 2), (4, 0), (4, 3)] {

@@ -19,8 +19,9 @@ fn mirror_scenarios_have_no_violations() {
     assert!(installed > 100, "only {installed} snapshots were installed: too few to prove anything");
 }
 
-/// In these seeds a source crashes. One of its events is lost everywhere and precedes events on other objects that some
-/// servers have seen replaced. All remaining servers agree on its state.
+/// In these seeds a source crashes, and one of its events is lost everywhere. Later events of that source are about
+/// other objects, and some servers have received the events that replace them. All remaining servers agree on the state
+/// of the source.
 #[test]
 fn remaining_servers_agree_on_the_state_of_a_crashed_source() {
     for seed in [1_429, 1_735, 1_899, 2_528, 3_644, 4_227, 4_379] {

@@ -33,8 +33,8 @@ fn violated_properties(sabotage: PeerWorldSabotage) -> BTreeSet<String> {
     (0..12).filter_map(first).map(|violation| violation.split(':').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// Returns the violations that `sabotage` causes in the first four matching scenarios with two sites, where a site's
-/// state of an avatar can be compared only with that of its owner.
+/// Returns the violations that `sabotage` causes in the first four scenarios with two sites that `among` accepts. With
+/// two sites, a state can be compared only with that of the avatar's owner, not with that of a third site.
 fn violations_between_two_sites(
     sabotage: PeerWorldSabotage,
     among: impl Fn(&PeerWorldScenario) -> bool,

@@ -331,7 +331,8 @@ fn inputs_of_a_leaver_are_no_longer_predicted() {
     }
 }
 
-/// Asserts that all sites are back at full speed and have confirmed all but at most 16 of their frames.
+/// Runs for 12 s. Asserts that all sites are back at full speed after 2 s and have confirmed all but at most 16 of
+/// their frames at the end.
 #[track_caller]
 fn assert_recovers(game: &mut TestSession, case: &str) {
     let healed = game.now();

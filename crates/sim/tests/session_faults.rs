@@ -30,8 +30,8 @@ fn site_that_cannot_receive_a_leave_may_wait() {
     assert_no_violations(5_205_358..5_205_359);
 }
 
-/// Seed 5450728: site 2 of three sites joined late. It drops site 1 and crashes before site 0 learns of the drop. One
-/// site of three has no quorum.
+/// Seed 5450728: site 2 of three sites joined late. It drops site 1 and crashes before site 0 learns of the drop. Site
+/// 0 alone is no quorum of three and may wait.
 #[test]
 fn site_without_quorum_including_late_joiners_may_wait() {
     assert_no_violations(5_450_728..5_450_729);
@@ -45,7 +45,7 @@ fn site_whose_input_requests_are_lost_may_be_dropped_as_slow() {
 }
 
 /// Seeds 90012580 and 90017259: the link between two of three sites is cut for good, and they drop the third site,
-/// which relayed between them.
+/// which relayed between them. The two need not play on.
 #[test]
 fn partitioned_sites_need_not_play() {
     assert_no_violations(90_012_580..90_012_581);
@@ -53,7 +53,7 @@ fn partitioned_sites_need_not_play() {
 }
 
 /// Seed 91045598: the two lowest remaining sites cannot reach each other, and nothing new is relayed while the game is
-/// frozen. After a ballot that dropped no site, they must not take each other for crashed as well.
+/// frozen. After a ballot that dropped no site, they must not consider each other crashed, too.
 #[test]
 fn dead_sites_are_dropped_when_the_two_lowest_are_cut_off_from_each_other() {
     assert_no_violations(91_045_598..91_045_599);
@@ -68,7 +68,7 @@ fn leaver_is_not_compared_with_later_decisions() {
 }
 
 /// Seeds 92050414 and 5503274: the lower of two sites drops the other, crashes, and rejoins the site that it had
-/// dropped, which never learned of the drop.
+/// dropped, which never learned of the drop. That violates nothing.
 #[test]
 fn crashed_site_may_rejoin_the_peer_it_had_dropped() {
     assert_no_violations(92_050_414..92_050_415);
@@ -84,7 +84,7 @@ fn late_joiner_follows_the_surviving_history() {
 }
 
 /// Seeds 90016705, 92007491 and 95046980: a coordinator admits a joiner and crashes before any other site learns of it.
-/// The others continue. The joiner must not take its seat for final and stay frozen.
+/// The others continue. The joiner must not regard its seat as final and stay frozen.
 #[test]
 fn late_joiner_whose_join_only_a_crashed_coordinator_knew_is_refused() {
     assert_no_violations(90_016_705..90_016_706);
@@ -196,7 +196,7 @@ fn site_that_may_be_dropped_lets_another_lead_the_ballot() {
 }
 
 /// Seeds 90051572 and 95001638: the site whose machine diverged is restarted before its hashes have reached every site
-/// that queries them.
+/// that queries them. Those sites may report no first frame that differs.
 #[test]
 fn restarted_diverged_site_may_leave_hash_queries_unanswered() {
     assert_no_violations(90_051_572..90_051_573);
@@ -227,7 +227,7 @@ fn player_stays_admitted_when_the_coordinator_that_admitted_it_is_dropped() {
 }
 
 /// Seeds 100022104, 100022904 and 100059210: a coordinator that is cut off admits a joiner at a frame that does not
-/// count, and the next coordinator admits the joiner at another frame.
+/// count, and the next coordinator admits the joiner at another frame. Only the second admission counts.
 #[test]
 fn joiner_that_a_dropped_coordinator_admitted_may_join_at_another_frame() {
     for seed in [100_022_104, 100_022_904, 100_059_210] {
@@ -236,20 +236,21 @@ fn joiner_that_a_dropped_coordinator_admitted_may_join_at_another_frame() {
 }
 
 /// Seed 102058851: a joiner is admitted twice, and a late tick acknowledges inputs of its first admission. The joiner
-/// sends all inputs of the second one.
+/// must send all inputs of its second admission nevertheless.
 #[test]
 fn acknowledgement_from_before_the_last_admission_is_corrected() {
     assert_no_violations(102_058_851..102_058_852);
 }
 
-/// Seed 99032773: the clock of a suspended joiner stood still. Until the joiner knew that, the others' plan seemed to
-/// lie 6 s ahead, and all sites waited for the joiner.
+/// Seed 99032773: the clock of a suspended joiner stood still. Until the joiner notices that, the others' pacing plan
+/// seems to lie 6 s ahead. The joiner, for whose inputs all sites wait, must not wait for that plan.
 #[test]
 fn joiner_that_is_behind_does_not_wait_for_a_wrong_plan() {
     assert_no_violations(99_032_773..99_032_774);
 }
 
-/// Seeds 91032417, 92023922, 93023266 and 96009429: a loss burst holds up the game for longer than the stall limit.
+/// Seeds 91032417, 92023922, 93023266 and 96009429: a loss burst holds up the game for longer than the stall limit. The
+/// coordinator may drop the site behind that link as slow.
 #[test]
 fn site_with_a_long_loss_burst_may_be_dropped_as_slow() {
     for seed in [91_032_417, 92_023_922, 93_023_266, 96_009_429] {
@@ -257,14 +258,15 @@ fn site_with_a_long_loss_burst_may_be_dropped_as_slow() {
     }
 }
 
-/// Seed 110049567: a player evicts a leaving site that is slow, together with its last inputs. The leaver has published
-/// frames with those inputs, and a joiner that has stepped these diverges.
+/// Seed 110049567: a leaving site is slow, and has published frames with its last inputs. No player may evict it
+/// together with these inputs, because a joiner that has stepped the published frames would diverge.
 #[test]
 fn leaving_site_is_not_evicted_for_stalling() {
     assert_no_violations(110_049_567..110_049_568);
 }
 
-/// Seeds 91009486 and 120037147: the links slow down the game to 1 and 8 fps, and two joiners wait for their frames.
+/// Seeds 91009486 and 120037147: the links slow down the game to 1 and 8 fps, and two joiners wait for frames. They
+/// must be admitted in time nevertheless.
 #[test]
 fn joiners_of_a_slow_game_are_admitted_in_time() {
     for seed in [91_009_486, 120_037_147] {
@@ -272,13 +274,15 @@ fn joiners_of_a_slow_game_are_admitted_in_time() {
     }
 }
 
-/// Seed 120058709: a joiner subscribes to the feed of a site that was refused in the lobby and never plays.
+/// Seed 120058709: a joiner subscribes to a site that was refused in the lobby and never plays. That site must not
+/// serve the joiner.
 #[test]
 fn refused_site_serves_no_joiner() {
     assert_no_violations(120_058_709..120_058_710);
 }
 
 /// Seeds 130014501 and 130056594: all players wait for a joiner that needs the last confirmed frames from their feed.
+/// The feed must publish them while the game waits.
 #[test]
 fn feed_publishes_confirmed_frames_while_the_game_waits() {
     for seed in [130_014_501, 130_056_594] {
@@ -287,7 +291,7 @@ fn feed_publishes_confirmed_frames_while_the_game_waits() {
 }
 
 /// Seeds 5504839, 95008699, 95040401 and 96000771: all links are longer than input delay and prediction window, so slow
-/// sites are evicted after the recovery deadline. The game stands still during each ballot.
+/// sites are evicted after the recovery deadline. The game may stand still during each of these ballots.
 #[test]
 fn game_stands_still_while_slow_sites_are_evicted() {
     for seed in [5_504_839, 95_008_699, 95_040_401, 96_000_771] {
@@ -296,7 +300,7 @@ fn game_stands_still_while_slow_sites_are_evicted() {
 }
 
 /// Seeds 92046216 and 95011572: a link is shorter for a moment. Until the clock estimate has forgotten that, the link
-/// seems longer than it is, and the pacer slows down the game.
+/// seems longer than it is afterwards, and the pacer slows down the game. The game must be at full speed again in time.
 #[test]
 fn link_that_was_shorter_for_a_moment_is_forgotten_in_time() {
     for seed in [92_046_216, 95_011_572] {

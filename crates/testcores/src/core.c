@@ -29,7 +29,7 @@
 #define FORGETS 2 /* its saved state lacks a byte */
 #define ADDRESS 3 /* its state depends on a memory address */
 #define LATE 4    /* correct until frame 5,000 */
-/* Oddities that a host must cope with. */
+/* Oddities that a host must cope with, and further defects. */
 #define LIAR 5     /* absurd sizes and rates, missing pointers */
 #define NAN_RATE 6 /* the frame rate is not a number */
 #define NO_SAVE 7  /* cannot save */

@@ -1,7 +1,7 @@
-//! For tests: libretro cores of our own, and small free [images] for real cores.
+//! Libretro cores built for tests, and small free [images] for real cores.
 //!
-//! Our core is one C source that is compiled when a test requests it. The honest variant is fit for shared play. Each
-//! other variant has one defect or oddity, to prove that the checks detect it or cope with it.
+//! The test core is one C source that is compiled when a test requests it. Its honest variant is fit for shared play.
+//! Each other variant has one defect or oddity, to prove that the checks detect it or cope with it.
 
 pub mod images;
 
@@ -78,10 +78,10 @@ pub struct TestCore {
     path: PathBuf,
 }
 
-/// Environment variable with the path of a file that every core creates when it is loaded.
+/// Environment variable with the path of a file that every test core creates when it is loaded.
 pub const LOAD_MARKER_ENV: &str = "COPLAY_TEST_MARK";
 
-/// File whose existence makes a core refuse games.
+/// Name of the file in a core's directory whose existence makes the core refuse games.
 const GATE_FILE: &str = "shut";
 
 impl TestCore {

@@ -1,4 +1,5 @@
-//! Fits one line under two envelopes: the most likely offset and skew if delays are a constant plus exponential jitter.
+//! Fits one line under the delay samples of both directions: the most likely offset and skew if delays are a constant
+//! plus exponential jitter.
 //!
 //! For that jitter the likelihood is greatest where the sum of all distances between the samples and the line is least,
 //! with no sample below it. Both directions share one skew (with opposite signs), which halves its error. For a given
@@ -20,8 +21,9 @@ const SLICE_LENGTH: TimeDelta = TimeDelta::from_secs(1);
 const ROUTE_CHANGE_SLICES: i64 = 8;
 /// Fewest slices from which the variation of their minimum round-trip times is estimated.
 const MIN_SLICES_FOR_VARIATION: usize = 6;
-/// Multiple of the variation (median minus minimum of the slices' round-trip times) by which all round trips may exceed
-/// the minimum round-trip time of the line.
+/// Multiple of the variation (median minus minimum of the slices' round-trip times) by which even the shortest round
+/// trip may exceed the minimum round-trip time of the line, besides [`CLOCK_STEP_THRESHOLD`], before it contradicts the
+/// line.
 const VARIATION_FACTOR: i64 = 6;
 /// Number of slices after which the skew is reliable, and later fits expect it.
 const MIN_SETTLED_SLICES: usize = 10;
@@ -231,8 +233,8 @@ impl DirectionSamples {
         self.sum_offsets += ahead;
     }
 
-    /// Returns the intercept of the line of this skew that touches the lowest sample: the delay, with the offset still
-    /// in it.
+    /// Returns the intercept at `now` of the line of this skew that touches the lowest sample: the minimum delay, plus
+    /// the clock offset on the way to the peer, minus that offset on the way back.
     fn lowest_intercept(&self, skew: f64) -> f64 {
         let mut lowest = f64::INFINITY;
         for (at, ahead) in self.times[..self.len].iter().zip(&self.offsets[..self.len]) {

@@ -347,7 +347,8 @@ mod tests {
         assert!((offset - TimeDelta::from_secs(3)).abs() < TimeDelta::from_millis(1), "{offset}");
     }
 
-    /// The clock stops for less than a round-trip time, so no packet seems to arrive before it was sent.
+    /// The peer's clock stops for less than a round-trip time, so no packet seems to arrive before it was sent. The
+    /// estimate must follow all the same.
     #[test]
     fn briefly_stopped_clock_is_relearned() {
         for (jitter_us, stopped_ms) in [(0.0, 87), (500.0, 30), (5_000.0, 70)] {

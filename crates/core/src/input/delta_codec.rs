@@ -1,8 +1,9 @@
 //! Change tokens: encodes a range of inputs such that only changes take bytes.
 //!
 //! A token states how many frames pass unchanged, which bytes of the packed input change then, and their new values.
-//! For inputs up to four bytes wide (two pads), the first two share one byte while few frames pass unchanged: fewer
-//! than 64 if the input is one byte wide, fewer than 8 if it is four. After the last token the input stays unchanged.
+//! For inputs up to four bytes wide (two pads), the number of frames and the set of bytes share one byte while few
+//! frames pass unchanged: fewer than 64 if the input is one byte wide, fewer than 8 if it is four. After the last token
+//! the input stays unchanged.
 
 use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
 

@@ -17,8 +17,8 @@ pub(crate) use recovery::{InputSender, missing_ranges, relayable_end, write_with
 pub(crate) use stream::MAX_BLOCKS;
 pub use stream::{STREAM_CAPACITY, Stream, StreamError};
 
-/// Largest number of players in a game: eight with a pad, as many as there can be sites, and one extra player
-/// with a word that all sites share, for commands to the machine itself (pause, reset).
+/// Largest number of players in a game: eight with a pad, as many as there can be sites, and the control player, a word
+/// that all sites share for commands to the machine itself (pause, reset).
 pub const MAX_PLAYERS: usize = 9;
 
 /// Sixteen bytes of a packed input, padded with zeros. Blocks of fixed size are copied without a function call, and

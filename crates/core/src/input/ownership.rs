@@ -42,7 +42,7 @@ impl fmt::Display for OwnershipError {
                 write!(f, "there is no player {player}: the game has {players} players, counted from 0")
             }
             Self::Taken { player, bits, owner } => {
-                write!(f, "bits {bits:#x} of player {player} already belong to site {owner}")
+                write!(f, "input bits {bits:#x} of player {player} already belong to site {owner}")
             }
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! - [`Recovery::Redundant`] (Zhao et al., Algorithm 2): every packet carries all unacknowledged inputs. A loss costs
 //!   only the wait for the next packet; the size grows with the round-trip time and the rate of change.
-//! - [`Recovery::History`] (Kim and Park, sections 3.5 and 3.6): a packet carries the inputs since the previous one.
+//! - [`Recovery::History`] (Kim and Park, sections 3.5 and 3.6): a packet carries the inputs since the previous packet.
 //!   The receiver requests missing inputs in its own normal packets, in each of them until they arrive. A loss costs
 //!   one more round trip; packets stay small.
 //! - [`Recovery::Adaptive`]: redundant while that takes no more than 128 bytes, which pads practically never exceed.
@@ -40,9 +40,9 @@ pub enum Recovery {
 /// Largest size in bytes of unacknowledged inputs that the adaptive policy repeats in every packet. One change is
 /// always repeated, even if it is larger.
 const MAX_REDUNDANT_BYTES: usize = 128;
-/// Largest size in bytes of the local inputs in one packet without many other parts, without retransmissions.
+/// Largest size in bytes of the local inputs in one packet without extras; retransmissions do not count.
 const MAX_INPUT_BYTES: usize = 700;
-/// Largest size in bytes of the local inputs in one packet that carries many other parts, without retransmissions.
+/// Largest size in bytes of the local inputs in one packet with extras; retransmissions do not count.
 const MAX_INPUT_BYTES_WITH_EXTRAS: usize = 500;
 /// Largest size in bytes of retransmitted inputs in one packet.
 const MAX_RESEND_BYTES: usize = 250;
@@ -73,9 +73,9 @@ pub(crate) struct SendPlan {
 pub(crate) struct InputSender {
     /// Largest number of changes that a packet repeats unrequested with the adaptive policy.
     max_redundant_changes: usize,
-    /// Largest number of changes in a packet without many other parts.
+    /// Largest number of changes in a packet without extras.
     max_changes: usize,
-    /// Largest number of changes in a packet that carries many other parts.
+    /// Largest number of changes in a packet with extras.
     max_changes_with_extras: usize,
     /// Whether the peer is a late joiner that has acknowledged nothing, and so does not know the local input before its
     /// first frame.
@@ -156,7 +156,8 @@ impl InputSender {
         }
     }
 
-    /// Selects the inputs of the next packet. `has_extras` states that the packet carries many other parts.
+    /// Selects the inputs of the next packet. `has_extras` states whether the packet carries
+    /// [extras](crate::wire::Extra) besides inputs.
     #[inline]
     pub(crate) fn plan(&self, policy: Recovery, own: &Stream, has_extras: bool) -> SendPlan {
         let newest = own.end();
@@ -195,7 +196,7 @@ impl InputSender {
         self.has_requests && self.requested.iter().any(|range| self.resendable(now, rtt(), own, end, *range).is_some())
     }
 
-    /// Returns the part of a range that is available, precedes the end of the packet and is not in flight already.
+    /// Returns the part of a range that is kept, precedes the end of the packet and is not in flight twice already.
     fn resendable(
         &self,
         now: Instant,
@@ -213,8 +214,8 @@ impl InputSender {
         (first < until && own.end() - first < i64::from(HALF_CAPACITY)).then_some((first, until))
     }
 
-    /// Returns the end of the retransmissions in flight that contain `frame`, if there are at least two of them; a
-    /// single one may be lost, which would cost a round trip.
+    /// Returns the end of the frames from `frame` on that two retransmissions in flight contain; `None` if fewer than
+    /// two contain `frame`. A single retransmission may be lost, which would cost a round trip.
     fn in_flight_end(&self, now: Instant, rtt: TimeDelta, frame: Frame) -> Option<Frame> {
         let recent = self.recent_resends.iter().filter(|(_, _, sent)| now - *sent < rtt);
         let mut ends = recent.filter(|(first, until, _)| *first <= frame && frame < *until).map(|(_, until, _)| *until);

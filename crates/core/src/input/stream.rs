@@ -164,8 +164,9 @@ impl Stream {
         }
     }
 
-    /// Accepts `len` frames from `first` on, encoded in `bytes` as changes of the frame before `first`, or from a whole
-    /// input on if `absolute`. Known frames are not replaced, and malformed bytes change nothing.
+    /// Accepts the inputs of `len` frames from `first` on. `bytes` encodes them as changes of the input before `first`
+    /// or, if `absolute`, begins with the whole input of `first`. Known frames are not replaced, and malformed bytes
+    /// change nothing.
     #[inline]
     pub fn receive(&mut self, first: Frame, len: u32, absolute: bool, bytes: &[u8]) -> Result<(), StreamError> {
         let until = first + len;

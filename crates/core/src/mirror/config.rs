@@ -8,8 +8,8 @@ use crate::time::TimeDelta;
 pub struct MirrorConfig {
     /// Source id, unique to this run of this server.
     pub source: SourceId,
-    /// Whether the group time begins with this mirror. Other mirrors learn it from their peers, or start it after 2 s
-    /// if no present peer knows it.
+    /// Whether this mirror starts the group time when it is created. Any other mirror learns the group time from its
+    /// peers, or starts one after 2 s if no present peer reports one.
     pub is_founder: bool,
     /// Order in which this mirror delivers events of different keys.
     pub order: DeliveryOrder,
@@ -18,15 +18,17 @@ pub struct MirrorConfig {
     /// Events whose game time difference the policy samples. Unused by [`DropPolicy::Off`] and
     /// [`DropPolicy::Adaptive`].
     pub measure: GtdMeasure,
-    /// Maximum number of consecutive replaceable events of a key; the next one must be delivered everywhere. At most
-    /// [`MAX_OBSOLETE_SET`].
+    /// Maximum number of consecutive replaceable events of a key, from 1 to [`MAX_OBSOLETE_SET`]. The event after them
+    /// counts as irreplaceable.
     pub max_obsolete_set: usize,
-    /// Silence after which a mirror counts as absent and its events are not awaited.
+    /// Silence after which a mirror counts as absent. In total order, events of other mirrors do not wait for those of
+    /// an absent mirror.
     pub silence_timeout: TimeDelta,
     /// Minimum and maximum number of settled events per source that are kept for mirrors that lack them. A mirror that
-    /// lacks more needs a snapshot. While one is served, up to 16 times the maximum are kept, from the snapshot on.
+    /// lacks older events needs a snapshot. While a snapshot is served, up to 16 times the maximum of the events after
+    /// it are kept.
     pub history_limits: (usize, usize),
-    /// Maximum size in bytes of a snapshot that this mirror serves or downloads.
+    /// Maximum size in bytes, including the header, of a snapshot that this mirror serves or downloads.
     pub max_snapshot_size: usize,
     /// Seed of the random numbers of [`DropPolicy::Ila`] and [`DropPolicy::TwoCurve`].
     pub seed: u64,
@@ -38,8 +40,8 @@ pub enum DeliveryOrder {
     /// Events of different keys are delivered as they arrive.
     #[default]
     Correlated,
-    /// All events are delivered by issue time, then by source. An event waits until every present mirror has announced
-    /// that its later events are newer.
+    /// All events are delivered by issue time, then by source. An event waits until no present mirror that has sent a
+    /// heartbeat can still send an earlier event.
     Total,
 }
 
@@ -65,8 +67,8 @@ pub enum DropPolicy {
         /// Curve for all other events.
         others: DropCurve,
     },
-    /// Not in the paper. A missing obsolete event is not awaited if it would come too late for the events behind it. A
-    /// received obsolete event is dropped if it is itself too late.
+    /// Not in the paper. Drops a missing obsolete event if waiting for it would make the events behind it late, and a
+    /// received obsolete event that is late itself.
     Adaptive {
         /// GTD above which an event is late.
         threshold: TimeDelta,
@@ -89,14 +91,15 @@ pub struct DropCurve {
 }
 
 impl DropCurve {
-    /// The paper's curve: 50 to 150 ms, at most 20 %, weight one eighth.
+    /// The paper's curve: a drop probability that rises to 20 % between an average GTD of 50 and 150 ms, and a weight
+    /// of one eighth.
     pub const PAPER: Self = Self {
         min: TimeDelta::from_millis(50),
         max: TimeDelta::from_millis(150),
         max_drop_permille: 200,
         average_shift: 3,
     };
-    /// Curve for events that are not obsolete: it begins where the paper's ends.
+    /// Curve for events that are not obsolete, from 150 to 450 ms: it begins where [`DropCurve::PAPER`] ends.
     pub const LAST_RESORT: Self = Self {
         min: TimeDelta::from_millis(150),
         max: TimeDelta::from_millis(450),
@@ -131,7 +134,7 @@ impl DropPolicy {
 pub enum GtdMeasure {
     /// At every arrival, the GTD of the arriving event.
     Arrival,
-    /// At every arrival, the GTD of the oldest received event that is still waiting.
+    /// At every arrival, the GTD of the oldest received event that is neither delivered nor dropped yet.
     #[default]
     Waiting,
     /// At every delivery, the GTD of the delivered event.
@@ -147,17 +150,18 @@ pub enum MirrorConfigError {
     SilenceTimeout,
     /// The minimum of `history_limits` is above the maximum, or the maximum is not within 64 to 65,536.
     History,
-    /// A curve has `min` not below `max`, `max_drop_permille` above 1,000 or `average_shift` above 16.
+    /// A curve's `min` is not below its `max`, its `max_drop_permille` is above 1,000, or its `average_shift` is above
+    /// 16.
     Curve,
 }
 
 impl core::fmt::Display for MirrorConfigError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::ObsoleteSet => "obsolete set must have between 1 and 32 members",
+            Self::ObsoleteSet => "maximum obsolete set must be 1 to 32 events",
             Self::SilenceTimeout => "silence timeout must be between 500 ms and 1 h",
             Self::History => "history maximum must be 64 to 65,536 events and not below the minimum",
-            Self::Curve => "drop curve needs min < max, at most 1,000 permille and an average shift of at most 16",
+            Self::Curve => "drop curve must have min below max, at most 1,000 permille and an average shift of at most 16",
         })
     }
 }

@@ -5,8 +5,8 @@ use super::{Delivery, DeliveryOrder, DropPolicy, EventFate, EventStream, GtdMeas
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
 impl Mirror {
-    /// Returns the next event to deliver, which the game must apply before any other call. `None` if no event can be
-    /// delivered now.
+    /// Returns the next event, which the game must apply before the host program calls this mirror again. `None` if no
+    /// event can be delivered now.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<Delivery<'_>> {
         self.now = self.now.max(now);
         self.apply_hold_policy();

@@ -5,14 +5,15 @@ use alloc::vec::Vec;
 
 use super::MAX_OBSOLETE_SET;
 
-/// Maximum number of objects whose last events are tracked. For all other objects only an upper bound of their last
-/// event is known.
+/// Maximum number of objects whose last events are tracked. For all other objects, only an upper bound on the sequence
+/// numbers of their events is known.
 const MAX_TRACKED_KEYS: usize = 16_384;
 
-/// Last events of one object.
+/// Events of one object on which its next event depends.
 #[derive(Clone, Copy, Debug)]
 struct KeyTail {
-    /// Sequence number of the last irreplaceable event; 0 if there is none.
+    /// Sequence number of the last irreplaceable event, or an upper bound of it if `barrier` is set; 0 if there is
+    /// none.
     after: u64,
     /// Whether `after` may belong to another object, so that all events up to it count as predecessors.
     barrier: bool,
@@ -38,7 +39,7 @@ impl EventDependencies {
     }
 }
 
-/// Last events of every object of this mirror.
+/// For every tracked object of this mirror, the events on which its next event depends.
 #[derive(Debug, Default)]
 pub(super) struct DependencyTracker {
     tails: BTreeMap<u64, KeyTail>,
@@ -47,8 +48,8 @@ pub(super) struct DependencyTracker {
 }
 
 impl DependencyTracker {
-    /// Adds a new event and returns its dependencies. After `longest` consecutive replaceable events the next one
-    /// counts as irreplaceable, whatever the game states, so that every event can carry its whole obsolete set.
+    /// Adds a new event and returns its dependencies. The event after `longest` consecutive replaceable events of its
+    /// key counts as irreplaceable, whatever `replaceable` says, so that every event can carry its whole obsolete set.
     pub(super) fn add_event(&mut self, seq: u64, key: u64, replaceable: bool, longest: usize) -> EventDependencies {
         if key == 0 {
             return EventDependencies::NONE;

@@ -11,7 +11,7 @@ pub const MAX_PAYLOAD: usize = 900;
 /// Maximum number of events that one event can make obsolete.
 pub const MAX_OBSOLETE_SET: usize = 32;
 
-/// Id of one run of a server, which issues events; a restarted server is another source.
+/// Id of a source of events: one run of a mirrored server. A restarted server is a different source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SourceId(pub u32);
 
@@ -24,12 +24,12 @@ impl fmt::Display for SourceId {
 /// An event that the game passes to [`Mirror::issue`](super::Mirror::issue).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewEvent<'a> {
-    /// Object that the event is about; only its owner issues events about it. Events of one key are correlated: they
-    /// are delivered in the order in which they were issued. An event with key 0 is correlated with no other; in
-    /// correlated order it is delivered as soon as it arrives.
+    /// Object that the event is about. Only the owner of the object may issue events about it. Events of one key are
+    /// correlated: they are delivered in the order in which they were issued. An event with key 0 is correlated with no
+    /// other; in correlated order it is delivered as soon as it arrives.
     pub key: u64,
-    /// Whether the event makes the earlier events of its key obsolete, back to the last irreplaceable one: a receiver
-    /// of this event need not have received them.
+    /// Whether the event makes the events of its key since the last irreplaceable one obsolete. A receiver of this
+    /// event need not have received them.
     pub replaces: bool,
     /// Whether later events of the key may make this event obsolete.
     pub is_replaceable: bool,
@@ -38,8 +38,8 @@ pub struct NewEvent<'a> {
 }
 
 impl<'a> NewEvent<'a> {
-    /// Creates an event with an absolute state, such as a position: it makes earlier states of the key obsolete, and
-    /// the next state makes it obsolete.
+    /// Creates an event that states an absolute value, such as a position. The event makes earlier states of the key
+    /// obsolete, and the next state makes this one obsolete.
     pub fn state(key: u64, payload: &'a [u8]) -> Self {
         Self { key, replaces: true, is_replaceable: true, payload }
     }
@@ -57,7 +57,7 @@ pub enum IssueError {
     NoGroupTime,
     /// The payload exceeds [`MAX_PAYLOAD`] bytes.
     TooLong,
-    /// 4,096 of this mirror's own events are not settled yet, or its sequence numbers are used up.
+    /// This mirror's oldest unsettled event was issued 4,096 events ago, or its sequence numbers are used up.
     TooManyPending,
 }
 
@@ -90,8 +90,9 @@ pub struct Delivery<'a> {
     pub gtd: TimeDelta,
     /// Whether this mirror issued the event.
     pub is_own: bool,
-    /// Whether the event comes after one that is later in the [total order](super::DeliveryOrder::Total): its source
-    /// was not known, or was silent for too long. Always false in correlated order.
+    /// Whether an event that is later in the [total order](super::DeliveryOrder::Total) was delivered before this one,
+    /// because the source of this event was not known then or was silent for too long. Always false in correlated
+    /// order.
     pub is_out_of_order: bool,
 }
 

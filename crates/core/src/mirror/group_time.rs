@@ -1,17 +1,17 @@
-//! The group time that all mirrors share: that of the lowest source id that is present and knows it, unless that mirror
-//! is far behind the others.
+//! The group time that all mirrors share. The mirrors follow the present mirror with the lowest source id that knows
+//! the group time, unless that mirror is far behind the others.
 
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
-/// Difference from which on a mirror steps instead of slewing. It is that large if two groups met or a server was
-/// suspended.
+/// Difference between two mirrors' group times from which on the one behind steps instead of slewing. Differences
+/// become that large when two groups meet or a server was suspended.
 const STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(250);
 /// Maximum slew, as a fraction of the elapsed time.
 const MAX_SLEW: f64 = 0.02;
 /// Maximum elapsed time that one slew accounts for.
 const MAX_SLEW_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 
-/// This mirror's estimate of the group time, steered towards that of its peers.
+/// This mirror's estimate of the group time, which is steered towards the estimates of its peers.
 #[derive(Debug, Default)]
 pub(super) struct GroupTime {
     offset: Option<TimeDelta>,
@@ -39,20 +39,20 @@ impl GroupTime {
         self.offset.map(|offset| Instant::from_nanos(at.as_nanos()) - offset)
     }
 
-    /// Returns whether this mirror is at least [`STEP_THRESHOLD`] behind the offset `target` of a peer, or has no group
-    /// time. It then follows the peer even if the peer's source id is higher.
+    /// Returns whether this mirror is at least [`STEP_THRESHOLD`] behind a peer's group time, whose offset is `target`,
+    /// or has no group time. This mirror then follows the peer even if the peer's source id is higher.
     pub(super) fn is_far_behind(&self, target: TimeDelta) -> bool {
         self.offset.is_none_or(|offset| target - offset >= STEP_THRESHOLD)
     }
 
-    /// Returns whether this mirror is at least [`STEP_THRESHOLD`] ahead of the offset `target` of a peer. The peer must
-    /// follow then.
+    /// Returns whether this mirror is at least [`STEP_THRESHOLD`] ahead of a peer's group time, whose offset is
+    /// `target`. The peer then has to follow.
     pub(super) fn is_far_ahead(&self, target: TimeDelta) -> bool {
         self.offset.is_some_and(|offset| offset - target >= STEP_THRESHOLD)
     }
 
-    /// Slews towards the offset `target` of a peer, or steps to it if it is far ahead or no group time is known. An
-    /// offset far behind has no effect.
+    /// Slews towards a peer's group time, whose offset is `target`. Steps to `target` if it is far ahead or no group
+    /// time is known, and ignores it if it is far behind.
     pub(super) fn steer(&mut self, now: Instant, target: TimeDelta) {
         let max_slew = (now - self.steered_at).min(MAX_SLEW_INTERVAL).max(TimeDelta::ZERO).scale(MAX_SLEW);
         self.steered_at = now;

@@ -9,8 +9,8 @@ use crate::time::{GroupInstant, Instant, TimeDelta};
 /// Time reserved for delivery: a hold ends this long before the waiting event becomes late.
 const DELIVERY_MARGIN: TimeDelta = TimeDelta::from_millis(3);
 
-/// Scanned events per millisecond of pause before the next scan: a mirror with a large backlog must not spend its time
-/// on scans.
+/// Number of scanned events that add one millisecond to the pause before the next scan: a mirror with a large backlog
+/// must not spend its time on scans.
 const SCANNED_EVENTS_PER_MILLI: usize = 512;
 /// Maximum pause between scans.
 const MAX_SCAN_PAUSE: TimeDelta = TimeDelta::from_millis(10);
@@ -25,7 +25,7 @@ struct EventHold {
 /// Result of the last scan for holds.
 #[derive(Debug, Default)]
 pub(super) struct HoldSchedule {
-    /// Whether nothing has changed since the last scan.
+    /// Whether the last scan is still valid. [`on_change`](Self::on_change) invalidates it.
     is_current: bool,
     /// Earliest deadline of a hold; `None` if no event is held.
     next_deadline: Option<Instant>,
@@ -34,7 +34,7 @@ pub(super) struct HoldSchedule {
 }
 
 impl HoldSchedule {
-    /// Invalidates the last scan: an event arrived, was requested or was settled.
+    /// Invalidates the last scan. Must be called when an event arrives, is requested or is settled.
     pub(super) fn on_change(&mut self) {
         self.is_current = false;
     }
@@ -45,7 +45,8 @@ impl HoldSchedule {
 }
 
 impl Mirror {
-    /// Drops the missing obsolete events whose deadline has passed.
+    /// Drops the missing obsolete events whose hold has reached its deadline. Does nothing under a policy other than
+    /// [`DropPolicy::Adaptive`].
     pub(super) fn apply_hold_policy(&mut self) {
         let DropPolicy::Adaptive { threshold } = self.config.policy else { return };
         while self.holds.is_due(self.now) {
@@ -77,8 +78,8 @@ impl Mirror {
         holds
     }
 
-    /// Returns the time of the next scan for holds. `None` if the last scan is current and found no hold, or under
-    /// another policy.
+    /// Returns the time of the next scan for holds. `None` if the last scan is current and found no hold, or if the
+    /// policy is not [`DropPolicy::Adaptive`].
     pub(super) fn next_hold_at(&self) -> Option<Instant> {
         let next = if self.holds.is_current { self.holds.next_deadline? } else { self.now };
         matches!(self.config.policy, DropPolicy::Adaptive { .. }).then_some(next.max(self.holds.paused_until))
@@ -128,8 +129,8 @@ impl Mirror {
     }
 
     /// Returns the hold of a missing event, which ends in time for the events behind it to be delivered by `late_at`.
-    /// The hold ends at once if a requested event cannot arrive in that time. `None` if the event is not missing or the
-    /// group time is unknown.
+    /// The hold ends at once if the event was requested too late to arrive by that time. `None` if the event is not
+    /// missing or the group time is unknown.
     fn hold_for(&self, source: SourceId, seq: u64, late_at: GroupInstant) -> Option<EventHold> {
         let deadline = self.group_time.to_local(late_at)? - DELIVERY_MARGIN;
         let missing = self.streams.get(&source)?.missing();

@@ -108,7 +108,8 @@ pub struct Mirror {
     streams: BTreeMap<SourceId, EventStream>,
     peers: BTreeMap<SourceId, RemoteMirror>,
     dropper: Dropper,
-    /// Events queued for delivery in correlated order, oldest first; unused in total order.
+    /// Events queued for delivery in correlated order, in the order in which they became deliverable; unused in total
+    /// order.
     ready: VecDeque<(SourceId, u64)>,
     /// Latest position (issue time, source, sequence number) delivered in total order; unused in correlated order.
     delivery_frontier: Option<(GroupInstant, SourceId, u64)>,
@@ -116,11 +117,13 @@ pub struct Mirror {
     last_sent_seq: u64,
     control_queue: VecDeque<(SourceId, UnicastMessage)>,
     next_beacon: Instant,
-    /// Absent source whose status was sent last: statuses rotate over the absent sources.
+    /// Absent source whose status was sent last. The next beacon continues with the absent sources after it, in
+    /// rotation.
     last_have_source: Option<SourceId>,
     served_snapshots: BTreeMap<SourceId, ServedSnapshot>,
     downloads: BTreeMap<SourceId, MirrorDownload>,
-    /// Sources whose part of the state exceeds the snapshot limit, with the time at which this was found.
+    /// Sources whose part of the state exceeds [`MirrorConfig::max_snapshot_size`], with the time at which the host
+    /// program passed that part.
     oversized: BTreeMap<SourceId, Instant>,
     pending_requests: VecDeque<PendingRequest>,
     events: VecDeque<MirrorEvent>,
@@ -135,13 +138,13 @@ pub struct Mirror {
 /// A request to the host program, which must fulfil it before it polls the next delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirrorRequest {
-    /// The host program must pass the current part of the state that comes from a source's events to
-    /// [`Mirror::handle_snapshot`].
+    /// The host program must pass to [`Mirror::handle_snapshot`] the part of its current state that comes from a
+    /// source's events.
     Snapshot {
         /// Source whose objects are requested.
         of: SourceId,
     },
-    /// The host program must replace the part of the state that comes from a source's events.
+    /// The host program must replace the part of its state that comes from a source's events with the state in `bytes`.
     Install {
         /// Source whose objects are replaced.
         of: SourceId,
@@ -174,7 +177,7 @@ pub enum MirrorEvent {
     /// A mirror said goodbye, timed out or was removed. Its objects stay as they are.
     PeerLeft(SourceId),
     /// This mirror dropped an event that is not obsolete, under [`DropPolicy::TwoCurve`] only. The effect of the events
-    /// that it replaced is lost with it.
+    /// that the dropped event replaced is lost, too.
     EventAbandoned {
         /// Source that issued the event.
         source: SourceId,
@@ -191,8 +194,8 @@ pub enum MirrorEvent {
         /// Size of the snapshot in bytes, including its header.
         len: usize,
     },
-    /// This mirror abandoned the download of a snapshot after 8 requests without progress. It starts another download
-    /// as long as it lacks the events.
+    /// This mirror abandoned the download of a snapshot after 8 requests without progress. It starts further downloads
+    /// for as long as it lacks the events.
     SnapshotUnavailable {
         /// Source whose events make up the snapshot.
         of: SourceId,
@@ -245,14 +248,15 @@ impl Mirror {
         self.config.source
     }
 
-    /// Converts `now` to group time. `None` until this mirror has started a group time or learnt it from a peer.
+    /// Converts `now` to group time. Returns `None` until this mirror has started a group time or received it from a
+    /// peer.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
         self.group_time.to_group(now)
     }
 
-    /// Adds a reachable mirror, which stays a peer until [`Mirror::remove_peer`]. A mirror that sends a datagram
-    /// becomes a peer without this call, and stays one until it was silent for 20 times
-    /// [`MirrorConfig::silence_timeout`].
+    /// Adds a mirror that the network can reach. That mirror stays a peer until [`Mirror::remove_peer`] is called. A
+    /// mirror that sends a datagram becomes a peer without this call and stays one until it has been silent for 20
+    /// times [`MirrorConfig::silence_timeout`]. Does nothing if there are 256 other peers.
     pub fn add_peer(&mut self, now: Instant, source: SourceId) {
         self.ensure_peer(now, source);
         if let Some(peer) = self.peers.get_mut(&source) {
@@ -266,7 +270,8 @@ impl Mirror {
         }
     }
 
-    /// Removes a mirror from the peers, until it sends a datagram again. This mirror no longer waits for its events.
+    /// Removes a peer. In total order, events of other mirrors then no longer wait for its events. The removed mirror
+    /// becomes a peer again when it sends a datagram.
     pub fn remove_peer(&mut self, source: SourceId) {
         let Some(peer) = self.peers.get_mut(&source) else { return };
         let was_present = core::mem::replace(&mut peer.is_present, false);
@@ -296,8 +301,8 @@ impl Mirror {
         source == self.config.source || self.peers.get(&source).is_some_and(|peer| peer.is_present)
     }
 
-    /// Issues an event and returns its sequence number. [`Mirror::poll_delivery`] returns the event here too, in its
-    /// order.
+    /// Issues an event and returns its sequence number. [`Mirror::poll_delivery`] of this mirror returns the event,
+    /// too, at its place in the delivery order.
     pub fn issue(&mut self, now: Instant, new_event: NewEvent<'_>) -> Result<u64, IssueError> {
         self.now = self.now.max(now);
         let (own_source, now) = (self.config.source, self.now);

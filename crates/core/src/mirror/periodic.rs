@@ -74,9 +74,10 @@ impl Mirror {
         self.peers.retain(|_, peer| peer.is_configured || now - peer.last_received_at < timeout * 20);
     }
 
-    /// Steers towards the group time of the peer with the lowest source id that is below this mirror's own or whose
-    /// group time is far ahead. Ignores peers that are far behind. If no peer reports a group time, starts one
-    /// [`GROUP_TIME_TIMEOUT`] after the creation of this mirror.
+    /// Steers towards the group time of one peer: of all peers with a lower source id than this mirror or a group time
+    /// far ahead, the one with the lowest source id. Ignores peers whose group time is far behind. If this mirror knows
+    /// no group time and no present peer reports one, starts one [`GROUP_TIME_TIMEOUT`] after the creation of this
+    /// mirror.
     fn follow_group_time(&mut self) {
         let (now, own_source) = (self.now, self.config.source);
         let reported = |peer: &RemoteMirror| {
@@ -103,7 +104,8 @@ impl Mirror {
         self.peers.values().any(|peer| peer.is_present && peer.group_time_offset.is_some())
     }
 
-    /// Discards the events that all present peers have settled, within the history limits of the settings.
+    /// Discards settled events that all present peers have settled, too, except for the minimum history, and all
+    /// settled events beyond the maximum history.
     fn discard_stable_history(&mut self) {
         for (source, stream) in &mut self.streams {
             let present = self.peers.iter().filter(|(peer_source, peer)| peer.is_present && *peer_source != source);
@@ -113,7 +115,7 @@ impl Mirror {
         }
     }
 
-    /// Drops the missing obsolete events of absent sources that were requested in vain.
+    /// Drops the missing obsolete events of absent sources that were requested [`MAX_OBSOLETE_ATTEMPTS`] times in vain.
     fn drop_unrecoverable(&mut self) {
         let unrecoverable = |stream: &EventStream| {
             let unanswered = stream.missing().iter().filter(|missing| missing.attempts >= MAX_OBSOLETE_ATTEMPTS);

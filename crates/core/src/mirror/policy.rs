@@ -22,7 +22,7 @@ pub(super) struct Dropper {
 }
 
 /// State that spaces drops evenly: as in RED, the drop probability grows with the number of GTD samples since the last
-/// drop.
+/// drop. Samples that leave the average outside the curve do not count.
 #[derive(Debug, Default)]
 struct DropSpacing {
     counter: u64,
@@ -64,7 +64,7 @@ impl Dropper {
         }
     }
 
-    /// Returns whether to drop an event that is not obsolete, as a last resort. Called after
+    /// Returns whether to drop an event that is not obsolete, as a last resort. Must be called once after each
     /// [`on_sample`](Self::on_sample). Always false except under [`DropPolicy::TwoCurve`].
     pub(super) fn should_abandon(&mut self) -> bool {
         match (self.policy, self.average_gtd) {

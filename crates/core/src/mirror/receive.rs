@@ -7,7 +7,8 @@ use crate::clock::RoundTrip;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{ClockEcho, DecodeError, EncodedEvent, MirrorItem, MirrorItems, StreamStatus};
 
-/// Time after a goodbye for which datagrams still in flight from that mirror are ignored.
+/// Time after a mirror's goodbye for which its datagrams are ignored, because they may have been sent before the
+/// goodbye.
 const LEAVE_QUARANTINE: TimeDelta = TimeDelta::from_secs(2);
 
 impl Mirror {
@@ -44,7 +45,7 @@ impl Mirror {
         true
     }
 
-    /// Returns the stream of a source, which it creates if necessary. `None` if there are [`MAX_SOURCES`] other
+    /// Returns the stream of a source, and creates the stream if necessary. `None` if there are [`MAX_SOURCES`] other
     /// streams.
     fn ensure_stream(&mut self, source: SourceId) -> Option<&mut EventStream> {
         if self.streams.len() >= MAX_SOURCES && !self.streams.contains_key(&source) {
@@ -135,8 +136,8 @@ impl Mirror {
         }
     }
 
-    /// Handles a peer's status of a stream. The newest event of a present source counts only from that source itself,
-    /// that of an absent source from any peer.
+    /// Handles a peer's status of a stream. The newest event in the status makes events expected only if the source
+    /// itself sent the status or if the source is absent.
     fn on_have(&mut self, from: SourceId, have: StreamStatus) {
         let (now, source) = (self.now, have.source);
         let is_third_party = source == self.config.source || (self.is_present(source) && source != from);

@@ -68,7 +68,8 @@ impl RemoteMirror {
         self.have(source).is_some_and(|have| have.oldest <= seq && seq <= have.newest)
     }
 
-    /// Returns the expected time between a request and its answer: the round-trip time and twice the jitter.
+    /// Returns the expected time between a request and its answer: the round-trip time plus twice the jitter, or
+    /// [`DEFAULT_RESPONSE_TIME`] before the first measurement.
     pub(super) fn expected_response_time(&self) -> TimeDelta {
         self.clock.rtt().map_or(DEFAULT_RESPONSE_TIME, |rtt| rtt + self.clock.jitter() * 2)
     }

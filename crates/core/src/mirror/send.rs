@@ -10,7 +10,7 @@ const MAX_QUEUED_CONTROL: usize = 8_192;
 pub(super) const BEACON_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 /// Maximum number of missing events per source that are requested at a time.
 const MAX_REQUESTED_EVENTS: usize = 256;
-/// Time after the expected response time before a request is repeated.
+/// Time added to the expected response time before a request is repeated.
 const RESPONSE_SLACK: TimeDelta = TimeDelta::from_millis(10);
 /// Maximum interval between requests for the same event, unless the expected response time is longer.
 const MAX_REQUEST_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
@@ -43,7 +43,7 @@ pub(super) enum UnicastMessage {
     },
     Event(SourceId, u64),
     Piece(SourceId, u32),
-    /// Status of the streams, ahead of the next periodic beacon.
+    /// Status of the streams, sent to one mirror ahead of the next periodic beacon.
     Beacon,
 }
 
@@ -127,7 +127,8 @@ impl Mirror {
         Some(datagram.len())
     }
 
-    /// Encodes a request for missing events. Returns its recipient and its length.
+    /// Encodes the next due request for missing events and returns its recipient and length. `None` if no request is
+    /// due.
     fn request_missing(&mut self, buf: &mut [u8]) -> Option<(SourceId, usize)> {
         while let Some(source) = self.first_due_source() {
             let request = self.encode_event_request(source, buf);
@@ -195,8 +196,8 @@ impl Mirror {
         Some((target, datagram.len()))
     }
 
-    /// Chooses the mirror to request an event from: its source if present, but another mirror that has the event on
-    /// every fourth attempt and if the source is absent.
+    /// Chooses the mirror to request an event from: the event's source, or, on every fourth attempt and while the
+    /// source is absent, another present mirror that has the event.
     fn choose_provider(&self, event_source: SourceId, seq: u64, attempts: u32) -> Option<SourceId> {
         let others = || {
             self.peers.iter().filter(|(source, peer)| {
@@ -211,7 +212,8 @@ impl Mirror {
         others().nth(attempts as usize % count).map(|(source, _)| *source).or(is_source_present.then_some(event_source))
     }
 
-    /// Encodes the messages queued for one mirror, as far as they fit. Returns `None` if none of them has any content.
+    /// Removes the messages queued for one mirror from the queue and encodes them, as far as they fit. Returns `None`
+    /// if none of them has any content, because the events or snapshots that they name are no longer kept.
     fn encode_control(&mut self, to: SourceId, buf: &mut [u8]) -> Result<Option<usize>, BufferFull> {
         let mut datagram = MirrorDatagramWriter::new(buf)?;
         let mut index = 0;
@@ -259,8 +261,8 @@ impl Mirror {
         }
     }
 
-    /// Encodes the beacon: the group time, a heartbeat if the group time is known, and the status of the streams.
-    /// Events issued after it are not older than the heartbeat.
+    /// Encodes the beacon: the group time, a heartbeat if the group time is known, and the status of the streams. No
+    /// event issued afterwards is older than the time in the heartbeat.
     fn encode_beacon(&mut self, buf: &mut [u8]) -> Result<usize, BufferFull> {
         let mut datagram = MirrorDatagramWriter::new(buf)?;
         datagram.put(&MirrorItem::GroupTime(self.group_time.offset()))?;

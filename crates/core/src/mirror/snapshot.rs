@@ -14,17 +14,17 @@ const SNAPSHOT_LIFETIME: TimeDelta = TimeDelta::from_secs(3);
 const MAX_DOWNLOADS: usize = 4;
 /// Maximum number of snapshots served at a time.
 const MAX_SERVED_SNAPSHOTS: usize = 16;
-/// Time after which an oversized snapshot may be requested from the host program again: creating it is expensive, and
-/// it hardly shrinks soon.
+/// Time after which an oversized snapshot may be requested from the host program again: creating a snapshot is
+/// expensive, and an oversized one is unlikely to shrink soon.
 const OVERSIZED_RETRY_INTERVAL: TimeDelta = TimeDelta::from_secs(30);
 /// Number of pieces that one request asks for.
 const PIECES_PER_REQUEST: u8 = 32;
 /// Number of requests without progress after which the download from a mirror is abandoned.
 const MAX_PIECE_ATTEMPTS: u32 = 8;
-/// Number of requests for an event after which no mirror is assumed to have it.
+/// Number of requests for an event after which this mirror assumes that no mirror can send the event.
 const MAX_EVENT_ATTEMPTS: u32 = 6;
 
-/// Events that a snapshot includes, stated in its header.
+/// Header of a snapshot: the events that the snapshot includes, and a lower bound on the issue times of all later ones.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SnapshotHead {
     settled: u64,
@@ -63,7 +63,7 @@ pub(super) struct MirrorDownload {
     received_pieces: Vec<bool>,
     /// Index of the first missing piece.
     first_missing: usize,
-    /// Piece after the last one of the newest request.
+    /// Index after the last piece that the newest request asked for.
     requested_end: usize,
     next_request_at: Instant,
     attempts: u32,
@@ -106,7 +106,7 @@ impl MirrorDownload {
         if self.first_missing > before {
             self.attempts = 0;
         }
-        // The next request follows when all requested pieces are here. The last one may have overtaken others.
+        // The next request is due when all requested pieces have arrived. The last piece may arrive before others.
         if self.first_missing >= self.requested_end {
             self.next_request_at = now;
         }
@@ -189,8 +189,8 @@ impl Mirror {
     pub(super) fn on_piece_request(&mut self, from: SourceId, of: SourceId, first_piece: u32, count: u8) {
         let Some(stream) = self.streams.get(&of) else { return };
         let now = self.now;
-        // A mirror that installs a snapshot must be able to continue with events from there. A mirror that has begun to
-        // download another version starts over when it receives a piece of this one.
+        // A mirror that installs a snapshot must be able to continue with the events after it. A mirror that has begun
+        // to download another version starts over when it receives a piece of this one.
         let is_usable = |served: &ServedSnapshot| served.settled + 1 >= stream.base();
         let Some(served) = self.served_snapshots.get_mut(&of).filter(|served| is_usable(served)) else {
             let is_pending =
@@ -267,7 +267,8 @@ impl Mirror {
         true
     }
 
-    /// Starts downloads of snapshots where events alone cannot close the gap, and discards expired snapshots.
+    /// Starts downloads of snapshots where events alone cannot close the gap, abandons failed downloads and discards
+    /// expired snapshots.
     pub(super) fn request_snapshots(&mut self) {
         let now = self.now;
         let sources: Vec<SourceId> = self.streams.keys().copied().collect();

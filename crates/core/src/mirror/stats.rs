@@ -2,7 +2,7 @@
 
 use crate::time::TimeDelta;
 
-/// Number of buckets in the GTD histogram; the last one holds all larger values.
+/// Number of buckets in the GTD histogram. The last bucket also counts every GTD above its range.
 pub const GTD_BUCKETS: usize = 500;
 /// Width of a bucket of the GTD histogram.
 pub const GTD_BUCKET_WIDTH: TimeDelta = TimeDelta::from_millis(1);
@@ -14,7 +14,7 @@ pub struct MirrorStats {
     pub issued: u64,
     /// Delivered events, this mirror's own included.
     pub delivered: u64,
-    /// Delivered events of other mirrors with a GTD above the policy's threshold.
+    /// Delivered events of other mirrors with a GTD above [`DropPolicy::threshold`](super::DropPolicy::threshold).
     pub over_threshold: u64,
     /// Events delivered after one that is later in the total order; 0 in correlated order.
     pub out_of_order: u64,
@@ -28,19 +28,20 @@ pub struct MirrorStats {
     pub requested: u64,
     /// Events retransmitted on request.
     pub retransmitted: u64,
-    /// Received events that had arrived or were settled before.
+    /// Received events that had arrived before or were already settled.
     pub duplicates: u64,
     /// Received events that were discarded because they are more than 4,096 events ahead of the last settled one.
     pub refused: u64,
     /// Snapshots created for other mirrors, and snapshots installed here.
     pub snapshots: (u64, u64),
-    /// Datagrams handed to the network, and their bytes.
+    /// Datagrams that [`Mirror::poll_transmit`](super::Mirror::poll_transmit) returned, and their bytes. A datagram to
+    /// all peers counts once.
     pub sent: (u64, u64),
     /// Received datagrams, including ignored ones, and their bytes.
     pub received: (u64, u64),
     /// Received datagrams that could not be decoded.
     pub malformed: u64,
-    /// Sum of the GTD of all delivered events of other mirrors, in nanoseconds, which can exceed [`TimeDelta::MAX`].
+    /// Sum of the GTD of all delivered events of other mirrors, in nanoseconds. The sum can exceed [`TimeDelta::MAX`].
     gtd_sum_ns: u128,
     /// Smallest GTD of a delivered event of another mirror; [`TimeDelta::MAX`] before the first.
     pub gtd_min: TimeDelta,
@@ -126,7 +127,7 @@ pub struct MirrorPeerStats {
     /// Offset of the peer's clock from the local clock, positive if the peer's clock is ahead; `None` until it is
     /// measured.
     pub clock_offset: Option<TimeDelta>,
-    /// Number of the peer's events beyond `settled` that are not missing.
+    /// Number of the peer's events after `settled` that have arrived or are already settled.
     pub backlog: usize,
     /// Number of the peer's events that are known to exist and have not arrived.
     pub missing: usize,

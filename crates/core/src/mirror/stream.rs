@@ -7,7 +7,7 @@ use super::event::StoredEvent;
 use crate::time::{GroupInstant, Instant};
 use crate::wire::EncodedEvent;
 
-/// Maximum number of accepted events of a source beyond its last settled one.
+/// Maximum difference between the sequence number of an accepted event and that of its source's last settled event.
 pub(super) const MAX_UNSETTLED: u64 = 4_096;
 /// Factor by which the maximum of the history limits grows while a snapshot is served.
 const SNAPSHOT_HISTORY_FACTOR: usize = 16;
@@ -20,7 +20,7 @@ pub(super) const MAX_SEQ_DELTA_SIZE: usize = 7;
 /// Progress of an event towards its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventFate {
-    /// Missing, or received and waiting for other events.
+    /// Missing, or received and neither queued nor settled.
     Open,
     /// Queued for delivery, in correlated order only.
     Queued,
@@ -69,7 +69,7 @@ pub(super) enum InsertOutcome {
     NoRoom,
 }
 
-/// Events of one source that were received or are expected.
+/// Events of one source that were received or are known to exist.
 #[derive(Debug)]
 pub(super) struct EventStream {
     /// Sequence number of the first slot.
@@ -142,8 +142,8 @@ impl EventStream {
             .map_or(if seq <= self.settled { EventFate::Delivered } else { EventFate::Open }, |slot| slot.fate)
     }
 
-    /// Stores a received event. Earlier events that have not arrived become missing, and those that it replaces
-    /// obsolete.
+    /// Stores a received event. Marks earlier events that have not arrived as missing, and the events that it replaces
+    /// as obsolete.
     pub(super) fn insert(&mut self, now: Instant, event_ref: &EncodedEvent<'_>) -> InsertOutcome {
         let seq = event_ref.seq;
         if seq < self.base {
@@ -185,8 +185,8 @@ impl EventStream {
         }
     }
 
-    /// Notes that events up to `last` exist, limited to [`MAX_UNSETTLED`] beyond the last settled one. Those that have
-    /// not arrived are missing.
+    /// Notes that events up to `last` exist, limited to [`MAX_UNSETTLED`] beyond the last settled one. Events up to
+    /// that limit that have not arrived become missing.
     pub(super) fn expect(&mut self, now: Instant, last: u64) {
         let last = last.min(self.settled.saturating_add(MAX_UNSETTLED)).min(MAX_SEQ);
         while self.end() <= last {
@@ -208,8 +208,9 @@ impl EventStream {
         }
     }
 
-    /// Returns a lower bound on the issue times of unsettled events, from settled events and from heartbeats up to a
-    /// settled event. `None` without either.
+    /// Returns a lower bound on the issue times of unsettled events: the newest issue time of the settled events or, if
+    /// that is later, the time of the last heartbeat, provided that all events before the heartbeat are settled. `None`
+    /// without either.
     pub(super) fn time_floor(&self) -> Option<GroupInstant> {
         let announced = self.announced_floor.filter(|(last, _)| *last <= self.settled).map(|(_, at)| at);
         self.time_floor.max(announced)
@@ -226,7 +227,7 @@ impl EventStream {
         self.event(seq).map(|event| (seq, event))
     }
 
-    /// Returns the first event that may be delivered even though others before it are missing.
+    /// Returns the first open event that may be delivered, even if events of other keys before it are missing.
     pub(super) fn first_deliverable(&self) -> Option<(u64, &StoredEvent)> {
         let seq = self.open_events().find(|seq| self.is_deliverable(*seq))?;
         self.event(seq).map(|event| (seq, event))
@@ -253,8 +254,8 @@ impl EventStream {
         }
     }
 
-    /// Queues all events that no longer wait, in their order, and returns them. Events wait only for earlier ones, so
-    /// one pass is enough.
+    /// Marks the waiting events that have become deliverable as queued and returns their sequence numbers in ascending
+    /// order. Events wait only for earlier ones, so one pass is enough.
     pub(super) fn release_waiting(&mut self) -> Vec<u64> {
         let mut released = Vec::new();
         if self.waiting.is_empty() {
@@ -334,7 +335,7 @@ impl EventStream {
         &self.waiting
     }
 
-    /// Returns the number of events beyond the settled ones that are not missing.
+    /// Returns the number of events after [`settled`](Self::settled) that have arrived or are already settled.
     pub(super) fn backlog(&self) -> usize {
         ((self.end() - 1 - self.settled) as usize).saturating_sub(self.missing.len())
     }
@@ -357,7 +358,8 @@ impl EventStream {
         }
     }
 
-    /// Returns a bitmap of the events after the last contiguously settled one: a set bit is a settled event.
+    /// Returns a bitmap of the events after [`settled`](Self::settled): bit 0 stands for the first of them, and a set
+    /// bit for a settled event.
     pub(super) fn settled_bits(&self) -> Vec<u8> {
         let from = (self.settled + 1 - self.base) as usize;
         let slots: Vec<bool> = self.slots.range(from..).map(EventSlot::is_settled).collect();

@@ -9,7 +9,8 @@ use crate::wire::{MAX_DATAGRAM, MirrorItem, MirrorItems};
 
 const DELAY: TimeDelta = TimeDelta::from_millis(40);
 
-/// The state of the game: the value of every object, with the actions that led to it.
+/// The state of the game: for every object, the payloads of its actions and, of the states between two actions, the
+/// last one.
 type Objects = BTreeMap<(SourceId, u64), Vec<u8>>;
 
 struct TestServer {
@@ -22,7 +23,8 @@ struct MirrorNetwork {
     now: Instant,
     servers: Vec<Option<TestServer>>,
     in_flight: Vec<(Instant, usize, usize, Vec<u8>)>,
-    /// Loss rule: returns whether a datagram from one server to another is lost, given both numbers and an item in it.
+    /// Loss rule: returns whether a datagram is lost, given the number of its sender, the number of its receiver and
+    /// one of its items.
     is_lost: fn(usize, usize, &MirrorItem<'_>) -> bool,
 }
 

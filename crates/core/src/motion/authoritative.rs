@@ -13,7 +13,7 @@ pub(super) struct AuthoritativeObject<S, V> {
     simulator: Simulator<S, V>,
     /// Client that controls the object; `None` if the server does.
     pub(super) owner: Option<ClientId>,
-    /// Time at which the newest segment started: its command arrived, or the server issued it.
+    /// Time at which the newest segment started: the arrival of the owner's command, or the decision of the server.
     segment_started_at: Instant,
     /// Timer value at `segment_started_at`.
     initial_timer: TimeDelta,
@@ -43,7 +43,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         self.simulator.commands.newest().number
     }
 
-    /// Returns the first epoch of another object with the same id.
+    /// Returns the lowest epoch for a later object with the same id.
     pub(super) fn next_epoch(&self) -> u32 {
         self.newest_number().epoch.saturating_add(1)
     }
@@ -92,7 +92,7 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
         self.on_segment_started(now);
     }
 
-    /// Transfers control of the object, which moves on as before.
+    /// Transfers control of the object, which keeps its motion vector.
     pub(super) fn transfer_ownership<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         now: Instant,

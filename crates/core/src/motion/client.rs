@@ -37,16 +37,17 @@ type RemoteObjectOf<P> = ClientObject<<P as MotionPredictor>::State, <P as Motio
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MotionClientEvent {
     /// The server sent the state of an object for the first time, or for the first time since the server restarted or
-    /// this client released control. Also reported when another object with the same id appears; commands issued to the
-    /// previous object are then void.
+    /// this client released control. Also reported when control of an object that was never commanded is transferred,
+    /// and when another object with the same id appears; commands issued to the previous object are then void.
     Appeared(ObjectId),
-    /// The server overruled the commands of an own object: commands in flight are void and may be issued again. A
-    /// restarted server that does so with its first update of the object causes this event instead of
+    /// The server overruled the commands of an own object: commands in flight are void and may be issued again. If the
+    /// first update of the object from a restarted server overrules the commands, this event is reported instead of
     /// [`Self::Appeared`].
     Overruled(ObjectId),
     /// The server removed an object, hid it from this client, or has no object with this id.
     Removed(ObjectId),
-    /// The server restarted. Each object is unverified until the restarted server has sent its state.
+    /// The server restarted. The local state of each object may be invalid until the restarted server has sent the
+    /// object's state.
     ServerRestarted,
 }
 
@@ -73,7 +74,7 @@ impl<P: MotionPredictor> MotionClient<P> {
     }
 
     /// Takes control of an object. The server ignores the commands unless it has made this client the object's owner.
-    /// The object exists once the server has sent its state. Ignored if there are [`MAX_OBJECTS`] other objects.
+    /// The object has no state here until the server has sent it. Ignored if there are [`MAX_OBJECTS`] other objects.
     pub fn own(&mut self, object: ObjectId) {
         let now = self.now;
         self.ensure_object(object).into_iter().for_each(|remote| remote.take_control(now));
@@ -105,8 +106,8 @@ impl<P: MotionPredictor> MotionClient<P> {
         self.is_leaving = true;
     }
 
-    /// Commands an own object to move along `vector` from now on. Commands within [`MotionConfig::combine_interval`]
-    /// are combined into one. Returns whether this client controls the object.
+    /// Commands an own object to move along `vector` from now on. Further commands within
+    /// [`MotionConfig::combine_interval`] are combined with this one. Returns whether this client controls the object.
     pub fn command(&mut self, now: Instant, object: ObjectId, vector: P::Vector) -> bool {
         self.advance(now);
         let Some(ClientObject { controller: Some(controller), simulator, .. }) = self.objects.get_mut(&object) else {

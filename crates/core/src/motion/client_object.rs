@@ -28,13 +28,15 @@ pub(super) struct ClientObject<S, V> {
     is_unverified: bool,
     /// Arrival time of the last update that could be applied.
     last_update_at: Instant,
-    /// Time of the last subscription request; `None` before the first and after the local state became unverified.
+    /// Time of the last subscription request; `None` before the first one, and again when the local state becomes
+    /// unverified.
     pub(super) last_requested_at: Option<Instant>,
     /// Send time, on the server's clock, of the datagram to acknowledge.
     pub(super) ack_due: Option<Instant>,
     /// Kind of the last update, until the server's progress on its segment has been applied.
     pending_update: Option<PendingUpdate>,
-    /// `RT_accum` that was assumed for the timer, until the delay has been measured.
+    /// `RT_accum` that was assumed when the timer was set, until the delay has been measured. Used only with
+    /// [`SyncMethod::Paper`].
     expected_delay: Option<TimeDelta>,
 }
 
@@ -52,8 +54,8 @@ enum PendingUpdate {
 /// Change of an object that the client reports to the host program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectChange {
-    /// The server sent the object for the first time, another object with the same id, or the object again after the
-    /// local state became unverified.
+    /// The server sent the object for the first time or again after the local state became unverified, sent another
+    /// object with the same id, or transferred control of an object that was never commanded.
     Appeared,
     /// The server overruled the commands of an own object.
     Overruled,
@@ -96,7 +98,8 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         }
     }
 
-    /// Releases control of the object, if this client has it: its commands that the server has not received are void.
+    /// Releases control of the object, if this client has it. The client's commands that the server has not received
+    /// are then void.
     pub(super) fn release_control(&mut self) {
         if self.controller.take().is_some() {
             (self.is_unverified, self.last_requested_at) = (true, None);
@@ -215,8 +218,8 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         (self.is_unverified, self.last_update_at, self.ack_due) = (false, context.now, Some(context.sent));
     }
 
-    /// Handles the server's progress on the segment of a command, and steers the timer towards it if the segment is the
-    /// newest.
+    /// Handles the server's progress on the segment of a command. Steers the timer towards the server's if the segment
+    /// is the newest.
     pub(super) fn on_timer<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         context: &mut ReceiveContext<'_, P>,
@@ -238,7 +241,7 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         let expected_delay = context.server.delay.accumulated();
         let target = match (context.config.method, self.confirmed.progress_of(number)) {
             (SyncMethod::Clocks, Some(confirmed)) => confirmed.caught_up_timer_at(context.now),
-            // Td = −RT_accum, less the server's progress on the segment when it reported it.
+            // Td = −RT_accum, less the progress on the segment that the server reported.
             _ => progress.timer + expected_delay,
         };
         let update = self.pending_update.take();
@@ -268,8 +271,9 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         }
     }
 
-    /// Corrects the timer once the delay to the server has been measured. A follower is further behind if the delay is
-    /// longer, so the sign is opposite to that of a client that is ahead.
+    /// Corrects the timer once the delay to the server has been measured. A client that follows is further behind if
+    /// the delay is longer, so the sign is opposite to that of [`LocalController::on_timer_answer`], whose client is
+    /// ahead.
     pub(super) fn on_delay(
         &mut self,
         now: Instant,

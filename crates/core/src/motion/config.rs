@@ -8,7 +8,8 @@ use crate::time::TimeDelta;
 pub enum SyncMethod {
     /// As in the paper: the client estimates the delay to the server as the smoothed half of the round-trip time.
     Paper,
-    /// With synchronized clocks: the client knows by the server's clock exactly how far the server's simulator is.
+    /// With synchronized clocks: the client computes from the server's clock how far the server's simulator is on its
+    /// segment.
     Clocks,
 }
 
@@ -23,13 +24,13 @@ pub struct MotionConfig {
     pub combine_interval: TimeDelta,
     /// Bounds of the simulators' speed relative to real time.
     pub timer_rate: TimerRate,
-    /// Share of a command's age that the server compensates by running faster, from 0 to 1. The client that issued the
-    /// command compensates the rest by running slower. Only for [`SyncMethod::Clocks`].
+    /// Share of a command's age at its arrival that the server compensates by running faster, from 0 to 1. The client
+    /// that issued the command compensates the rest by running slower. Must be 0 with [`SyncMethod::Paper`].
     pub server_share: f64,
     /// Maximum speed at which corrections are displayed, in units per second; `None` displays them at once.
     pub correction_speed: Option<f64>,
-    /// Time by which a simulator may be behind, and maximum duration of a displayed correction. Beyond it the
-    /// correction is made at once, because a gradual one would take too long.
+    /// Time by which a simulator may be behind, and maximum duration of a displayed correction. A correction beyond
+    /// this limit is made at once, because a gradual one would take too long.
     pub snap_threshold: TimeDelta,
     /// Window over which discrepancies are measured.
     pub averaging_window: TimeDelta,
@@ -79,8 +80,8 @@ impl MotionConfig {
     }
 
     /// Returns settings with synchronized clocks, which are not in the paper: timers at 0.5 to 2 times real time,
-    /// corrections displayed at up to 10 units per second. The server share is 0, which is best for all pairs of sites
-    /// together: a client that follows the server would have to catch up with the server's share, too.
+    /// corrections displayed at up to 10 units per second. The server share is 0, because the clients that follow the
+    /// server would have to run faster to catch up with the server's share, too.
     pub const fn clocks(incarnation: u32) -> Self {
         Self {
             incarnation,

@@ -35,14 +35,14 @@ impl ConfirmedProgress {
         self.reported_at - self.progress.segment_age
     }
 
-    /// Returns the server's timer at `now`, which may be any time since the server started the segment. The timer may
-    /// have run faster at first.
+    /// Returns the server's timer at `now`, which must not be before the start of the segment. Takes into account that
+    /// the timer may have run faster at first, to catch up.
     fn timer_at(&self, now: Instant, rate: TimerRate) -> TimeDelta {
         let fastest = self.progress.initial_timer + (now - self.segment_start()).scale(rate.fastest);
         fastest.min(self.caught_up_timer_at(now)).max(TimeDelta::ZERO)
     }
 
-    /// Returns the server's timer at `now` if it has caught up completely.
+    /// Returns the server's timer at `now`, on the assumption that the timer has caught up completely by then.
     pub(super) fn caught_up_timer_at(&self, now: Instant) -> TimeDelta {
         self.progress.timer + (now - self.reported_at) + self.progress.catch_up
     }
@@ -56,7 +56,7 @@ struct Segment<S, V> {
     confirmed: ConfirmedProgress,
 }
 
-/// A client's knowledge of the server's simulator of one object.
+/// Newest segments of the server's simulator of one object, each with the progress that the server reported last.
 #[derive(Clone, Debug)]
 pub(super) struct ConfirmedMotion<S, V> {
     segments: VecDeque<Segment<S, V>>,
@@ -72,7 +72,7 @@ impl<S: Clone, V: Clone> ConfirmedMotion<S, V> {
     /// Stores the server's progress on the segment of a command.
     pub(super) fn on_progress(&mut self, command: &MotionCommand<S, V>, confirmed: ConfirmedProgress) {
         if let Some(segment) = self.segments.back_mut().filter(|segment| segment.number == command.number) {
-            // A report that another one overtook adds nothing.
+            // A report that a later one overtook adds nothing.
             if confirmed.reported_at > segment.confirmed.reported_at {
                 segment.confirmed = confirmed;
             }
@@ -88,7 +88,8 @@ impl<S: Clone, V: Clone> ConfirmedMotion<S, V> {
         self.segments.push_back(Segment { number, start, vector, confirmed });
     }
 
-    /// Returns the last reported progress on the segment of a command. `None` if it is not the newest reported segment.
+    /// Returns the last reported progress on the segment of a command. `None` if that segment is not the newest
+    /// reported one.
     pub(super) fn progress_of(&self, number: CommandNumber) -> Option<&ConfirmedProgress> {
         self.segments.back().filter(|segment| segment.number == number).map(|segment| &segment.confirmed)
     }

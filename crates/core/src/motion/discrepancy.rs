@@ -57,8 +57,8 @@ impl<S: Clone> DiscrepancyMeter<S> {
         self.samples.push_back((now, state.clone()));
     }
 
-    /// Computes D from the distance to another copy at each sample, where that is known. Returns D and the measured
-    /// duration.
+    /// Computes D. `distance` returns the distance of a sample to the other copy, or `None` where the other copy's
+    /// state is not known. Returns D and the measured duration.
     pub fn measure(&self, distance: impl Fn(Instant, &S) -> Option<f64>) -> (f64, TimeDelta) {
         let mut last_sample: Option<(Instant, f64)> = None;
         let (mut sum, mut duration) = (0.0, TimeDelta::ZERO);

@@ -7,7 +7,7 @@ use super::simulator::Simulator;
 use super::{CommandNumber, MotionConfig, MotionPredictor, MotionTimer, SyncMethod};
 use crate::time::{Instant, TimeDelta};
 
-/// Sending state of the newest command of a client's own object.
+/// Progress of the newest command of a client's own object: combining, sending, acknowledgement and answer.
 #[derive(Clone, Debug)]
 pub(super) struct LocalController<V> {
     /// Time of the newest command (state A of the paper's Figure 1), while later commands may be combined with it.
@@ -142,8 +142,8 @@ impl<V: Clone> LocalController<V> {
         }
     }
 
-    /// Corrects the timer by the server's answer to the newest command, whose timer is Ts. Only the first answer
-    /// counts.
+    /// Corrects the timer by the server's answer to the newest command. The timer in `progress` is Ts of the paper.
+    /// Only the first answer counts.
     pub(super) fn on_timer_answer(&mut self, now: Instant, timer: &mut MotionTimer, progress: TimerProgress) {
         let (Some(acked_sent_at), Some(first_sent_at), false) =
             (self.acked_datagram_sent_at, self.first_sent_at, self.is_answered)

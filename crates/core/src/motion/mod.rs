@@ -3,15 +3,17 @@
 //! After Li, Li and Lau, *Supporting Continuous Consistency in Multiplayer Online Games*. The server runs a *reference
 //! simulator* of every moving object, avatars and autonomous objects alike ([`MotionServer`]). A client runs simulators
 //! of its own objects and of those that it subscribes to ([`MotionClient`]). An object moves as its [`MotionPredictor`]
-//! computes until the next *command*. A [`MotionTimer`] measures how far it is on that *segment* of its path. A command
-//! carries the duration of the segment before it, so all simulators follow the same path and only their timers differ.
-//! A simulator ahead of the server runs slower for a while, one behind it runs faster (equations 3 to 5). The recent
-//! distance between copies is measured continuously (relaxed consistency, [`DiscrepancyMeter`]).
+//! computes until the next *command*. Its path between two commands is a *segment*, and a [`MotionTimer`] measures how
+//! far the object is on the newest segment. A command carries the duration of the segment before it, so all simulators
+//! follow the same path and only their timers differ. A simulator ahead of the server runs slower for a while, one
+//! behind it runs faster (equations 3 to 5). The recent distance between copies is measured continuously (relaxed
+//! consistency, [`DiscrepancyMeter`]).
 //!
 //! The paper leaves some cases open, which this module decides. A client that issues a command is ahead by `RT_accum`
-//! plus the time for which commands were combined. A client that receives the command is behind by `RT_accum` plus the
-//! server's progress on the segment. Lost data is retransmitted, and the time lost counts as a longer delay. A
-//! simulator that is behind by more than [`MotionConfig::snap_threshold`] is corrected at once.
+//! (the smoothed half of the round-trip time) plus the time for which commands were combined. A client that receives
+//! the command is behind by `RT_accum` plus the server's progress on the segment. Lost data is retransmitted, and the
+//! time lost counts as a longer delay. A simulator that is behind by more than [`MotionConfig::snap_threshold`] is
+//! corrected at once.
 //!
 //! [`SyncMethod::Clocks`] adds clock synchronization, which is not in the paper. A round trip that varies says little
 //! about a single delay; a [clock](crate::clock) is hardly affected by jitter. By the server's clock a client knows

@@ -1,4 +1,4 @@
-//! The other end of a link: its incarnation, its clock, the delay to it and the probes that measure both.
+//! The other end of a link: its incarnation, its clock, the delay to it, and the probes that measure clock and delay.
 
 use super::DelayEstimate;
 use crate::clock::{Clock, RoundTrip};
@@ -40,7 +40,7 @@ pub(super) enum IncarnationOrder {
     Stale,
     /// The same incarnation.
     Same,
-    /// A new incarnation, or the first one.
+    /// A later incarnation, or the first datagram of the peer.
     New,
 }
 

@@ -145,8 +145,8 @@ impl<P: MotionPredictor> MotionServer<P> {
         &self.config
     }
 
-    /// Spawns an object, controlled by the client `owner` or by the server. Replaces an object with the same id.
-    /// Returns false if there are [`MAX_OBJECTS`] other objects.
+    /// Spawns an object, controlled by the client `owner` or, with `None`, by the server. Replaces an object with the
+    /// same id. Returns false if there are [`MAX_OBJECTS`] other objects.
     pub fn spawn(
         &mut self,
         now: Instant,
@@ -529,8 +529,8 @@ impl<P: MotionPredictor> MotionServer<P> {
     }
 }
 
-/// Appends a message about an object. For an object that was removed or is hidden, appends a removal notice with the
-/// epoch from which on the id stands for another object.
+/// Appends a message about an object. If the object does not exist or is hidden from the client, appends a removal
+/// notice with the lowest epoch of a later object with the same id.
 fn put_object_message<P: MotionPredictor>(
     datagram: &mut MotionDatagramWriter<'_>,
     predictor: &P,

@@ -71,7 +71,7 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         &self.displayed
     }
 
-    /// Returns the copy at `now`, if no command arrives until then.
+    /// Predicts the copy at `now`, on the assumption that no command arrives before.
     pub(super) fn at<P: MotionPredictor<State = S, Vector = V>>(
         &self,
         predictor: &P,
@@ -109,13 +109,15 @@ impl<S: Clone, V: Clone> Simulator<S, V> {
         receipt
     }
 
-    /// Sets the timer of an object that has just appeared. The displayed state follows at once, without a correction.
+    /// Sets the timer of an object that has just appeared. The displayed state changes at once, without a gradual
+    /// correction.
     pub(super) fn set_timer<P: MotionPredictor<State = S, Vector = V>>(&mut self, predictor: &P, timer: TimeDelta) {
         self.timer = MotionTimer::new(timer, TimeDelta::ZERO);
         self.displayed = self.state(predictor);
     }
 
-    /// Replaces the commands and the timer. The displayed state stays and then converges.
+    /// Replaces the commands and resets the timer. The displayed state stays as it is; [`advance`](Self::advance) then
+    /// corrects it.
     pub(super) fn replace(&mut self, number: CommandNumber, start: S, vector: V) {
         self.commands = CommandHistory::new(number, start, vector);
         self.timer = MotionTimer::default();

@@ -102,7 +102,7 @@ impl TestBed {
         }
     }
 
-    /// Returns the object at A, at the server and at B.
+    /// Returns the present moments of the object's copies at A, at the server and at B.
     fn moments(&self) -> [ObjectMoment<MilliVec2>; 3] {
         let moment_of = |index: usize| self.clients[index].1.moment_at(self.now, AVATAR).unwrap();
         [moment_of(0), self.server.moment_at(self.now, AVATAR).unwrap(), moment_of(1)]
@@ -327,7 +327,7 @@ fn new_owner_can_command_a_transferred_object() {
     assert_eq!(bed.server.vector(AVATAR), Some(&MilliVec2::from_units(0, 4)));
 }
 
-/// Re-encodes a datagram of A with another number in its start states and commands.
+/// Encodes a datagram of A again with `number` as the number of its start states and commands.
 fn with_command_number(bytes: &[u8], number: CommandNumber) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let mut datagram = MotionDatagramWriter::new(&mut buf, MotionItems::new(bytes).unwrap().header()).unwrap();

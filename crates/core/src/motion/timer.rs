@@ -66,8 +66,8 @@ impl MotionTimer {
         step
     }
 
-    /// Corrects Td when the delay to the server (RT) is measured, where `expected` (`RT_accum`) was assumed when the
-    /// timer was set: the timer is further ahead by the difference.
+    /// Corrects Td once the delay to the server is measured: adds the measured `delay` (RT) minus the `expected` delay
+    /// (`RT_accum`) that was assumed when the timer was set.
     pub fn correct(&mut self, delay: TimeDelta, expected: TimeDelta) {
         self.offset += delay - expected; // (6)
     }

@@ -2,9 +2,9 @@
 //! machine and the game itself, nothing else is needed for a replay.
 //!
 //! A [`MovieWriter`] encodes confirmed inputs as bytes, which the host program appends to a file. A [`MovieReader`]
-//! decodes them. State hashes in between ([`MovieWriter::push_hash`]) let a replay verify
-//! that its machine computes the same states ([`HashComparison`]). Marks record everything else that happened to the
-//! machine between two frames (a reset, another disc).
+//! decodes them. State hashes between the inputs ([`MovieWriter::push_hash`]) let a replay verify that its machine
+//! computes the same states ([`HashComparison`]). Marks record everything else that happened to the machine between two
+//! frames (a reset, another disc).
 //!
 //! The format tolerates damage. A movie consists of blocks of at most [`MAX_BLOCK_FRAMES`] frames. Each block has a
 //! checksum and decodes without the block before it. A truncated movie is valid up to its last whole block, and a
@@ -98,7 +98,7 @@ pub const MAGIC: [u8; 8] = *b"COPLAYMV";
 pub const VERSION: u8 = 1;
 /// Largest state that a movie can start from, in bytes.
 pub const MAX_STATE_SIZE: usize = 64 << 20;
-/// Largest mark in bytes.
+/// Largest size of a mark, in bytes.
 pub const MAX_MARK_SIZE: usize = 255;
 
 /// Tag of a state hash that follows a token without a change.

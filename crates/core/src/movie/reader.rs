@@ -85,7 +85,7 @@ pub enum MovieError {
 impl fmt::Display for MovieError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAMovie => write!(f, "not a movie: it does not begin with COPLAYMV"),
+            Self::NotAMovie => write!(f, "the data is not a movie: it does not begin with COPLAYMV"),
             Self::UnsupportedVersion(version) => {
                 write!(f, "the movie has format {version}, this program supports format {VERSION}; try a newer version")
             }

@@ -78,7 +78,7 @@ pub enum MovieWriteError {
 impl fmt::Display for MovieWriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfOrder { due, given } => write!(f, "the next frame of the movie is {due}, not {given}"),
+            Self::OutOfOrder { due, given } => write!(f, "the movie writer expects frame {due}, not {given}"),
             Self::MarkTooLong(len) => {
                 write!(f, "a mark of {len} bytes is too long; the limit is {MAX_MARK_SIZE} bytes")
             }
@@ -94,7 +94,8 @@ impl core::error::Error for MovieWriteError {}
 
 /// Encoder of a movie. The movie is the bytes that [`MovieWriter::poll_bytes`] returns, one after the other.
 ///
-/// Memory is bounded. Once the start has been taken, the writer allocates nothing.
+/// Memory is bounded. Once [`MovieWriter::poll_bytes`] has returned the header and the start state, the writer
+/// allocates nothing.
 #[derive(Debug)]
 pub struct MovieWriter {
     layout: InputLayout,

@@ -2,10 +2,11 @@
 //!
 //! The plan of the lowest site advances by one period per frame. Every other site knows that plan to a fraction of a
 //! millisecond (probes carry it, clock estimates translate it) and steers its own plan towards it, slowly enough that
-//! neither sound nor motion shows it.
+//! the corrections are neither heard nor seen.
 //!
-//! A frame that has to wait for an input starts late, but the plan stays: the following frames run slightly faster
-//! until the site is back on plan. One late packet at one site therefore affects only that site.
+//! A frame that has to wait for an input is stepped late and the next one starts late, but the plan stays: the
+//! following frames run slightly faster until the site is back on plan. One late packet at one site therefore affects
+//! only that site.
 //!
 //! Where the link delay exceeds the maximum lead (input delay plus prediction window), waiting cannot be avoided, only
 //! spread. A peer sends its input for frame F when it begins frame F − input delay, and the input arrives one link
@@ -65,9 +66,10 @@ pub struct EvenPacer {
     current_period: TimeDelta,
     /// Planned start of the current frame; of the next one once the current frame was stepped.
     planned_start: Instant,
-    /// Time at which that frame begins: as planned, or later if the previous frame was late.
+    /// Time at which the next frame begins: its planned start, or later if the previous frame was late.
     next_start: Instant,
-    /// Time from `next_start` to the host program's begin of the frame; zero if it is longer than two periods.
+    /// Time from `next_start` to the instant at which the host program began the frame; zero if it is longer than two
+    /// periods.
     host_lateness: TimeDelta,
     reference: Option<PaceReference>,
     /// Whether the current frame was planned by a jump to the reference, possibly far in the past.
@@ -262,7 +264,8 @@ impl EvenPacer {
             }
             Some(last) if frame - last.frame < REFERENCE_LIFETIME_FRAMES => {
                 let measured = (at - last.planned_at) / (frame - last.frame);
-                // A freeze lies between the two plans, or one was abandoned, so the measurement of the period restarts.
+                // A freeze lies between the two plans, or one of them was abandoned, so the measurement of the period
+                // restarts.
                 if measured > self.current_period * 2 {
                     self.current_period
                 } else {
@@ -366,8 +369,8 @@ mod tests {
         TimeDelta::from_millis(millis)
     }
 
-    /// Runs frames that the host begins `host` after their planned start and that wait `inputs` for inputs. Returns the
-    /// start of the first frame and of the one after the last.
+    /// Runs frames: the host begins each one `host(frame)` after `next_start`, and it waits for inputs for
+    /// `inputs(frame)`. Returns the start of the first frame and of the one after the last.
     fn run_frames(
         even: &mut EvenPacer,
         frames: u32,

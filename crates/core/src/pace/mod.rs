@@ -19,8 +19,8 @@ use crate::time::{Instant, TimeDelta};
 /// Pacing algorithm of a site. Sites need not use the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pacing {
-    /// Corrects fractions of a frame with limited slew, and slows down evenly where the link delay is too long for
-    /// input delay plus prediction window.
+    /// [`EvenPacer`]: follows the plan of the lowest site that plays by small corrections, and slows down evenly where
+    /// the link delay is too long for input delay plus prediction window.
     #[default]
     Even,
     /// Algorithms 3 and 4 of Zhao et al.: the frame after one that ran long is shorter by the excess, and every site
@@ -153,7 +153,8 @@ impl Pacer {
         }
     }
 
-    /// Moves the planned start to `until` or later, for a pause of all sites. [`ZhaoPacer`] has no plan.
+    /// Delays the planned start at least until `until`, for a pause of all sites. No effect on [`ZhaoPacer`], which has
+    /// no plan.
     pub(crate) fn pause_until(&mut self, until: Instant) {
         if let Self::Even(even) = self {
             even.pause_until(until);
@@ -161,7 +162,7 @@ impl Pacer {
     }
 
     /// Returns the site whose link is too slow for frames of `period`, and the fraction by which it lowers the frame
-    /// rate; `None` if no link is too slow.
+    /// rate; `None` if no link is too slow, and always with [`ZhaoPacer`].
     pub(crate) fn limiting_site(&self, period: TimeDelta) -> Option<(SiteId, f64)> {
         match self {
             Self::Even(even) => even.limiting_site(period),

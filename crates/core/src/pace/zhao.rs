@@ -14,7 +14,7 @@ pub struct MasterObservation {
     pub rtt: TimeDelta,
 }
 
-/// Pacer after Algorithms 3 and 4 of Zhao et al. The fields have the paper's names.
+/// Pacer after Algorithms 3 and 4 of Zhao et al. All fields except `next_start` have the paper's names.
 #[derive(Debug)]
 pub struct ZhaoPacer {
     time_per_frame: TimeDelta,

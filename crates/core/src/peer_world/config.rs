@@ -9,14 +9,14 @@ use crate::time::TimeDelta;
 pub struct PeerWorldConfig {
     /// Id of this site, unique in the world.
     pub site: WorldSiteId,
-    /// Whether this site founds the world: the world time then starts on its clock. All other sites learn it from their
-    /// peers.
+    /// Whether this site founds the world, that is, starts the world time at once. Other sites learn the world time
+    /// from their peers. If no peer knows it, the present site with the lowest id starts it after 5 s.
     pub is_founder: bool,
     /// Duration of a tick, the smallest step of the world time.
     pub tick_duration: TimeDelta,
     /// Ticks per bucket (T in the paper): updates issued in one bucket are shown together.
     pub bucket_ticks: u32,
-    /// Minimum number of ticks between the issue of an update and the view that shows it (Δ in the paper).
+    /// Number of ticks from the end of a bucket until the view of that bucket is shown (Δ in the paper).
     pub playout_delay: u32,
     /// Ticks without an update after which an entity is no longer shown.
     pub visibility_timeout: u32,
@@ -28,14 +28,16 @@ pub struct PeerWorldConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdatePolicy {
     /// Maximum updates per entity and second. With a tolerance, differences of
-    /// [`INFINITE_DISTANCE`](super::INFINITE_DISTANCE) are sent beyond it.
+    /// [`INFINITE_DISTANCE`](super::INFINITE_DISTANCE) are sent even above this rate.
     pub max_rate: u32,
-    /// Minimum updates per entity and second: sent even if nothing changes, or if the network cannot carry more.
+    /// Minimum updates per entity and second. With a tolerance, they are sent even if peers can dead-reckon the entity.
+    /// An adaptive rate does not fall below this one.
     pub min_rate: u32,
-    /// Distance in the game's units up to which peers may be wrong before an update is sent. `None` sends updates at
-    /// the full rate.
+    /// Maximum distance, in the game's units, between the state that peers dead-reckon and the real state. If it is
+    /// exceeded, an update is sent. With `None`, updates are sent at the current rate, however small the distance.
     pub tolerance: Option<u32>,
-    /// Whether the rate falls when receivers report more than 15 % lost or late updates.
+    /// Whether the rate falls while any receiver reports more than 15 % lost or late updates. It rises again while all
+    /// receivers report less than 7 %.
     pub is_adaptive: bool,
 }
 
@@ -45,12 +47,14 @@ impl UpdatePolicy {
         Self { max_rate: per_second, min_rate: per_second, tolerance: None, is_adaptive: false }
     }
 
-    /// Creates a policy with a rate between `min_rate` and `max_rate` that adapts to the loss that peers report.
+    /// Creates a policy with a rate between `min_rate` and `max_rate` that adapts to the lost and late updates that
+    /// peers report.
     pub const fn adaptive(min_rate: u32, max_rate: u32) -> Self {
         Self { max_rate, min_rate, tolerance: None, is_adaptive: true }
     }
 
-    /// Creates a policy that sends only updates that peers cannot dead-reckon within `tolerance`: 4 to 25 per second.
+    /// Creates a policy that sends up to 25 updates per second, and skips those that peers can dead-reckon within
+    /// `tolerance`, down to 4 updates per second.
     pub const fn dead_reckoned(tolerance: u32) -> Self {
         Self { max_rate: 25, min_rate: 4, tolerance: Some(tolerance), is_adaptive: false }
     }
@@ -87,8 +91,8 @@ impl core::fmt::Display for PeerWorldConfigError {
         f.write_str(match self {
             Self::Tick => "tick duration must be between 1 ms and 1 s",
             Self::Bucket => "bucket must have between 1 and 100 ticks",
-            Self::Delay => "playout delay must be 1 to 100 ticks and visibility timeout 1 to 1,000 ticks",
-            Self::UpdatePolicy => "update rates must be 1 to 100 per second, the minimum not above the maximum",
+            Self::Delay => "playout delay must be 1 to 100 ticks, and visibility timeout must be 1 to 1,000 ticks",
+            Self::UpdatePolicy => "update rates must be 1 to 100 per second, and minimum must not exceed maximum",
         })
     }
 }
@@ -133,8 +137,8 @@ impl PeerWorldConfig {
         (TimeDelta::from_secs(1).as_nanos() / self.tick_duration.as_nanos()).max(1) as u32
     }
 
-    /// Returns the number of ticks for which states are kept: from the current bucket back past the playout delay and
-    /// the visibility timeout.
+    /// Returns the number of ticks for which states are kept: the bucket, the playout delay and the visibility timeout
+    /// together.
     pub(super) fn retention_ticks(&self) -> u32 {
         self.bucket_ticks + self.playout_delay + self.visibility_timeout
     }

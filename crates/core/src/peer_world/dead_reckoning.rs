@@ -6,7 +6,7 @@ use core::fmt;
 ///
 /// All methods must be deterministic across sites: integer arithmetic only, no clock, no random numbers.
 pub trait DeadReckoning {
-    /// Everything that peers receive about an entity at one moment.
+    /// State of an entity at one tick: everything that peers receive about the entity.
     type State: Clone + fmt::Debug;
 
     /// Returns the state `ticks` ticks after `state`, if the entity continues to move as it does in `state`.

@@ -3,14 +3,14 @@
 //!
 //! A record has a version and the newest version wins. Every site passes on records that its peers lack. Records
 //! therefore need no ordering and no acknowledgement, and after the last change all sites that are connected, directly
-//! or through others, hold the same records. Counts in the records can be summed over all sites if a single site counts
-//! each occurrence: for example, the site of the victim counts a hit.
+//! or through others, come to hold the same records. Counts in the records can be summed over all sites if a single
+//! site counts each occurrence: for example, the site of the victim counts a hit.
 //!
 //! A record received from a site other than its owner is third-party information and may be forged. A site accepts it
 //! only while the owner is silent, absent or without a known record, and only up to a version that the owner can still
-//! exceed: the owner of a forged record takes it over, like any record from before its last start, and its next version
-//! supersedes it. The record of an absent site does not displace other records, and that of a present site displaces
-//! that of an absent one if there is no room.
+//! exceed. The owner of a forged record adopts the forgery like any record from before the owner's last start, and the
+//! owner's next version supersedes it. If the store is full, a new record of a present site displaces that of an absent
+//! one, and a new record of an absent site is not stored.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -87,7 +87,9 @@ pub(super) enum ClaimSource {
 }
 
 impl RecordClaim {
-    /// Returns whether the claimed version is credible. `known` is the last known change count of the record.
+    /// Returns whether the claimed version is credible. Every version from the owner is. The change count in a version
+    /// from a third party is limited to [`MAX_THIRD_PARTY_CHANGES`] and, unless the record is this site's own, to
+    /// [`MAX_THIRD_PARTY_ADVANCE`] above `known`, the change count of the stored version.
     fn is_credible(self, known: Option<u32>) -> bool {
         let changes = change_count(self.version);
         match self.source {
@@ -114,7 +116,8 @@ struct GossipEntry {
 #[derive(Debug, Default)]
 pub(super) struct GossipStore {
     entries: BTreeMap<WorldSiteId, GossipEntry>,
-    /// Site of the last record version that a beacon reported: reports rotate over all records.
+    /// Owner of the record whose version [`next_digest`](Self::next_digest) returned last: beacons rotate over all
+    /// records.
     last_digest_site: Option<WorldSiteId>,
     /// Number of times that any record was stored.
     revision: u64,
@@ -134,15 +137,15 @@ impl GossipStore {
         self.revision
     }
 
-    /// Publishes a new version of this site's record. Bytes beyond [`MAX_RECORD_SIZE`] are cut off.
+    /// Stores the next version of this site's record. Bytes beyond [`MAX_RECORD_SIZE`] are cut off.
     pub(super) fn set_own(&mut self, own_site: WorldSiteId, bytes: &[u8]) {
         let bytes = bytes[..bytes.len().min(MAX_RECORD_SIZE)].to_vec();
         let version = make_version(change_count(self.version_of(own_site)) + 1, &bytes);
         self.insert(own_site, GossipEntry { record: SiteRecord { version, bytes }, is_first_hand: true });
     }
 
-    /// Stores contents of this site's record that are to be [published](Self::set_own) later, under the current
-    /// version.
+    /// Stores new contents of this site's record under its current version, until [`set_own`](Self::set_own) stores
+    /// them as the next version. Bytes beyond [`MAX_RECORD_SIZE`] are cut off.
     pub(super) fn draft_own(&mut self, own_site: WorldSiteId, bytes: &[u8]) {
         let bytes = bytes[..bytes.len().min(MAX_RECORD_SIZE)].to_vec();
         self.insert(
@@ -172,8 +175,8 @@ impl GossipStore {
         true
     }
 
-    /// Returns whether the claimed version is newer than the local one, credible, and finds room. The record of a
-    /// present site may displace that of an absent one.
+    /// Returns whether the claimed version is newer than the local one and credible, and the store has room for the
+    /// record. The record of a present site may displace that of an absent one.
     pub(super) fn should_accept(&self, claim: RecordClaim, is_present: impl Fn(WorldSiteId) -> bool) -> bool {
         let known = self.get(claim.site).map(|record| record.version);
         if known.is_some_and(|known| known >= claim.version) || !claim.is_credible(known.map(change_count)) {
@@ -209,7 +212,8 @@ impl GossipStore {
         }
     }
 
-    /// Returns the next digest, the version of one record, in rotation.
+    /// Returns the next digest in rotation over all records: the owner of a record and its version. `None` if there are
+    /// no records.
     pub(super) fn next_digest(&mut self) -> Option<(WorldSiteId, u32)> {
         use core::ops::Bound::{Excluded, Unbounded};
         let after = self.last_digest_site.and_then(|last| self.entries.range((Excluded(last), Unbounded)).next());

@@ -1,4 +1,5 @@
-//! An entity of this site: its states, tick by tick, and the decisions which of them are sent to the peers.
+//! An entity of this site: its states, tick by tick, and the decision at every tick whether to send an update to the
+//! peers.
 
 use alloc::collections::VecDeque;
 
@@ -27,7 +28,7 @@ pub(super) struct LocalEntity<S> {
     newest: u32,
     last_sent: Option<(u32, S)>,
     last_decision_tick: u32,
-    /// Send credit; one update costs `ticks_per_second`.
+    /// Send credit. Every tick adds the update rate per second, and one update costs `ticks_per_second`.
     send_credit: u32,
     /// Remaining repetitions of the last update that reported a change.
     repeats_left: u32,
@@ -38,7 +39,7 @@ pub(super) struct LocalEntity<S> {
 /// Network conditions on which a send decision depends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendConditions {
-    /// Current maximum rate in updates per second.
+    /// Current maximum rate in updates per entity and second.
     pub(super) updates_per_second: u32,
     /// Loss share at the worst receiver, in 255ths.
     pub(super) loss_share: u8,

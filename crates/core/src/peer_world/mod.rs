@@ -59,11 +59,11 @@ const MAX_PEERS: usize = 1_024;
 const MAX_ENTITIES_PER_SITE: usize = 64;
 /// Maximum number of remote entities of all sites together.
 const MAX_ENTITIES: usize = 4_096;
-/// Silence after which a peer is removed, whether or not it said goodbye. With 48 or more peers it is longer: four
-/// beacon intervals.
+/// Silence after which a peer is removed, whether or not it said goodbye, in a world of fewer than 48 peers. With more
+/// peers, four beacon intervals apply, which are longer.
 const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// Lower bound of the trust timeout: the maximum silence of a peer whose world time is followed, and whose record is
-/// accepted only from itself.
+/// Minimum trust timeout. A site does not follow the world time of a peer that is silent for longer than the trust
+/// timeout, and accepts that peer's record from other sites.
 const TRUST_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 /// Time after its creation for which a site without a world time waits to receive one before it may start its own.
 const WORLD_TIME_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
@@ -71,7 +71,7 @@ const WORLD_TIME_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
 const MAX_EVENTS: usize = 256;
 /// Interval between scans of all peers for their world times and for due region updates.
 const PEER_SCAN_INTERVAL: TimeDelta = TimeDelta::from_millis(30);
-/// Interval of garbage collection and loss aggregation.
+/// Interval at which silent peers and old states are removed and the loss shares of the peers are computed.
 const GC_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 
 /// A serverless world as one site knows it: its own entities, those received from its peers, and the records.
@@ -108,19 +108,19 @@ pub struct PeerWorld<R: DeadReckoning> {
 #[derive(Debug)]
 struct Beacon {
     next_at: Instant,
-    /// Whether this site's record has changed since it was last sent.
+    /// Whether this site's record was published after the last beacon that carried it.
     is_record_pending: bool,
-    /// Hold on this site's record after a start; `None` at the founder, and once the record is released.
+    /// Hold on this site's record after a start. `None` for the founder, and once the record is released.
     record_hold: Option<RecordHold>,
     /// Time at which the record was last sent to all sites.
     record_sent_at: Instant,
-    /// Site of the last link report: reports rotate over all peers.
+    /// Peer that the last link report was about: the reports rotate over all peers.
     last_reported: Option<WorldSiteId>,
 }
 
-/// Hold on this site's record after a start, until every peer has reported that it has no newer version of the record.
-/// A restarted site that published on top of an outdated version would replace the newer one as soon as it had made as
-/// many changes, and the counts in the newer one would be lost.
+/// Period after a start in which this site does not send its record, until every peer has left or reported that it has
+/// no newer version. A restarted site that published on top of an outdated version would replace the newer one once its
+/// change count was higher, and the counts in the newer one would be lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecordHold {
     /// Time of the first datagram from any peer; `None` before it.
@@ -158,7 +158,7 @@ pub struct VisibleEntity<S> {
 pub enum PeerWorldEvent {
     /// A site sent its first datagram, or its first one after it left or timed out.
     PeerJoined(WorldSiteId),
-    /// A site said goodbye, timed out or was removed by the host program.
+    /// A site whose joining was reported said goodbye, timed out or was removed by the host program.
     PeerLeft(WorldSiteId),
     /// A remote entity entered the view.
     EntityAppeared(EntityId),
@@ -166,13 +166,14 @@ pub enum PeerWorldEvent {
     EntityVanished(EntityId),
     /// A newer record of another site arrived.
     RecordChanged(WorldSiteId),
-    /// A peer has a newer record of this site, from before this site's last start. The next record that is
-    /// [published](PeerWorld::publish_record) must include its contents.
+    /// A peer sent a newer version of this site's record, from before this site's last start. The next record that this
+    /// site [publishes](PeerWorld::publish_record) must include the contents of that version.
     OwnRecordRecovered,
 }
 
 impl<R: DeadReckoning> PeerWorld<R> {
-    /// Creates a world to found or to enter. Fails if [`PeerWorldConfig::check`] does.
+    /// Creates one site's end of a world, which this site founds or enters as the settings say. Fails if
+    /// [`PeerWorldConfig::check`] does.
     pub fn new(now: Instant, config: PeerWorldConfig, dead_reckoning: R) -> Result<Self, PeerWorldConfigError> {
         config.check()?;
         let world_time = if config.is_founder { WorldTime::start(now) } else { WorldTime::default() };
@@ -272,8 +273,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.world_time.tick_start(tick, self.config.tick_duration)
     }
 
-    /// Performs all due work: clock probes, world time, region updates, the release of the record, and garbage
-    /// collection.
+    /// Performs all due work: probes clocks, follows the world time, sends region updates, releases this site's
+    /// held-back record and collects garbage.
     pub fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -305,8 +306,9 @@ impl<R: DeadReckoning> PeerWorld<R> {
             .min(soon + self.config.tick_duration)
     }
 
-    /// Steers towards the world time of [`world_time_to_follow`](Self::world_time_to_follow). If there is none and the
-    /// world time is unknown, starts one if [`must_start_world_time`](Self::must_start_world_time) holds.
+    /// Steers towards the world time that [`world_time_to_follow`](Self::world_time_to_follow) returns. If it returns
+    /// none and the world time is unknown, starts a world time if
+    /// [`must_start_world_time`](Self::must_start_world_time) holds.
     fn follow_world_time(&mut self, now: Instant) {
         match self.world_time_to_follow(now) {
             Some(offset) => self.world_time.steer(now, offset),
@@ -318,9 +320,9 @@ impl<R: DeadReckoning> PeerWorld<R> {
     }
 
     /// Returns the world time to follow, as an offset from the local clock. A site without a world time follows the
-    /// first reported one with which at least half of the reports agree. Otherwise, if at least half of the reports are
-    /// far ahead, it follows the least of these, else the report of the lowest site id below its own that is close to
-    /// its own time.
+    /// first reported one with which at least half of the reports agree. A site with a world time follows the least of
+    /// the reported ones that are at least 250 ms ahead of its own, if these are at least half of the reports.
+    /// Otherwise it follows the report of the lowest site id below its own that is within 250 ms of its own time.
     fn world_time_to_follow(&self, now: Instant) -> Option<TimeDelta> {
         // A site that was suspended is not followed, even with the lowest id; it follows the others when it resumes.
         // But a single site of several cannot claim that all others were suspended: at least half of the known world
@@ -393,7 +395,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         });
     }
 
-    /// Adds up the losses of each peer for the link reports, and adapts the update rate to the reports of the peers.
+    /// Adds up the lost and late updates of each peer's entities for the link reports, and adapts the update rate to
+    /// the link reports of the peers.
     fn aggregate_loss(&mut self, now: Instant) {
         for (entity, remote) in &mut self.remote_entities {
             if let Some(peer) = self.peers.get_mut(&entity.site) {
@@ -406,8 +409,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.stats.update_rate = self.update_rate.per_second();
     }
 
-    /// Records the state of an own entity at `tick`; must be called for every tick. Returns whether an update goes to
-    /// the peers.
+    /// Records the state of this site's entity `index` at `tick`, and returns whether an update of the entity is sent
+    /// to the peers. The host program must call this for every tick.
     pub fn publish_entity(&mut self, tick: u32, index: u8, state: R::State) -> bool {
         let conditions = SendConditions {
             updates_per_second: self.update_rate.per_second(),
@@ -443,8 +446,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.local_entities.get(&index).and_then(|local| local.state_at(tick))
     }
 
-    /// Returns the tick of the newest view that is due. `None` if it was returned before, or while no view is due yet.
-    /// Missed views are skipped.
+    /// Returns the tick of the newest view that is due. `None` if that tick was returned before, or while no view is
+    /// due yet. Older views that were not polled are skipped.
     pub fn poll_view(&mut self, now: Instant) -> Option<u32> {
         let PeerWorldConfig { bucket_ticks: bucket, playout_delay: delay, .. } = self.config;
         let buckets = self.tick(now)?.checked_sub(delay)? / bucket;
@@ -456,8 +459,9 @@ impl<R: DeadReckoning> PeerWorld<R> {
         Some(tick)
     }
 
-    /// Computes the view of `tick`: own entities, then visible remote entities, each in order of their ids. Queues an
-    /// event for every remote entity that entered or left the view.
+    /// Computes the view of `tick`: first the own entities, then the remote entities that are near an own one (or all,
+    /// if this site has none) and not past the visibility timeout, both in the order of their ids. Queues an event for
+    /// every remote entity that entered or left the view.
     pub fn visible_at(&mut self, tick: u32) -> &[VisibleEntity<R::State>] {
         let mut view = core::mem::take(&mut self.visible);
         view.clear();
@@ -512,7 +516,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
 
     /// Replaces this site's record, which eventually reaches all sites. Bytes beyond [`MAX_RECORD_SIZE`] are cut off.
     /// After a start, a site that is not the founder holds the record back until its peers have reported which version
-    /// of it they have, for at most 10 s after the first datagram from a peer.
+    /// of the record they have: for at least 2.5 s and at most 10 s after the first datagram from a peer.
     pub fn publish_record(&mut self, bytes: &[u8]) {
         match self.beacon.record_hold {
             Some(_) => self.gossip.draft_own(self.config.site, bytes),
@@ -529,7 +533,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Returns the stored records with their owners, including those of this site and of departed ones.
+    /// Returns the stored records with their owners, including the records of this site and of departed sites.
     pub fn records(&self) -> impl Iterator<Item = (WorldSiteId, &SiteRecord)> {
         self.gossip.iter()
     }
@@ -554,8 +558,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.events.push_back(event);
     }
 
-    /// Returns the peers that must receive updates from `region`, for networks in which one datagram does not reach all
-    /// sites: peers with entities in or beside it, and peers without known regions.
+    /// Returns the peers that must receive the updates of entities in `region`, for networks in which one datagram does
+    /// not reach all sites: peers with entities in `region` or beside it, and peers without known regions.
     pub fn interested_peers(&self, region: WorldRegion) -> impl Iterator<Item = WorldSiteId> {
         self.peers.iter().filter(move |(_, peer)| peer.is_interested_in(region)).map(|(site, _)| *site)
     }

@@ -15,7 +15,8 @@ use crate::clock::RoundTrip;
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{DecodeError, EntityStateUpdate, PeerWorldItem, PeerWorldItems};
 
-/// Time after a goodbye for which datagrams still in flight from that site are ignored.
+/// Time after a site's goodbye for which its datagrams are ignored, because they were still in flight. A datagram that
+/// shows that the site has restarted is not ignored.
 const LEAVE_QUARANTINE: TimeDelta = TimeDelta::from_secs(2);
 /// Maximum lead of an update over the local world time, in ticks, which allows for differences between the clocks.
 const MAX_TICKS_AHEAD: u32 = 50;
@@ -34,8 +35,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Adds a site if it is unknown, and marks it as present. Returns false if the datagram was in flight when the site
-    /// left, or if there are too many peers.
+    /// Adds a site if it is unknown, and marks it as present. Returns false if the datagram must be ignored, because it
+    /// was in flight when the site left or because there are too many peers.
     fn mark_present(&mut self, from: WorldSiteId, bytes: &[u8]) -> bool {
         let now = self.now;
         self.add_peer(now, from);
@@ -160,8 +161,9 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Handles a peer's version of a record. A responsive site sends its own record, so this site exchanges with other
-    /// peers only the records of silent, departed or unknown sites.
+    /// Handles a peer's version of a record: sends the record if this version is older than the local one, requests it
+    /// if newer. A responsive site sends its own record, so no other site sends it, and this site requests it from
+    /// others only while it has no version of it.
     fn on_digest(&mut self, from: WorldSiteId, site: WorldSiteId, version: u32) {
         self.on_own_record_version(from, site, version);
         let must_not_send = site != from && self.is_responsive(site) || self.is_record_held(site);
@@ -193,8 +195,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.on_own_record_version(from, site, version);
     }
 
-    /// Notes a peer's version of this site's record. A peer whose version is not newer than the local one has nothing
-    /// more to report.
+    /// Notes that a peer has answered if the record is this site's and the peer's version of it is not newer than the
+    /// local one: the peer has nothing more to report.
     fn on_own_record_version(&mut self, from: WorldSiteId, site: WorldSiteId, version: u32) {
         if site == self.config.site && self.gossip.compare_version(site, version) != VersionComparison::LocalOutdated {
             self.with_peer(from, |peer| peer.has_reported_our_record = true);
@@ -215,13 +217,15 @@ impl<R: DeadReckoning> PeerWorld<R> {
         RecordClaim { site, version, source }
     }
 
-    /// Returns whether third-party information on a site is ignored: the site is responsive and its record is known.
+    /// Returns whether information from `from` on the record of `site` is ignored: `from` is a third party, `site` is
+    /// responsive, and its record is known.
     fn rejects_third_party(&self, site: WorldSiteId, from: WorldSiteId) -> bool {
         site != from && self.is_responsive(site) && self.gossip.get(site).is_some()
     }
 
-    /// Returns whether a site is present and not silent. A silent site may have left, and its goodbye may have been
-    /// lost. Other peers may know its final record, and may leave themselves before this site removes the silent one.
+    /// Returns whether a site is present and sent a datagram within the trust timeout. A site that is silent for longer
+    /// may have left, and its goodbye may have been lost. Other peers may know its final record, and may leave
+    /// themselves before this site removes the silent one.
     fn is_responsive(&self, site: WorldSiteId) -> bool {
         let is_recent = |peer: &RemoteSite| peer.is_present && self.now - peer.last_received_at < self.trust_timeout();
         self.peers.get(&site).is_some_and(is_recent)

@@ -72,8 +72,8 @@ impl<S: Clone> RemoteEntity<S> {
         size_of::<Self>() + self.samples.capacity() * size_of::<StateSample<S>>()
     }
 
-    /// Returns the state at `tick` and its provenance. `None` if no received state is of `tick` or of the
-    /// `visibility_timeout` ticks before it.
+    /// Returns the state at `tick` and its provenance. `None` if no state was received for `tick` or for any of the
+    /// `visibility_timeout` ticks before `tick`.
     pub(super) fn state_at<R: DeadReckoning<State = S>>(
         &self,
         reckoner: &R,
@@ -97,7 +97,7 @@ impl<S: Clone> RemoteEntity<S> {
     }
 }
 
-/// Counter of the missing updates in a numbered sequence.
+/// Counter of the expected, received and late updates of one entity, by their sequence numbers.
 #[derive(Debug, Default)]
 pub(super) struct LossCounter {
     /// Sequence number and tick of the newest update.
@@ -108,8 +108,9 @@ pub(super) struct LossCounter {
 }
 
 impl LossCounter {
-    /// Counts an update that is not a duplicate. `late` states whether it came after the view of its tick, `followed`
-    /// whether the peer sent updates of the entity the whole time since the previous one.
+    /// Counts an update that is not a duplicate. `late` states whether it came after the view of its tick. `followed`
+    /// states whether the entity was near this site both at this update and at the newest one before it, so that the
+    /// owner sent this site every update between the two.
     pub(super) fn on_update(&mut self, sequence: u16, tick: u32, late: bool, followed: bool) {
         self.received += 1;
         self.late += u32::from(late);

@@ -9,9 +9,9 @@ use crate::time::{Instant, TimeDelta};
 
 /// Maximum number of regions stored per peer.
 const MAX_REGIONS: usize = 256;
-/// Age from which on a peer's link report is ignored.
+/// Age at which a peer's link report expires.
 const REPORT_LIFETIME: TimeDelta = TimeDelta::from_secs(5);
-/// Lead of region updates, in regions: a region update takes time to arrive.
+/// Number of regions by which region updates are sent early, because they take time to arrive.
 const REGION_LEAD: u32 = 1;
 
 /// A peer of this site.
@@ -26,8 +26,9 @@ pub(super) struct RemoteSite {
     /// Whether the peer has reported that it has no newer version of this site's record than this site.
     pub(super) has_reported_our_record: bool,
     /// Offset of the world time from the peer's clock, as the peer reports it; positive if the world time is ahead.
+    /// `None` if the peer has not reported one.
     pub(super) world_time_offset: Option<TimeDelta>,
-    /// Regions of the peer's entities, as last reported by the peer or observed since.
+    /// Regions of the peer's entities: those that the peer reported last, and those observed after that report.
     regions: Vec<WorldRegion>,
     /// Regions of this site's entities, as last sent to the peer.
     sent_regions: Vec<WorldRegion>,
@@ -103,9 +104,9 @@ impl RemoteSite {
     ///
     /// Both sites know how far apart two of their entities were when the sites last exchanged regions. If each site
     /// reports its regions before its entity has covered half of that distance, less the distance that counts as near,
-    /// the entities never meet unnoticed. A near peer therefore receives every step and a distant one few. A lost
-    /// report does no harm: the site that knows where the other one is sends it updates, and these [reveal its
-    /// region](Self::on_entity_seen).
+    /// the entities never meet unnoticed. A near peer therefore receives a report at every change of region, and a
+    /// distant peer few reports. A lost report does no harm: the site that still knows the other's region sends the
+    /// other its updates, and these [reveal the sender's region](Self::on_entity_seen).
     pub(super) fn needs_region_update(&self, own: &[WorldRegion]) -> bool {
         const NEAR: u32 = 1;
         let nearest = |to: WorldRegion, among: &[WorldRegion]| among.iter().copied().min_by_key(|one| one.distance(to));
@@ -130,8 +131,8 @@ impl RemoteSite {
         self.last_report = Some((now, lost, late));
     }
 
-    /// Returns the peer's last report on this site's updates: lost and late share, in 255ths. `None` if it is older
-    /// than [`REPORT_LIFETIME`].
+    /// Returns the peer's last report on this site's updates: lost and late share, in 255ths. `None` if there is no
+    /// report or the last one is [`REPORT_LIFETIME`] old or older.
     pub(super) fn recent_report(&self, now: Instant) -> Option<(u8, u8)> {
         self.last_report.filter(|(at, ..)| now - *at < REPORT_LIFETIME).map(|(_, lost, late)| (lost, late))
     }
@@ -159,7 +160,8 @@ impl RemoteSite {
 mod tests {
     use super::*;
 
-    /// Two sites move at random, or jump, and send no more region updates than required.
+    /// Two sites move at random and sometimes jump, and each sends the region updates that are due. While they are
+    /// near, each must know the other's region, and there must be fewer than a quarter as many region updates as steps.
     #[test]
     fn nearby_peers_know_each_others_regions_and_distant_peers_get_few_updates() {
         let at = |x: i32| [WorldRegion { x: x as u8, y: 7 }];

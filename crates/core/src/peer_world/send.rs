@@ -67,7 +67,7 @@ pub(super) enum PeerWorldUnicast {
     SendRecord(WorldSiteId),
     /// The regions of this site's entities.
     Regions,
-    /// The newest states of this site's entities that the peer can see.
+    /// The newest state of each of this site's entities that the peer can see.
     States,
 }
 
@@ -110,8 +110,9 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Requests a peer's version of this site's record while the record is held back and until the peer has answered.
-    /// The request goes with the clock probes, which are frequent at first and repeated after loss.
+    /// Queues a request for a peer's version of this site's record, if the record is held back and the peer has not
+    /// answered. The request goes with every clock probe: probes are frequent at first, and a later one makes up for a
+    /// lost request.
     fn request_own_record(&mut self, site: WorldSiteId) {
         let has_answered = self.peers.get(&site).is_some_and(|peer| peer.has_reported_our_record);
         if self.beacon.record_hold.is_some() && !has_answered {
@@ -238,14 +239,15 @@ impl<R: DeadReckoning> PeerWorld<R> {
         !self.peers.is_empty() && (now >= self.beacon.next_at || self.is_record_due(now))
     }
 
-    /// Returns whether this site's record must be sent to all sites: at once after a change, but at most once per
-    /// beacon interval.
+    /// Returns whether the record of this site must be sent to all sites: at once after it is published, but not while
+    /// it is held back and at most once per beacon interval.
     fn is_record_due(&self, now: Instant) -> bool {
         let Beacon { is_record_pending, record_hold, record_sent_at, .. } = self.beacon;
         is_record_pending && record_hold.is_none() && now - record_sent_at >= self.beacon_interval()
     }
 
-    /// Returns the interval between two beacons. It grows with the number of peers, so that the total traffic does not.
+    /// Returns the interval between two beacons. It grows with the number of peers, so that the traffic of a site does
+    /// not.
     fn beacon_interval(&self) -> TimeDelta {
         BEACON_INTERVAL * (self.peers.len() / LARGE_WORLD_PEERS).max(1) as i64
     }
@@ -308,8 +310,8 @@ fn put_update<R: DeadReckoning>(
     }))
 }
 
-/// Appends the regions of this site's entities. A site in more than [`MAX_REGIONS_PER_DATAGRAM`] regions sends none,
-/// and peers keep what they know.
+/// Appends the regions of this site's entities. A site in more than [`MAX_REGIONS_PER_DATAGRAM`] regions appends none,
+/// and peers keep the regions that they know of it.
 fn put_regions(regions: &[WorldRegion], datagram: &mut PeerWorldDatagramWriter<'_>) -> Result<(), BufferFull> {
     if regions.len() > MAX_REGIONS_PER_DATAGRAM {
         return Ok(());
@@ -318,7 +320,8 @@ fn put_regions(regions: &[WorldRegion], datagram: &mut PeerWorldDatagramWriter<'
     regions.iter().try_for_each(|region| datagram.put(PeerWorldItem::OwnRegion(*region)))
 }
 
-/// Appends link reports on at most [`MAX_REPORTS_PER_DATAGRAM`] peers, in rotation.
+/// Appends link reports on the present peers with recent updates, at most [`MAX_REPORTS_PER_DATAGRAM`] of them, in
+/// rotation.
 fn put_reports(
     peers: &alloc::collections::BTreeMap<WorldSiteId, super::RemoteSite>,
     last: &mut Option<WorldSiteId>,

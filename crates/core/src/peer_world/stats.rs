@@ -13,7 +13,7 @@ pub struct PeerWorldStats {
     pub updates_skipped: u64,
     /// Received updates that were accepted, including duplicates.
     pub updates_received: u64,
-    /// Received updates that came after the view of their tick.
+    /// Accepted updates that came after the view of their tick.
     pub updates_late: u64,
     /// Rejected updates: too far from the current tick, of too many entities, undecodable, or before the world time is
     /// known.
@@ -49,7 +49,8 @@ pub struct WorldPeerStats {
     pub loss_share: f32,
     /// Recent share of the peer's updates that arrived after the view of their tick, 0 to 1.
     pub late_share: f32,
-    /// Share of this site's updates that the peer reports as lost, 0 to 1, if it sent a report within the last 5 s.
+    /// Share of this site's updates that the peer reports as lost, 0 to 1. `None` if the peer sent no report within the
+    /// last 5 s.
     pub reported_loss_share: Option<f32>,
 }
 

@@ -264,8 +264,8 @@ fn single_site_cannot_advance_the_world_time_of_many() {
     let mut datagram = crate::wire::PeerWorldDatagramWriter::new(&mut buf).unwrap();
     datagram.put(crate::wire::PeerWorldItem::WorldTime(Some(TimeDelta::from_secs(86_400 * 200)))).unwrap();
     let len = datagram.len();
-    // The site with the lowest id claims this world time, but the others follow it only if it is within 250 ms of their
-    // own.
+    // The site with the lowest id claims this world time, but the other sites follow a world time only if it is within
+    // 250 ms of their own.
     for _ in 0..30 {
         for to in 0..3 {
             let (now, liar) = (net.now(to), net.worlds[3].config.site);

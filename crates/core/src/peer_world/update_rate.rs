@@ -3,7 +3,7 @@
 use super::config::UpdatePolicy;
 use crate::time::{Instant, TimeDelta};
 
-/// Interval between rate changes: reports need time to reflect the previous change.
+/// Minimum interval between rate changes: reports need time to reflect the previous change.
 const RATE_CHANGE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 /// Share of lost and late updates, in 255ths, above which the network counts as congested.
 const CONGESTED_SHARE: u8 = 38;
@@ -20,7 +20,7 @@ pub(super) struct UpdateRate {
     /// Rate in thousandths of an update per second.
     milli_per_second: u32,
     changed_at: Instant,
-    /// Highest recently reported loss share, in 255ths.
+    /// Highest loss share in the recent reports of the peers, in 255ths.
     worst_loss: u8,
 }
 

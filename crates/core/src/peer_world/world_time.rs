@@ -1,22 +1,23 @@
-//! The world time: that of the lowest site id that is present and knows it. Followers slew towards it, so that their
-//! ticks stay even.
+//! The world time, which numbers the ticks. All sites follow the world time of the lowest site id that is present and
+//! knows it. They slew towards it instead of stepping, so that their ticks stay even.
 
 use crate::time::{Instant, TimeDelta};
 
-/// Lead of another site's world time from which on this site steps to that time instead of slewing, because this site
-/// was suspended. World times that differ by less count as the same.
+/// Minimum lead of another site's world time at which this site steps to that time instead of slewing, because this
+/// site must have been suspended. World times that differ by less count as the same.
 const STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(250);
-/// Maximum slew, as a fraction of the elapsed time.
+/// Maximum slew, as a fraction of the time since the last call of [`WorldTime::steer`].
 const MAX_SLEW: f64 = 0.02;
-/// Maximum elapsed time that one slew accounts for.
+/// Maximum time since the last call of [`WorldTime::steer`] that a slew accounts for.
 const MAX_SLEW_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// Maximum age of a world in ticks; larger values are implausible.
+/// Maximum tick. A reported world time that has reached it is implausible.
 const MAX_TICK: u32 = u32::MAX / 2;
 
 /// This site's estimate of the world time, steered towards that of its peers.
 #[derive(Debug, Default)]
 pub(super) struct WorldTime {
-    /// Offset of the world time from the local clock; positive if the world time is ahead.
+    /// Offset of the world time from the local clock, positive if the world time is ahead. `None` while the world time
+    /// is unknown.
     offset: Option<TimeDelta>,
     steered_at: Instant,
     /// Last returned tick: ticks never decrease.
@@ -33,9 +34,9 @@ impl WorldTime {
         self.offset
     }
 
-    /// Slews towards the world time of another site, given as an offset from the local clock. If the other site is far
-    /// ahead, this site was suspended and steps forward at once. If the other site is far behind, it was suspended and
-    /// is not followed. A site without a world time adopts the other one at once.
+    /// Slews towards the world time of another site, given as an offset from the local clock. If that time is far
+    /// ahead, this site was suspended and steps forward at once. If that time is far behind, the other site was
+    /// suspended and is not followed. A site without a world time adopts that of the other site at once.
     pub(super) fn steer(&mut self, now: Instant, target: TimeDelta) {
         let max_slew = (now - self.steered_at).min(MAX_SLEW_INTERVAL).scale(MAX_SLEW);
         self.steered_at = now;
@@ -48,8 +49,8 @@ impl WorldTime {
         });
     }
 
-    /// Returns whether the offset `target` of a peer is at least [`STEP_THRESHOLD`] ahead: this site must have been
-    /// suspended.
+    /// Returns whether the offset `target` of a peer's world time is at least [`STEP_THRESHOLD`] above this site's:
+    /// this site must have been suspended.
     pub(super) fn is_far_behind(&self, target: TimeDelta) -> bool {
         self.offset.is_some_and(|offset| target - offset >= STEP_THRESHOLD)
     }
@@ -59,7 +60,8 @@ impl WorldTime {
         (one - other).abs() < STEP_THRESHOLD
     }
 
-    /// Returns whether the world time with this offset is not negative and below [`MAX_TICK`] ticks.
+    /// Returns whether the world time with this offset from the local clock is at `now` not negative and below
+    /// [`MAX_TICK`] ticks.
     pub(super) fn is_plausible(now: Instant, offset: TimeDelta, tick_duration: TimeDelta) -> bool {
         let elapsed = now + offset - Instant::ZERO;
         !elapsed.is_negative() && elapsed.as_nanos() / tick_duration.as_nanos() < i64::from(MAX_TICK)

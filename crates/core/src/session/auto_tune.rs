@@ -1,11 +1,13 @@
 //! Automatic tuning of the delay settings: input delay and prediction window follow the needs of the links and the
 //! machines.
 //!
-//! In every frame, a site measures the age in frames of the newest received inputs when they are needed: delay, jitter
-//! and loss in one number. Once per second it sends all players the age that 98 % of the frames do not exceed, and the
-//! number of frames that its machine can resimulate within 80 % of a frame period. The coordinator changes the settings
-//! for all sites, by one frame at a time: at once if frames have to wait, late if there is room to spare, and hardly
-//! ever where a link only fluctuates. Sites ignore a command that changes them by more.
+//! For every frame, a site measures the *input age*: the number of frames by which the received inputs of the slowest
+//! peer end before those of the site itself, plus the frame periods for which the frame waited. This one number covers
+//! delay, jitter and loss. Once per second the site sends all players the age that 98 % of its frames do not exceed,
+//! and the number of frames that its machine can resimulate within 80 % of a frame period. The coordinator changes
+//! input delay and prediction window for all sites, each by at most one frame at a time: after one evaluation if frames
+//! have to wait, after two if only a spare frame is missing, and after 12 to 45 if frames are to spare. Sites ignore a
+//! command that changes either value by more than one frame.
 
 use super::event::Event;
 use super::settings::{MAX_INPUT_DELAY, MAX_LEAD};
@@ -14,38 +16,41 @@ use crate::id::{MAX_SITES, SiteId};
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{CommandKind, TuningStats};
 
-/// Number of frames in each half of the histogram, large enough that the share of late frames on a noisy link is nearly
-/// constant.
+/// Number of frames in each half of the input age histogram: enough that the share of late frames on a noisy link
+/// hardly varies between evaluations.
 const HISTOGRAM_HALF_FRAMES: u32 = 600;
-/// Number of different ages, in frames, that are counted. Older inputs count as the oldest of these.
+/// Number of input ages that the histogram distinguishes: 0 to 191 frames. Higher ages count as 191 frames.
 const MAX_INPUT_AGE: usize = 192;
-/// Inverse of the share of frames that may be late: one frame in 50.
+/// Inverse of the share of frames whose input age may exceed the reported one: one frame in 50.
 const LATE_FRAMES_ONE_IN: u32 = 50;
 /// Interval at which sites send and evaluate tuning statistics.
 const TUNE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Number of evaluations in a row before an increase where only the spare frame is missing, or before the window
-/// shrinks for a slow machine. Where frames wait, one evaluation is enough.
+/// Number of evaluations in a row before the lead (input delay plus prediction window) grows for [`SPARE_FRAMES`]
+/// alone, or before the prediction window shrinks for a slow machine. If the input age exceeds the lead, so that frames
+/// wait, one evaluation is enough.
 const INTERVALS_TO_INCREASE: u32 = 2;
 /// Code of the change that shortens the prediction window and lengthens the input delay, because a machine is too slow
 /// for the window.
 const SHORTEN_WINDOW: i32 = -3;
-/// Number of evaluations in a row before the lead (input delay plus prediction window) is shortened when more than one
-/// frame is to spare, or before the same lead is split differently.
+/// Number of evaluations in a row before the lead is shortened when it exceeds its target by more than one frame, or
+/// before the same lead is split differently.
 const INTERVALS_TO_DECREASE: u32 = 12;
-/// Number of evaluations in a row before a decrease where one frame is to spare: the need of a noisy link is often on
-/// the edge between two values.
+/// Number of evaluations in a row before the lead is shortened when it exceeds its target by one frame: on a noisy link
+/// the target often alternates between two values.
 const INTERVALS_TO_DECREASE_BY_ONE: u32 = 45;
-/// Input delay that players do not notice, in frames. A longer one is chosen only where rollback cannot cover the need.
+/// Input delay that players do not notice, in frames. A longer one is chosen only if the prediction window cannot cover
+/// the rest of the target lead.
 const COMFORTABLE_INPUT_DELAY: u32 = 2;
-/// Number of frames by which the lead exceeds the measured input age, because links get worse before they get better.
+/// Number of frames by which the target lead exceeds the measured input age, because links get worse before they get
+/// better.
 const SPARE_FRAMES: u32 = 1;
 /// Longest prediction window that automatic tuning chooses, in frames.
 pub(super) const MAX_AUTO_PREDICTION_WINDOW: u32 = 20;
-/// Largest share of a frame period that a full rollback may take.
+/// Largest share of a frame period that a rollback over the whole prediction window may take, with the new frame.
 const MAX_ROLLBACK_SHARE: f64 = 0.8;
 
 /// Divisor of the cost samples that gives their decay with every evaluation. Without predictions there are no saves and
-/// loads, so a machine that was busy once would otherwise never be trusted again.
+/// loads to measure, so a machine that was busy once would otherwise count as slow forever.
 const COST_DECAY_DIVISOR: i64 = 32;
 /// Number of newest samples of which a cost estimate takes the median.
 const COST_SAMPLES: usize = 32;
@@ -62,8 +67,8 @@ pub struct MachineCosts {
 }
 
 impl MachineCosts {
-    /// Returns the maximum number of frames that can be resimulated, with a save each, within 80 % of a frame of this
-    /// length, besides one load and the new frame. It is at most 20.
+    /// Returns the longest prediction window, at most 20 frames, for which a rollback takes at most 80 % of `period`:
+    /// one load, then a step and a save for each resimulated frame and for the new one. Returns 0 if there is none.
     pub fn max_prediction_window(&self, period: TimeDelta) -> u32 {
         let left = period.scale(MAX_ROLLBACK_SHARE) - self.load - self.step - self.save;
         let each = (self.step + self.save).max(TimeDelta::from_nanos(1));
@@ -72,7 +77,8 @@ impl MachineCosts {
 }
 
 impl TuningStats {
-    /// Limits untrusted values to the range that any site needs or can handle.
+    /// Returns these untrusted statistics with an input age of at most 192 frames and a prediction window of at most
+    /// 20.
     fn clamped(self) -> Self {
         Self {
             input_age: self.input_age.min(MAX_INPUT_AGE as u32),
@@ -81,7 +87,8 @@ impl TuningStats {
     }
 }
 
-/// The measurements of this site, the newest statistics of all sites, and the state of the decision.
+/// State of automatic tuning: this site's measurements, the newest statistics of all sites, and the change of the delay
+/// settings that was wanted last.
 #[derive(Debug)]
 pub(super) struct AutoTuner {
     input_ages: InputAgeHistogram,
@@ -95,10 +102,10 @@ pub(super) struct AutoTuner {
     next_tuning: Instant,
     /// The newest statistics of each site, including this one; `None` until they arrive.
     tuning_stats: [Option<TuningStats>; MAX_SITES],
-    /// The wanted change (1 longer, −1 shorter, −2 another split, [`SHORTEN_WINDOW`], or 0), and for how many
-    /// evaluations in a row it was wanted.
+    /// The change that the last evaluation wanted (1 for a longer lead, −1 for a shorter one, −2 for another split of
+    /// the same lead, [`SHORTEN_WINDOW`], or 0), and for how many evaluations in a row it was wanted.
     wanted_change: (i32, u32),
-    /// Number of evaluations in a row with more than one frame to spare.
+    /// Number of evaluations in a row in which the lead exceeded its target by more than one frame.
     spare_intervals: u32,
 }
 
@@ -131,7 +138,7 @@ impl CostSamples {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// Decays all samples, but not below `least`.
+    /// Lowers each sample and the configured estimate by 1/32, but not below `least`.
     fn decay(&mut self, least: TimeDelta) {
         for sample in self.newest.iter_mut().chain([&mut self.initial]) {
             *sample = (*sample - *sample / COST_DECAY_DIVISOR).max(least).min(*sample);
@@ -148,7 +155,7 @@ impl CostSamples {
     }
 }
 
-/// Histogram of the input ages of the last 600 to 1,199 frames, in frames.
+/// Histogram of the input ages, in frames, of the last 600 to 1,199 stepped frames.
 #[derive(Debug)]
 struct InputAgeHistogram {
     halves: [[u16; MAX_INPUT_AGE]; 2],
@@ -167,7 +174,7 @@ impl InputAgeHistogram {
         }
     }
 
-    /// Returns the age that all but one in [`LATE_FRAMES_ONE_IN`] inputs do not exceed.
+    /// Returns the lowest input age that at most one frame in [`LATE_FRAMES_ONE_IN`] exceeds.
     fn high_percentile(&self) -> u32 {
         let count = |age: usize| u32::from(self.halves[0][age]) + u32::from(self.halves[1][age]);
         let max_late = (0..MAX_INPUT_AGE).map(count).sum::<u32>() / LATE_FRAMES_ONE_IN;
@@ -196,7 +203,7 @@ impl AutoTuner {
         }
     }
 
-    /// Forgets the statistics of a site, because another player has its seat now.
+    /// Forgets the statistics of a site whose seat a joiner takes.
     pub(super) fn forget_site(&mut self, site: SiteId) {
         self.tuning_stats[site.index()] = None;
     }
@@ -215,7 +222,7 @@ impl AutoTuner {
         self.pending_request = Some((request, now));
     }
 
-    /// Measures the last request. The host program asks for more, so that request is done.
+    /// Measures the duration of the last request, which is complete because the host program asks for the next one.
     pub(super) fn on_request_done(&mut self, now: Instant) {
         let Some((request, since)) = self.pending_request.take() else { return };
         let took = now - since;
@@ -231,13 +238,14 @@ impl AutoTuner {
     fn decay_costs(&mut self) {
         self.save_costs.decay(TimeDelta::ZERO);
         self.load_costs.decay(TimeDelta::ZERO);
-        // A step without picture and sound takes no longer than one with them.
+        // A step without picture and sound takes no longer than the shortest one with them, so the samples decay to
+        // that.
         self.step_costs.decay(core::mem::replace(&mut self.min_shown_step, TimeDelta::MAX));
     }
 }
 
-/// Returns input delay and prediction window, in frames, for inputs of age `input_age`, with a prediction window of at
-/// most `max_window`.
+/// Returns the target input delay and prediction window, in frames, for an input age of `input_age` frames and a
+/// prediction window of at most `max_window` frames.
 fn target_delays(input_age: u32, max_window: u32) -> (u32, u32) {
     let lead = (input_age + SPARE_FRAMES).min(MAX_LEAD);
     let input_delay = lead.saturating_sub(max_window).max(COMFORTABLE_INPUT_DELAY.min(lead)).clamp(1, MAX_INPUT_DELAY);
@@ -245,8 +253,8 @@ fn target_delays(input_age: u32, max_window: u32) -> (u32, u32) {
 }
 
 impl Session {
-    /// Records the age of the inputs of a frame that is stepped for the first time, after it waited for inputs for
-    /// `waited`.
+    /// Records the input age of the current frame, which is stepped for the first time now and has waited for inputs
+    /// for `waited`.
     #[inline]
     pub(super) fn record_input_age(&mut self, waited: TimeDelta) {
         let Some(tuner) = &mut self.auto_tuner else { return };
@@ -304,8 +312,8 @@ impl Session {
         }
     }
 
-    /// Returns the delay settings one step closer to the target if that change was wanted for long enough, else the
-    /// current ones.
+    /// Returns input delay and prediction window in frames: one step closer to their targets if enough evaluations in a
+    /// row wanted the same change, else the current values.
     fn next_delay_step(&mut self, input_age: u32, max_window: u32) -> (u32, u32) {
         let settings = self.delay_settings;
         let unchanged = (settings.input_delay, settings.prediction_window);

@@ -15,19 +15,20 @@ use crate::spectator_feed::FeedConfig;
 use crate::time::TimeDelta;
 
 /// Minimum of [`Config::drop_timeout`]. A waiting site sends only every 100 ms, so with a shorter limit one late or
-/// lost packet would make a site a suspect although it is still there.
+/// lost packet would make a suspect of a site that is still there.
 pub const MIN_DROP_TIMEOUT: TimeDelta = TimeDelta::from_millis(300);
 
 /// Parameters of one site in a session: its peers, its own policies and limits, and the settings that all sites share.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Session number, the same at every site. It separates the packets of one session from those of another, so it
-    /// should be unpredictable.
+    /// Session number, the same at every site. It separates the packets of one session from those of another. It should
+    /// be unpredictable, so that strangers cannot make packets that seem to belong to the session.
     pub session_id: u64,
-    /// This site's id: its seat, below [`Settings::site_count`].
+    /// This site's id, below [`Settings::site_count`].
     pub site: SiteId,
-    /// The other sites and their addresses. A transport keeps a table from its own addresses to these numbers. It gives
-    /// an unknown sender a fresh number, so that a site that has moved can be recognized.
+    /// All other sites and their addresses. An address is a number: the transport keeps a table from its own addresses
+    /// to these numbers, and gives an unknown sender a new number, so that the session can recognize a site that has
+    /// moved.
     pub peers: Vec<(SiteId, Addr)>,
     /// Whether the transport authenticates senders, so that the address of a datagram proves which peer sent it. If so,
     /// a peer's address never changes, and a datagram from any other address is refused, whatever it claims. If not,
@@ -41,45 +42,48 @@ pub struct Config {
     pub pacing: Pacing,
     /// Condition under which packets leave. Sites may have different ones.
     pub send_policy: SendPolicy,
-    /// Predictor for missing inputs, where [`Settings::prediction_window`] allows prediction.
+    /// Predictor for missing inputs, used while the prediction window in force is above 0.
     pub predictor: InputPredictor,
-    /// Whether the machine can save and load its state. If not, no input can be predicted, a site can join late only by
-    /// stepping all frames from the first one on, and [`Settings::auto_tune`] leaves the prediction window at 0.
+    /// Whether the machine can save and load its state. If not, this site predicts no inputs, and
+    /// [`Settings::auto_tune`] leaves the prediction window at 0. This site's feed then has no snapshots, so a late
+    /// joiner has to step all frames from the first one on.
     pub can_save: bool,
-    /// Whether this site takes part in the search for the cause of a desync. It then saves a state about every 64
-    /// frames, or every [`Settings::compare_interval`] frames if that is longer. This needs `can_save` and a compare
-    /// interval above 0. [`Config::new`] sets it where states are saved for prediction anyway.
+    /// Whether this site takes part in the search for the cause of a desync. It then saves the state after every
+    /// compared frame that is at least 64 frames after the previous such frame. This needs `can_save` and a
+    /// [`Settings::compare_interval`] above 0. [`Config::new`] sets it if the settings allow prediction, because states
+    /// are saved for that anyway.
     pub bisect_desyncs: bool,
     /// Initial estimates of the time to step, save and load the machine, for [`Settings::auto_tune`]. The session
     /// measures the real times while the game runs.
     pub machine_costs: MachineCosts,
-    /// Parameters for joining a running game; `None` waits for the start in the lobby.
+    /// Parameters for joining a running game; `None` for a site that waits for the start in the lobby.
     pub late_join: Option<LateJoinConfig>,
-    /// Feed for spectators and late joiners; `None` serves none.
+    /// Feed for spectators and late joiners; `None` if this site serves none.
     pub feed: Option<FeedConfig>,
     /// A number that grows with every start of the program, such as the Unix time in seconds. It distinguishes a
     /// restarted site from its previous run.
     pub incarnation: u32,
-    /// Silence after which a site is dropped; `None` waits for it. The other sites go on if they are a quorum: more
-    /// than half of the members, or half including the lowest. A waiting site sends only every 100 ms, and one such
-    /// packet may be lost, so the minimum is [`MIN_DROP_TIMEOUT`]. Sites may have different limits: a site consents to
-    /// another site's proposal after half of its own limit.
+    /// Silence after which this site proposes to drop another site; with `None` it waits for the silent site. The
+    /// remaining sites go on if they are a quorum: more than half of the members, or half of them including the lowest.
+    /// Sites may have different limits: a site consents to a proposal if the proposed site has been silent for half of
+    /// its own limit, or for 500 ms if it has no limit. The minimum is [`MIN_DROP_TIMEOUT`].
     ///
     /// Only silence counts. [`Config::stall_limit`] covers a site that still sends but is slow or sends no inputs.
     pub drop_timeout: Option<TimeDelta>,
-    /// Recent stall time after which the coordinator drops a site that still sends but holds up the game; `None` waits
-    /// for it. The coordinator is the lowest site that plays, and it alone decides this. [`Settings::absent_input`]
-    /// defines the input of the site's players until it is back. The site may rejoin after at least 5 s, and only over
-    /// a link that is short enough. The minimum is [`MIN_STALL_LIMIT`].
+    /// Stall time after which this site, while it is the coordinator (the lowest site that plays), has any site dropped
+    /// that still sends but holds up the game; with `None` it waits for the slow site. Stall time is the time for which
+    /// the game waited for a site; it decays by a tenth of the time that passes. [`Settings::absent_input`] defines the
+    /// input of the dropped site's players until the site is back. The site may join again after 5 s or more, and only
+    /// if the delay of its link fits into input delay plus prediction window. The minimum is [`MIN_STALL_LIMIT`].
     pub stall_limit: Option<TimeDelta>,
     /// Whether the last remaining player plays on alone, with the free seats open to joiners. If not, and if the game
     /// started with all seats taken, the session ends with [`SessionEnd::Alone`](super::SessionEnd::Alone) when all
-    /// others have left. If the others are only silent, a person can decide with
+    /// others have left. If the others are only silent, a person can decide to play on with
     /// [`Session::continue_alone`](super::Session::continue_alone).
     pub can_play_alone: bool,
     /// Time for which a frame has to wait for inputs before the session reports a freeze.
     pub freeze_timeout: TimeDelta,
-    /// Silence of a site after which the session ends; `None` waits forever.
+    /// Silence of another site, while the game runs, after which this session ends; with `None` it waits forever.
     pub silence_timeout: Option<TimeDelta>,
 }
 
@@ -89,7 +93,8 @@ pub enum SendPolicy {
     /// At once when there is something new: one packet per frame and peer.
     #[default]
     AtOnce,
-    /// Whenever a timer of this period expires, as in Zhao et al., where it is 20 ms; for comparison.
+    /// Whenever a timer of this period expires, as in Zhao et al., whose period is 20 ms. This policy exists for
+    /// comparison with theirs.
     Timer(TimeDelta),
     /// When there is something new and about one [send interval](super::JitterBufferModel::send_interval) has passed
     /// since the previous packet, as in Kim and Park (their equation 3). Packets that could overtake each other are
@@ -98,8 +103,8 @@ pub enum SendPolicy {
 }
 
 impl Config {
-    /// Creates a default configuration: adaptive recovery, even pacing, a freeze event after 250 ms, and no timeouts.
-    /// Change the fields for anything else.
+    /// Creates a default configuration: adaptive recovery, even pacing, a freeze event after 250 ms, and no limits for
+    /// silent or slow sites. Change the fields for anything else.
     pub fn new(session_id: u64, site: SiteId, peers: Vec<(SiteId, Addr)>, settings: Settings) -> Self {
         Self {
             session_id,
@@ -169,12 +174,12 @@ impl Config {
 pub enum ConfigError {
     /// The shared settings are invalid, for this reason.
     Settings(SettingsError),
-    /// [`Config::peers`] does not contain this site.
+    /// [`Config::peers`] lacks the named site.
     MissingAddress(SiteId),
     /// The settings ask for prediction, and the machine cannot save its state. Contains the prediction window, in
     /// frames.
     CannotSave(u32),
-    /// [`Config::peers`] contains this site twice, or it is [`Config::site`] itself.
+    /// [`Config::peers`] contains the named site twice, or that site is [`Config::site`].
     DuplicateSite(SiteId),
     /// The period of the send timer is not positive.
     InvalidSendTimer,
@@ -182,7 +187,7 @@ pub enum ConfigError {
     DropTimeoutTooShort(TimeDelta),
     /// The stall limit is shorter than [`MIN_STALL_LIMIT`], so that a site could be dropped for a few lost packets.
     StallLimitTooShort(TimeDelta),
-    /// This site has the same address as another one in [`Config::peers`].
+    /// The named site has the same address as another one in [`Config::peers`].
     DuplicateAddress(SiteId),
 }
 
@@ -196,20 +201,20 @@ impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Settings(error) => error.fmt(f),
-            Self::MissingAddress(site) => write!(f, "the address of site {site} is missing"),
+            Self::MissingAddress(site) => write!(f, "the list of peers lacks site {site}"),
             Self::CannotSave(prediction_window) => {
                 write!(
                     f,
-                    "a prediction window of {prediction_window} frames needs a machine \
-                    that can save and load its state; a window of 0 needs no saved state"
+                    "a prediction window of {prediction_window} frames needs a machine that can save and load \
+                    its state; this machine cannot, so the window must be 0"
                 )
             }
-            Self::DuplicateSite(site) => write!(f, "site {site} is listed twice, or is this site itself"),
+            Self::DuplicateSite(site) => write!(f, "site {site} is in the list of peers twice, or is this site"),
             Self::InvalidSendTimer => write!(f, "the period of the send timer must be longer than 0 ms"),
             Self::DropTimeoutTooShort(limit) => write!(
                 f,
                 "a drop timeout of {limit} is too short, the minimum is {MIN_DROP_TIMEOUT}: \
-                    a waiting site sends every 100 ms"
+                    a waiting site sends only every 100 ms"
             ),
             Self::StallLimitTooShort(limit) => {
                 write!(f, "a stall limit of {limit} is too short, the minimum is {MIN_STALL_LIMIT}")

@@ -1,13 +1,15 @@
-//! State comparison: the newest digests of one site, kept until the other sites' digests arrive.
+//! Digest history: the digests of one site's newest frames, kept for the comparison with those of other sites.
 
 use alloc::boxed::Box;
 
 use crate::frame::Frame;
 
-/// Number of digests kept: the largest distance between sites in frames, so that no two relevant digests share a slot.
+/// Number of slots: the largest distance between two sites in frames, so that no two frames that are still compared
+/// share one.
 const MAX_DIGESTS: usize = 256;
 
-/// A site's digest of a frame: the folded hash of its state, and the rolling hash of all its inputs so far.
+/// A site's digest of a frame: the folded hash of its state after the frame, and the rolling hash of all its inputs up
+/// to and including the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameDigest {
     pub(super) state_hash: u32,
@@ -37,7 +39,7 @@ impl<T: Copy> DigestHistory<T> {
         is_new
     }
 
-    /// Stores a digest, in place of a stored one of this frame if there is one.
+    /// Stores a digest, and replaces the stored one of this frame if there is one.
     pub(super) fn replace(&mut self, frame: Frame, digest: T) {
         self.slots[Self::slot(frame)] = Some((frame, digest));
         if self.newest.is_none_or(|(newest, _)| frame >= newest) {

@@ -17,15 +17,15 @@ use crate::wire::Refusal;
 /// A request to the host program. The host program must complete each request before it asks for the next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// Sample the local input and pass it to [`Session::handle_input`](super::Session::handle_input). It takes effect
-    /// in `frame`.
+    /// Sample the local input and pass it to [`Session::handle_input`](super::Session::handle_input). The input takes
+    /// effect in `frame`.
     Sample {
         /// The frame that the input is for.
         frame: Frame,
     },
     /// Save the machine's state in a slot and overwrite the previous content of that slot. Only requested if the state
-    /// may be needed: where the [prediction window](super::Settings::prediction_window) in force allows prediction, and
-    /// for [`Config::bisect_desyncs`](super::Config::bisect_desyncs).
+    /// may be needed later: for a rollback, while the [prediction window](super::Settings::prediction_window) in force
+    /// is above 0, or for a desync search with [`Config::bisect_desyncs`](super::Config::bisect_desyncs).
     Save {
         /// The frame that the machine steps next from this state.
         frame: Frame,
@@ -36,18 +36,18 @@ pub enum Request<'a> {
     Load {
         /// The frame that the machine steps next from this state.
         frame: Frame,
-        /// The slot, which the last [`Request::Save`] with it has filled with this state.
+        /// The slot to load from. The last [`Request::Save`] for this slot had the same frame.
         slot: usize,
     },
     /// Step the machine by one frame.
     Advance {
-        /// The frame to step, which follows the frame of the machine's state.
+        /// The frame to step, which is the next one after the machine's current state.
         frame: Frame,
         /// Input word of each player, by player number.
         inputs: &'a [InputWord],
-        /// Whether the frame is stepped for the first time and is to be displayed and played as sound. If not, the
-        /// frame is resimulated, replayed for a desync search, or caught up with, and its picture and sound are not
-        /// wanted.
+        /// Whether to display the frame and play its sound, because it is stepped for the first time by a site that
+        /// plays. If not, the frame is resimulated, replayed for a desync search, or stepped by a late joiner that does
+        /// not play yet.
         fresh: bool,
     },
     /// Pass a state of the machine and its hash to [`Session::handle_snapshot`](super::Session::handle_snapshot). A
@@ -58,7 +58,8 @@ pub enum Request<'a> {
         /// The slot that holds that state; `None` for the machine's current state.
         slot: Option<usize>,
     },
-    /// Load a state that was received from another site. This site joins late, and the frames from there on follow.
+    /// Load a state that was received from another site, because this site joins late. The frames from `frame` on
+    /// follow.
     Restore {
         /// The frame that the machine steps next from that state.
         frame: Frame,
@@ -92,13 +93,13 @@ pub enum Request<'a> {
 /// An event that the host program may show to the player.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A site is connected, has the same settings, and its clock is known.
+    /// A site is connected and has the same settings, and this site knows that site's clock.
     Agreed {
         /// The site that agrees.
         site: SiteId,
     },
-    /// A site is connected and has different settings, another protocol version, or another number than expected. The
-    /// game cannot start until they are equal.
+    /// A site is connected and has different settings, another protocol version, or another site number than expected.
+    /// The game cannot start before the two sites agree.
     Disagreed {
         /// The site that disagrees.
         site: SiteId,
@@ -117,14 +118,14 @@ pub enum Event {
         /// Start of the first frame, on this site's clock.
         at: Instant,
     },
-    /// The game has waited for inputs for longer than [`Config::freeze_timeout`](super::Config::freeze_timeout). The
-    /// event is repeated when the sites that the game waits for, or the silent ones among them, change.
+    /// The game has waited for inputs for [`Config::freeze_timeout`](super::Config::freeze_timeout). The event is
+    /// repeated when the sites that the game waits for, or the silent ones among them, change.
     Frozen(Freeze),
     /// The game goes on after a freeze.
     Resumed {
         /// The frame that had to wait.
         frame: Frame,
-        /// Time from the begin of the frame to its step.
+        /// Time from the start of the frame to its step.
         after: TimeDelta,
     },
     /// All sites pause together, because inputs are about to run out
@@ -142,10 +143,10 @@ pub enum Event {
     AddressChanged {
         /// The site that has moved.
         site: SiteId,
-        /// The address that it sends from now.
+        /// The new address.
         addr: Addr,
     },
-    /// A site left the game in an orderly way; its input is neutral from `frame` on.
+    /// A site left the game in an orderly way; the input of its players is neutral from `frame` on.
     Left {
         /// The site that left.
         site: SiteId,
@@ -178,7 +179,7 @@ pub enum Event {
         /// The first compared frame at which the hashes of the inputs so far differ.
         frame: Frame,
     },
-    /// All sites change input delay and prediction window at the same frame.
+    /// All sites change input delay, prediction window or both at the same frame.
     DelayChanged {
         /// The first frame with the new values.
         frame: Frame,
@@ -186,23 +187,23 @@ pub enum Event {
         input_delay: u32,
         /// New prediction window, in frames.
         prediction_window: u32,
-        /// Input age that caused the change, in frames: in 98 % of the frames at `site`, the received inputs ended at
-        /// most this many frames before its own.
+        /// The highest input age that a site reported, in frames. In 98 % of the frames at `site`, the inputs that it
+        /// had received from each peer ended at most this many frames before its own.
         input_age: u32,
-        /// The site at which the inputs are oldest.
+        /// The site that reported this input age.
         site: SiteId,
     },
-    /// Two sites have different states after the same frame with the same inputs. Only the first mismatch with a site
-    /// since it took its seat is reported; the statistics count every mismatch.
+    /// Two sites have different states after the same frame. Only the first mismatch with a site since that site took
+    /// its seat is reported; the statistics count every mismatch.
     Diverged {
-        /// The site that differs from this site. If this site is a joiner that differs from its feed: the lowest other
-        /// site.
+        /// The site whose state differs from this site's. If this site joins late and its state differs from its
+        /// feed's, this is the lowest other site.
         site: SiteId,
-        /// The first compared frame after which it does.
+        /// The compared frame after which the states differ.
         frame: Frame,
     },
-    /// The result of a desync search. The odd site can be healed: restart its program, and let it [join
-    /// late](super::Config::late_join).
+    /// The result of a desync search. A site whose state differs from that of most sites can be healed: restart its
+    /// program, and let it join with [`Config::late_join`](super::Config::late_join).
     DesyncReport(Box<DesyncReport>),
     /// This site and another one went on without each other and have met again. One game is kept. The site that gives
     /// its own game up ends with [`SessionEnd::Dropped`] and can [join](super::Config::late_join) the other game.
@@ -216,7 +217,7 @@ pub enum Event {
     Ended(SessionEnd),
 }
 
-/// A wait for inputs that is longer than [`Config::freeze_timeout`](super::Config::freeze_timeout).
+/// A wait for inputs that has lasted for at least [`Config::freeze_timeout`](super::Config::freeze_timeout).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freeze {
     /// The frame that cannot be stepped.
@@ -225,9 +226,9 @@ pub struct Freeze {
     pub since: Instant,
     /// Sites without whose inputs the frame cannot be stepped.
     pub waiting_for: SiteSet,
-    /// The sites of `waiting_for` from which nothing has arrived for
-    /// [`Config::freeze_timeout`](super::Config::freeze_timeout). The others send, but they are slow or stalled
-    /// themselves.
+    /// The sites of `waiting_for` from which no packet has arrived for
+    /// [`Config::freeze_timeout`](super::Config::freeze_timeout). The rest of `waiting_for` sends, but is slow or
+    /// stalled itself.
     pub silent_sites: SiteSet,
 }
 
@@ -259,7 +260,7 @@ impl fmt::Display for Event {
                 write!(f, "site {site} refused this site: the game is running and the seat is taken")
             }
             Self::Refused { site, reason: Refusal::Dropped } => {
-                write!(f, "site {site} refused this site: the game continues without it")
+                write!(f, "site {site} refused this site: the game continues without this site")
             }
             Self::Refused { site, reason: Refusal::ContinuedAlone { .. } } => {
                 write!(f, "site {site} refused this site and plays on alone")
@@ -272,19 +273,19 @@ impl fmt::Display for Event {
             }
             Self::Starting { .. } => write!(f, "all sites agree on the settings; the game starts"),
             Self::Frozen(freeze) => freeze.fmt(f),
-            Self::Resumed { frame, after } => write!(f, "the game resumed at frame {frame} after {after}"),
+            Self::Resumed { frame, after } => write!(f, "the game resumed at frame {frame} after a wait of {after}"),
             Self::Paused { frame, duration, site } => {
-                write!(f, "all sites pause for {duration} before frame {frame}: inputs run out at site {site}")
+                write!(f, "all sites pause for {duration} before frame {frame}: site {site} is running out of inputs")
             }
             Self::AddressChanged { site, .. } => write!(f, "site {site} has a new address"),
             Self::Left { site, frame } => write!(f, "site {site} left; frame {frame} is the first without it"),
             Self::Dropped { site, frame } => {
-                write!(f, "site {site} was dropped: silent or too slow; frame {frame} is the first without it")
+                write!(f, "site {site} was dropped (silent, slow or restarted); frame {frame} is the first without it")
             }
             Self::DelayChanged { frame, input_delay, prediction_window, input_age, site } => write!(
                 f,
                 "input delay {input_delay} frames and prediction window {prediction_window} frames from frame {frame} on: \
-                    inputs are {input_age} frames old at site {site}"
+                    the newest inputs at site {site} are up to {input_age} frames old"
             ),
             Self::InputsForged { site, frame } => {
                 write!(
@@ -298,10 +299,10 @@ impl fmt::Display for Event {
                 write!(f, "desync: the state of site {site} differs from that of this site after frame {frame}")
             }
             Self::DesyncReport(report) => report.fmt(f),
-            Self::Ended(SessionEnd::Left) => write!(f, "this site left"),
-            Self::Ended(SessionEnd::Alone) => write!(f, "all other sites left"),
-            Self::Ended(SessionEnd::Dropped) => write!(f, "the other sites dropped this site"),
-            Self::Ended(SessionEnd::NoWayIn(reason)) => write!(f, "no site could admit this site: {reason}"),
+            Self::Ended(SessionEnd::Left) => write!(f, "this site left the game"),
+            Self::Ended(SessionEnd::Alone) => write!(f, "all other sites left the game"),
+            Self::Ended(SessionEnd::Dropped) => write!(f, "the game continues without this site"),
+            Self::Ended(SessionEnd::NoWayIn(reason)) => write!(f, "this site could not join the game: {reason}"),
             Self::Ended(SessionEnd::Silent(site)) => {
                 write!(f, "site {site} was silent for longer than the silence timeout")
             }
@@ -311,7 +312,7 @@ impl fmt::Display for Event {
 
 impl fmt::Display for Freeze {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "frozen at frame {}, waiting for", self.frame)?;
+        write!(f, "the game is frozen at frame {}, waiting for", self.frame)?;
         for site in self.waiting_for.iter() {
             write!(f, " site {site}{}", if self.silent_sites.contains(site) { " (silent)" } else { "" })?;
         }

@@ -39,8 +39,8 @@ impl Session {
         }
     }
 
-    /// Keeps all confirmed frames for a desync search, and adds frames to the feed as soon as no membership decision
-    /// can change their inputs any more.
+    /// Keeps the inputs of new confirmed frames for desync searches, and adds frames to the feed as soon as no
+    /// membership decision can change their inputs any more.
     #[inline]
     pub(super) fn feed_confirmed(&mut self) {
         if self.feed.is_some() || self.desync_search.is_some() {
@@ -76,9 +76,10 @@ impl Session {
         core::mem::swap(&mut self.input_words, &mut self.scratch_words);
     }
 
-    /// Returns the next confirmed frame for a program that records a [movie](crate::movie) or forwards the game. Call
-    /// it after every frame: a frame that is not read before 120 more are confirmed (2 s at 60 frames per second) is
-    /// skipped and counted in [`Stats::skipped_confirmed`](super::Stats::skipped_confirmed).
+    /// Returns the next confirmed frame, for a program that records a [movie](crate::movie) or forwards the game;
+    /// `None` if there is no unread one yet. Call it after every frame until it returns `None`: a frame that is not
+    /// read before 120 more are confirmed (2 s at 60 frames per second) is skipped and counted in
+    /// [`Stats::skipped_confirmed`](super::Stats::skipped_confirmed).
     pub fn poll_confirmed(&mut self) -> Option<ConfirmedFrame<'_>> {
         let confirmed = self.confirmed_end();
         let oldest = confirmed.checked_sub(MAX_UNREAD_CONFIRMED_FRAMES).unwrap_or_default();
@@ -97,7 +98,7 @@ impl Session {
         Some(ConfirmedFrame { frame, inputs: &self.scratch_words, hash: self.tentative_hashes.get(frame) })
     }
 
-    /// Drops all subscribers of the feed and accepts no new ones, so that they switch to another source.
+    /// Drops all subscribers of the feed, which then switch to another source, and accepts no new ones.
     pub(super) fn close_feed(&mut self) {
         if let Some(feed) = &mut self.feed {
             feed.drop_all();
@@ -125,7 +126,7 @@ impl Session {
     }
 
     /// Requests the state before the first unconfirmed frame: the machine's current state, or a saved one if the
-    /// machine has stepped predicted inputs since.
+    /// machine has stepped unconfirmed frames.
     #[cold]
     pub(super) fn request_snapshot(&mut self) -> Request<'_> {
         self.feed_confirmed_frames();
@@ -135,15 +136,15 @@ impl Session {
         Request::Snapshot { frame, slot }
     }
 
-    /// Handles the state that [`Request::Snapshot`] asked for, and its hash. If it is missing, late joiners wait a
-    /// little longer.
+    /// Handles the state that [`Request::Snapshot`] asked for, and its hash. Without this call, spectators and late
+    /// joiners that need a snapshot wait for the next request.
     pub fn handle_snapshot(&mut self, state: &[u8], hash: u64) {
         let (Some(frame), Some(feed)) = (self.snapshot_requested, &mut self.feed) else { return };
         feed.set_snapshot(self.last_call, frame, state, hash);
     }
 
-    /// Writes the next datagram that does not belong to the frame loop. Such datagrams leave after those of the frame
-    /// loop.
+    /// Writes the next datagram that does not belong to the frame loop. The caller sends the datagrams of the frame
+    /// loop first.
     #[inline(never)]
     pub(super) fn transmit_side_work(&mut self, now: Instant, buf: &mut [u8]) -> Option<Transmit> {
         let now = now + self.clock_set_back;
@@ -154,7 +155,8 @@ impl Session {
         from_feed.or_else(|| self.transmit_desync_query(now, buf))
     }
 
-    /// Returns when the late join, the feed or a desync search next has something to do.
+    /// Returns when the late join, the feed or a desync search next has something to do; [`Instant::FAR_FUTURE`] for
+    /// never.
     pub(super) fn next_side_work_time(&self) -> Instant {
         let joining = self.joining.as_ref().filter(|_| !self.has_consumed_feed());
         let spectator = joining.and_then(|joining| joining.spectator.poll_timeout());
@@ -173,7 +175,7 @@ impl Session {
         spectator + search + self.feed.as_ref().map_or(0, |feed| feed.memory())
     }
 
-    /// Lets a late joiner step the frames by which it is behind as fast as its machine can.
+    /// Lets a late joiner step frames as fast as its machine can until it has caught up with the players.
     pub(super) fn catch_up(&mut self) {
         if self.frame < self.catch_up_until && matches!(self.phase, Phase::Running(_)) {
             let (now, next) = (self.last_call, self.frame);
@@ -188,7 +190,7 @@ impl Session {
     }
 
     /// Returns whether all other players have begun a frame, as their inputs prove. The inputs that a new joiner sends
-    /// in advance prove nothing.
+    /// in advance prove nothing, so a new joiner counts as not having begun it.
     fn have_all_begun(&self, frame: Frame) -> bool {
         let input_end = frame + self.delay_settings.input_delay;
         let has_begun = |peer: &Peer| !peer.has_advance_inputs && peer.inputs.end() > input_end;

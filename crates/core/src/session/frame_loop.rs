@@ -17,16 +17,16 @@ use crate::input::{InputWord, MAX_BLOCKS, Recovery};
 use crate::pace::{MasterObservation, Pacer, Pacing};
 use crate::time::{Instant, TimeDelta};
 
-/// Silence of a site that has left after which its seat becomes free. It becomes free in any case once this site is
-/// more than 60 frames past the leaver's last input. Until then this site sends it ticks, from which it learns that its
-/// leave is known.
+/// Silence of a site that has left or was dropped after which its seat becomes free. The seat becomes free earlier if
+/// this site gets more than 60 frames past the end of the leaver's inputs. Until then this site sends the leaver ticks,
+/// from which the leaver learns that this site knows of the leave.
 const LEAVER_LINGER: TimeDelta = TimeDelta::from_secs(1);
 /// Silence of a peer after which a leaving site no longer waits for it to receive the leave.
 const LEAVE_WAIT_FOR_SILENT_PEER: TimeDelta = TimeDelta::from_secs(10);
 /// Maximum duration of a leave, after which the session ends even if some peers do not know of it.
 const MAX_LEAVE_WAIT: TimeDelta = TimeDelta::from_secs(30);
 
-/// Interval, in frames, at which inputs are hashed between comparisons, long before they leave the buffer.
+/// Interval, in frames, at which inputs are hashed between comparisons, long before the input streams discard them.
 const INPUT_DIGEST_INTERVAL: u32 = 64;
 
 impl Session {
@@ -91,8 +91,8 @@ impl Session {
                     let target = SimulationTarget::CurrentFrame { began };
                     self.phase =
                         Phase::Running(FramePhase::Simulate { target, is_saved: self.first_misprediction.is_some() });
-                    // Once per frame: a misprediction that is found during a rollback waits for the next frame, or a
-                    // slow machine would never finish.
+                    // There is at most one rollback per frame: a misprediction that is found during a rollback waits
+                    // for the next frame, or a slow machine would never finish.
                     if let Some(mispredicted) = self.first_misprediction.take() {
                         return Some(self.begin_rollback(now, mispredicted));
                     }
@@ -148,7 +148,8 @@ impl Session {
         })
     }
 
-    /// Begins a rollback to the first frame that was stepped with a mispredicted input.
+    /// Begins a rollback to `mispredicted`, the first frame that was stepped with a mispredicted input: returns the
+    /// request to load the state before that frame.
     #[cold]
     pub(super) fn begin_rollback(&mut self, now: Instant, mispredicted: Frame) -> Request<'_> {
         self.stats.rollbacks += 1;
@@ -158,8 +159,8 @@ impl Session {
         Request::Load { frame: mispredicted, slot: self.save_slot(mispredicted) }
     }
 
-    /// Returns the next request on the way to the target: a save before each frame for which an input is missing, a
-    /// resimulated frame, or the current frame itself.
+    /// Returns the next request on the way to the target: the step of a past frame or of the current one, or the save
+    /// that comes before each frame for which an input is missing.
     fn next_simulation_request(&mut self, now: Instant, target: SimulationTarget, is_saved: bool) -> Request<'_> {
         let frame = self.machine_frame;
         if !is_saved && frame >= self.known_end() {
@@ -219,7 +220,8 @@ impl Session {
         self.own_inputs.push_blocks(packed);
     }
 
-    /// Handles the hash of the state that [`Request::Hash`] asked for. Without it, this frame is not compared.
+    /// Handles the hash of the state that [`Request::Hash`] asked for. Without this call before the next frame begins,
+    /// the hashed frame is not compared.
     pub fn handle_hash(&mut self, hash: u64) {
         if self.handle_replay_hash(hash) {
             return;
@@ -247,7 +249,7 @@ impl Session {
         }
     }
 
-    /// Closes the interval of all input digests at a compared frame. Returns this site's digest.
+    /// Closes the interval of all input digests at a compared frame. Returns the digest of this site's inputs.
     fn close_input_digests(&mut self, frame: Frame) -> u64 {
         for peer in self.peers.iter_mut().filter(|peer| peer.input_digest.is_known()) {
             if let Some(value) = peer.close_input_digest(frame) {
@@ -258,7 +260,7 @@ impl Session {
         self.own_input_digest.close_interval(frame).unwrap_or_default()
     }
 
-    /// Adds confirmed inputs to the digests before they leave the buffer.
+    /// Adds confirmed inputs to the input digests before the input streams discard them.
     #[cold]
     fn advance_input_digests(&mut self) {
         let Some(next_compared) = self.next_compared_frame else { return };
@@ -267,9 +269,9 @@ impl Session {
         self.own_input_digest.advance(&self.own_inputs, until, |_| false);
     }
 
-    /// Checks whether the received inputs of a peer are those that the peer gave, by the digest that the peer itself
-    /// sent, and reports the first difference as an event. If this site does not know the digest of the peer's earlier
-    /// inputs, it adopts the peer's value.
+    /// Compares the digest of a peer's received inputs with the one that the peer itself sent for the same frame, and
+    /// reports the first difference as an event. If this site does not know the digest of the peer's earlier inputs, it
+    /// adopts the peer's value.
     fn compare_input_digest(&mut self, index: usize, frame: Frame) {
         let newest = self.next_compared_frame.and_then(|next| next.checked_sub(self.config.settings.compare_interval));
         let peer = &mut self.peers[index];
@@ -295,8 +297,8 @@ impl Session {
         self.compare_input_digest(index, frame);
         let peer = &mut self.peers[index];
         let (Some(ours), Some(theirs)) = (self.own_digests.get(frame), peer.frame_digests.get(frame)) else { return };
-        // The state of a gone site does not concern the others, and the others' decisions do not concern a leaving
-        // site.
+        // The state of a site that is gone, or that may have stepped inputs that do not count, is not compared. A
+        // leaving site does not follow the others' decisions, so it compares nothing.
         if peer.is_absent(frame) || peer.was_unconsulted(frame) || self.leaving.is_some() {
             return;
         }
@@ -382,7 +384,8 @@ impl Session {
         }
     }
 
-    /// Returns the data for Algorithm 4 of Zhao et al., at a slave that has received ticks of its master.
+    /// Returns the newest observation of the master, for Algorithm 4 of Zhao et al.; `None` with other pacing, at the
+    /// master itself, and until a tick of the master and a round trip to it are known.
     fn zhao_master(&self) -> Option<MasterObservation> {
         let setter = self.pace_setter.filter(|_| self.config.pacing == Pacing::Zhao)?;
         let peer = self.peers.iter().find(|peer| peer.site == setter)?;
@@ -400,8 +403,8 @@ impl Session {
         if self.config.can_save { self.delay_settings.prediction_window } else { 0 }
     }
 
-    /// Returns whether the current frame may be stepped: its inputs are known, or those of peers are missing and the
-    /// frame is within the prediction window.
+    /// Returns whether the current frame may be stepped: all its inputs are known, or only inputs of peers are missing
+    /// and the frame is within the prediction window.
     pub(super) fn can_step(&self) -> bool {
         self.can_step_with(self.known_end())
     }
@@ -428,7 +431,7 @@ impl Session {
     pub(super) fn check_predictions(&mut self, index: usize, known: Frame) {
         self.peers[index].settle_substitute_input();
         let until = self.peers[index].known_end().min(self.machine_frame);
-        // Inputs that this site received before it played were confirmed.
+        // The machine stepped the frames before this site played with confirmed inputs.
         let known = known.max(if self.joining.is_some() { Frame::NEVER } else { self.joined_at });
         if known < until {
             let mispredicted = self.peers[index].first_misprediction(known, until);
@@ -436,7 +439,7 @@ impl Session {
         }
     }
 
-    /// Gathers the inputs of all players for a frame, and predicts the missing ones.
+    /// Gathers the inputs of all players for a frame in `input_words`, and predicts the missing ones.
     pub(super) fn gather_inputs(&mut self, frame: Frame) {
         let Self { input_words: words, peers, config, .. } = self;
         words.fill(0);
@@ -478,8 +481,9 @@ impl Session {
         self.announce_new_plan(plan);
     }
 
-    /// Makes the next packets carry probes if the pacer has abandoned its plan, which shows in a new one more than
-    /// three periods after `previous`. Other sites would follow the old plan until they receive the new one.
+    /// Makes the next packets carry probes if the pacer has abandoned its plan: the new planned start is more than
+    /// three periods after `previous`, the planned start before this step. Other sites would follow the old plan until
+    /// they receive the new one.
     fn announce_new_plan(&mut self, previous: Option<Instant>) {
         let (Some(previous), Some(pacer)) = (previous, &self.pacer) else { return };
         if pacer.planned_start().is_some_and(|plan| plan - previous > pacer.period() * 3) {
@@ -487,7 +491,8 @@ impl Session {
         }
     }
 
-    /// Handles the step of a past frame in a rollback, and requests its hash if it is compared.
+    /// Handles the step of a past frame in a rollback, and requests the hash of the state after it if that state is
+    /// compared.
     fn resimulate_frame(&mut self, target: SimulationTarget, frame: Frame) {
         self.stats.resimulated += 1;
         self.phase = Phase::Running(match self.request_hash_if_compared(frame) {
@@ -611,7 +616,8 @@ impl Session {
         self.update_auto_tuner(now);
         if let Phase::Running(FramePhase::AwaitInputs { began }) = self.phase {
             self.update_freeze(now, began);
-            // Acknowledgements can make more frames certain, and a joiner for which all wait may need those.
+            // Acknowledgements can make more frames irrevocable, and a joiner for which all sites wait may need these
+            // frames from the feed.
             self.feed_confirmed();
         }
         if self.leaving.is_some() {
@@ -621,7 +627,7 @@ impl Session {
         }
     }
 
-    /// Completes the leave of a site when all its inputs are known, and later frees its seat.
+    /// Completes the leave of a peer when all its inputs are known, and later frees its seat.
     fn update_leaver(&mut self, now: Instant, index: usize) {
         let peer = &mut self.peers[index];
         let Seat::Leaving(last) = peer.seat else { return };
@@ -656,7 +662,7 @@ impl Session {
     }
 
     /// Ends the session when every peer has this site's last input and knows that it is the last, has been silent for
-    /// longer than [`LEAVE_WAIT_FOR_SILENT_PEER`], or has no seat any more; at the latest after [`MAX_LEAVE_WAIT`].
+    /// longer than [`LEAVE_WAIT_FOR_SILENT_PEER`], was dropped, or has no seat; at the latest after [`MAX_LEAVE_WAIT`].
     #[cold]
     fn update_own_leave(&mut self, now: Instant) {
         let is_informed = |peer: &Peer| {
@@ -679,8 +685,8 @@ impl Session {
         self.peers.iter().find(silent).map(|peer| peer.site)
     }
 
-    /// Ends the session if all other players have left, unless it has seats for late joiners, a dropped site can still
-    /// come back, or this site may play on alone.
+    /// Ends the session if all other players have left, unless the game started with free seats, a dropped site can
+    /// still come back, or this site may play on alone.
     pub(super) fn end_if_alone(&mut self) {
         let has_open_seats =
             self.config.settings.starting_sites != SiteSet::first(usize::from(self.config.settings.site_count));
@@ -695,7 +701,7 @@ impl Session {
         if !self.is_over() {
             self.phase = Phase::Over(end);
             self.due_peers = 0;
-            // A session that is over answers no requests.
+            // A session that is over does not handle the datagrams of subscribers.
             self.close_feed();
             self.events.push(Event::Ended(end));
         }

@@ -1,9 +1,10 @@
 //! A rolling hash of one site's inputs.
 //!
 //! Inputs may arrive through a third site, which could forge them. So every site sends, with the hash of its state, a
-//! hash of all inputs that it has given so far. A site that holds forged inputs notices it with the first such hash
-//! that it receives directly. The hash is SHA-256 over the changes since the previous comparison and the value of that
-//! comparison, truncated to 64 bits: no third site finds other inputs with the same hash while the game runs.
+//! hash of all inputs that it has given so far. A site that holds forged inputs detects them with the first such hash
+//! that it receives directly. The hash is SHA-256, truncated to 64 bits, over the input changes since the previous
+//! compared frame and the hash at that frame. A third site cannot find other inputs with the same hash while the game
+//! runs.
 
 use sha2::{Digest, Sha256};
 
@@ -11,18 +12,19 @@ use super::peer::Peer;
 use crate::frame::Frame;
 use crate::input::{MAX_BLOCKS, PackedInputPart, Stream};
 
-/// The rolling hash of one site's inputs, in the intervals between compared frames.
+/// The rolling hash of one site's inputs. It is computed in intervals, each of which ends with a compared frame.
 #[derive(Clone, Debug)]
 pub(super) struct InputDigest {
     hasher: Sha256,
     last_input: [PackedInputPart; MAX_BLOCKS],
-    /// The frame of the last change, or the start of the interval if there is none in it.
+    /// The frame of the last input change; the start of the interval if the input has not changed in it.
     last_change: Frame,
     /// The first frame whose input the hash includes.
     first_frame: Frame,
     /// End of the inputs that the hash includes.
     end: Frame,
-    /// The value at the previous comparison; `None` if this site joined later and does not know it yet.
+    /// The hash at the end of the previous interval, 0 before the first one; `None` if this site joined later and does
+    /// not know it yet.
     last_value: Option<u64>,
 }
 
@@ -44,7 +46,8 @@ impl InputDigest {
         Self { last_value: None, ..Self::new(first) }
     }
 
-    /// Continues with the value that the site itself sent, which includes the input of `frame`.
+    /// Continues after `frame` with `value`, which the site itself sent as the hash of its inputs up to and including
+    /// `frame`.
     pub(super) fn adopt(&mut self, stream: &Stream, frame: Frame, value: u64) {
         let next = Self::new(frame.next());
         let blocks = stream.block_count();
@@ -58,8 +61,8 @@ impl InputDigest {
         self.last_value.is_some()
     }
 
-    /// Adds the inputs before `until`, which are known. `absent` returns whether a frame has none; its input then
-    /// counts as neutral.
+    /// Adds the inputs before `until`, all of which must be known. `absent` returns whether the site gives no input for
+    /// a frame; its input then counts as neutral.
     pub(super) fn advance(&mut self, stream: &Stream, until: Frame, absent: impl Fn(Frame) -> bool) {
         const NEUTRAL: &[PackedInputPart] = &[[0; 16]; MAX_BLOCKS];
         let blocks = stream.block_count();
@@ -83,8 +86,9 @@ impl InputDigest {
         self.hasher.update(&self.last_input.as_flattened()[..width]);
     }
 
-    /// Returns the value up to and including a frame, with which the next interval begins; `None` before the first
-    /// frame, and if the value at the previous comparison is not known.
+    /// Ends the interval at a compared frame, up to which the inputs must have been added, and returns the hash.
+    /// Returns `None` if the frame is before the first frame, or if the hash at the end of the previous interval is
+    /// unknown.
     pub(super) fn close_interval(&mut self, frame: Frame) -> Option<u64> {
         if frame < self.first_frame {
             return None;
@@ -99,8 +103,8 @@ impl InputDigest {
 }
 
 impl Peer {
-    /// Returns the hash of the peer's inputs, as received, up to and including a frame; `None` if it cannot be computed
-    /// yet.
+    /// Adds the peer's received inputs up to and including a compared frame, and returns their hash; `None` as for
+    /// [`InputDigest::close_interval`].
     pub(super) fn close_input_digest(&mut self, frame: Frame) -> Option<u64> {
         self.advance_input_digest(frame.next());
         self.input_digest.close_interval(frame)

@@ -1,11 +1,11 @@
 //! The jitter buffer after Kim and Park: send interval, buffer sizes, the reaction to a buffer that runs low, and the
 //! schedule of requests for missing inputs with [`Recovery::Classic`].
 //!
-//! The buffer of a peer holds the inputs that are received and not yet stepped; on a link with constant delay that is
-//! the input delay minus the one-way delay. A lost packet lets the buffer shrink until its inputs are resent. A site
-//! whose buffer is about to run out asks for a [pause](super::StarvationPolicy::Pause): no site begins the current
-//! frame before the same instant of group time. A pause changes nothing that sites must agree on, so it needs no vote.
-//! A site that misses the request waits for inputs a little later.
+//! The buffer of a peer holds the inputs that are received and not yet stepped; on a link with constant delay it holds
+//! those of the input delay minus the one-way delay. A lost packet lets the buffer shrink until its inputs are resent.
+//! A site whose buffer is about to run out asks for a [pause](super::StarvationPolicy::Pause): no site begins that
+//! site's current frame before the same instant of group time. A pause changes nothing that sites must agree on, so it
+//! needs no vote. A site that misses the request waits for inputs a little later.
 
 use super::event::Event;
 use super::peer::Peer;
@@ -16,15 +16,15 @@ use crate::input::Recovery;
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::PauseRequest;
 
-/// Maximum duration of a pause, also for one that a peer asks for.
+/// Maximum duration of a pause. A request of a peer for a longer one is ignored.
 const MAX_PAUSE: TimeDelta = TimeDelta::from_secs(1);
-/// Minimum time between pauses: where one pause did not help, another would not.
+/// Minimum time from the end of a pause to the start of the next one: where one pause did not help, another would not.
 const MIN_PAUSE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 /// Number of mean deviations by which the estimated maximum of the round-trip time exceeds the smoothed value.
 const JITTER_DEVIATIONS: i64 = 4;
 
-/// The quantities that Kim and Park compute from the round-trip times of a link: equations 3 to 5, with sizes in
-/// commands, of which one is sent per send interval.
+/// Model of a link for equations 3 to 5 of Kim and Park, in which sizes are numbers of commands and one command is sent
+/// per send interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JitterBufferModel {
     /// Nominal time between two frames.
@@ -65,13 +65,13 @@ impl JitterBufferModel {
         self.commands_in(self.input_delay - self.rtt_max / 2)
     }
 
-    /// Returns whether a pause can fill a buffer. Where the one-way delay is longer than the input delay, the next
-    /// command is always late.
+    /// Returns whether a pause can fill a buffer. Where the minimum one-way delay is not shorter than the input delay,
+    /// the next command is always late.
     pub fn is_pause_useful(&self) -> bool {
         self.input_delay > self.rtt_min / 2
     }
 
-    /// Returns the number of commands that are sent in this time, at least 1.
+    /// Returns the number of commands that are sent in this time, rounded up and at least 1.
     fn commands_in(&self, time: TimeDelta) -> i64 {
         let interval = self.send_interval().as_nanos().max(1);
         ((time.as_nanos() + interval - 1) / interval).max(1)
@@ -167,8 +167,8 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// Delays the plan by the pause, and sends the new plan to the sites that follow it, unless the current frame has
-    /// begun.
+    /// Moves the planned start of the current frame to the end of the pause and makes the next packets carry the new
+    /// plan, unless that frame has begun.
     fn plan_pause(&mut self) {
         let begun = self.frame_began_at(self.frame).is_some();
         if let Some(pacer) = self.pacer.as_mut().filter(|_| !begun) {

@@ -36,11 +36,13 @@ pub struct LateJoinConfig {
     pub max_state_len: usize,
 }
 
-/// Largest distance to the end of the feed, as a time, at which a joiner is ready.
+/// Longest play time by which a joiner may be behind the newest frame of its feed source when it reports that it is
+/// ready.
 const MAX_READY_DISTANCE: TimeDelta = TimeDelta::from_millis(700);
-/// Duration of the initial neutral inputs, besides one and a half round trips.
+/// Duration of the initial neutral inputs, besides one and a half round trips and the input delay.
 const NEUTRAL_INPUT_TIME: TimeDelta = TimeDelta::from_millis(500);
-/// Maximum distance, in frames, to the end of the players' inputs at which a joiner starts to play.
+/// Maximum number of frames by which a joiner may be behind the end of any player's inputs when it starts to play, and
+/// by which its neutral inputs are extended ahead of its machine.
 const MAX_FRAMES_BEHIND: i64 = 200;
 /// Time without progress, besides [`SOURCE_ROUND_TRIPS`] round trips, after which an admitted joiner downloads from
 /// another source.
@@ -70,7 +72,8 @@ pub(super) struct JoinProgress {
     void_admission: Option<ScheduledCommand>,
     /// The next frame of the download, and when it last advanced or this site was admitted.
     progress: (Frame, Instant),
-    /// When the source was last changed for lack of progress.
+    /// Start of the time without progress after which another source is tried: the last progress or change of the
+    /// source.
     source_changed_at: Instant,
     /// Whether the inputs of the machine's previous frame are known, because the machine has stepped that frame and not
     /// loaded a state after it.
@@ -123,8 +126,8 @@ impl Session {
         self.joining.as_ref().and_then(|joining| joining.join_frame)
     }
 
-    /// Returns whether this site is admitted and has stepped all frames of its catch-up. From then on it samples
-    /// inputs, and takes no more frames from the feed.
+    /// Returns whether this site is admitted and its machine has reached the end of its catch-up. Then the next frame
+    /// needs a sampled input, and this site takes no more frames from the feed.
     pub(super) fn has_consumed_feed(&self) -> bool {
         self.own_join_frame().is_some() && self.machine_frame >= self.catch_up_until
     }
@@ -184,7 +187,8 @@ impl Session {
     }
 
     /// Checks the progress of the download of an admitted joiner, for which all players wait once its neutral inputs
-    /// are used up. If a source delivers nothing, another may; if none does, this site gives its seat back.
+    /// are used up. If its source delivers nothing, this site tries another one; if none delivers, it gives its seat
+    /// back.
     fn update_join_progress(&mut self, now: Instant) {
         let answer_time = self.max_player_rtt() * SOURCE_ROUND_TRIPS;
         let is_player = |addr: Addr| self.peers.iter().any(|peer| peer.addr == addr && peer.is_playing());
@@ -193,7 +197,8 @@ impl Session {
         if next > joining.progress.0 {
             (joining.progress, joining.source_changed_at) = ((next, now), now);
         } else if joining.join_frame <= Some(next) {
-            // The players deliver the following inputs, too. If none arrive, the players may be waiting for this site.
+            // The players' ticks deliver the following inputs, too. If none arrive, the players may be waiting for this
+            // site.
             joining.source_changed_at = now;
         } else if now - joining.progress.1 > JOIN_TIMEOUT + answer_time {
             self.abort_joining(now, SourceError::Silent);
@@ -234,8 +239,8 @@ impl Session {
         unseated
     }
 
-    /// Returns whether a command of a peer, as coordinator, admits this incarnation of this site for a frame that is
-    /// still ahead.
+    /// Returns whether a command of a peer, as coordinator, admits this incarnation of this site for a frame that this
+    /// site has not stepped yet. A command that turned out to be void does not count.
     fn admits_us(&self, index: usize, command: &ScheduledCommand) -> bool {
         let (own_site, site) = (self.config.site, self.peers[index].site);
         let CommandKind::Join { site: joining_site, incarnation, members, .. } = command.kind else { return false };
@@ -246,8 +251,8 @@ impl Session {
     }
 
     /// Takes back this site's admission, because the command that admitted it is void: its issuer is gone, and no
-    /// player has applied it. A site that does not play yet asks to join again. A site that plays already has taken
-    /// frames for its own that the others play without it, and must restart.
+    /// player has applied it. If this site does not play yet, it asks to join again. If it plays already, it has
+    /// stepped frames with its own inputs that the others step without them, so its session ends.
     pub(super) fn revoke_own_admission(&mut self, command: ScheduledCommand) {
         if self.leaving.is_some() {
             return;
@@ -258,8 +263,8 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// Returns whether a join command replaces the one that admitted this site: the issuer of that is gone, and the
-    /// next coordinator did not know of it.
+    /// Returns whether `command`, which admits this site, replaces the one that admitted it before: the issuer is
+    /// another site, and it is the lowest player from which packets still arrive.
     fn replaces_admission(&self, command: &ScheduledCommand) -> bool {
         let Some(issuer) = self.joining.as_ref().and_then(|joining| joining.admitted_by) else { return false };
         let is_active = |peer: &&Peer| peer.is_playing() && peer.silence(self.last_call) < TICK_SILENCE_LIMIT;
@@ -274,7 +279,7 @@ impl Session {
         };
         let first = command.frame;
         let own_width = self.layout.width();
-        // With another join frame, inputs that were already sent must stay neutral.
+        // If an earlier command admitted this site, the neutral inputs that it has already sent must not change.
         let sent_end = self.membership.admitted_at.map(|_| self.own_inputs.end());
         for peer in &mut self.peers {
             peer.seat = Seat::Free(Frame::ZERO);
@@ -288,7 +293,8 @@ impl Session {
                 peer.lobby.has_played = true;
                 peer.last_received_at = self.last_call;
             } else {
-                // A site whose admission turned out to be void said that it plays, and may ask again.
+                // A site outside the game may have claimed to play, because its admission turned out to be void. It may
+                // ask again.
                 peer.incarnation = 0;
             }
         }
@@ -301,8 +307,8 @@ impl Session {
         self.own_inputs = Stream::new(own_width, first);
         self.own_input_digest = super::InputDigest::new(first);
         match &mut self.leaving {
-            // This site was admitted although it already leaves, because no other site knew that. It leaves before its
-            // first frame.
+            // This site was admitted although it already leaves, because the coordinator did not know that. It leaves
+            // before its first frame.
             Some(leave) => {
                 leave.input_end = first;
                 self.phase = Phase::Running(FramePhase::Idle);
@@ -346,7 +352,8 @@ impl Session {
         self.catch_up_until = until.checked_sub(self.delay_settings.input_delay).unwrap_or(until);
     }
 
-    /// Extends the neutral inputs while the machine is still catching up, so that no site waits for this site's inputs.
+    /// Extends the neutral inputs while the machine is still catching up, so that no site waits for inputs of this
+    /// site.
     fn extend_neutral_inputs(&mut self, now: Instant) {
         let is_admitted = self.own_join_frame().is_some();
         let Some(live_frame) = self.pacer.as_ref().filter(|_| is_admitted).and_then(|pacer| pacer.frame_at(now)) else {
@@ -355,7 +362,7 @@ impl Session {
         let period = self.config.settings.rate.period().as_nanos().max(1);
         let max_rtt = self.max_rtt();
         let under_way = ((max_rtt + NEUTRAL_INPUT_TIME / 2).as_nanos() / period).clamp(0, MAX_NEUTRAL_FRAMES) as u32;
-        // No site may run further ahead than inputs are buffered.
+        // The other sites must not run further ahead of this site than their inputs are kept here.
         let until = (live_frame + under_way + self.delay_settings.input_delay)
             .min(self.machine_frame + MAX_FRAMES_BEHIND as u32);
         if until > self.own_inputs.end() {
@@ -364,8 +371,8 @@ impl Session {
         }
     }
 
-    /// Starts to play when all frames before the join frame are stepped and the time of the next frame is known.
-    /// Returns whether this site plays now.
+    /// Starts to play when all frames before the join frame are stepped, a quorum has inputs of this site, this site is
+    /// near enough to the players, and the time of the next frame is known. Returns whether this site plays now.
     #[cold]
     pub(super) fn start_playing_if_due(&mut self) -> bool {
         let Some(first) = self.own_join_frame().filter(|first| self.machine_frame >= *first) else { return false };
@@ -377,7 +384,7 @@ impl Session {
         if self.config.settings.absent_input == AbsentInput::Repeat && !has_stepped {
             return false;
         }
-        // Older inputs are no longer buffered and come from the feed alone.
+        // The players' inputs for older frames are no longer kept, so those frames have to come from the feed.
         let playing = self.peers.iter().filter(|peer| peer.is_playing());
         if playing.map(|peer| peer.inputs.end() - next).max().is_some_and(|ahead| ahead > MAX_FRAMES_BEHIND) {
             return false;
@@ -403,16 +410,16 @@ impl Session {
         is_time_known
     }
 
-    /// Returns whether a quorum of the players has inputs of this site. Otherwise its admission may be void, and the
-    /// feed may deliver frames that were played without it.
+    /// Returns whether a quorum of the players has acknowledged an input of this site. Otherwise this site's admission
+    /// may be void, and the feed may deliver frames that were played without this site.
     fn is_seat_known(&self, first: Frame) -> bool {
         let players = self.peers.iter().filter(|peer| peer.is_playing());
         let informed = players.clone().filter(|peer| peer.sender.acked() > first);
         is_quorum_of(players.map(|peer| peer.site).collect(), informed.map(|peer| peer.site).collect())
     }
 
-    /// Takes over the substitute inputs of sites that were dropped before this site joined or in its first frame. They
-    /// are the inputs of the frame before.
+    /// Takes over the substitute inputs of sites that were dropped before this site joined or in its first frame: with
+    /// [`AbsentInput::Repeat`] they are those sites' inputs in the last stepped frame.
     fn observe_substitute_inputs(&mut self) {
         if self.config.settings.absent_input == AbsentInput::Repeat {
             let Self { peers, input_words: words, machine_frame, .. } = self;
@@ -420,8 +427,8 @@ impl Session {
         }
     }
 
-    /// Skips the comparisons from the join frame on whose states this site has not seen. Its inputs for those frames,
-    /// which were sent in advance, still enter its input digest.
+    /// Skips the compared frames before `next`, because this site has no hash of the states after them. This site's
+    /// inputs for these frames, which were sent in advance, still enter its input digest.
     fn skip_comparisons(&mut self, next: Frame) {
         let interval = self.config.settings.compare_interval;
         while let Some(frame) = self.next_compared_frame.filter(|frame| *frame < next) {

@@ -1,9 +1,9 @@
 //! The lobby: sites compare their settings, learn each other's clocks, and agree on an instant to start at.
 //!
 //! Every site sends hellos to every other site. A site agrees with another when their settings are equal and it knows
-//! the other's clock well enough; it lists the sites that it agrees with in its hellos. When every starting site agrees
-//! with every other, the lowest of them sets the instant of group time (its own clock) at which the first frame begins.
-//! Every site that knows the start passes it on.
+//! the other's clock well enough. Its hellos list the sites that it agrees with. When every starting site agrees with
+//! every other, the lowest of them sets the instant of group time at which the first frame begins. Every site that
+//! knows the start passes it on.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -17,12 +17,13 @@ use crate::id::{Addr, SiteId, SiteSet};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Hello, Refusal, VERSION};
 
-/// Interval of hellos to each peer until this site plays. In a running game, a hello that is due is sent half an
-/// interval after the last packet to the peer.
+/// Interval of hellos to each peer until this site plays or is admitted to a running game. In a running game, a hello
+/// that is due is sent half an interval after the last packet to the peer.
 pub(super) const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 /// Silence after which a peer may have moved to another address, and age after which its request to join is void.
 pub(super) const ALIVE_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
-/// Maximum time between the agreement and the start. A site that learns the start late starts late and catches up.
+/// Maximum time between the agreement of all starting sites and the start. A site that learns of the start too late
+/// starts late and catches up.
 const MAX_START_LEAD: TimeDelta = TimeDelta::from_secs(2);
 
 impl Session {
@@ -83,7 +84,8 @@ impl Session {
 
     fn record_hello(&mut self, now: Instant, index: usize, hello: &Hello, is_newer: bool, bytes: usize) {
         let peer = &mut self.peers[index];
-        // A peer that does not know the start, or wants to join, needs a hello; an old packet is no such request.
+        // A peer that does not know the start, or wants to join, needs a hello. An old packet does not show such a
+        // need.
         let needs_hello = (hello.start_ns.is_none() || hello.join_readiness.is_some()) && is_newer;
         peer.lobby.knows_own_incarnation = hello.your_incarnation == self.config.incarnation;
         // An admitted joiner needs ticks, and hellos would take their place.
@@ -106,7 +108,7 @@ impl Session {
 
     /// Returns whether a hello may come from this address. A hello from another address means that the site has moved,
     /// if it is newer than all others or the site was restarted. But while packets of a site that has played still
-    /// arrive from its old address, another sender uses the site's number.
+    /// arrive from its old address, such a hello is refused: another sender uses the site's number.
     fn accept_hello_from(
         &mut self,
         now: Instant,
@@ -125,7 +127,7 @@ impl Session {
         self.peers[index].on_stamp(now, hello.stamp_us as i64, echo);
     }
 
-    /// Handles a hello of another protocol version. Only a known peer's claim counts.
+    /// Handles a hello of another protocol version. Only one from a peer's known address counts.
     #[cold]
     pub(super) fn handle_other_version(&mut self, from: Addr, version: u8) {
         match self.peers.iter().position(|peer| peer.addr == from) {
@@ -141,7 +143,8 @@ impl Session {
         }
     }
 
-    /// Handles a hello that claims this site's number. A known peer that sends it disagrees with this site.
+    /// Handles a hello that claims this site's number. If it comes from a peer's address, that peer disagrees with this
+    /// site about site numbers.
     fn on_site_number_conflict(&mut self, from: Addr, setting: &str, theirs: SiteId) {
         self.stats.dropped_datagrams.strangers += 1;
         let Some(index) = self.peers.iter().position(|peer| peer.addr == from) else { return };
@@ -191,14 +194,15 @@ impl Session {
             self.close_feed();
             self.events.push(Event::Refused { site: hello.site, reason });
         }
-        // This site was admitted. If it does not play yet, the command that admitted it was voided.
+        // This site plays or was admitted. If it was admitted and does not play yet, the command that admitted it was
+        // voided.
         if self.pacer.is_some() && reason == Refusal::Dropped {
             self.on_refusal_report(now, index);
         }
     }
 
-    /// Handles a peer's announcement whether it leaves. Before the start, a leaving site keeps the others in the lobby
-    /// until it comes back; after the start, it means that the site gives no inputs.
+    /// Handles a peer's statement whether it leaves. Before the start, a leaving peer keeps the others in the lobby
+    /// until it comes back. After the start, the statement means that the peer gives no inputs.
     fn on_leaving_flag(&mut self, index: usize, leaving: bool) {
         let peer = &mut self.peers[index];
         if self.start_time.is_none() && leaving && !peer.lobby.has_left {
@@ -216,8 +220,8 @@ impl Session {
         peers.chain([self.config.site]).collect()
     }
 
-    /// Returns the starting sites that are not connected, have left, are not agreed with, or do not agree with every
-    /// starting site.
+    /// Returns the starting sites that are not connected, have left, do not agree with this site, or do not agree with
+    /// every starting site.
     pub(super) fn missing_in_lobby(&self) -> SiteSet {
         let starting_sites = self.config.settings.starting_sites;
         let missing = |peer: &&Peer| {
@@ -270,7 +274,8 @@ impl Session {
             }
         }
         if self.leaving.is_some() {
-            // The other sites wait for this site's inputs. Only ticks of a running game can say that it gives none.
+            // The other sites wait for this site's inputs. Only ticks of a running game can announce that it gives
+            // none.
             self.start_running(at);
         }
     }

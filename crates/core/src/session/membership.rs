@@ -14,7 +14,7 @@
 //!    that it has received.
 //! 3. When all survivors have reported, the leader proposes the decision: one that was accepted in an earlier ballot if
 //!    there is one, or else the furthest ends. If some survivors refuse, because they still receive from the proposed
-//!    sites, the decision is to drop no site, for which a quorum is enough.
+//!    sites, the leader begins a ballot to drop no site, for which a quorum is enough.
 //! 4. A site that knows that a quorum has accepted a decision applies it. Sites that missed it get it from the others.
 //!
 //! A site that the coordinator evicts although it still sends is dropped in the same way. The other sites consent even
@@ -50,22 +50,25 @@ const LEADER_TURN: TimeDelta = TimeDelta::from_millis(500);
 /// not set.
 const CONSENT_SILENCE: TimeDelta = TimeDelta::from_millis(500);
 
-/// Minimum time, besides two round trips, that muted sites get to be received again after a ballot that dropped no
-/// site. Their silence keeps counting meanwhile: otherwise a site with a longer drop timeout would never suspect them.
+/// Minimum time, besides two round trips, from a ballot that dropped no site until this site suspects a site for
+/// silence again. Meanwhile packets of the unmuted sites can arrive. Their silence keeps counting: otherwise a site
+/// with a longer drop timeout would never suspect them.
 const UNMUTE_TIME: TimeDelta = TimeDelta::from_millis(500);
 /// Upper bound for a peer's round-trip time in timeouts, because a peer controls its own round-trip time.
 const MAX_WAITED_RTT: TimeDelta = TimeDelta::from_secs(1);
 
-/// Minimum time, besides two round trips, in which survivors relay the last inputs of a dropped site.
+/// Minimum time without progress, besides two round trips, after which the missing last inputs of a dropped site count
+/// as lost. Until then survivors may still relay them.
 const LAST_INPUT_RELAY_TIME: TimeDelta = TimeDelta::from_secs(1);
 
 /// The number of the current epoch, and the progress of the ballot that ends it.
 #[derive(Debug, Default)]
 pub(super) struct Membership {
     pub(super) epoch: u32,
-    /// This site's vote in the current epoch. Ballot 0 asks the others for the epoch.
+    /// This site's vote in the current epoch; `None` before it joins a ballot. A vote in ballot 0 only asks for the
+    /// current epoch.
     pub(super) own_vote: Option<Vote>,
-    /// When the last epoch ended at this site; `None` in the first one.
+    /// When the last epoch ended at this site; `None` if none has ended since this site started or was admitted.
     epoch_ended_at: Option<Instant>,
     /// When a command admitted this site; `None` if it plays from the start.
     pub(super) admitted_at: Option<Instant>,
@@ -83,8 +86,8 @@ pub(super) struct Membership {
     pub(super) eviction_retry_at: Option<Instant>,
     /// Sites whose inputs this site accepts neither directly nor relayed until the epoch ends.
     pub(super) muted: SiteSet,
-    /// The newest epoch that ended with a drop, and its decision; all later epochs ended without one. If there is none,
-    /// the first epoch whose end is known.
+    /// The newest epoch that ended with a drop, and its decision; all later epochs ended without a drop. While no known
+    /// epoch has ended with a drop, this is the first epoch whose end is known.
     pub(super) last_decision: Option<(u32, MembershipDecision)>,
 }
 
@@ -94,7 +97,7 @@ impl Membership {
         Self { admitted_at: Some(now), ..Self::default() }
     }
 
-    /// Returns whether there is no suspect and no ballot.
+    /// Returns whether there is no suspect, no vote of this site and no site to evict.
     pub(super) fn is_idle(&self) -> bool {
         self.own_vote.is_none() && self.suspected_since.is_none() && self.to_evict.is_empty()
     }
@@ -116,14 +119,14 @@ impl Session {
         self.is_quorum_of_voters(sites)
     }
 
-    /// Returns whether some voters can decide for all of them. While not all sites know of a joiner, they must be a
-    /// quorum both with and without it.
+    /// Returns whether `sites` can decide for all voters. While some site may not know of a joiner yet, they must be a
+    /// quorum both of the voters with the joiner and of those without it.
     fn is_quorum_of_voters(&self, sites: SiteSet) -> bool {
         let voters = self.voters();
         is_quorum_of(voters, sites) && is_quorum_of(self.without_pending_joiner(voters), sites)
     }
 
-    /// Removes a joiner that not all sites may know yet from a set of sites.
+    /// Removes a joiner of which some site may not know yet from a set of sites.
     pub(super) fn without_pending_joiner(&self, mut sites: SiteSet) -> SiteSet {
         self.pending_joiner().inspect(|joiner| sites.remove(*joiner));
         sites
@@ -148,8 +151,8 @@ impl Session {
     }
 
     /// Returns the sites that this site would drop: sites silent for longer than the drop timeout, restarted sites, and
-    /// sites to evict; and sites that were dropped before and whose last inputs this site still lacks, if there are
-    /// other suspects or those inputs seem lost.
+    /// sites to evict. If there are any, sites that were dropped before and whose last inputs this site still lacks are
+    /// among the suspects, too; otherwise only if those inputs seem lost.
     fn suspects(&self, now: Instant) -> SiteSet {
         let gone = self.sites_to_drop(now);
         let is_incomplete =
@@ -163,8 +166,8 @@ impl Session {
         self.membership.epoch_ended_at.is_none_or(|ended| now - ended > time)
     }
 
-    /// Returns whether no site seems to have the last inputs of a dropped site, although the others had time to relay
-    /// them.
+    /// Returns whether the last inputs of a dropped site that are missing here seem lost: the other sites had time to
+    /// relay them since the last epoch ended and since the newest input of that site arrived.
     pub(super) fn are_last_inputs_lost(&self, now: Instant, peer: &Peer) -> bool {
         let last_progress =
             self.membership.epoch_ended_at.map_or(peer.last_input_at, |ended| ended.max(peer.last_input_at));
@@ -184,7 +187,8 @@ impl Session {
         players.filter_map(|peer| peer.clock.rtt()).max().unwrap_or_default().min(MAX_WAITED_RTT)
     }
 
-    /// Returns whether muted sites had time to be received again since the last ballot that dropped no site.
+    /// Returns whether packets of sites that were muted had time to arrive again since the last ballot that dropped no
+    /// site.
     fn has_unmuted_long_enough(&self, now: Instant) -> bool {
         self.membership.unmuted_at.is_none_or(|since| now - since > UNMUTE_TIME + self.max_player_rtt() * 2)
     }
@@ -220,8 +224,8 @@ impl Session {
         self.config.drop_timeout.map_or(CONSENT_SILENCE, |limit| limit / 2)
     }
 
-    /// Returns whether this site has accepted a decision that may be in force already. Until the epoch ends, this site
-    /// does not announce that it leaves: a leaver is no voter any more, and without its vote the others could decide
+    /// Returns whether this site has accepted a decision that may be in force already. Such a site does not announce
+    /// that it leaves until the epoch ends: a leaver is no voter any more, and without its vote the others could decide
     /// otherwise.
     pub(super) fn is_bound_by_vote(&self) -> bool {
         self.membership.own_vote.is_some_and(|vote| vote.accepted.is_some())
@@ -248,8 +252,8 @@ impl Session {
         let (voters, own_site) = (self.voters(), self.config.site);
         let since = *self.membership.suspected_since.get_or_insert(now);
         let Some(own_turn) = difference(voters, suspects).iter().position(|site| site == own_site) else { return };
-        // A site that may already be dropped lets the others lead the next ballot, too: they can confirm what it
-        // cannot.
+        // A site that may already be dropped lets the others lead the next ballot, too, because they can confirm the
+        // decision and it cannot.
         let may_be_dropped = self.may_be_dropped(suspects);
         let is_stale = self
             .membership
@@ -285,8 +289,8 @@ impl Session {
         self.try_decide();
     }
 
-    /// Abandons a ballot that cannot have a decision: the other survivors have left, so all voters except this site are
-    /// suspects, and this site alone is no quorum. Otherwise this site would keep them muted, even when they announce
+    /// Abandons a ballot that cannot have a decision: this site has muted all other voters, because the other survivors
+    /// have left, and this site alone is no quorum. Otherwise this site would keep them muted, even when they announce
     /// that they leave.
     fn abandon_hopeless_ballot(&mut self) {
         let is_undecided = self.membership.own_vote.is_some_and(|vote| vote.ballot > 0 && vote.accepted.is_none());
@@ -351,8 +355,9 @@ impl Session {
         self.mark_all_due();
     }
 
-    /// Asks for the current epoch with a vote in ballot 0. The epoch may have changed since this site was admitted, and
-    /// the others do not know that this site does not know it.
+    /// Assumes that the current epoch is `epoch`, and asks the others for it with a vote in ballot 0. The epoch may
+    /// have changed since the command that admitted this site was issued, and the others do not know that this site
+    /// lacks the new one.
     pub(super) fn request_epoch(&mut self, epoch: u32) {
         self.membership.epoch = epoch;
         let (no_sites, ends) = (SiteSet::EMPTY, [Frame::ZERO; MAX_SITES]);
@@ -437,10 +442,9 @@ impl Session {
             && decision.command.is_none_or(|command| decision.drop.contains(command.issuer))
     }
 
-    /// Returns whether the others can have made this decision without this site, and each reachable one has accepted
-    /// it. One player's vote is not enough for this site to vote for its own eviction. Sites that would be dropped
-    /// together with this site wait for each other's votes, so theirs are not needed if two of the remaining sites have
-    /// accepted.
+    /// Returns whether the others can have made this decision without this site, and each player from which packets
+    /// still arrive has accepted it. Sites that would be dropped together with this site wait for each other's votes,
+    /// so theirs are not needed if the remaining sites are a quorum and two of those that still send have accepted.
     fn all_reachable_accept(&self, decision: &MembershipDecision) -> bool {
         let voters = self.voters();
         let accepts =
@@ -454,8 +458,8 @@ impl Session {
             && others().all(|peer| accepts(peer) || is_silent(peer) || is_confirmed && is_dropped(peer))
     }
 
-    /// Accepts the decision of a ballot that this site has joined, even if it drops this site, unless it is
-    /// inadmissible.
+    /// Accepts the decision of a ballot that this site has joined if the decision is admissible, even if it drops this
+    /// site.
     fn accept_decision(&mut self, ballot: u32, decision: MembershipDecision) {
         if !self.is_admissible(&decision) {
             return;
@@ -511,14 +515,14 @@ impl Session {
     }
 
     /// Returns the sites whose votes are for dropping the sites in `sites`: they accepted a decision to drop exactly
-    /// these, or joined a ballot to drop them.
+    /// these, or joined a ballot to drop at least these.
     pub(super) fn votes_against(&self, sites: SiteSet) -> SiteSet {
         let accepted = |vote: &Vote| vote.accepted.is_some_and(|(_, decision)| decision.drop == sites);
         let would_drop = |vote: &Vote| !sites.is_empty() && vote.drop.contains_all(sites);
         self.votes().filter(|(_, vote)| accepted(vote) || would_drop(vote)).map(|(site, _)| site).collect()
     }
 
-    /// Returns all votes of this epoch, including this site's own.
+    /// Returns all votes in ballots of this epoch, including this site's own.
     fn votes(&self) -> impl Iterator<Item = (SiteId, &Vote)> {
         let epoch = self.membership.epoch;
         let peers = self.peers.iter().filter(|peer| peer.is_playing());
@@ -527,8 +531,8 @@ impl Session {
         peers.chain(own_vote).filter(move |(_, vote)| vote.epoch == epoch && vote.ballot > 0)
     }
 
-    /// Ends the epoch with a decision: drops its sites, settles their command, and unmutes all others. Ends the session
-    /// if the decision drops this site.
+    /// Ends the epoch with a decision: drops its sites, voids their command unless the decision keeps it, and unmutes
+    /// all other sites. Ends the session if the decision drops this site.
     #[cold]
     pub(super) fn apply_decision(&mut self, decision: MembershipDecision) {
         if decision.drop.contains(self.config.site) {
@@ -601,17 +605,17 @@ impl Session {
         self.mark_extras_pending();
     }
 
-    /// Returns how long a site may count as silent after a ballot that dropped no site, if another player's vote did
-    /// not drop it. If that player receives from the site, the next ballot drops only the others. If that player is
-    /// only slower to suspect the site, the next ballot fails, too, and this site must suspect the site again before
-    /// that ballot is replaced.
+    /// Returns the longest silence that still counts, after a ballot that dropped no site, for a site that another
+    /// player's vote did not drop. If that player receives from the site, the next ballot drops only the others. If
+    /// that player is only slower to suspect the site, the next ballot fails, too, and this site must suspect the site
+    /// again before that ballot is replaced.
     fn max_spared_silence(&self) -> TimeDelta {
         let next_ballot = (UNMUTE_TIME + self.max_player_rtt() * 4).min(BALLOT_TIMEOUT * 9 / 10);
         self.config.drop_timeout.map_or(TimeDelta::ZERO, |limit| (limit - next_ballot).max(TimeDelta::ZERO))
     }
 
     /// Lowers the end of a dropped site's inputs to `last`, but not below the end of the inputs received here. The
-    /// later inputs were lost with the sites that had them, and do not count.
+    /// inputs after that were lost with the sites that had them, and do not count.
     fn shorten_last_inputs(&mut self, index: usize, last: Frame) {
         let peer = &mut self.peers[index];
         let last = last.max(peer.inputs.end());
@@ -624,14 +628,15 @@ impl Session {
         self.check_predictions(index, known);
     }
 
-    /// Voids a dropped site's command, unless another site may have applied it. This comes before the end of the site's
-    /// inputs is set: until then, frames from the void command's frame on are not confirmed and can be resimulated.
+    /// Voids a dropped site's command, unless the decision keeps it because another site may have applied it. This
+    /// comes before the end of the site's inputs is set: until then, frames from the void command's frame on are not
+    /// confirmed and can be resimulated.
     fn void_commands_of_dropped(&mut self, decision: &MembershipDecision) {
         let voided =
             self.command.filter(|command| decision.drop.contains(command.issuer) && decision.command != Some(*command));
         let Some(command) = voided else { return };
         self.command = None;
-        // This site may be the last that has not settled the command which admitted it. The command counts if the
+        // This site may be the last for which the command that admitted it is not settled. That command counts if the
         // issuer's input for its frame does.
         let counts = command.frame < decision.input_ends[command.issuer.index()];
         if !(counts && self.is_own_join(&command)) {
@@ -667,7 +672,8 @@ pub(super) fn is_quorum_of(all: SiteSet, some: SiteSet) -> bool {
     2 * count > all_count || 2 * count == all_count && all.iter().next().is_some_and(|lowest| some.contains(lowest))
 }
 
-/// Merges the votes of all survivors: all inputs that any of them has count.
+/// Merges the votes of all survivors into the decision to drop the sites in `drop`: all inputs that any survivor has
+/// count.
 fn merge_votes<'a>(drop: SiteSet, votes: impl Iterator<Item = &'a Vote>) -> MembershipDecision {
     let mut decision = MembershipDecision::dropping(drop);
     for vote in votes {

@@ -23,18 +23,19 @@ use crate::wire::MembershipDecision;
 pub(super) const TICK_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);
 /// Duration of a stall after which the game is taken not to go on by itself.
 const STUCK_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
-/// Maximum number of epochs that one report can end at once.
+/// Maximum number of epochs without a drop that one report can end at once.
 const MAX_REPORTED_EPOCHS: u32 = 1_024;
 
 /// Time for which a refusal counts; a player that refuses this site repeats it.
 const REFUSAL_LIFETIME: TimeDelta = TimeDelta::from_secs(2);
 
-/// The reports of one player about how epochs ended and which sites left.
+/// The reports of one player: how epochs ended, which sites left, and that the session goes on without this site.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MembershipReports {
     /// Whether the player has reported anything, which is rare.
     has_reports: bool,
-    /// The newest epoch that ended with a drop, its decision, and the number of later epochs that ended without one.
+    /// The newest epoch that ended with a drop according to the player, its decision, and the number of later epochs
+    /// that ended without one.
     ended_epoch: Option<(u32, MembershipDecision, u32)>,
     /// When the player last reported that the session goes on without this site.
     refused_at: Option<Instant>,
@@ -63,8 +64,8 @@ impl MembershipReports {
         self.ended_epoch.filter(|(ended, ..)| *ended == epoch).map(|(_, decision, _)| decision)
     }
 
-    /// Returns the newest epoch that has ended, if the player reports that `epoch` and all later ones ended without a
-    /// drop.
+    /// Returns the newest ended epoch that the player reports, if by its report `epoch` and all later ones up to that
+    /// ended without a drop.
     fn newest_ended_epoch(&self, epoch: u32) -> Option<u32> {
         let (ended, _, since) = self.ended_epoch?;
         let newest = ended.saturating_add(since);
@@ -81,6 +82,7 @@ impl Session {
     }
 
     /// Returns whether the report that the sites in `gone` are gone is credible, if the sites in `reporters` make it.
+    /// The report of an epoch that ended without a drop has an empty `gone`.
     fn is_credible(&self, now: Instant, reporters: SiteSet, gone: SiteSet) -> bool {
         let own_site = self.config.site;
         let is_own_drop = gone.contains(own_site);
@@ -137,8 +139,8 @@ impl Session {
         self.update_leave_report(now, site);
     }
 
-    /// Applies all reports that are credible by now. A report can become credible by time alone, when players fall
-    /// silent.
+    /// Applies all reports that are credible by now. A report can also become credible by time alone, when players fall
+    /// silent or a stall lasts.
     pub(super) fn update_reports(&mut self, now: Instant) {
         if !self.peers.iter().any(|peer| peer.reports.has_reports) {
             return;
@@ -165,7 +167,8 @@ impl Session {
         }
     }
 
-    /// Ends the epoch with the decision that others report, if that is credible. Returns whether it did.
+    /// Ends the epoch with the decision that others report, if their report is credible. Returns whether the epoch
+    /// ended.
     fn follow_reported_drop(&mut self, now: Instant) -> bool {
         let epoch = self.membership.epoch;
         let reported = self.peers.iter().filter_map(|peer| peer.reports.decision_for(epoch));
@@ -178,7 +181,8 @@ impl Session {
         true
     }
 
-    /// Ends the epoch, and later ones, without a drop, as far as others credibly report that. Returns whether it did.
+    /// Ends the epoch, and later ones, without a drop, as far as others credibly report that. Returns whether the epoch
+    /// ended.
     fn follow_reported_epochs(&mut self, now: Instant) -> bool {
         let epoch = self.membership.epoch;
         let reporters = self.reporters(|reports| reports.newest_ended_epoch(epoch).is_some());
@@ -186,7 +190,7 @@ impl Session {
             return false;
         }
         let reported = self.peers.iter().filter(|peer| reporters.contains(peer.site));
-        // The minimum: no single player can have made up what a quorum reports.
+        // The minimum of the reported epochs counts, because a single player may have made a later one up.
         let Some(newest) = reported.filter_map(|peer| peer.reports.newest_ended_epoch(epoch)).min() else {
             return false;
         };
@@ -220,7 +224,8 @@ impl Session {
         }
     }
 
-    /// Returns whether this site still receives from any of these sites, and joined no ballot to drop it.
+    /// Returns whether this site still receives from any of the sites in `gone`, and joined no ballot to drop that
+    /// site.
     fn is_receiving_any_of(&self, now: Instant, gone: SiteSet) -> bool {
         let is_received =
             |peer: &Peer| peer.silence(now) < self.consent_timeout() && !self.membership.muted.contains(peer.site);

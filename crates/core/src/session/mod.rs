@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - Frames are confirmed in sequence. A frame is confirmed when it is stepped with the inputs that every site gave for
-//!   it. No frame further than the prediction window past the last confirmed frame is stepped. Every misprediction is
-//!   rolled back once the real inputs are known.
+//!   it. No site steps a frame that is further past its last confirmed frame than the prediction window. Every
+//!   misprediction is rolled back once the real inputs are known.
 //! - A local input takes effect in exactly the frame that was promised when the input was sampled.
 //! - Memory, packet size and the distance between sites in frames are bounded.
 
@@ -89,8 +89,8 @@ const FAST_RETRANSMIT: TimeDelta = TimeDelta::from_millis(300);
 const LOBBY_LEAVE_DURATION: TimeDelta = TimeDelta::from_secs(1);
 /// Interval of the periodic update, which handles leaves, freezes and timeouts.
 const UPDATE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// Maximum age of an arrival time. A call whose time is before that of the previous call by no more than this carries
-/// the arrival time of a datagram that waited in a queue; by more, the host program's clock was set back.
+/// Maximum age of an arrival time. If the time of a call is at most this much before that of the previous call, it is
+/// the arrival time of a datagram that waited in a queue. If it is further back, the host program's clock was set back.
 const MAX_ARRIVAL_AGE: TimeDelta = TimeDelta::from_millis(250);
 /// After a host stall this long, lateness is not blamed on peers.
 const HOST_STALL: TimeDelta = TimeDelta::from_millis(150);
@@ -112,7 +112,7 @@ pub struct Session {
     pace_setter: Option<SiteId>,
     /// The current frame: the one that has begun and is not stepped yet, or else the next one to begin.
     frame: Frame,
-    /// The next frame of the host program's machine; earlier than `frame` during a rollback.
+    /// The frame that the host program's machine steps next; earlier than `frame` during a rollback.
     machine_frame: Frame,
     /// The first frame that was stepped with a mispredicted input and is not rolled back yet.
     first_misprediction: Option<Frame>,
@@ -128,14 +128,13 @@ pub struct Session {
     own_input_digest: InputDigest,
     /// State hashes after compared frames, including frames that a rollback may still change.
     tentative_hashes: DigestHistory,
-    /// The next frame whose state hash is published once the frame is confirmed.
+    /// The next frame whose state hash is published once the frame is confirmed; `None` if states are not compared.
     next_compared_frame: Option<Frame>,
     /// The frame for which a state hash was requested from the host program.
     hash_pending: Option<Frame>,
     /// Whether the current frame had to wait for inputs.
     is_stalled: bool,
-    /// Start of the current stall, moved forward by the time in which the host program was stalled, and to the end of a
-    /// ballot.
+    /// Start of the current stall. It moves forward by the duration of each host stall, and to the end of each ballot.
     stalled_since: Instant,
     /// The peers whose inputs the frame waited for when the stall was last checked; empty without a stall limit.
     stalled_by: SiteSet,
@@ -159,7 +158,7 @@ pub struct Session {
     /// Whether ticks may have to carry extras besides inputs.
     extras_pending: bool,
     auto_tuner: Option<Box<AutoTuner>>,
-    /// Whether the session has, or had, work besides the frame loop: a join, a spectator feed or a desync search.
+    /// Whether the session has or had work besides the frame loop: a late join, a spectator feed or a desync search.
     side_work: bool,
     /// State of desync searches; `None` if this site takes no part in them.
     desync_search: Option<Box<DesyncSearch>>,
@@ -167,7 +166,7 @@ pub struct Session {
     joining: Option<Box<JoinProgress>>,
     /// The feed for spectators and late joiners; `None` if the configuration has none.
     feed: Option<Box<Feed>>,
-    /// End of the frames that are in the feed.
+    /// End of the frames that were pushed to the feed.
     feed_end: Frame,
     /// End of the frames whose inputs are kept for a desync search.
     search_end: Frame,
@@ -175,7 +174,8 @@ pub struct Session {
     record_end: Frame,
     /// The frame for which a snapshot was requested from the host program; cleared when the next frame begins.
     snapshot_requested: Option<Frame>,
-    /// Frames before this one came from the feed, already confirmed, because this site joined late; 0 otherwise.
+    /// The first frame that this site played after a late join; all earlier frames came from a feed, already confirmed.
+    /// 0 if this site did not join late.
     joined_at: Frame,
     /// Frames before this one are stepped as fast as the machine can, to catch up after a late join.
     catch_up_until: Frame,
@@ -508,7 +508,7 @@ impl Session {
     /// Begins to leave. `end` is the reason that the final [`Event::Ended`] gives.
     fn begin_leave(&mut self, now: Instant, end: SessionEnd) {
         self.leaving.get_or_insert(OwnLeave { input_end: self.own_inputs.end(), since: now, reason: end });
-        // This site's knowledge of the game ends here.
+        // A leaving site steps no more frames.
         self.close_feed();
         if let Phase::Starting { at } = self.phase {
             self.start_running(at);

@@ -13,7 +13,8 @@ use crate::wire::{
     SenderIdentity, Tick, TickDigest, TickHeader, TuningStats, put_extra, put_plain_header,
 };
 
-/// Maximum plausible distance to the current frame: the largest distance between two sites, in frames.
+/// Largest plausible distance in frames between a frame that a tick names and the frame that this site expects: the
+/// largest distance between two sites.
 const MAX_FRAME_DISTANCE: i64 = 256;
 
 impl Session {
@@ -122,9 +123,10 @@ impl Session {
         }
     }
 
-    /// Handles a tick of a site without a seat. The site has left or was dropped and does not know that this site
-    /// knows, or the command that admitted it was voided because its issuer is gone. The answer is a hello that refuses
-    /// the site, or a tick; a restarted site that was dropped gets neither unless it needs the last decision.
+    /// Handles a tick of a site without a seat. A site that was dropped and not restarted, or whose admission is void
+    /// because the issuer of the command is gone, gets a hello that refuses it. A site that has left gets a tick, from
+    /// which it learns that its leave is known. A dropped site that was restarted gets only a tick, and only if it
+    /// needs the last decision.
     #[cold]
     fn handle_tick_of_absent(&mut self, index: usize, tick: &Tick<'_>) {
         let is_void = self.has_void_admission(index, tick);
@@ -152,8 +154,8 @@ impl Session {
     }
 
     /// Handles the extras of a tick. They come before the inputs, because a command must be known before the inputs
-    /// that it covers. Returns whether the inputs can be accepted: inputs of a site whose command was refused cannot,
-    /// because a site that knows the inputs must know the command.
+    /// that it covers. Returns whether the tick's inputs can be accepted. They cannot if a command that the sender
+    /// issued was refused, because a site that knows the inputs must know the command.
     #[cold]
     fn handle_extras(&mut self, now: Instant, index: usize, tick: &Tick<'_>) -> bool {
         let mut refused = SiteSet::EMPTY;
@@ -204,7 +206,7 @@ impl Session {
         if let Some(command) = self.command.filter(|command| is_pending(command) && is_meant(command)) {
             put_extra(writer, &Extra::Command(command))?;
         }
-        // After the command: from a site that has left, only earlier data is accepted.
+        // The leave follows the command: a site that knows of the leave refuses commands for the frames after it.
         if let Some(leave) = self.leaving.filter(|_| !peer.is_dropped && !self.is_bound_by_vote()) {
             put_extra(writer, &Extra::Leave(leave.input_end))?;
         }
@@ -280,8 +282,9 @@ impl Session {
         self.accept_address(index, from, is_newer).then_some(index)
     }
 
-    /// Returns whether a packet may come from this address: the known address of the peer, or its new one if the packet
-    /// proves that the peer has `moved`. In that case the session follows the peer to the new address.
+    /// Returns whether a packet of a peer may come from this address. Another address than the known one is accepted
+    /// only if the packet proves that the peer has `moved` and the transport does not authenticate senders. Then the
+    /// session follows the peer to the new address.
     pub(super) fn accept_address(&mut self, index: usize, from: Addr, moved: bool) -> bool {
         let peer = &mut self.peers[index];
         if peer.addr == from {

@@ -18,7 +18,7 @@ use crate::input::{InputLayout, InputSender, InputWord, MAX_BLOCKS, PackedInputP
 use crate::time::{Instant, TimeDelta};
 use crate::wire::{ClockProbe, RelayedInputs, Tick, Vote};
 
-/// Duration of fast probing after the first packet of a peer.
+/// Duration of fast probing, from the first clock stamp that arrives from a peer.
 const FAST_PROBE_PERIOD: TimeDelta = TimeDelta::from_secs(5);
 /// Probe interval during [`FAST_PROBE_PERIOD`].
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
@@ -46,9 +46,10 @@ pub(super) struct Peer {
     /// Sends this site's inputs and tracks which of them the peer has.
     pub(super) sender: InputSender,
     pub(super) seat: Seat,
-    /// The frame from which the seat is taken again, by a command that may not be in force yet.
+    /// First frame in which an admitted joiner plays on this seat; `None` once the join command was applied or voided.
     pub(super) join_frame: Option<Frame>,
-    /// End of the joiner's inputs, if it leaves before it plays. It counts as soon as the join command does.
+    /// End of an admitted joiner's inputs, if the joiner leaves before the join command is applied. The leave takes
+    /// effect when that command is applied.
     pub(super) leave_after_join: Option<Frame>,
     /// Whether the peer may give inputs far ahead of the frame that it steps, as a joiner does at first.
     pub(super) has_advance_inputs: bool,
@@ -68,8 +69,8 @@ pub(super) struct Peer {
     pub(super) absence: Range<Frame>,
     /// Input in the frames of `absence`.
     pub(super) absence_input: [PackedInputPart; MAX_BLOCKS],
-    /// The seat stays free until this frame, so that no packet of its previous player can be mistaken for one of a
-    /// joiner.
+    /// Earliest frame in which a joiner may play on this seat. No packet of the seat's previous player can refer to it,
+    /// so none is mistaken for a packet of the joiner.
     pub(super) seat_free_from: Frame,
     pub(super) stall_budget: StallRecord,
     /// Whether the next packet requests missing inputs, with [`Recovery::Classic`](crate::input::Recovery::Classic).
@@ -100,7 +101,8 @@ pub(super) struct Peer {
     pub(super) uninformed_until: Option<Frame>,
     /// Frame of a void join command. The peer may believe that it plays from this frame on.
     pub(super) void_join_frame: Option<Frame>,
-    /// The first missing frame of each other site's inputs that the peer asked this site to relay.
+    /// For each site whose inputs the peer asked this site to relay, the first frame that the peer lacks. Cleared when
+    /// a tick to the peer is sent.
     pub(super) relay_requests: [Option<Frame>; MAX_SITES],
     pub(super) frame_digests: DigestHistory<FrameDigest>,
     /// Rolling hash of the peer's received inputs.
@@ -136,7 +138,7 @@ pub(super) enum Seat {
 #[derive(Debug, Default)]
 pub(super) struct LobbyState {
     pub(super) has_agreed: bool,
-    /// Sites that the peer agrees with, as its newest hello says.
+    /// Sites that the peer agrees with, as the last hello from it says.
     pub(super) agrees_with: SiteSet,
     /// Differences from the peer's settings, protocol version or site number, as last found; empty if none were found.
     pub(super) differences: Vec<SettingsDifference>,
@@ -145,9 +147,9 @@ pub(super) struct LobbyState {
     /// Whether the peer plays or has played: its ticks have arrived, or the command that admits this site names it as a
     /// player. Cleared when the peer is dropped.
     pub(super) has_played: bool,
-    /// Whether the peer's newest hello names this site's current incarnation.
+    /// Whether the last hello from the peer names this site's current incarnation.
     pub(super) knows_own_incarnation: bool,
-    /// Whether the peer wants to join a running game, and if so, whether it is ready.
+    /// Whether the peer, which asks to join the running game, is ready to play; `None` if it does not ask to join.
     pub(super) join_readiness: Option<bool>,
     /// When the peer last asked to join.
     pub(super) join_requested_at: Option<Instant>,
@@ -253,7 +255,7 @@ impl Peer {
         }
     }
 
-    /// Returns the first frame without the peer, if the peer does not play.
+    /// Returns the first frame without the peer; `None` while the peer plays.
     pub(super) fn absent_from(&self) -> Option<Frame> {
         match self.seat {
             Seat::Playing => None,
@@ -289,8 +291,9 @@ impl Peer {
             && !self.is_dropped
     }
 
-    /// Notes that other sites were dropped. `earliest` is the first frame without the inputs of one of them. A site
-    /// that has left gave no vote and may have stepped that frame with inputs that do not count.
+    /// Notes, at a peer that does not play, that other sites were dropped. `earliest` is the first frame without the
+    /// inputs of one of them. A peer that has left gave no vote and may have stepped that frame with inputs that do not
+    /// count.
     pub(super) fn mark_unconsulted(&mut self, earliest: Option<Frame>) {
         if !self.is_playing() {
             self.unconsulted_from = [self.unconsulted_from, earliest].into_iter().flatten().min();
@@ -320,8 +323,8 @@ impl Peer {
         &input[..self.inputs.block_count()]
     }
 
-    /// Takes over the peer's input in `words`, the players' words in the frame before `next`, as its substitute input:
-    /// if the peer was absent in that frame, that is its substitute input, which continues.
+    /// Takes over the peer's bits in `words`, the players' words of the frame before `next`, as its substitute input.
+    /// If the peer was absent in that frame, these bits are the substitute input that all sites use.
     pub(super) fn observe_substitute_input(&mut self, next: Frame, words: &[InputWord]) {
         let mut input = [[0; 16]; MAX_BLOCKS];
         self.layout.pack_blocks(words, &mut input[..self.inputs.block_count()]);
@@ -359,7 +362,7 @@ impl Peer {
         }
     }
 
-    /// Determines the substitute input as soon as the peer's last input is known.
+    /// Sets the substitute input to the peer's last input, if that is to be repeated and is known.
     #[inline]
     pub(super) fn settle_substitute_input(&mut self) {
         if self.repeats_last_input {
@@ -397,8 +400,8 @@ impl Peer {
         }
     }
 
-    /// Returns the first frame in `from..until` whose predicted input differs from the real one. All of these inputs
-    /// are known.
+    /// Returns the first frame in `from..until` whose predicted input differs from the real one. The real inputs of the
+    /// whole range must be known.
     pub(super) fn first_misprediction(&self, from: Frame, until: Frame) -> Option<Frame> {
         let mut frame = from;
         while frame < until {
@@ -411,8 +414,9 @@ impl Peer {
         None
     }
 
-    /// Returns the end of the peer's inputs that this site acknowledges: one more than there are once it has them all
-    /// and knows that the peer leaves. A dropped peer did not leave, and would take that for an acknowledged input.
+    /// Returns the acknowledgement to send to the peer: the end of its inputs that are known without a gap, or one
+    /// frame more if the peer leaves and all its inputs are known. A dropped peer did not leave, and would take the
+    /// additional frame for an acknowledged input.
     pub(super) fn acknowledgement(&self) -> Frame {
         let end = self.inputs.end();
         let left = |last: &Frame| *last <= end && self.join_frame.is_none() && !self.is_dropped;
@@ -434,7 +438,8 @@ impl Peer {
         self.probes.newest_stamp.is_none_or(|(newest, _)| stamp_us > newest)
     }
 
-    /// Returns whether the peer plays, sends, and waits for nothing but inputs.
+    /// Returns whether only inputs have to be exchanged with the peer: it plays, was not restarted, has neither voted
+    /// nor reported, needs no decision, and was received within [`LINK_CUT_TIMEOUT`].
     pub(super) fn is_steady(&self, now: Instant) -> bool {
         let has_no_reports = self.vote.is_none() && !self.reports.is_reporting();
         self.is_playing()
@@ -459,7 +464,7 @@ impl Peer {
         self.newest_incarnation > self.incarnation
     }
 
-    /// Receives inputs of this peer that another site relayed. Returns 1 if they are useless, else 0.
+    /// Receives inputs of this peer that another site relayed. Returns 1 if they are rejected, else 0.
     pub(super) fn receive_relayed(&mut self, now: Instant, relay_site: SiteId, relay: &RelayedInputs<'_>) -> u64 {
         let before = self.inputs.end();
         let useless = self.receive_inputs(Some(relay.first_frame), relay.frame_count, true, relay.changes);
@@ -486,7 +491,8 @@ impl Peer {
         self.stats.bytes_out += bytes as u64;
     }
 
-    /// Receives the inputs of a tick, which end before `end`. Returns how many ranges of them were useless.
+    /// Receives the new and the resent inputs of a tick. The new ones end before `end`. Returns the number of ranges
+    /// that are rejected.
     #[inline]
     pub(super) fn receive_tick_inputs(&mut self, now: Instant, end: Frame, tick: &Tick<'_>) -> u64 {
         let before = self.inputs.end();
@@ -511,7 +517,8 @@ impl Peer {
         useless
     }
 
-    /// Receives a range of inputs. Returns 1 if it is useless, else 0.
+    /// Receives `len` inputs from `first` on. Returns 1 if they are rejected, else 0; `None` as `first` is always
+    /// rejected.
     #[inline]
     fn receive_inputs(&mut self, first: Option<Frame>, len: u32, is_absolute: bool, changes: &[u8]) -> u64 {
         // No inputs are before the first frame or after the end that the peer announced.
@@ -524,8 +531,8 @@ impl Peer {
     }
 
     /// Handles the acknowledgement and the requests for missing inputs in a peer's tick. The inputs of the tick end
-    /// before `end`; those of this site end before `leaving` if it leaves. Returns 1 if the acknowledgement is
-    /// impossible, else 0.
+    /// before `end`; those of this site end before `leaving` if it leaves. Returns 1 if the acknowledgement names a
+    /// negative or too large frame number, else 0.
     #[inline]
     pub(super) fn on_ack(
         &mut self,
@@ -573,7 +580,8 @@ impl Peer {
         }
     }
 
-    /// Handles the probe of a tick, whose stamps are truncated. Returns the full stamp if it is newer than all others.
+    /// Handles the probe of a tick, whose stamps are truncated. Returns the full stamp if it is newer than all stamps
+    /// received before.
     pub(super) fn on_probe(&mut self, now: Instant, probe: &ClockProbe) -> Option<Instant> {
         let near_us = self.clock.to_remote(now).map(Instant::as_micros).or(self.newest_stamp_us());
         let stamp_us = expand_truncated(near_us.unwrap_or(0), probe.stamp_us as i64, 40);

@@ -128,7 +128,8 @@ impl PredictedInputs {
         self.ring.chunks_exact_mut(self.blocks.max(1)).for_each(|predicted| predicted.copy_from_slice(input));
     }
 
-    /// Stores a known input in place of a prediction, because an earlier frame's input is still missing.
+    /// Stores a received input in place of a prediction, and returns it. The frame counts as predicted because an
+    /// earlier input is missing or the inputs are withheld.
     pub(super) fn store_known(&mut self, frame: Frame, input: &[PackedInputPart]) -> &[PackedInputPart] {
         let range = self.ring_range(frame);
         self.ring[range.clone()].copy_from_slice(input);

@@ -16,17 +16,17 @@ use crate::wire::{BufferFull, ByteWriter, Extra, MAX_DATAGRAM, RelayedInputs, pu
 pub(super) const LINK_CUT_TIMEOUT: TimeDelta = TimeDelta::from_millis(150);
 
 /// Time, besides two round trips, for which all peers are asked, to find the one that delivers new inputs most often. A
-/// relay that delivers nothing for this time is replaced.
+/// chosen relay is replaced if no new inputs arrive for this time plus two round trips.
 const RELAY_TRIAL_TIME: TimeDelta = TimeDelta::from_millis(300);
 /// Time after which a chosen relay is given up and all peers are asked again.
 const RELAY_SELECTION_LIFETIME: TimeDelta = TimeDelta::from_secs(5);
-/// Largest length in bytes of a packet that takes another relay: 240 bytes are left for the relay, 260 for
-/// retransmissions, 510 for new inputs.
+/// Largest length in bytes that a packet may have before another site's inputs are added to it: 240 bytes are left for
+/// those inputs, 260 for retransmissions, 510 for new inputs.
 const MAX_LEN_BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 510;
 
 /// Selects the peer that relays the inputs of an unreachable site. No site knows the links between other sites. So all
-/// peers are asked first, and the peer that most often delivers new inputs first has the shortest path, over both
-/// links.
+/// peers are asked at the beginning. The peer that delivers new inputs before the others most often has the shortest
+/// path, over both links.
 #[derive(Debug)]
 pub(super) struct RelaySelector {
     chosen_relay: Option<SiteId>,
@@ -46,9 +46,9 @@ impl RelaySelector {
         *count = count.saturating_add(1);
     }
 
-    /// Chooses the site with the most new inputs when the trial of all peers is over, and begins a new trial when the
-    /// chosen one is useless or was chosen long ago. `last_input_at` is when new inputs of the unreachable site last
-    /// arrived.
+    /// Chooses the site with the most new inputs when the trial of all peers is over. Begins a new trial when no new
+    /// inputs have arrived for the trial time, or the relay was chosen more than [`RELAY_SELECTION_LIFETIME`] ago.
+    /// `last_input_at` is when new inputs of the unreachable site last arrived.
     fn update(&mut self, now: Instant, last_input_at: Instant, max_rtt: TimeDelta) {
         let trial_time = RELAY_TRIAL_TIME + max_rtt * 2;
         let is_useless = now - last_input_at.max(self.since) > trial_time;
@@ -64,8 +64,8 @@ impl RelaySelector {
 }
 
 impl Session {
-    /// Returns whether a peer's inputs have to be relayed: the peer is gone and some are missing, or its link to this
-    /// site is cut.
+    /// Returns whether other sites have to relay a peer's inputs: some are still to come and its link to this site is
+    /// cut, or the peer was dropped and some of its last inputs are missing. Inputs of a muted player are not relayed.
     pub(super) fn needs_relay(&self, now: Instant, peer: &Peer) -> bool {
         match peer.absent_from() {
             Some(last) if peer.join_frame.is_none() => {
@@ -103,7 +103,7 @@ impl Session {
         }
     }
 
-    /// Writes the requests for relays by a peer, and the inputs and leave reports that the peer asked for.
+    /// Writes this site's requests to a peer to relay inputs, and the inputs and leave reports that the peer requested.
     pub(super) fn write_relays(
         &self,
         now: Instant,
@@ -133,9 +133,9 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the frame with which a site has left in an orderly way, if that is final. A site that takes part in a
-    /// ballot may have dropped another site together with the leaver, and towards the dropped site the leaver must keep
-    /// counting as a member.
+    /// Returns the first frame without a site that has left in an orderly way; `None` while this site takes part in a
+    /// ballot. The ballot may drop another site together with the leaver, and towards that other site the leaver must
+    /// keep counting as a member.
     fn final_leave_frame(&self, peer: &Peer) -> Option<Frame> {
         peer.absent_from().filter(|_| peer.has_left() && self.membership.own_vote.is_none())
     }

@@ -1,7 +1,8 @@
 //! The rollback schedule: rollbacks run between frames, where no frame waits for them.
 //!
 //! A misprediction could be rolled back when the next frame begins, but then the resimulation would delay that frame.
-//! The rollback runs before it, just early enough: inputs that arrive until then share one rollback.
+//! So the rollback runs before that frame, as late as its measured cost allows: all mispredictions found until then
+//! share one rollback.
 
 use super::event::Request;
 use super::{FramePhase, Phase, Session, SimulationTarget};
@@ -39,7 +40,7 @@ impl RollbackScheduler {
 
 impl Session {
     /// Returns when to begin a rollback so that the next frame need not wait for it; [`Instant::FAR_FUTURE`] if there
-    /// is nothing to roll back, or a rollback before this frame has run already.
+    /// is nothing to roll back, or a rollback has already run before the next frame.
     pub(super) fn next_rollback_time(&self) -> Instant {
         let Some(mispredicted) =
             self.first_misprediction.filter(|_| self.rollback_scheduler.done_before != Some(self.frame))

@@ -25,11 +25,11 @@ use crate::wire::{CommandKind, ScheduledCommand};
 /// capacity of an input stream.
 const MAX_COMMAND_DISTANCE: u32 = STREAM_CAPACITY as u32;
 
-/// Upper bound for the measured delays in the time until a joiner plays. A site that was suspended measures wrong
-/// delays.
+/// Upper bound for the travel time that a join command allows for. A site that was suspended measures delays that are
+/// too long.
 const MAX_JOIN_DELAY: TimeDelta = TimeDelta::from_secs(2);
 
-/// Time within which a host program reads the frames that were confirmed by the end of a membership epoch.
+/// Time that a host program gets to read the frames that the end of a membership epoch has confirmed.
 const PUBLISH_TIME: TimeDelta = TimeDelta::from_millis(100);
 
 impl Session {
@@ -38,13 +38,13 @@ impl Session {
         self.voters().iter().next() == Some(self.config.site)
     }
 
-    /// Returns whether a site can have issued a command: no lower site plays. A lower site that has left may have
-    /// issued commands before that.
+    /// Returns whether a site can have issued a command: no site with a lower number plays. The issuer itself need not
+    /// play any more, because it may have issued the command before it left.
     pub(super) fn can_issue_command(&self, issuer: SiteId) -> bool {
         self.voters().iter().next().is_none_or(|lowest| issuer <= lowest)
     }
 
-    /// Returns a joiner that not all sites may know yet.
+    /// Returns the joiner that the newest command admits, as long as some site may not have applied that command.
     pub(super) fn pending_joiner(&self) -> Option<SiteId> {
         match self.command?.kind {
             CommandKind::Join { site, .. } if !self.is_command_settled() => Some(site),
@@ -109,7 +109,8 @@ impl Session {
         }
     }
 
-    /// Accepts a command of the coordinator, or of a gone coordinator whose command is still in force.
+    /// Accepts a command of the coordinator, or of a gone coordinator whose command is still in force. A command that
+    /// is known, stale or redundant, or that changes the delay settings too much, is ignored.
     pub(super) fn accept_command(&mut self, command: ScheduledCommand) {
         if self.command == Some(command)
             || self.is_command_stale(&command)
@@ -128,8 +129,8 @@ impl Session {
         self.invalidate_send_time();
     }
 
-    /// Settles the previous command when another one arrives: if the issuer is the same, it was applied; if another
-    /// site took over, it was void.
+    /// Settles the previous command, unless it was applied before, when another one arrives. If both have the same
+    /// issuer, the previous one is in force and is applied; if another site took over, it is void and reverted.
     fn settle_last_command(&mut self, next_issuer: SiteId) {
         let Some(last) =
             self.command.take().filter(|last| self.last_applied_command.is_none_or(|applied| applied < last.frame))
@@ -144,8 +145,8 @@ impl Session {
         }
     }
 
-    /// Returns whether a command was applied already, or comes too late: no site confirms a frame before it knows its
-    /// command.
+    /// Returns whether a command was applied already, or is for a confirmed frame: no site confirms a frame before it
+    /// knows the command for that frame.
     fn is_command_stale(&self, command: &ScheduledCommand) -> bool {
         command.frame < self.confirmed_end() || self.last_applied_command.is_some_and(|frame| command.frame <= frame)
     }
@@ -188,7 +189,7 @@ impl Session {
         peer.previous_incarnation = peer.incarnation;
         peer.reopen_seat(frame, own_width, true);
         if self.joining.is_some() {
-            // Its first inputs may come with the feed alone.
+            // The joiner's first inputs may come with the feed alone.
             peer.input_digest = InputDigest::with_unknown_start(frame);
         }
         // The coordinator did not know that the joiner has left. The joiner leaves before its first frame.
@@ -264,7 +265,7 @@ impl Session {
         }
     }
 
-    /// Voids a command for a frame for which its issuer has no input, because the issuer leaves before.
+    /// Voids the newest command if its issuer leaves before the command's frame, and so gives no input for that frame.
     pub(super) fn void_command_of_leaver(&mut self) {
         let Some(command) = self.command else { return };
         let issuer = self.peers.iter().find(|peer| peer.site == command.issuer);
@@ -317,7 +318,8 @@ impl Session {
         }
     }
 
-    /// Returns whether all inputs before a confirmed frame are in the feed, and the host program had time to read them.
+    /// Returns whether all frames before `last` are in the feed, if there is one, and the host program had time to read
+    /// the frames that the end of the last membership epoch has confirmed.
     fn has_published(&self, last: Frame) -> bool {
         let is_fed = self.feed.is_none() || self.feed_end >= last;
         is_fed && self.is_epoch_older_than(self.last_call, PUBLISH_TIME)

@@ -47,7 +47,8 @@ impl Session {
         (earliest <= now).then_some(index)
     }
 
-    /// Returns the next send time after a packet has been sent to every peer; `None` if it must be recomputed.
+    /// Returns the next send time once every peer with something new has got its packet; `None` if that time must be
+    /// recomputed.
     fn next_send_after_all(&self, now: Instant, is_hello: bool) -> Option<Instant> {
         match self.phase {
             // No peer got a packet earlier than the start of the frame, so no peer is due before this.
@@ -120,8 +121,8 @@ impl Session {
     }
 
     /// Returns the interval between packets while a frame waits or nothing is new. It is two frame periods, at most
-    /// [`KEEP_ALIVE_INTERVAL`], so that with the packet that ends the wait there are no more packets than frames at 20
-    /// or more frames per second. After [`FAST_RETRANSMIT`] the wait is a fault, and the interval is
+    /// [`KEEP_ALIVE_INTERVAL`]: including the packet that ends the wait, no more packets than frames leave at 20 or
+    /// more frames per second. A wait longer than [`FAST_RETRANSMIT`] is a fault, and the interval is
     /// [`KEEP_ALIVE_INTERVAL`].
     pub(super) fn resend_interval(&self, step: FramePhase) -> TimeDelta {
         match step {
@@ -130,7 +131,7 @@ impl Session {
         }
     }
 
-    /// Returns the first expiry of a timer with this period after `sent`.
+    /// Returns the first expiry after `sent` of a timer that has run with this period since the session was created.
     fn next_timer_tick(&self, period: TimeDelta, sent: Instant) -> Instant {
         let expired = (sent - self.created_at).as_nanos().div_euclid(period.as_nanos().max(1));
         self.created_at + period * (expired + 1)

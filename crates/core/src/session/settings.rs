@@ -23,8 +23,8 @@ pub const MAX_INPUT_DELAY: u32 = 120;
 /// Maximum prediction window, in frames: 1 s at 60 frames per second, more than any machine can resimulate in time.
 pub const MAX_PREDICTION_WINDOW: u32 = 60;
 /// Maximum sum of input delay and prediction window, in frames. A site can be ahead of another by this sum, gives
-/// inputs further ahead by the input delay, and the other site may roll back by the prediction window. Inputs that far
-/// apart must be kept at once, and a site keeps 256 frames of them.
+/// inputs further ahead by the input delay, and the other site may roll back by the prediction window. So inputs up to
+/// twice this sum apart must be kept at once, and a site keeps 256 frames of them.
 pub const MAX_LEAD: u32 = 127;
 
 /// The game and the parameters of the session. If they differ between sites, the game does not start.
@@ -78,9 +78,10 @@ pub enum StarvationPolicy {
     /// Each site steps the frames that it has inputs for, then waits for the missing ones.
     #[default]
     Wait,
-    /// All sites pause together until their buffers are full again, as in Kim and Park: one long pause instead of many
-    /// short ones. Intended for an input delay that is long enough to request lost inputs, about 300 ms, with
-    /// [`Recovery::History`](crate::input::Recovery). No site asks for a pause while the prediction window is above 0.
+    /// All sites pause together for one input delay, at most 1 s, in which their buffers fill again, as in Kim and
+    /// Park: one long pause instead of many short ones. Intended for an input delay that is long enough to request lost
+    /// inputs, about 300 ms, with [`Recovery::History`](crate::input::Recovery). No site asks for a pause while the
+    /// prediction window is above 0.
     Pause,
 }
 
@@ -159,7 +160,7 @@ impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidSiteCount(sites) => write!(f, "a session has 2 to {MAX_SITES} sites, not {sites}"),
-            Self::InvalidStartingSites(sites) => write!(f, "invalid set of starting sites: {sites:?}"),
+            Self::InvalidStartingSites(sites) => write!(f, "no starting site, or one without a seat: {sites:?}"),
             Self::NoSuchSite(site) => write!(f, "there is no site {site} in this session"),
             Self::InputDelayTooLong(input_delay) => {
                 write!(f, "an input delay of {input_delay} frames is too long, the maximum is {MAX_INPUT_DELAY} frames")
@@ -176,11 +177,12 @@ impl fmt::Display for SettingsError {
                     "input delay and prediction window are {frames} frames together, the maximum is {MAX_LEAD} frames"
                 )
             }
-            Self::TextTooLong(text) => write!(f, "{text:?} is longer than {MAX_TEXT_LEN} bytes"),
+            Self::TextTooLong(text) => write!(f, "name, version or option {text:?} is longer than {MAX_TEXT_LEN} bytes"),
             Self::InvalidMachineName(name) => {
                 write!(
                     f,
-                    "invalid machine name {name:?}: only ASCII letters, digits, spaces and {NAME_SYMBOLS} are allowed"
+                    "invalid machine name {name:?}: ASCII letters, digits, spaces and {NAME_SYMBOLS} are allowed, \
+                    and at least one letter or digit is needed"
                 )
             }
             Self::TooManyOptions(count) => {
@@ -190,10 +192,10 @@ impl fmt::Display for SettingsError {
             Self::CompareIntervalTooLong(frames) => {
                 write!(
                     f,
-                    "a comparison interval of {frames} frames is too long, the maximum is {MAX_COMPARE_INTERVAL} frames"
+                    "{frames} frames between state comparisons are too many, the maximum is {MAX_COMPARE_INTERVAL}"
                 )
             }
-            Self::UnknownOwner(site) => write!(f, "input bits are assigned to site {site}, which does not take part"),
+            Self::UnknownOwner(site) => write!(f, "input bits are assigned to site {site}, which has no seat"),
             Self::TooLarge => {
                 write!(f, "the settings do not fit into one packet; use fewer or shorter machine options")
             }
@@ -285,7 +287,7 @@ impl Settings {
                 theirs.machine.option_text(key),
             );
         }
-        compare("the machine's first frames", self.machine.first_frames_text(), theirs.machine.first_frames_text());
+        compare("the hash of the first frames", self.machine.first_frames_text(), theirs.machine.first_frames_text());
         compare("the frame rate", format_rate(self.rate), format_rate(theirs.rate));
         compare("the input delay", format_frames(self.input_delay), format_frames(theirs.input_delay));
         compare(
@@ -305,7 +307,7 @@ impl Settings {
             format_starvation_policy(theirs.starvation_policy),
         );
         compare(
-            "the comparison interval",
+            "the state comparison interval",
             format_frames(self.compare_interval),
             format_frames(theirs.compare_interval),
         );
@@ -349,8 +351,8 @@ fn format_absent_input(absent: AbsentInput) -> String {
 
 fn format_starvation_policy(starvation: StarvationPolicy) -> String {
     String::from(match starvation {
-        StarvationPolicy::Wait => "each waits",
-        StarvationPolicy::Pause => "all pause",
+        StarvationPolicy::Wait => "each site waits",
+        StarvationPolicy::Pause => "all sites pause",
     })
 }
 

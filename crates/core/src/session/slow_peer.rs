@@ -5,8 +5,8 @@
 //! passes, so a hiccup is forgiven and a permanently slow site is not. Above [`Config::stall_limit`](super::Config) the
 //! coordinator evicts the site by a change of the [membership](super::membership), to which the other sites consent on
 //! the coordinator's authority. All remaining sites must vote, and no site's game advances meanwhile. So the
-//! coordinator waits for a slow site if it does not receive from all remaining sites, or if an eviction failed a short
-//! while ago.
+//! coordinator keeps waiting for a slow site while it does not receive from all remaining sites, and for 5 s after an
+//! eviction that failed.
 
 use super::peer::Peer;
 use super::{Session, UPDATE_INTERVAL};
@@ -44,19 +44,19 @@ pub(super) struct StallRecord {
 }
 
 impl StallRecord {
-    /// Clears the stall time, because the site did not cause it: during a ballot, its participants mute the sites that
-    /// may be dropped.
+    /// Clears the stall time after a ballot that dropped no site. The participants of a ballot mute the sites that it
+    /// may drop, so these sites did not cause the stall.
     pub(super) fn reset(&mut self) {
         self.stall_time = TimeDelta::ZERO;
     }
 
-    /// Records that the site leaves. For [`LEAVE_GRACE`] it is not evicted: it only retransmits its last inputs, of
-    /// which it may have published frames. A site that withholds them is evicted after that.
+    /// Records that the site leaves. For [`LEAVE_GRACE`] it is not evicted: it only retransmits its last inputs, and it
+    /// may have published frames with these inputs. A leaving site that withholds them for longer can be evicted.
     pub(super) fn on_leave(&mut self, now: Instant) {
         self.leave_excused_until = Some(now + LEAVE_GRACE);
     }
 
-    /// Clears the stall time when the seat is taken again.
+    /// Clears the stall time and the grace for a leave when the seat is taken again.
     pub(super) fn on_rejoin(&mut self) {
         (self.stall_time, self.leave_excused_until) = (TimeDelta::ZERO, None);
     }
@@ -76,9 +76,9 @@ impl StallRecord {
 }
 
 impl Session {
-    /// Drops a site, whether it is silent or not; its seat can be taken again. Only the coordinator, the lowest site
-    /// that plays, can do this. Returns whether this site will propose the drop to the others: the game runs, this site
-    /// is the coordinator and does not leave, and inputs of `site` are still to come.
+    /// Asks the other sites to drop a site, whether it is silent or not; its seat can be taken again. Only the
+    /// coordinator, the lowest site that plays, can do this. Returns whether this site will propose the drop to the
+    /// others: the game runs, this site is the coordinator and does not leave, and inputs of `site` are still to come.
     pub fn drop_site(&mut self, now: Instant, site: SiteId) -> bool {
         let now = self.note_call_time(now);
         let is_awaited = self.peers.iter().any(|peer| peer.site == site && peer.is_awaited());
@@ -118,8 +118,9 @@ impl Session {
         }
     }
 
-    /// Updates the stall times: adds the share by which a peer's link slows down the frame rate, and subtracts the
-    /// decay. Then marks slow peers for eviction. Only the coordinator does this.
+    /// Updates the stall times for one [`UPDATE_INTERVAL`]: subtracts the decay and, for the peer whose link limits the
+    /// frame rate, adds the share of the interval that this limit costs. Then marks the peers above the stall limit for
+    /// eviction. Does nothing unless this site is the coordinator and has a stall limit.
     pub(super) fn update_slow_peers(&mut self, now: Instant) {
         let Some(limit) = self.own_stall_limit() else { return };
         let waiting = if self.is_stalled { now - self.stalled_since } else { TimeDelta::ZERO };
@@ -143,8 +144,9 @@ impl Session {
         }
     }
 
-    /// Returns whether the coordinator can now ask the other sites to drop the sites in `slow`, of which there is at
-    /// least one.
+    /// Returns whether `slow` is not empty and the coordinator can now ask the other sites to drop the sites in it: it
+    /// receives from all others, no eviction failed recently, and no last inputs of a dropped site are still to be
+    /// relayed.
     fn can_evict(&self, now: Instant, slow: SiteSet) -> bool {
         let is_silent = |peer: &Peer| {
             peer.is_playing() && !slow.contains(peer.site) && now - peer.last_received_at > PEER_SILENCE_LIMIT
@@ -165,8 +167,9 @@ impl Session {
         }
     }
 
-    /// Returns whether an evicted site may join again: its backoff has passed, and the measured delay of its link fits
-    /// the input delay and prediction window.
+    /// Returns whether evictions do not keep a joiner out. An evicted site may join again once its backoff has passed,
+    /// if the measured delay of its link fits the input delay and prediction window. Without a stall limit every site
+    /// may.
     pub(super) fn can_rejoin(&self, peer: &Peer) -> bool {
         let Some(until) = peer.stall_budget.excluded_until.filter(|_| self.config.stall_limit.is_some()) else {
             return true;

@@ -1,19 +1,19 @@
 //! Split brain: the last player continues alone without a quorum, and later meets the others again.
 //!
 //! A site that is not part of a quorum waits, because the silent sites may have gone on without it. A person can decide
-//! otherwise: [`Session::continue_alone`] drops the silent sites with the inputs that have arrived. The sites may then
-//! play two different games. So a site that continued alone sends each dropped site a hello with
-//! [`Refusal::ContinuedAlone`] once per second. When two sites meet again:
+//! otherwise: [`Session::continue_alone`] drops the silent sites; their inputs that have arrived count. This site and
+//! the silent sites may then play two different games. So a site that continued alone sends each dropped site a hello
+//! with [`Refusal::ContinuedAlone`] once per second. When two sites meet again:
 //!
 //! 1. Both continued alone: the game with the later frame is kept; of equal ones, that of the lower site. Both games go
 //!    on while they are compared, so the lower site alone decides. It sends [`Refusal::Dropped`] to keep its game, or a
 //!    frame of 0 to give it up.
-//! 2. The receiver still waits: it believes the sender if it receives no inputs of the sender and nothing of any other
-//!    player. To doubt it would gain nothing, because the sender does not play with the receiver any more.
+//! 2. The receiver of the hello still waits: it ends its session if it receives no inputs of the sender and nothing
+//!    from any other player. Doubt would gain nothing, because the sender does not play with the receiver any more.
 //! 3. The receiver plays with others: it answers that the game goes on without the sender, and the sender gives its own
 //!    game up. No message of a single site evicts a site that receives from another player.
-//! 4. Two or more sites, a quorum of the sender and those left behind, still wait for the sender: the sender gives its
-//!    game up.
+//! 4. Two or more of the sites that the sender dropped still wait for the sender, and they are a quorum of the sender
+//!    and those dropped sites: the sender gives its game up.
 //!
 //! The site that gives its game up ends with [`SessionEnd::Dropped`], and its host program lets it join the other game.
 
@@ -32,7 +32,7 @@ const SPLIT_HELLO_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 const YIELD_HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 /// Time for which this site announces that it gives its game up, before it ends.
 const YIELD_DURATION: TimeDelta = TimeDelta::from_secs(1);
-/// Age of a player's newest input from which on the player counts as silent.
+/// Time without new inputs, or without packets, of a site after which the site counts as silent.
 const INPUT_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);
 /// Silence after which a person may continue alone, if [`Config::drop_timeout`](super::Config::drop_timeout) is not
 /// set.
@@ -50,31 +50,31 @@ pub(super) struct SplitBrain {
 }
 
 impl SplitBrain {
-    /// Returns whether no site was dropped without a quorum.
+    /// Returns whether there is no split brain to resolve: `abandoned_sites` is empty.
     pub(super) fn is_idle(&self) -> bool {
         self.abandoned_sites.is_empty()
     }
 }
 
 impl Session {
-    /// Returns the sites that play now, including this site, and leaving sites for which there was no [`Event::Left`]
-    /// yet.
+    /// Returns the sites that play now, this site included, and the leaving sites whose [`Event::Left`] was not
+    /// reported yet.
     pub fn players(&self) -> SiteSet {
         let leaves = |peer: &Peer| matches!(peer.seat, Seat::Leaving(_)) && !self.left_sites.contains(peer.site);
         let leaving = self.peers.iter().filter(|peer| leaves(peer)).map(|peer| peer.site);
         leaving.chain(self.voters().iter()).collect()
     }
 
-    /// Returns whether [`Session::continue_alone`] would let the game go on: the game runs, other sites still have
-    /// inputs to give, and each of them was dropped, or silent for longer than
-    /// [`Config::drop_timeout`](super::Config::drop_timeout) (3 s if that is not set).
+    /// Returns whether [`Session::continue_alone`] would let the game go on: the game runs, this site does not leave,
+    /// inputs of at least one other site are still to come, and each such site was dropped or has been silent for
+    /// longer than [`Config::drop_timeout`](super::Config::drop_timeout) (3 s if that is not set).
     pub fn can_continue_alone(&self, now: Instant) -> bool {
         self.may_continue_alone(now + self.clock_set_back)
     }
 
     /// Drops all silent players although no quorum decides that. They may go on, too, and play another game, so a
-    /// person has to decide this. Returns whether it was possible. When the sites meet again, one of the games is kept;
-    /// see [`Event::SplitBrainResolved`].
+    /// person has to decide this. Does nothing and returns `false` unless [`Session::can_continue_alone`] holds. When
+    /// the sites meet again, one of the games is kept; see [`Event::SplitBrainResolved`].
     pub fn continue_alone(&mut self, now: Instant) -> bool {
         let now = self.note_call_time(now);
         // A site that is to play by now is dropped with the others.
@@ -137,7 +137,8 @@ impl Session {
         !self.peers.iter().any(|peer| peer.is_playing() || peer.join_frame.is_some())
     }
 
-    /// Sends hellos to the sites that were dropped without a quorum, and ends this game if another one is kept.
+    /// Schedules the hellos to the sites that were dropped without a quorum, and ends the session if another site's
+    /// game is kept or a quorum waits for this site.
     pub(super) fn update_split_brain(&mut self, now: Instant) {
         if self.split_brain.abandoned_sites.is_empty() || self.leaving.is_some() {
             return;
@@ -160,8 +161,8 @@ impl Session {
         }
     }
 
-    /// Returns whether two or more of the sites left behind, a quorum of them and this site, send ticks: they wait for
-    /// this site, and cannot go on before it yields.
+    /// Returns whether this site is alone, and two or more of the abandoned sites send ticks and are a quorum of the
+    /// abandoned sites and this one. They wait for this site and cannot go on before it gives its game up.
     fn is_awaited_by_quorum(&self, now: Instant) -> bool {
         let is_waiting = |peer: &&Peer| peer.lobby.has_played && now - peer.last_received_at < INPUT_SILENCE_LIMIT;
         let left_behind = self.peers.iter().filter(|peer| self.split_brain.abandoned_sites.contains(peer.site));
@@ -170,8 +171,8 @@ impl Session {
         waiting_sites.iter().count() >= 2 && self.is_alone() && is_quorum_of(all_sites, waiting_sites)
     }
 
-    /// Returns the refusal for a site that this site dropped by continuing alone; `None` for any other site, for one
-    /// that was restarted, asks to join or yields, and while this site is not alone.
+    /// Returns [`Refusal::ContinuedAlone`] for a peer in `abandoned_sites`; `None` if the peer was restarted, asks to
+    /// join or gives its game up, and while this site is not alone.
     pub(super) fn refusal_for_abandoned(&self, index: usize) -> Option<Refusal> {
         let (peer, split_brain) = (&self.peers[index], &self.split_brain);
         let is_undecided =
@@ -182,7 +183,8 @@ impl Session {
         (needs_refusal && self.is_alone()).then_some(Refusal::ContinuedAlone { frame })
     }
 
-    /// Handles a peer's refusal. Returns whether it concerned continuing alone and is dealt with.
+    /// Handles a peer's refusal if it is part of a split brain. Returns `false` if the caller has to handle the
+    /// refusal.
     pub(super) fn handle_split_brain_refusal(
         &mut self,
         now: Instant,
@@ -216,8 +218,8 @@ impl Session {
         }
     }
 
-    /// Handles the message of a dropped site that it continued alone, too, and has reached `frame`. The lower site
-    /// decides which game is kept.
+    /// Handles the refusal of a dropped site that has continued alone and reached `frame`, or that gives its game up
+    /// (frame 0). If this site is alone, too, the lower of the two decides which game is kept.
     fn resolve_split_brain(&mut self, now: Instant, index: usize, frame: Frame) {
         let site = self.peers[index].site;
         self.split_brain.abandoned_sites.insert(site);
@@ -232,7 +234,7 @@ impl Session {
         self.schedule_hello(index);
     }
 
-    /// Keeps this site's game over that of the other site.
+    /// Keeps this site's game, and reports that the game of `site` ends.
     fn keep_own_game(&mut self, site: SiteId) {
         if !self.split_brain.yielding_sites.contains(site) {
             self.split_brain.yielding_sites.insert(site);
@@ -240,7 +242,7 @@ impl Session {
         }
     }
 
-    /// Ends this site's game at the instant `at`, because that of the other site is kept.
+    /// Ends this site's game at the instant `at`, because the game of `site` is kept.
     fn yield_to(&mut self, site: SiteId, at: Instant) {
         if self.split_brain.yield_at.is_none() {
             self.events.push(Event::SplitBrainResolved { site, is_own_game_kept: false });
@@ -251,8 +253,8 @@ impl Session {
         }
     }
 
-    /// Returns whether this site waits for a player that sends no inputs, and receives from no other player. Then it
-    /// believes that the player continued alone.
+    /// Returns whether this site plays with the peer, no new inputs of the peer arrive, and nothing arrives from any
+    /// other player. Then this site believes that the peer continued alone.
     fn is_waiting_in_vain(&self, now: Instant, index: usize) -> bool {
         let sends_no_input = |peer: &Peer| now - peer.last_input_at >= INPUT_SILENCE_LIMIT;
         let is_other_player =

@@ -14,13 +14,14 @@ pub struct Stats {
     pub prediction_window: u32,
     /// Current time between two frames. It is longer than the nominal period where a link limits the frame rate.
     pub period: TimeDelta,
-    /// Number of frames that had to wait for inputs.
+    /// Number of frames that had to wait for inputs and are stepped by now.
     pub stalls: u64,
-    /// Total time spent waiting for inputs.
+    /// Total time, from the start to the step, of the frames that had to wait for inputs and are stepped by now.
     pub stall_time: TimeDelta,
     /// End of the confirmed frames: all earlier frames were stepped with the inputs that all sites gave.
     pub confirmed: Frame,
-    /// Number of pauses of all sites because inputs were about to run out.
+    /// Number of pauses of all sites, by [`StarvationPolicy::Pause`](super::StarvationPolicy::Pause), that this site
+    /// began or joined.
     pub pauses: u64,
     /// Number of rollbacks, each over one or more frames.
     pub rollbacks: u64,
@@ -40,12 +41,14 @@ pub struct Stats {
 pub struct DroppedDatagrams {
     /// Datagrams that are not a valid message, except those of the feed protocol.
     pub malformed: u64,
-    /// Datagrams from an unknown sender, of another session or an earlier incarnation, of a feed that this site does
-    /// not have, or of a desync search in which this site or the sender takes no part.
+    /// Datagrams from an unknown sender, of another session or an earlier incarnation, or with the number of another
+    /// site than the sender's; feed datagrams at a site that neither has nor downloads a feed; and messages of a desync
+    /// search in which this site or the sender takes no part.
     pub strangers: u64,
-    /// Ticks that came before this site knew the start of the game, or before it was admitted.
+    /// Ticks that arrived before this site knew the start of the game or, if it joins late, before it was admitted.
     pub early: u64,
-    /// Ranges of inputs, and acknowledgements, that are impossible or can no longer be decoded.
+    /// Ranges of inputs that are malformed, out of range, or encoded as changes of an input that is not kept, and
+    /// impossible acknowledgements.
     pub inputs: u64,
 }
 
@@ -56,7 +59,7 @@ impl DroppedDatagrams {
     }
 }
 
-/// Statistics of the link to one peer.
+/// Statistics of the link to one peer, counted since the start of the session unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PeerStats {
     /// Smoothed round-trip time; zero before the first measurement.
@@ -65,36 +68,38 @@ pub struct PeerStats {
     pub rtt_min: TimeDelta,
     /// Smoothed mean deviation of the round-trip time.
     pub jitter: TimeDelta,
-    /// Fraction of the peer's packets that were lost, 0 to 1, measured over 120 packets at a time.
+    /// Fraction of the peer's ticks that did not arrive here, 0 to 1, in the last complete measurement over at least
+    /// 120 expected ticks; 0 before the first.
     pub loss: f32,
-    /// Time by which the peer plans the same frame earlier than this site begins it; negative if later.
+    /// Time from the peer's planned start of a frame to this site's start of the same frame, by the newest clock probe;
+    /// negative if this site is earlier.
     pub lead: TimeDelta,
     /// Number of frames of this site's input that the peer has not acknowledged.
     pub unacknowledged: u32,
     /// Number of frames of the peer's input that are received and not yet stepped; negative if that many were
     /// predicted. For a peer that gives no more inputs, the number has no meaning.
     pub buffered_frames: i64,
-    /// Number of packets in which the peer requested missing inputs.
+    /// Number of packets in which the peer requested missing inputs, since the peer or this site took its seat.
     pub resend_requests: u64,
-    /// Number of ranges of inputs that were resent because of such requests.
+    /// Number of ranges of inputs that were resent at the peer's request, since the peer or this site took its seat.
     pub resends: u64,
     /// Time since the last tick or hello from the peer; only ticks count once the peer has played.
     pub silence: TimeDelta,
     /// Number of the peer's state hashes that were compared with this site's since the peer or this site took its seat.
     pub compared: u64,
-    /// Number of these comparisons in which the hashes differed.
+    /// Number of the peer's state hashes that differed from this site's, since the peer or this site took its seat.
     pub mismatches: u64,
     /// Number of ticks and hellos sent to the peer.
     pub packets_out: u64,
-    /// Size of the ticks and hellos sent to the peer, in bytes.
+    /// Total size of the ticks and hellos sent to the peer, in bytes.
     pub bytes_out: u64,
     /// Number of ticks and hellos received from the peer.
     pub packets_in: u64,
-    /// Size of the ticks and hellos received from the peer, in bytes.
+    /// Total size of the ticks and hellos received from the peer, in bytes.
     pub bytes_in: u64,
 }
 
-/// Meter of the packet loss from one peer. A packet is identified by the end of its inputs.
+/// Measures the loss of packets from one peer. A packet is identified by the end of its inputs.
 #[derive(Debug, Default)]
 pub(super) struct LossMeter {
     newest: Option<Frame>,
@@ -104,7 +109,7 @@ pub(super) struct LossMeter {
     loss: f32,
 }
 
-/// Number of expected packets per measurement of the loss.
+/// Minimum number of expected packets per measurement of the loss.
 const LOSS_AVERAGING_WINDOW: u32 = 120;
 
 impl LossMeter {
@@ -135,7 +140,7 @@ impl LossMeter {
         }
     }
 
-    /// Records whether the packet of a frame was received, and returns the previous value.
+    /// Records whether the packet whose inputs end before `frame` was received. Returns the value recorded before.
     fn mark(&mut self, frame: Frame, seen: bool) -> bool {
         let bit = frame.number() % 256;
         let word = &mut self.seen[bit as usize / 64];

@@ -1,5 +1,5 @@
-//! Encoding of batches as records, and decoding of records. A batch is a few frames of all players' inputs; a record
-//! decodes independently of all others.
+//! Encoding of batches as records, and decoding of records. A batch holds the inputs of all players for a few frames. A
+//! record is an encoded batch, which decodes independently of all other records.
 
 use super::{MAX_CHANGES_SIZE, MAX_RECORD_SIZE};
 use crate::frame::Frame;
@@ -16,7 +16,7 @@ pub(super) struct Batch {
     /// Time at which the first frame of the batch was pushed.
     pub(super) started_at: Instant,
     last_input: [u8; MAX_WIDTH],
-    /// Number of frames pushed since the input last changed.
+    /// Number of frames pushed after the frame in which the input last changed.
     unchanged_frames: u32,
     changes: [u8; MAX_CHANGES_SIZE],
     changes_len: usize,
@@ -46,8 +46,8 @@ impl Batch {
         self.count
     }
 
-    /// Appends `frame`, which must follow the last one, with its packed input `value`. Returns `false` and appends
-    /// nothing if the batch already has 127 frames or the input change does not fit.
+    /// Appends `frame`, which must follow the last appended one, with its packed input `value`. Returns `false` and
+    /// appends nothing if the batch already has 127 frames or the input change does not fit.
     pub(super) fn push(&mut self, now: Instant, frame: Frame, value: &[u8]) -> bool {
         if self.count == MAX_RECORD_FRAMES {
             return false;
@@ -113,8 +113,8 @@ pub(super) struct RecordDecoder {
     width: usize,
     input: [u8; MAX_WIDTH],
     next_input: [u8; MAX_WIDTH],
-    /// Frames to pass before `input` becomes `next_input`; `None` when the input stays the same until the end of the
-    /// record.
+    /// Number of further frames with `input` before it becomes `next_input`; `None` when the input stays the same until
+    /// the end of the record.
     frames_until_change: Option<u32>,
     /// Number of bytes of the record's changes decoded so far.
     bytes_read: usize,

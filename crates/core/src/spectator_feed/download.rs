@@ -67,7 +67,7 @@ pub(super) enum PartOutcome {
     Ignored,
     /// The part was stored. If it completed its block, the block passed its check.
     Accepted,
-    /// The block failed its check, or its parts disagree on its encoding. All of it is requested again.
+    /// The block failed its check, or its parts disagree on its encoding. The whole block is requested again.
     BlockCorrupt,
 }
 

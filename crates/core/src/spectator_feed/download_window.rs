@@ -48,9 +48,9 @@ impl DownloadWindow {
         self.rtt_min = Some(self.rtt_min.map_or(sample, |least| least.min(sample)));
     }
 
-    /// Sets the first round-trip estimate when the subscribe request was sent several times. `sample` counts from the
-    /// last request. If the answer was to an earlier request, the true round-trip time is longer, and later samples
-    /// will show it.
+    /// Sets the first round-trip estimate when the subscribe request was sent several times. `sample` is the time from
+    /// the last request to the answer. If the answer was to an earlier request, the true round-trip time is longer, and
+    /// later samples will show it.
     pub(super) fn set_initial_rtt(&mut self, sample: TimeDelta) {
         self.smoothed_rtt = sample.clamp(TimeDelta::from_millis(50), TimeDelta::from_secs(2));
     }
@@ -103,8 +103,8 @@ impl DownloadWindow {
             .clamp(TimeDelta::from_millis(150), TimeDelta::from_secs(3))
     }
 
-    /// Returns the retry timeout for the end of a download. It is shorter, because nothing else is left to request and
-    /// the link is about to fall idle.
+    /// Returns the retry timeout for the end of a download. It is at most [`retry_timeout`](Self::retry_timeout),
+    /// because nothing else is left to request and the link is about to fall idle.
     pub(super) fn tail_retry_timeout(&self) -> TimeDelta {
         (self.smoothed_rtt * 9 / 8 + TimeDelta::from_millis(30)).min(self.retry_timeout())
     }

@@ -48,16 +48,16 @@ pub struct FeedStats {
     pub bulk_out: u64,
     /// Datagrams received, valid or not.
     pub packets_in: u64,
-    /// Datagrams that did not decode, except those answered with [`CloseReason::Version`], and datagrams of a type that
-    /// only feeds send.
+    /// Datagrams of a type that only feeds send, and datagrams that did not decode and were not answered with
+    /// [`CloseReason::Version`].
     pub malformed: u64,
     /// Datagrams of another session, and acknowledgements, snapshot requests and unsubscriptions from an address that
     /// is not subscribed.
     pub unknown_senders: u64,
     /// Subscribe requests refused because the feed was full.
     pub refused: u64,
-    /// Spectators dropped because they could not keep up or requested frames or a snapshot that the
-    /// feed no longer keeps.
+    /// Spectators dropped because they could not keep up, or because they requested frames or a snapshot that the feed
+    /// no longer keeps.
     pub dropped_slow: u64,
     /// Spectators dropped because they were silent for
     /// [`FeedConfig::silence_timeout`](super::FeedConfig::silence_timeout).
@@ -161,19 +161,19 @@ pub enum SourceError {
     },
     /// The source's snapshot does not match its digest or its state hash, or its blocks were corrupt too often.
     BadSnapshot,
-    /// The source's frames do not continue those received before: a compared state differs. The spectator downloads a
-    /// snapshot of that source and reports this error only if it gives up.
+    /// The source's frames do not continue the game that the spectator has stepped: a compared state differs. The
+    /// spectator downloads a snapshot of that source and reports this error only if it gives up.
     DifferentGame,
 }
 
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused(reason) => write!(f, "the site that sends the game refused: {reason}"),
+            Self::Refused(reason) => write!(f, "the site that sends the game refused to send it: {reason}"),
             Self::Silent => write!(f, "the site that sends the game does not answer"),
-            Self::SnapshotTooLarge { size } => write!(f, "the snapshot of {size} bytes is too large"),
-            Self::BadSnapshot => write!(f, "the snapshot is corrupt"),
-            Self::DifferentGame => write!(f, "the site that sends the game plays another game than the site before"),
+            Self::SnapshotTooLarge { size } => write!(f, "the game's snapshot of {size} bytes is too large"),
+            Self::BadSnapshot => write!(f, "the game's snapshot is corrupt"),
+            Self::DifferentGame => write!(f, "the site that sends the game now plays another game than before"),
         }
     }
 }
@@ -181,18 +181,18 @@ impl fmt::Display for SourceError {
 impl fmt::Display for SpectatorEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Joined { .. } => write!(f, "subscribed to the game"),
-            Self::Live { frame } => write!(f, "live from frame {frame} on"),
-            Self::Behind { frames } => write!(f, "{frames} frames behind the players"),
+            Self::Joined { .. } => write!(f, "the spectator has subscribed to the game"),
+            Self::Live { frame } => write!(f, "the spectator is live from frame {frame} on"),
+            Self::Behind { frames } => write!(f, "the spectator fast-forwards, {frames} frames behind the players"),
             Self::Slowed { batches: 1 } => write!(f, "the source sends at full rate again"),
             Self::Slowed { batches } => {
                 write!(f, "the link is slow: the source now sends {batches} batches of frames in each datagram")
             }
-            Self::SourceChanged { reason, .. } => write!(f, "{reason}; trying another site"),
+            Self::SourceChanged { reason, .. } => write!(f, "{reason}; the spectator tries another site"),
             Self::Diverged { frame } => {
-                write!(f, "desync: the local state differs from the players' after frame {frame}")
+                write!(f, "desync: the spectator's state differs from the players' state after frame {frame}")
             }
-            Self::Dropped { reason } => write!(f, "stopped watching: {reason}"),
+            Self::Dropped { reason } => write!(f, "the spectator has stopped watching: {reason}"),
             Self::Ended { frame } => write!(f, "the game is over after {frame} frames"),
         }
     }

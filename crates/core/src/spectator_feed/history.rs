@@ -36,7 +36,8 @@ pub(super) struct History {
     log: Vec<u8>,
     log_entries: Vec<HistoryEntry>,
     max_log_bytes: usize,
-    /// Whether the log holds every record since the first. `false` without a log and after the log has overflowed.
+    /// Whether the log holds every record, from the first one on. `false` without a log and after the log has
+    /// overflowed.
     log_is_complete: bool,
     end: Option<Frame>,
 }
@@ -73,7 +74,7 @@ impl History {
         self.end
     }
 
-    /// Returns the first frame from which on all frames are stored; `None` before the first record.
+    /// Returns the oldest stored frame after which no frame is missing; `None` before the first record.
     pub(super) fn oldest_frame(&self) -> Option<Frame> {
         let in_ring = self.entries.front()?.first;
         let logged = self.log_entries.last().map(|last| last.first + last.count);

@@ -6,8 +6,7 @@ use crate::time::{Instant, TimeDelta};
 
 /// Interval over which the frame rate of the game is measured.
 const RATE_MEASUREMENT_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Largest factor by which playout slows down to follow a slow game. A game slower than that stutters at the spectator
-/// as well.
+/// Largest factor by which playout slows down to follow a slow game. Playout of an even slower game stutters.
 const MAX_SLOWDOWN: i64 = 4;
 /// Largest extension of the time between two presented frames, in percent.
 const MAX_RATE_REDUCTION: i64 = 5;
@@ -27,7 +26,7 @@ pub(super) struct PlayoutPacer {
     /// Number of frames by which a live spectator's distance to the source's newest frame may exceed the sum of the
     /// target buffer and one batch. Beyond it the spectator fast-forwards.
     catch_up_threshold: u32,
-    /// Frames per batch of the source. They arrive together.
+    /// Frames per batch of the source. The frames of a batch arrive together.
     batch_frames: u32,
     is_live: bool,
     next_frame_at: Instant,
@@ -79,7 +78,7 @@ impl PlayoutPacer {
     }
 
     /// Updates the average buffer level and the measured frame rate when frames arrive. `newest` is the frame after the
-    /// source's last, `ready` the number of frames that were in the buffer before the arrival.
+    /// source's last frame, `ready` the number of frames that were in the buffer before the arrival.
     pub(super) fn on_frames(&mut self, now: Instant, newest: Frame, ready: u32) {
         self.smoothed_buffer += (i64::from(ready) * 16 - self.smoothed_buffer) / 4;
         let Some((since, frame)) = self.measurement_start else {
@@ -97,8 +96,8 @@ impl PlayoutPacer {
         }
     }
 
-    /// Decides about the next frame, with `ready` frames in the buffer and a distance of `behind` frames to the
-    /// source's newest.
+    /// Decides about the next frame, which is `behind` frames before the end of the source's frames, with `ready`
+    /// frames in the buffer.
     pub(super) fn step(&mut self, now: Instant, ready: u32, behind: u32) -> PlayoutStep {
         let wanted = self.target_buffer + self.batch_frames;
         if !self.is_live && behind > wanted {
@@ -131,9 +130,9 @@ impl PlayoutPacer {
         self.starved_since.is_some()
     }
 
-    /// Schedules the next frame after one was presented at `now`. The time between the two is the measured period,
-    /// reduced by 1 % for each frame in the buffer above the target, up to 25 %, or extended by 1 % for each frame
-    /// below it, up to 5 %.
+    /// Schedules the next frame after one was presented at `now`. The time between the two frames is the measured
+    /// period, reduced by 1 % for each frame by which the average buffer level exceeds the target, up to 25 %, or
+    /// extended by 1 % for each frame by which it falls short, up to 5 %.
     pub(super) fn on_presented(&mut self, now: Instant) {
         let error = self.smoothed_buffer / 16 - i64::from(self.target_buffer);
         let percent = error.clamp(-MAX_RATE_REDUCTION, MAX_RATE_INCREASE);

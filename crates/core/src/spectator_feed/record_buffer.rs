@@ -34,7 +34,7 @@ pub(super) struct RecordBuffer {
     /// The first frame at or after `next_frame` that is missing.
     contiguous_end: Frame,
     decoder: RecordDecoder,
-    /// The frame whose input `decoder` holds; `None` before the first.
+    /// The frame whose input `decoder` holds; `None` until a frame has been decoded.
     decoded_frame: Option<Frame>,
 }
 

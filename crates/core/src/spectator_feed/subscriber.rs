@@ -115,7 +115,7 @@ impl Subscriber {
     }
 
     /// Records the ranges of missing frames that the subscriber requests, counted from `next` and cut at `end`. Returns
-    /// `false` when one of them begins before `oldest`, the first frame that is still kept.
+    /// `false` when a range begins before `oldest`, the first frame that is still kept.
     pub(super) fn on_missing_spans(&mut self, next: Frame, spans: &FrameRanges, oldest: Frame, end: Frame) -> bool {
         let mut at = next;
         for (skip, len) in spans.iter() {
@@ -150,7 +150,7 @@ impl Subscriber {
         (self.span_count > 0).then_some(self.missing_spans[0])
     }
 
-    /// Marks the frames of the first requested range before `next` as sent.
+    /// Marks the frames before `next` in the first requested range as sent.
     pub(super) fn on_span_sent(&mut self, next: Frame) {
         self.missing_spans[0].0 = next;
         if self.missing_spans[0].0 >= self.missing_spans[0].1 {

@@ -1,15 +1,16 @@
 //! Packets of the desync bisection: sites whose states differ request hashes from each other until they know where the
 //! difference began.
 //!
-//! One site requests, the other answers, and a request without an answer is repeated. Nothing needs an acknowledgement,
-//! and nothing is sent unrequested. Every message names the span or frame that it refers to, so that a late one is
-//! recognised.
+//! One site requests, the other site answers, and a request without an answer is repeated. Nothing needs an
+//! acknowledgement, and nothing is sent unrequested. Every message names the span or frame that it refers to, so that a
+//! late message is recognised.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::frame::Frame;
 use crate::session::{FrameSpan, MAX_REGION_NAME, StateRegion};
 
-/// Largest number of hashes in one answer, which keeps it shorter than [`MAX_DATAGRAM`](super::MAX_DATAGRAM).
+/// Largest number of hashes in one answer, chosen so that the answer is shorter than
+/// [`MAX_DATAGRAM`](super::MAX_DATAGRAM).
 pub const MAX_HASHES: usize = 256;
 
 const HASHES_REQUEST: u8 = 0x20;
@@ -43,7 +44,7 @@ pub enum DesyncMessage<'a> {
         /// One state hash per frame, from `from` on.
         hashes: HashList<'a>,
     },
-    /// The sender cannot replay the span, so the bisection goes on without it.
+    /// The sender cannot replay the span, so the bisection goes on without the sender.
     CannotReplay {
         /// Span of frames in which the states began to differ.
         span: FrameSpan,

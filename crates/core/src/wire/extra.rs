@@ -32,7 +32,7 @@ pub enum Extra<'a> {
     Pause(PauseRequest),
 }
 
-/// A pause of all sites, which one site requested and the others pass on.
+/// A pause of all sites, which one site requested and the other sites pass on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseRequest {
     /// The site that requested the pause.
@@ -57,8 +57,8 @@ pub struct ScheduledCommand {
 /// A site's needs and capabilities, from which the coordinator tunes the delay settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TuningStats {
-    /// Age in frames of the newest inputs that the site has received when they are needed, which 98 % of its frames do
-    /// not exceed.
+    /// Input age in frames that 98 % of the sender's frames do not exceed: the age of the newest received inputs when a
+    /// frame needs them.
     pub input_age: u32,
     /// Number of frames that the site's machine can resimulate within 80 % of a frame period.
     pub max_prediction_window: u32,
@@ -105,7 +105,7 @@ pub struct Vote {
     pub ballot: u32,
     /// Sites that the ballot is to drop.
     pub drop: SiteSet,
-    /// Per site in `drop`, the end of the inputs that the sender has.
+    /// Per site in `drop`, the frame at which the inputs that the sender has of that site end.
     pub input_ends: InputEnds,
     /// Sites in `drop` that left voluntarily and of which the sender has all inputs.
     pub left_sites: SiteSet,
@@ -123,7 +123,7 @@ pub struct Vote {
 pub struct MembershipDecision {
     /// Sites that the decision drops.
     pub drop: SiteSet,
-    /// Per site in `drop`, the first frame without it.
+    /// Per site in `drop`, the first frame without the site's input.
     pub input_ends: InputEnds,
     /// Sites in `drop` that had left voluntarily.
     pub left_sites: SiteSet,
@@ -138,7 +138,7 @@ impl MembershipDecision {
     }
 }
 
-/// One frame per site, at [`SiteId::index`]. Only the sites of the accompanying set count.
+/// One frame per site, at [`SiteId::index`]. Only the frames of the sites in the accompanying set count.
 pub type InputEnds = [Frame; MAX_SITES];
 
 /// Relayed inputs of a third site, always with an absolute start.

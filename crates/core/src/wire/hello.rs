@@ -23,17 +23,20 @@ pub struct Hello {
     pub incarnation: u32,
     /// The newest incarnation of the receiver's program that the sender knows; 0 if it knows none.
     pub your_incarnation: u32,
-    /// Sites with the same settings as the sender whose clocks it knows well enough, itself included.
+    /// Sites that have the sender's settings and whose clocks the sender knows well enough, including the sender
+    /// itself.
     pub agreed_sites: SiteSet,
     /// Whether the sender leaves without having given any input.
     pub is_leaving: bool,
-    /// Whether the sender wants to join a running game and, if so, whether it is ready to play.
+    /// Whether the sender, which wants to join a running game, is ready to play. `None` if it does not want to join
+    /// one.
     pub join_readiness: Option<bool>,
     /// Reason that the receiver cannot take part; `None` if it can.
     pub refusal: Option<Refusal>,
     /// Send time in microseconds of the sender's clock.
     pub stamp_us: u64,
-    /// The newest stamp received from the receiver, and its age in nanoseconds; `None` if no new stamp was received.
+    /// The newest stamp received from the receiver, and the time in nanoseconds for which the sender has held it;
+    /// `None` if no new stamp was received.
     pub echo: Option<(u64, u32)>,
     /// Start of the game in nanoseconds of group time; `None` until it is decided.
     pub start_ns: Option<i64>,

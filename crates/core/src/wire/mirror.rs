@@ -1,10 +1,10 @@
-//! Packets between mirrored servers. A datagram is one byte for family and version, then any number of items.
+//! Packets between mirrored servers. A datagram is one byte that selects family and layout, then any number of items.
 
 use super::{BufferFull, ByteReader, ByteWriter, ClockEcho, DecodeError};
 use crate::mirror::{MAX_OBSOLETE_SET, MAX_PAYLOAD, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
-/// First byte of every datagram: the family and, in it, the version of this layout.
+/// First byte of every datagram: 0x30 for the family of the item lists, plus the number of this layout.
 const FAMILY: u8 = 0x35;
 /// Largest piece of a snapshot in bytes.
 pub(crate) const MAX_PIECE_LEN: usize = 1_000;
@@ -34,7 +34,7 @@ pub enum MirrorItem<'a> {
     },
     /// The sender's estimate of group time, as its lead over the sender's clock; `None` if the sender does not know it.
     GroupTime(Option<TimeDelta>),
-    /// Send time on the sender's clock, to be echoed.
+    /// Clock probe: its send time on the sender's clock. The receiver returns it in an echo.
     Probe(Instant),
     /// The answer to a probe.
     Echo(ClockEcho),
@@ -42,7 +42,7 @@ pub enum MirrorItem<'a> {
     SnapshotRequest {
         /// The source that owns the objects.
         source: SourceId,
-        /// Version that the sender is downloading; 0 before its first piece.
+        /// Version that the sender is downloading; 0 before the first piece has arrived.
         version: u32,
         /// Number of the first requested piece.
         first_piece: u32,
@@ -71,11 +71,11 @@ pub enum MirrorItem<'a> {
 pub struct StreamStatus {
     /// The source that issued the events.
     pub source: SourceId,
-    /// Oldest event that can still be requested; the next event if there is none.
+    /// Sequence number of the oldest event that can still be requested; that of the next event if there is none.
     pub oldest: u64,
-    /// All events up to this one are settled: delivered or dropped.
+    /// Sequence number up to which, inclusive, all events are settled: delivered or dropped.
     pub settled_end: u64,
-    /// The newest event that can be requested.
+    /// Sequence number of the newest event that can be requested.
     pub newest: u64,
 }
 
@@ -88,22 +88,22 @@ pub struct EncodedEvent<'a> {
     pub seq: u64,
     /// Time at which the source issued the event.
     pub issued_at: GroupInstant,
-    /// Object that the event is about; 0 if its order among other events does not matter.
+    /// Object that the event is about; 0 if the order of the event among other events does not matter.
     pub key: u64,
-    /// The last irreplaceable event of the key before this one, or an upper bound of its number with `is_barrier`; 0 if
-    /// there is none.
+    /// Sequence number of the last irreplaceable event of the key before this event; 0 if there is none. If
+    /// `is_barrier`, only an upper bound of that number.
     pub after: u64,
     /// Whether all events up to `after` must precede this one, whatever their keys.
     pub is_barrier: bool,
     /// Whether the event makes all of `obsolete_set` obsolete.
     pub replaces: bool,
-    /// The replaceable events of the key since `after`.
+    /// The replaceable events of the key between `after` and this event.
     pub obsolete_set: ObsoleteSet<'a>,
     /// Contents of the event, in the game's encoding.
     pub payload: &'a [u8],
 }
 
-/// Sequence numbers of events before another one, newest first, in their wire encoding.
+/// Sequence numbers of events before a given event, newest first, in their wire encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ObsoleteSet<'a> {
     seq: u64,
@@ -120,7 +120,8 @@ impl<'a> ObsoleteSet<'a> {
         self.bytes
     }
 
-    /// Encodes the numbers, newest first, as distances back from the event `seq`.
+    /// Encodes sequence numbers, newest first, each as its distance from the previous one, the first as its distance
+    /// from `seq`.
     pub(crate) fn write(
         seq: u64,
         newest_first: impl Iterator<Item = u64>,
@@ -183,7 +184,8 @@ pub struct MirrorItems<'a> {
 }
 
 impl<'a> MirrorItems<'a> {
-    /// Checks the first byte of a datagram. Fails with [`DecodeError::Version`] for another layout of the family.
+    /// Checks the first byte of a datagram and returns an iterator over its items. Fails with [`DecodeError::Version`]
+    /// for another layout of the family.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {

@@ -8,10 +8,10 @@
 //! - top bit set: a [`Tick`], the packet of a running game, whose layout is that of the [`VERSION`] agreed on before
 //!   the start;
 //! - 0x10 to 0x1f: a [`FeedMessage`], between a feed and its spectators;
-//! - 0x20 to 0x2f: a [`DesyncMessage`], of the same version;
+//! - 0x20 to 0x2f: a [`DesyncMessage`], of the same version as the ticks;
 //! - 0x30 to 0x3f: a list of items: 0x31 [`PeerWorldItems`] of a peer world, 0x34 [items of motion](motion) between
 //!   server and clients, 0x35 [`MirrorItems`] between mirrored servers;
-//! - anything else: a [`Hello`], which names its version.
+//! - anything else: a [`Hello`], whose first byte is the version of its protocol.
 
 mod desync;
 mod extra;
@@ -139,7 +139,8 @@ impl<'a> ByteReader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Reads seven bits per byte, lowest first. Only the shortest encoding of a number is accepted.
+    /// Reads an unsigned number of at most 128 bits, encoded as seven bits per byte, lowest first. Only the shortest
+    /// encoding of a number is accepted.
     #[inline]
     pub(crate) fn varint128(&mut self) -> Result<u128, DecodeError> {
         let mut value = 0u128;
@@ -175,7 +176,7 @@ impl<'a> ByteReader<'a> {
         self.varint_tail(byte, u64::BITS)
     }
 
-    /// Reads the rest of a number of at most `max_bits` bits.
+    /// Reads the rest of a number of at most `max_bits` bits, whose first byte is `first`.
     fn varint_tail(&mut self, first: u8, max_bits: u32) -> Result<u64, DecodeError> {
         let mut value = u64::from(first & 0x7f);
         for shift in (7..max_bits).step_by(7) {

@@ -1,14 +1,14 @@
 //! Packets of motion between the server of a game and its clients.
 //!
-//! A datagram is one byte for family and version, the incarnations of the sender and of the receiver, the send time on
-//! the sender's clock, then any number of items. Every datagram is therefore a clock probe; the answer is a
+//! A datagram is one byte that selects family and layout, the incarnations of the sender and of the receiver, the send
+//! time on the sender's clock, then any number of items. Every datagram is therefore a clock probe; the answer is a
 //! [`MotionItem::Echo`] in the next datagram in the other direction.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::motion::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, ObjectId};
 use crate::time::{Instant, TimeDelta};
 
-/// First byte of every datagram: the family and, in it, the version of this layout.
+/// First byte of every datagram: 0x30 for the family of the item lists, plus the number of this layout.
 const FAMILY: u8 = 0x34;
 /// Size of the header in bytes.
 const HEADER_LEN: usize = 17;
@@ -27,7 +27,8 @@ pub struct MotionHeader {
 /// One item of a datagram between server and client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MotionItem<'a> {
-    /// State of an object when a command took effect. A receiver that knows the earlier commands does not need it.
+    /// State of an object when a command took effect. A receiver that knows the earlier commands does not need this
+    /// item.
     StartState {
         /// Object whose state this is.
         object: ObjectId,
@@ -36,7 +37,7 @@ pub enum MotionItem<'a> {
         /// State in the game's encoding.
         state: &'a [u8],
     },
-    /// A motion command: the object moves differently from now on.
+    /// A motion command: from this command on, the object moves differently.
     Command {
         /// Object that the command moves.
         object: ObjectId,
@@ -55,11 +56,12 @@ pub enum MotionItem<'a> {
         number: CommandNumber,
         /// The sender's motion timer on the segment.
         timer: TimeDelta,
-        /// Time that the sender will catch up by moving faster for a while.
+        /// Time by which the sender's timer is behind, which the sender will catch up by moving the object faster for a
+        /// while.
         catch_up: TimeDelta,
         /// Time since the sender received or issued the command.
         command_age: TimeDelta,
-        /// The sender's motion timer when it received or issued the command.
+        /// The sender's motion timer when the sender received or issued the command.
         timer_at_command: TimeDelta,
     },
     /// The sender knows an object's commands up to this one.
@@ -68,7 +70,7 @@ pub enum MotionItem<'a> {
         object: ObjectId,
         /// Newest command that the sender knows.
         number: CommandNumber,
-        /// Send time of the datagram that carried it, copied from its header.
+        /// Send time of the datagram that carried this command, copied from the datagram's header.
         sent: Instant,
     },
     /// A client's request for updates of an object.
@@ -82,7 +84,7 @@ pub enum MotionItem<'a> {
         /// Objects with this id and this epoch or a later one are different objects.
         epoch: u32,
     },
-    /// Send and arrival time of the newest datagram from the other end.
+    /// Send and arrival time of the newest datagram that the sender of this echo has received from the receiver.
     Echo {
         /// Send time of that datagram, copied from its header.
         sent: Instant,
@@ -114,7 +116,7 @@ pub struct MotionItems<'a> {
 }
 
 impl<'a> MotionItems<'a> {
-    /// Reads the header of a datagram. Fails if it is truncated, or of another family or version.
+    /// Reads the header of a datagram. Fails if the header is truncated, or of another family or layout.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {

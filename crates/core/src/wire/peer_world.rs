@@ -1,10 +1,11 @@
-//! Packets between the sites of a peer world. A datagram is one byte for family and version, then any number of items.
+//! Packets between the sites of a peer world. A datagram is one byte that selects family and layout, then any number of
+//! items.
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::peer_world::{MAX_RECORD_SIZE, MAX_STATE_SIZE, WorldRegion, WorldSiteId};
 use crate::time::{Instant, TimeDelta};
 
-/// First byte of every datagram: the family and, in it, the version of this layout.
+/// First byte of every datagram: 0x30 for the family of the item lists, plus the number of this layout.
 const FAMILY: u8 = 0x31;
 
 /// One item of a datagram between sites.
@@ -14,11 +15,12 @@ pub enum PeerWorldItem<'a> {
     Update(EntityStateUpdate<'a>),
     /// The sender's estimate of world time, as its lead over the sender's clock; `None` if the sender does not know it.
     WorldTime(Option<TimeDelta>),
-    /// This datagram lists all regions in which the sender has an entity.
+    /// Marks that the [`OwnRegion`](Self::OwnRegion) items that follow in the datagram are all regions in which the
+    /// sender has an entity.
     RegionsComplete,
     /// A region in which the sender has an entity.
     OwnRegion(WorldRegion),
-    /// Send time on the sender's clock, to be echoed.
+    /// Clock probe: its send time on the sender's clock. The receiver returns it in an echo.
     Probe(Instant),
     /// The answer to a probe.
     Echo(ClockEcho),
@@ -62,7 +64,7 @@ pub enum PeerWorldItem<'a> {
 pub struct EntityStateUpdate<'a> {
     /// Index of the entity among the sender's.
     pub entity_index: u8,
-    /// Sequence number of the entity's updates, by which the receiver detects losses.
+    /// Sequence number of this update among those of the entity, by which the receiver detects losses.
     pub sequence: u16,
     /// Low 16 bits of the tick. The receiver takes the nearest tick with these bits.
     pub tick: u16,
@@ -101,7 +103,8 @@ pub struct PeerWorldItems<'a> {
 }
 
 impl<'a> PeerWorldItems<'a> {
-    /// Checks the first byte of a datagram. Fails with [`DecodeError::Version`] for another layout of the family.
+    /// Checks the first byte of a datagram and returns an iterator over its items. Fails with [`DecodeError::Version`]
+    /// for another layout of the family.
     pub fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         match reader.u8()? {

@@ -48,7 +48,8 @@ pub const MAX_FRAME_RANGES: usize = 8;
 pub const MAX_BLOCK_REQUESTS: usize = 32;
 /// Largest number of frames in a record.
 pub const MAX_RECORD_FRAMES: u32 = 127;
-/// Highest thinning level of a feed. At level n, a spectator gets one packet per 2^n batches.
+/// Highest thinning level, the throttle level of a spectator, that a packet can state. At level n, a spectator gets one
+/// packet per 2^n batches.
 pub const MAX_THINNING_LEVEL: u8 = 7;
 
 /// Returns whether a datagram, if valid, belongs to a spectator feed.
@@ -70,7 +71,8 @@ pub enum FeedMessage<'a> {
         /// Id of the session that the feed publishes.
         session_id: u64,
     },
-    /// A feed's demand that the spectator repeat its request with this token, which proves its address.
+    /// A feed's demand that the spectator repeat its subscribe request with this token, which proves the spectator's
+    /// address.
     Challenge {
         /// Id of the session that the feed publishes.
         session_id: u64,
@@ -122,7 +124,8 @@ pub struct FeedAck {
     pub missing: FrameRanges,
 }
 
-/// Ranges of frames, as pairs of (frames skipped since the end of the previous range, frames in the range).
+/// Ranges of frames, as pairs of frame counts: frames skipped since the end of the previous range, frames in the range.
+/// The first pair counts from [`FeedAck::next_frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FrameRanges {
     ranges: [(u32, u32); MAX_FRAME_RANGES],
@@ -238,9 +241,9 @@ pub struct SnapshotOffer {
 /// Confirmed frames, sent by a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedFrames<'a> {
-    /// Whether the game ends with `end_frame`.
+    /// Whether the game is over, so that `end_frame` is the frame after its last one.
     pub is_ended: bool,
-    /// Thinning level n: the spectator gets one packet per 2^n batches.
+    /// Thinning level n, the spectator's throttle level at the feed: the spectator gets one packet per 2^n batches.
     pub thinning_level: u8,
     /// Frame after the newest one that the feed has published.
     pub end_frame: u32,
@@ -262,14 +265,15 @@ pub struct FrameRunRecord<'a> {
     pub first_frame: u32,
     /// Number of frames, 1 to [`MAX_RECORD_FRAMES`].
     pub frame_count: u32,
-    /// A frame before the end of the record, and the state hash after it; `None` in most records.
+    /// A frame before the end of the record, and the state hash after that frame; `None` in most records.
     pub state_hash: Option<(u32, u64)>,
     /// Change tokens of [`input::delta_codec`](crate::input), the first of which starts from neutral input.
     pub changes: &'a [u8],
 }
 
 impl<'a> FrameRecords<'a> {
-    /// Validates encoded records. The first gap counts from `first`.
+    /// Validates encoded records. In front of each record is its gap, the number of frames between the end of the
+    /// previous record and its first frame. The gap of the first record counts from `first`.
     pub fn new(first: u32, bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (mut at, mut reader) = (first, ByteReader::new(bytes));
         while !reader.is_empty() {
@@ -375,11 +379,11 @@ const CLOSE_REASONS: [CloseReason; 6] = [
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Version => "different protocol version",
-            Self::Settings => "different game settings",
-            Self::Full => "no room for more spectators",
-            Self::TooOld => "the requested frames are no longer available",
-            Self::TooSlow => "the link is too slow to keep up",
+            Self::Version => "the protocol versions of the two sites differ",
+            Self::Settings => "the game settings of the two sites differ",
+            Self::Full => "the feed has no room for more spectators",
+            Self::TooOld => "the requested frames or snapshot are no longer available",
+            Self::TooSlow => "the link to the spectator is too slow to keep up with the game",
             Self::Silent => "the spectator was silent for too long",
         })
     }

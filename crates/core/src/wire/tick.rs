@@ -27,7 +27,7 @@ pub const MAX_MISSING_RANGES: usize = 8;
 const ECHO_HELD_UNIT_NS: i64 = 16_000;
 /// Unit of a frame's lateness, in nanoseconds.
 const LATENESS_UNIT_NS: i64 = 31_250;
-/// Absolute lateness in nanoseconds from which on the packet states that the lateness is unknown.
+/// Absolute lateness, in nanoseconds, at and above which the packet states that the lateness is unknown.
 const MAX_LATENESS_NS: i64 = 250_000_000;
 
 /// The packet of a running game.
@@ -38,7 +38,7 @@ pub struct Tick<'a> {
     /// `end` minus the acknowledgement: the frame up to which (exclusive) the receiver's inputs have arrived without a
     /// gap, plus 1 if the sender has all inputs of a receiver that leaves.
     pub end_minus_ack: i32,
-    /// Identity of the sender, for a receiver that may not know it from the address.
+    /// Identity of the sender, for a receiver that may not recognise the sender by its address.
     pub identity: Option<SenderIdentity>,
     /// Clock probe; `None` in most packets.
     pub probe: Option<ClockProbe>,
@@ -52,7 +52,8 @@ pub struct Tick<'a> {
     pub resends: ResentInputsList<'a>,
     /// Number of frames encoded in `changes`. The last of them is the one before `end`.
     pub frame_count: u32,
-    /// Whether `changes` starts from neutral input and a change counter, not from the input before its first frame.
+    /// Whether `changes` begins with a one-byte change counter and the whole input of its first frame. Otherwise its
+    /// first token changes the input of the frame before its first frame.
     pub is_absolute: bool,
     /// Change tokens of [`input::delta_codec`](crate::input).
     pub changes: &'a [u8],
@@ -70,14 +71,15 @@ pub struct SenderIdentity {
 /// One half of a round-trip measurement: the send time of this packet, and the echo of a received one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockProbe {
-    /// Send time in microseconds of the sender's clock, of which 40 bits are sent.
+    /// Send time in microseconds of the sender's clock. Only the low 40 bits are sent.
     pub stamp_us: u64,
-    /// Low 32 bits of the newest stamp that the sender received from the receiver, and its age in nanoseconds.
+    /// Low 32 bits of the newest stamp that the sender received from the receiver, and the time in nanoseconds for
+    /// which the sender has held it.
     pub echo: Option<(u32, i64)>,
     /// `end` minus the sender's current frame, to which `lateness_ns` refers.
     pub end_minus_frame: i32,
     /// Time from the planned start of that frame to the stamp, in nanoseconds; negative if the start is still ahead.
-    /// `None` if there is no plan, or if it is 250 ms or more in either direction.
+    /// `None` if there is no plan, or if the time is 250 ms or more in either direction.
     pub lateness_ns: Option<i64>,
 }
 
@@ -88,11 +90,12 @@ pub struct TickDigest {
     pub frame: u16,
     /// State hash, folded to 32 bits.
     pub state_hash: u32,
-    /// Hash of all inputs of the sender up to this frame.
+    /// Hash of all inputs of the sender up to and including this frame.
     pub input_digest: u64,
 }
 
-/// Ranges of lost frames, as pairs of (frames held before, frames missing), counted from the acknowledgement.
+/// Ranges of lost frames, as pairs of frame counts: frames held before the range, frames missing. The first pair counts
+/// from the acknowledgement, each other one from the end of the previous range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct MissingRanges {
     ranges: [(u16, u16); MAX_MISSING_RANGES],
@@ -100,7 +103,8 @@ pub struct MissingRanges {
 }
 
 impl MissingRanges {
-    /// Adds a range. Returns `false` when there is no room or a length exceeds 16 bits.
+    /// Adds a range of `missing` lost frames that follow `held` received ones. Returns `false` when there is no room or
+    /// a length exceeds 16 bits.
     pub fn push(&mut self, held: u32, missing: u32) -> bool {
         let (Ok(held), Ok(missing)) = (u16::try_from(held), u16::try_from(missing)) else { return false };
         let Some(slot) = self.ranges.get_mut(usize::from(self.len)) else { return false };
@@ -173,8 +177,7 @@ pub(crate) struct TickHeader {
 }
 
 impl TickHeader {
-    /// Encodes the header. `extras` and `resends` state whether such parts follow; `absolute` states how the inputs
-    /// start.
+    /// Encodes the header. `extras` and `resends` state whether such parts follow; `absolute` is [`Tick::is_absolute`].
     pub(crate) fn encode(
         &self,
         writer: &mut ByteWriter<'_>,
@@ -296,8 +299,8 @@ impl<'a> Tick<'a> {
         Ok(tick)
     }
 
-    /// Decodes a packet into an empty tick. A tick is a large struct, and every peer sends one in every frame, so it is
-    /// not copied.
+    /// Decodes a packet into an empty tick. This avoids copying the tick, a large struct that every peer sends in every
+    /// frame.
     #[inline]
     pub(crate) fn read(&mut self, bytes: &'a [u8]) -> Result<(), DecodeError> {
         let mut reader = ByteReader::new(bytes);

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         None => 1,
         Some(Ok(seed)) => seed,
         Some(Err(_)) => {
-            eprintln!("error: the seed must be a whole number\nhint: `late_join 1`");
+            eprintln!("error: the seed must be a whole number\nhint: `late_join 1` measures with seed 1");
             return ExitCode::from(2);
         }
     };
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         ),
         ("replay of 10 min of inputs at 1 ms per frame, without save states", LateJoinExperiment::by_replay(), false),
         (
-            "one of three sites crashes, is dropped after 1 s, and rejoins after 3 s from another address",
+            "one of three sites crashes, is dropped 1 s later, and rejoins 3 s after the crash from another address",
             LateJoinExperiment::rejoin_after_crash(),
             true,
         ),
@@ -50,7 +50,8 @@ fn is_success(result: &LateJoinResult) -> bool {
 
 fn print_result(result: &LateJoinResult) {
     let time = |time: Option<TimeDelta>| time.map_or("never".into(), |time| format!("{:.2} s", time.as_secs_f64()));
-    let frame = result.join_frame.map_or("unknown: the sites disagree".into(), |frame| frame.to_string());
+    let frame =
+        result.join_frame.map_or("unknown: no site joined, or the sites disagree".into(), |frame| frame.to_string());
     println!("  loaded     after {}", time(result.loaded_after));
     println!("  scheduled  after {}, for frame {frame}", time(result.scheduled_after));
     println!("  joined     after {}", time(result.joined_after));
@@ -83,7 +84,7 @@ fn print_player(number: usize, player: &PlayerImpact) {
     );
     println!("  player {number} from then on:         {}", counts(player.after));
     println!(
-        "    {} input changes of the joiner x {:.1} predicted frames = {:.0} frames expected",
+        "    {} input changes of the joiner x {:.1} predicted frames = {:.0} resimulated frames expected",
         player.joiner_input_changes,
         player.mean_prediction_depth,
         player.expected_resimulated()

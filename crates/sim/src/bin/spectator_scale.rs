@@ -9,7 +9,9 @@ fn main() -> ExitCode {
         None => 10_000,
         Some(Ok(spectators)) => spectators,
         Some(Err(_)) => {
-            eprintln!("error: the number of spectators must be a whole number\nhint: `spectator_scale 10000`");
+            eprintln!(
+                "error: the number of spectators must be a whole number\nhint: `spectator_scale 10000` simulates 10,000 spectators"
+            );
             return ExitCode::from(2);
         }
     };
@@ -37,7 +39,7 @@ fn print_result(spectators: usize, result: &SpectatorScaleResult) {
     let SpectatorScaleResult { frames, subscribers, live, wrong_frames: wrong, stalls, batches, batch_bytes, .. } =
         *result;
     println!("{frames} frames, {spectators} spectators, {subscribers} subscribed, {live} live");
-    println!("errors   {wrong} frames with wrong states, {stalls} stalls");
+    println!("errors   {wrong} frames with wrong states, {stalls} stalls, summed over all spectators");
     println!("behind   the players by {:.1} frames on average", result.mean_frames_behind);
     println!(
         "encoded  {batches} batches of {:.1} bytes on average, once for all spectators",
@@ -48,7 +50,7 @@ fn print_result(spectators: usize, result: &SpectatorScaleResult) {
     let per_frame = |rate: f64| rate / 60.0;
     println!("cost     {:.3} datagrams and {:.1} bytes per spectator and frame", per_frame(packets), per_frame(bytes));
     println!(
-        "of that  {:.0} bytes per spectator and second retransmitted on request",
+        "of that  {:.0} bytes per spectator and second for requested snapshots and missed frames",
         per_second(result.requested_bytes)
     );
     let (packets, bytes) = (per_second(result.packets_up), per_second(result.bytes_up));

@@ -39,7 +39,7 @@ Options:
 Defects of sessions, at the last site:
   replace          sends other inputs than it uses itself
   lag              applies its inputs one frame late
-  silence          never retransmits lost inputs
+  silence          sends nothing while it waits for inputs
   forge            changes inputs that it relays for others
   snapshot         sends a corrupt state to late joiners
   alone            continues without a quorum
@@ -49,14 +49,14 @@ Defects with --maze, at the first site:
   deaf             datagrams with score records do not arrive
   wordless         like deaf, but leave messages arrive, without their records
   stamps           clock echoes arrive with wrong time stamps
-  ghosts           the checker does not record the deliveries to the site
+  ghosts           the checker does not record deliveries to the site after 5 s
 
 Defects with --motion, at the first client:
   deaf             commands from the server do not arrive after 6 s
   mute             its commands do not reach the server after 6 s
   stamps           clock echoes arrive with wrong time stamps
   legs             the path segments of commands arrive too long
-  since            the server's last command arrives with too high an age
+  since            the age of the server's last command arrives too high
   hurry            its clock runs too fast for one second
   unheeded         its subscriptions do not reach the server after 6 s
   stale            commands of new epochs do not arrive
@@ -228,7 +228,7 @@ fn main() -> ExitCode {
             total.add(seed, &result, options);
             if total.seed_count.is_multiple_of(500) {
                 eprintln!(
-                    "{:6} of {} seeds, {:.0} s",
+                    "{:6} of {} seeds done after {:.0} s",
                     total.seed_count,
                     options.seed_count,
                     started.elapsed().as_secs_f64()
@@ -287,7 +287,7 @@ fn parse_number(option: &str, text: &str, min: u64) -> Result<u64, String> {
 fn find_sabotage<S: Copy>(name: &str, all: &[(&str, S)]) -> Result<S, String> {
     let found = all.iter().find(|(known, _)| *known == name).map(|(_, sabotage)| *sabotage);
     let names = || all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    found.ok_or_else(|| format!("there is no defect {name:?} of this engine: must be one of {}", names()))
+    found.ok_or_else(|| format!("this engine has no defect {name:?}: use one of {}", names()))
 }
 
 /// Runs one scenario, and prints its description and result.
@@ -295,7 +295,7 @@ fn run_one(seed: u64, options: Options) -> ExitCode {
     print_line!("{}", options.swarm.describe(seed));
     let result = options.swarm.run(seed);
     print_line!(
-        "{} {} in {:.0} virtual seconds, {} packets, {} lost",
+        "{} {} in {:.0} virtual seconds, {} datagrams sent, {} lost",
         result.frames,
         options.swarm.units().0,
         result.virtual_seconds,
@@ -350,7 +350,7 @@ impl SwarmTotals {
         print_line!("{} seeds, {:.0} virtual seconds in {seconds:.0} s", self.seed_count, sum.virtual_seconds);
         let (unit, activity) = swarm.units();
         print_line!(
-            "{} {unit}, {} packets, {} lost, {} rejected",
+            "{} {unit}, {} datagrams sent, {} lost, {} rejected datagrams or abandoned events",
             sum.frames,
             sum.packets,
             sum.lost_datagrams,
@@ -374,7 +374,7 @@ impl SwarmTotals {
         let rare: Vec<_> =
             rare.map(|(feature, _)| *feature).filter(|_| self.seed_count >= MIN_SEEDS_FOR_SHARES).collect();
         if !rare.is_empty() {
-            print_line!("in less than 3 % of the seeds, too few for a reliable result: {}", rare.join(", "));
+            print_line!("features in less than 3 % of the seeds, too few for a reliable result: {}", rare.join(", "));
         }
         print_line!("seeds with violations: {}", self.failed_count);
         if self.failed_count == 0 && rare.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

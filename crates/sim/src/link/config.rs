@@ -12,8 +12,8 @@ pub struct LinkConfig {
     pub delay: Delay,
     /// Random delay added to the base delay of each packet, duplicates included.
     pub jitter: Jitter,
-    /// Whether a packet with a shorter delay may overtake others. If not, it waits for the packets before it,
-    /// duplicates included.
+    /// Whether a packet may overtake packets that were sent before it. If not, it arrives no earlier than they and
+    /// their duplicates.
     pub reorder: bool,
     /// Model that decides which packets are lost.
     pub loss: Loss,
@@ -84,7 +84,7 @@ pub enum Loss {
     },
     /// Outages: every packet sent during an outage is lost, and none between two. The link starts without an outage.
     Outages {
-        /// Fraction of the time that is outage, below 1.
+        /// Mean fraction of the time that is outage, below 1.
         part: f64,
         /// Mean length of an outage; lengths are exponentially distributed.
         mean: TimeDelta,
@@ -107,10 +107,11 @@ impl Default for Delay {
 }
 
 impl Loss {
-    /// Creates bursts in which every packet is lost, and between which none is. The fraction `mean_loss` of all packets
-    /// is lost, `mean_burst` in a row on average.
+    /// Creates bursts in which every packet is lost, and between which none is. On average the fraction `mean_loss` of
+    /// all packets is lost, `mean_burst` packets in a row.
     ///
-    /// At least one packet arrives between two bursts, so high loss makes bursts longer than `mean_burst`.
+    /// At least one packet arrives between two bursts. A `mean_loss` that is too high for that makes bursts longer than
+    /// `mean_burst`.
     ///
     /// # Panics
     /// Unless 0 ≤ `mean_loss` < 1.

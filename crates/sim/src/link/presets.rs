@@ -12,7 +12,7 @@ const fn millis(millis: i64) -> TimeDelta {
 }
 
 impl LinkConfig {
-    /// Returns conditions without delay, loss and bottleneck.
+    /// Returns conditions without delay, jitter, loss, duplicates and bottleneck.
     pub fn perfect() -> Self {
         Self::default()
     }
@@ -45,8 +45,8 @@ impl LinkConfig {
         }
     }
 
-    /// Returns the conditions of broadband behind a busy access point: 15 ± 5 ms log-normal, 3 ms mean jitter, 1 % loss
-    /// in bursts of 3, 20 Mbit/s with a queue of 100 ms.
+    /// Returns the conditions of broadband behind a busy access point: 15 ± 5 ms log-normal one-way delay, 3 ms mean
+    /// jitter, 1 % loss in bursts of 3, 20 Mbit/s with a queue of 100 ms.
     pub fn wifi() -> Self {
         Self {
             delay: Delay::LogNormal { mean: millis(15), sd: millis(5) },
@@ -57,8 +57,8 @@ impl LinkConfig {
         }
     }
 
-    /// Returns the conditions of a mobile phone in motion: 40 ± 15 ms log-normal, 5 ms mean jitter, 2 % loss in bursts
-    /// of 4, 5 Mbit/s with a queue of 200 ms.
+    /// Returns the conditions of a mobile phone in motion: 40 ± 15 ms log-normal one-way delay, 5 ms mean jitter, 2 %
+    /// loss in bursts of 4, 5 Mbit/s with a queue of 200 ms.
     pub fn mobile() -> Self {
         Self {
             delay: Delay::LogNormal { mean: millis(40), sd: millis(15) },
@@ -69,8 +69,8 @@ impl LinkConfig {
         }
     }
 
-    /// Returns the conditions of a geostationary satellite: 300 ms, up to 20 ms jitter, 0.5 % loss in bursts of 5, 2
-    /// Mbit/s with a queue of 500 ms.
+    /// Returns the conditions of a geostationary satellite: 300 ms one-way delay, up to 20 ms jitter, 0.5 % loss in
+    /// bursts of 5, 2 Mbit/s with a queue of 500 ms.
     pub fn satellite() -> Self {
         Self {
             delay: Delay::Constant(millis(300)),
@@ -81,8 +81,8 @@ impl LinkConfig {
         }
     }
 
-    /// Returns conditions with all impairments at once: 120 ± 60 ms log-normal, 20 ms mean jitter, reordering, 10 %
-    /// loss in bursts of 5, 2 % duplicates, 512 kbit/s with a queue of 500 ms.
+    /// Returns conditions with all impairments at once: 120 ± 60 ms log-normal one-way delay, 20 ms mean jitter,
+    /// reordering, 10 % loss in bursts of 5, 2 % duplicates, 512 kbit/s with a queue of 500 ms.
     pub fn awful() -> Self {
         Self {
             delay: Delay::LogNormal { mean: millis(120), sd: millis(60) },

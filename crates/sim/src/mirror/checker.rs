@@ -117,8 +117,8 @@ impl MirrorChecker {
         }
     }
 
-    /// Checks that an event is marked as out of order if and only if it is, and that none is in a scenario without
-    /// faults.
+    /// Checks that an event is marked as out of order if and only if it is, and that no event issued after
+    /// [`CLOCKS_KNOWN_FROM`] is in a scenario without faults.
     fn check_total_order(&mut self, node: usize, position: (GroupInstant, SourceId, u64), is_late: bool) {
         let reached = self.delivered_up_to.get(&node).copied();
         if is_late != reached.is_some_and(|reached| position < reached) {
@@ -218,7 +218,7 @@ impl MirrorChecker {
             && (self.nodes_that_may_give_up.is_empty() || !self.nodes_with_snapshot.contains(&node))
     }
 
-    /// Checks that every event dropped so far is obsolete by now, except on nodes that may give up events.
+    /// Checks that every event dropped so far is obsolete by now, except on nodes that may abandon events.
     pub(super) fn check_all_drops(&mut self, network: &MirrorNetwork) {
         for node in network.active_nodes() {
             let Some(server) = network.server(node).filter(|_| !self.nodes_that_may_give_up.contains(&node)) else {
@@ -291,8 +291,8 @@ fn is_applied(part: &SourceState, seq: u64, issued: &IssuedEvent) -> bool {
     if issued.key == 0 { part.loose().any(|known| known == seq) } else { seq <= part.last_seq(issued.key) }
 }
 
-/// Returns whether an event is replaceable and a later event of its object replaces it, with no event of the object in
-/// between that is not replaceable.
+/// Returns whether an event is replaceable and a later event of its object replaces it, with only replaceable events of
+/// the object between the two.
 fn is_obsolete(journal: &[IssuedEvent], seq: u64) -> bool {
     let issued = &journal[seq as usize - 1];
     let mut later = journal[seq as usize..].iter().filter(|later| later.key == issued.key);

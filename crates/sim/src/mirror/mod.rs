@@ -48,7 +48,7 @@ pub struct MirrorServerPlan {
     pub work: TimeDelta,
     /// Script of the events that the server issues.
     pub script: EventScript,
-    /// Number of padding bytes in the server's snapshots.
+    /// Number of padding bytes in each snapshot of one source's part of the game at this server.
     pub bulk: usize,
 }
 
@@ -126,7 +126,8 @@ pub enum MirrorObservation {
 }
 
 impl MirrorNetwork {
-    /// Creates one node per plan. `link(from, to)` returns the conditions of each direction. No server runs yet.
+    /// Creates one node per plan. `link(from, to)` returns the conditions of the link from node `from` to node `to`. No
+    /// server runs yet.
     pub fn new(seed: u64, plans: &[MirrorServerPlan], link: impl Fn(usize, usize) -> LinkConfig) -> Self {
         let count = plans.len();
         let node = |(number, plan): (usize, &MirrorServerPlan)| ServerNode {

@@ -15,15 +15,16 @@ pub enum MirrorSabotage {
     DropRequests,
     /// One bit of each installed snapshot of more than 25 bytes is flipped.
     CorruptSnapshot,
-    /// The node applies every 20th event of a source twice.
+    /// The node applies every 20th event of each source twice.
     ApplyTwice,
-    /// The node does not apply every 20th event of a source.
+    /// The node skips every 20th event of each source instead of applying it.
     SkipEvents,
-    /// The node states a group time that is 150 ms ahead of its own.
+    /// The node's datagrams state a group time that is 150 ms ahead of the node's own estimate.
     WrongGroupTime,
 }
 
-/// Interval of the defects that concern single events, in sequence numbers.
+/// Interval, in sequence numbers, between the events that [`MirrorSabotage::ApplyTwice`] and
+/// [`MirrorSabotage::SkipEvents`] affect.
 const FAULT_INTERVAL: u64 = 20;
 /// Error that [`MirrorSabotage::WrongGroupTime`] adds to the stated group time.
 const TIME_ERROR: TimeDelta = TimeDelta::from_millis(150);

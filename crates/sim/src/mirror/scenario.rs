@@ -80,7 +80,7 @@ pub enum MirrorFault {
     Crash(usize),
     /// Stops the server at a node with a leave message.
     Leave(usize),
-    /// Cuts all links between the first nodes and the others. The value is the number of the first nodes.
+    /// Cuts all links between the nodes with an index below this number and all other nodes.
     Split(usize),
     /// Restores all links.
     Heal,

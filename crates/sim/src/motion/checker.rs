@@ -1,7 +1,8 @@
 //! Checks of a server of moving objects, based on the displayed state of each endpoint and on the commands given.
 //!
-//! - *pace*: timers run within the agreed rates, except for snaps, and never backwards.
-//! - *speed*: displayed objects move no faster than speed and correction allow, except for snaps.
+//! - *pace*: timers run within the configured rates, except for snaps, and never backwards.
+//! - *speed*: displayed objects move no faster than the maximum speed and the correction speed together allow, except
+//!   for snaps.
 //! - *ownership*: an owner loses its commands only to a decision of the server.
 //! - *knowledge*, *existence*: after recovery, every client knows the newest command of every object, and no removed
 //!   object.
@@ -36,7 +37,7 @@ struct LastCommand {
     /// Time of the first of the combined commands, on the clock of the issuer.
     given_at: Instant,
     vector: MilliVec2,
-    /// Whether no event since then could have undone the command.
+    /// Whether no crash of the server since the command could have undone it.
     is_binding: bool,
     /// Endpoint that gave the command. A decision of the server that the owner has not received is lost if the server
     /// crashes.
@@ -271,7 +272,7 @@ impl MotionChecker {
         let decided = self.server_decisions.get(&(object, moment.number.epoch));
         let is_of_previous_owner = self.transfer_epochs.get(&object).is_some_and(|epoch| moment.number.epoch < *epoch);
         if !is_of_previous_owner && !decided.is_some_and(|vectors| vectors.contains(&vector)) {
-            self.report_violation("ownership", || format!("client {seat} lost commands of {object:?} to {vector:?}"));
+            self.report_violation("ownership", || format!("client {seat}: undecided {vector:?} overruled {object:?}"));
         }
         if self.owner(object) == end {
             // Later commands are not combined with the decision.
@@ -295,9 +296,9 @@ impl MotionChecker {
         }
     }
 
-    /// Checks the objects of a client after every datagram, too. Between two frames an object may be corrected more
-    /// than once, each time beyond the snap threshold. Frames alone cannot distinguish that from a jump, because two
-    /// such corrections may end near where they began.
+    /// Checks the objects of a client after every datagram, in addition to every frame. Between two frames an object
+    /// may be corrected more than once, each time beyond the snap threshold. Frames alone cannot distinguish that from
+    /// a jump, because two such corrections may end near where they began.
     fn on_arrival(&mut self, network: &mut MotionNetwork, end: MotionEndpoint) {
         let MotionEndpoint::Seat(seat) = end else { return };
         self.process_events(network, end);
@@ -344,7 +345,7 @@ impl MotionChecker {
         Some(moment)
     }
 
-    /// Checks that a timer keeps to the agreed rates and that a displayed object does not jump.
+    /// Checks that a timer keeps to the configured rates and that a displayed object does not jump.
     fn check_step(&mut self, end: MotionEndpoint, object: ObjectId, earlier: &SeenMoment, later: &SeenMoment) {
         let (SeenMoment { at: then, moment: before, .. }, SeenMoment { at: now, moment, .. }) = (earlier, later);
         let (by, timer_rate) = (*now - *then, self.config.timer_rate);
@@ -408,7 +409,10 @@ impl MotionChecker {
             let is_complete = reported.duration > self.config.averaging_window.scale(0.9);
             if reported.discrepancy - area > most || (is_complete && area - reported.discrepancy > most) {
                 self.report_violation("discrepancy", || {
-                    format!("client {seat} reports {:.3} of {object:?}, but it was {area:.3}", reported.discrepancy)
+                    format!(
+                        "client {seat} reports {:.3} for {object:?}, the true discrepancy is {area:.3}",
+                        reported.discrepancy
+                    )
                 });
             }
         }

@@ -66,7 +66,7 @@ pub struct MotionPlan {
     pub server: NodeClock,
     /// Offset and skew of each client's clock, by seat number.
     pub clients: Vec<NodeClock>,
-    /// Conditions of the links between the server and each client, in both directions.
+    /// Conditions, in each direction, of the links between the server and each client.
     pub link: LinkConfig,
 }
 

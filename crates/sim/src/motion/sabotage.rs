@@ -17,9 +17,9 @@ pub enum MotionSabotage {
     WrongClockStamps,
     /// Commands reach the client with a previous segment that is 40 ms too long.
     LongerSegments,
-    /// The age of the server's last command reaches the client 400 ms too great.
+    /// The age of the last command in the server's timer updates reaches the client 400 ms too high.
     WrongTurnTimes,
-    /// From 6 s on, the client's clock runs four times as fast for one second.
+    /// From 6 s on, the client's clock runs four times as fast for one second, and then stays 3 s ahead.
     FastClock,
     /// After 6 s, subscriptions do not reach the server.
     DropSubscriptions,
@@ -45,7 +45,8 @@ impl MotionSabotage {
         if self == Self::FastClock && seat == 0 { since * 3 } else { TimeDelta::ZERO }
     }
 
-    /// Applies the defect to a datagram from (`up`) or to a client. Returns `None` if the datagram is dropped.
+    /// Applies the defect to a datagram that the client with this seat number sent (`up`) or is about to receive.
+    /// Returns `None` if the datagram is dropped.
     pub(super) fn tamper(self, now: Instant, seat: usize, up: bool, bytes: Box<[u8]>) -> Option<Box<[u8]>> {
         let is_active = now - Instant::ZERO > Self::ACTIVE_FROM;
         let is_affected = match self {

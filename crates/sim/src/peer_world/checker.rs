@@ -1,6 +1,6 @@
 //! Checks of a serverless maze, based on the delivered datagrams and on the views of the sites.
 //!
-//! - *expiry*: no node shows an avatar that has been silent for [`MAX_SILENT_TICKS`].
+//! - *expiry*: no node shows an avatar whose last delivered update is older than [`MAX_SILENT_TICKS`].
 //! - *display*: a state received for the displayed tick equals the owner's state.
 //! - *presence*: after recovery, every node sees every avatar.
 //! - *views*: after recovery, all nodes agree on a past tick for which every update has arrived.
@@ -22,7 +22,7 @@ use super::{DeliveredDatagram, PeerWorldNetwork, PeerWorldScenario};
 use crate::session::scenario::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
-/// Number of ticks without an update after which an avatar must not be shown.
+/// Largest age, in ticks, of the last delivered update of an avatar that is shown.
 const MAX_SILENT_TICKS: u32 = 100;
 /// Age of the compared views, in ticks; by then every update has arrived everywhere.
 const COMPARISON_AGE_TICKS: u32 = 70;
@@ -68,7 +68,7 @@ pub(super) struct PeerWorldChecker {
     delivered_ticks: BTreeMap<(usize, EntityId), BTreeSet<u32>>,
     /// Number of hits as reported by the victims' sites, by victim and shooter.
     hits: BTreeMap<(EntityId, EntityId), u32>,
-    /// Sites that crashed or left, by node.
+    /// Fate of the last records of each site that crashed or left, by node.
     departures: BTreeMap<usize, Departure>,
     violations: Vec<String>,
     views: u64,
@@ -107,9 +107,9 @@ impl PeerWorldChecker {
         self.excuse_lost_records(network, node);
     }
 
-    /// Excuses the loss of final records that only the departing node had. No protocol can recover them: the node may
-    /// have been cut off from the others until now, or have received the leave of another site a moment ago. All nodes
-    /// must still know the records that a remaining node knows.
+    /// Excuses the loss of final records, its own or another site's, that only the departing node had. No protocol can
+    /// recover them: the node may have been cut off from the others until now, or have received the leave of another
+    /// site a moment ago. Records that a remaining node has are not excused.
     fn excuse_lost_records(&mut self, network: &PeerWorldNetwork, departing: usize) {
         let remaining: Vec<usize> = network.active_nodes().into_iter().filter(|node| *node != departing).collect();
         let hits = &self.hits;
@@ -316,7 +316,7 @@ impl PeerWorldChecker {
                 let off = stats.and_then(|stats| stats.clock_offset).map(|offset| (offset - truth).abs());
                 if off.is_none_or(|off| off > bound) {
                     self.report_violation("clock", || {
-                        format!("node {node} has the clock of node {other} off by {off:?}")
+                        format!("node {node} estimates the clock of node {other} with an error of {off:?}")
                     });
                 }
             }

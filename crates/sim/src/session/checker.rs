@@ -3,10 +3,11 @@
 //! - *Agreement*: every site confirms the same frames, in order, once each, with the same inputs and states.
 //! - *Fidelity*: an input takes effect in exactly the frame for which its site sampled it. No input appears that no
 //!   player made.
-//! - *Spectating*: a spectator steps frames that a site confirmed, with their inputs, and reaches their states.
+//! - *Spectating*: a spectator steps the frames that a site confirmed, with the same inputs, and reaches the same
+//!   states.
 //!
-//! Liveness and bounds depend on the links and the faults. The [`scenario`](crate::session::scenario) that injects them
-//! checks both.
+//! Liveness and bounds depend on the links and the faults. The [`scenario`](crate::session::scenario) module, which
+//! injects the faults, checks them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,7 +24,8 @@ pub struct SessionChecker {
     /// Bits of each player's input word that a site owns, by site and player.
     masks: Vec<Vec<InputWord>>,
     input_delay: usize,
-    /// Input delay plus prediction window, in frames. The limit of how far a dropped site may run on grows with it.
+    /// Input delay plus prediction window, in frames. The number of frames that a dropped site may still confirm grows
+    /// with it.
     pub delay_plus_prediction: usize,
     /// Substitute input that replaces the inputs of dropped sites.
     pub absent_input: AbsentInput,
@@ -43,8 +45,8 @@ pub struct SessionChecker {
     pub movie_frames: u64,
     /// Hash of all steps, confirmed frames and spectated frames so far. Equal seeds give equal hashes.
     pub trace_hash: u64,
-    /// Violations recorded so far, at most 16. [`find_violations`](Self::find_violations) adds those that show in the
-    /// histories.
+    /// Violations recorded so far, at most 16. [`find_violations`](Self::find_violations) adds those found by comparing
+    /// the histories.
     pub violations: Vec<Violation>,
 }
 
@@ -76,7 +78,7 @@ struct Incarnation {
     truncated_by: Vec<(usize, usize)>,
     /// Earlier frame that the sites in `truncated_by` reported.
     truncated_at: Option<usize>,
-    /// Frame of an earlier drop that became void because all its reporters crashed.
+    /// Frame of an earlier drop that became void: all its reporters crashed, and this site had dropped them.
     void_dropped_at: Option<usize>,
     /// Frame from which on the state may differ from the other sites', because a machine was corrupted on purpose.
     diverged_at: Option<usize>,
@@ -133,8 +135,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Number of frames that a dropped site may confirm, with datagrams of the sites that continue, until it learns of the
-/// drop.
+/// Largest number of frames that a dropped site may confirm after the frame of its drop until it learns of the drop, in
+/// addition to twice the sum of input delay and prediction window.
 const MAX_FRAMES_UNTIL_DROP_NOTICE: usize = 150;
 /// Largest number of violations kept; one violation tends to cause many.
 const MAX_VIOLATIONS: usize = 16;
@@ -196,10 +198,11 @@ impl SessionChecker {
             Some(incarnation.first_sampled_frame.unwrap_or(input_delay) + incarnation.sampled_inputs.len() / players);
     }
 
-    /// Records a report that a site was dropped as of a frame. Reports that name different frames are a violation.
+    /// Records a report that a site was dropped as of a frame. Reports of several sites that name different frames are
+    /// a violation. A site that reports the same drop again may name an earlier frame.
     pub fn on_drop(&mut self, reporter: usize, site: usize, frame: u32) {
         self.current_incarnation(reporter).reported_drops.push(site);
-        // The site may have rejoined since. The report then concerns an earlier incarnation.
+        // The site may have rejoined before the report, which then concerns an earlier incarnation.
         let is_concerned = |incarnation: &Incarnation| {
             incarnation.joined_at.or(incarnation.first_sampled_frame).is_some_and(|first| first <= frame as usize)
         };
@@ -217,8 +220,9 @@ impl SessionChecker {
             incarnation.truncated_by.push((reporter, reporter_incarnation));
             let reported = *incarnation.truncated_at.get_or_insert(frame as usize);
             if reported != frame as usize {
-                let description =
-                    format!("site {reporter} truncated site {site} to frame {frame}, another one to frame {reported}");
+                let description = format!(
+                    "site {reporter} ends the inputs of site {site} at frame {frame}, another site at {reported}"
+                );
                 self.report_violation("agreement", description);
             }
             return;
@@ -227,7 +231,7 @@ impl SessionChecker {
         let reported = *incarnation.dropped_at.get_or_insert(frame as usize);
         if reported != frame as usize {
             let description =
-                format!("site {reporter} dropped site {site} as of frame {frame}, another one as of {reported}");
+                format!("site {reporter} dropped site {site} as of frame {frame}, another site as of {reported}");
             self.report_violation("agreement", description);
         }
     }
@@ -250,19 +254,19 @@ impl SessionChecker {
             Some(incarnation) => (incarnation.joined_at, incarnation.joined_by) = (Some(frame), vec![by]),
             None => self.report_violation(
                 "agreement",
-                format!("site {reporter} admitted site {site} at frame {frame}, other sites did not"),
+                format!("site {reporter} reports that site {site} joined at frame {frame}, other sites do not"),
             ),
         }
     }
 
-    /// Returns whether a join belongs to frames that do not count: its reporter was dropped as of an earlier frame, and
-    /// played on until it knew that.
+    /// Returns whether a reported join does not count: the reporter was dropped as of the join frame or an earlier one,
+    /// and played on until it learned of the drop.
     fn is_void_join_report(&self, (reporter, number): (usize, usize), frame: usize) -> bool {
         self.drop_frame(&self.incarnations[reporter][number]).is_some_and(|dropped| dropped <= frame)
     }
 
-    /// Forgets the join of a site's newest incarnation if all its reporters are void. The next coordinator may admit
-    /// the same incarnation at another frame.
+    /// Forgets the join of a site's newest incarnation if only other sites reported it and none of their reports
+    /// counts. The next coordinator may admit the same incarnation at another frame.
     fn forget_void_join(&mut self, site: usize) {
         let Some(last) = self.incarnations[site].last() else { return };
         let Some(frame) = last.joined_at else { return };
@@ -271,9 +275,10 @@ impl SessionChecker {
         }
     }
 
-    /// Moves a reported join to the previous incarnation. A site that crashed while joining may still be admitted. That
-    /// join is reported while the next incarnation is joining and is first attributed to it. If a second join frame
-    /// follows, the first one belonged to the crashed incarnation.
+    /// Moves the join and the drop recorded for a site's newest incarnation to the previous one, if that crashed while
+    /// joining. The crashed incarnation may still be admitted. Its join is then reported while the newest incarnation
+    /// is joining, and is first attributed to the newest. A second join frame shows that the first belonged to the
+    /// crashed one.
     fn attribute_join_to_crashed_incarnation(&mut self, site: usize) {
         let [.., before, last] = &mut self.incarnations[site][..] else { return };
         if before.is_crashed
@@ -303,8 +308,7 @@ impl SessionChecker {
         incarnation.truncated_at.or(incarnation.dropped_at).filter(|_| !self.is_void_drop(incarnation))
     }
 
-    /// Returns the first frame without a site's inputs; `None` if they do not end. A site that leaves before its first
-    /// frame leaves at that frame.
+    /// Returns the first frame without the inputs of a site that left or was dropped; `None` if they do not end.
     fn input_end(&self, incarnation: &Incarnation) -> Option<usize> {
         incarnation.left().into_iter().chain(self.drop_frame(incarnation)).min()
     }
@@ -345,8 +349,8 @@ impl SessionChecker {
         self.incarnations[site].iter().any(|incarnation| incarnation.dropped_at.is_some())
     }
 
-    /// Returns the first frame from which on a site's history does not count, because the other sites decided without
-    /// it; `usize::MAX` if all of it counts.
+    /// Returns the first frame of an incarnation of `site` that does not count, because the other sites decided without
+    /// it; `usize::MAX` if all its frames count.
     fn authoritative_until(&self, site: usize, incarnation: &Incarnation) -> usize {
         // An evicted site may never have played: its coordinator crashed before any other site received the scheduled
         // join.
@@ -470,9 +474,9 @@ impl SessionChecker {
         found
     }
 
-    /// Checks that a dropped site does not continue. The other sites freeze until they have decided, and the dropped
-    /// site receives few of their datagrams afterwards. So at most one part of a partitioned network continues, unless
-    /// no site is left that knows of the other part.
+    /// Checks that a dropped site confirms only few more frames: the other sites freeze until they have decided on the
+    /// drop, and the dropped site receives few of their datagrams afterwards. So at most one part of a partitioned
+    /// network continues, unless no site is left that knows of the other part.
     fn check_dropped_sites_stop(&self, violations: &mut Vec<Violation>) {
         for (site, incarnations) in self.incarnations.iter().enumerate() {
             // A site may drop all sites that dropped it, crash, and rejoin them. They never learned of its game, so its
@@ -535,10 +539,10 @@ impl SessionChecker {
         }
     }
 
-    /// Finds the first frame that a spectator saw differently from every site, and the difference. Each incarnation
-    /// comes with the frame up to which it counts. A spectator of a site that the others dropped may have another state
-    /// when it switches to them; its engine reports that. The same holds for a spectator that started from such a
-    /// state.
+    /// Finds the first frame in which a spectator differs from every site, and names the difference. Each incarnation
+    /// comes with the first frame that does not count. A spectator of a site that the others dropped may have another
+    /// state when it switches to the others, which its engine reports. The same holds for a spectator that started from
+    /// such a state.
     fn first_spectator_mismatch(
         &self,
         log: &SpectatorLog,
@@ -576,7 +580,7 @@ impl SessionChecker {
         None
     }
 
-    /// Returns whether a spectator started from a state that only those incarnations had that no longer count.
+    /// Returns whether a spectator started from a state that incarnations had, but none of them in a frame that counts.
     fn started_from_discarded_state(&self, log: &SpectatorLog, incarnations: &[(&Incarnation, usize)]) -> bool {
         let Some(before) = log.first_frame.checked_sub(1) else { return false };
         let had = |(incarnation, _): &&(&Incarnation, usize)| {
@@ -635,13 +639,14 @@ impl SessionChecker {
         if unowned.iter().any(|bits| *bits != 0) {
             violations.push(Violation {
                 property: "fidelity",
-                description: format!("frame {frame} has bits that no site owns"),
+                description: format!("frame {frame} has input bits that no site owns"),
             });
         }
     }
 
-    /// Returns the input that a site's player must have in a frame, or `None` if the frame must not exist yet. With
-    /// `leave_too_late`, the sites that dropped a leaving site at the same frame had not received its leave.
+    /// Returns the input that a site's player must have in a frame, or `None` if the frame must not exist yet.
+    /// `leave_too_late` assumes that sites that dropped a leaving site at the frame of its leave had not received the
+    /// leave.
     fn expected_input(&self, site: usize, frame: usize, player: usize, leave_too_late: bool) -> Option<InputWord> {
         let begun = |incarnation: &&Incarnation| {
             incarnation.joined_at.or(incarnation.first_sampled_frame).is_some_and(|first| first <= frame)
@@ -678,7 +683,8 @@ impl SessionChecker {
     }
 }
 
-/// Frames and state hashes that misled spectators reached and may have passed on to others.
+/// Frames with the state hashes that spectators reached from a state that does not count. They may have passed these
+/// states on to other spectators.
 type DiscardedStates = BTreeSet<(usize, u64)>;
 
 #[cfg(test)]

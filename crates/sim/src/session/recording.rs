@@ -1,4 +1,4 @@
-//! Movie recording at one site. The movie must match the session, whether it is complete or truncated.
+//! Movie recording at one site. The movie, complete or truncated, must match the frames that the site confirmed.
 
 use coplay::movie::{MovieEntry, MovieError, MovieReader, MovieStartPoint, MovieWriter};
 use coplay::session::{Session, Settings};
@@ -62,8 +62,8 @@ impl MovieRecording {
         }
     }
 
-    /// Checks that the movie matches the history of the site's first incarnation, and so does a copy that is cut off at
-    /// a random byte.
+    /// Finishes the movie. Checks that the movie, and a copy that is cut off at a random byte, match the history of the
+    /// site's first incarnation.
     pub fn check(mut self, checker: &mut SessionChecker) {
         if let Err(error) = self.writer.finish() {
             self.write_error.get_or_insert(error.to_string());
@@ -78,15 +78,15 @@ impl MovieRecording {
         });
         let truncated = self.read_back(&self.bytes[..cut], checker).and_then(|(frames, error)| match error {
             Some(MovieError::Truncated { frame }) if frame.number() == frames => Ok(()),
-            error => Err(format!("is truncated after {frames} frames, but the reader reports {error:?}")),
+            error => Err(format!("truncated after {frames} frames, but the reader reports {error:?}")),
         });
         checker.movie_frames += complete.as_ref().map_or(0, |frames| u64::from(*frames));
         let complete = complete.and_then(|frames| match self.is_missing_frame(frames, checker) {
-            true => Err(format!("ends before frame {frames}")),
+            true => Err(format!("confirmed frame {frames} is missing")),
             false => Ok(()),
         });
         for error in [complete, truncated].into_iter().filter_map(Result::err).chain(self.write_error.take()) {
-            checker.report_violation("movie", format!("the movie of site {} {error}", self.site));
+            checker.report_violation("movie", format!("the movie of site {}: {error}", self.site));
         }
     }
 
@@ -103,18 +103,18 @@ impl MovieRecording {
             match entry {
                 Some(MovieEntry::Frame { frame, words }) => {
                     if self.is_missing_hash(frames, hashed) {
-                        return Err(format!("lacks the state hash after frame {}", frames - 1));
+                        return Err(format!("the state hash after frame {} is missing", frames - 1));
                     }
                     let reported = checker.first_incarnation_frame(self.site, frame.number() as usize);
                     if frame.number() != frames || reported.is_some_and(|(theirs, _)| theirs != words) {
-                        return Err(format!("has different inputs in frame {frame}"));
+                        return Err(format!("frame {frame} has different inputs than at the site"));
                     }
                     frames += 1;
                 }
                 Some(MovieEntry::Hash { frame, hash }) => {
                     let reported = checker.first_incarnation_frame(self.site, frame.number() as usize);
                     if reported.is_some_and(|(_, theirs)| theirs != hash) {
-                        return Err(format!("has a different state hash after frame {frame}"));
+                        return Err(format!("the state hash after frame {frame} differs from the site's"));
                     }
                     hashed = Some(frame.number());
                 }
@@ -126,15 +126,15 @@ impl MovieRecording {
         }
     }
 
-    /// Returns whether a movie of `frames` frames lacks a frame that the site confirmed. A last frame whose state is
-    /// still being hashed may be missing.
+    /// Returns whether a movie of `frames` frames lacks a frame that the site confirmed. The last confirmed frame may
+    /// be missing while its state is being hashed.
     fn is_missing_frame(&self, frames: u32, checker: &SessionChecker) -> bool {
         let hashed = self.compare_every > 0 && (frames + 1).is_multiple_of(self.compare_every);
         checker.first_incarnation_frame(self.site, (frames + u32::from(hashed)) as usize).is_some()
     }
 
-    /// Returns whether the last of `frames` frames should have come with a hash and did not. `hashed` is the last frame
-    /// with a hash.
+    /// Returns whether the movie should have a state hash after the last of `frames` frames and has none. `hashed` is
+    /// the last frame with a hash.
     fn is_missing_hash(&self, frames: u32, hashed: Option<u32>) -> bool {
         let due = frames > 0 && self.compare_every > 0 && frames.is_multiple_of(self.compare_every);
         due && hashed != frames.checked_sub(1)

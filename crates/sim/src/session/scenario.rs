@@ -42,7 +42,7 @@ const MAX_IN_FLIGHT_PER_LINK: usize = 64;
 const REPLAY_LOG_BYTES: usize = 1 << 18;
 /// Time limit for detecting a desync and for the rejoin of the diverged site.
 const DESYNC_RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(14);
-/// Silence timeout of the sites in a scenario with a crash, but without drop timeouts and joiners.
+/// Silence timeout of the sites in a scenario with a crash, but without drop timeouts and joining sites.
 const GIVE_UP_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 
 /// A session, its network, its spectators, and all faults injected into it.
@@ -72,7 +72,7 @@ pub struct SessionScenario {
     pub faults: Vec<(Instant, SessionFault)>,
     /// Number of sites that join late: the last ones.
     pub late_joiners: usize,
-    /// Whether late joiners replay from the first frame instead of loading a snapshot.
+    /// Whether sites that join or rejoin replay all frames from the first one instead of loading a snapshot.
     pub joins_by_replay: bool,
     /// Whether each site's machine can save its state.
     pub can_save: Vec<bool>,
@@ -136,7 +136,7 @@ pub enum SessionFault {
     Restart(usize),
     /// Makes a site leave the session.
     Leave(usize),
-    /// Gives a site a new address. Datagrams to the old one are lost.
+    /// Gives a site a new address. Datagrams sent to the old address from then on are lost.
     Move(usize),
     /// Replaces the conditions in both directions between two sites.
     Worsen(usize, usize, LinkConfig),
@@ -295,7 +295,7 @@ impl SessionScenario {
         ]
     }
 
-    /// Returns whether a site joins late or rejoins.
+    /// Returns whether a fault of the scenario starts a site late or restarts it, so that it joins the running session.
     fn is_restarted(&self, site: usize) -> bool {
         self.faults.iter().any(|(_, fault)| *fault == SessionFault::Restart(site))
     }
@@ -312,7 +312,7 @@ impl SessionScenario {
         site >= self.starter_count()
     }
 
-    /// Returns the cuts that are never healed: true time and both sites.
+    /// Returns the cuts of both directions that are never healed: true time and both sites.
     fn permanent_cuts(&self) -> impl Iterator<Item = (Instant, usize, usize)> + '_ {
         let cuts = self.faults.iter().filter_map(|(at, fault)| match fault {
             SessionFault::Cut(one, other) => Some((*at, *one, *other)),
@@ -458,7 +458,7 @@ impl SessionScenario {
     }
 
     /// Returns the time from which on the sites must reach [`SessionScenario::min_fps`] again. It includes twice the
-    /// input delay and the prediction window, because sites may be that far apart and converge gradually.
+    /// sum of input delay and prediction window, because sites may be apart by that sum and converge gradually.
     fn recovery_deadline(&self) -> Instant {
         self.last_fault_end()
             + RECOVERY_TIME
@@ -470,8 +470,8 @@ impl SessionScenario {
         (Instant::ZERO + PLAY_TIME).max(self.recovery_deadline() + TimeDelta::from_secs(3))
     }
 
-    /// Returns the end of the last fault, at least [`START_DEADLINE`], including the time that joins, desync recovery
-    /// and drops may take.
+    /// Returns the end of the last fault, but no earlier than [`START_DEADLINE`], plus the time that joins, desync
+    /// recovery and drops may take.
     fn last_fault_end(&self) -> Instant {
         let over = self.faults.iter().map(|(at, fault)| match fault {
             SessionFault::Pause(_, until) | SessionFault::Suspend(_, until) => *until,

@@ -28,11 +28,11 @@ pub struct SpectatorScaleTest {
     pub session: SessionExperiment,
     /// Number of spectators that subscribe to the feed.
     pub spectators: usize,
-    /// Conditions in one direction between the feed and each spectator.
+    /// Conditions in each direction between the feed and every spectator.
     pub link: LinkConfig,
     /// Virtual time to run after the first confirmed frame.
     pub duration: TimeDelta,
-    /// Size of the snapshot in bytes, at least 8.
+    /// Size of the snapshot in bytes. Less than 8 counts as 8.
     pub state_bytes: usize,
 }
 
@@ -68,13 +68,13 @@ pub fn run_default(spectators: usize) -> SpectatorScaleResult {
 /// Costs and errors of a test with many spectators.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpectatorScaleResult {
-    /// Hash of all datagrams between the players and of all confirmed frames, with their times.
+    /// Hash of all datagrams between the players and of all frames that they confirmed, with their times.
     pub player_trace_hash: u64,
     /// Number of frames that the first player confirmed.
     pub frames: u32,
     /// Number of subscribers of the feed at the end.
     pub subscribers: usize,
-    /// Number of spectators that are live at the end.
+    /// Number of spectators that are live at the end: they have caught up and present frames as they are played.
     pub live: usize,
     /// Number of frames after which a spectator's state differed from the players', summed over all spectators.
     pub wrong_frames: usize,
@@ -86,15 +86,15 @@ pub struct SpectatorScaleResult {
     pub batches: u64,
     /// Total size of the encoded batches, in bytes.
     pub batch_bytes: u64,
-    /// Datagrams that the feed sent.
+    /// Number of datagrams that the feed sent.
     pub packets_down: u64,
     /// Payload bytes that the feed sent.
     pub bytes_down: u64,
     /// Payload bytes that the feed sent on request: snapshots and missed frames.
     pub requested_bytes: u64,
-    /// Datagrams that the spectators sent.
+    /// Number of datagrams that the spectators sent, summed over all of them.
     pub packets_up: u64,
-    /// Payload bytes that the spectators sent.
+    /// Payload bytes that the spectators sent, summed over all of them.
     pub bytes_up: u64,
     /// Time from the join to the end in seconds, summed over all spectators.
     pub total_watch_seconds: f64,

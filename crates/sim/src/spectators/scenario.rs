@@ -1,4 +1,5 @@
-//! Spectators of a scenario's session: at a site, at a relay, or at a relay of a relay; some of them misbehave.
+//! Spectators of a scenario's session. Each subscribes to the feed of a site or of another spectator, which then is a
+//! relay. Some spectators misbehave.
 //!
 //! The spectators have addresses, links and an event queue of their own. They take turns with the [`SessionNetwork`]
 //! and exchange only external datagrams with it.
@@ -25,9 +26,9 @@ const FIRST_ADDRESS: u64 = 10_000;
 const SPECTATED_SHARE: f64 = 0.22;
 /// Time after its join at which a spectator with [`SpectatorBehavior::Silent`] stops sending.
 const SILENT_AFTER: TimeDelta = TimeDelta::from_secs(2);
-/// Time since its subscription to its current source after which the liveness of a spectator is checked.
+/// Time after a spectator's subscription to its current source from which on its liveness is checked.
 const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(8);
-/// Largest distance behind its source of a spectator that must stay live.
+/// Largest time by which a spectator that must stay live may be behind its source.
 const MAX_BEHIND: TimeDelta = TimeDelta::from_secs(2);
 /// Largest allowed memory of a spectator, and separately of the feed of a relay, in bytes.
 const MAX_MEMORY: usize = 512 * 1_024;
@@ -46,7 +47,7 @@ pub struct SpectatorsPlan {
 pub struct SpectatorPlan {
     /// Sources in order of preference.
     pub sources: Vec<SpectatorSource>,
-    /// Conditions in one direction between the spectator and its sources.
+    /// Conditions in each direction between the spectator and its sources.
     pub link: LinkConfig,
     /// True time at which the spectator subscribes.
     pub joins_at: Instant,
@@ -70,7 +71,7 @@ pub enum SpectatorBehavior {
     Sound,
     /// The spectator stops sending 2 s after its join.
     Silent,
-    /// The spectator's link carries only 1,500 bytes per second.
+    /// The spectator's link carries only 1,500 bytes per second in each direction.
     Slow,
     /// The spectator corrupts half of its datagrams at random.
     Garbage,
@@ -162,7 +163,7 @@ struct SpectatorNode {
     downlink: Link,
     /// Address of the current source; `None` before the first subscription and while the source changes.
     source: Option<Addr>,
-    /// Time of the last subscription that a source accepted.
+    /// Time of the last subscription that a source accepted; the start of the spectator before the first.
     source_since: Instant,
     wake_id: u64,
     calls_at_instant: (Instant, u32),
@@ -204,8 +205,8 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Exchanges datagrams with the session network and runs the spectators up to its time. Loads and steps go to the
-    /// checker.
+    /// Exchanges datagrams with the session network, and runs the spectators up to the time of that network. Reports
+    /// the spectators' loads and steps to the checker.
     pub fn catch_up(&mut self, network: &mut SessionNetwork, checker: &mut SessionChecker) {
         for (at, sender, to, bytes) in network.take_external() {
             self.send_downlink(at, sender, to, &bytes);
@@ -263,7 +264,7 @@ impl SpectatorNetwork {
         self.run_host_program(number, checker);
     }
 
-    /// Gives a relay that starts or loads another state a new feed.
+    /// Gives a spectator that is a relay a new feed, when it starts and when it has loaded a state.
     fn reset_feed(&mut self, number: usize) {
         let config = FeedConfig::new(self.session_id, self.random.bits(), self.settings.clone());
         if let Some(node) = self.nodes[number].as_mut().filter(|_| self.plan.is_relay(number)) {
@@ -337,9 +338,9 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Reports violations at the end of a run: spectators that must stay live but are not live or too far behind, that
-    /// use too much memory, that received an invalid state, or that looped endlessly. `fps` is the measured frame rate
-    /// of each site.
+    /// Reports violations at the end of a run: spectators that must stay live but are not live or too far behind, and
+    /// any spectator that used too much memory, received an invalid state or looped endlessly. `fps` is the measured
+    /// frame rate of each site.
     pub fn check(&self, network: &SessionNetwork, checker: &mut SessionChecker, fps: &[f64]) {
         let max_behind = (MAX_BEHIND.as_secs_f64() / self.settings.rate.period().as_secs_f64()) as u32;
         for (number, (plan, node)) in self.plan.spectators.iter().zip(&self.nodes).enumerate() {

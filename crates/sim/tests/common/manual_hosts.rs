@@ -111,7 +111,7 @@ impl ManualHosts {
         }
     }
 
-    /// Returns the frames per second of `site` since `since`.
+    /// Returns the frame rate of `site` from `since` until now, in frames per second.
     pub(crate) fn fps(&self, site: usize, since: Instant) -> f64 {
         let frames = self.hosts[site].step_times.iter().filter(|step| **step >= since).count();
         frames as f64 / (self.now - since).as_secs_f64()

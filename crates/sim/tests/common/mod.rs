@@ -144,7 +144,7 @@ pub(crate) struct ReportedEvent {
     pub(crate) event: Event,
 }
 
-/// Action that a session requested of its machine, with the frame and the true time.
+/// Action of a site's machine, or confirmation of a frame, with the frame and the true time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MachineAction {
     pub(crate) at: Instant,
@@ -160,7 +160,7 @@ pub(crate) enum ActionKind {
     FirstStep,
     /// Repeated step of a frame after a rollback.
     Resimulate,
-    /// Confirmation: the session will not step the frame again.
+    /// Confirmation of a frame: no rollback will step it again.
     Confirm,
 }
 
@@ -177,7 +177,7 @@ pub(crate) struct TestSession {
     pub(crate) state_hashes: Vec<Vec<u64>>,
     /// True time at which each site sampled its newest input.
     pub(crate) last_sample_at: Vec<Instant>,
-    /// Actions of each site's machine, in order.
+    /// Actions of each site's machine and confirmations of its frames, in order.
     pub(crate) actions: Vec<Vec<MachineAction>>,
     pub(crate) events: Vec<ReportedEvent>,
 }
@@ -229,7 +229,7 @@ impl TestSession {
         self.run_until(self.now() + time);
     }
 
-    /// Runs while `still` holds, which is checked every millisecond. Panics after `limit`.
+    /// Runs while `still` holds, which is checked every millisecond. Panics if it still holds after `limit`.
     #[track_caller]
     pub(crate) fn run_while(&mut self, limit: TimeDelta, still: impl Fn(&Self) -> bool) {
         let until = self.now() + limit;
@@ -357,7 +357,7 @@ impl TestSession {
         self.restart(site);
     }
 
-    /// Returns the frames per second that `site` stepped for the first time between two instants.
+    /// Returns the frame rate of `site` between two instants: frames stepped for the first time, per second.
     pub(crate) fn fps(&self, site: usize, from: Instant, until: Instant) -> f64 {
         let frames = self.step_times[site].iter().filter(|step| (from..until).contains(*step)).count();
         frames as f64 / (until - from).as_secs_f64()
@@ -370,8 +370,8 @@ impl TestSession {
         steps[first..].windows(2).map(|pair| (pair[1] - pair[0]).as_millis_f64()).collect()
     }
 
-    /// Returns the largest difference, in milliseconds, between the times at which two sites stepped the same frame, at
-    /// or after `since`.
+    /// Returns the largest difference, in milliseconds, between the times at which any two sites first stepped the same
+    /// frame, over the frames that site 0 stepped at or after `since`.
     pub(crate) fn worst_start_skew_ms(&self, since: Instant) -> f64 {
         let frames = self.step_times.iter().map(Vec::len).min().unwrap_or(0);
         let spread = |frame: usize| {
@@ -393,8 +393,8 @@ impl TestSession {
         confirmed.zip(&self.state_hashes[site]).map(|(action, hash)| (action.frame, *hash)).collect()
     }
 
-    /// Asserts agreement and fidelity: all sites stepped with the same inputs to the same states, and these are the
-    /// inputs of the players.
+    /// Asserts agreement and fidelity: all sites stepped the same frames with the same inputs to the same states, and
+    /// these inputs are those of the players.
     #[track_caller]
     pub(crate) fn assert_consistent(&self) {
         let violations = self.checker.find_violations();

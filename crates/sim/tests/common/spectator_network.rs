@@ -105,7 +105,7 @@ pub(crate) struct SpectatorTestNetwork {
     pub(crate) machine: LargeStateMachine,
     pub(crate) is_playing: bool,
     link: LinkConfig,
-    /// Source of the corruption of all sent datagrams; `None` if they arrive unchanged.
+    /// Random numbers that corrupt about half of all sent datagrams; `None` if datagrams are sent unchanged.
     pub(crate) tamper_random: Option<Random>,
 }
 
@@ -253,7 +253,7 @@ impl SpectatorTestNetwork {
         self.now = until;
     }
 
-    /// Runs until a node is live. Returns the time that this took. Panics after `at_most`.
+    /// Runs until a node is live. Returns the time that this took. Panics if the node is not live after `at_most`.
     #[track_caller]
     pub(crate) fn run_until_live(&mut self, node: usize, at_most: TimeDelta) -> TimeDelta {
         let (since, until) = (self.now, self.now + at_most);
@@ -418,7 +418,8 @@ impl SpectatorTestNetwork {
         }
     }
 
-    /// Asserts that a node has seen the inputs that were played, without a gap, and is less than 90 frames behind.
+    /// Asserts that a node stepped every frame since its last load, with the inputs that were played, and is less than
+    /// 90 frames behind the game.
     #[track_caller]
     pub(crate) fn assert_saw_every_frame(&self, node: usize) {
         let node = &self.nodes[node];
@@ -435,7 +436,8 @@ impl SpectatorTestNetwork {
     }
 }
 
-/// Corrupts about half of all datagrams: flips a bit, replaces, appends or cuts off bytes.
+/// Corrupts a datagram with a probability of one half, in one to three places: flips a bit, replaces, appends or cuts
+/// off bytes.
 pub(crate) fn corrupt_datagram(random: &mut Random, bytes: &mut Vec<u8>) {
     if bytes.is_empty() || random.chance(0.5) {
         return;

@@ -27,17 +27,17 @@ use crate::time::{Instant, TimeDelta};
 use crate::wire::DesyncMessage;
 use report::{DesyncReport, FrameSpan, StateRegion};
 
-/// Maximum number of frames until a failed comparison is known, with a margin. The inputs of that many frames are kept
-/// in addition to those of the searched frames.
+/// Maximum number of frames from a compared frame until its failed comparison is known, with a margin. The inputs of
+/// that many frames are kept in addition to those of the searched frames.
 const MAX_DETECTION_FRAMES: u32 = 256;
-/// Maximum number of searched frames, unless the compare interval is longer. It covers several comparisons, because
-/// some may have been lost.
+/// Maximum number of searched frames, unless the compare interval is longer. It covers several comparisons, because the
+/// packets with the hashes of some may have been lost.
 const DEFAULT_MAX_SPAN: u32 = 256;
 /// Minimum distance between anchors, in frames, so that the anchors reach far enough back when a mismatch is known.
 const MIN_ANCHOR_DISTANCE: u32 = 64;
 /// Number of anchors that are kept; a new one replaces the oldest.
 const MAX_ANCHORS: usize = 3;
-/// Number of slots for a search: the anchors, and the present during a replay.
+/// Number of slots for a search: one per anchor, and one for the present state during a replay.
 pub(super) const SEARCH_SLOTS: usize = MAX_ANCHORS + 1;
 /// Interval at which missing answers are requested.
 const QUERY_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
@@ -64,7 +64,7 @@ pub(super) struct DesyncSearch {
     end: Frame,
     /// The first frame that was pushed to the ring.
     first: Frame,
-    /// The next frame of the machine in each anchor.
+    /// The frame that the machine steps next from each anchor; `None` for an anchor that was not saved yet.
     anchors: [Option<Frame>; MAX_ANCHORS],
     next_query_at: Instant,
     started_at: Option<Instant>,
@@ -196,13 +196,14 @@ fn replay_range(query: LocalQuery) -> (Frame, Frame) {
 }
 
 impl Session {
-    /// Returns the index for an anchor before `frame`, which need not be a regular anchor frame.
+    /// Returns the index of the anchor that is to hold the state before `frame`, even if no anchor is due at that
+    /// frame.
     pub(super) fn anchor_slot_before(&self, frame: Frame) -> usize {
         let interval = self.config.settings.compare_interval;
         (frame.number() / (interval * MIN_ANCHOR_DISTANCE.div_ceil(interval.max(1))).max(1)) as usize % MAX_ANCHORS
     }
 
-    /// Returns the index for the anchor after `frame`; `None` if the state after this frame is not to be saved as one.
+    /// Returns the index of the anchor that is to hold the state after `frame`; `None` if no anchor is due after it.
     pub(super) fn anchor_slot(&self, frame: Frame) -> Option<usize> {
         let interval = self.config.settings.compare_interval;
         let distance = interval * MIN_ANCHOR_DISTANCE.div_ceil(interval.max(1));
@@ -221,8 +222,8 @@ impl Session {
         Request::Save { frame, slot }
     }
 
-    /// Starts a search after a mismatch with a peer. `agreed` is the last frame after which both states were equal,
-    /// `ours` this site's digest after `frame`.
+    /// Starts a search after a mismatch with a peer after `frame`. `agreed` is the last compared frame after which both
+    /// states were equal, if there is one. `ours` is this site's digest after `frame`.
     pub(super) fn start_desync_search(&mut self, agreed: Option<Frame>, frame: Frame, ours: u32) {
         let Some(search) = &mut self.desync_search else { return };
         if let Some(span) = search.span(agreed, frame) {
@@ -305,7 +306,7 @@ impl Session {
             && search.replay.is_none()
             && search.started_at.is_some_and(|since| now - since > SEARCH_TIMEOUT * 2)
         {
-            // Other sites may still ask for this site's results; after that the search is over.
+            // Until now, other sites could still ask for this site's results.
             search.restart();
         }
     }

@@ -67,7 +67,7 @@ pub struct StateRegion {
 }
 
 impl StateRegion {
-    /// Returns the part of the name that is sent.
+    /// Returns the name as packets carry it: at most [`MAX_REGION_NAME`] bytes, cut at a character boundary.
     pub(crate) fn short_name(&self) -> &str {
         let mut end = self.name.len().min(MAX_REGION_NAME);
         while !self.name.is_char_boundary(end) {
@@ -84,11 +84,12 @@ pub struct StateRegionDifference {
     pub name: String,
     /// Offset of the first differing page in the region, in bytes; 0 if that could not be found.
     pub offset: u32,
-    /// Length of that page in bytes, or of the whole region if the page could not be found.
+    /// Length in bytes of the first differing page, or of the whole region at this site if that page could not be
+    /// found.
     pub len: u32,
-    /// Hash of those bytes at this site.
+    /// Hash of these `len` bytes at this site.
     pub ours: u32,
-    /// Hash of those bytes at the other site.
+    /// Hash of the same page or region at the other site.
     pub theirs: u32,
 }
 
@@ -120,13 +121,15 @@ pub struct DesyncReport {
 }
 
 impl DesyncReport {
-    /// Returns the sites whose state differs from that of the majority; empty if there is no majority.
+    /// Returns the sites whose state differs from that of the majority; empty without a majority among at least three
+    /// sites.
     pub fn minority(&self) -> SiteSet {
         minority_sites(&self.digests)
     }
 }
 
-/// Returns the sites whose digest differs from that of the majority, among at least three sites.
+/// Returns the sites whose digest differs from that of the majority; empty without a majority among at least three
+/// known digests.
 fn minority_sites(digests: &[Option<u32>; MAX_SITES]) -> SiteSet {
     let known = || SiteId::first(MAX_SITES).filter_map(|site| digests[site.index()].map(|digest| (site, digest)));
     let votes = |for_digest: u32| known().filter(|(_, digest)| *digest == for_digest).count();
@@ -148,20 +151,20 @@ pub(super) fn odd_site(digests: &[Option<u32>; MAX_SITES], nondeterministic: Sit
 impl fmt::Display for DesyncReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.first_frame {
-            Some(frame) => write!(f, "desync: the states differ from frame {frame} on")?,
+            Some(frame) => write!(f, "desync: the states of the sites differ from frame {frame} on")?,
             None => {
                 write!(f, "desync: the states began to differ in frames {} to {}", self.span.first, self.span.last)?
             }
         }
         match self.odd_site {
-            Some(site) => write!(f, "; site {site} differs from the other sites")?,
+            Some(site) => write!(f, "; site {site} diverged")?,
             None => write!(f, "; it is unknown which site diverged")?,
         }
         for site in self.nondeterministic_sites.iter() {
             write!(f, "; site {site} computed a different state when it replayed the same inputs")?;
         }
         for StateRegionDifference { name, offset, len, .. } in &self.regions {
-            write!(f, "; {len} bytes differ in {name:?} at {offset:#x}")?;
+            write!(f, "; region {name:?} differs within the {len} bytes at offset {offset:#x}")?;
         }
         Ok(())
     }

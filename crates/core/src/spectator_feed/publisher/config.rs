@@ -20,22 +20,23 @@ pub struct FeedConfig {
     pub max_bulk_rate: u32,
     /// Bulk rate for each spectator, in bytes per second.
     pub max_bulk_rate_per_spectator: u32,
-    /// Frames per batch, clamped to 1 to 127. A spectator is about this many frames behind, or more.
+    /// Frames per batch, clamped to 1 to 127. A spectator is at least about this many frames behind the players.
     pub batch_frames: u32,
     /// Largest number of the newest frames that are kept for spectators that missed them, rounded up to whole batches;
     /// at least four batches.
     pub history_frames: u32,
     /// Memory for the newest frames, in bytes. When it is full, the oldest of them are dropped.
     pub history_bytes: usize,
-    /// Memory for a log of all frames since the first pushed one, in bytes; 0 for no log. After an overflow the log
+    /// Memory for a log of all frames from the first pushed one on, in bytes; 0 for no log. After an overflow the log
     /// takes no more frames, and spectators can soon no longer start at the first frame.
     pub log_bytes: usize,
-    /// Age in frames beyond which a snapshot is offered to a spectator that has downloaded no part of it only if no
-    /// newer one arrives within 1 s or the feed has no room for one.
+    /// Maximum age, in frames, of a snapshot that is offered at once to a new spectator. An older one is offered only
+    /// to a spectator that has downloaded parts of it, or if no newer one arrives within 1 s or the feed has no room
+    /// for one.
     pub max_snapshot_age: u32,
     /// Silence after which the feed drops a spectator.
     pub silence_timeout: TimeDelta,
-    /// Time after its subscription at which the feed drops a spectator that has not caught up.
+    /// Time after a spectator's subscription at which the feed drops the spectator if it has not caught up.
     pub catch_up_timeout: TimeDelta,
 }
 

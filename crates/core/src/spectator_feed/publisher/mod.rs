@@ -64,7 +64,8 @@ pub struct Feed {
     now: Instant,
     /// Start of the period without a host pause longer than [`HOST_SUSPENDED`].
     awake_since: Instant,
-    /// Subscribers dropped last, with the reason. The feed repeats its close message to one that still sends.
+    /// Subscribers dropped last, with the reason. The feed repeats its close message to a dropped subscriber that still
+    /// sends.
     recently_dropped: VecDeque<(Addr, CloseReason)>,
     events: EventQueue<FeedEvent>,
     stats: FeedStats,
@@ -190,8 +191,8 @@ impl Feed {
         }
     }
 
-    /// Stops offering the snapshots stored so far, because the machine may since have done something that a replica
-    /// started from them cannot reproduce. Downloads in progress continue.
+    /// Stops offering the snapshots stored so far. The host program calls this after the machine has done something
+    /// that a machine started from these snapshots cannot reproduce. Downloads in progress continue.
     pub fn retire_snapshots(&mut self) {
         self.snapshots.retire_all();
     }
@@ -204,7 +205,8 @@ impl Feed {
         self.now
     }
 
-    /// Encodes the open batch into the history, if it has any frames, and starts a live round that sends it.
+    /// Encodes the open batch into the history and starts a live round that sends the batch. Does nothing if the batch
+    /// has no frames.
     fn close_batch(&mut self, now: Instant) {
         if self.batch.count() == 0 {
             return;
@@ -259,7 +261,8 @@ impl Feed {
         self.events.pop()
     }
 
-    /// Returns the counters since the creation of the feed, its current number of spectators and its next frame.
+    /// Returns the counters since the creation of the feed, the current number of spectators and the next frame to be
+    /// pushed.
     pub fn stats(&self) -> FeedStats {
         FeedStats { spectators: self.slot_by_addr.len(), next_frame: self.next_frame.unwrap_or_default(), ..self.stats }
     }

@@ -116,7 +116,7 @@ impl Feed {
     /// Builds the live packet for every subscriber at throttle level `level` that was sent all frames before `sent`.
     /// `end` is the end of the history. If more than 16 batches are unsent, only the newest record is new in the
     /// packet, and the subscriber must request the rest. The packet also repeats the record before its first new one,
-    /// if that is short.
+    /// if the repeated record is short.
     fn build_live_packet(&mut self, sent: Frame, end: Frame, level: u8) {
         let most = i64::from(self.config.batch_frames) * 16;
         let newest = self.history.find(Frame::new(end.number().saturating_sub(1))).map(|kept| kept.first);

@@ -1,5 +1,4 @@
-//! Receiving end of a spectator feed: downloads a snapshot, buffers frames, and requests their steps from the host
-//! program.
+//! Receiving end of a spectator feed: downloads a snapshot, buffers frames, and asks the host program to step them.
 
 mod config;
 mod receive;
@@ -30,8 +29,8 @@ const VERIFICATION_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 /// Number of times that the unsubscribe message is sent, because it is not acknowledged.
 const LEAVE_REPEATS: u8 = 3;
 
-/// Receiving end of a spectator feed. The host program carries out its requests, passes received datagrams in, and
-/// sends the datagrams that [`Spectator::poll_transmit`] writes.
+/// Receiving end of a spectator feed. The host program carries out the spectator's requests, passes received datagrams
+/// in, and sends the datagrams that [`Spectator::poll_transmit`] writes.
 #[derive(Debug)]
 pub struct Spectator {
     config: SpectatorConfig,
@@ -43,9 +42,10 @@ pub struct Spectator {
     source: usize,
     /// Token issued by the current source; 0 before its challenge.
     token: u64,
-    /// Time of the last message other than a challenge from the current source, or of the switch to it.
+    /// Time of the last message from the current source, challenges excepted, or of the switch to that source if none
+    /// has arrived.
     last_received_at: Instant,
-    /// Time of the last message other than a challenge from any source.
+    /// Time of the last message from any source, challenges excepted.
     last_received_from_any_at: Instant,
     first_subscribe_at: Instant,
     last_subscribe_at: Instant,
@@ -73,9 +73,9 @@ pub struct Spectator {
     words: Vec<InputWord>,
     pending_hashes: VecDeque<(Frame, u64)>,
     hash_check: HashCheck,
-    /// The first frame that was missing when the current subscription began, and the time at which it began. `None` if
-    /// the spectator had no game to continue, once the state after that frame or a later one was compared, or once the
-    /// host program returned no hash.
+    /// The first frame that was missing when the current subscription began, and the time at which the subscription
+    /// began. `None` if the spectator had no game to continue, once the state after that frame or a later one was
+    /// compared, or once the host program returned no hash.
     unverified: Option<(Frame, Instant)>,
     events: EventQueue<SpectatorEvent>,
     stats: SpectatorStats,
@@ -184,7 +184,7 @@ impl Spectator {
         self.config.sources.get(self.source).copied()
     }
 
-    /// Returns the next request for the host program. Call until it returns `None`.
+    /// Returns the next request for the host program, which should call this until it returns `None`.
     pub fn poll_request(&mut self, now: Instant) -> Option<SpectatorRequest<'_>> {
         let now = self.advance_clock(now);
         if self.connection == SourceConnection::Closed {
@@ -285,9 +285,10 @@ impl Spectator {
     }
 
     /// Compares the hash requested by [`SpectatorRequest::Hash`] with the feed's. Without this call, the frame is not
-    /// compared. A difference right after a load is counted and rejects the source. If the spectator continues its game
-    /// at a new subscription, a difference in the first comparison there makes it download that source's snapshot. Any
-    /// other difference is counted, and reported as [`SpectatorEvent::Diverged`] if it is the first one counted.
+    /// compared. A difference right after a load is counted and rejects the source. If a spectator that started from a
+    /// snapshot has continued its game at a new subscription, a difference in the first comparison there makes it
+    /// download that source's snapshot. Any other difference is counted, and reported as [`SpectatorEvent::Diverged`]
+    /// if it is the first one counted.
     pub fn handle_hash(&mut self, hash: u64) {
         let HashCheck::Requested { frame, expected, is_snapshot } =
             core::mem::replace(&mut self.hash_check, HashCheck::Idle)
@@ -366,7 +367,7 @@ impl Spectator {
         )
     }
 
-    /// Returns when there is a request for the host program; `None` when that depends on data of the source.
+    /// Returns when the next request for the host program is due; `None` when that depends on data of the source.
     fn next_request_at(&self) -> Option<Instant> {
         match (self.load_stage, self.hash_check) {
             (_, HashCheck::Due { .. }) | (LoadStage::ReadyToLoad | LoadStage::Loaded, _) => Some(self.now),

@@ -16,7 +16,8 @@ const MAX_PENDING_HASHES: usize = 16;
 const MAX_REORDERED_FRAMES: i64 = 600;
 /// Number of corrupt blocks after which a source's snapshot is rejected. Fewer can be transmission errors.
 const MAX_BAD_BLOCKS: u32 = 8;
-/// Number of refusals per source, counted over all sources together, after which the spectator gives up.
+/// Number of refusals, times the number of sources, after which the spectator gives up. Refusals by all sources count,
+/// from the time at which the spectator last became live.
 const MAX_REFUSALS_PER_SOURCE: usize = 3;
 
 impl Spectator {
@@ -134,8 +135,9 @@ impl Spectator {
         self.reject_source_for(now, SourceError::Refused(reason), self.source);
     }
 
-    /// Downloads the state of the current source, because its frames do not continue those received before: the players
-    /// were split, and the source follows a different game. The source's state replaces the spectator's.
+    /// Downloads the state of the current source, because the source's frames do not continue the game that the
+    /// spectator has stepped: the players were split, and the source follows a different game. The source's state
+    /// replaces the spectator's.
     pub(super) fn reload_snapshot(&mut self, now: Instant) {
         (self.load_stage, self.download) = (LoadStage::Downloading, None);
         self.reject_source_for(now, SourceError::DifferentGame, self.source);

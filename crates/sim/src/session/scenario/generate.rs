@@ -121,8 +121,8 @@ impl SessionScenario {
         }
     }
 
-    /// Draws the machines that cannot save. They exclude prediction, and spectators because these may start from a
-    /// snapshot. If a machine cannot save, late joiners replay all frames, as they do in 20 % of the other scenarios.
+    /// Draws which machines cannot save: none in a scenario with prediction, or with spectators, which may start from a
+    /// snapshot. If a machine cannot save, joining sites replay all frames, as they do in 20 % of the other scenarios.
     fn draw_save_support(&mut self, random: &mut Random) {
         if self.prediction_window == 0 && self.spectators.is_none() && random.chance(0.3) {
             self.can_save.fill_with(|| random.chance(0.5));
@@ -165,8 +165,8 @@ impl SessionScenario {
         }
     }
 
-    /// Draws, with a probability of 15 %, a cut for good between two of three or more sites. With a joiner there is
-    /// none, because a joiner must reach all sites.
+    /// Draws, with a probability of 15 %, a permanent cut between two of three or more sites. A scenario with a joiner
+    /// has none, because a joiner must reach all sites.
     fn draw_permanent_cut(&mut self, random: &mut Random) {
         let has_joiner = self.faults.iter().any(|(_, fault)| matches!(fault, SessionFault::Restart(_)));
         if self.sites > 2 && !has_joiner && random.chance(0.15) {
@@ -242,7 +242,8 @@ impl SessionScenario {
     }
 }
 
-/// Draws the drop timeout of each site, 0.4 to 2.5 s: one for all, or each its own.
+/// Draws the drop timeout of each site, 0.4 to 2.5 s: one common timeout in 70 % of the scenarios, one per site in the
+/// others.
 fn draw_drop_timeouts(random: &mut Random, sites: usize) -> Vec<TimeDelta> {
     let limit = |random: &mut Random| TimeDelta::from_millis(random.range(400..=2_500));
     let (is_common, common) = (random.chance(0.7), limit(random));

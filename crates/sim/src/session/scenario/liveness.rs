@@ -16,7 +16,7 @@ use crate::session_network::SessionNetwork;
 /// Send interval of a site that waits for others, in milliseconds.
 const KEEP_ALIVE_INTERVAL_MS: f64 = 100.0;
 /// Longest time for which the game stands still while a slow site is evicted, in delays of the worst link: the messages
-/// of the ballot, the last inputs of the evicted site, and inputs of the frames since.
+/// of the ballot, the last inputs of the evicted site, and the other sites' inputs for the next frames.
 const DELAYS_PER_EVICTION: f64 = 8.0;
 /// Upper limit of the standstill of one eviction, in seconds. For links with loss and jitter,
 /// [`SessionScenario::min_fps`] already has a margin.
@@ -32,7 +32,8 @@ impl SessionScenario {
         let excused = |site: usize| self.is_affected_by_fault(site) || !self.has_reliable_links(site) || late(site);
         for site in (0..self.sites).filter(|site| !excused(*site)) {
             if run.checker.was_dropped(site) && !matches!(run.end_reasons[site], Some(SessionEnd::Silent(_))) {
-                run.checker.report_violation("agreement", format!("site {site} was dropped without a reason"));
+                run.checker
+                    .report_violation("agreement", format!("no fault, link or stall explains the drop of site {site}"));
             }
         }
     }
@@ -60,8 +61,8 @@ impl SessionScenario {
             })
     }
 
-    /// Returns whether a run of lost packets that makes others drop a site is negligibly rare, even at the site's
-    /// lowest send rate.
+    /// Returns whether runs of lost packets that are long enough to cause a drop are negligibly rare on all links of a
+    /// site, even at the lowest send rate.
     fn has_reliable_links(&self, site: usize) -> bool {
         let period = self.frame_rate.period().as_millis_f64();
         let others = (0..self.sites).filter(|other| *other != site);
@@ -146,14 +147,13 @@ impl SessionScenario {
             if !run.checker.was_dropped(site) {
                 run.checker.report_violation(
                     "agreement",
-                    format!("site {site} has forged inputs of site {other} up to {frame}"),
+                    format!("site {site} has forged inputs of site {other} up to frame {frame}"),
                 );
             }
         }
         for (site, _, frame) in std::mem::take(&mut run.divergence_events) {
             if !run.checker.was_dropped(site) {
-                run.checker
-                    .report_violation("agreement", format!("site {site} reports another state after frame {frame}"));
+                run.checker.report_violation("agreement", format!("site {site} reports a desync after frame {frame}"));
             }
         }
     }
@@ -315,7 +315,8 @@ impl SessionScenario {
         cut < quiet_since + START_DEADLINE
     }
 
-    /// Returns the time from which on a fault no longer keeps sites from receiving each other's datagrams.
+    /// Returns the time from which on the fault that begins at `at` no longer keeps sites from receiving each other's
+    /// datagrams.
     fn fault_end(&self, at: Instant, fault: &SessionFault) -> Instant {
         let first = |is_end: &dyn Fn(&SessionFault) -> bool| {
             let end = self.faults.iter().find(|(end, fault)| *end >= at && is_end(fault));
@@ -418,13 +419,14 @@ impl SessionScenario {
         self.permanent_cuts().map(detour).fold(0.0, f64::max)
     }
 
-    /// Returns whether any site recovers lost inputs by requests.
+    /// Returns whether any site recovers lost inputs by requests only.
     fn requests_lost_inputs(&self) -> bool {
         self.recovery.iter().any(|recovery| matches!(recovery, Recovery::History | Recovery::Classic))
     }
 
-    /// Returns the frame rate, in frames per second, that the worst link allows: the full rate, or input delay and
-    /// prediction window over the transit time, less a margin for loss and jitter.
+    /// Returns the frame rate, in frames per second, that the sites must reach after recovery: the full rate or, on a
+    /// longer link, the sum of input delay and prediction window divided by the transit time; less a margin for loss
+    /// and jitter.
     pub fn min_fps(&self) -> f64 {
         let period = self.frame_rate.period().as_millis_f64();
         let reach = self.input_delay + self.prediction_window;
@@ -488,8 +490,8 @@ fn has_constant_latency(link: &LinkConfig) -> bool {
     matches!((&link.delay, link.jitter, link.loss), (Delay::Constant(_), Jitter::None, Loss::None))
 }
 
-/// Returns how long requests and answers may be lost in a row, in milliseconds, until that is negligibly rare. Covers
-/// independent loss only; [`worst_input_wait_ms`] covers the other kinds.
+/// Returns the time, in milliseconds, for which requests or their answers may be lost in a row; longer runs are
+/// negligibly rare. Covers independent loss only; [`worst_input_wait_ms`] covers the other kinds.
 fn worst_request_wait_ms(link: &LinkConfig, reverse: &LinkConfig, period_ms: f64) -> f64 {
     let lost = |link: &LinkConfig| if let Loss::Independent(loss) = link.loss { loss } else { 0.0 };
     let fails = 1.0 - (1.0 - lost(link)) * (1.0 - lost(reverse));

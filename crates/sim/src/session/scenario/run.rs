@@ -114,8 +114,8 @@ impl SessionScenario {
         }
     }
 
-    /// Returns the number of the site that counts as diverged when a machine was corrupted. Of two sites, the first
-    /// counts as right.
+    /// Returns the site that counts as diverged when the machine of site `corrupted` was corrupted. Of two sites, that
+    /// is always the second.
     pub(super) fn diverged_site(&self, corrupted: usize) -> usize {
         if self.sites == 2 { 1 } else { corrupted }
     }
@@ -250,7 +250,7 @@ pub struct ScenarioResult {
     pub packets: u64,
     /// Datagrams lost to the loss model, full queues and cuts.
     pub lost_datagrams: u64,
-    /// Datagrams rejected by the sites (sessions) or events abandoned (mirrors).
+    /// Datagrams and inputs rejected by the sites (sessions) or events abandoned (mirrors).
     pub rejected_datagrams: u64,
     /// Number of cuts and partitions among the faults.
     pub cuts: u64,

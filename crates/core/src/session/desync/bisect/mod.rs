@@ -70,14 +70,15 @@ pub struct DesyncBisector {
     gone_sites: SiteSet,
     /// Whether the host program cannot answer any further query of this search.
     is_unable: bool,
-    /// Each site's digest after the span, as it was in the game; `None` until it is known.
+    /// Each site's digest after the span, as computed during the game; `None` until it is known.
     digests: [Option<u32>; MAX_SITES],
     /// Each site's hashes after the frames of the span, from the first frame on, as far as they are known.
     hashes: [Vec<[u8; 4]>; MAX_SITES],
     regions: Option<Vec<StateRegion>>,
     /// The received regions of the site that this site compares itself with.
     peer_regions: Vec<StateRegion>,
-    /// The total number of that site's regions; `None` until its first answer.
+    /// Total number of regions of the site that this site compares itself with; `None` until the first answer of that
+    /// site.
     peer_region_count: Option<usize>,
     page_hashes: Vec<PageHashes>,
     /// The newest query of each other site that is not answered yet.
@@ -93,9 +94,10 @@ enum BisectPhase {
     Idle,
     /// Gathers the hashes of all sites after each frame of the span.
     Hashes(FrameSpan),
-    /// The first differing frame is known; gathers the regions.
+    /// The first differing frame is known; gathers the regions of this site and of the site that it compares itself
+    /// with.
     Regions(Box<DesyncReport>, Frame, SiteId),
-    /// Compares differing regions page by page.
+    /// Compares the differing regions of both sites page by page.
     Pages(Box<DesyncReport>, Frame, SiteId, PageCursor),
     /// The search is complete. The report is kept until it is taken; the span and the first differing frame stay.
     Done(Option<Box<DesyncReport>>, FrameSpan, Option<Frame>),
@@ -179,7 +181,8 @@ impl DesyncBisector {
         self.on_digest(span.last(), ours);
     }
 
-    /// Sets this site's digest after a frame, as it was in the game. It is used if the frame is the last of the span.
+    /// Sets this site's digest after a frame, as computed during the game. Ignored unless the frame is the last of the
+    /// span.
     pub fn on_digest(&mut self, frame: Frame, digest: u32) {
         if self.span().is_some_and(|span| span.last() == frame) {
             self.digests[self.own_site.index()] = Some(digest);
@@ -447,8 +450,8 @@ impl DesyncBisector {
         })
     }
 
-    /// Returns whether a region of this site has a page `first_page`, and it is one with which a list of hashes can
-    /// begin.
+    /// Returns whether a region of this site has a page `first_page`, and a list of hashes can begin with that page:
+    /// its number is a multiple of [`MAX_HASHES`].
     fn has_pages(&self, region: u8, first_page: u32) -> bool {
         let region = self.regions.as_ref().and_then(|regions| regions.get(usize::from(region)));
         first_page.is_multiple_of(MAX_HASHES as u32)

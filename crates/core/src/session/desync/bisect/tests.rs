@@ -218,7 +218,8 @@ fn silent_site_is_excluded_after_unanswered_queries() {
     assert_eq!(reports[2].odd_site, Some(site(1)), "site 2 received the messages of the others");
 }
 
-/// The machine can be hashed, but does not name regions of its state.
+/// Site 1's machine can be hashed, but names no regions of its state. Both searches must end with the first differing
+/// frame and without regions.
 #[test]
 fn site_without_regions_ends_the_search() {
     let mut network = TestNetwork::new(&[None, Some((80, 7))]);

@@ -94,7 +94,7 @@ fn different_machine_option_value_is_reported() {
     game.run_for(secs(5));
     let events: Vec<_> = game.events_of(0).map(|reported| reported.event.to_string()).collect();
     let sentence =
-        "site 1 has different settings: the machine's option region differs: \"ntsc\" here, \"pal\" there;".to_owned();
+        "site 1 does not match this site: the machine's option region differs: \"ntsc\" here, \"pal\" there".to_owned();
     assert_eq!(events, [sentence]);
 }
 

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::fmt;
+use core::{fmt, iter};
 
 use super::desync::report::DesyncReport;
 use super::settings::SettingsDifference;
@@ -253,8 +253,12 @@ impl fmt::Display for Event {
         match self {
             Self::Agreed { site } => write!(f, "site {site} is connected"),
             Self::Disagreed { site, differences } => {
-                write!(f, "site {site} has different settings:")?;
-                differences.iter().try_for_each(|difference| write!(f, " {difference};"))
+                write!(f, "site {site} does not match this site")?;
+                let separators = iter::once(": ").chain(iter::repeat("; "));
+                differences
+                    .iter()
+                    .zip(separators)
+                    .try_for_each(|(difference, before)| write!(f, "{before}{difference}"))
             }
             Self::Refused { site, reason: Refusal::AlreadyRunning } => {
                 write!(f, "site {site} refused this site: the game is running and the seat is taken")
@@ -312,9 +316,9 @@ impl fmt::Display for Event {
 
 impl fmt::Display for Freeze {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the game is frozen at frame {}, waiting for", self.frame)?;
-        for site in self.waiting_for.iter() {
-            write!(f, " site {site}{}", if self.silent_sites.contains(site) { " (silent)" } else { "" })?;
+        write!(f, "the game is frozen at frame {}, waiting for ", self.frame)?;
+        for (site, before) in self.waiting_for.iter().zip(iter::once("").chain(iter::repeat(", "))) {
+            write!(f, "{before}site {site}{}", if self.silent_sites.contains(site) { " (silent)" } else { "" })?;
         }
         Ok(())
     }

@@ -200,7 +200,7 @@ fn lower_of_two_sites_continues_and_the_higher_waits() {
 }
 
 #[test]
-fn site_without_quorum_ends_after_the_give_up_timeout() {
+fn site_without_quorum_ends_after_the_silence_timeout() {
     let mut game = SessionSetup::new(2, rtt_link(100)).start_with(|_, config| {
         enable_drop_timeout(config);
         config.silence_timeout = Some(secs(3));

@@ -183,7 +183,7 @@ fn address_change_after_a_cut_is_followed() {
 }
 
 #[test]
-fn silent_site_ends_the_session_after_the_give_up_timeout() {
+fn silent_site_ends_the_session_after_the_silence_timeout() {
     for crashed in 0..3 {
         let mut game =
             SessionSetup::new(3, rtt_link(100)).start_with(|_, config| config.silence_timeout = Some(secs(5)));
@@ -343,7 +343,7 @@ fn second_copy_of_a_site_does_not_disturb_the_session() {
 }
 
 #[test]
-fn site_restarted_after_the_give_up_timeout_stays_in_the_lobby() {
+fn site_restarted_after_the_silence_timeout_stays_in_the_lobby() {
     let mut game = SessionSetup::new(3, rtt_link(100)).start_with(|_, config| config.silence_timeout = Some(secs(3)));
     game.run_until(at(secs(8)));
     game.network.crash(1);

@@ -306,7 +306,7 @@ fn site_cannot_continue_alone_while_a_peer_is_reachable() {
     }
 }
 
-fn both_alone_events(game: &TestSession, reporter: usize, site: usize) -> Vec<bool> {
+fn split_brain_events(game: &TestSession, reporter: usize, site: usize) -> Vec<bool> {
     let own_game_kept = |event: &Event| match event {
         Event::SplitBrainResolved { site: other, is_own_game_kept } if *other == site_id(site) => {
             Some(*is_own_game_kept)
@@ -338,7 +338,7 @@ fn assert_both_alone_merge(loss: f64, change: fn(&mut Config), late: Option<usiz
     game.run_while(secs(4), |game| end_reason(game, yields).is_none());
     assert_eq!(end_reason(&game, yields), Some(SessionEnd::Dropped), "{case}");
     assert_eq!(
-        (both_alone_events(&game, yields, kept), both_alone_events(&game, kept, yields)),
+        (split_brain_events(&game, yields, kept), split_brain_events(&game, kept, yields)),
         (vec![false], vec![true]),
         "{case}: both sites report it"
     );
@@ -436,7 +436,7 @@ fn forged_alone_refusal_evicts_nobody_with_reachable_peers() {
         }
         for site in 0..sites - 1 {
             assert_eq!(end_reason(&game, site), None, "{case}: site {site}");
-            assert_eq!(both_alone_events(&game, site, sites - 1), [], "{case}: site {site}");
+            assert_eq!(split_brain_events(&game, site, sites - 1), [], "{case}: site {site}");
         }
         if crashed {
             assert!(matches!(game.state(0), State::Frozen(_)), "{case}: {:?}", game.state(0));

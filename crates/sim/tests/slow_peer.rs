@@ -10,12 +10,12 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_sim::link::LinkConfig;
 
 /// Stall limit: time for which a site may stall the game.
-const STALL_TIMEOUT: TimeDelta = TimeDelta::from_millis(500);
+const STALL_LIMIT: TimeDelta = TimeDelta::from_millis(500);
 /// Time limit for the drop of a site that stalls the game for at least half of the time.
 const DROP_DEADLINE: TimeDelta = TimeDelta::from_secs(3);
 
 /// Starts a session with this stall limit. All sites serve late joiners.
-fn start_with_stall_timeout(setup: &SessionSetup, stall_limit: Option<TimeDelta>) -> TestSession {
+fn start_with_stall_limit(setup: &SessionSetup, stall_limit: Option<TimeDelta>) -> TestSession {
     setup.start_with(|_, config| {
         config.stall_limit = stall_limit;
         config.settings.absent_input = AbsentInput::Repeat;
@@ -65,7 +65,7 @@ const SLOWDOWNS: [(&str, Slowdown); 3] = [
 #[test]
 fn slow_peer_is_awaited_without_a_stall_timeout() {
     for (case, fault) in SLOWDOWNS {
-        let mut game = start_with_stall_timeout(&SessionSetup::new(3, rtt_link(60)), None);
+        let mut game = start_with_stall_limit(&SessionSetup::new(3, rtt_link(60)), None);
         game.run_until(at(secs(5)));
         fault(&mut game, 2);
         game.run_for(secs(6));
@@ -81,9 +81,9 @@ fn slow_peer_is_dropped_by_the_coordinator() {
         for (case, fault) in SLOWDOWNS {
             for slow_site in [1, 2] {
                 let case = format!("{case} of site {slow_site}, prediction window {prediction_window}");
-                let mut game = start_with_stall_timeout(
+                let mut game = start_with_stall_limit(
                     &SessionSetup { prediction_window, ..SessionSetup::new(3, rtt_link(60)) },
-                    Some(STALL_TIMEOUT),
+                    Some(STALL_LIMIT),
                 );
                 game.run_until(at(secs(5)));
                 fault(&mut game, slow_site);
@@ -106,7 +106,7 @@ fn slow_peer_is_dropped_by_the_coordinator() {
 
 #[test]
 fn coordinator_of_two_drops_a_slow_peer_and_continues() {
-    let mut game = start_with_stall_timeout(&SessionSetup::new(2, rtt_link(60)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_limit(&SessionSetup::new(2, rtt_link(60)), Some(STALL_LIMIT));
     game.run_until(at(secs(5)));
     slow_down(&mut game, 1);
     game.run_for(DROP_DEADLINE + secs(2));
@@ -117,7 +117,7 @@ fn coordinator_of_two_drops_a_slow_peer_and_continues() {
 
 #[test]
 fn slow_coordinator_is_awaited() {
-    let mut game = start_with_stall_timeout(&SessionSetup::new(3, rtt_link(60)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_limit(&SessionSetup::new(3, rtt_link(60)), Some(STALL_LIMIT));
     game.run_until(at(secs(5)));
     slow_down(&mut game, 0);
     game.run_for(secs(5));
@@ -128,9 +128,9 @@ fn slow_coordinator_is_awaited() {
 #[test]
 fn short_stall_or_slow_third_site_drops_nobody_else() {
     for prediction_window in [0, 8] {
-        let mut game = start_with_stall_timeout(
+        let mut game = start_with_stall_limit(
             &SessionSetup { prediction_window, ..SessionSetup::new(4, lossy_link(150, 0.03)) },
-            Some(STALL_TIMEOUT),
+            Some(STALL_LIMIT),
         );
         game.run_until(at(secs(5)));
         game.network.pause(2, game.now() + ms(350));
@@ -145,7 +145,7 @@ fn short_stall_or_slow_third_site_drops_nobody_else() {
 
 #[test]
 fn dropped_slow_peer_rejoins_once_its_latency_is_short() {
-    let mut game = start_with_stall_timeout(&SessionSetup::new(3, rtt_link(60)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_limit(&SessionSetup::new(3, rtt_link(60)), Some(STALL_LIMIT));
     game.run_until(at(secs(5)));
     set_links_of(&mut game, 2, &rtt_link(700));
     game.run_for(DROP_DEADLINE + secs(2));
@@ -165,7 +165,7 @@ fn dropped_slow_peer_rejoins_once_its_latency_is_short() {
 #[test]
 fn coordinator_can_drop_any_site_on_request() {
     for sites in [2, 3, 5] {
-        let mut game = start_with_stall_timeout(&SessionSetup::new(sites, lossy_link(100, 0.05)), None);
+        let mut game = start_with_stall_limit(&SessionSetup::new(sites, lossy_link(100, 0.05)), None);
         game.run_until(at(secs(5)));
         let now = game.local_time(1);
         assert!(!game.network.sites[1].session.drop_site(now, site_id(0)), "only the coordinator may drop a site");
@@ -189,7 +189,7 @@ fn coordinator_can_drop_any_site_on_request() {
 #[test]
 fn leave_concurrent_with_a_drop_is_resolved_equally_everywhere() {
     for after in (0..=160).step_by(8) {
-        let mut game = start_with_stall_timeout(&SessionSetup::new(3, rtt_link(60)), None);
+        let mut game = start_with_stall_limit(&SessionSetup::new(3, rtt_link(60)), None);
         game.network.sites.iter_mut().for_each(|site| site.player.change_probability = 1.0);
         game.run_until(at(secs(5)));
         let now = game.local_time(0);
@@ -207,7 +207,7 @@ fn leave_concurrent_with_a_drop_is_resolved_equally_everywhere() {
 /// freeze the game.
 #[test]
 fn slow_peer_is_awaited_while_the_coordinator_is_cut_off_from_a_site() {
-    let mut game = start_with_stall_timeout(&SessionSetup::new(4, rtt_link(60)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_limit(&SessionSetup::new(4, rtt_link(60)), Some(STALL_LIMIT));
     game.run_until(at(secs(5)));
     game.network.set_cut(0, 3, true);
     game.run_for(secs(1));
@@ -225,7 +225,7 @@ fn slow_peer_is_awaited_while_the_coordinator_is_cut_off_from_a_site() {
 #[test]
 fn dead_holder_of_a_dropped_sites_last_inputs_is_dropped_too() {
     let (holder, gone) = (2, 3);
-    let mut game = start_with_stall_timeout(&SessionSetup::new(4, rtt_link(30)), Some(STALL_TIMEOUT));
+    let mut game = start_with_stall_limit(&SessionSetup::new(4, rtt_link(30)), Some(STALL_LIMIT));
     game.run_until(at(secs(8)));
     game.network.sites[holder].step_cost = ms(250);
     game.run_for(ms(300));

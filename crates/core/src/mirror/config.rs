@@ -161,7 +161,9 @@ impl core::fmt::Display for MirrorConfigError {
             Self::ObsoleteSet => "maximum obsolete set must be 1 to 32 events",
             Self::SilenceTimeout => "silence timeout must be between 500 ms and 1 h",
             Self::History => "history maximum must be 64 to 65,536 events and not below the minimum",
-            Self::Curve => "drop curve must have min below max, at most 1,000 permille and an average shift of at most 16",
+            Self::Curve => {
+                "drop curve must have min below max, at most 1,000 permille and an average shift of at most 16"
+            }
         })
     }
 }

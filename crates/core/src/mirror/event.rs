@@ -136,7 +136,7 @@ impl StoredEvent {
     }
 
     /// Returns the event in its wire representation.
-    pub(super) fn event_ref(&self, source: SourceId, seq: u64) -> EncodedEvent<'_> {
+    pub(super) fn to_encoded(&self, source: SourceId, seq: u64) -> EncodedEvent<'_> {
         let Self { at, key, after, barrier, replaces, .. } = *self;
         EncodedEvent {
             source,

@@ -119,7 +119,7 @@ pub struct Mirror {
     next_beacon: Instant,
     /// Absent source whose status was sent last. The next beacon continues with the absent sources after it, in
     /// rotation.
-    last_have_source: Option<SourceId>,
+    last_status_source: Option<SourceId>,
     served_snapshots: BTreeMap<SourceId, ServedSnapshot>,
     downloads: BTreeMap<SourceId, MirrorDownload>,
     /// Sources whose part of the state exceeds [`MirrorConfig::max_snapshot_size`], with the time at which the host
@@ -225,7 +225,7 @@ impl Mirror {
             last_sent_seq: 0,
             control_queue: VecDeque::new(),
             next_beacon: now,
-            last_have_source: None,
+            last_status_source: None,
             served_snapshots: BTreeMap::new(),
             downloads: BTreeMap::new(),
             oversized: BTreeMap::new(),
@@ -367,7 +367,7 @@ impl Mirror {
     /// settled. `None` if no peer is present.
     pub fn replicated_up_to(&self) -> Option<u64> {
         let present = self.peers.values().filter(|peer| peer.is_present);
-        present.map(|peer| peer.have(self.config.source).map_or(0, |have| have.settled_end)).max()
+        present.map(|peer| peer.stream_status(self.config.source).map_or(0, |have| have.settled_end)).max()
     }
 
     /// Returns whether an event was dropped here. `false` for an event that is no longer kept for other mirrors.

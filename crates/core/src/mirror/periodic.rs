@@ -109,7 +109,7 @@ impl Mirror {
     fn discard_stable_history(&mut self) {
         for (source, stream) in &mut self.streams {
             let present = self.peers.iter().filter(|(peer_source, peer)| peer.is_present && *peer_source != source);
-            let stable = present.map(|(_, peer)| peer.have(*source).map_or(0, |have| have.settled_end)).min();
+            let stable = present.map(|(_, peer)| peer.stream_status(*source).map_or(0, |have| have.settled_end)).min();
             let served = self.served_snapshots.get(source).map(ServedSnapshot::settled);
             stream.discard_history(stable.unwrap_or(u64::MAX), self.config.history_limits, served);
         }

@@ -74,8 +74,8 @@ impl Mirror {
         for item in MirrorItems::new(bytes)? {
             match item? {
                 MirrorItem::Event(event) => self.on_event(&event),
-                MirrorItem::Heartbeat { at, last_event } => self.on_alive(from, at, last_event),
-                MirrorItem::StreamStatus(have) => self.on_have(from, have),
+                MirrorItem::Heartbeat { at, last_event } => self.on_heartbeat(from, at, last_event),
+                MirrorItem::StreamStatus(have) => self.on_stream_status(from, have),
                 MirrorItem::EventRequest { source, first, count } => self.on_event_request(from, source, first, count),
                 MirrorItem::GroupTime(offset) => self.with_peer(from, |peer| peer.group_time_offset = offset),
                 MirrorItem::Probe(sent) => self.push_control(from, UnicastMessage::Echo { sent, received: self.now }),
@@ -86,7 +86,7 @@ impl Mirror {
                 MirrorItem::SnapshotPiece { source, version, total_len, piece, bytes } => {
                     self.on_piece(from, source, (version, total_len, piece), bytes);
                 }
-                MirrorItem::Leave => self.on_bye(from),
+                MirrorItem::Leave => self.on_leave(from),
             }
         }
         Ok(())
@@ -129,23 +129,23 @@ impl Mirror {
         }
     }
 
-    fn on_alive(&mut self, from: SourceId, at: GroupInstant, last_event: u64) {
+    fn on_heartbeat(&mut self, from: SourceId, at: GroupInstant, last_event: u64) {
         let now = self.now;
         if let Some(stream) = self.ensure_stream(from) {
-            stream.on_alive(now, last_event, at);
+            stream.on_heartbeat(now, last_event, at);
         }
     }
 
     /// Handles a peer's status of a stream. The newest event in the status makes events expected only if the source
     /// itself sent the status or if the source is absent.
-    fn on_have(&mut self, from: SourceId, have: StreamStatus) {
+    fn on_stream_status(&mut self, from: SourceId, have: StreamStatus) {
         let (now, source) = (self.now, have.source);
         let is_third_party = source == self.config.source || (self.is_present(source) && source != from);
         if !is_third_party && let Some(stream) = self.ensure_stream(source) {
             stream.expect(now, have.newest);
         }
         if self.streams.contains_key(&source) {
-            self.with_peer(from, |peer| peer.on_have(have));
+            self.with_peer(from, |peer| peer.on_stream_status(have));
         }
     }
 
@@ -166,7 +166,7 @@ impl Mirror {
         }
     }
 
-    fn on_bye(&mut self, from: SourceId) {
+    fn on_leave(&mut self, from: SourceId) {
         let now = self.now;
         self.with_peer(from, |peer| {
             peer.left_at = Some(now);

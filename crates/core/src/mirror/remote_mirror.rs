@@ -25,7 +25,7 @@ pub(super) struct RemoteMirror {
     pub(super) next_probe: Instant,
     pub(super) probe_count: u32,
     /// The peer's status of each stream, for known sources only.
-    haves: BTreeMap<SourceId, StreamStatus>,
+    stream_statuses: BTreeMap<SourceId, StreamStatus>,
 }
 
 impl RemoteMirror {
@@ -39,7 +39,7 @@ impl RemoteMirror {
             group_time_offset: None,
             next_probe: now,
             probe_count: 0,
-            haves: BTreeMap::new(),
+            stream_statuses: BTreeMap::new(),
         }
     }
 
@@ -50,22 +50,22 @@ impl RemoteMirror {
         self.clock.is_ready().then(|| self.clock.offset(now)).flatten().map(|offset| offset + group_time_offset)
     }
 
-    pub(super) fn on_have(&mut self, have: StreamStatus) {
-        self.haves.insert(have.source, have);
+    pub(super) fn on_stream_status(&mut self, have: StreamStatus) {
+        self.stream_statuses.insert(have.source, have);
     }
 
     /// Discards the peer's status of a source that was forgotten.
     pub(super) fn forget_source(&mut self, source: SourceId) {
-        self.haves.remove(&source);
+        self.stream_statuses.remove(&source);
     }
 
-    pub(super) fn have(&self, source: SourceId) -> Option<&StreamStatus> {
-        self.haves.get(&source)
+    pub(super) fn stream_status(&self, source: SourceId) -> Option<&StreamStatus> {
+        self.stream_statuses.get(&source)
     }
 
     /// Returns whether event `seq` is in the range that the peer's last status of `source` states.
     pub(super) fn can_serve_event(&self, source: SourceId, seq: u64) -> bool {
-        self.have(source).is_some_and(|have| have.oldest <= seq && seq <= have.newest)
+        self.stream_status(source).is_some_and(|have| have.oldest <= seq && seq <= have.newest)
     }
 
     /// Returns the expected time between a request and its answer: the round-trip time plus twice the jitter, or
@@ -75,6 +75,6 @@ impl RemoteMirror {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.clock.memory() + self.haves.len() * size_of::<(SourceId, StreamStatus)>()
+        self.clock.memory() + self.stream_statuses.len() * size_of::<(SourceId, StreamStatus)>()
     }
 }

@@ -114,7 +114,7 @@ impl Mirror {
         let first = self.last_sent_seq + 1;
         for seq in first..=last {
             let Some(event) = own.event(seq) else { continue };
-            if datagram.put(&MirrorItem::Event(event.event_ref(own_source, seq))).is_err() {
+            if datagram.put(&MirrorItem::Event(event.to_encoded(own_source, seq))).is_err() {
                 break;
             }
             self.last_sent_seq = seq;
@@ -249,7 +249,7 @@ impl Mirror {
             UnicastMessage::Event(source, seq) => {
                 match self.streams.get(&source).and_then(|stream| stream.event(seq)) {
                     Some(event) => {
-                        datagram.put(&MirrorItem::Event(event.event_ref(source, seq)))?;
+                        datagram.put(&MirrorItem::Event(event.to_encoded(source, seq)))?;
                         self.stats.retransmitted += 1;
                         Ok(())
                     }
@@ -257,7 +257,7 @@ impl Mirror {
                 }
             }
             UnicastMessage::Piece(source, piece) => self.put_piece(source, piece, datagram),
-            UnicastMessage::Beacon => self.put_haves(datagram),
+            UnicastMessage::Beacon => self.put_stream_statuses(datagram),
         }
     }
 
@@ -271,24 +271,24 @@ impl Mirror {
             let last = self.streams.get(&self.config.source).map_or(0, super::EventStream::newest);
             datagram.put(&MirrorItem::Heartbeat { at: self.issue_floor, last_event: last })?;
         }
-        self.put_haves(&mut datagram)?;
+        self.put_stream_statuses(&mut datagram)?;
         Ok(datagram.len())
     }
 
     /// Appends the status of the streams as far as it fits: this mirror's own, then those of present sources, then
     /// those of absent sources in rotation.
-    fn put_haves(&mut self, datagram: &mut MirrorDatagramWriter<'_>) -> Result<(), BufferFull> {
+    fn put_stream_statuses(&mut self, datagram: &mut MirrorDatagramWriter<'_>) -> Result<(), BufferFull> {
         let own_source = self.config.source;
         let others = self.streams.keys().filter(|source| **source != own_source && self.is_present(**source));
         let present = self.streams.keys().filter(|source| **source == own_source).chain(others);
         let is_absent = |source: &&SourceId| !self.is_present(**source);
-        let last_sent = self.last_have_source;
+        let last_sent = self.last_status_source;
         let is_next = |source: &&SourceId| last_sent.is_none_or(|last_sent| **source > last_sent);
         let next = self.streams.keys().filter(is_absent).filter(is_next);
         let wrapped = self.streams.keys().filter(is_absent).filter(|source| !is_next(source));
         let mut last = last_sent;
         for source in present.chain(next).chain(wrapped) {
-            let Some(have) = self.have_of(*source) else { continue };
+            let Some(have) = self.stream_status(*source) else { continue };
             if datagram.put(&MirrorItem::StreamStatus(have)).is_err() {
                 break;
             }
@@ -296,11 +296,11 @@ impl Mirror {
                 last = Some(*source);
             }
         }
-        self.last_have_source = last;
+        self.last_status_source = last;
         Ok(())
     }
 
-    fn have_of(&self, source: SourceId) -> Option<StreamStatus> {
+    fn stream_status(&self, source: SourceId) -> Option<StreamStatus> {
         let stream = self.streams.get(&source)?;
         Some(StreamStatus { source, oldest: stream.base(), settled_end: stream.settled(), newest: stream.newest() })
     }

@@ -309,7 +309,7 @@ impl Mirror {
         let stream = self.streams.get(&of)?;
         let next = stream.settled() + 1;
         if let Some(peer) = self.peers.get(&of).filter(|peer| peer.is_present) {
-            return peer.have(of).filter(|have| have.oldest > next).map(|_| of);
+            return peer.stream_status(of).filter(|have| have.oldest > next).map(|_| of);
         }
         let is_hopeless =
             stream.missing().first().is_some_and(|first| first.seq == next && first.attempts >= MAX_EVENT_ATTEMPTS);
@@ -317,7 +317,8 @@ impl Mirror {
         if !is_hopeless && others().any(|(_, peer)| peer.can_serve_event(of, next)) {
             return None;
         }
-        let further = others().filter_map(|(source, peer)| peer.have(of).map(|have| (have.settled_end, *source)));
+        let further =
+            others().filter_map(|(source, peer)| peer.stream_status(of).map(|have| (have.settled_end, *source)));
         further.filter(|(settled, _)| *settled >= next).max().map(|(_, source)| source)
     }
 

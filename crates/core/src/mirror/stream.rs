@@ -144,8 +144,8 @@ impl EventStream {
 
     /// Stores a received event. Marks earlier events that have not arrived as missing, and the events that it replaces
     /// as obsolete.
-    pub(super) fn insert(&mut self, now: Instant, event_ref: &EncodedEvent<'_>) -> InsertOutcome {
-        let seq = event_ref.seq;
+    pub(super) fn insert(&mut self, now: Instant, encoded: &EncodedEvent<'_>) -> InsertOutcome {
+        let seq = encoded.seq;
         if seq < self.base {
             return InsertOutcome::Duplicate;
         }
@@ -156,7 +156,7 @@ impl EventStream {
         let Some(slot) = self.slot_mut(seq).filter(|slot| slot.event.is_none()) else {
             return InsertOutcome::Duplicate;
         };
-        let event = StoredEvent::new(event_ref);
+        let event = StoredEvent::new(encoded);
         let (bytes, at) = (event.memory(), event.at);
         slot.event = Some(event);
         let is_open = slot.fate == EventFate::Open;
@@ -165,8 +165,8 @@ impl EventStream {
         if let Ok(found) = self.missing.binary_search_by_key(&seq, |missing| missing.seq) {
             self.missing.remove(found);
         }
-        if event_ref.replaces {
-            event_ref.obsolete_set.for_each(|member| self.mark_obsolete(member));
+        if encoded.replaces {
+            encoded.obsolete_set.for_each(|member| self.mark_obsolete(member));
         }
         if !is_open {
             if seq == self.settled {
@@ -201,7 +201,7 @@ impl EventStream {
     }
 
     /// Handles a heartbeat of the source: no event after `last` is older than `at`.
-    pub(super) fn on_alive(&mut self, now: Instant, last: u64, at: GroupInstant) {
+    pub(super) fn on_heartbeat(&mut self, now: Instant, last: u64, at: GroupInstant) {
         self.expect(now, last);
         if self.announced_floor.is_none_or(|(_, announced)| announced < at) {
             self.announced_floor = Some((last, at));

@@ -447,10 +447,10 @@ fn have_reports_are_bounded_by_the_number_of_sources() {
         let have = crate::wire::StreamStatus { source: from, oldest: 1, settled_end: 5, newest: 5 };
         mirror.handle_datagram(now, source(1), &encode_item(&MirrorItem::StreamStatus(have)));
         let peer = &mirror.peers[&source(1)];
-        assert_eq!(peer.have(from), Some(&have), "source {number}");
+        assert_eq!(peer.stream_status(from), Some(&have), "source {number}");
         mirror.remove_peer(from);
     }
-    let have = |from: &SourceId| mirror.peers[&source(1)].have(*from).is_some();
+    let have = |from: &SourceId| mirror.peers[&source(1)].stream_status(*from).is_some();
     assert!((1_000..1_512).map(SourceId).filter(have).count() <= MAX_SOURCES);
 }
 

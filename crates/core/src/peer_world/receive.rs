@@ -81,7 +81,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
                 PeerWorldItem::RecordVersion { site, version } => self.on_digest(from, site, version),
                 PeerWorldItem::RecordRequest { site } => self.push_control(from, PeerWorldUnicast::SendRecord(site)),
                 PeerWorldItem::Record { site, version, bytes } => self.on_record(from, site, version, bytes),
-                PeerWorldItem::Leave => self.on_bye(from),
+                PeerWorldItem::Leave => self.on_leave(from),
             }
         }
         if let Some(regions) = regions {
@@ -237,7 +237,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.gossip.revision()
     }
 
-    fn on_bye(&mut self, from: WorldSiteId) {
+    fn on_leave(&mut self, from: WorldSiteId) {
         let now = self.now;
         self.with_peer(from, |peer| {
             peer.left_at = Some(now);

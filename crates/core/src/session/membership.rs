@@ -563,7 +563,7 @@ impl Session {
                 // The site may have stepped inputs of other dropped sites, which do not count.
                 peer.frame_digests = DigestHistory::default();
                 let is_received = peer.silence(self.last_call) < CONSENT_SILENCE;
-                peer.stall_budget.on_drop(self.last_call, is_received && to_evict.contains(site));
+                peer.stall_record.on_drop(self.last_call, is_received && to_evict.contains(site));
                 match self.config.settings.absent_input {
                     AbsentInput::Repeat if !decision.left_sites.contains(site) => peer.repeats_last_input = true,
                     _ => peer.use_neutral_substitute(),
@@ -597,7 +597,7 @@ impl Session {
         self.stalled_since = self.last_call;
         if drops_none {
             self.membership.unmuted_at = Some(self.last_call);
-            self.reset_stall_budgets(self.last_call, to_evict);
+            self.reset_stall_records(self.last_call, to_evict);
         }
         self.choose_pace_setter();
         self.mark_all_due();

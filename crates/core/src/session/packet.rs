@@ -367,7 +367,7 @@ impl Session {
             let peer = &mut self.peers[index];
             let known = peer.known_end();
             peer.seat = Seat::Leaving(last);
-            peer.stall_budget.on_leave(self.last_call);
+            peer.stall_record.on_leave(self.last_call);
             peer.use_neutral_substitute();
             if let Some(pacer) = &mut self.pacer {
                 pacer.forget_site(site);

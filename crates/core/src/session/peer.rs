@@ -72,7 +72,7 @@ pub(super) struct Peer {
     /// Earliest frame in which a joiner may play on this seat. No packet of the seat's previous player can refer to it,
     /// so none is mistaken for a packet of the joiner.
     pub(super) seat_free_from: Frame,
-    pub(super) stall_budget: StallRecord,
+    pub(super) stall_record: StallRecord,
     /// Whether the next packet requests missing inputs, with [`Recovery::Classic`](crate::input::Recovery::Classic).
     pub(super) is_request_due: bool,
     /// When this site repeats its request for missing inputs, with `Recovery::Classic`; `None` while none is missing.
@@ -203,7 +203,7 @@ impl Peer {
             absence: Frame::ZERO..Frame::ZERO,
             absence_input: [[0; 16]; MAX_BLOCKS],
             seat_free_from: Frame::ZERO,
-            stall_budget: StallRecord::default(),
+            stall_record: StallRecord::default(),
             is_request_due: false,
             next_request_at: None,
             incarnation: 0,
@@ -374,7 +374,7 @@ impl Peer {
     /// peer is the joiner (`new`), its inputs begin with that frame; if this site is, they continue.
     pub(super) fn reopen_seat(&mut self, first: Frame, own_width: usize, new: bool) {
         let last = self.absent_from().unwrap_or(first);
-        self.stall_budget.on_rejoin();
+        self.stall_record.on_rejoin();
         self.settle_substitute_input();
         (self.absence, self.absence_input) = (last..first, self.substitute_input);
         self.inputs.restart(last, first, new);

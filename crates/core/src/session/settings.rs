@@ -177,7 +177,9 @@ impl fmt::Display for SettingsError {
                     "input delay and prediction window are {frames} frames together, the maximum is {MAX_LEAD} frames"
                 )
             }
-            Self::TextTooLong(text) => write!(f, "name, version or option {text:?} is longer than {MAX_TEXT_LEN} bytes"),
+            Self::TextTooLong(text) => {
+                write!(f, "name, version or option {text:?} is longer than {MAX_TEXT_LEN} bytes")
+            }
             Self::InvalidMachineName(name) => {
                 write!(
                     f,

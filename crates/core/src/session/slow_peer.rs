@@ -114,7 +114,7 @@ impl Session {
         if !awaited.is_empty() && self.own_stall_limit().is_some() {
             let waited = now - self.stalled_since;
             let blamed = self.peers.iter_mut().filter(|peer| awaited.contains(peer.site));
-            blamed.for_each(|peer| peer.stall_budget.stall_time += waited);
+            blamed.for_each(|peer| peer.stall_record.stall_time += waited);
         }
     }
 
@@ -127,15 +127,15 @@ impl Session {
         let limiting = self.pacer.as_ref().and_then(|pacer| pacer.limiting_site(self.config.settings.rate.period()));
         // A site that searches for a desync replays many past frames and is late for a good reason.
         let is_eligible = |peer: &&mut Peer| {
-            peer.is_awaited() && peer.stats.mismatches == 0 && !peer.stall_budget.is_leave_excused(now)
+            peer.is_awaited() && peer.stats.mismatches == 0 && !peer.stall_record.is_leave_excused(now)
         };
         let mut slow = SiteSet::EMPTY;
         for peer in self.peers.iter_mut().filter(is_eligible) {
             let share = limiting.filter(|(site, _)| *site == peer.site).map_or(0.0, |(_, share)| share);
             let change = UPDATE_INTERVAL.scale(share) - UPDATE_INTERVAL / STALL_DECAY_DIVISOR;
-            peer.stall_budget.stall_time = (peer.stall_budget.stall_time + change).max(TimeDelta::ZERO);
+            peer.stall_record.stall_time = (peer.stall_record.stall_time + change).max(TimeDelta::ZERO);
             let waiting = if self.stalled_by.contains(peer.site) { waiting } else { TimeDelta::ZERO };
-            if peer.stall_budget.stall_time + waiting > limit {
+            if peer.stall_record.stall_time + waiting > limit {
                 slow.insert(peer.site);
             }
         }
@@ -160,8 +160,8 @@ impl Session {
 
     /// Handles a ballot that dropped no site: no site is charged for the stall, and if the ballot was to evict the
     /// sites in `to_evict`, the coordinator waits before it tries another eviction.
-    pub(super) fn reset_stall_budgets(&mut self, now: Instant, to_evict: SiteSet) {
-        self.peers.iter_mut().for_each(|peer| peer.stall_budget.reset());
+    pub(super) fn reset_stall_records(&mut self, now: Instant, to_evict: SiteSet) {
+        self.peers.iter_mut().for_each(|peer| peer.stall_record.reset());
         if !to_evict.is_empty() {
             self.membership.eviction_retry_at = Some(now + FAILED_EVICTION_BACKOFF);
         }
@@ -171,7 +171,7 @@ impl Session {
     /// if the measured delay of its link fits the input delay and prediction window. Without a stall limit every site
     /// may.
     pub(super) fn can_rejoin(&self, peer: &Peer) -> bool {
-        let Some(until) = peer.stall_budget.excluded_until.filter(|_| self.config.stall_limit.is_some()) else {
+        let Some(until) = peer.stall_record.excluded_until.filter(|_| self.config.stall_limit.is_some()) else {
             return true;
         };
         let period = self.config.settings.rate.period();

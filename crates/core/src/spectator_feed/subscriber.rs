@@ -1,4 +1,4 @@
-//! State that a feed keeps per subscriber: progress, throttle level and open requests, in bounded memory.
+//! State that a feed keeps per subscriber: progress, thinning level and open requests, in bounded memory.
 
 use alloc::collections::VecDeque;
 
@@ -19,8 +19,8 @@ const SLOW_THRESHOLD: TimeDelta = TimeDelta::from_secs(2);
 const DROP_THRESHOLD: TimeDelta = TimeDelta::from_secs(10);
 /// Largest distance behind the live frames at which a subscriber counts as caught up.
 pub(super) const CAUGHT_UP_THRESHOLD: TimeDelta = TimeDelta::from_secs(1);
-/// Highest throttle level. At level n, a subscriber gets one live packet per 2^n batches.
-const MAX_THROTTLE_LEVEL: u8 = 2;
+/// Highest thinning level that a feed uses. At level n, a subscriber gets one live packet per 2^n batches.
+const MAX_USED_THINNING_LEVEL: u8 = 2;
 
 /// A slot for one subscriber. The feed reuses the slot after the subscriber has left.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Subscriber {
     pub(super) has_caught_up: bool,
     /// Last time at which the subscriber was no more than [`SLOW_THRESHOLD`] behind.
     last_near_at: Instant,
-    pub(super) throttle_level: u8,
+    pub(super) thinning_level: u8,
     /// Time since which the subscriber has waited for a snapshot; `None` if it does not wait.
     pub(super) awaiting_snapshot_since: Option<Instant>,
     /// Number of the snapshot that is reserved for the subscriber's download.
@@ -67,7 +67,7 @@ impl Subscriber {
             live_sent_end: Frame::ZERO,
             has_caught_up: false,
             last_near_at: now,
-            throttle_level: 0,
+            thinning_level: 0,
             awaiting_snapshot_since: None,
             snapshot: None,
             bulk_allowed_at: now,
@@ -92,7 +92,7 @@ impl Subscriber {
         self.span_count > 0 || !self.wanted_parts.is_empty()
     }
 
-    /// Sets the throttle level by the subscriber's distance `behind` the live frames. The level falls only once the
+    /// Sets the thinning level by the subscriber's distance `behind` the live frames. The level falls only once the
     /// subscriber has caught up again, and stays 0 until it has caught up for the first time.
     pub(super) fn update_throttle(&mut self, now: Instant, behind: TimeDelta) {
         self.has_caught_up |= behind <= CAUGHT_UP_THRESHOLD;
@@ -102,9 +102,10 @@ impl Subscriber {
         if !self.has_caught_up {
             return;
         }
-        let level = if behind > SLOW_THRESHOLD * 2 { MAX_THROTTLE_LEVEL } else { u8::from(behind > SLOW_THRESHOLD) };
-        if level > self.throttle_level || behind <= CAUGHT_UP_THRESHOLD {
-            self.throttle_level = level;
+        let level =
+            if behind > SLOW_THRESHOLD * 2 { MAX_USED_THINNING_LEVEL } else { u8::from(behind > SLOW_THRESHOLD) };
+        if level > self.thinning_level || behind <= CAUGHT_UP_THRESHOLD {
+            self.thinning_level = level;
         }
     }
 

@@ -183,9 +183,10 @@ impl SessionChecker {
         let incarnation = self.current_incarnation(site);
         let frame = frame as usize;
         let first = *incarnation.first_sampled_frame.get_or_insert(frame);
-        let expected = first + incarnation.sampled_inputs.len() / players;
+        let sampled = incarnation.sampled_inputs.len() / players;
+        let expected = if is_first_incarnation { input_delay } else { first } + sampled;
         incarnation.sampled_inputs.extend(owned);
-        if frame != expected || is_first_incarnation && first != input_delay {
+        if frame != expected {
             self.report_violation("fidelity", format!("site {site} sampled frame {frame} instead of {expected}"));
         }
     }

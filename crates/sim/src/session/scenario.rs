@@ -43,7 +43,7 @@ const REPLAY_LOG_BYTES: usize = 1 << 18;
 /// Time limit for detecting a desync and for the rejoin of the diverged site.
 const DESYNC_RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(14);
 /// Silence timeout of the sites in a scenario with a crash, but without drop timeouts and joining sites.
-const GIVE_UP_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
+const SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 
 /// A session, its network, its spectators, and all faults injected into it.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ pub struct SessionScenario {
     /// Policy by which every site chooses when to send.
     pub sending: SendPolicy,
     /// Time for which a reachable peer may stall the session before it is dropped; `None` if the sites wait.
-    pub stall_timeout: Option<TimeDelta>,
+    pub stall_limit: Option<TimeDelta>,
     /// Plan of the spectators; `None` without spectators.
     pub spectators: Option<spectators::scenario::SpectatorsPlan>,
     /// Number of the site that records a movie; `None` without a movie.
@@ -214,8 +214,8 @@ impl fmt::Display for SessionScenario {
         writeln!(f, "  send policy {:?}, starvation policy {:?}", self.sending, self.starvation)?;
         writeln!(
             f,
-            "  drop timeouts {:?}, stall timeout {:?}, substitute input {:?}",
-            self.drop_timeouts, self.stall_timeout, self.absent_input
+            "  drop timeouts {:?}, stall limit {:?}, substitute input {:?}",
+            self.drop_timeouts, self.stall_limit, self.absent_input
         )?;
         for (at, link) in self.links.iter().enumerate().filter(|(at, _)| at / sites != at % sites) {
             let recorded = matches!(link.delay, Delay::Recorded(_));
@@ -278,7 +278,7 @@ impl SessionScenario {
             self.auto_delay,
             self.drop_timeouts.is_some(),
             self.drop_timeouts.is_some() && self.absent_input == AbsentInput::Repeat,
-            self.stall_timeout.is_some(),
+            self.stall_limit.is_some(),
             fault(|fault| matches!(fault, SessionFault::Restart(_))),
             self.late_joiners > 1,
             self.joins_by_replay && fault(|fault| matches!(fault, SessionFault::Restart(_))),
@@ -395,10 +395,10 @@ impl SessionScenario {
             predictor: self.predictor,
             recovery: self.recovery[number],
             drop_timeout: self.drop_timeouts.as_ref().map(|limits| limits[number]),
-            stall_limit: self.stall_timeout,
+            stall_limit: self.stall_limit,
             send_policy: self.sending,
             silence_timeout: (self.has_crash() && self.drop_timeouts.is_none() && !has_joiner)
-                .then_some(GIVE_UP_TIMEOUT),
+                .then_some(SILENCE_TIMEOUT),
             feed: (has_joiner || self.spectators.is_some()).then_some(FeedConfig { log_bytes, ..feed }),
             ..Config::new(session, id, SessionNetwork::peers(number, self.sites), settings)
         }

@@ -83,7 +83,7 @@ enum PendingReply {
 /// Encoded packet of live frames.
 #[derive(Debug)]
 struct LivePacket {
-    /// State of the subscribers for which the packet was built: first unsent frame, end of the history, throttle level.
+    /// State of the subscribers for which the packet was built: first unsent frame, end of the history, thinning level.
     key: Option<(Frame, Frame, u8)>,
     end: Frame,
     len: usize,

@@ -87,11 +87,11 @@ impl Feed {
         let end = self.history.end().unwrap_or_default();
         let new = end - slot.live_sent_end;
         let worth_it =
-            new >= i64::from(self.config.batch_frames) << slot.throttle_level || (new > 0 && slot.throttle_level == 0);
+            new >= i64::from(self.config.batch_frames) << slot.thinning_level || (new > 0 && slot.thinning_level == 0);
         if !worth_it && now - slot.last_sent_at < KEEP_ALIVE_INTERVAL {
             return None;
         }
-        let (level, sent) = (slot.throttle_level, slot.live_sent_end);
+        let (level, sent) = (slot.thinning_level, slot.live_sent_end);
         if self.live_packet.key != Some((sent, end, level)) {
             self.build_live_packet(sent, end, level);
         }
@@ -113,7 +113,7 @@ impl Feed {
         }
     }
 
-    /// Builds the live packet for every subscriber at throttle level `level` that was sent all frames before `sent`.
+    /// Builds the live packet for every subscriber at thinning level `level` that was sent all frames before `sent`.
     /// `end` is the end of the history. If more than 16 batches are unsent, only the newest record is new in the
     /// packet, and the subscriber must request the rest. The packet also repeats the record before its first new one,
     /// if the repeated record is short.
@@ -131,7 +131,7 @@ impl Feed {
     }
 
     /// Encodes the records with the frames `from..until`, as many as fit into a datagram, after a header that states
-    /// the subscriber's throttle level `level`. Returns the length in bytes and the frame after the last encoded one.
+    /// the subscriber's thinning level `level`. Returns the length in bytes and the frame after the last encoded one.
     fn put_frames(&self, buf: &mut [u8], level: u8, from: Frame, until: Frame) -> (usize, Frame) {
         let mut writer = ByteWriter::new(&mut buf[..MAX_DATAGRAM]);
         let first = self.history.find(from).map_or(from, |kept| kept.first);
@@ -192,7 +192,7 @@ impl Feed {
     /// because playout waits for them.
     fn put_bulk(&mut self, at: usize, buf: &mut [u8]) -> Option<usize> {
         if let Some((from, until)) = self.subscribers[at].first_span() {
-            let (len, next) = self.put_frames(buf, self.subscribers[at].throttle_level, from, until);
+            let (len, next) = self.put_frames(buf, self.subscribers[at].thinning_level, from, until);
             // The history may have dropped these frames. The subscriber then requests them again and is dropped as too
             // old.
             self.subscribers[at].on_span_sent(if next > from { next } else { until });

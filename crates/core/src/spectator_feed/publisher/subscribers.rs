@@ -121,7 +121,7 @@ impl Feed {
         slot.live_sent_end = end;
         slot.next_frame = subscribe.first_frame.map_or(end, Frame::new);
         if slot.has_caught_up {
-            (slot.has_caught_up, slot.throttle_level, slot.catching_up_since) = (false, 0, now);
+            (slot.has_caught_up, slot.thinning_level, slot.catching_up_since) = (false, 0, now);
         }
         let addr = slot.addr;
         self.queue_reply(addr, PendingReply::Welcome);

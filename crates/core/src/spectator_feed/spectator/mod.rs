@@ -60,7 +60,7 @@ pub struct Spectator {
     /// Whether a source ever accepted the subscription and so stated which frames it has.
     has_joined: bool,
     has_ended: bool,
-    throttle_level: u8,
+    thinning_level: u8,
     congestion: DownloadWindow,
     pending_requests: VecDeque<FrameRequest>,
     /// Moving average of the encoded size of a frame, in 1/16 byte.
@@ -149,7 +149,7 @@ impl Spectator {
             source_end: Frame::ZERO,
             has_joined: false,
             has_ended: false,
-            throttle_level: 0,
+            thinning_level: 0,
             congestion: DownloadWindow::new(now),
             pending_requests: VecDeque::new(),
             mean_frame_bytes: 16 * 4,

@@ -167,7 +167,7 @@ impl Spectator {
             }
         }
         self.connection = SourceConnection::Subscribing;
-        (self.last_received_at, self.subscribe_attempts, self.bad_blocks, self.throttle_level, self.has_ended) =
+        (self.last_received_at, self.subscribe_attempts, self.bad_blocks, self.thinning_level, self.has_ended) =
             (now, 0, 0, 0, false);
         self.last_subscribe_at = Instant::from_nanos(i64::MIN);
         if let Some(download) = &mut self.download {
@@ -185,8 +185,8 @@ impl Spectator {
             return;
         }
         self.on_source_received(now);
-        if frames.thinning_level != self.throttle_level {
-            self.throttle_level = frames.thinning_level;
+        if frames.thinning_level != self.thinning_level {
+            self.thinning_level = frames.thinning_level;
             self.events.push(SpectatorEvent::Slowed { batches: 1 << frames.thinning_level });
         }
         let (end, ready) = (self.records.contiguous_end(), self.records.ready_frames());

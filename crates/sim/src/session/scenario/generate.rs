@@ -70,7 +70,7 @@ impl SessionScenario {
             },
             starvation: StarvationPolicy::Wait,
             sending: SendPolicy::AtOnce,
-            stall_timeout: draw_stall_timeout(&mut Random::stream(seed, "late after")),
+            stall_limit: draw_stall_timeout(&mut Random::stream(seed, "late after")),
             spectators: spectators::scenario::SpectatorsPlan::draw(seed, sites, random_link),
             movie_site: None,
             sabotage: None,
@@ -135,7 +135,7 @@ impl SessionScenario {
     fn draw_divergence(&mut self, random: &mut Random) {
         self.late_joiners = 0;
         self.can_save.fill(true);
-        self.stall_timeout = None;
+        self.stall_limit = None;
         // A replay would not reproduce the corrupted state.
         self.joins_by_replay = false;
         let site = random.below(self.sites as u64) as usize;

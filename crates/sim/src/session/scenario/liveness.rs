@@ -7,8 +7,8 @@ use coplay::time::Instant;
 
 use super::run::SessionRun;
 use super::{
-    DESYNC_RECOVERY_TIME, MAX_IN_FLIGHT_PER_LINK, MAX_MEMORY_PER_SITE, PLAY_TIME, RECOVERY_TIME, REPLAY_LOG_BYTES,
-    START_DEADLINE, SessionFault, SessionScenario,
+    DESYNC_RECOVERY_TIME, MAX_IN_FLIGHT_PER_LINK, MAX_MEMORY_PER_SITE, PLAY_TIME, REPLAY_LOG_BYTES, START_DEADLINE,
+    SessionFault, SessionScenario,
 };
 use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::session_network::SessionNetwork;
@@ -76,10 +76,10 @@ impl SessionScenario {
 
     /// Returns whether a site may stall the others until they drop it. Its links may be too long or too uneven for
     /// input delay and prediction window, or its machine too slow. Or a fault affects a lower site, which may be the
-    /// coordinator and then lacks the site's inputs. Returns `false` without a stall timeout, because then no site is
+    /// coordinator and then lacks the site's inputs. Returns `false` without a stall limit, because then no site is
     /// dropped for stalls.
     fn may_stall_others(&self, site: usize) -> bool {
-        if self.stall_timeout.is_none() {
+        if self.stall_limit.is_none() {
             return false;
         }
         if (0..site).any(|lower| self.is_affected_by_fault(lower)) {
@@ -100,12 +100,12 @@ impl SessionScenario {
     }
 
     /// Returns whether a run of lost packets to or from a site lasts longer than input delay, prediction window and
-    /// stall timeout together, with a probability of more than [`NEGLIGIBLE_PROBABILITY`]. [`worst_input_wait_ms`]
+    /// stall limit together, with a probability of more than [`NEGLIGIBLE_PROBABILITY`]. [`worst_input_wait_ms`]
     /// considers only the mean length of such a run.
     fn may_lose_too_many_in_a_row(&self, site: usize) -> bool {
-        let Some(stall_timeout) = self.stall_timeout else { return false };
+        let Some(stall_limit) = self.stall_limit else { return false };
         let period = self.frame_rate.period().as_millis_f64();
-        let limit = f64::from(self.input_delay + self.prediction_window) * period + stall_timeout.as_millis_f64();
+        let limit = f64::from(self.input_delay + self.prediction_window) * period + stall_limit.as_millis_f64();
         // With `SendPolicy::Measured`, packets are up to half of the input delay apart.
         let apart =
             if self.sending == SendPolicy::Measured { (f64::from(self.input_delay) / 2.0).max(1.0) } else { 1.0 }
@@ -166,7 +166,7 @@ impl SessionScenario {
         run: &mut SessionRun,
         frames_when_healed: &[usize],
     ) {
-        let seconds = (self.end_time() - (self.last_fault_end() + RECOVERY_TIME)).as_secs_f64();
+        let seconds = (self.end_time() - self.recovery_deadline()).as_secs_f64();
         let frames = run.checker.confirmed_frames.iter().zip(frames_when_healed);
         let speeds: Vec<f64> = frames.map(|(now, then)| now.saturating_sub(*then) as f64 / seconds).collect();
         if let Some(spectators) = run.spectators.take() {
@@ -181,7 +181,7 @@ impl SessionScenario {
     /// and that no bound was exceeded. `frames_when_healed` is the number of frames that each site had confirmed at the
     /// recovery deadline.
     pub(super) fn check_liveness(&self, network: &SessionNetwork, run: &mut SessionRun, frames_when_healed: &[usize]) {
-        let seconds = (self.end_time() - (self.recovery_deadline())).as_secs_f64();
+        let seconds = (self.end_time() - self.recovery_deadline()).as_secs_f64();
         let min_fps = self.min_fps();
         self.check_drops(run);
         let left = |site: usize| self.leaves(site);
@@ -193,7 +193,7 @@ impl SessionScenario {
         }
         let has_joiner = |fault: &SessionFault| matches!(fault, SessionFault::Restart(_) | SessionFault::Diverge(_));
         if self.drop_timeouts.is_some()
-            || self.stall_timeout.is_some()
+            || self.stall_limit.is_some()
             || self.faults.iter().any(|(_, fault)| has_joiner(fault))
         {
             self.check_liveness_with_drops(network, run, frames_when_healed, seconds);

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
+use coplay::frame::FrameRate;
 use coplay::session::{AbsentInput, Config, Event, SessionEnd, Settings, State};
 use coplay::spectator_feed::{FeedConfig, SourceError, SpectatorStart};
 use coplay::time::TimeDelta;
@@ -741,6 +742,154 @@ fn joiner_whose_admission_is_void_is_admitted_by_the_rejoined_coordinator() {
         game.run_for(secs(10));
         assert_eq!(end_reason(&game, 3), None, "{away} ms");
         assert_running_at_full_speed(&game, &format!("the coordinator is away for {away} ms"), [0, 1, 2, 3]);
+    }
+}
+
+/// Between a crash and the rejoin, a player gets no packets of the site, and these do not count as lost.
+#[test]
+fn time_away_does_not_count_as_packet_loss() {
+    let mut game = start_two_of_three(&SessionSetup::new(3, rtt_link(60)), enable_drop_timeout);
+    game.run_until(at(JOINS_AT));
+    game.crash(1);
+    game.run_for(secs(6));
+    game.join(1, |_| {});
+    game.run_while(secs(8), |game| join_frame(game, 0, 1).is_none());
+    for _ in 0..20 {
+        game.run_for(ms(100));
+        assert!(game.peer_stats(0, 1).loss < 0.01, "{:?}", game.peer_stats(0, 1));
+    }
+}
+
+/// Starts three players that admit a fourth site. Their coordinator, whose links have this round-trip time, crashes as
+/// soon as the joiner has received the admission, and restarts 300 ms later.
+fn readmission_after_crash(setup: &SessionSetup, rtt_ms: i64, change: impl Fn(&mut Config)) -> TestSession {
+    let mut game = start_joinable(setup, 3, change);
+    for other in 1..4 {
+        game.network.link(0, other).set_config(rtt_link(rtt_ms));
+        game.network.link(other, 0).set_config(rtt_link(rtt_ms));
+    }
+    game.set_late_joiners([3]);
+    game.run_until(at(secs(8)));
+    game.network.start_capture(5_000);
+    game.join(3, |_| {});
+    game.run_while(secs(30), |game| !has_received_join_command(game, 3));
+    game.crash(0);
+    game.run_for(ms(300));
+    game.join(0, |_| {});
+    game
+}
+
+/// The link of the coordinator is long compared with the frame period, so the first admission is for a frame far ahead
+/// of the second one. The joiner has already sent neutral inputs for more frames than a site accepts at once.
+#[test]
+fn second_admission_for_a_much_earlier_frame_freezes_no_player() {
+    for (fps, rtt_ms, input_delay) in [(240, 300, 38), (144, 600, 46)] {
+        let setup = SessionSetup { input_delay, prediction_window: 0, ..SessionSetup::new(4, rtt_link(20)) };
+        let rate = FrameRate::per_second(fps).unwrap();
+        let mut game = readmission_after_crash(&setup, rtt_ms, |config| config.settings.rate = rate);
+        game.run_for(secs(30));
+        for site in 0..4 {
+            let speed = game.fps(site, game.now() - secs(2), game.now());
+            let (state, full) = (game.state(site), f64::from(fps));
+            assert!(speed > 0.9 * full, "site {site} plays at {speed:.1} of {full} fps: {state:?}");
+        }
+        game.assert_consistent();
+    }
+}
+
+/// The coordinator that admitted a joiner crashes, rejoins and admits the joiner again. When it leaves later, the joiner
+/// reports that as the other players do.
+#[test]
+fn joiner_that_was_admitted_twice_notices_a_leave() {
+    for away in [500, 1_500] {
+        let setup = SessionSetup { input_delay: 4, prediction_window: 0, ..SessionSetup::new(4, rtt_link(100)) };
+        let mut game = start_joinable(&setup, 3, |_| {});
+        game.set_late_joiners([3]);
+        game.run_until(at(JOINS_AT));
+        game.network.start_capture(2_000);
+        game.join(3, |_| {});
+        game.run_while(secs(8), |game| !has_received_join_command(game, 3));
+        game.crash(0);
+        game.run_for(ms(away));
+        game.join(0, |_| {});
+        game.run_for(secs(10));
+        game.leave(0);
+        game.run_for(secs(5));
+        for site in 1..4 {
+            let is_leave = |event: &Event| matches!(event, Event::Left { site, .. } if *site == site_id(0));
+            let leaves = game.events_of(site).filter(|reported| is_leave(&reported.event)).count();
+            assert_eq!(leaves, 1, "away for {away} ms, site {site}");
+        }
+    }
+}
+
+/// The link between the coordinator and a joiner fails right after the admission. The other player relays all inputs,
+/// but no acknowledgements, so the joiner does not learn that its admission counts. It gives its seat back.
+#[test]
+fn joiner_that_loses_the_coordinator_gives_its_seat_back() {
+    for after in [0, 50, 90] {
+        let mut game = start_two_of_three(&SessionSetup::new(3, rtt_link(100)), enable_drop_timeout);
+        game.run_until(at(JOINS_AT));
+        game.network.start_capture(2_000);
+        game.join(2, |_| {});
+        game.run_while(secs(8), |game| !has_received_join_command(game, 2));
+        game.run_for(ms(after));
+        game.network.set_cut(0, 2, true);
+        game.run_for(secs(15));
+        assert!(end_reason(&game, 2).is_some(), "cut after {after} ms: {:?}", game.state(2));
+        game.run_for(secs(3));
+        assert_running_at_full_speed(&game, &format!("cut after {after} ms"), [0, 1]);
+    }
+}
+
+/// All players leave while a joiner that they have admitted still catches up, because its machine is slow for a moment.
+/// The joiner keeps the game.
+#[test]
+fn joiner_keeps_the_game_that_all_players_leave() {
+    for (players, after) in [(1, 500), (1, 700), (1, 1_000), (2, 700)] {
+        let case = format!("{players} players leave after {after} ms");
+        let setup = SessionSetup::new(players + 1, rtt_link(100));
+        let mut game = start_joinable(&setup, players, |config| config.can_play_alone = true);
+        game.set_late_joiners([players]);
+        game.run_until(at(JOINS_AT));
+        game.network.start_capture(2_000);
+        game.join(players, |_| {});
+        game.run_while(secs(8), |game| !has_received_join_command(game, players));
+        game.network.sites[players].step_cost = ms(60);
+        game.run_for(ms(after));
+        (0..players).for_each(|player| game.leave(player));
+        game.run_for(ms(300));
+        game.network.sites[players].step_cost = ms(1);
+        game.run_for(secs(20));
+        assert_running_at_full_speed(&game, &case, [players]);
+    }
+}
+
+/// A player loses its links to two of three others, and soon afterwards it and the remaining player, which still has
+/// its inputs and serves a joiner, are cut off. The joiner must not have got frames with inputs that the others lack.
+#[test]
+fn feed_publishes_no_frames_with_inputs_that_a_quorum_may_lack() {
+    for input_delay in [6, 12] {
+        for (before, between) in [(0, 140), (0, 200), (120, 140), (240, 140), (240, 200), (360, 140)] {
+            let setup = SessionSetup { input_delay, ..SessionSetup::new(5, rtt_link(100)) };
+            let mut game = start_joinable(&setup, 4, enable_drop_timeout);
+            game.set_late_joiners([4]);
+            game.run_until(at(JOINS_AT));
+            game.network.start_capture(2_000);
+            // Site 2 is the first source.
+            game.join(4, |config| config.peers.rotate_left(2));
+            game.run_while(secs(8), |game| !has_received_join_command(game, 4));
+            game.run_for(ms(before));
+            [0, 1].into_iter().for_each(|to| game.network.link(3, to).set_cut(true));
+            game.run_for(ms(between));
+            game.set_partition(site_set([2, 3]), true);
+            game.run_for(secs(12));
+            let case = format!("input delay {input_delay}, cuts at {before} ms and {between} ms later");
+            assert!(join_frame(&game, 4, 4).is_some(), "{case}: site 4 does not join");
+            assert_eq!(game.checker.find_violations(), [], "{case}");
+            let has_diverged = game.events.iter().any(|reported| matches!(reported.event, Event::Diverged { .. }));
+            assert!(!has_diverged, "{case}");
+        }
     }
 }
 

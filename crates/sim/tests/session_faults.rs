@@ -235,6 +235,27 @@ fn joiner_that_a_dropped_coordinator_admitted_may_join_at_another_frame() {
     }
 }
 
+/// Seed 310026161: the two sites of a game drop each other. The one that crashes first rejoins the game of the other, and
+/// then the other crashes. The inputs of the one that rejoined end where the other dropped it.
+#[test]
+fn drop_by_a_site_that_outlives_the_dropped_one_counts() {
+    assert_no_violations(310_026_161..310_026_162);
+}
+
+/// Seed 310045731: a site leaves while the coordinator is dead. It does not follow the drop of the coordinator, whose
+/// admission of a joiner is void, so it must not report that the joiner plays.
+#[test]
+fn leaving_site_reports_no_joins() {
+    assert_no_violations(310_045_731..310_045_732);
+}
+
+/// Seed 310047833: with measured send intervals, a packet that replaces a lost one may follow half of the input delay
+/// later. The stalls of a lossy link add up to the stall limit.
+#[test]
+fn stalls_of_a_lossy_link_with_long_send_intervals_explain_a_drop() {
+    assert_no_violations(310_047_833..310_047_834);
+}
+
 /// Seed 102058851: a joiner is admitted twice, and a late tick acknowledges inputs of its first admission. The joiner
 /// must send all inputs of its second admission nevertheless.
 #[test]

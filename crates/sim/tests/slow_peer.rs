@@ -250,3 +250,30 @@ fn too_short_stall_timeout_is_rejected() {
     assert_eq!(error, ConfigError::StallLimitTooShort(MIN_STALL_LIMIT / 2));
     assert!(error.to_string().contains("the minimum is 100"), "{error}");
 }
+
+/// A coordinator that charged a site for a stall gives the role back. When it coordinates again minutes later, the
+/// stall is forgotten.
+#[test]
+fn stall_before_a_change_of_the_coordinator_is_forgotten() {
+    let setup = SessionSetup::new(3, rtt_link(60));
+    let mut game = setup.start_with(|_, config| {
+        (config.stall_limit, config.drop_timeout) = (Some(secs(1)), Some(secs(3)));
+        config.feed = Some(FeedConfig::new(config.session_id, 7, config.settings.clone()));
+    });
+    game.run_until(at(secs(4)));
+    game.leave(0);
+    game.run_for(secs(3));
+    let until = game.now() + secs(1);
+    game.network.pause(2, until);
+    game.run_for(ms(1_100));
+    game.join(0, |_| {});
+    game.run_for(secs(60));
+    assert!([0, 1, 2].iter().all(|site| recent_fps(&game, *site) > 58.0), "site 0 does not rejoin");
+    game.leave(0);
+    game.run_for(ms(300));
+    let until = game.now() + ms(600);
+    game.network.pause(2, until);
+    game.run_for(secs(5));
+    assert_eq!(drop_frame(&game, 1, 2), None);
+    assert!(recent_fps(&game, 1) > 58.0 && recent_fps(&game, 2) > 58.0);
+}

@@ -662,12 +662,14 @@ impl Session {
     }
 
     /// Ends the session when every peer has this site's last input and knows that it is the last, has been silent for
-    /// longer than [`LEAVE_WAIT_FOR_SILENT_PEER`], was dropped, or has no seat; at the latest after [`MAX_LEAVE_WAIT`].
+    /// longer than [`LEAVE_WAIT_FOR_SILENT_PEER`], was dropped or restarted, or has no seat; at the latest after
+    /// [`MAX_LEAVE_WAIT`].
     #[cold]
     fn update_own_leave(&mut self, now: Instant) {
         let is_informed = |peer: &Peer| {
             peer.is_free()
                 || peer.is_dropped
+                || peer.was_restarted()
                 || peer.knows_own_leave
                 || now - peer.last_received_at > LEAVE_WAIT_FOR_SILENT_PEER
         };

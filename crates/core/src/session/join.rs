@@ -70,6 +70,12 @@ pub(super) struct JoinProgress {
     admitted_by: Option<SiteId>,
     /// The last command that admitted this site and turned out to be void. Copies of it may still arrive.
     void_admission: Option<ScheduledCommand>,
+    /// End of the neutral inputs that this site has sent since its first admission. Copies of them may still arrive at
+    /// players, so this site's inputs for these frames stay neutral.
+    neutral_until: Frame,
+    /// Since when this site has had all frames before its first one and waits for the players' acknowledgements, while
+    /// the game goes on.
+    seat_awaited_since: Option<Instant>,
     /// The next frame of the download, and when it last advanced or this site was admitted.
     progress: (Frame, Instant),
     /// Start of the time without progress after which another source is tried: the last progress or change of the
@@ -101,6 +107,8 @@ impl JoinProgress {
                 join_frame: None,
                 admitted_by: None,
                 void_admission: None,
+                neutral_until: Frame::ZERO,
+                seat_awaited_since: None,
                 progress,
                 source_changed_at: now,
                 has_stepped: false,
@@ -191,6 +199,9 @@ impl Session {
     /// back.
     fn update_join_progress(&mut self, now: Instant) {
         let answer_time = self.max_player_rtt() * SOURCE_ROUND_TRIPS;
+        if self.is_seat_awaited_too_long(now, JOIN_TIMEOUT + answer_time) {
+            return self.abort_joining(now, SourceError::Silent);
+        }
         let is_player = |addr: Addr| self.peers.iter().any(|peer| peer.addr == addr && peer.is_playing());
         let Some(joining) = self.joining.as_mut().filter(|joining| joining.join_frame.is_some()) else { return };
         let next = joining.spectator.next_frame();
@@ -206,6 +217,22 @@ impl Session {
             joining.source_changed_at = now;
             joining.spectator.try_other_source(now, is_player);
         }
+    }
+
+    /// Returns whether this site has been able to play for longer than `limit`, except that no quorum acknowledges its
+    /// inputs although the game goes on: then its admission is void, or it cannot be reached.
+    fn is_seat_awaited_too_long(&mut self, now: Instant, limit: TimeDelta) -> bool {
+        let is_seat_unknown =
+            self.own_join_frame().is_some_and(|first| self.machine_frame >= first && !self.is_seat_known(first));
+        let Some(joining) = &mut self.joining else { return false };
+        let is_game_moving =
+            joining.spectator.next_frame() > joining.progress.0 || now - joining.progress.1 < SOURCE_TIMEOUT;
+        if !is_seat_unknown || !is_game_moving {
+            joining.seat_awaited_since = None;
+        } else if now - *joining.seat_awaited_since.get_or_insert(now) > limit {
+            return true;
+        }
+        false
     }
 
     /// Gives up the join for this reason. An admitted joiner leaves its seat, so that no site waits for it.
@@ -281,6 +308,12 @@ impl Session {
         let own_width = self.layout.width();
         // If an earlier command admitted this site, the neutral inputs that it has already sent must not change.
         let sent_end = self.membership.admitted_at.map(|_| self.own_inputs.end());
+        let joining = self.joining.as_mut().filter(|_| sent_end.is_some());
+        let neutral_until = joining.map_or(first, |joining| {
+            joining.neutral_until = joining.neutral_until.max(self.own_inputs.end());
+            joining.neutral_until
+        });
+        self.left_sites = SiteSet::EMPTY;
         for peer in &mut self.peers {
             peer.seat = Seat::Free(Frame::ZERO);
             peer.newest_ack_tick = sent_end.map(|_| Frame::ZERO);
@@ -316,11 +349,14 @@ impl Session {
             }
             None => {
                 self.push_settling_inputs(first);
-                self.push_neutral_inputs(sent_end.unwrap_or(first).max(self.own_inputs.end()));
+                // The players accept only so many frames at once. The others follow while the machine catches up.
+                let until = neutral_until.min(first + MAX_FRAMES_AHEAD as u32);
+                self.push_neutral_inputs(until.max(self.own_inputs.end()));
             }
         }
         if let Some(joining) = &mut self.joining {
             (joining.join_frame, joining.admitted_by) = (Some(first), Some(command.issuer));
+            joining.seat_awaited_since = None;
             (joining.progress, joining.source_changed_at) =
                 ((joining.spectator.next_frame(), self.last_call), self.last_call);
         }
@@ -371,12 +407,15 @@ impl Session {
         }
     }
 
-    /// Starts to play when all frames before the join frame are stepped, a quorum has inputs of this site, this site is
-    /// near enough to the players, and the time of the next frame is known. Returns whether this site plays now.
+    /// Starts to play when all frames before the join frame are stepped, a quorum has inputs of this site, the inputs
+    /// that have to stay neutral are behind, this site is near enough to the players, and the time of the next frame is
+    /// known. Returns whether this site plays now.
     #[cold]
     pub(super) fn start_playing_if_due(&mut self) -> bool {
         let Some(first) = self.own_join_frame().filter(|first| self.machine_frame >= *first) else { return false };
-        if !self.is_seat_known(first) {
+        let owes_neutral_inputs =
+            self.joining.as_ref().is_some_and(|joining| self.own_inputs.end() < joining.neutral_until);
+        if owes_neutral_inputs || !self.is_seat_known(first) {
             return false;
         }
         let (now, next) = (self.last_call, self.machine_frame);
@@ -411,9 +450,14 @@ impl Session {
     }
 
     /// Returns whether a quorum of the players has acknowledged an input of this site. Otherwise this site's admission
-    /// may be void, and the feed may deliver frames that were played without this site.
+    /// may be void, and the feed may deliver frames that were played without this site. If no player is left, the
+    /// admission counts once the input for its frame from the site that issued it is known.
     fn is_seat_known(&self, first: Frame) -> bool {
         let players = self.peers.iter().filter(|peer| peer.is_playing());
+        if players.clone().next().is_none() {
+            let admitted_by = self.joining.as_ref().and_then(|joining| joining.admitted_by);
+            return self.peers.iter().any(|peer| Some(peer.site) == admitted_by && peer.inputs.end() > first);
+        }
         let informed = players.clone().filter(|peer| peer.sender.acked() > first);
         is_quorum_of(players.map(|peer| peer.site).collect(), informed.map(|peer| peer.site).collect())
     }

@@ -132,16 +132,44 @@ impl Session {
         sites
     }
 
+    /// Returns whether the other sites could go on without `peer` and without its inputs for frames from `unpublished`
+    /// on: a quorum of them does not contain it, or it was absent from such a frame on.
+    fn quorum_may_lack_inputs_of(&self, peer: &Peer, unpublished: Frame) -> bool {
+        let mut without = self.voters();
+        without.remove(self.config.site);
+        match without.contains(peer.site) {
+            true => {
+                without.remove(peer.site);
+                self.is_quorum_of_voters(without)
+            }
+            false => peer.absent_from().is_some_and(|end| end > unpublished),
+        }
+    }
+
+    /// Returns the end of the frames that `peer` must have confirmed, because it has sampled its newest input: its
+    /// machine runs ahead of the confirmed frames by at most the prediction window, and its inputs run ahead of its
+    /// machine by at most the input delay and one frame.
+    fn proven_confirmed_end(&self, peer: &Peer) -> Frame {
+        let settings = &self.delay_settings;
+        let lead = (settings.input_delay + settings.prediction_window).max(self.max_lead);
+        peer.inputs.end().checked_sub(lead + 1).unwrap_or_default()
+    }
+
     /// Returns the end of the frames that are confirmed and stay so even if the others drop this site: every quorum of
-    /// the others contains a site that has this site's inputs for them.
+    /// the others contains a site that has the inputs of all sites outside the quorum for them.
     pub(super) fn irrevocable_end(&self) -> Frame {
         let (mut irrevocable, unpublished) = (self.confirmed_end(), self.feed_end.max(self.own_inputs.start()));
+        let others_may_lack = self.peers.iter().any(|peer| self.quorum_may_lack_inputs_of(peer, unpublished));
         let mut others_left = self.voters();
         others_left.remove(self.config.site);
         while self.is_quorum_of_voters(others_left) {
             let is_established = |peer: &Peer| peer.inputs.start() <= unpublished && !peer.has_advance_inputs;
             let is_candidate = |peer: &&Peer| others_left.contains(peer.site) && is_established(peer);
-            let candidates = self.peers.iter().filter(is_candidate).map(|peer| (peer.sender.acked(), peer.site));
+            let known_end = |peer: &Peer| match others_may_lack {
+                true => peer.sender.acked().min(self.proven_confirmed_end(peer)),
+                false => peer.sender.acked(),
+            };
+            let candidates = self.peers.iter().filter(is_candidate).map(|peer| (known_end(peer), peer.site));
             // Only new joiners are left, which know earlier frames from a feed alone.
             let Some((acked, site)) = candidates.max() else { break };
             irrevocable = irrevocable.min(acked);

@@ -378,6 +378,10 @@ impl Peer {
         self.settle_substitute_input();
         (self.absence, self.absence_input) = (last..first, self.substitute_input);
         self.inputs.restart(last, first, new);
+        if new {
+            // The frames while the seat was empty are not lost packets.
+            self.loss_meter = LossMeter::default();
+        }
         self.sender = match new {
             true => InputSender::for_late_joiner(first, own_width),
             false => InputSender::new(first, own_width),

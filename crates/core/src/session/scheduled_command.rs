@@ -311,7 +311,10 @@ impl Session {
         (peer.seat, peer.join_frame) = (Seat::Playing, None);
         let leaves = peer.leave_after_join.take();
         self.left_sites.remove(site);
-        self.events.push(Event::Joined { site, frame });
+        // A leaving site does not follow the others' decisions, and the command may be void.
+        if self.leaving.is_none() {
+            self.events.push(Event::Joined { site, frame });
+        }
         self.choose_pace_setter();
         if let Some(last) = leaves {
             self.apply_leave(index, last);

@@ -120,9 +120,11 @@ impl Session {
 
     /// Updates the stall times for one [`UPDATE_INTERVAL`]: subtracts the decay and, for the peer whose link limits the
     /// frame rate, adds the share of the interval that this limit costs. Then marks the peers above the stall limit for
-    /// eviction. Does nothing unless this site is the coordinator and has a stall limit.
+    /// eviction. A site that is not the coordinator, or has no stall limit, forgets the stall times.
     pub(super) fn update_slow_peers(&mut self, now: Instant) {
-        let Some(limit) = self.own_stall_limit() else { return };
+        let Some(limit) = self.own_stall_limit() else {
+            return self.peers.iter_mut().for_each(|peer| peer.stall_record.reset());
+        };
         let waiting = if self.is_stalled { now - self.stalled_since } else { TimeDelta::ZERO };
         let limiting = self.pacer.as_ref().and_then(|pacer| pacer.limiting_site(self.config.settings.rate.period()));
         // A site that searches for a desync replays many past frames and is late for a good reason.

@@ -33,6 +33,8 @@ pub struct SessionChecker {
     pub late_joiners: Vec<bool>,
     /// History of each site, one entry per start of its host program.
     incarnations: Vec<Vec<Incarnation>>,
+    /// Number of crashes so far.
+    crashes: usize,
     /// History of each spectator, one entry per state that it loaded.
     spectator_logs: Vec<Vec<SpectatorLog>>,
     /// Frame after the last one that each site has confirmed since its last restart; 0 before the first.
@@ -82,8 +84,9 @@ struct Incarnation {
     void_dropped_at: Option<usize>,
     /// Frame from which on the state may differ from the other sites', because a machine was corrupted on purpose.
     diverged_at: Option<usize>,
-    /// Whether the incarnation ended in a crash.
-    is_crashed: bool,
+    /// Number of crashes in the run up to the one that ended the incarnation, including that one; `None` if it did not
+    /// crash.
+    crash_number: Option<usize>,
     /// Whether the session reported that the others continue without this site.
     has_eviction_notice: bool,
     /// Sites that this incarnation reported as dropped.
@@ -97,6 +100,11 @@ impl Incarnation {
         let at = frame.checked_sub(self.first_frame)?;
         let hash = *self.state_hashes.get(at)?;
         Some((&self.inputs[at * players..(at + 1) * players], hash))
+    }
+
+    /// Returns whether the incarnation ended in a crash.
+    fn is_crashed(&self) -> bool {
+        self.crash_number.is_some()
     }
 
     /// Returns the first frame without input because the site left; never before its join frame.
@@ -154,6 +162,7 @@ impl SessionChecker {
             absent_input: AbsentInput::Nothing,
             late_joiners: Vec::new(),
             incarnations: (0..sites).map(|_| vec![Incarnation::default()]).collect(),
+            crashes: 0,
             spectator_logs: Vec::new(),
             confirmed_frames: vec![0; sites],
             total_confirmed: 0,
@@ -282,7 +291,7 @@ impl SessionChecker {
     /// crashed one.
     fn attribute_join_to_crashed_incarnation(&mut self, site: usize) {
         let [.., before, last] = &mut self.incarnations[site][..] else { return };
-        if before.is_crashed
+        if before.is_crashed()
             && before.joined_at.is_none()
             && before.first_sampled_frame.is_none()
             && last.first_sampled_frame.is_none()
@@ -296,10 +305,13 @@ impl SessionChecker {
         }
     }
 
-    /// Returns whether a drop does not count: all its reporters crashed, and the dropped site dropped them.
+    /// Returns whether a drop does not count: all its reporters crashed, and the dropped site dropped them and did not
+    /// crash before them. The game of the one that crashes last goes on: its incarnations and joiners load its state.
     fn is_void_drop(&self, incarnation: &Incarnation) -> bool {
         let gone = |(reporter, number): &(usize, usize)| {
-            self.incarnations[*reporter][*number].is_crashed && incarnation.reported_drops.contains(reporter)
+            let crash = self.incarnations[*reporter][*number].crash_number;
+            let is_outlived = crash.is_some_and(|crash| incarnation.crash_number.is_none_or(|own| crash < own));
+            is_outlived && incarnation.reported_drops.contains(reporter)
         };
         incarnation.dropped_by.iter().all(gone)
     }
@@ -322,7 +334,8 @@ impl SessionChecker {
 
     /// Records that the current incarnation of a site crashed.
     pub fn on_crash(&mut self, site: usize) {
-        self.current_incarnation(site).is_crashed = true;
+        self.crashes += 1;
+        self.current_incarnation(site).crash_number = Some(self.crashes);
     }
 
     /// Records that a site's session ended because the others continue without it.
@@ -357,7 +370,7 @@ impl SessionChecker {
         // join.
         if incarnation.left.is_none()
             && self.drop_frame(incarnation).is_none()
-            && !incarnation.is_crashed
+            && !incarnation.is_crashed()
             && !incarnation.has_eviction_notice
         {
             return usize::MAX;
@@ -374,7 +387,7 @@ impl SessionChecker {
                 // drop.
                 true => {
                     let void = of_other.dropped_at.filter(|_| self.is_void_drop(of_other));
-                    of_other.void_dropped_at.or(void).filter(|_| incarnation.is_crashed)
+                    of_other.void_dropped_at.or(void).filter(|_| incarnation.is_crashed())
                 }
                 false => self.drop_frame(of_other),
             }
@@ -483,7 +496,7 @@ impl SessionChecker {
             // A site may drop all sites that dropped it, crash, and rejoin them. They never learned of its game, so its
             // game is gone and theirs continues.
             let gave_way = |incarnation: &Incarnation| {
-                incarnation.is_crashed
+                incarnation.is_crashed()
                     && incarnation.dropped_by.iter().all(|(reporter, _)| incarnation.reported_drops.contains(reporter))
             };
             let continues = |incarnation: &Incarnation| {
@@ -506,7 +519,7 @@ impl SessionChecker {
             for incarnation in incarnations.iter().filter(|incarnation| incarnation.truncated_at.is_some()) {
                 let continues = |(reporter, number): &&(usize, usize)| {
                     let reporter = &self.incarnations[*reporter][*number];
-                    !reporter.is_crashed && reporter.left.is_none() && self.drop_frame(reporter).is_none()
+                    !reporter.is_crashed() && reporter.left.is_none() && self.drop_frame(reporter).is_none()
                 };
                 let missed = incarnation
                     .dropped_by

@@ -2,7 +2,7 @@
 
 use coplay::id::SiteId;
 use coplay::input::Recovery;
-use coplay::session::{SendPolicy, SessionEnd, StarvationPolicy};
+use coplay::session::{SendPolicy, SessionEnd, StarvationPolicy, State};
 use coplay::time::Instant;
 
 use super::run::SessionRun;
@@ -89,14 +89,23 @@ impl SessionScenario {
         let history = self.requests_lost_inputs();
         let others = (0..self.sites).filter(|other| *other != site);
         let directions = others.flat_map(|other| [(site, other), (other, site)]);
+        let interval = self.longest_send_interval_ms();
         let wait = directions.map(|(from, to)| {
             let (link, reverse) = (&self.links[from * self.sites + to], &self.links[to * self.sites + from]);
             let uses_requests = [from, to].iter().any(|site| self.recovery[*site] == Recovery::Classic);
             let request_wait = if uses_requests { worst_request_wait_ms(link, reverse, period) } else { 0.0 };
-            worst_input_wait_ms(link, period, history) + request_wait
+            worst_input_wait_ms(link, interval, history) + request_wait
         });
         let step = self.step_cost[site].as_millis_f64() * f64::from(1 + self.prediction_window);
         wait.fold(0.0, f64::max) + step > 0.7 * f64::from(self.input_delay + self.prediction_window) * period
+    }
+
+    /// Returns the longest time between two packets to a peer while the game runs, in milliseconds: a frame period, or
+    /// half of the input delay with [`SendPolicy::Measured`].
+    fn longest_send_interval_ms(&self) -> f64 {
+        let is_measured = self.sending == SendPolicy::Measured;
+        let frames = if is_measured { (f64::from(self.input_delay) / 2.0).max(1.0) } else { 1.0 };
+        frames * self.frame_rate.period().as_millis_f64()
     }
 
     /// Returns whether a run of lost packets to or from a site lasts longer than input delay, prediction window and
@@ -106,10 +115,7 @@ impl SessionScenario {
         let Some(stall_limit) = self.stall_limit else { return false };
         let period = self.frame_rate.period().as_millis_f64();
         let limit = f64::from(self.input_delay + self.prediction_window) * period + stall_limit.as_millis_f64();
-        // With `SendPolicy::Measured`, packets are up to half of the input delay apart.
-        let apart =
-            if self.sending == SendPolicy::Measured { (f64::from(self.input_delay) / 2.0).max(1.0) } else { 1.0 }
-                * period;
+        let apart = self.longest_send_interval_ms();
         let others = (0..self.sites).filter(|other| *other != site);
         others.flat_map(|other| [(site, other), (other, site)]).any(|(from, to)| {
             let link = &self.links[from * self.sites + to];
@@ -269,7 +275,9 @@ impl SessionScenario {
         {
             return;
         }
-        let seconds = seconds - self.eviction_seconds(run).min(seconds / 2.0);
+        let is_frozen = |site: &usize| matches!(network.sites[*site].session.state(), State::Frozen(_));
+        let may_be_evicting = alive.iter().any(is_frozen);
+        let seconds = seconds - self.eviction_seconds(run, may_be_evicting).min(seconds / 2.0);
         let min_fps = self.min_fps();
         // A site that is alone because all others left need not run. A restarted site that may stall the others may be
         // kept out.
@@ -288,15 +296,15 @@ impl SessionScenario {
     }
 
     /// Returns the time, in seconds, for which the game may stand still because slow sites are evicted after the
-    /// recovery deadline. One more eviction may be in progress at the end.
-    fn eviction_seconds(&self, run: &SessionRun) -> f64 {
+    /// recovery deadline. With `may_be_evicting`, one more eviction may be in progress at the end.
+    fn eviction_seconds(&self, run: &SessionRun, may_be_evicting: bool) -> f64 {
         if !(0..self.sites).any(|site| self.may_stall_others(site)) {
             return 0.0;
         }
         let period = self.frame_rate.period().as_millis_f64();
         let waits = self.inter_site_links().map(|link| worst_input_wait_ms(link, period, self.requests_lost_inputs()));
         let evictions = (0..self.sites).filter(|site| run.checker.was_dropped(*site)).count();
-        let evictions = evictions.saturating_sub(run.drops_before_recovery) + 1;
+        let evictions = evictions.saturating_sub(run.drops_before_recovery) + usize::from(may_be_evicting);
         let seconds = DELAYS_PER_EVICTION * waits.fold(0.0, f64::max) / 1_000.0;
         evictions as f64 * seconds.min(MAX_EVICTION_SECONDS)
     }

@@ -1,5 +1,5 @@
-//! Simulates three servers and many players in virtual time, for profilers: nothing depends on the machine, so
-//! instruction counts can be compared.
+//! Simulates three servers and many players in virtual time, for profilers: nothing depends on the speed of the
+//! computer, so instruction counts can be compared.
 //!
 //! `valgrind --tool=callgrind target/release/examples/simulated_load 300 5` lets 300 players change their buttons 25
 //! times a second for 5 seconds.

@@ -2,10 +2,10 @@
 //!
 //! For each number of players and each policy, three servers run in processes of their own, and bots in this process
 //! change their buttons 25 times a second, each time such that the servers must exchange an update. Once all bots have
-//! joined and the load has settled, a measurement takes the counters of servers and bots before and after, so the rush
-//! of the joins does not count. A number is *carried* if all bots are in the world, 95 % of their commands arrived, and
-//! 99 % of the events between servers were delivered within 150 ms of being issued. If the bots did not send as many
-//! commands as they should, the table marks the row: that is not the limit of the servers.
+//! joined and the load has settled, the counters of servers and bots are read at the beginning and at the end of a
+//! measurement, so the rush of the joins does not count. A number is *carried* if all bots are in the world, 95 % of
+//! their commands arrived, and 99 % of the events between servers were delivered within 150 ms of being issued. If the
+//! bots did not send 95 % of their commands, the table marks the row, which then says nothing about the servers.
 //!
 //! All processes read the same clock, where the system has one. Delays are measured in the group time of the servers;
 //! the summary shows how far the servers disagree on it.
@@ -99,8 +99,8 @@ impl BenchRun<'_> {
         Ok(())
     }
 
-    /// Measures a row and prints it. Returns whether it is carried; `None` if the time is over or a signal asked to
-    /// stop.
+    /// Measures a row and prints it. Returns whether its players are carried; `None` if the time is over or a signal
+    /// asked to stop.
     fn measure_row(&mut self, policy: PolicyName, players: u32) -> Result<Option<bool>, CliError> {
         if self.is_over() {
             return Ok(None);
@@ -126,7 +126,7 @@ impl BenchRun<'_> {
                 Some(Row { verdict: Verdict::LoadNotOffered, players, .. }) => {
                     format!("; with {players} players the bots are too slow on this computer")
                 }
-                Some(row) => format!("; it does not carry {}: {}, p99 {} ms", row.players, row.verdict, row.p99_ms),
+                Some(row) => format!(", but not {} players: {}, p99 {} ms", row.players, row.verdict, row.p99_ms),
                 None => "; larger numbers were not measured".into(),
             };
             println!("{} carries {} players{beyond}", policy.name(), search.max_carried);
@@ -134,7 +134,7 @@ impl BenchRun<'_> {
         let spread = self.rows.iter().map(|row| row.clock_spread_ms).fold(0.0, f64::max);
         println!("the server clocks differed by {spread:.2} ms at most; delays have a resolution of 1 ms");
         if let Some(load) = load_average() {
-            println!("load average over 1, 5 and 15 min after: {load}");
+            println!("load average after the benchmark, over 1, 5 and 15 min: {load}");
         }
     }
 }

@@ -50,7 +50,7 @@ pub enum Command {
     /// Every bot changes its buttons 25 times a second. The servers carry a number of players if all of them join, 95 %
     /// of their commands arrive, and 99 % of the events between servers are delivered within 150 ms. Bots and servers
     /// share this computer. The bots have priority, so that the servers reach their limit first; the table marks
-    /// measurements in which the bots were too slow. A number that is not carried is tried twice.
+    /// measurements in which the bots were too slow. A number that the servers do not carry is measured a second time.
     Bench(BenchArgs),
 }
 
@@ -63,7 +63,7 @@ pub struct ServeArgs {
     /// Connect to this server of the world; repeat the flag for more servers
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_peer)]
     pub peer: Vec<String>,
-    /// Admit only players and servers with this secret [default: a random one]
+    /// Admit only players and servers with this secret; required with --peer [default: a random one]
     #[arg(long, value_name = "WORD")]
     pub secret: Option<String>,
     /// Admit only servers with this secret, which players must not know; without it a player could act as a server
@@ -94,8 +94,8 @@ pub struct ServeArgs {
     /// Serve /health, /metrics (Prometheus) and /state over HTTP on this port, or address and port
     #[arg(long, value_name = "ADDR", value_parser = parse_http_addr)]
     pub http: Option<SocketAddr>,
-    /// Read the zenoh configuration from this file, for routers and TLS; --peer is added to it, and so is --listen
-    /// unless the file sets a listening endpoint
+    /// Read the zenoh configuration from this file, for routers and TLS; --peer replaces its endpoints to connect to,
+    /// and --listen is used unless the file sets an endpoint to listen on
     #[arg(long, value_name = "FILE")]
     pub zenoh: Option<PathBuf>,
     /// Simulate bad links to the players: see `coplay host --help` for the format
@@ -118,7 +118,7 @@ pub struct LoadArgs {
     /// Connect this many bots, 1 to 20000
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = whole_number(1..=20_000u32))]
     pub players: u32,
-    /// Play for this many seconds after the last bot has connected, 1 to 86400
+    /// Play for this many seconds after the start of the last bot, 1 to 86400
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole_number(1..=86_400u32))]
     pub seconds: u32,
     /// Connect this many bots per second, 1 to 10000
@@ -141,8 +141,8 @@ pub struct LoadArgs {
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Measure these numbers of players, 1 to 4000 each, until the servers do not carry one [default: double the number
-    /// until the servers do not carry it, then bisect]
+    /// Measure these numbers of players, 1 to 4000 each, and stop after a number that the servers carry with none of
+    /// the policies [default: double the number until the servers do not carry it, then bisect]
     #[arg(value_name = "PLAYERS", value_parser = whole_number(1..=4_000u32))]
     pub players: Vec<u32>,
     /// Measure for this many seconds each time, 2 to 3600, once all bots have joined

@@ -48,7 +48,7 @@ impl MetricsBoard {
         self.latest().is_digest_requested
     }
 
-    /// Replaces the metrics and wakes up the HTTP thread if a request waits for them.
+    /// Replaces the metrics. Wakes up the HTTP thread if it waits for metrics.
     pub fn publish(&self, metrics: ServerMetrics) {
         let mut latest = self.latest();
         latest.is_digest_requested &= metrics.digest.is_none();
@@ -133,7 +133,7 @@ fn respond(request: &[u8], now: Time, board: &MetricsBoard) -> (&'static str, &'
     }
 }
 
-/// Returns the state of the server in one word: `Ok` if the players on this server can play.
+/// Returns the state of the server in one word: `Ok` if the players on this server can play, else `Err`.
 fn health(metrics: &ServerMetrics, now: Time) -> Result<&'static str, &'static str> {
     match metrics {
         _ if metrics.is_stalled(now) => Err("stalled"),

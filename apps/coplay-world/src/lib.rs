@@ -1,8 +1,8 @@
 //! The program `coplay-world`: servers of a shared world, and bots to test them.
 //!
 //! - [`serve`]: one server, which reaches players over UDP and iroh, and the other servers over zenoh.
-//! - [`load`]: many bots, and a report of how they were served.
-//! - [`mod@bench`]: how many players three servers carry.
+//! - [`load`]: many bots, and a report of their lost scores, delays and traffic.
+//! - [`mod@bench`]: measures how many players three servers carry.
 
 pub mod bench;
 pub mod cli;

@@ -1,4 +1,5 @@
-//! `load`: many bots on a world, each with a key and a socket of its own, and a report of how they were served.
+//! `load`: many bots on a world, each with a key and a socket of its own, and a report of their lost scores, delays and
+//! traffic.
 //!
 //! A bot does all that a client of a person does: it authenticates, seals its datagrams, follows the server's clock,
 //! moves its avatar at once, reconciles it, and moves to another server when its own is silent. A bot that plays as a
@@ -49,7 +50,7 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode, CliError> {
     if !report.has_anybody_joined() {
         return Err(CliError::failure(
             "no server of this world admitted a bot",
-            "check that `coplay world serve` runs at this address, and copy its line with the secret after #",
+            "check that `coplay world serve` runs there, and copy the whole URL that it prints, with the part after #",
         ));
     }
     print!("{report}");

@@ -55,7 +55,7 @@ pub struct ServerMetrics {
     pub memory_bytes: u64,
 }
 
-/// Returns the time until the 32-bit tick counter of a world runs out: 497 days in all.
+/// Returns the time from this tick until the 32-bit tick counter of a world runs out. The counter lasts 497 days.
 pub fn remaining_tick_time(tick: u32) -> TimeDelta {
     TICK_DURATION * i64::from(u32::MAX - tick)
 }
@@ -66,7 +66,8 @@ impl ServerMetrics {
         self.tick_time.map(|ticked| (now - ticked).max(TimeDelta::ZERO))
     }
 
-    /// Returns whether the world has not advanced for 3 s. The HTTP thread checks this, because a stalled world cannot.
+    /// Returns whether the world has not advanced for 3 s; `false` before the first tick. The HTTP thread calls this,
+    /// because the thread of a stalled world cannot.
     pub fn is_stalled(&self, now: Instant) -> bool {
         self.tick_age(now).is_some_and(|age| age >= STALL_TIMEOUT)
     }
@@ -81,7 +82,7 @@ impl ServerMetrics {
         gauge("objects", "Entities in the world", self.entities as f64);
         gauge("known_objects", "Known entities, including departed ones with a score", self.known_entities as f64);
         gauge("mirrors", "Other servers that are connected", self.mirror_count as f64);
-        gauge("open", "1 if the server admits players, else 0", f64::from(u8::from(self.is_open)));
+        gauge("open", "1 if the server is ready for players, else 0", f64::from(u8::from(self.is_open)));
         gauge("full", "1 if the world has no room for new players, else 0", f64::from(u8::from(self.is_full)));
         gauge("tick", "Current tick of the world, 10 ms each", f64::from(self.tick));
         let age = self.tick_age(now).map_or(f64::NAN, TimeDelta::as_secs_f64);
@@ -144,7 +145,8 @@ impl ServerMetrics {
         let _ = writeln!(text, "{name}_sum {}\n{name}_count {sum}", self.mirror_stats.gtd_sum_s());
     }
 
-    /// Formats the delay histogram as a JSON list: number of events of other servers per millisecond of delay.
+    /// Formats the delay histogram as a JSON list. Entry n, from 0, is the number of events of other servers that were
+    /// delivered n to n + 1 ms after their issue; entry 499 also counts longer delays.
     fn delay_counts_json(&self) -> String {
         let counts = &self.mirror_stats.gtd_histogram;
         let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);

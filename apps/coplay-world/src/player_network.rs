@@ -21,7 +21,7 @@ use crate::error::{CliError, bind_error_message};
 
 /// Largest number of datagrams per transport that wait for the world's thread.
 const QUEUE_CAPACITY: usize = 16_384;
-/// Number of routes at which those of clients that do not play are dropped.
+/// Number of routes at which the routes of clients that do not play are dropped.
 const MAX_ROUTES: usize = 65_536;
 /// Longest wait for iroh to connect to a relay at the start.
 const RELAY_TIMEOUT: Duration = Duration::from_millis(700);
@@ -76,7 +76,7 @@ impl PlayerRoutes {
 pub struct PlayerNetwork {
     udp: PlayerTransport,
     iroh: Option<(PlayerTransport, Arc<IrohTransport>)>,
-    /// Transport from which the last datagram was polled first; the other one comes first next time.
+    /// Transport that was polled first the last time. Next time, the other transport is polled first.
     next_transport: TransportKind,
     /// UDP address that is announced to players.
     public_addr: String,
@@ -155,7 +155,7 @@ impl PlayerNetwork {
         self.routes.0.get(&entity).map_or(TransportKind::Udp, |(kind, _)| *kind)
     }
 
-    /// Sends a datagram to a client by its route; without a route it is dropped.
+    /// Sends a datagram to a client by its route. Drops the datagram if the client has no route.
     pub fn send(&mut self, entity: EntityId, bytes: &[u8]) {
         let Some((kind, key)) = self.routes.0.get(&entity) else { return };
         let transport = match (kind, &self.iroh) {

@@ -13,7 +13,7 @@ use coplay_world::{MAX_ECHOED_NONCES, Nonce, ServerHello};
 use crate::seal::ServerRun;
 
 /// Largest number of verified runs. Beyond it this server forgets all runs and draws a new nonce, so that the runs must
-/// be verified again, and hellos recorded before prove nothing.
+/// be verified again, and hellos that echo the old nonce prove nothing.
 const MAX_VERIFIED_RUNS: usize = 1_024;
 
 /// Replay protection of one server: its nonce, and the server runs that have proven to be live.
@@ -48,9 +48,9 @@ impl Default for ReplayGuard {
 }
 
 impl ReplayGuard {
-    /// Processes a hello: stores its nonce, and verifies its run if it echoes ours. Returns `None` if the hello of a
-    /// verified run is not newer than the last accepted message of that run, or if an unverified run brings no new
-    /// nonce.
+    /// Processes a hello of a server run: stores the run's nonce, and verifies the run if the hello echoes our nonce.
+    /// Returns `None` if the hello of a verified run is not newer than the last accepted message of that run, or if an
+    /// unverified run brings no new nonce.
     pub fn on_hello(&mut self, from: ServerRun, number: u64, hello: &ServerHello) -> Option<HelloStatus> {
         let is_new = self.record_nonce(hello.nonce);
         if !self.verified_runs.contains_key(&from) && hello.echoed_nonces.contains(&self.nonce) {
@@ -62,8 +62,8 @@ impl ReplayGuard {
         is_new.then_some(HelloStatus::Unverified)
     }
 
-    /// Returns whether to accept a message: its run is verified, and its number is higher than that of the last
-    /// accepted one, which it replaces.
+    /// Returns whether to accept a message: if its run is verified, and its number is higher than that of the last
+    /// accepted message of the run. Records the number of an accepted message.
     pub fn accept(&mut self, from: ServerRun, number: u64) -> bool {
         let Some(last) = self.verified_runs.get_mut(&from).filter(|last| **last < number) else { return false };
         *last = number;

@@ -51,7 +51,7 @@ impl Topic {
     }
 }
 
-/// Message that a server of this world has sealed, now or at any time before.
+/// Decrypted message that a server of this world sealed. It may be a replay of an old message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedMessage {
     /// Server run that sealed the message.

@@ -26,7 +26,7 @@ use crate::signals;
 
 /// Largest number of messages from other servers that wait for the world's thread. Further ones are dropped.
 const QUEUE_CAPACITY: usize = 16_384;
-/// Largest number of players' datagrams processed at one time, and of queued messages of other servers.
+/// Largest number of players' datagrams processed in one turn, and of queued messages of other servers.
 const MAX_MESSAGES_PER_TURN: usize = 4_096;
 /// Longest wait before players' datagrams are processed. Input takes effect only in a tick, but pings measure the round
 /// trip and need quick answers.
@@ -43,8 +43,8 @@ const EXPIRY_WARNING_INTERVAL: TimeDelta = TimeDelta::from_secs(3_600);
 const ISOLATION_WARNING_DELAY: TimeDelta = TimeDelta::from_secs(4);
 /// Interval between warnings that no other server answers.
 const ISOLATION_WARNING_INTERVAL: TimeDelta = TimeDelta::from_secs(30);
-/// Time after the first hello with a different maze after which a server with `--peer` exits if it has found no other
-/// one with its own maze. The first server found may be the wrong one.
+/// Time from the first hello of a server with a different maze until a server with `--peer` exits, unless it has found
+/// a server with its own maze by then. The wrong maze may be that of the other server, so it does not exit at once.
 const MISMATCH_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Longest time for players to move to another server, and for our updates to be replicated, when this server stops.
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(8);
@@ -130,7 +130,7 @@ struct ServerProcess {
     has_server_secret: bool,
     /// Servers with a different maze, each of which was logged once.
     mismatched_servers: BTreeSet<SourceId>,
-    /// Time of the first hello with a different maze, and the error to exit with if no server has our maze.
+    /// Time of the first hello of a server with a different maze, and the error to exit with if no server has our maze.
     settings_mismatch: Option<(Instant, CliError)>,
     /// Whether a server with our maze has ever sent a hello.
     has_met_peer: bool,
@@ -296,8 +296,8 @@ impl ServerProcess {
         self.refresh_mirror_addrs(now);
     }
 
-    /// Returns an error if this server was started with `--peer`, has found no server with its maze, and has known for
-    /// [`MISMATCH_TIMEOUT`] that another one has a different maze.
+    /// Returns an error if this server was started with `--peer`, has found no server with its maze, and received the
+    /// first hello of a server with a different maze at least [`MISMATCH_TIMEOUT`] ago.
     fn settings_mismatch(&mut self, now: Instant) -> Option<CliError> {
         let is_alone = self.has_peers && !self.has_met_peer;
         self.settings_mismatch
@@ -377,7 +377,8 @@ impl ServerProcess {
             let hours_left = left.as_secs_f64() / 3_600.0;
             warn!(
                 hours_left,
-                "the tick counter runs out in less than 30 days, and the world stops then: restart all its servers before"
+                "the tick counter runs out in less than 30 days, and then the world stops: before that, stop all its \
+                 servers, and start the first one again only when all have stopped; all scores are lost"
             );
         }
     }
@@ -432,8 +433,8 @@ impl ServerProcess {
         }
     }
 
-    /// Asks players to move to other servers, waits up to 8 s until they have and our updates are replicated, and
-    /// leaves.
+    /// Asks players to move to other servers, waits up to 8 s until they have moved and our updates are replicated, and
+    /// leaves the world.
     fn drain(mut self) {
         info!("draining: players move to other servers");
         self.server.world_mut().drain();
@@ -477,7 +478,7 @@ fn log_mirror_event(event: MirrorEvent) {
         MirrorEvent::PeerLeft(source) => warn!(%source, "another server left or is unreachable"),
         MirrorEvent::EventAbandoned { source, seq } => warn!(%source, seq, "dropped an event that is not obsolete"),
         MirrorEvent::SourceForgotten(source) => {
-            info!(%source, "too many servers: discarded the events of one that had left")
+            info!(%source, "too many servers: discarded the events of a server that had left")
         }
         MirrorEvent::SnapshotTooLong { of, len } => {
             error!(%of, len, "snapshot exceeds the limit; late joiners will miss this source");

@@ -23,9 +23,9 @@ use crate::seal::{OpenedMessage, Opener, Sealer, Topic};
 
 /// Interval at which this server sends hellos.
 const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
-/// Shorter hello interval, while a nonce waits to be echoed.
+/// Hello interval while a nonce waits to be sent: one to echo, or a new one of this server.
 const PENDING_HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// Silence after which a server is forgotten, and no players are sent to it.
+/// Silence after which a server is forgotten, and its address is not sent to players.
 const SERVER_TIMEOUT: TimeDelta = TimeDelta::from_secs(3);
 /// Key of the listening endpoints in a configuration of zenoh.
 const LISTEN_KEY: &str = "listen/endpoints";
@@ -37,7 +37,7 @@ const MAX_UNICAST_PUBLISHERS: usize = 256;
 pub enum MirrorMessage {
     /// Datagram for this server's mirror.
     Datagram {
-        /// Time at which zenoh delivered it, on the local clock.
+        /// Time at which zenoh delivered the datagram, on the local clock.
         at: Instant,
         /// Server that sent the datagram.
         from: SourceId,
@@ -132,7 +132,7 @@ impl ServerNetwork {
         })
     }
 
-    /// Sends a datagram. If it cannot be sent now it is lost, and the receiver requests the missing events again.
+    /// Sends a datagram. A datagram that cannot be sent now is lost; its receiver then requests the missing events.
     pub fn send(&mut self, to: MirrorDestination, bytes: &[u8]) {
         let topic = match to {
             MirrorDestination::All => Topic::All,
@@ -158,7 +158,7 @@ impl ServerNetwork {
         let _ = publisher.put(ZBytes::from(sealed)).wait();
     }
 
-    /// Sends a hello if the last one is 500 ms old, or 50 ms while a nonce waits to be echoed.
+    /// Sends a hello if the last one is 500 ms old, or 50 ms while a nonce waits to be sent.
     pub fn send_hello(&mut self, now: Instant, info: &ServerInfo) {
         let mut replay_guard = lock(&self.replay_guard);
         let interval = if replay_guard.is_echo_pending() { PENDING_HELLO_INTERVAL } else { HELLO_INTERVAL };
@@ -180,8 +180,8 @@ impl ServerNetwork {
         self.known_servers.insert(from, (now, info)).is_none()
     }
 
-    /// Returns whether a hello of this server with our maze has arrived. Servers that are silent for 3 s are forgotten
-    /// at the next hello.
+    /// Returns whether a hello of this server with our maze has arrived. A server that is silent for 3 s is forgotten
+    /// at the next hello of any server with our maze.
     pub fn is_known(&self, source: SourceId) -> bool {
         self.known_servers.contains_key(&source)
     }
@@ -242,7 +242,7 @@ fn declare_publisher(session: &zenoh::Session, key: String) -> Result<Publisher<
 fn zenoh_error(error: &(dyn std::error::Error + Send + Sync)) -> CliError {
     CliError::failure(
         format!("cannot exchange messages with other servers: {}", short_message(error)),
-        "run the same command again; with --zenoh, check that its file permits coplay/**",
+        "run the same command again; if you use --zenoh, check that the file permits the keys coplay/**",
     )
 }
 
@@ -256,7 +256,7 @@ fn zenoh_config(network: &ServerNetworkConfig<'_>) -> Result<zenoh::Config, CliE
     let mut config = match network.config_file {
         None => zenoh::Config::default(),
         Some(path) => zenoh::Config::from_file(path).map_err(|error| {
-            let hint = "see https://zenoh.io/docs/manual/configuration for the format";
+            let hint = "check the path; for the format, see https://zenoh.io/docs/manual/configuration";
             CliError::usage_error(
                 format!("{} is not a valid zenoh configuration: {}", path.display(), short_message(&*error)),
                 hint,

@@ -1,4 +1,5 @@
-//! Servers in processes of their own over real sockets: one crashes and returns, and no player loses anything.
+//! Servers in processes of their own over real sockets: no player loses state when a server crashes and restarts,
+//! servers stop cleanly, and every error has a hint.
 
 mod common;
 
@@ -79,8 +80,8 @@ fn sigterm_shuts_the_server_down_cleanly() {
     assert!(ended.is_some_and(|status| status.success()));
 }
 
-/// A server that joins with a different maze exits and names the expected one; the server that is already running
-/// continues.
+/// A server that joins with a different maze must exit and name the flags of the expected maze. The server that is
+/// already running must continue.
 #[test]
 fn server_with_mismatched_settings_exits_with_a_hint() {
     let first = common::start_server(free_port(), free_port(), &[], &["--seed", "7"]);

@@ -10,9 +10,9 @@ pub struct Bot {
     random: Random,
     mask: InputWord,
     word: InputWord,
-    /// Number of frames for which the current input still stays.
+    /// Number of further frames for which the bot holds the current input.
     frames_left: u64,
-    /// Largest number of frames for which an input stays.
+    /// Largest number of frames for which the bot holds an input; the smallest is 4.
     max_hold_frames: i64,
 }
 

@@ -13,7 +13,7 @@ use crate::config::cache_dir;
 use crate::error::AppError;
 use crate::game::{self, BUILT_IN_MACHINE, GameImage, MachineSpec, OpenedMachine, core_error};
 
-/// Name of the hidden command that starts the child process of a check.
+/// Name of the hidden command with which a check starts this program as its child process.
 pub const CHILD_COMMAND: &str = "check-child";
 
 /// Runs the check, or takes the cached report, and prints the report to stdout. A machine that cannot be shared is an
@@ -58,7 +58,7 @@ pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<Check
     let subject =
         CheckSubject { machine_name: &machine, game_name: &title, open: &mut open, child_command: &mut child };
     let report = check::run(&request, subject, out, &mut io::stderr());
-    let hint = "try `coplay play` with the same game and core";
+    let hint = "check that `coplay play` runs the same game and core, and that the output can be written";
     let report =
         report.map_err(|error| open_error.unwrap_or_else(|| AppError::failure(error.to_string()).hint(hint)))?;
     if report.verdict.is_fit() {
@@ -68,7 +68,8 @@ pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<Check
         .hint("try another core with --core CORE"))
 }
 
-/// Runs the child process of a check, which opens the machine and executes tests. Returns its exit code.
+/// Runs as the child process of a check: opens the machine and carries out the requests of the check. Returns the exit
+/// code.
 pub fn run_child(args: &cli::CheckArgs) -> u8 {
     let open = || MachineOpener::new(args)?.open();
     check::run_child(|| open().map_err(|error| error.to_string()))
@@ -108,7 +109,8 @@ fn absolute_path(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Opens the same machine repeatedly. A core is opened and probed once; its twins cost less.
+/// Opens the same machine repeatedly. A core is opened and probed once; every machine on it is a twin of that first
+/// one, which takes less time.
 struct MachineOpener {
     game: Option<GameImage>,
     spec: MachineSpec,

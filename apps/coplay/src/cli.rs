@@ -20,7 +20,8 @@ use crate::frontend::FrontendRequest;
 use crate::game::MachineSpec;
 use values::{AutoOrFrames, auto_or_frames, parse_seed, whole_number, whole_number_in};
 
-/// Largest `--delay` and `--prediction` of a demo, in frames. The dials for them have the same range.
+/// Largest `--delay` and `--prediction` of a demo, in frames. The demo's dials for these two values have the same
+/// range.
 const MAX_DEMO_FRAMES: u32 = 20;
 
 /// Play an old game, alone or with friends far away.
@@ -72,7 +73,7 @@ pub struct WorldProgramArgs {
     pub args: Vec<OsString>,
 }
 
-/// Output of a game on this computer.
+/// Flags for the output of a game on this computer: where it is shown, its initial size, and its sound.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct DisplayArgs {
     /// Show the game in this terminal
@@ -84,7 +85,8 @@ pub struct DisplayArgs {
     /// Show nothing: run as fast as possible, then print a summary
     #[arg(long)]
     pub headless: bool,
-    /// Set the initial scale of the window, 1 to 20 [default: 3, or as in the settings]
+    /// Set the initial size of the window to this multiple of the picture's size, 1 to 20
+    /// [default: 3, or as in the settings]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=MAX_SCALE))]
     pub scale: Option<u32>,
     /// Play no sound
@@ -92,10 +94,11 @@ pub struct DisplayArgs {
     pub mute: bool,
 }
 
-/// Machine that runs the game.
+/// Flags that choose the machine that runs the game.
 #[derive(Args, Clone, Debug, Default)]
 pub struct MachineArgs {
-    /// Run the game on this libretro core, given by name or path [default: the built-in NES, or the host's machine]
+    /// Run the game on this libretro core, given by name or path
+    /// [default: the built-in NES; in a game that you join or watch, the host's machine]
     #[arg(long, value_name = "CORE", value_parser = parse_core_source)]
     pub core: Option<CoreSource>,
     /// Read the BIOS images that the core needs from this folder [default: as in the settings]; all players need the
@@ -119,21 +122,22 @@ fn parse_core_source(text: &str) -> Result<CoreSource, String> {
 fn parse_key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.into(), value.into())),
-        _ => Err("must be a key and a value with = in between, such as region=pal".into()),
+        _ => Err("must be a key and a value joined by =, such as region=pal".into()),
     }
 }
 
 impl MachineArgs {
-    /// Returns the spec of the machine to open, with these core options, for `players` players. Fails if the folder of
-    /// `--system` does not exist.
+    /// Returns the spec of the machine to open, with these core options, for `players` players (`None`: the machine's
+    /// default). Fails if the folder of `--system` does not exist, or if the settings are needed and their file is
+    /// invalid.
     pub fn spec(&self, core_options: &CoreOptionArgs, players: Option<u8>) -> Result<MachineSpec, AppError> {
         let (core, players) = (self.core.clone(), players.map(usize::from));
         let (options, system_dir) = (core_options.options.clone(), self.system_dir()?);
         Ok(MachineSpec { core, players, options, system_dir, ..MachineSpec::default() })
     }
 
-    /// Returns the folder with BIOS images: that of `--system`, or, for a core, that of the settings. Fails if the
-    /// folder of `--system` does not exist.
+    /// Returns the folder with BIOS images: that of `--system`, or, for a core without this flag, that of the settings.
+    /// Fails if the folder of `--system` does not exist, or if the settings are needed and their file is invalid.
     pub fn system_dir(&self) -> Result<Option<PathBuf>, AppError> {
         match (&self.system_dir, &self.core) {
             (Some(dir), _) if !dir.is_dir() => {
@@ -158,13 +162,13 @@ pub struct PlayArgs {
     /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// Set the number of players, 1 to 8 [default: all pads of the machine]
+    /// Set the number of players, 1 to 8 [default: one per pad of the machine]
     #[arg(long, value_name = "N", value_parser = whole_number::<u8>(1..=8))]
     pub players: Option<u8>,
     /// Record a movie to this file
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Overwrite an existing movie
+    /// With --record: overwrite the file if it exists
     #[arg(long, requires = "record")]
     pub force: bool,
     /// Stop after this many frames [default: no limit; with --headless: 600]
@@ -204,7 +208,8 @@ pub struct CheckArgs {
     /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// Check with this many players, 1 to 8, as for `coplay host` [default: all pads of the machine]
+    /// Check the machine for this many players, 1 to 8: the number that you will give to `coplay host`
+    /// [default: one per pad of the machine]
     #[arg(long, value_name = "N", value_parser = whole_number::<u8>(1..=8))]
     pub players: Option<u8>,
     /// Print the report as JSON
@@ -244,16 +249,17 @@ pub struct DemoArgs {
     /// Delay local input by this many frames, 0 to 20, or as the link needs (`auto`) [default: 2]
     #[arg(long, alias = "lag", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DEMO_FRAMES))]
     pub delay: Option<AutoOrFrames>,
-    /// Predict at most this many frames, 0 to 20, or as the link needs (`auto`); 0 is lockstep [default: 8]
+    /// Simulate at most this many frames with predicted inputs, 0 to 20, or as the link needs (`auto`); 0 is lockstep
+    /// [default: 8]
     #[arg(long, alias = "guess", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DEMO_FRAMES))]
     pub prediction: Option<AutoOrFrames>,
-    /// Seed the link and the bots; with --headless the same seed gives the same run
+    /// Seed the random numbers of the link and the bots; with --headless the same seed gives the same run
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
     /// Stop after this many frames [default: no limit; with --headless: 600]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
-    /// Save the last picture to this file: an image of the window, or the text of the terminal
+    /// Save the last picture to this file: a PNG image of the window, or the text of the terminal
     #[arg(long, value_name = "FILE")]
     pub screenshot: Option<PathBuf>,
     /// Flags that choose the output.
@@ -479,7 +485,7 @@ mod tests {
         let Ok(Cli { command: Command::Play(play) }) = parse(args.map(Into::into)).unwrap() else { panic!("no play") };
         assert_eq!(play.core_options.options, [("a".into(), "b=c".into()), ("d".into(), String::new())]);
         let text = usage_error_text(&["coplay", "play", "--core", "x", "--option", "fast"]);
-        assert!(text.contains("a key and a value"), "{text}");
+        assert!(text.contains("a key and a value joined by ="), "{text}");
         assert!(usage_error_text(&["coplay", "play", "--option", "a=b"]).contains("missing --core CORE"));
     }
 

@@ -21,7 +21,7 @@ use crate::error::AppError;
 const INCOMING_QUEUE_LEN: usize = 4_096;
 /// Longest wait for a relay before a ticket is made without one, as in a network without Internet access.
 const RELAY_WAIT: Duration = Duration::from_millis(700);
-/// All addresses of this computer, and any free port.
+/// Unspecified IPv4 address with port 0: all IPv4 addresses of this computer, and any free port.
 const ANY_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Transport on which a host listens.
@@ -60,11 +60,12 @@ pub struct Connection {
     pub own_ticket: OwnTicketFn,
 }
 
-/// Function that returns the ticket of this site as of now. The addresses in it change over time.
+/// Function that returns the current ticket of this site. The addresses in a ticket may change over time.
 pub type OwnTicketFn = Arc<dyn Fn() -> Ticket + Send + Sync>;
 
 impl TransportKind {
-    /// Returns plain UDP on this port or address, with this secret or a random one. Fails if either of them is invalid.
+    /// Returns plain UDP on this port or address, with this secret or a random one. Fails if `listen` or `secret` is
+    /// invalid.
     pub fn udp(listen: &str, secret: Option<&str>) -> Result<Self, AppError> {
         let secret = match secret {
             Some(secret) if !ticket::is_valid_secret(secret) => {
@@ -142,7 +143,7 @@ pub fn ticket_addrs(ticket: &Ticket) -> Result<Vec<PeerAddr>, AppError> {
     })
 }
 
-/// Prints to stderr the addresses that are dialed, because an answer may take seconds or never come.
+/// Prints to stderr that the addresses of these tickets are dialed, because an answer may take seconds or never come.
 pub fn print_dialing(tickets: &[Ticket]) {
     let addrs: Vec<String> = tickets.iter().map(short_address).collect();
     eprintln!("connecting to {} ...", addrs.join(", "));
@@ -157,7 +158,7 @@ fn short_address(ticket: &Ticket) -> String {
     }
 }
 
-/// Parses an address to listen on. A port alone stands for all addresses of this computer.
+/// Parses an address to listen on. A port alone stands for all IPv4 addresses of this computer.
 fn listen_address(text: &str) -> Result<SocketAddr, AppError> {
     let port = text.strip_prefix(':').unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
@@ -179,7 +180,8 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, AppError> {
     Ok(found)
 }
 
-/// Returns the unspecified address of a family that reaches `addrs`, with port 0, which stands for any free port.
+/// Returns the unspecified address with port 0, which stands for any free port: of IPv6 if any of `addrs` is an IPv6
+/// address, and of IPv4 otherwise.
 fn any_port(addrs: &[SocketAddr]) -> SocketAddr {
     let any: IpAddr = match addrs.iter().any(SocketAddr::is_ipv6) {
         true => Ipv6Addr::UNSPECIFIED.into(),
@@ -239,7 +241,7 @@ fn listen_error(addr: SocketAddr, error: &std::io::Error) -> AppError {
         ErrorKind::AddrInUse => AppError::failure(format!("port {port} is used by another program"))
             .hint("choose another port with --udp, or any free port with --udp 0"),
         ErrorKind::AddrNotAvailable => AppError::failure(format!("{} is not an address of this computer", addr.ip()))
-            .hint(format!("use --udp {port} to listen on all addresses of this computer")),
+            .hint(format!("use --udp {port} to listen on all IPv4 addresses of this computer")),
         ErrorKind::PermissionDenied => AppError::failure(format!("no permission to listen on port {port}"))
             .hint("choose a port from 1024 to 65535 with --udp"),
         _ => AppError::failure(format!("cannot listen on {addr}: {error}"))
@@ -294,7 +296,7 @@ mod tests {
         assert!(foreign.contains("is not an address of this computer"), "{foreign}");
     }
 
-    /// A ticket must connect to its issuer, and belong to the same group of seat keys.
+    /// A ticket must connect a joiner to the host that issued it, and have the same group of seat keys as the host.
     #[test]
     fn ticket_connects_to_its_issuer() {
         for kind in [TransportKind::udp("127.0.0.1:0", None).unwrap(), TransportKind::iroh(RelayConfig::None)] {

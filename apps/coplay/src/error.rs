@@ -9,7 +9,7 @@ pub enum AppErrorKind {
     Usage,
     /// Valid command that failed: exit code 1.
     Failure,
-    /// Signal before a maze was joined: exit code 130, as shells use for Ctrl-C.
+    /// Signal before the program had joined a maze: exit code 130, which shells report for Ctrl-C.
     Interrupted,
 }
 
@@ -70,14 +70,14 @@ impl fmt::Display for AppError {
 
 impl std::error::Error for AppError {}
 
-/// Describes an I/O error in words that follow the name of the file.
+/// Returns a phrase about an I/O error, which follows the path of the file or folder and a colon in a message.
 pub fn describe_io_error(error: &std::io::Error) -> String {
     use std::io::ErrorKind as E;
     match error.kind() {
-        E::NotFound => "there is no such file".into(),
+        E::NotFound => "there is no such file or folder".into(),
         E::PermissionDenied => "permission denied".into(),
-        E::IsADirectory => "it is a directory".into(),
-        E::NotADirectory => "a part of the path is not a directory".into(),
+        E::IsADirectory => "it is a folder".into(),
+        E::NotADirectory => "a part of the path is not a folder".into(),
         E::StorageFull => "the disk is full".into(),
         E::ReadOnlyFilesystem => "the file system is read-only".into(),
         _ => error.to_string(),

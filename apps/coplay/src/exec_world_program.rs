@@ -1,5 +1,5 @@
-//! `coplay world`: runs the server program `coplay-world`. It is separate so that players do not build or load its
-//! dependencies.
+//! `coplay world`: runs the server program `coplay-world`. The server is a program of its own, so that players do not
+//! build or load its dependencies.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;

@@ -1,12 +1,12 @@
-//! Schedule of frames: they start at fixed intervals, however long the frames before took. A delay of more than 100 ms
-//! restarts the schedule.
+//! Schedule of frames, which start at fixed intervals even if single frames take longer. If a frame is more than 100 ms
+//! late, the schedule restarts.
 
 use std::time::{Duration, Instant};
 
-/// Delay beyond which the schedule restarts from now, in place of a burst of frames that catches up.
+/// Delay of a frame beyond which the schedule restarts from now, in place of a burst of frames that catches up.
 const RESYNC_THRESHOLD: Duration = Duration::from_millis(100);
 
-/// Start time of the next frame, and the period of frames at normal speed.
+/// Start time of the frame that was scheduled last, and the period of frames at normal speed.
 #[derive(Debug)]
 pub struct FrameTimer {
     period: Duration,
@@ -19,7 +19,8 @@ impl FrameTimer {
         Self { period, next_frame_time: now }
     }
 
-    /// Advances the schedule by one frame at `speed` times the normal speed, and returns the start of that frame.
+    /// Advances the schedule by one frame at `speed` times the normal speed, and returns the start of that frame, which
+    /// may have passed by at most 100 ms.
     pub fn next_frame_time(&mut self, now: Instant, speed: u32) -> Instant {
         self.next_frame_time += self.period / speed.max(1);
         if now > self.next_frame_time + RESYNC_THRESHOLD {

@@ -11,7 +11,7 @@ use coplay_machines::{Machine, libretro::CoreConfig};
 
 use crate::error::{AppError, describe_io_error};
 
-/// Name of the built-in machine, as in its identity.
+/// Name of the built-in machine, as in its [`MachineId`].
 pub(crate) const BUILT_IN_MACHINE: &str = "nes";
 
 /// Largest size of a game file, in bytes. No cartridge is larger, and few discs are.
@@ -35,9 +35,9 @@ pub struct MachineSpec {
     pub core: Option<CoreSource>,
     /// Number of players; `None` is the machine's default.
     pub players: Option<usize>,
-    /// Core options that differ from their defaults.
+    /// Values of core options, as key and value; all other options keep their defaults.
     pub options: Vec<(String, String)>,
-    /// Devices in those ports of the core that have no pad: port number, and number of the libretro device.
+    /// Devices in ports of the core that do not get a joypad, as port number and number of the libretro device.
     pub devices: Vec<(usize, u32)>,
     /// Folder with the BIOS images of the core; `None` if the user gave none.
     pub system_dir: Option<PathBuf>,
@@ -96,8 +96,8 @@ impl GameImage {
         };
         let found = std::fs::metadata(path).map_err(unreadable)?;
         if found.is_dir() {
-            return Err(AppError::failure(format!("{shown} is a directory, not a game"))
-                .hint("give the file of one game in this directory"));
+            return Err(AppError::failure(format!("{shown} is a folder, not a game"))
+                .hint("give the file of one game in this folder"));
         }
         // A device or pipe has no known size, and may be endless.
         let max = if found.is_file() { MAX_IMAGE_BYTES } else { MAX_STREAM_BYTES };
@@ -211,6 +211,7 @@ pub(crate) fn core_error(core: &CoreSource, error: &CoreError) -> AppError {
         }
         _ => error.hint(),
     };
-    let default_hint = || "use --core with the name of an installed core, or with the path of its file".to_owned();
+    let default_hint =
+        || "try another core: --core with the name of an installed core, or with the path of its file".to_owned();
     AppError::failure(message).hint(hint.unwrap_or_else(default_hint))
 }

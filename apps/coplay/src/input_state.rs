@@ -23,11 +23,12 @@ struct PlayerInput {
     pressed_since_sample: InputWord,
 }
 
-/// Bits of an input word that are buttons. Stick positions are not kept until the next sample.
+/// Bits of an input word that are buttons. Only buttons are kept until the next sample; a sample has the current stick
+/// positions.
 const BUTTON_MASK: InputWord = 0xffff;
 
 impl InputState {
-    /// Returns the input of each player. A press that ended before this call is still returned once.
+    /// Returns the input of each player. Includes buttons that were pressed and released since the last call.
     pub fn sample(&self) -> [InputWord; MAX_PLAYERS] {
         self.lock().each_mut().map(|held| held.keys | held.pad | std::mem::take(&mut held.pressed_since_sample))
     }
@@ -79,7 +80,7 @@ impl Keyboard {
     }
 
     /// Handles a key that went down, repeats or went up, and returns its command, if any. `shift` states whether Shift
-    /// is held, and `menu` whether a menu is open; keys then move in the menu and press no buttons.
+    /// is held, and `menu` whether a menu is open. In a menu, keys that go down move in the menu and press no buttons.
     pub fn on_key(&mut self, input: &InputState, key: Key, down: bool, shift: bool, menu: bool) -> Option<UiCommand> {
         let was_down = std::mem::replace(&mut self.held_keys[key.index()], down);
         let presses_buttons = !menu || !down;
@@ -102,8 +103,8 @@ impl Keyboard {
         action_command(action?, shift)
     }
 
-    /// Releases all keys when the window or terminal loses the focus. Returns the command that ends a fast-forward if
-    /// its key was held.
+    /// Releases all keys, because the window or terminal has lost the focus. Returns the command that ends a
+    /// fast-forward if its key was held.
     pub fn release_all(&mut self, input: &InputState) -> Option<UiCommand> {
         let mut keys = self.action_map.iter().zip(&self.held_keys);
         let is_fast = keys.any(|(action, held)| *held && *action == Some(Action::FastForward));

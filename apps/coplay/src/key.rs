@@ -116,8 +116,8 @@ impl Key {
     /// Number of keys with a name.
     pub const COUNT: usize = KEY_NAMES.len();
 
-    /// Returns the key of this name, in upper or lower case; `None` if there is none. A single character is also a
-    /// name.
+    /// Returns the key of this name, in upper or lower case; `None` if there is none. The character that a key types is
+    /// also a name of the key.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut chars = name.chars();
         if let (Some(symbol), None) = (chars.next(), chars.next())

@@ -16,7 +16,8 @@ pub struct PictureRect {
 /// Permitted scale factors of a picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scaling {
-    /// Whole factors, so that all rows have the same height. A picture larger than its area is scaled down freely.
+    /// Whole factors, so that all rows have the same height. A picture larger than its area is scaled down by any
+    /// factor.
     #[default]
     Integer,
     /// Any factor, as large as the area allows.

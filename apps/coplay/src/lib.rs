@@ -2,10 +2,11 @@
 //!
 //! A [command](cli) opens a game on a [machine](game) and runs it: [locally](play), as a [replay], as a [demo], or
 //! [with others](net) over a transport of [`connect`], if the machine can be [shared](netplay_approval). Unless the
-//! command is headless, the game has a thread of its own. It sends [scenes](scene) over a [UI link](ui_link()) to a
-//! [front end](frontend), in a window or in a terminal, and receives commands and the [pressed buttons](input_state).
-//! The [HUD](hud::Hud) handles what all games on a screen have in common. The [maze] is a game without a machine. The
-//! [lab] runs experiments.
+//! command is headless, the game runs on a thread of its own. The game sends [scenes](scene) over a
+//! [UI link](ui_link()) to a [front end](frontend), which is a window or the terminal. The front end sends back
+//! commands and the [pressed buttons](input_state). The [HUD](hud::Hud) draws the menu, the help and messages for every
+//! game on a screen, and handles the commands that these games share. The [maze] is a game without a machine. The [lab]
+//! runs experiments.
 
 pub mod bot;
 pub mod check;

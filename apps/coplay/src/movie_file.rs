@@ -14,7 +14,7 @@ use crate::error::{AppError, describe_io_error};
 /// Number of bytes requested per read of the file.
 const READ_SIZE: usize = 1 << 16;
 
-/// Movie file that is open for reading, after its header.
+/// Movie file that is open for reading, and whose header has been read.
 #[derive(Debug)]
 pub struct MovieFile {
     path: PathBuf,
@@ -34,7 +34,7 @@ pub enum MovieItem {
     Frame([InputWord; MAX_PLAYERS]),
     /// Frame, and the recorded state hash after it.
     Hash(Frame, u64),
-    /// Event of the machine before the next frame, such as a reset.
+    /// Content of a mark, which states an event of the machine before the next frame, such as a reset.
     Mark(Vec<u8>),
     /// End of a movie that was finished properly.
     End,
@@ -49,7 +49,7 @@ impl MovieFile {
             AppError::failure(format!("cannot read the movie {}: {}", path.display(), describe_io_error(&error)))
         };
         if path.is_dir() {
-            return Err(AppError::failure(format!("{} is a directory, not a movie", path.display()))
+            return Err(AppError::failure(format!("{} is a folder, not a movie", path.display()))
                 .hint("give a file that `coplay play --record FILE` wrote"));
         }
         let file = File::open(path).map_err(unreadable).map_err(|error| error.hint("check the path of the movie"))?;
@@ -66,7 +66,7 @@ impl MovieFile {
         let path = self.path.display();
         match error {
             MovieError::NotAMovie => {
-                AppError::failure(format!("{path} is not a movie")).hint("`coplay play --record FILE` records a movie")
+                AppError::failure(format!("{path} is not a movie")).hint("give a movie of `coplay play --record FILE`")
             }
             MovieError::UnsupportedVersion(version) => AppError::failure(format!(
                 "{path} is a movie of format {version}, which this version of coplay cannot read"
@@ -90,7 +90,7 @@ impl MovieFile {
         self.reader.next_frame()
     }
 
-    /// Reads the next item. The error is one of the file system; a damaged movie gives [`MovieItem::Broken`].
+    /// Reads the next item. Fails if the file cannot be read; a damaged movie gives [`MovieItem::Broken`].
     pub fn next_item(&mut self) -> Result<MovieItem, AppError> {
         loop {
             if let Some(item) = self.read_item()? {

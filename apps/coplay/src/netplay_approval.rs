@@ -9,10 +9,11 @@ use crate::error::AppError;
 
 /// Machine in the form in which it may be shared, and the measurements of `coplay check`.
 pub struct ApprovedMachine {
-    /// Machine that the session runs. It offers no saved states if they are not exact.
+    /// Machine that the session runs. It offers no saved states if `coplay check` found them inexact, or if the host
+    /// does not use any.
     pub machine: Box<dyn Machine>,
-    /// Largest prediction window whose rollbacks fit into a frame, in frames; `None` without a report, or if the states
-    /// are not exact.
+    /// Largest prediction window, in frames, whose rollbacks take at most 80 % of a frame period on this computer;
+    /// `None` without a report, or if the states are not exact.
     pub max_prediction_window: Option<u32>,
     /// Median times of steps, saves and loads on this computer; 0 without a report.
     pub costs: MachineCosts,
@@ -20,8 +21,8 @@ pub struct ApprovedMachine {
     pub is_checked: bool,
 }
 
-/// Prepares a machine for sharing, by the report of this computer if there is one. Fails if the machine cannot be
-/// shared.
+/// Prepares a machine for sharing, by this computer's report of `coplay check` if there is one. Fails if the machine's
+/// own probe or the report shows that it cannot be shared.
 pub fn shareable(machine: Box<dyn Machine>) -> Result<ApprovedMachine, AppError> {
     let report = cache_dir().and_then(|folder| ReportCache::new(folder).get(&SubjectIdentity::of_machine(&*machine)));
     shareable_by_report(machine, report.as_ref())

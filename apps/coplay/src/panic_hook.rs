@@ -16,13 +16,13 @@ pub(crate) fn install() {
 
 fn record_panic(info: &PanicHookInfo<'_>) {
     let location = info.location().map_or_else(String::new, |at| format!(" in {}, line {}", at.file(), at.line()));
-    let message = info.payload_as_str().unwrap_or("unknown panic");
+    let message = info.payload_as_str().unwrap_or("unknown cause");
     *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{message}{location}"));
 }
 
 /// Takes the last panic and converts it into an error that asks for a bug report.
 pub(crate) fn internal_error() -> AppError {
     let last = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let message = last.unwrap_or_else(|| "unknown panic".into());
+    let message = last.unwrap_or_else(|| "unknown cause".into());
     AppError::failure(format!("internal error: {message}")).hint("please report this bug, with the command you typed")
 }

@@ -166,7 +166,7 @@ impl LocalGame {
                 if let Some(recorder) = &mut self.recorder {
                     recorder.push_reset()?;
                 }
-                hud.show_toast(now, "machine reset");
+                hud.show_toast(now, "the machine was reset");
             }
             HudRequest::GoOnAlone
             | HudRequest::StepDial(_)
@@ -183,7 +183,7 @@ impl LocalGame {
         }
         self.machine.save(&mut self.state).map_err(|error| error.to_string())?;
         slots.save(slot, &self.state)?;
-        Ok(format!("saved to slot {slot}"))
+        Ok(format!("state saved to slot {slot}"))
     }
 
     fn load(&mut self, slot: u8) -> Result<String, String> {
@@ -197,7 +197,7 @@ impl LocalGame {
         let state = slots.load(slot)?;
         self.machine.load(&state).map_err(|error| error.to_string())?;
         self.has_sound_gap = true;
-        Ok(format!("loaded from slot {slot}"))
+        Ok(format!("state loaded from slot {slot}"))
     }
 
     fn show(&self, ui: &mut GamePort, hud: &Hud, meter: &RateMeter) {
@@ -244,6 +244,6 @@ mod tests {
         };
         assert!(play(ToyMachine::new(1)).run_headless().unwrap().notes.is_empty());
         let notes = play(ToyMachine::new(1).failing_with("it is down")).run_headless().unwrap().notes;
-        assert_eq!(notes, ["the machine had halted at the end: it is down"]);
+        assert_eq!(notes, ["the machine had halted by the end of the run: it is down"]);
     }
 }

@@ -55,7 +55,7 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, AppError> {
     })
 }
 
-/// Returns the hint for a movie that could not be continued.
+/// Returns the hint for a recording that failed after its start: how to play the frames recorded so far.
 fn replay_hint(path: &Path) -> String {
     format!("`coplay replay {}` plays the frames recorded so far", path.display())
 }
@@ -69,16 +69,17 @@ pub fn create_movie_file(path: &Path, force: bool) -> Result<File, AppError> {
         std::io::ErrorKind::AlreadyExists => AppError::usage(format!("{} already exists", path.display()))
             .hint("choose another name, or use --force to overwrite it"),
         std::io::ErrorKind::NotFound => {
-            AppError::failure(format!("cannot write {}: there is no such directory", path.display()))
-                .hint("create the directory first, or choose another one")
+            AppError::failure(format!("cannot write {}: there is no such folder", path.display()))
+                .hint("create the folder first, or choose another one")
         }
         _ => AppError::failure(format!("cannot write {}: {}", path.display(), describe_io_error(&error)))
-            .hint("choose a file in a folder where you have write permission"),
+            .hint("choose another file with --record FILE, in a folder with write permission and free space"),
     })
 }
 
 impl Recorder {
-    /// Starts a movie of a machine that was just powered on. Fails if the file exists, unless `force` is set.
+    /// Starts a movie of `machine`, which must not have stepped a frame. Fails if the file exists, unless `force` is
+    /// set.
     pub fn begin(path: &Path, force: bool, machine: &dyn Machine) -> Result<Self, AppError> {
         let settings = solo_settings(machine)?;
         let writer = MovieWriter::new(&settings, MovieStartPoint::PowerOn).map_err(|error| {

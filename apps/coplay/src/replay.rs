@@ -25,12 +25,12 @@ use crate::ui_link::GamePort;
 /// Movie, and the machine that replays it.
 pub struct Replay {
     machine: Box<dyn Machine>,
-    /// Pads of the players. The movie of a shared game has one more player, which controls the machine itself.
+    /// Pads of the players, without the control player that the movie of a shared game has in addition.
     pads: Vec<PadLayout>,
     movie: MovieFile,
     hash_check: HashComparison,
     frames: u64,
-    /// Reason for the end, once the movie has ended.
+    /// Reason for which the replay has ended; `None` while it runs.
     end: Option<ReplayEnd>,
     has_sound_gap: bool,
 }
@@ -62,8 +62,8 @@ pub fn check_machine(recorded: &Settings, machine: &dyn Machine) -> Result<(), A
 fn machine_hint(recorded: &Settings) -> String {
     let machine = &recorded.machine;
     match machine.name.as_str() {
-        BUILT_IN_MACHINE => format!("leave out --core: the built-in NES, version {}, recorded it", machine.version),
-        name => format!("use --core CORE with {name} {}, which recorded it", machine.version),
+        BUILT_IN_MACHINE => format!("leave out --core: the movie needs the built-in NES, version {}", machine.version),
+        name => format!("use --core CORE: the movie needs the core {name}, version {}", machine.version),
     }
 }
 
@@ -131,10 +131,10 @@ impl Replay {
             let screen = &mut scene.screens(1)[0];
             screen.caption.clear();
             screen.show(self.machine.picture());
-            let verdict = if self.hash_check.is_equal() { "equal" } else { "DIFFERENT" };
+            let verdict = if self.hash_check.is_equal() { "all equal" } else { "DIFFERENT" };
             let (frame, compared) = (self.movie.next_frame(), self.hash_check.compared);
             let fps = meter.per_second();
-            scene.status = format!("▶ movie   frame {frame}   {fps:.0} fps   {compared} hashes compared, {verdict}");
+            scene.status = format!("▶ movie   frame {frame}   {fps:.0} fps   {compared} states compared: {verdict}");
             scene.graph = None;
             hud.draw(Instant::now(), scene);
         });
@@ -189,9 +189,9 @@ impl Replay {
         let hash = self.machine.hash();
         let mut summary = Summary::for_frames(self.frames, elapsed, self.machine.frame_rate());
         let about = match (self.hash_check.is_equal(), self.hash_check.compared) {
-            (_, 0) => "compared: the movie has none",
-            (true, _) => "compared, all equal",
-            (false, _) => "compared, not all equal",
+            (_, 0) => "state hashes in the movie, so no states were compared",
+            (true, _) => "state hashes compared, all equal",
+            (false, _) => "state hashes compared, not all equal",
         };
         summary.add_row("hashes", self.hash_check.compared.to_string(), about);
         summary.add_row("state", format!("{hash:016x}"), "state hash after the last frame");
@@ -254,6 +254,6 @@ mod tests {
         let mut newer = recorded.clone();
         newer.machine.version = "2".into();
         let error = check_machine(&newer, &machine).unwrap_err().to_string();
-        assert!(error.contains("with another machine") && error.contains("use --core CORE with toy 2"), "{error}");
+        assert!(error.contains("with another machine") && error.contains("needs the core toy, version 2"), "{error}");
     }
 }

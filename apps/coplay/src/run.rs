@@ -21,7 +21,8 @@ use crate::play::{LocalGame, PlayOptions};
 use crate::replay::Replay;
 use crate::summary::Summary;
 
-/// Runs the command in `args`, whose first element is the program. Prints an error to stderr and returns the exit code.
+/// Runs the command line `args`, whose first element is the name of the program, and returns the exit code. Prints an
+/// error to stderr.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
     panic_hook::install();
     let outcome = catch_unwind(AssertUnwindSafe(|| run(args))).unwrap_or_else(|_| Err(panic_hook::internal_error()));
@@ -50,7 +51,7 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), AppError> {
         Command::Check(args) => check::run(&args),
         Command::CheckChild(args) => match check::run_child(&args) {
             0 => Ok(()),
-            _ => Err(AppError::failure("the check that started this process has ended").hint("run `coplay check`")),
+            _ => Err(AppError::failure("only `coplay check` can use this command").hint("run `coplay check`")),
         },
         Command::Lab(args) => crate::lab::run(&args),
         Command::Maze(args) => crate::maze::run(&args).map(|summary| summary.print()),
@@ -104,8 +105,7 @@ fn demo(args: cli::DemoArgs) -> Result<Summary, AppError> {
     let can_predict = machines[0].netplay_support() == NetplaySupport::Rollback;
     let prediction_window = if can_predict { settings.prediction_window } else { 0 };
     let settings = DemoSettings { prediction_window, ..settings };
-    // If there is neither a display nor a terminal, the demo runs headless. A flag that asks for one of them then
-    // fails.
+    // If there is neither a display nor a terminal, the demo runs headless; with --window or --terminal it then fails.
     let frontend = if args.display.headless {
         None
     } else {
@@ -137,8 +137,8 @@ fn demo_settings(args: &cli::DemoArgs) -> Result<DemoSettings, AppError> {
     })
 }
 
-/// Returns the front end that the flags ask for; `None` if the command runs headless. Fails if the requested output is
-/// not available, or if there is neither a display nor a terminal.
+/// Returns the front end that the flags choose, by default the best available one; `None` with `--headless`. Without
+/// `--headless`, fails if the requested output is not available, or if there is neither a display nor a terminal.
 pub(crate) fn frontend_for(display: &cli::DisplayArgs) -> Result<Option<FrontendKind>, AppError> {
     if display.headless { Ok(None) } else { FrontendKind::choose_required(display.requested_frontend()).map(Some) }
 }
@@ -151,8 +151,8 @@ pub(crate) fn load_config(display: &cli::DisplayArgs) -> Result<UserSettings, Ap
     Ok(config)
 }
 
-/// Opens the machine of `spec` with the game in this file. Without a file, runs the bundled game, or a core alone if it
-/// needs no game.
+/// Opens the machine of `spec` with the game in this file. Without a file, opens a core that needs no game alone, and
+/// any other machine with the bundled game.
 fn open_machine(game: Option<&Path>, spec: &MachineSpec) -> Result<Box<dyn Machine>, AppError> {
     let game = game.map(GameImage::read).transpose()?;
     game::open_machine(game.as_ref(), spec).map(Into::into)

@@ -1,5 +1,5 @@
-//! Ten save slots of a game, on disk. Slots belong to one game and one machine, because another version of a machine
-//! cannot load its states.
+//! Ten save slots of a game, on disk. Slots belong to one game and one version of a machine, because another version
+//! may not be able to load the states.
 
 use std::fmt::Write as _;
 use std::fs;

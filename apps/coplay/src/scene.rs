@@ -28,7 +28,8 @@ pub struct Scene {
     pub chat_draft: Option<String>,
     /// Text that Ctrl+C copies to the clipboard in a window, such as a ticket; `None` for no text.
     pub clipboard_text: Option<String>,
-    /// Whether [`UiCommand::Quit`] asks for confirmation first.
+    /// Whether the game answers [`UiCommand::Quit`] with the question whether to quit; `false` also while it shows that
+    /// question.
     pub needs_quit_confirmation: bool,
     /// Panel over the pictures, such as a menu; `None` shows none.
     pub overlay: Option<Overlay>,
@@ -139,6 +140,16 @@ pub fn wrap_rows(name: &str, text: &str) -> Vec<(String, String)> {
     let chars: Vec<char> = text.chars().collect();
     let names = std::iter::once(name).chain(std::iter::repeat(""));
     names.zip(chars.chunks(MAX_LINE_WIDTH)).map(|(name, line)| (name.into(), line.iter().collect())).collect()
+}
+
+/// Returns the part of a panel's footer that names a key and its effect; empty without a key.
+pub(crate) fn key_hint(key: &str, effect: &str) -> String {
+    if key.is_empty() { String::new() } else { format!("{key} {effect}") }
+}
+
+/// Joins the parts of a panel's footer that are not empty.
+pub(crate) fn join_footer(parts: &[String]) -> String {
+    parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("   ")
 }
 
 /// Command of the user, from a front end to the game.

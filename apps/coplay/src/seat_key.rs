@@ -58,7 +58,7 @@ impl SeatKey {
         let directory = seats.join(group_dir_name(group));
         let failed = |error: &std::io::Error| {
             let message = format!("cannot keep a seat key in {}: {}", directory.display(), describe_io_error(error));
-            AppError::failure(message).hint("check the permissions of that folder")
+            AppError::failure(message).hint("check the permissions of that folder and the free space on its disk")
         };
         create_private_dir(&directory).map_err(|error| failed(&error))?;
         remove_old_keys(&seats, &directory);
@@ -96,7 +96,7 @@ impl Default for SeatKey {
     }
 }
 
-/// Returns the directory name of a group. It does not reveal the secret.
+/// Returns the directory name of a group. The name does not reveal the secret or token of the group.
 fn group_dir_name(group: &str) -> String {
     hex(&Sha256::digest(format!("coplay seat of {group}").as_bytes())[..16])
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Time that a game has to leave after its terminal was closed.
+/// Time that a game has to leave after its terminal was closed. Then the program ends.
 const SHUTDOWN_GRACE: std::time::Duration = std::time::Duration::from_secs(2);
 
 static IS_STOP_REQUESTED: AtomicBool = AtomicBool::new(false);

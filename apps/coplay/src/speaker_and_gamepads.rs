@@ -35,8 +35,8 @@ impl SpeakerAndGamepads {
         Self { speaker, notes }
     }
 
-    /// Plays the sound of the machine's last frame at this volume, in percent, unless it is muted. `has_gap` marks
-    /// sound that does not continue that of the frame before.
+    /// Plays the sound of the machine's last frame at this volume, in percent, unless `muted` is set. `has_gap` marks
+    /// sound that does not continue the sound played before, as after a reset.
     pub fn play_sound(&mut self, machine: &dyn Machine, (volume, muted): (u8, bool), has_gap: bool) {
         self.speaker.set_volume(volume);
         self.speaker.set_muted(muted);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coplay::frame::FrameRate;
 
-/// Rows of a summary, each with name, value and explanation, and notes.
+/// Summary: rows with name, value and explanation, and the notes.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     rows: Vec<(&'static str, String, String)>,
@@ -14,8 +14,9 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Starts a summary with the number of frames, and the speed of a run that took `elapsed` without pacing. If
-    /// `elapsed` is `None`, leaves the speed out.
+    /// Starts a summary with the number of frames and the speed of a run that took `elapsed`: frames per second, and
+    /// their ratio to the machine's frame rate `rate`. If `elapsed` is `None`, as for a run in real time, leaves the
+    /// speed out.
     pub fn for_frames(frames: u64, elapsed: Option<Duration>, rate: FrameRate) -> Self {
         let mut summary = Self::default();
         summary.add_row("frames", frames.to_string(), "");
@@ -32,7 +33,7 @@ impl Summary {
         summary
     }
 
-    /// Appends a row: name, value and explanation, which may be empty.
+    /// Appends a row with a name, a value and an explanation `about` the value, which is "" for none.
     pub fn add_row(&mut self, name: &'static str, value: String, about: &str) {
         self.rows.push((name, value, about.into()));
     }

@@ -1,7 +1,7 @@
 //! Link between a game and its front end: scenes go one way, commands and pressed buttons the other.
 //!
-//! The game runs on a thread of its own. Once the front end is ready, the game never waits for it. It hands over a
-//! scene by swapping two buffers. If the front end holds the lock at that moment, the scene is skipped.
+//! The game runs on a thread of its own. Once the front end is ready, the game never waits for it. The game hands over
+//! a scene by swapping two buffers. If the front end holds the lock at that moment, the scene is skipped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -11,7 +11,7 @@ use std::thread::Thread;
 use crate::input_state::InputState;
 use crate::scene::{Scene, UiCommand};
 
-/// Largest number of commands that wait for the game. A person gives fewer in a frame.
+/// Largest number of commands that wait for the game; further ones are discarded. A person gives fewer in a frame.
 const COMMAND_QUEUE_LEN: usize = 64;
 
 #[derive(Debug, Default)]

@@ -158,7 +158,7 @@ fn unreadable_games_are_explained() {
             "cannot read the game nowhere.nes: there is no such file",
             "give the file of a game",
         ),
-        (play("."), FAILURE_EXIT, ". is a directory, not a game", "one game in this directory"),
+        (play("."), FAILURE_EXIT, ". is a folder, not a game", "one game in this folder"),
         (play("empty.nes"), FAILURE_EXIT, "empty.nes is empty", "copy the whole file"),
         (play("letter.txt"), FAILURE_EXIT, "letter.txt", "--core"),
         (play("zeros.nes"), FAILURE_EXIT, "zeros.nes", "--core"),
@@ -234,7 +234,7 @@ fn damaged_movies_are_explained() {
     let replay = |file: &'static str| vec!["replay", file, "--headless"];
     let cases: [(Vec<&str>, i32, &str, &str); 9] = [
         (replay("nowhere.cpm"), FAILURE_EXIT, "there is no such file", "check the path"),
-        (replay("."), FAILURE_EXIT, ". is a directory, not a movie", "--record"),
+        (replay("."), FAILURE_EXIT, ". is a folder, not a movie", "--record"),
         (replay("letter.txt"), FAILURE_EXIT, "letter.txt is not a movie", "--record"),
         (replay("empty.cpm"), FAILURE_EXIT, "ends before its first frame", "empty"),
         (replay("newer.cpm"), FAILURE_EXIT, "format 99", "newer version of coplay"),
@@ -267,7 +267,7 @@ fn recording_never_overwrites_without_force() {
     let record = |file: &'static str| vec!["play", "--headless", "--frames", "10", "--record", file];
     let cases: [(Vec<&str>, i32, &str, &str); 3] = [
         (record("kept.cpm"), USAGE_EXIT, "kept.cpm already exists", "--force"),
-        (record("no/such/dir.cpm"), FAILURE_EXIT, "there is no such directory", "create the directory"),
+        (record("no/such/dir.cpm"), FAILURE_EXIT, "there is no such folder", "create the folder"),
         (record("."), USAGE_EXIT, ". already exists", "another name"),
     ];
     for (args, code, sentence, hint) in cases {

@@ -112,5 +112,5 @@ fn check_result_is_cached_and_used_by_host() {
     assert!(refused.code == Some(1) && refused.out.is_empty(), "{refused:?}");
     assert!(refused.err.contains("from frame 5000 on") && refused.err.contains("--again"), "{refused:?}");
     let again = dir.run(&["check", "--core", &core]);
-    assert!(again.err.starts_with("checked before") && again.out == checked.out, "{again:?}");
+    assert!(again.err.starts_with("this report is from an earlier check") && again.out == checked.out, "{again:?}");
 }

@@ -15,7 +15,7 @@ fn experiment_writes_files_and_reports_claims() {
     assert!(outcome.err.contains("overrun (1 of 1)"), "{outcome:?}");
     let bytes = |name: &str| std::fs::read(dir.path_of("found/here").join(name)).expect("the file was written");
     assert!(
-        bytes("overrun.csv").starts_with(b"way,least_frames") && bytes("overrun-claims.csv").starts_with(b"claim,")
+        bytes("overrun.csv").starts_with(b"variant,min_frames") && bytes("overrun-claims.csv").starts_with(b"claim,")
     );
     assert!(bytes("overrun.svg").starts_with(b"<svg") && bytes("overrun.png").starts_with(b"\x89PNG"));
 }

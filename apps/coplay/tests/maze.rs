@@ -96,7 +96,7 @@ fn maze_rejects_wrong_secret_and_wrong_kind() {
     let maze = start_maze_host(&dir, &["--secret", "tennis"]);
     let ticket = maze.ticket();
     start_maze_join(&dir, &ticket.replace("#tennis", "#squash"), "Eve", &[])
-        .assert_fails(1, &["has another secret than the ticket"]);
+        .assert_fails(1, &["rejected the secret of the ticket"]);
     RunningProgram::start(&dir, &["join", &ticket, "--headless"]).assert_fails(1, &["coplay maze join"]);
     let game = RunningProgram::start(&dir, &["host", "--headless", "--udp", "127.0.0.1:0"]);
     start_maze_join(&dir, &game.ticket(), "Eve", &[]).assert_fails(1, &["not to a maze", "`coplay join 'TICKET'`"]);
@@ -107,7 +107,7 @@ fn maze_rejects_wrong_secret_and_wrong_kind() {
 fn invalid_maze_arguments_are_explained() {
     let dir = TestDir::new("maze-wrong");
     let nowhere = dir.path_of("no/such/dir");
-    start_maze_host(&dir, &["--trace", path_arg(&nowhere)]).assert_fails(1, &["cannot write", "no such directory"]);
+    start_maze_host(&dir, &["--trace", path_arg(&nowhere)]).assert_fails(1, &["cannot write", "no such folder"]);
     start_maze_host(&dir, &["--stats", path_arg(&nowhere)]).assert_fails(1, &["cannot write"]);
     start_maze_host(&dir, &["--rate", "30"]).assert_fails(2, &["50 or 100 updates per second"]);
     start_maze_host(&dir, &["--playout-delay", "15"]).assert_fails(2, &["must be a multiple of 10 ms"]);

@@ -69,7 +69,7 @@ fn wrong_secret_is_refused() {
     let host = start_host(&dir, &game, &["--secret", "tennis"]);
     let ticket = host.ticket();
     let wrong = ticket.replace("#tennis", "#squash");
-    start_join(&dir, &wrong, &game, &[]).assert_fails(1, &["has another secret than the ticket"]);
+    start_join(&dir, &wrong, &game, &[]).assert_fails(1, &["rejected the secret of the ticket"]);
     assert!(!host.err().contains("seat 2"), "{host}");
 }
 

@@ -21,14 +21,14 @@ use common::run::{
 };
 use common::{TestDir, path_arg};
 
-/// Value of `--drop-after` in most tests: silence in seconds after which a player is dropped. On a shared machine a
+/// Value of `--drop-after` in most tests: silence in seconds after which a player is dropped. On a busy computer a
 /// process can stop for more than a second, and must not be dropped for that.
 const DROP_AFTER: &str = "3";
-/// Largest number of games that are played to reach a speed. Other load on the machine can slow down any of them.
+/// Largest number of games that are played to reach a speed. Other load on the computer can slow down any of them.
 const SPEED_TRIALS: usize = 3;
 
 /// Suspends a joiner, as a closed laptop does, until it is dropped, and resumes it `duration` later. It must rejoin its
-/// seat and have equal states.
+/// seat, and its confirmed states must equal the host's.
 fn suspend_and_rejoin(name: &str, drop_after: &str, duration: Duration) {
     let (dir, game) = test_dir_with_game(name);
     let [ann, bob] = log_paths(&dir);
@@ -42,7 +42,7 @@ fn suspend_and_rejoin(name: &str, drop_after: &str, duration: Duration) {
     std::thread::sleep(duration);
     let resumed_at = newest_frame(&ann);
     joiner.send_signal("-CONT");
-    joiner.wait_for_stderr("rejoining");
+    joiner.wait_for_stderr("rejoins now");
     host.wait_for_stderr("Bob joined");
     wait_for_more_frames(&bob, 200);
     interrupt_in_order(&mut joiner, &mut host);
@@ -159,7 +159,7 @@ fn slow_peer_is_dropped_with_drop_stalled() {
     let delays = ["--delay", "2", "--prediction", "0", "--drop-stalled", "0.5", "--frame-log", path_arg(&ann)];
     let host = start_host(&dir, &game, &[&delays[..], &slow].concat());
     let joiner = start_join(&dir, &host.ticket(), &game, &["--frame-log", path_arg(&bob)]);
-    host.wait_for_stderr("was dropped: silent or too slow; the game continues");
+    host.wait_for_stderr("was dropped (silent, too slow or restarted); the game continues");
     wait_for_more_frames(&ann, 120);
     let (mut host, mut joiner) = (host, joiner);
     interrupt_in_order(&mut joiner, &mut host);
@@ -237,8 +237,8 @@ fn address_change_behind_nat_keeps_the_session() {
     assert_eq!(assert_equal_before(700, &ann, &bob), 700);
 }
 
-/// The headless joiner of a killed host is not a quorum: it must give up after a timeout, with a hint that says how to
-/// return.
+/// The host of a game of two sites is killed. The headless joiner is not a quorum: it must end after a timeout, with a
+/// hint that says how to return.
 #[test]
 fn joiner_of_a_dead_host_times_out_with_a_hint() {
     let (dir, game) = test_dir_with_game("fault-host-dead");
@@ -311,7 +311,7 @@ fn single_roster_leader_after_suspended_host_returns() {
     bob.wait_for_stderr("the ticket has changed; to join:");
     eve.wait_for_stderr("the ticket has changed; to join:");
     ann.send_signal("-CONT");
-    ann.wait_for_stderr("rejoining");
+    ann.wait_for_stderr("rejoins now");
     bob.wait_for_stderr("Ann joined");
     let _watch = RunningProgram::start(&dir, &["watch", &ann.ticket(), path_arg(&game), "--headless"]);
     [&ann, &bob, &eve].iter().for_each(|run| run.wait_for_stderr("1 watching"));
@@ -329,7 +329,7 @@ fn single_roster_leader_after_suspended_host_returns() {
     assert!(assert_confirmed_equal(&logs[0], &logs[1], 0) > 30 && assert_confirmed_equal(&logs[1], &log, 0) > 30);
 }
 
-/// A host of two sites is killed: the joiner must show its own ticket, with which the host rejoins.
+/// The host of a game of two sites is killed. The joiner must print a ticket of its own, with which the host rejoins.
 #[test]
 fn killed_host_rejoins_by_the_joiners_ticket() {
     let (dir, game) = test_dir_with_game("fault-host-again");
@@ -433,7 +433,7 @@ fn go_on_alone_flag_continues_after_host_death_and_host_rejoins() {
     wait_for_frame(&bob, 60);
     host.send_signal("-KILL");
     assert_eq!(host.wait_for_exit(), None);
-    joiner.wait_for_stderr("Ann was dropped: silent or too slow; the game continues");
+    joiner.wait_for_stderr("Ann was dropped (silent, too slow or restarted); the game continues");
     let ticket = rejoin_ticket(&joiner, "Ann");
     wait_for_more_frames(&bob, 120);
     let mut host = start_join(&dir, &ticket, &game, &["--name", "Ann", "--frame-log", path_arg(&again)]);
@@ -538,7 +538,7 @@ fn last_site_continues_alone() {
     let mut joiner = start_join(&dir, &host.ticket(), &game, &["--name", "Bob"]);
     wait_for_frame(&log, 30);
     joiner.send_signal("-KILL");
-    host.wait_for_stderr("Bob was dropped: silent or too slow; the game continues");
+    host.wait_for_stderr("Bob was dropped (silent, too slow or restarted); the game continues");
     host.assert_ends_well();
     assert_eq!(joiner.wait_for_exit(), None);
 }
@@ -564,7 +564,7 @@ fn joiner_with_another_core_is_refused() {
     joiner.assert_ends_well();
 }
 
-/// Without any network, not even a loopback interface, a host must warn and a joiner must fail with a hint.
+/// Without any network, not even an active loopback interface, a host must warn and a joiner must fail with a hint.
 #[test]
 #[cfg(target_os = "linux")]
 fn missing_network_is_reported() {

@@ -18,8 +18,8 @@ use coplay_testcores::{TestCore, TestCoreConfig, build_core_with};
 const STATE_SIZE: usize = 1 << 20;
 /// Number of frames in each phase, counted at Ann; in the phase of the late joiner, at that joiner.
 const PHASE_FRAMES: u32 = 120;
-/// Smallest frame rate of a phase, as a share of the rate before there were spectators. Players who wait for a stopped
-/// spectator would have no frames at all. The margin is for other load on the computer.
+/// Smallest frame rate of a phase, as a share of the rate before there were spectators. Players that waited for a
+/// stopped spectator would play no frames at all. The margin is for other load on the computer.
 const MIN_FRAME_RATE_SHARE: f64 = 0.6;
 
 /// Test directory with the frame logs of all sites, and the core of the game.

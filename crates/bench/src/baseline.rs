@@ -1,4 +1,5 @@
-//! The host program without an engine. Its cost is subtracted, so that the cost of the engines remains.
+//! The host program without an engine. The cost of this program is subtracted from the measured costs, so that the cost
+//! of the engines remains.
 
 use std::hint::black_box;
 

@@ -64,7 +64,8 @@ impl CoplayGroup {
         group
     }
 
-    /// Wakes the site with the earliest deadline, then every site with datagrams if datagrams wake sites.
+    /// Wakes the site with the earliest deadline. With [`WakePolicy::Datagrams`], then wakes sites until no datagram is
+    /// waiting.
     fn process_next(&mut self) {
         let next = (0..self.sites.len()).min_by_key(|at| self.sites[*at].deadline).expect("at least one site");
         self.now = self.now.max(self.sites[next].deadline);

@@ -9,7 +9,7 @@ const FPS_SLACK: f64 = 0.05;
 /// Difference, in frames per second, up to which both engines count as equally fast, so that coplay is compared with
 /// the resimulated frames of ggrs.
 const FPS_EQUAL_TOLERANCE: f64 = 0.5;
-/// Allowed ratio of coplay's resimulated frames to [`allowed_resimulated`].
+/// Maximum ratio of coplay's resimulated frames to the number that [`allowed_resimulated`] returns.
 const RESIMULATION_SLACK: f64 = 1.05;
 
 /// A condition that coplay's results in a row of the rollback report should meet, such as at most a quarter of ggrs's
@@ -24,7 +24,7 @@ struct Goal {
 
 const GOALS: [Goal; 7] = [
     Goal {
-        name: "at most an eighth of the time per frame",
+        name: "at most an eighth of ggrs's time per frame",
         met: |row| Some(row.median_time_ratio() >= 8.0),
         shown: |row| {
             format!(
@@ -36,35 +36,35 @@ const GOALS: [Goal; 7] = [
         },
     },
     Goal {
-        name: "no allocation",
+        name: "no allocation in the engine",
         met: |row| Some(row.ours.allocations == 0.0),
-        shown: |row| format!("{:.4} per tick", row.ours.allocations),
+        shown: |row| format!("{:.4} per tick and site", row.ours.allocations),
     },
     Goal {
-        name: "at most a quarter of the bytes",
+        name: "at most a quarter of ggrs's bytes",
         met: |row| Some(row.ours.bytes * 4.0 <= row.ggrs.bytes),
-        shown: |row| format!("{:.1} of {:.1} bytes", row.ours.bytes, row.ggrs.bytes),
+        shown: |row| format!("{:.1} of {:.1} bytes per tick and link", row.ours.bytes, row.ggrs.bytes),
     },
     Goal {
         name: "at most one datagram per tick and link",
         met: |row| Some(row.ours.datagrams <= 1.01),
         shown: |row| {
             let per_frame = row.ours.datagrams * f64::from(FRAME_RATE) / row.ours.fps;
-            format!("{:.3} ({per_frame:.3} per frame)", row.ours.datagrams)
+            format!("{:.3} per tick ({per_frame:.3} per frame)", row.ours.datagrams)
         },
     },
     Goal {
-        name: "as many frames per second",
+        name: "as many frames per second as ggrs",
         met: |row| Some(row.ours.fps >= row.ggrs.fps - FPS_SLACK),
         shown: |row| format!("{:.2}, ggrs {:.2}", row.ours.fps, row.ggrs.fps),
     },
     Goal {
-        name: "at most 5 % more resimulated frames than ggrs at the same speed, or else than required",
+        name: "at most 5 % more resimulated frames than ggrs if equally fast, otherwise than any engine needs",
         met: |row| Some(row.ours.resimulated <= RESIMULATION_SLACK * allowed_resimulated(row)),
         shown: |row| {
             let (ours, ggrs) = (&row.ours, &row.ggrs);
             format!(
-                "{:.2} per 100, ggrs {:.2}, required {:.2}",
+                "{:.2} per 100 frames, ggrs {:.2}, needed by any engine {:.2}",
                 ours.resimulated, ggrs.resimulated, ours.required_resimulated
             )
         },
@@ -72,12 +72,12 @@ const GOALS: [Goal; 7] = [
     Goal {
         name: "full speed at an RTT of 400 ms with input delay 8 and prediction window 8",
         met: |row| (row.case.input_delay == 8).then(|| row.ours.fps >= f64::from(FRAME_RATE) - FPS_SLACK),
-        shown: |row| format!("{:.2}", row.ours.fps),
+        shown: |row| format!("{:.2} frames per second", row.ours.fps),
     },
 ];
 
-/// Returns the number of frames that coplay should resimulate at most, per 100: as many as ggrs if both engines reach
-/// the same frame rate, otherwise as many as any engine would have to.
+/// Returns the number of frames that coplay should resimulate at most, per 100 frames: as many as ggrs if both engines
+/// are about equally fast, otherwise the minimum that any engine needs.
 fn allowed_resimulated(row: &RollbackRow) -> f64 {
     let alike = (row.ours.fps - row.ggrs.fps).abs() <= FPS_EQUAL_TOLERANCE;
     if alike { row.ggrs.resimulated } else { row.ours.required_resimulated }

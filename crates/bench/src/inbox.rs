@@ -3,8 +3,8 @@
 
 use crate::workload::Traffic;
 
-/// A queue of datagrams, in sending order: those waiting for one site, or in an outbox those that one site sends. It
-/// allocates nothing once its capacity suffices for all datagrams that wait at the same time.
+/// A queue of datagrams, in sending order: those that wait for one site, or in an outbox those that one site sends.
+/// Adding a datagram allocates only if more datagrams or bytes wait than ever before.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,

@@ -4,9 +4,9 @@ use std::process::{Command, Stdio};
 
 use crate::lockstep_measure::MeasuredEngine;
 
-/// Returns the number of frames of the shorter and of the longer run. Coplay's clock synchronisation looks back 40 s,
-/// and its cost rises until these have passed, so both runs, with their warm-up of 10 s, are longer than that. The cost
-/// of ggrs is constant.
+/// Returns the number of frames of the shorter and of the longer run. Coplay's clock synchronization looks back 40 s,
+/// and its cost rises in the first 40 s. So both runs of coplay, each with a warm-up of 10 s, are longer than 40 s. The
+/// cost of ggrs is constant.
 fn run_lengths(subject: MeasuredEngine) -> (u32, u32) {
     match subject {
         MeasuredEngine::Driver | MeasuredEngine::Coplay(_) => (2_400, 4_800),
@@ -20,7 +20,7 @@ pub(crate) fn is_valgrind_available() -> bool {
     let found = found.is_ok_and(|status| status.success());
     if !found {
         eprintln!("note: valgrind is not installed, so instructions are not counted");
-        eprintln!("hint: `sudo apt-get install valgrind`");
+        eprintln!("hint: run `sudo apt-get install valgrind`");
     }
     found
 }
@@ -43,12 +43,12 @@ fn count_instructions(subject: MeasuredEngine, sites: usize, frames: u32) -> Opt
     let log = String::from_utf8_lossy(&output.as_ref().ok()?.stderr).into_owned();
     let counted = parse_total(&log);
     if counted.is_none() {
-        eprintln!("valgrind did not count the instructions of {}; its output:\n{log}", subject.name());
+        eprintln!("valgrind did not count the instructions of {}; the output of valgrind:\n{log}", subject.name());
     }
     counted
 }
 
-/// Finds the line `==1234== I refs: 12,345` in the log of valgrind.
+/// Returns the number in the line `==1234== I refs: 12,345` of valgrind's log; `None` if there is no such line.
 fn parse_total(log: &str) -> Option<u64> {
     let (_, number) = log.lines().filter_map(|line| line.split_once("refs:")).find(|(name, _)| name.contains(" I "))?;
     number.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()

@@ -11,8 +11,8 @@
 //! * [`baseline`]: the host program without an engine, whose cost is subtracted.
 //! * [`rollback`]: both engines with prediction, on a network with delay and loss.
 //! * [`allocation_counter`]: counts the allocations of the calling thread.
-//! * [`stopwatch`]: measures the time that the calling thread spends in an engine.
-//! * [`virtual_clock`]: the clocks of the standard library in virtual time.
+//! * [`stopwatch`]: measures the time and the allocations inside an engine.
+//! * [`virtual_clock`]: makes the clocks of the standard library show virtual time.
 
 pub mod allocation_counter;
 pub mod baseline;

@@ -47,17 +47,17 @@ impl MeasuredEngine {
     /// Describes how the engine is driven.
     pub(crate) fn about(self) -> &'static str {
         match self {
-            Self::Driver => "no engine: queues, one clock reading, inputs and machine",
-            Self::Coplay(WakePolicy::Frames) => "called once per frame, as ggrs is",
-            Self::Coplay(WakePolicy::Datagrams) => "also woken by every datagram",
+            Self::Driver => "no engine: per frame, the queues, one clock reading, inputs and machine",
+            Self::Coplay(WakePolicy::Frames) => "woken once per frame, as ggrs is",
+            Self::Coplay(WakePolicy::Datagrams) => "woken once per frame and by every datagram",
             Self::Ggrs(MessageEncoding::Bytes, PollPolicy::Once) => {
-                "advance_frame, with the encoding of its own UDP socket"
+                "advance_frame, with the encoding of ggrs's UDP socket"
             }
             Self::Ggrs(MessageEncoding::Bytes, PollPolicy::Twice) => {
-                "poll_remote_clients, then advance_frame, as its examples do"
+                "poll_remote_clients, then advance_frame, as in ggrs's examples"
             }
             Self::Ggrs(MessageEncoding::Messages, PollPolicy::Once) => {
-                "advance_frame, messages passed without encoding"
+                "advance_frame, with messages passed without encoding"
             }
             Self::Ggrs(MessageEncoding::Messages, PollPolicy::Twice) => "both calls, without encoding",
         }
@@ -67,7 +67,7 @@ impl MeasuredEngine {
         Self::ALL.into_iter().find(|subject| subject.name() == name)
     }
 
-    /// Runs this many frames after a warm-up, without a result.
+    /// Runs this many frames after a warm-up and discards the measurements.
     pub(crate) fn run_once(self, sites: usize, frames: u32) {
         self.measure(sites, frames);
     }
@@ -105,7 +105,8 @@ fn measure_engine(mut engine: impl Engine, frames: u32) -> RunSample {
     }
 }
 
-/// Cost of an engine and its driver, per frame and site, or per frame and link (one direction between two sites).
+/// Cost of an engine and its driver, per frame and site. Traffic is per frame and link (one direction between two
+/// sites).
 pub(crate) struct LockstepRow {
     pub(crate) subject: MeasuredEngine,
     /// Nanoseconds per frame and site, one value per round, in ascending order.

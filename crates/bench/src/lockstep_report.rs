@@ -18,8 +18,10 @@ pub(crate) fn preface(frames: u32, rounds: usize) {
         println!("  {:<15} {}", subject.name(), subject.about());
     }
     println!();
-    println!("  engine  cost minus that of the driver");
-    println!("  x       multiple of coplay's cost");
+    println!(
+        "  ns      nanoseconds per frame and site, median and (min-max) of the rounds\n          (instructions and allocations are per frame and site, too)\n  engine  cost without that of the driver"
+    );
+    println!("  x       engine cost divided by that of coplay");
     println!("  /link   per frame and direction between two sites; payload bytes only");
 }
 

@@ -1,10 +1,10 @@
 //! Measures the cost of a frame at one site, excluding the game: coplay and ggrs in one run, first in lockstep, then
 //! with rollback.
 //!
-//! Machines are noisy. The engines therefore take turns, round after round, and the medians of all rounds are compared.
-//! Lockstep runs without a network. Valgrind counts the instructions: it runs this program twice per engine, with fewer
-//! and with more frames, so that everything but the frames cancels out. Rollback runs on a network in virtual time, row
-//! by row, and at the end the program prints which rows meet which goals.
+//! The speed of a computer varies. The engines therefore take turns, round after round, and the medians of all rounds
+//! are compared. Lockstep runs without a network. Valgrind counts the instructions in lockstep: this program runs twice
+//! per engine under valgrind, with fewer and with more frames, so that everything but the frames cancels out. Rollback
+//! runs on a network in virtual time, row by row, and at the end the program prints which rows meet which goals.
 
 mod goals;
 mod instruction_count;
@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use lockstep_measure::MeasuredEngine;
 
 const USAGE: &str = "usage: coplay-bench [--lockstep | --rollback] [--sites N,N,...]
-                    [--frames N] [--rounds N]   lockstep: frames per round, rounds
-                    [--quick] [--spans N]       rollback: fewer rows, N spans of 10 s per row
+                    [--frames N] [--rounds N]   lockstep: frames per round, number of rounds
+                    [--quick] [--spans N]       rollback: measure fewer rows, N spans of 10 s per row
        coplay-bench --once ENGINE SITES FRAMES   run one engine without measurement, for profilers";
 
 /// Task given on the command line.
@@ -87,7 +87,7 @@ fn number(arg: &str) -> Result<u32, String> {
     arg.parse()
         .ok()
         .filter(|number| *number > 0)
-        .ok_or_else(|| format!("invalid value '{arg}': must be a whole number from 1 on"))
+        .ok_or_else(|| format!("invalid value '{arg}': must be a whole number, at least 1"))
 }
 
 fn sites_from(arg: &str) -> Result<usize, String> {

@@ -36,7 +36,7 @@ impl RollbackRow {
     }
 }
 
-/// Choice of the rows (fewer if `is_quick`), and number of measured spans per row.
+/// Choice of the rows, fewer if `is_quick`, and number of measured spans per row and engine.
 pub(crate) struct RollbackPlan {
     pub(crate) is_quick: bool,
     pub(crate) spans: u32,
@@ -58,7 +58,7 @@ pub(crate) fn measure_and_print(sites: &[usize], plan: &RollbackPlan) {
 }
 
 /// Returns the conditions of all rows. The last row of two sites has an input delay that, together with the prediction
-/// window, covers the longest delay.
+/// window, covers the one-way delay of the longest RTT.
 fn cases(sites: &[usize], quick: bool) -> Vec<BenchCase> {
     let (windows, rtts, losses): (&[u32], &[u32], &[u32]) = match quick {
         true => (&[8], &[0, 200, 400], &[0, 20]),
@@ -94,31 +94,35 @@ fn preface(spans: u32) {
     println!(
         "Clocks are exact; sites start at random times. Both engines have the same inputs, links and start times."
     );
-    println!("{seconds} virtual seconds after a warm-up of {warm}; then all states are checked against the inputs.");
+    println!("{seconds} virtual seconds after a warm-up of {warm} s; then all states are checked against the inputs.");
     println!();
     println!(
         "Only time inside the engine counts: the stopwatch is stopped while states are copied and frames stepped."
     );
     println!(
-        "Calls of a millisecond or more are left out, because the thread was preempted. Then the actions of the host"
+        "Calls of about 1 ms or more are left out, because the thread was preempted. Then the actions of the host"
     );
     println!("programs are replayed without an engine, with the same queues and as many starts and stops of the");
     println!(
-        "stopwatch, and subtracted. The engines take turns of {SPAN_SECONDS} virtual seconds; medians are compared."
+        "stopwatch; their cost is subtracted. The engines take turns of {SPAN_SECONDS} virtual seconds; medians are compared."
     );
     println!(
         "ggrs reads a virtual clock, too, which is cheaper than a real one. coplay is woken by every datagram and"
     );
     println!("compares states every {HASH_INTERVAL} frames; ggrs is called once per tick and compares none.");
     println!();
-    println!("  ns/frame   per frame and site; every frame is confirmed in the end");
-    println!("  x          multiple of coplay's cost");
-    println!("  allocs     per tick (a sixtieth of a second) and site");
-    println!("  dgrams     per tick and link (one direction between two sites); bytes likewise, payload only");
+    println!("  ns/frame   nanoseconds in the engine per frame and site; every frame is confirmed in the end");
+    println!("  x          ns/frame divided by that of coplay; median over the turns");
+    println!("  allocs     allocations in the engine per tick (a sixtieth of a second) and site");
+    println!(
+        "  dgrams     datagrams per tick and link (from one site to another)\n  bytes      payload bytes per tick and link"
+    );
     println!("  resim      resimulated frames per 100 frames");
-    println!("  min        required minimum: late input changes times the frames predicted until then");
-    println!("  stalls     ticks without a frame, per 100");
-    println!("  +-resim    difference between sites in resimulated frames; +-frame: distance between sites in frames");
+    println!("  min        minimum of resim for any engine: frames stepped with predictions that proved wrong");
+    println!("  stalls     ticks without a frame, per 100 ticks\n  fps        frames per virtual second");
+    println!(
+        "  +-resim    difference in resim between the sites with the most and the fewest\n  +-frame    difference in stepped frames between the foremost and the last site at the end"
+    );
 }
 
 const COLUMNS: [&str; 11] =

@@ -1,4 +1,4 @@
-//! Measures the cost inside an engine: time of the calling thread, by the cheapest clock, and its allocations.
+//! Measures the cost inside an engine: elapsed time, by the cheapest clock, and allocations of the calling thread.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "reading the cycle counter needs unsafe code"))]
 
 use std::time::{Duration, Instant};
@@ -28,8 +28,8 @@ pub fn nanos_per_count() -> f64 {
     began.elapsed().as_nanos() as f64 / counted as f64
 }
 
-/// Counts from start to stop (about 1 ms at 2 GHz) from which on the thread is taken to have been preempted, because no
-/// engine takes that long.
+/// Shortest section, in counts of the clock, in which the thread is assumed to have been preempted: about 1 ms at 2
+/// GHz. No engine takes that long.
 const PREEMPTION_COUNTS: u64 = 1 << 21;
 
 /// Accumulates the cost between [`start`](Self::start) and [`stop`](Self::stop).
@@ -50,7 +50,7 @@ pub struct EngineCost {
 }
 
 impl EngineCost {
-    /// Returns the cost since `earlier`, a previous cost of the same stopwatch.
+    /// Returns the cost since `earlier`, a previous total of the same stopwatch.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             clock_counts: self.clock_counts - earlier.clock_counts,

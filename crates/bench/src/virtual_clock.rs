@@ -1,4 +1,4 @@
-//! The clocks of the standard library, in virtual time.
+//! Makes the clocks of the standard library show virtual time.
 //!
 //! ggrs reads `std::time` for its retries, reports and timeouts. The standard library calls the C library through a
 //! symbol that a program may define itself, and this module does: a thread with a [virtual time](set_virtual_time)
@@ -16,7 +16,7 @@ use coplay::time::Instant;
 use libc::{c_int, c_long, clockid_t, timespec};
 
 const SECOND: i64 = 1_000_000_000;
-/// Offset of virtual time zero from clock zero, so that earlier times remain representable.
+/// Time that the clocks show at virtual time zero, in nanoseconds, so that times before it remain representable.
 const VIRTUAL_TIME_OFFSET: i64 = 1_000_000 * SECOND;
 
 thread_local! {
@@ -37,12 +37,13 @@ pub fn real_nanos() -> u64 {
     (time.tv_sec * SECOND + time.tv_nsec) as u64
 }
 
-/// The replaced function of the C library, once it has been looked up.
+/// Address of the replaced function of the C library; null until it has been looked up, and if there is none.
 static REAL_CLOCK_GETTIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 type ClockGettime = unsafe extern "C" fn(clockid_t, *mut timespec) -> c_int;
 
-/// Reads a clock: replaces the function of the C library and adds the [virtual time](set_virtual_time).
+/// Reads a clock. Replaces the function of the C library; in a thread with a [virtual time](set_virtual_time), every
+/// clock shows that time.
 ///
 /// # Safety
 /// `time` must be valid for writing.

@@ -6,7 +6,7 @@ use coplay_sim::random::Random;
 pub const INPUT_DELAY: u32 = 2;
 /// Frame rate of all sessions, in frames per virtual second.
 pub const FRAME_RATE: u32 = 60;
-/// Interval of state comparisons, in frames, of an engine that compares states.
+/// Interval of state comparisons, in frames, for engines that compare states.
 pub const HASH_INTERVAL: u32 = 60;
 
 /// Mean number of frames for which an input is held.
@@ -79,7 +79,7 @@ impl DigestMachine {
         self.states[self.frames as usize % KEPT_STATES]
     }
 
-    /// Returns the state after `frames` frames, which must be one of the last four.
+    /// Returns the state after the first `frames` frames. Panics unless it is one of the last four states.
     pub fn state_after(&self, frames: u32) -> u64 {
         let back = self.frames.checked_sub(frames).expect("the frame was stepped");
         assert!((back as usize) < KEPT_STATES, "the state of {back} frames ago is not kept");
@@ -89,7 +89,7 @@ impl DigestMachine {
 
 /// A session of several sites, all in the calling thread.
 pub trait Engine {
-    /// Lets every site step this many more frames.
+    /// Runs the session until every site has stepped this many more frames.
     fn run(&mut self, frames: u32);
 
     /// Returns the traffic between all sites since the start.

@@ -1,5 +1,5 @@
 //! In steady state, stepping a frame does not allocate: not while inputs, probes and digests are exchanged, not with 20
-//! % packet loss, when inputs are retransmitted and waited for, and not with prediction and rollback.
+//! % packet loss, when sites retransmit inputs and wait for them, and not with prediction and rollback.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! In steady state a spectator feed does not allocate, even with 10 % packet loss. Its spectators allocate less than
-//! once each on average, for growing buffers. The test prints the cost per spectator and frame.
+//! In steady state a spectator feed does not allocate, even with 10 % packet loss. Each of its spectators allocates
+//! less than once on average, when a buffer grows. The test prints the cost per spectator and frame.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant as Clock};

@@ -8,7 +8,7 @@ use coplay::wire::{DecodeError, FeedMessage, Refusal, SessionMessage, is_feed};
 use crate::machine::InputWords;
 use crate::site::{FuzzedSite, SESSION_ID, input_words, site_id};
 
-/// Seats frame by frame, as the sites report them.
+/// History of the seats, as the sites report it: in which frames each site plays.
 #[derive(Debug)]
 pub(crate) struct SeatOccupancyHistory {
     starters: SiteSet,
@@ -42,8 +42,8 @@ impl SeatOccupancyHistory {
         self.is_inconsistent |= all().zip(all().skip(1)).any(|(one, next)| one.1 == next.1);
     }
 
-    /// Returns the last change of a seat up to `frame`: its frame, and whether the seat was taken. Without a change the
-    /// seat is that of the start.
+    /// Returns the last change of a seat up to `frame`: its frame, and whether the seat was taken. Without a change,
+    /// returns frame 0 and whether the site plays from the start.
     fn seat_at(&self, site: usize, frame: u32) -> (u32, bool) {
         let known = self.changes[site].iter().take_while(|(since, _)| *since <= frame).last();
         known.copied().unwrap_or((0, self.starters.contains(site_id(site))))
@@ -61,8 +61,9 @@ impl SeatOccupancyHistory {
     }
 }
 
-/// Checks the inputs of all confirmed frames of site `at`. After a forgery only its own inputs are reliable, and only
-/// from its seat on. `forged` is whether a forgery arrived, or the sites reported inconsistent changes of seats.
+/// Checks the inputs of all confirmed frames of site `at`. After a forgery, only that site's own inputs are checked,
+/// and only in the frames in which it plays. `forged` is whether a forgery arrived, or the sites reported inconsistent
+/// changes of seats.
 pub(crate) fn check_confirmed(
     settings: &Settings,
     sites: &[FuzzedSite],
@@ -114,8 +115,9 @@ fn seat_under_attack(site: &FuzzedSite, frame: u32) -> (u32, bool) {
     site.first_sampled_frame.filter(|from| frame >= *from).map_or((0, false), |from| (from, true))
 }
 
-/// Returns the input of a site for a frame, seated from `since` on. The input is neutral before its first one and after
-/// it has left.
+/// Returns the input that a site gave for a frame, if it plays from frame `since` on. A frame without a given input has
+/// the neutral input before the site's first input and after the site has left; any other frame without one is a
+/// violation.
 fn expected_input(site: &FuzzedSite, since: u32, frame: u32) -> InputWords {
     match site.given_inputs.get(&frame) {
         Some(input) => input_words(*input),
@@ -148,8 +150,9 @@ pub(crate) fn check_event(event: &Event, at: usize, seats: &mut SeatOccupancyHis
     }
 }
 
-/// Returns whether a trusted sender could have done harm with these bytes. `known` is whether they come from the
-/// address of a peer.
+/// Returns whether these bytes could do harm because the engine trusts their sender: a feed message, or a hello or an
+/// identified tick with the session's id; from the address of a peer (`known`) also any other tick or a packet of
+/// another version.
 pub(crate) fn is_plausible_forgery(bytes: &[u8], known: bool) -> bool {
     if is_feed(bytes) {
         return FeedMessage::decode(bytes).is_ok();

@@ -29,13 +29,14 @@ const FEED_ADDR: Addr = Addr(1);
 const SPECTATOR_ADDR: Addr = Addr(2);
 /// Maximum number of kept packets, one for each first byte.
 const MAX_SAMPLES: usize = 16;
-/// Time between two runs of both ends. The players step a frame in every second run.
+/// Interval of virtual time at which feed and spectator are polled. The players step a frame in every second interval.
 const TICK_PERIOD: TimeDelta = TimeDelta::from_millis(8);
-/// Maximum memory of either end in bytes, besides the state.
+/// Maximum memory of the feed and of the spectator, each without its copies of the state, in bytes.
 const MAX_MEMORY: usize = 640 * 1_024;
 /// Maximum length of a downloaded state, in bytes.
 const MAX_STATE_LEN: usize = 48 * 1_024;
-/// Maximum number of frames presented at once, whatever a packet claims: as many as fit into the buffer.
+/// Maximum number of frames that the spectator may present at once, whatever a packet claims: as many as fit into its
+/// buffer.
 const MAX_FRAMES_AT_ONCE: usize = 8_192 * 127;
 
 /// A feed, a spectator, and the packets between them.
@@ -177,8 +178,8 @@ impl FeedHarness {
         }
     }
 
-    /// Lets time pass for `ticks` periods while the players play. Packets arrive at once if `open`, and are lost
-    /// otherwise.
+    /// Lets time pass for `ticks` periods while the players play. Packets arrive at once if `open` is true, and are
+    /// lost otherwise.
     fn advance_time(&mut self, ticks: u8, open: bool) {
         for tick in 0..ticks {
             self.now += TICK_PERIOD;
@@ -222,7 +223,7 @@ impl FeedHarness {
         (0..ownership.players()).map(|player| input_words(input)[player] & all(player)).collect()
     }
 
-    /// Runs both ends at the current time, and checks their memory and timeouts.
+    /// Polls feed and spectator at the current time, and checks their memory and timeouts.
     fn run_due(&mut self) {
         self.serve_spectator();
         self.transmit_all();

@@ -102,8 +102,8 @@ fn encode_tick(tick: &Tick<'_>) -> Vec<u8> {
     tick.encode(&mut buf).map(|len| buf[..len].to_vec()).unwrap_or_default()
 }
 
-/// A forged extra: its kind, the sites that it is about, the offset of its frame from the current one, and all other
-/// fields.
+/// A forged extra: its kind, the sites that it is about, the offset of its frame from the current one in units of three
+/// frames, and a number for all other fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForgedExtra {
     pub(crate) kind: u8,

@@ -1,7 +1,7 @@
 //! Fuzz targets for the engines: one function per target, each of which accepts any bytes.
 //!
-//! A function returns if every invariant holds and panics otherwise. `make fuzz` searches for bytes that make it panic.
-//! `tests/corpus.rs` replays the corpus in each `make test`, and with it every finding that was added.
+//! A target returns if every invariant holds and panics otherwise. `make fuzz` searches for bytes that make a target
+//! panic. `tests/corpus.rs` replays the corpus in each `make test`, and with it every finding that was added.
 //! `cargo run -p coplay-fuzz --example seeds` writes the generated part of the corpus.
 
 mod checker;
@@ -28,27 +28,27 @@ pub fn wire(data: &[u8]) {
     wire::check_streams(data);
 }
 
-/// Runs `data` as a [script](script::Script) of time, traffic and forgeries for the sites of a session. In any order of
-/// actions nothing panics and every bound holds. Without a forgery, all sites get the inputs that were given, and
-/// continue when they can.
+/// Runs `data` as a [script](script::Script) of time, traffic and forgeries for the sites of a session. Whatever the
+/// script does, no session may panic or exceed a bound. Without a forgery, all sites step with the inputs that were
+/// given, and continue when they can.
 pub fn session(data: &[u8]) {
     SessionHarness::run_script(&Script::decode(data));
 }
 
-/// Runs `data` as a script for a spectator feed and one spectator. With any bytes between them nothing panics and every
-/// bound holds. Without a forgery, the spectator gets exactly the frames that were played.
+/// Runs `data` as a script for a spectator feed and one spectator. Whatever bytes the script sends between them,
+/// neither may panic or exceed a bound. Without a forgery, the spectator gets exactly the frames that were played.
 pub fn feed(data: &[u8]) {
     feed::check(data);
 }
 
-/// Reads `data` as a movie, and as blocks of one. Reading must never panic, and the result does not depend on the size
-/// of the chunks.
+/// Reads `data` as a movie, and as blocks of one. Reading must never panic, and its result must not depend on the size
+/// of the chunks that the reader receives.
 pub fn movie(data: &[u8]) {
     movie::check(data);
 }
 
 /// Runs `data` as a script for a peer world, and for a world server with its player. Whatever a hostile participant
-/// sends, nothing panics and every bound holds. As long as no server message is forged, an honest player is admitted.
+/// sends, no engine may panic or exceed a bound. As long as no server message is forged, an honest player is admitted.
 pub fn worlds(data: &[u8]) {
     worlds::check(data);
 }

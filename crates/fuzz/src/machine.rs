@@ -20,11 +20,11 @@ pub(crate) struct HashMachine {
     slots: Vec<Option<(u32, u64)>>,
     /// Inputs of frames that may be resimulated, oldest first.
     unconfirmed_inputs: VecDeque<InputWords>,
-    /// First frame after the state that was last loaded from another site; 0 without one.
+    /// First frame to step after the state that was last restored from another site; 0 if none was restored.
     pub(crate) first_frame: u32,
     /// Inputs of confirmed frames, from `first_frame` on.
     pub(crate) confirmed_inputs: Vec<InputWords>,
-    /// Number of frames stepped for the first time, over all restarts.
+    /// Number of frames stepped for the first time since this machine was created. Restoring a state does not reset it.
     pub(crate) fresh_steps: u64,
 }
 
@@ -33,7 +33,7 @@ impl HashMachine {
         Self { slots: vec![None; slots], ..Self::default() }
     }
 
-    /// Loads a state from another site, which may be forged.
+    /// Loads a state that another site sent and that may be forged. `frame` is the next frame to step.
     pub(crate) fn restore(&mut self, frame: u32, bytes: &[u8]) {
         self.state_hash = bytes.first_chunk().map_or(0, |state| u64::from_le_bytes(*state));
         (self.first_frame, self.next_frame, self.stepped_frames) = (frame, frame, frame);
@@ -42,7 +42,8 @@ impl HashMachine {
         self.confirmed_inputs.clear();
     }
 
-    /// Returns the state before a frame, current or saved, with its hash. `size` incompressible bytes follow the state.
+    /// Returns the state before a frame, current or saved in a slot, with its hash. `size` incompressible bytes follow
+    /// the state.
     pub(crate) fn snapshot(&self, frame: u32, slot: Option<usize>, size: usize) -> (Vec<u8>, u64) {
         let (next, state) = match slot {
             Some(slot) => self.slots[slot].expect("the slot has a saved state"),

@@ -190,8 +190,8 @@ pub enum ScriptAction {
         /// Input byte, from which the words of all players follow.
         value: u8,
     },
-    /// Ends the partition and runs an undisturbed network; unless something was forged, the game must continue. Only
-    /// the first three heals of a script count.
+    /// Ends the partition and runs an undisturbed network until all sites continue, except those that a forgery or
+    /// another fault excuses. Only the first three heals of a script count.
     Heal,
 }
 

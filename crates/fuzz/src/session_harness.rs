@@ -38,8 +38,8 @@ const HEAL_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
 const MEMORY_PER_SITE: usize = 160 * 1024;
 /// Additional memory of a session that serves or downloads a feed, in bytes.
 const FEED_MEMORY: usize = 1_024 * 1_024;
-/// Maximum number of additional inputs that one frame requests: delay settings change by one frame at a time, also when
-/// a forgery changes them.
+/// Maximum number of inputs that one frame requests beyond its own. Delay settings change by one frame at a time, also
+/// when a forgery changes them.
 const MAX_EXTRA_SAMPLES: i64 = 4;
 /// Maximum number of frames that a forged feed can claim to a late joiner: as many as fit into the buffer.
 const MAX_FORGED_FEED_FRAMES: i64 = 8_192 * 127;
@@ -68,7 +68,7 @@ pub(crate) struct SessionHarness {
     newest_ticks: Vec<Vec<u8>>,
     /// Last forged tick, which the next forgery may change further.
     forged_tick: Vec<u8>,
-    /// Whether a forgery arrived that could do harm, because only a peer could have sent it.
+    /// Whether a forgery arrived that could do harm, because the engine trusts its sender.
     has_forgery: bool,
     /// Whether a site, paced as in the paper, has a backlog of more frames than a run can wait for.
     has_unbounded_backlog: bool,
@@ -138,7 +138,7 @@ impl SessionHarness {
         }
     }
 
-    /// Returns the number of frames that all sites have stepped, over all restarts.
+    /// Returns the number of frames that all sites have stepped for the first time, each since its last start.
     fn total_steps(&self) -> u64 {
         self.sites.iter().map(|site| site.machine.fresh_steps).sum()
     }
@@ -329,14 +329,14 @@ impl SessionHarness {
         self.sites[site].next_wake = None;
     }
 
-    /// Lets time pass, as far as the action time allows.
+    /// Lets time pass, as far as the remaining action time allows. `open` is whether packets in flight arrive.
     fn spend_time(&mut self, time: TimeDelta, open: bool) {
         let time = time.min(self.time_left);
         self.time_left -= time;
         self.advance_time(time, open);
     }
 
-    /// Lets time pass. Packets in flight arrive when they are due if `open`; otherwise they stay in flight.
+    /// Lets time pass. Packets in flight arrive when they are due if `open` is true; otherwise they stay in flight.
     fn advance_time(&mut self, time: TimeDelta, open: bool) {
         let until = self.now + time;
         let before = self.total_steps();
@@ -479,8 +479,8 @@ impl SessionHarness {
         self.in_flight.push_back(packet);
     }
 
-    /// Heals the network: every site must continue. After a forgery, leave, crash or end a site may wait instead, but
-    /// its state must show it.
+    /// Heals the network and lets time pass until every site continues. After a forgery, leave, crash or end, a site
+    /// may wait instead, but its state must show it.
     fn heal(&mut self) {
         self.partition = 0;
         let before: Vec<u64> = self.sites.iter().map(|site| site.machine.fresh_steps).collect();

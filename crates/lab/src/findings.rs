@@ -23,7 +23,7 @@ pub struct Findings {
 pub struct Claim {
     /// The claim, as one sentence.
     pub statement: String,
-    /// The paper's result, or a remark that it has none.
+    /// The paper's result, or a remark that the paper has none.
     pub paper: String,
     /// Our result, with its numbers.
     pub ours: String,

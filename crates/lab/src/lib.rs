@@ -1,9 +1,9 @@
 //! The lab reruns the papers' experiments with the [`coplay`] engine and shows our results beside theirs.
 //!
-//! All experiments run on [`coplay_sim`], in virtual time and from one seed. An experiment may also compare real
-//! sessions, which the calling program runs ([`real_run`]). This crate reads no clock, opens no file and starts no
-//! process; the calling program does. Independent runs are spread over the processors ([`bench`](mod@bench)). The
-//! results do not depend on the number of processors.
+//! All experiments run on [`coplay_sim`], in virtual time and from one seed. An experiment may also compare its results
+//! with those of real sessions, which the calling program runs ([`real_run`]). This crate reads no clock, opens no file
+//! and starts no process; the calling program does. Independent runs are distributed over several threads
+//! ([`bench`](mod@bench)). The results do not depend on the number of threads.
 //!
 //! An [experiment](experiment::Experiment) is one small file: a name, a summary, the figures of the paper that it
 //! reproduces, and a function from an [`ExperimentContext`](bench::ExperimentContext) to

@@ -1,4 +1,5 @@
-//! Previews a link: measures sessions with several delay settings over it, and with the setting that `auto` picks.
+//! Previews a game over a link: simulates sessions with several delay settings, among them the one that the automatic
+//! delay control reaches.
 
 use coplay::session::MachineCosts;
 use coplay::time::TimeDelta;
@@ -22,7 +23,7 @@ pub struct LinkQuality {
 /// Properties of the machine that both players run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineProfile {
-    /// Time to step, save and load, which the simulated sites need.
+    /// Times to step a frame, to save a state and to load one.
     pub costs: MachineCosts,
     /// Whether the machine saves and loads its state exactly. Prediction requires it.
     pub can_save: bool,
@@ -42,11 +43,11 @@ pub struct DelaySetting {
 pub struct PreviewRow {
     /// Measured delay setting.
     pub setting: DelaySetting,
-    /// Mean frame rate over 1,800 frames.
+    /// Mean frame rate of the first site, over 1,800 frames.
     pub frames_per_second: f64,
-    /// Mean absolute deviation of the frame time, at the worse site.
+    /// Mean absolute deviation of the frame time from its mean, at the worse site.
     pub deviation_ms: f64,
-    /// Longest time between two frames at any site.
+    /// Longest time between two successive frame starts at any site.
     pub max_frame_ms: f64,
     /// Mean latency from a button press to the player's own screen.
     pub local_latency_ms: f64,
@@ -63,7 +64,7 @@ pub struct PreviewRow {
 pub struct LinkPreview {
     /// One row per setting: first those without prediction, then those with it.
     pub rows: Vec<PreviewRow>,
-    /// Setting that the automatic delay control converges to.
+    /// Setting that the automatic delay control has reached after three minutes.
     pub auto_setting: DelaySetting,
 }
 
@@ -72,15 +73,15 @@ pub struct LinkPreview {
 pub enum Smoothness {
     /// Above 59.5 frames per second with a deviation below 1 ms: like a local game.
     Smooth,
-    /// Above 55 frames per second with a deviation below 5 ms.
+    /// Not smooth, but above 55 frames per second with a deviation below 5 ms.
     Uneven,
-    /// Slower or more uneven: hardly enjoyable.
+    /// Slower or more uneven than that: hardly enjoyable.
     Rough,
 }
 
 /// Initial setting of the automatic delay control, as in the program.
 const AUTO_START: DelaySetting = DelaySetting { input_delay: 2, prediction_window: 8 };
-/// Frames until the automatic control has converged: three minutes.
+/// Frames for which the automatic delay control runs before its setting is read: three minutes.
 const AUTO_SETTLING_FRAMES: u32 = 10_800;
 /// Number of frames that the preview measures with each setting.
 const MEASURED_FRAMES: u32 = 1_800;
@@ -106,7 +107,7 @@ impl PreviewRow {
     }
 }
 
-/// Measures all candidate settings over a link, in virtual time.
+/// Measures sessions with all candidate settings over a link, in virtual time.
 pub fn preview_link(context: &mut ExperimentContext<'_>, link: LinkQuality, machine: MachineProfile) -> LinkPreview {
     let seed = context.seed;
     let auto = context.run_jobs(0.3, &[()], |()| auto_pick(seed, link, machine))[0];
@@ -115,7 +116,8 @@ pub fn preview_link(context: &mut ExperimentContext<'_>, link: LinkQuality, mach
     LinkPreview { rows, auto_setting: auto }
 }
 
-/// Returns the candidate settings, without prediction for a machine that cannot save, and the one that `auto` picked.
+/// Returns the settings to compare: several fixed ones, of which those with prediction require a machine that can save,
+/// and the one that the automatic delay control reached.
 fn candidate_settings(machine: MachineProfile, picked: DelaySetting) -> Vec<DelaySetting> {
     let lockstep = [2, 4, 6, 8, 12].map(|input_delay| DelaySetting { input_delay, prediction_window: 0 });
     let predicting = [(0, 8), (2, 8), (4, 8), (0, 16), (2, 16)]

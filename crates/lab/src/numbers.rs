@@ -8,7 +8,8 @@ pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Returns the papers' "average deviation": the mean absolute difference from the mean.
+/// Returns the "average deviation" of Zhao et al.: the mean absolute difference of the values from their mean; 0 for an
+/// empty slice.
 pub fn mean_absolute_deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     values.iter().map(|value| (value - mean).abs()).sum::<f64>() / values.len().max(1) as f64
@@ -24,7 +25,8 @@ pub fn min_or_infinity(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the quantile at `part`, from 0 to 1, by nearest rank; 0 for an empty slice.
+/// Returns the quantile of the values at the fraction `part`, from 0 (the smallest) to 1 (the largest), by nearest
+/// rank; 0 for an empty slice.
 pub fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -37,12 +39,13 @@ pub fn ms(millis: f64) -> TimeDelta {
     TimeDelta::from_nanos((millis * 1e6).round() as i64)
 }
 
-/// Returns a link with a constant round-trip time and no loss.
+/// Returns link conditions with a constant round-trip time, half of it in each direction, and no loss.
 pub fn constant_rtt_link(rtt_ms: f64) -> LinkConfig {
     LinkConfig::constant_rtt(ms(rtt_ms))
 }
 
-/// Returns a link with a constant round-trip time that loses each packet independently with probability `loss`.
+/// Returns link conditions with a constant round-trip time, half of it in each direction, in which each packet is lost
+/// independently with probability `loss`.
 pub fn lossy_link(rtt_ms: f64, loss: f64) -> LinkConfig {
     LinkConfig { loss: if loss > 0.0 { Loss::Independent(loss) } else { Loss::None }, ..constant_rtt_link(rtt_ms) }
 }

@@ -7,11 +7,12 @@ use crate::numbers::{mean, mean_absolute_deviation};
 
 /// Starter of real sessions, implemented by the calling program.
 pub trait RealRunner {
-    /// Runs a session of two sites and returns the time at which each site began each frame, or an error message.
+    /// Runs a session of two sites, and returns the times at which both sites started each measured frame, or an error
+    /// message.
     fn run_session(&mut self, game: &RealSession) -> Result<FrameStarts, String>;
 }
 
-/// Settings of a real session: two sites played by bots.
+/// Settings of a real session, in which bots play at two sites.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RealSession {
     /// Round-trip time of the link, half of it in each direction.
@@ -20,7 +21,7 @@ pub struct RealSession {
     pub input_delay: u32,
     /// Prediction window in frames.
     pub prediction_window: u32,
-    /// Number of frames to play.
+    /// Number of frames to measure, after a warm-up that the runner chooses.
     pub frames: u32,
 }
 
@@ -31,9 +32,11 @@ pub struct FrameStarts(pub [Vec<i64>; 2]);
 /// Pacing statistics of a session: the numbers of Zhao et al., Figures 1 and 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacingStats {
-    /// Mean frame time at the first site.
+    /// Mean frame time at the first site, in milliseconds. The frame time is the time between two successive frame
+    /// starts.
     pub frame_ms: f64,
-    /// Mean absolute deviation of the frame time: at the worse site, or for the paper's scheme at the first.
+    /// Mean absolute deviation of the frame time from its mean, at the site where it is greater. For the published
+    /// scheme of Zhao et al., it is that of the first site.
     pub deviation_ms: f64,
     /// Mean absolute difference between the two sites' starts of the same frame.
     pub synchrony_ms: f64,

@@ -1,4 +1,4 @@
-//! Every claim of every experiment holds in the short versions, and equal seeds give equal tables.
+//! Tests that every claim of every experiment holds in its short version, and that equal seeds give equal tables.
 
 use coplay_lab::bench::{ExperimentContext, ExperimentLength};
 use coplay_lab::catalog;

@@ -1,5 +1,5 @@
-//! Checks whether a machine is fit for netplay. With a game or a core it prints the whole report. Without both it
-//! prints a table of the embedded NES, five libretro cores and the test cores, with small test images.
+//! Checks whether a machine is fit for netplay. With a game or a core it prints the whole report. Without game and core
+//! it prints a table of the embedded NES, five libretro cores and the test cores, with small test images.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -16,7 +16,8 @@ use coplay_testcores::{CoreDefect, build_core, images};
 const USAGE: &str = "usage: check [--core CORE] [--json] [--frames N] [--seconds N] [GAME]
 
 Tests whether GAME (an NES image, or an image for CORE) can be shared: with rollback, in lockstep only, or not at all.
-Without GAME: prints a table of the machines on this computer.
+Without GAME and CORE: checks the built-in NES, five libretro cores and the test cores, and prints a table.
+--frames is the number of frames to run, --seconds the approximate time limit.
 ";
 
 #[derive(Clone, Default)]
@@ -84,7 +85,7 @@ fn open_machine(options: &ExampleOptions, first: &mut Option<LibretroMachine>) -
     }
     let game = options.game.as_deref().map(GameImage::read).transpose().map_err(|error| error.to_string())?;
     let Some(core) = options.core.clone() else {
-        let image = game.ok_or("no game")?.image;
+        let image = game.ok_or("no game is given")?.image;
         return Ok(Box::new(Nes::open(&image, "game").map_err(|error| error.to_string())?));
     };
     let core = CoreSource::from_user(&core).map_err(|error| error.to_string())?;
@@ -133,7 +134,7 @@ fn run_check(
 fn print_table(request: &CheckCommandOptions, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
-        "| machine (image) | verdict | frames compared | step rendered / not | state | save / load / hash | prediction window | duration |"
+        "| machine (image) | verdict | frames compared | step: rendered / not rendered | state | save / load / hash | prediction window (frames) | duration |"
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     let folder = tempfile::tempdir()?;

@@ -18,7 +18,7 @@ fn main() {
         ("bsnes-mercury-performance", "sfc", images::snes()),
     ];
     println!(
-        "| core (image) | open | step | not rendered | state | save | load | hash | hash source | memory | state exact | memory exact | notes |"
+        "| core (image) | open | step, rendered | step, not rendered | state | save | load | hash | hash source | exposed RAM | saved state exact | exposed RAM exact | notes |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (core, extension, image) in cores {
@@ -59,8 +59,8 @@ fn print_row(core: &str, extension: &str, mut machine: LibretroMachine, open: Du
     let yes_no = |value: bool| if value { "yes" } else { "no" };
     let mut notes = Vec::new();
     notes.extend((!findings.is_deterministic).then_some("not deterministic"));
-    notes.extend(findings.saves_every_frame.then_some("saved every frame"));
-    notes.extend(findings.needs_warm_up.then_some("must run a frame before it loads"));
+    notes.extend(findings.saves_every_frame.then_some("saved after every frame"));
+    notes.extend(findings.needs_warm_up.then_some("must run a frame before it loads a state"));
     notes.extend((!findings.saves_initial_state).then_some("cannot save before the first frame"));
     println!(
         "| {core} ({extension}) | {} ms | {step:.0} µs | {headless:.0} µs | {} B | {save:.1} µs | {load:.1} µs | {hash:.1} µs | {} | {} B | {} | {} | {} players, {}, {} |",

@@ -26,7 +26,7 @@ with random inputs over a link with 80 ms round-trip time, jitter and 5 % loss.
 Every confirmed frame of both sites is compared with a third machine that runs only confirmed inputs.
 ";
 
-/// Number of operations of each measurement outside the session.
+/// Number of calls that each measurement outside the session averages.
 const STANDALONE_FRAMES: u32 = 600;
 
 struct ExampleOptions {
@@ -128,12 +128,12 @@ fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) ->
     let mut checker = ReferenceChecker::new(open());
     let started = Instant::now();
     session_harness::run_until_checked(&mut network, &mut checker, options.frames, |frames| {
-        eprint!("\r{frames} frames checked");
+        eprint!("\r{frames} confirmed frames compared");
         let _ = std::io::stderr().flush();
     });
     eprintln!();
     println!(
-        "\ninput delay {}, prediction window {}, {:.0} s of real time",
+        "\ninput delay {} frames, prediction window {} frames, {:.0} s of real time",
         options.input_delay,
         options.prediction_window,
         started.elapsed().as_secs_f64()
@@ -151,8 +151,11 @@ fn run_session(options: &ExampleOptions, open: impl Fn() -> Box<dyn Machine>) ->
             ExitCode::SUCCESS
         }
         (mismatch, error) => {
-            println!("\nfailed after {} frames: first mismatch {mismatch:?}, error {error:?}", checker.next_frame);
-            println!("reproduce: --seed {} --frames {}", options.seed, options.frames);
+            println!(
+                "\nfailed after {} frames: first mismatch (frame, site) {mismatch:?}, error {error:?}",
+                checker.next_frame
+            );
+            println!("to reproduce, repeat the same options with --seed {} --frames {}", options.seed, options.frames);
             ExitCode::FAILURE
         }
     }
@@ -168,9 +171,9 @@ fn measure_standalone(machine: &mut dyn Machine) {
         (0..STANDALONE_FRAMES).for_each(|_| work(machine, random_inputs.next_inputs(InputWord::MAX)));
         println!("  {operation:<16} {:>9.1} µs", started.elapsed().as_secs_f64() * 1e6 / f64::from(STANDALONE_FRAMES));
     };
-    println!("outside a session, over {STANDALONE_FRAMES} frames");
+    println!("mean costs outside a session, over {STANDALONE_FRAMES} calls");
     time("step, rendered", &mut |machine, words| machine.step(words, true));
-    time("step, headless", &mut |machine, words| machine.step(words, false));
+    time("step, unrendered", &mut |machine, words| machine.step(words, false));
     time("save", &mut |machine, _| machine.save(&mut state).expect("the machine saves"));
     time("load", &mut |machine, _| machine.load(&state).expect("the machine loads its own state"));
     time("hash", &mut |machine, _| assert_ne!(machine.hash(), 0));

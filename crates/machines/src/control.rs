@@ -31,7 +31,7 @@ pub enum MachineControl {
     Load,
 }
 
-/// Bits of the control word per site.
+/// Number of bits of the control word that belong to each site.
 const BITS_PER_SITE: u32 = 16;
 /// Number of sites that have bits in the control word: 8.
 const MAX_CONTROL_SITES: u8 = (InputWord::BITS / BITS_PER_SITE) as u8;
@@ -96,8 +96,8 @@ fn encode_paused_by(paused: Option<u8>) -> u8 {
     paused.map_or(0, |site| site + 1)
 }
 
-/// Bytes after the machine's own state and the saved state: length of the own state, pausing site, held control bits,
-/// whether a state is saved.
+/// Length in bytes of the trailer that follows the machine's own state and the saved state: length of the own state,
+/// pausing site, held control bits, and whether a state is saved.
 const TRAILER_LEN: usize = 4 + 1 + 16 + 1;
 
 impl ControlledMachine {
@@ -197,7 +197,7 @@ impl Machine for ControlledMachine {
         self.machine.sample_rate()
     }
 
-    /// Returns `false` for a machine with inexact states: saved states are shared between sites.
+    /// Returns `false` for a machine with inexact states, because states are sent to other sites.
     fn can_save(&self) -> bool {
         self.netplay_support() == NetplaySupport::Rollback
     }
@@ -218,13 +218,13 @@ impl Machine for ControlledMachine {
     }
 
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError> {
-        let truncated = || LoadError::InvalidState("truncated".into());
+        let truncated = || LoadError::InvalidState("it is cut off".into());
         let (states, trailer) = state.split_last_chunk::<TRAILER_LEN>().ok_or_else(truncated)?;
         let own_len = u32::from_le_bytes([trailer[0], trailer[1], trailer[2], trailer[3]]) as usize;
         let (own, saved) = states.split_at_checked(own_len).ok_or_else(truncated)?;
         let flags = (trailer[4], trailer[TRAILER_LEN - 1]);
         if flags.0 > MAX_CONTROL_SITES || flags.1 > 1 {
-            return Err(LoadError::InvalidState("invalid control flags".into()));
+            return Err(LoadError::InvalidState("its control flags are invalid".into()));
         }
         self.machine.load(own)?;
         self.paused_by = flags.0.checked_sub(1);

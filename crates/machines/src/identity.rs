@@ -1,4 +1,4 @@
-//! Identities of machines and games, which sites compare before they start.
+//! Identities of machines and games, which sites compare before the game starts.
 
 use coplay::hash::xxh64;
 use coplay::session::{GameId, MAX_TEXT_LEN};
@@ -11,9 +11,9 @@ pub fn game_id(name: &str, image: &[u8]) -> GameId {
     GameId { name: truncate_to_max_text(name).into(), hash: Sha256::digest(image).into() }
 }
 
-/// Steps a new machine for `frames` frames without input and returns a hash of its pictures and states.
-/// [Reset](Machine::reset) the machine afterwards. Sound is excluded: another processor may round it differently, and
-/// it cannot affect the game.
+/// Steps a new machine for `frames` frames without input and returns a hash of its pictures and state hashes.
+/// [Reset](Machine::reset) the machine afterwards. Sound is excluded: another processor may round samples differently,
+/// and sound cannot affect the game.
 pub fn first_frames_hash(machine: &mut dyn Machine, frames: u32) -> u64 {
     (0..frames).fold(0, |hash, _| {
         machine.step(&[], true);

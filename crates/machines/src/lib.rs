@@ -1,8 +1,8 @@
 //! Game machines that can be shared in a session, each seen as a black box.
 //!
-//! A [`Machine`] is an emulator with a game loaded. Code outside this crate knows only its contract. The session engine
-//! uses its identity and frame rate; through a host program it asks the machine to step, save, load and hash. A front
-//! end shows its [`Picture`], plays its sound and maps keys to the [buttons](pad) of the machine.
+//! A [`Machine`] is an emulator with a game loaded. The session engine uses the machine's identity and frame rate, and
+//! requests through a host program that the machine step, save, load or hash. A frontend shows the machine's
+//! [`Picture`], plays its sound and maps keys to its [buttons](pad).
 
 #[cfg(not(target_family = "wasm"))]
 pub mod check;

@@ -8,12 +8,12 @@ use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
 use crate::pad::PadLayout;
 use crate::picture::Picture;
 
-/// Option that a wrapped machine has in its machine id.
+/// Option, as key and value, that [`LockstepOnly::wrap`] adds to the machine id.
 const STATES_UNUSED_OPTION: (&str, &str) = ("states", "not used");
 
-/// A machine whose saved states are not used, because a check found that they are not exact. Its sites run in lockstep,
-/// and a late joiner replays the game from the first frame. This is part of its machine id, so that either all sites
-/// agree on it or the session does not start.
+/// A machine whose saved states are not used, because a check found that they are not exact. Sites with such a machine
+/// run in lockstep, and a late joiner replays the game from the first frame. The machine id of a wrapped machine
+/// differs from that of the machine inside, so a session starts only if all sites use the wrapper or none does.
 pub struct LockstepOnly {
     machine: Box<dyn Machine>,
     id: MachineId,
@@ -21,7 +21,7 @@ pub struct LockstepOnly {
 
 impl LockstepOnly {
     /// Wraps a machine. A machine that cannot save is returned unchanged. If the machine already has [`MAX_OPTIONS`]
-    /// options, the wrapper is not announced in its identity.
+    /// options, its machine id stays the same.
     pub fn wrap(machine: Box<dyn Machine>) -> Box<dyn Machine> {
         if !machine.can_save() {
             return machine;

@@ -19,32 +19,33 @@ pub trait Machine: Send {
     /// Returns the identity of the machine: name, version, options and a hash of its first frames.
     fn machine_id(&self) -> &MachineId;
 
-    /// Returns the identity of the game, by a hash of its image.
+    /// Returns the identity of the game: its name and a hash of its image.
     fn game_id(&self) -> &GameId;
 
     /// Returns the frame rate, which is constant while the machine is open.
     fn frame_rate(&self) -> FrameRate;
 
-    /// Returns the pads, one per player. [`step`](Self::step) ignores bits that a pad does not have.
+    /// Returns the pad of each player. [`step`](Self::step) ignores input bits that are not in the player's pad.
     fn pads(&self) -> &[PadLayout];
 
     /// Steps one frame with one input word per player; missing words count as nothing pressed. Only a `fresh` frame is
-    /// shown and heard. In other frames the machine may skip all work that does not change its state, and picture and
-    /// sound stay those of the last fresh frame.
+    /// shown and heard. In a frame that is not fresh, the machine may skip all work that does not change its state, and
+    /// keeps picture and sound of the last fresh frame.
     fn step(&mut self, inputs: &[InputWord], fresh: bool);
 
     /// Resets the machine to the state before its first frame.
     fn reset(&mut self);
 
-    /// Returns the picture of the last fresh step; black before the first.
+    /// Returns the picture of the last fresh step; a black picture if there was none since the machine was opened or
+    /// reset.
     fn picture(&self) -> Picture<'_>;
 
-    /// Returns the sound of the last fresh step as left and right samples, [`sample_rate`](Self::sample_rate) pairs per
-    /// second.
+    /// Returns the sound of the last fresh step, as pairs of a left and a right sample.
+    /// [`sample_rate`](Self::sample_rate) pairs last one second.
     fn sound(&self) -> &[[i16; 2]];
 
-    /// Returns the sample rate of [`sound`](Self::sound), in pairs of samples per second. A core may change it in any
-    /// fresh step.
+    /// Returns the sample rate of [`sound`](Self::sound), in pairs of samples per second. A libretro core may change
+    /// the rate in any fresh step.
     fn sample_rate(&self) -> f64;
 
     /// Returns whether the machine can save and load its state at all, exactly or not.
@@ -56,23 +57,24 @@ pub trait Machine: Send {
         if self.can_save() { NetplaySupport::Rollback } else { NetplaySupport::Lockstep }
     }
 
-    /// Saves the state into `into` and replaces its contents. Reusing the same buffer avoids allocations.
+    /// Replaces the contents of `into` by the saved state. Reusing the same buffer avoids allocations.
     fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError>;
 
     /// Loads a saved state. The state may come from an untrusted peer: a state that is too long or invalid is rejected,
     /// and the machine keeps its state.
     fn load(&mut self, state: &[u8]) -> Result<(), LoadError>;
 
-    /// Returns the state hash that sites compare. It covers all state that determines the further course of the game,
-    /// or the part of it that a core exposes. Equal states have equal hashes at all sites.
+    /// Returns the state hash that sites compare. The hash covers the state that determines the further course of the
+    /// game, or as much of that state as a libretro core exposes. Equal states have equal hashes at all sites.
     fn hash(&mut self) -> u64;
 
-    /// Passes the named regions of the state to `show`, each as name and bytes, for desync reports. Order and names are
-    /// always the same.
+    /// Passes the named regions of the state to `show`, each as name and bytes, for desync reports. All calls have the
+    /// same names in the same order.
     fn regions(&mut self, show: &mut dyn FnMut(&str, &[u8]));
 
-    /// Returns why the machine has halted, if it has: the game crashed the emulator, which then happens at every site,
-    /// or a reset failed. A halted machine ignores steps until a state is loaded or the machine is reset.
+    /// Returns the reason why the machine has halted; `None` while it runs. A machine halts if the game crashes the
+    /// emulator, which happens at every site in the same frame, or if a reset fails. A halted machine ignores steps
+    /// until it loads a state of a running machine or a reset succeeds.
     fn failure(&self) -> Option<&str> {
         None
     }
@@ -83,8 +85,8 @@ pub trait Machine: Send {
 pub enum NetplaySupport {
     /// Not at all: two instances with the same inputs diverged.
     Nondeterministic,
-    /// In lockstep only. The machine has no saved states, or they are not exact: a loaded state leads to a different
-    /// game. So the session cannot predict and roll back, and a late joiner cannot start from a snapshot.
+    /// In lockstep only. The machine has no saved states, or they are not exact: after a load the game continues
+    /// differently. So the session cannot predict and roll back, and a late joiner cannot start from a snapshot.
     Lockstep,
     /// With rollback and snapshots.
     Rollback,
@@ -95,7 +97,7 @@ pub enum NetplaySupport {
 pub enum SaveError {
     /// The machine does not support saving.
     Unsupported,
-    /// Saving failed, with the machine's own message if it has one.
+    /// Saving failed; contains the reason.
     Failed(String),
 }
 
@@ -104,7 +106,8 @@ pub enum SaveError {
 pub enum LoadError {
     /// The machine does not support loading.
     Unsupported,
-    /// The bytes are not a valid state of this machine and game.
+    /// The bytes are not a valid state of this machine and game, or the machine could not restart to load an initial
+    /// state; contains the reason.
     InvalidState(String),
 }
 
@@ -121,7 +124,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported => write!(f, "this machine cannot load a state"),
-            Self::InvalidState(reason) => write!(f, "invalid state: {reason}"),
+            Self::InvalidState(reason) => write!(f, "cannot load the state: {reason}"),
         }
     }
 }

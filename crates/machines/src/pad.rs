@@ -102,7 +102,7 @@ impl StickAxis {
 pub struct PadLayout {
     /// Bits of the input word that the machine reads.
     pub mask: InputWord,
-    /// Labels of buttons that the machine names differently, such as "Jump".
+    /// Labels that the machine gives to its buttons, such as "Jump"; a button that is not listed has no label.
     pub labels: Vec<(Button, String)>,
 }
 

@@ -1,6 +1,6 @@
 //! Borrowed pictures of machines, as RGBA pixels.
 
-/// A picture as rows of pixels, from the top left.
+/// A picture as rows of pixels, from top to bottom and from left to right.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Picture<'a> {
     /// Width in pixels.

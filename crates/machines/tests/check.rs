@@ -19,10 +19,10 @@ use coplay_machines::nes::Nes;
 use coplay_machines::{Machine, session_adapter};
 use coplay_testcores::{CoreDefect, TestCore, build_core, images};
 
-/// Environment variable with the core that the child process, which is this program, opens: empty for the NES, `odd`
-/// and a fault for a [`FaultyMachine`].
+/// Environment variable that tells the child process, which runs this test program, the core to open: empty for the
+/// NES, `odd` and a fault for a [`FaultyMachine`].
 const CORE_VARIABLE: &str = "COPLAY_TEST_CORE";
-/// Environment variable with the image extension for [`core_image`].
+/// Environment variable that tells the child process the image extension for [`core_image`].
 const IMAGE_VARIABLE: &str = "COPLAY_TEST_IMAGE";
 
 fn core_image(extension: &str) -> Vec<u8> {
@@ -50,7 +50,8 @@ fn open_machine(core: &str, extension: &str) -> Result<Box<dyn Machine>, String>
     Ok(Box::new(machine.map_err(|error| error.to_string())?))
 }
 
-/// The child process of the checks in this file. The test harness prints around the answers, like a core that prints.
+/// Runs the child process of the checks in this file; without the environment variable it does nothing. The test
+/// harness prints text before the answers, as a core may do.
 #[test]
 fn other_process() {
     if let Ok(core) = std::env::var(CORE_VARIABLE) {
@@ -80,7 +81,7 @@ fn run_check(core: &str, extension: &str, options: &CheckOptions) -> CheckReport
     run_check_with(&mut || open_machine(core, extension), core, extension, options)
 }
 
-/// Checks a machine that `open` opens in this process.
+/// Checks a machine that `open` opens in this process. The child process opens it by `core` and `extension`.
 fn run_check_with(
     open: &mut dyn FnMut() -> Result<Box<dyn Machine>, String>,
     core: &str,
@@ -161,8 +162,8 @@ fn core_depending_on_an_address_is_unfit_before_frame_0() {
 fn core_reading_uninitialized_memory_is_unfit() {
     let report = check_test_core(CoreDefect::Unset);
     assert!(!report.verdict.is_fit(), "{report}");
-    // Reused memory shows up in the hash of the first frames; otherwise the child process differs before the first
-    // frame.
+    // If the core gets reused memory in this process, its identity differs between openings; otherwise the child
+    // process differs before the first frame.
     assert!(report.verdict.mismatch().is_none_or(|mismatch| mismatch.frame.is_none()), "{report}");
 }
 
@@ -306,7 +307,7 @@ fn machine_exiting_its_process_is_unfit() {
     }
 }
 
-/// Checks a core and panics if the check opens it in this process.
+/// Checks a core, and asserts that the check does not open the core in this process.
 fn check_without_opening_here(defect: CoreDefect, response_timeout: Duration) -> CheckReport {
     let core = build_core(defect);
     let mut open = || panic!("the core was opened in this process");
@@ -361,7 +362,7 @@ fn embedded_nes_supports_rollback() {
     assert_eq!(run_check("", "", &short_options()).verdict, CheckVerdict::Rollback);
 }
 
-/// Asserts that a core packaged by Debian is fit, with our own image.
+/// Asserts that an installed core, as Debian packages it, is fit with our own image.
 fn assert_installed_core_is_fit(core: &str, extension: &str) {
     let core = CoreSource::from_user(core).unwrap();
     let file = libretro::find_core(&core, &[]).unwrap_or_else(|error| panic!("{error}\nhint: {:?}", error.hint()));
@@ -456,7 +457,7 @@ fn check_command_prints_progress_and_uses_the_cache() {
     assert!(out.contains("\"kind\": \"cannot_save\"") && out.contains("\"median_ns\""), "{out}");
     let (cached, repeated, progress, children) = run(&request, &core);
     assert_eq!((cached, repeated, children), (report, out, 1));
-    assert_eq!(progress, "checked before; use --again to repeat the check\n");
+    assert_eq!(progress, "this report is from an earlier check; use --again to repeat the check\n");
     let (_, table, _, children) =
         run(&CheckCommandOptions { json: false, ignore_cache: true, long_run_frames: Some(60), ..request }, &core);
     assert!(table.contains("lockstep only") && children == 2, "{table}");

@@ -1,4 +1,4 @@
-//! Tests the cores that Debian packages, with our own test images.
+//! Tests five cores that Debian packages, with our own test images.
 
 #![cfg(target_os = "linux")]
 
@@ -115,7 +115,7 @@ fn assert_core_is_fit(case: &CoreCase) {
     assert!(machine.picture() == other.picture() && machine.picture() == joiner.picture());
 }
 
-/// Asserts that each of these buttons, held by a player for 30 frames, leads to another state.
+/// Asserts that each of these buttons, held by a player for 30 frames, leads to a state of its own.
 fn assert_every_button_has_effect(case: &CoreCase, player: usize, buttons: &[Button]) {
     let machine = open(case.config()).unwrap();
     let mut hashes = std::collections::BTreeSet::new();

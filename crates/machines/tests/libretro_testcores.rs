@@ -1,4 +1,5 @@
-//! Tests with our own cores: a correct core gets the guarantees, a faulty one is found or contained.
+//! Tests with our own cores: a correct core meets the contract of [`Machine`]; a faulty core is detected, or its fault
+//! has no effect.
 
 #![cfg(all(unix, not(target_vendor = "apple")))]
 
@@ -105,8 +106,8 @@ fn picture_and_sound_are_from_the_last_rendered_frame() {
 
 #[test]
 fn core_instances_are_isolated_across_threads() {
-    // The core has a variable with a unique symbol, which the loader would merge over libraries as with C++ cores, and
-    // detects if the variable is shared.
+    // The core has a variable with a unique symbol, which the loader would merge over all copies of the library, as
+    // with C++ cores. The core's state changes if the variable is shared.
     let first = open_test_core(CoreDefect::Honest);
     let mut machines: Vec<_> = (0..8).map(|_| first.twin().unwrap()).collect();
     for (start, machine) in machines.iter_mut().enumerate() {
@@ -190,7 +191,7 @@ fn state_rejected_midway_by_core_is_undone() {
     let frames = u64::from_le_bytes(state[16..24].try_into().unwrap());
     let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&state[40..], frames << 1 | 1);
     state[32..40].copy_from_slice(&sum.to_le_bytes());
-    assert_eq!(machine.load(&state), Err(LoadError::InvalidState("rejected by the core".into())));
+    assert_eq!(machine.load(&state), Err(LoadError::InvalidState("the core rejected it".into())));
     assert_eq!(machine.hash(), hash);
 }
 

@@ -242,7 +242,7 @@ fn invalid_image_is_rejected_with_reason() {
     assert_eq!(open_error(&rom::test_image_with_flags([0x00, 0xf0])), NesOpenError::UnsupportedMapper(240));
     assert_eq!(
         open_error(&rom::test_image_with_flags([0xf0, 0xf0])).to_string(),
-        "the cartridge needs mapper 255, which this machine does not have"
+        "the cartridge needs mapper 255, which the emulator does not support"
     );
     assert!(
         matches!(open_error(&rom::test_image_with_flags([0x04, 0x00])), NesOpenError::InvalidHeader(why) if why.contains("trained"))
@@ -315,7 +315,8 @@ fn forged_state_with_valid_checksum_is_harmless() {
     assert_eq!(step_frames(&mut nes, &mut random_inputs.0, 30), step_frames(&mut other, &mut random_inputs.1, 30));
 }
 
-/// Asserts that a halted machine has a state like any other: it can be saved, and loads with the same hash elsewhere.
+/// Asserts that the state of a halted machine can be saved, and that another machine that loads the state is halted,
+/// too, with the same hash.
 fn assert_halted(nes: &mut Nes, other: &mut Nes) {
     let (hash, state) = (nes.hash(), saved_state(nes));
     nes.step(&[0xff, 0xff], true);
@@ -326,7 +327,7 @@ fn assert_halted(nes: &mut Nes, other: &mut Nes) {
     assert!(other.failure().is_none() && other.hash() != hash);
 }
 
-/// Returns the total length of the memories at the end of a saved state.
+/// Returns the total length of the memory regions that are stored last in a saved state.
 fn memory_len(nes: &mut Nes) -> usize {
     let mut bytes = 0;
     nes.regions(&mut |name, part| bytes += if name.ends_with("ram") && name != "pattern ram" { part.len() } else { 0 });

@@ -184,7 +184,7 @@ fn late_joiner_starts_from_a_snapshot() {
     assert_eq!((checker.first_mismatch, checker.next_frame > last - 100), (None, true));
 }
 
-/// A machine that holds the A button of the first player by itself after a number of steps.
+/// A machine that behaves as if the first player held the A button, once it has stepped a number of frames.
 struct DivergingMachine {
     nes: Nes,
     steps_left: u32,

@@ -9,14 +9,15 @@ pub const HALF_TURN: u16 = 1 << 15;
 /// Fixed-point representation of 1 in the results of [`sine`] and [`cosine`].
 pub const TRIG_ONE: i32 = 1 << 14;
 
-/// Number of table steps in a quarter turn. Linear interpolation between them is off by less than a tenth of the
-/// resolution 1/[`TRIG_ONE`].
+/// Number of steps of the sine table in a quarter turn. Linear interpolation between two entries is off by less than a
+/// tenth of the resolution, 1/[`TRIG_ONE`].
 const SINE_TABLE_STEPS: u16 = 256;
 
 /// Headings per table step.
 const SINE_TABLE_STEP: u16 = QUARTER_TURN / SINE_TABLE_STEPS;
 
-/// Sines of the first quarter turn, in fixed point with 30 fractional bits.
+/// Sines of the headings from 0 to [`QUARTER_TURN`] in steps of [`SINE_TABLE_STEP`], in fixed point with 30 fractional
+/// bits.
 static SINE_TABLE: [i32; SINE_TABLE_STEPS as usize + 1] = build_sine_table();
 
 const fn build_sine_table() -> [i32; SINE_TABLE_STEPS as usize + 1] {
@@ -44,7 +45,7 @@ const fn sine_series(angle: i128) -> i32 {
     ((sum + (1 << 29)) >> 30) as i32
 }
 
-/// Returns the sine of a heading times [`TRIG_ONE`]: the southward component.
+/// Returns the sine of a heading, times [`TRIG_ONE`]: the southward component of a unit vector along the heading.
 pub fn sine(heading: u16) -> i32 {
     let within = heading % QUARTER_TURN;
     match heading / QUARTER_TURN {
@@ -55,7 +56,7 @@ pub fn sine(heading: u16) -> i32 {
     }
 }
 
-/// Returns the cosine of a heading times [`TRIG_ONE`]: the eastward component.
+/// Returns the cosine of a heading, times [`TRIG_ONE`]: the eastward component of a unit vector along the heading.
 pub fn cosine(heading: u16) -> i32 {
     sine(heading.wrapping_add(QUARTER_TURN))
 }
@@ -85,7 +86,8 @@ pub fn bearing(east: i32, south: i32) -> u16 {
     }
 }
 
-/// Finds, by bisection, the largest heading of the first quarter turn that is not past the vector (`along`, `across`).
+/// Returns the heading, below a quarter turn, of the vector with the component `along` at heading 0 and `across` at a
+/// quarter turn. Finds the heading by bisection and rounds it down.
 fn first_quarter_bearing(along: i64, across: i64) -> u16 {
     let mut found = 0;
     let mut step = QUARTER_TURN / 2;

@@ -1,4 +1,4 @@
-//! Avatars: the state of a player at one instant, as sites send it to each other.
+//! Avatars: the bodies of players and ninjas, in the state of one tick that sites send each other.
 
 use crate::position::Position;
 use crate::shot::RecentShots;
@@ -10,28 +10,29 @@ pub struct Avatar {
     pub position: Position,
     /// Heading in which the avatar looks and walks; see [`angle`](crate::angle).
     pub heading: u16,
-    /// Walking speed, in 1/[`UNIT`](crate::UNIT) units per tick; negative is backwards. A wall may still stop the
-    /// avatar.
+    /// Walking speed, in 1/[`UNIT`](crate::UNIT) units per tick; negative is backwards. A wall that stops or slows the
+    /// avatar does not change this value.
     pub speed: i16,
     /// Turn rate, in headings per tick; negative is to the left.
     pub turn_rate: i16,
     /// Life of the avatar: alive, or dead since a given tick.
     pub life: Life,
-    /// Number of times the avatar spawned; wraps.
+    /// Number of times the avatar has spawned, the first time included; wraps.
     pub spawn_count: u16,
     /// Shots fired within the last [`SHOT_RETENTION`](crate::SHOT_RETENTION) ticks.
     pub shots: RecentShots,
-    /// Fall predicted by the owner's site; `None` if no known shot will hit the avatar. The owner's site decides the
-    /// fall when it happens; until then other sites display the prediction.
+    /// Fall that the owner's site predicts; `None` if it knows of no shot that will hit the avatar soon. Other sites
+    /// display the predicted fall in its tick, but only the owner's site decides whether the avatar falls.
     pub predicted_fall: Option<PredictedFall>,
 }
 
-/// Tick in which an avatar will fall unless its player changes course before. A shot in flight does not change course.
+/// Fall that a shot in flight will cause if the avatar keeps its speed and turn rate until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictedFall {
     /// Tick in which the avatar falls.
     pub tick: u32,
-    /// Ticks from the tick of the state to the fall. Extrapolation counts them down; at 0 the avatar is displayed dead.
+    /// Ticks from the tick of the avatar's state to the fall. Extrapolation counts them down; at 0 the avatar is
+    /// displayed dead.
     pub ticks_left: u8,
 }
 
@@ -65,6 +66,6 @@ pub struct Controls {
     pub left: bool,
     /// Turn to the right by [`TURN_RATE`](crate::TURN_RATE) per tick.
     pub right: bool,
-    /// Shoot as soon as [`FIRE_INTERVAL`](crate::FIRE_INTERVAL) has passed since the last shot.
+    /// Shoot whenever [`FIRE_INTERVAL`](crate::FIRE_INTERVAL) has passed since the last shot.
     pub fire: bool,
 }

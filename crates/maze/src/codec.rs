@@ -1,8 +1,9 @@
 //! Encoding of avatars: 13 bytes for an avatar that walks and has no recent shots.
 //!
 //! ```text
-//! flags         1   dead 1 bit; speed 2: 0 stands, 1 walks, 2 backwards, 3 explicit; turn 2: 0 none, 1 right, 2 left,
-//!                   3 explicit; number of shots 3
+//! field     bytes   contents
+//! flags         1   from the lowest bit: dead, 1 bit; speed, 2 bits (0 stands, 1 walks, 2 walks backwards,
+//!                   3 explicit); turn rate, 2 bits (0 none, 1 right, 2 left, 3 explicit); number of shots, 3 bits
 //! x, y          3+3
 //! heading       2
 //! speed         2   only if explicit
@@ -10,9 +11,9 @@
 //! spawn count   2
 //! dead since    4   only if dead
 //! last shot     2   the number of the newest shot; the others have the numbers before it
-//! shots             newest first: tick 4, x 2, y 2 (whole units), heading 2; older shots have the number of ticks
-//!                   until the next newer one, 1, in place of the tick
-//! predicted     5   only if a fall is predicted: ticks left 1, its tick 4
+//! shots             newest first: tick 4, x 2, y 2 (whole units), heading 2; in place of the tick, each older shot has
+//!                   1 byte with the number of ticks until the next newer shot
+//! predicted     5   only if a fall is predicted: ticks left 1, tick of the fall 4
 //! fall
 //! ```
 //!
@@ -25,7 +26,7 @@ use crate::projectiles::MAX_FALL_PREDICTION_TICKS;
 use crate::rules::{BACKWARD_SPEED, FIRE_INTERVAL, TURN_RATE, WALK_SPEED};
 use crate::shot::{MAX_SHOTS, RecentShots, SHOT_RETENTION, Shot};
 
-/// Speeds with a two-bit code; the encoding of any other speed has the value itself.
+/// Speeds with a two-bit code of their own. Any other speed is encoded as [`EXPLICIT_VALUE`] and the value itself.
 const COMMON_SPEEDS: [i16; 3] = [0, WALK_SPEED, BACKWARD_SPEED];
 const COMMON_TURN_RATES: [i16; 3] = [0, TURN_RATE, -TURN_RATE];
 const EXPLICIT_VALUE: u8 = 3;
@@ -135,14 +136,14 @@ impl AvatarReader<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
-    /// Reads three bytes per coordinate. All values that fit are on the grid.
+    /// Reads a position: three bytes per coordinate. Every three-byte number is on the grid.
     fn position(&mut self) -> Option<Position> {
         let mut coordinate = || self.take().map(|[low, middle, high]| i32::from_le_bytes([low, middle, high, 0]));
         Some(Position { x: coordinate()?, y: coordinate()? })
     }
 
     /// Reads a speed or turn rate: a common value by its code, or an explicit one of at most `fastest` in either
-    /// direction.
+    /// direction. Rejects a common value that is encoded explicitly.
     fn common_or_explicit(&mut self, values: &[i16; 3], code: u8, fastest: i16) -> Option<i16> {
         if let Some(value) = values.get(usize::from(code)) {
             return Some(*value);
@@ -173,7 +174,7 @@ impl AvatarReader<'_> {
         Some(shots)
     }
 
-    /// Reads the rest of the bytes: nothing, or a predicted fall.
+    /// Reads the remaining bytes, which must be nothing or a predicted fall.
     fn predicted_fall(&mut self) -> Option<Option<PredictedFall>> {
         if self.bytes.is_empty() {
             return Some(None);
@@ -183,7 +184,8 @@ impl AvatarReader<'_> {
             .then_some(Some(PredictedFall { tick, ticks_left }))
     }
 
-    /// Reads the tick of a shot, given the tick of the next newer one. Rejects shots closer than [`FIRE_INTERVAL`].
+    /// Reads the tick of a shot, given the tick of the next newer one. Rejects a shot fired less than [`FIRE_INTERVAL`]
+    /// ticks before the newer one.
     fn shot_tick(&mut self, newer: Option<u32>) -> Option<u32> {
         let Some(newer) = newer else { return self.u32() };
         let [before] = self.take()?;

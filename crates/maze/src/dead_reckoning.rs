@@ -13,14 +13,14 @@ use crate::rules::{AVATAR_RADIUS, MazeRules};
 /// update.
 const MAX_EXTRAPOLATION: u32 = 1_000;
 
-/// Largest distance between two states that are interpolated, in units. Beyond it the avatar did not walk from one to
-/// the other.
+/// Largest distance between two states that are interpolated, in units. An avatar that is farther away in the later
+/// state is taken to have jumped.
 const MAX_INTERPOLATION_DISTANCE: u32 = 1_000;
 
-/// Largest heading error that does not count as a distance between two states.
+/// Largest difference between the headings of two states that does not count as a distance.
 const HEADING_TOLERANCE: u16 = degrees(30);
 
-/// Largest difference between two predicted falls that count as the same, in ticks.
+/// Largest difference between the ticks of two predicted falls that count as the same fall.
 const FALL_TICK_TOLERANCE: u32 = 4;
 
 /// Side of the square that is one [`WorldRegion`], in units.
@@ -30,7 +30,7 @@ impl DeadReckoning for MazeRules {
     type State = Avatar;
 
     /// Continues at the same speed and turn rate, stopped by walls, until the predicted fall. The result is exact while
-    /// the player changes nothing.
+    /// the player presses the same buttons and no other avatar is in the way.
     fn extrapolate(&self, state: &Avatar, ticks: u32) -> Avatar {
         let mut ahead = state.clone();
         let ticks = state.predicted_fall.map_or(ticks, |fall| ticks.min(fall.ticks_left.into()));
@@ -41,9 +41,9 @@ impl DeadReckoning for MazeRules {
         ahead
     }
 
-    /// Extrapolates the earlier state, and adds a growing share of the remaining error, so that it ends in the later
-    /// state. If the later state is alive, a fall predicted by the earlier one did not happen. Across a death, respawn
-    /// or jump, only extrapolates the earlier state.
+    /// Extrapolates the earlier state and adds a share of the difference to the later state. The share grows from tick
+    /// to tick, so that the path ends in the later state. If the later state is alive, ignores a fall that the earlier
+    /// one predicts. Across a death, respawn or jump, only extrapolates the earlier state.
     fn interpolate(&self, earlier: &Avatar, later: &Avatar, part: u32, whole: u32) -> Avatar {
         if !can_interpolate(earlier, later) {
             return self.extrapolate(earlier, part);
@@ -59,9 +59,9 @@ impl DeadReckoning for MazeRules {
         state
     }
 
-    /// Returns the distance in units. It is infinite where an update must be sent at once: after a death, a respawn, a
-    /// shot, or a new, changed or cancelled fall prediction. A changed speed or turn rate shows as a distance soon
-    /// enough.
+    /// Returns the distance in units, at least 32 if the headings differ by more than 30 degrees. It is infinite where
+    /// an update must be sent at once: after a death, a respawn, a shot, or a new, changed or cancelled fall
+    /// prediction. A difference of speed or turn rate does not count, because it soon leads to a distance.
     fn distance(&self, one: &Avatar, other: &Avatar) -> u32 {
         let is_same_life = one.life == other.life && one.spawn_count == other.spawn_count;
         if !is_same_life
@@ -91,7 +91,7 @@ impl DeadReckoning for MazeRules {
     }
 }
 
-/// Counts down a predicted fall by `ticks`. At 0 the avatar is dead until a received state says otherwise.
+/// Counts down a predicted fall by `ticks`. At 0 the avatar is displayed dead until a received state says otherwise.
 fn apply_predicted_fall(avatar: &mut Avatar, ticks: u32) {
     let Some(fall) = &mut avatar.predicted_fall else { return };
     fall.ticks_left = fall.ticks_left.saturating_sub(ticks.min(u8::MAX.into()) as u8);
@@ -101,9 +101,10 @@ fn apply_predicted_fall(avatar: &mut Avatar, ticks: u32) {
     }
 }
 
-/// Returns whether a changed prediction must be sent. A difference of up to [`FALL_TICK_TOLERANCE`] is not worth an
-/// update. The fall itself, a state without a prediction, is sent even where it was predicted, because the update with
-/// the prediction may be lost.
+/// Returns whether the fall predictions of two states differ enough to send an update. Falls up to
+/// [`FALL_TICK_TOLERANCE`] ticks apart count as equal. After the fall the state has no prediction, which counts as a
+/// difference: the fall itself is sent even if it was predicted, because the update with the prediction may have been
+/// lost.
 fn is_different_fall(one: Option<PredictedFall>, other: Option<PredictedFall>) -> bool {
     match (one, other) {
         (None, None) => false,
@@ -112,7 +113,7 @@ fn is_different_fall(one: Option<PredictedFall>, other: Option<PredictedFall>) -
     }
 }
 
-/// Returns whether the avatar walked from one state to the other, without a death, respawn or jump in between.
+/// Returns whether the avatar can have walked from one state to the other, without a death, respawn or jump.
 fn can_interpolate(earlier: &Avatar, later: &Avatar) -> bool {
     earlier.life == later.life
         && earlier.spawn_count == later.spawn_count

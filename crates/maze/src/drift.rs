@@ -13,14 +13,14 @@ use crate::{MazeSettings, TICKS_PER_SECOND, UNIT, WALK_SPEED};
 
 /// Length of a tick, in nanoseconds.
 const TICK_NS: i64 = 1_000_000_000 / TICKS_PER_SECOND as i64;
-/// Longest delay between two views beyond the duration of their ticks, in nanoseconds. A longer one means that the site
-/// was suspended.
+/// Longest time between two views of a site, beyond the duration of the ticks between them, in nanoseconds. A longer
+/// time means that the site was suspended.
 const MAX_VIEW_DELAY_NS: i64 = 500_000_000;
 
 /// Trace that one site wrote.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// Site that wrote the trace; without it the trace is not compared.
+    /// Site that wrote the trace; if it is `None`, the trace is not compared.
     pub site: Option<WorldSiteId>,
     /// Lines of the trace, in the order in which they were written.
     pub entries: Vec<TraceEntry>,
@@ -33,7 +33,7 @@ pub struct DriftSeries {
     pub observer: WorldSiteId,
     /// Displayed avatar, owned by another site.
     pub entity: EntityId,
-    /// Comparisons of the two views, in chronological order.
+    /// Comparisons of the observer's view with the owner's, in chronological order.
     pub samples: Vec<DriftSample>,
     /// Fitted clock of the owner relative to the observer: offset in ns at the first measurement (positive if the owner
     /// is ahead), and skew in ns per second.
@@ -49,7 +49,7 @@ pub struct DriftSample {
     pub tick: u32,
     /// Distance between the two views at that instant, in units.
     pub distance: f64,
-    /// Number of updates in a row that the observer did not receive around that tick; 0 if none is missing.
+    /// Number of consecutive updates around that tick that the observer did not receive; 0 if none is missing.
     pub missing_updates: u32,
 }
 
@@ -135,8 +135,8 @@ impl ClockFit {
     }
 }
 
-/// Fits the clock of the owner relative to the observer, by least squares through the measurements of both sites.
-/// Returns `None` if neither site measured the other.
+/// Fits the clock of the owner relative to the observer's, by least squares through the measurements of both sites.
+/// Returns `None` if neither site measured the other's clock.
 fn fit_clock_offset(
     observer_trace: &Trace,
     owner: WorldSiteId,
@@ -221,8 +221,8 @@ fn compare(
     })
 }
 
-/// Returns whether an avatar moved further between two views than it can walk in those ticks, or its site was
-/// suspended: ticks are missing, or took more than 0.5 s longer than they should.
+/// Returns whether an avatar moved further between two views of its owner than it can walk in those ticks, or the owner
+/// was suspended: more than 100 ticks lie between the views, or they took more than 0.5 s longer than they should.
 fn is_discontinuous(before: &DisplayedAvatar, after: &DisplayedAvatar, distance: f64) -> bool {
     let ticks = after.tick.saturating_sub(before.tick);
     // Allows for rounding.
@@ -286,7 +286,7 @@ mod tests {
         traces_with_bucket(4, drift, lost)
     }
 
-    /// Returns the same traces with buckets of `bucket` ticks.
+    /// Returns the traces of [`traces_with_drift`] with buckets of `bucket` ticks.
     fn traces_with_bucket(bucket: u32, drift: f64, lost: &[u32]) -> [Trace; 2] {
         let mut a = Trace { site: Some(A), entries: vec![entry(0, TraceEvent::Site(A))] };
         let mut b = Trace { site: Some(B), entries: vec![entry(CLOCK_OFFSET_NS, TraceEvent::Site(B))] };

@@ -4,21 +4,21 @@
 use crate::maze::Direction;
 use crate::rng::Rng;
 
-/// Average number of dead ends of which one stays closed.
+/// Number of dead ends of which, on average, one stays closed.
 const DEAD_ENDS_PER_KEPT: u32 = 5;
 
 /// Number of cells of the maze per room that is opened.
 const CELLS_PER_ROOM: u32 = 16;
 
-/// The maze as a grid of solid and open blocks. Cells and walls alternate: the block of cell `k` is `2k + 1`, the walls
-/// before and after it are `2k` and `2k + 2`, and where walls cross there is a post.
+/// The maze as a grid of solid and open blocks. Along each axis, cells and walls alternate: the block of cell `k` is
+/// `2k + 1`, the walls before and after it are `2k` and `2k + 2`. Where two lines of walls cross there is a post.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockGrid {
     blocks_per_side: i32,
     solid_blocks: Vec<bool>,
 }
 
-/// Column and row of a cell.
+/// Column and row of a cell, counted from 0 at the north-west corner of the maze.
 pub(crate) type MazeCell = (i32, i32);
 
 impl BlockGrid {
@@ -73,7 +73,8 @@ impl BlockGrid {
         }
     }
 
-    /// Carves a spanning tree by depth-first search: steps into unvisited cells, and backtracks where there is none.
+    /// Carves a spanning tree by depth-first search: steps into an unvisited neighbour of the present cell, or back if
+    /// there is none.
     fn carve_spanning_tree(&mut self, rng: &mut Rng) {
         let side = self.cells_per_side();
         let mut visited = vec![false; (side * side) as usize];
@@ -127,7 +128,7 @@ impl BlockGrid {
         }
     }
 
-    /// Picks a cell with `room` cells to the east and to the south, itself included.
+    /// Picks a random cell that is the north-west corner of a square of `room` × `room` cells of the maze.
     fn random_cell(&self, rng: &mut Rng, room: i32) -> MazeCell {
         let choices = (self.cells_per_side() - room + 1) as u32;
         (rng.below(choices) as i32, rng.below(choices) as i32)

@@ -4,7 +4,7 @@
 //! After MiMaze, the game in Gautier, Diot and Kurose, *End-to-end Transmission Control Mechanisms for Multiparty
 //! Interactive Applications on the Internet*: a grid of 65,536 × 65,536 units, avatars of radius 32 that walk 32 units
 //! in 40 ms, a first-person view, a map, and *ninjas*, avatars played by software. This crate does not synchronise
-//! sites. [`coplay::peer_world`] does, and asks these rules how an avatar moves on
+//! sites. [`coplay::peer_world`] does, and calls these rules to dead-reckon avatars
 //! ([`DeadReckoning`](coplay::peer_world::DeadReckoning)).
 //!
 //! Everything that sites must agree on is computed in integers from 10 ms ticks, pressed buttons and seeds. Only

@@ -10,8 +10,8 @@ use crate::rng::Rng;
 /// Side of the grid, in units.
 pub const GRID_SIZE: i32 = 65_536;
 
-/// Distance from the middle of a wall to the middle of the next, in units. A corridor is as wide as eight avatars, less
-/// the walls.
+/// Distance from the middle of a wall to the middle of the next, in units. The corridor between the two walls is 480
+/// units wide, which is 7.5 avatars.
 pub const CELL_SIZE: i32 = 512;
 
 /// Half the thickness of a wall, in units.
@@ -40,12 +40,12 @@ impl Direction {
     /// All directions, clockwise from east.
     pub const ALL: [Self; 4] = [Self::East, Self::South, Self::West, Self::North];
 
-    /// Returns the direction as a heading: 0 for east, a quarter turn more for each next one clockwise.
+    /// Returns the direction as a heading: 0 for east, one quarter turn for south, two for west, three for north.
     pub fn heading(self) -> u16 {
         self as u16 * QUARTER_TURN
     }
 
-    /// Returns the step in cells: (east, south).
+    /// Returns the step to the neighbouring cell in this direction: (east, south), in cells.
     pub(crate) fn offset(self) -> (i32, i32) {
         match self {
             Self::East => (1, 0),
@@ -116,12 +116,13 @@ impl Maze {
         self.blocks.has_wall(cell, direction)
     }
 
-    /// Returns whether there is a post where the wall lines before this column and this row of cells cross.
+    /// Returns whether there is a post at the north-west corner of the cell at this column and row.
     pub(crate) fn has_post(&self, column: i32, row: i32) -> bool {
         self.blocks.is_solid(2 * column, 2 * row)
     }
 
-    /// Returns the cell that contains a position. The middle of a wall belongs to the cell after it.
+    /// Returns the cell that contains a position. The middle line of a wall belongs to the cell to the east or south of
+    /// it. A position outside the maze gives a cell outside the maze.
     pub(crate) fn cell_at(&self, position: Position) -> MazeCell {
         let (x, y) = self.relative_to_corner(position);
         (x.div_euclid(CELL_SIZE_FIXED), y.div_euclid(CELL_SIZE_FIXED))
@@ -135,7 +136,7 @@ impl Maze {
         }
     }
 
-    /// Returns whether a circle of `radius` units around the position overlaps no wall. It may touch one.
+    /// Returns whether a circle of `radius` units around the position overlaps no wall. The circle may touch a wall.
     pub fn is_free(&self, position: Position, radius: u8) -> bool {
         let (x, y) = self.relative_to_corner(position);
         let radius = i32::from(radius) * UNIT;
@@ -155,7 +156,7 @@ impl Maze {
     }
 
     /// Returns the spawn point with this number: a random position in a random cell, drawn from the maze's seed and
-    /// `number`. It is never in a wall.
+    /// `number`. An avatar there touches no wall.
     pub fn spawn_point(&self, number: u64) -> Position {
         let mut rng = Rng::from_parts(&[self.seed, number]);
         let side = u32::from(self.cells_per_side);
@@ -163,8 +164,9 @@ impl Maze {
         Position { x: middle.x + rng.symmetric(SPAWN_SPREAD) * UNIT, y: middle.y + rng.symmetric(SPAWN_SPREAD) * UNIT }
     }
 
-    /// Follows a ray from block to block until it hits a wall. The ray is at `from` + `reach` × `direction` / `scale`.
-    /// Returns `None` if it hits no wall within a reach of `limit`.
+    /// Follows a ray from block to block until it hits a wall. The points of the ray are `from` + `reach` × `direction`
+    /// / `scale`, where `reach` grows from 0. Returns `None` if the ray hits no wall within a reach of `limit`. A ray
+    /// that starts in a wall hits it at reach 0.
     pub(crate) fn cast_ray(&self, from: Position, direction: (i64, i64), scale: i64, limit: i64) -> Option<RayHit> {
         let (x, y) = self.relative_to_corner(from);
         let (mut column, mut row) = (block_at(x), block_at(y));
@@ -194,20 +196,23 @@ impl Maze {
     }
 }
 
-/// Returns the column or row of the block that contains a coordinate, relative to the corner of the maze.
+/// Returns the column or row of the block at `at`, a distance from the west or north edge of the maze in 1/[`UNIT`]
+/// units.
 fn block_at(at: i32) -> i32 {
     let shifted = at.saturating_add(WALL_HALF_THICKNESS_FIXED);
     let beyond_the_wall = shifted.rem_euclid(CELL_SIZE_FIXED) >= 2 * WALL_HALF_THICKNESS_FIXED;
     2 * shifted.div_euclid(CELL_SIZE_FIXED) + i32::from(beyond_the_wall)
 }
 
-/// Returns the coordinate at which a column or row of blocks begins, relative to the corner of the maze.
+/// Returns where a column or row of blocks begins, as a distance from the west or north edge of the maze in 1/[`UNIT`]
+/// units.
 fn block_start(block: i32) -> i64 {
     let wall = i64::from(block.div_euclid(2)) * i64::from(CELL_SIZE_FIXED);
     wall + i64::from(if block.rem_euclid(2) == 0 { -WALL_HALF_THICKNESS_FIXED } else { WALL_HALF_THICKNESS_FIXED })
 }
 
-/// Returns the reach at which a ray leaves its block along one axis; the maximum if it runs parallel to the edge.
+/// Returns the reach at which a ray leaves a column or row of blocks, given one coordinate of the ray's start and of
+/// its direction; `i64::MAX` if the ray does not move along this axis.
 fn ray_exit(at: i32, direction: i64, block: i32, scale: i64) -> i64 {
     if direction == 0 {
         return i64::MAX;

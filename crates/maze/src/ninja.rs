@@ -1,5 +1,5 @@
-//! Ninjas: avatars played by software, as in MiMaze. They chase the nearest other avatar through the maze, shoot at
-//! avatars in view, and wander where they know of none.
+//! Ninjas: avatars played by software, as in MiMaze. They chase the nearest other avatar through the maze, shoot at it
+//! when they see it, and wander while they know of no living avatar.
 //!
 //! They press buttons as a person does. They hold a straight walk for at least 12 ticks, so their paths consist of
 //! straight lines and circles; they need time to react, and do not aim perfectly.
@@ -15,55 +15,58 @@ use crate::position::{Position, UNIT};
 use crate::rng::Rng;
 use crate::rules::{AVATAR_RADIUS, FIRE_INTERVAL, MazeRules, SHOT_SPEED, TURN_RATE, WALK_SPEED};
 
-/// Ticks between two plans, plus up to as many more at random.
+/// Minimum number of ticks from a plan to the next regular one. A random number of ticks, smaller than this, is added.
 const PLAN_INTERVAL: u32 = 30;
 
 /// Largest number of cells that a path search expands.
 const MAX_SEARCHED_CELLS: usize = 2_048;
 
-/// Number of cells of the route that are checked at a time: the ninja walks straight to the farthest one with a clear
-/// path.
+/// Number of waypoints of the route that are checked at a time: the ninja walks straight to the farthest of them with a
+/// clear path.
 const ROUTE_LOOKAHEAD: usize = 4;
 
-/// Ticks of a straight walk or of backing off, plus up to as many more at random.
+/// Minimum number of ticks of a straight walk or of backing off. A random number of ticks, smaller than this, is added.
 const WALK_TICKS: u32 = 12;
 
-/// Longest turn before the next decision, in ticks.
+/// Longest time for which the ninja turns before it decides again, in ticks.
 const MAX_TURN_TICKS: u32 = 40;
 
-/// Turns shorter than this many ticks are skipped on a walk. They matter when aiming.
+/// Turns that take fewer ticks than this are skipped while the ninja follows its route, but not while it aims.
 const WALK_TURN_TOLERANCE: u32 = 3;
 
-/// Ticks from the target's coming into view until the ninja notices it, plus up to twice as many more at random.
+/// Minimum number of ticks from the target's coming into view until the ninja notices the target. A random number of
+/// ticks, smaller than twice this, is added.
 const REACTION_TICKS: u32 = 10;
 
-/// Upper limit of the random number of ticks from noticing a target to the first shot, so that the target has a chance.
+/// Upper limit, exclusive, of the random number of ticks from noticing a target to the earliest shot at it. The delay
+/// gives the target a chance.
 const MAX_AIM_TICKS: u32 = 80;
 
 /// Distance beyond which the ninja neither notices nor shoots at a target, in units.
 const MAX_SHOOTING_DISTANCE: u32 = 2_400;
 
-/// Distance below which the ninja comes no nearer, in units.
+/// Distance to a noticed target within which the ninja comes no nearer, in units.
 const CLOSE_DISTANCE: u32 = 300;
 
-/// Largest random aiming error to either side, as an angle.
+/// Largest random aiming error to either side, as a difference of headings.
 const MAX_AIM_ERROR: u16 = degrees(10);
 
-/// Largest deviation from the aimed heading with which the ninja shoots.
+/// Largest difference between the ninja's heading and the aimed one at which the ninja shoots.
 const AIM_TOLERANCE: u16 = degrees(2);
 
-/// Ticks between two decisions whether to shoot.
+/// Number of ticks between two decisions whether to shoot.
 const TRIGGER_INTERVAL: u32 = 4;
 
-/// Ticks within which a walking ninja must move more than [`STUCK_DISTANCE`] units, or counts as stuck.
+/// Ticks after which a ninja counts as stuck if it walked forwards but moved at most [`STUCK_DISTANCE`] units.
 const STUCK_TICKS: u32 = 80;
-/// Distance that a walking ninja must move within [`STUCK_TICKS`], in units.
+/// Distance that a walking ninja must exceed within [`STUCK_TICKS`], in units.
 const STUCK_DISTANCE: u32 = 24;
 
 /// Distance within which a waypoint counts as reached, in units.
 const ARRIVAL_DISTANCE: u32 = 120;
 
-/// Radius of the circle of a walk while turning, in units: its circumference over 2π.
+/// Radius of the circle on which an avatar walks while it turns, in units: the circumference times 7/44, which is about
+/// 1/(2π).
 const TURN_RADIUS: i64 = WALK_SPEED as i64 / UNIT as i64 * (65_536 / TURN_RATE as i64) * 7 / 44;
 
 /// Bot that plays an avatar by choosing the buttons to press in each tick.
@@ -73,22 +76,23 @@ pub struct Ninja {
     path_finder: PathFinder,
     /// Cell that the ninja walks to.
     goal: MazeCell,
-    /// Cells on the route to the goal, the next one last.
+    /// Cells on the route to the goal that the ninja has not reached yet: the goal first, the next cell last.
     route: Vec<MazeCell>,
     plan_at: u32,
-    /// Avatar that the ninja chases; `None` if it knows of no living one.
+    /// Avatar that the ninja chases; `None` if it knew of no living one at its last plan.
     target: Option<EntityId>,
-    /// Tick in which the ninja notices the target; `None` while the target is out of view.
+    /// Tick from which on the ninja has noticed the target; `None` while the target is out of view or too far away.
     noticed_at: Option<u32>,
-    /// Buttons that are held.
+    /// Buttons that the ninja holds until `held_until`, without fire.
     held_controls: Controls,
-    /// Tick until which the buttons are held.
+    /// Tick in which the ninja decides again which buttons to hold.
     held_until: u32,
-    /// Aiming error of the next shot, in headings.
+    /// Aiming error of the next shot, in headings; negative is to the left.
     aim_error: i32,
     /// Earliest tick in which the next shot can be fired.
     shoot_at: u32,
-    /// Tick and position at which the ninja last made progress.
+    /// Tick and position of the ninja when it last was not walking forwards or had moved more than [`STUCK_DISTANCE`]
+    /// units.
     last_progress: (u32, Position),
 }
 
@@ -112,8 +116,8 @@ impl Ninja {
         }
     }
 
-    /// Returns the buttons that the ninja presses in this tick, given its avatar and the displayed states of the other
-    /// avatars. Ticks must not decrease.
+    /// Returns the buttons that the ninja presses in this tick, given its own avatar and the known states of the other
+    /// avatars. `tick` must not decrease from call to call.
     pub fn choose_controls(
         &mut self,
         tick: u32,
@@ -144,7 +148,7 @@ impl Ninja {
     }
 
     /// Chooses the nearest living avatar as the target and finds a path to it. Without a target, finds a path to the
-    /// present goal or, once that is reached, to a random cell.
+    /// previous goal or, once that is reached, to a random cell.
     fn plan(&mut self, tick: u32, rules: &MazeRules, me: &Avatar, others: &[(EntityId, Avatar)]) {
         self.plan_at = tick.saturating_add(PLAN_INTERVAL + self.rng.below(PLAN_INTERVAL));
         let nearest = nearest_living(&rules.maze, me, others);
@@ -266,7 +270,7 @@ impl Ninja {
     }
 
     /// Returns the farthest of the next [`ROUTE_LOOKAHEAD`] waypoints with a clear path, and drops those before it from
-    /// the route.
+    /// the route. Returns `None` if none has a clear path.
     fn next_waypoint(&mut self, maze: &Maze, position: Position) -> Option<Position> {
         if self.route.last().is_some_and(|next| position.distance(maze.cell_centre(*next)) < ARRIVAL_DISTANCE) {
             self.route.pop();
@@ -278,16 +282,16 @@ impl Ninja {
         self.route.last().map(|cell| maze.cell_centre(*cell))
     }
 
-    /// Returns the waypoint for a route without a clear path: the centre of the present cell, and from there the next
-    /// cell of the route.
+    /// Returns where to walk if no waypoint has a clear path: first to the centre of the present cell, from there to
+    /// the next cell of the route.
     fn fallback_waypoint(&self, maze: &Maze, position: Position) -> Position {
         let middle = maze.cell_centre(maze.cell_at(position));
         let next = self.route.last().map(|cell| maze.cell_centre(*cell));
         next.filter(|_| position.distance(middle) < ARRIVAL_DISTANCE).unwrap_or(middle)
     }
 
-    /// Turns until the avatar looks along `heading`, while pressing the buttons of `walk`. If the turn takes less than
-    /// `tolerance` ticks, keeps straight on.
+    /// Holds the buttons of `walk`, and turns towards `heading` for at most [`MAX_TURN_TICKS`]. If the turn takes fewer
+    /// than `tolerance` ticks, only walks.
     fn turn_to(&mut self, tick: u32, me: &Avatar, heading: u16, walk: Controls, tolerance: u32) {
         let turn = shortest_turn(me.heading, heading);
         let ticks = (u32::from(turn.unsigned_abs()) + TURN_RATE as u32 / 2) / TURN_RATE as u32;
@@ -309,7 +313,7 @@ impl Ninja {
     }
 }
 
-/// Returns the nearest living avatar. An avatar behind a wall counts as three cells further away.
+/// Returns the nearest living avatar, where an avatar behind a wall counts as three cells further away.
 fn nearest_living<'a>(maze: &Maze, me: &Avatar, others: &'a [(EntityId, Avatar)]) -> Option<(EntityId, &'a Avatar)> {
     let perceived_distance = |avatar: &Avatar| {
         let hidden = if maze.has_line_of_sight(me.position, avatar.position) { 0 } else { 3 * CELL_SIZE as u32 };
@@ -328,8 +332,8 @@ fn is_path_clear(maze: &Maze, from: Position, to: Position) -> bool {
         .all(|width| maze.has_line_of_sight(from.moved_along(aside, width), to.moved_along(aside, width)))
 }
 
-/// Returns whether the avatar gets to the goal if it walks while it turns. If not, it must turn on the spot, or it
-/// would circle the goal for ever.
+/// Returns whether the avatar reaches `goal` if it walks while it turns towards it. Otherwise it must turn on the spot,
+/// because it would circle the goal for ever.
 fn can_reach_while_turning(me: &Avatar, goal: Position) -> bool {
     let turn = shortest_turn(me.heading, me.position.bearing_to(goal)).unsigned_abs();
     let chord = 2 * TURN_RADIUS * i64::from(sine(turn)) / i64::from(crate::angle::TRIG_ONE);

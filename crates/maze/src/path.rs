@@ -20,8 +20,9 @@ impl PathFinder {
         Self { max_cells, entry_directions: Vec::new(), visited: Vec::new(), route: Vec::new() }
     }
 
-    /// Returns the cells of the shortest path, without `from`. If the search does not reach `to`, the path leads to the
-    /// visited cell nearest to it in a straight line. The path is empty if either cell is outside the maze.
+    /// Returns the cells of the shortest path from `from` to `to`, without `from` itself. If the search does not reach
+    /// `to`, the path leads to the visited cell that is nearest to `to` in a straight line. The path is empty if either
+    /// cell is outside the maze.
     pub(crate) fn find(&mut self, maze: &Maze, from: MazeCell, to: MazeCell) -> &[MazeCell] {
         self.route.clear();
         if !has_cell(maze, from) || !has_cell(maze, to) {
@@ -92,7 +93,8 @@ fn index(maze: &Maze, (x, y): MazeCell) -> usize {
 mod tests {
     use super::*;
 
-    /// Computes the distance of every cell from `from` by a slower method: relaxation rounds until nothing changes.
+    /// Computes the distance of every cell from `from`, in cells, by a slower method: relaxation rounds until nothing
+    /// changes.
     fn reference_distances(maze: &Maze, from: MazeCell) -> Vec<usize> {
         let side = i32::from(maze.cells_per_side());
         let mut distances = vec![usize::MAX; (side * side) as usize];

@@ -6,7 +6,7 @@ use crate::maze::GRID_SIZE;
 /// Number of [`Position`] steps in one unit of the grid.
 pub const UNIT: i32 = 256;
 
-/// Position on the grid, in 1/[`UNIT`] units: fine enough that rounding does not hide the smallest turn of a walk.
+/// Position on the grid, in 1/[`UNIT`] units. The fractions keep the direction of a step of one tick precise.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Position {
     /// Distance from the west edge of the grid, in 1/[`UNIT`] units.
@@ -52,7 +52,8 @@ impl Position {
     }
 }
 
-/// Multiplies a length by a sine or cosine and rounds to nearest, symmetrically for negative lengths.
+/// Multiplies a length by a result of [`sine`] or [`cosine`], divides by [`TRIG_ONE`] and rounds to the nearest
+/// integer. The result for a negated length is the negated result.
 fn scale_by_trig(length: i32, factor: i32) -> i32 {
     let product = i64::from(length) * i64::from(factor);
     let half = i64::from(TRIG_ONE / 2) * product.signum();

@@ -1,9 +1,9 @@
 //! Known shots in flight, and the avatars that they hit.
 //!
-//! As soon as a shot is known, the tracker checks the ticks that have passed since it was fired, and from then on every
-//! new tick. The caller chooses the avatars that are checked: a site without a server passes its own avatars, a server
-//! those of its players. [`predict_fall`](ProjectileTracker::predict_fall) finds the tick in which a shot and an avatar
-//! will meet if both go on as they do.
+//! The tracker checks a shot against the avatars that the caller passes: first in every tick that has passed since the
+//! shot was fired, then in each new tick. A site without a server passes its own avatars, a server those that it owns.
+//! [`predict_fall`](ProjectileTracker::predict_fall) finds the tick in which a shot will hit an avatar that keeps its
+//! speed and turn rate.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::rules::{ShotSegment, can_shot_reach};
 use crate::site::MAX_AVATARS;
 use crate::{Avatar, MAX_SHOTS, MazeRules, Position, PredictedFall, SHOT_RETENTION, Shot};
 
-/// Largest number of tracked shots per site: those of [`MAX_AVATARS`] avatars. Whatever shots a site claims to have
-/// fired, they cannot displace those of another site.
+/// Largest number of tracked shots per site: [`MAX_SHOTS`] of each of [`MAX_AVATARS`] avatars. With this limit, the
+/// forged shots of one site cannot use up [`MAX_TRACKED_SHOTS`].
 const MAX_SHOTS_PER_SITE: usize = MAX_AVATARS * MAX_SHOTS;
 /// Largest number of tracked shots in total: those of 16,384 avatars, the most that a world on servers has.
 const MAX_TRACKED_SHOTS: usize = 16_384 * MAX_SHOTS;
@@ -22,7 +22,8 @@ const MAX_TRACKED_SHOTS: usize = 16_384 * MAX_SHOTS;
 /// Longest time ahead for which a fall is predicted, in ticks.
 pub(crate) const MAX_FALL_PREDICTION_TICKS: u8 = 100;
 
-/// Shots in flight that this site knows, each with the tick up to which it was checked for hits.
+/// Known shots, each with the tick up to which it was checked for hits. A shot is tracked until
+/// [`drop_before`](Self::drop_before) drops it, even if a wall has stopped it.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectileTracker {
     shots: BTreeMap<(EntityId, u16), TrackedShot>,
@@ -33,7 +34,8 @@ pub struct ProjectileTracker {
 struct TrackedShot {
     shot: Shot,
     checked_until: u32,
-    /// Range of the shot in 1/[`UNIT`](crate::UNIT) units; `None` until it is computed.
+    /// Distance that the shot flies until a wall or the end of its lifetime stops it, in 1/[`UNIT`](crate::UNIT) units;
+    /// `None` until it is computed.
     range: Option<i32>,
 }
 
@@ -42,7 +44,7 @@ struct TrackedShot {
 pub struct HitCandidate<'a> {
     /// Id by which a hit names the avatar.
     pub entity: EntityId,
-    /// State of the avatar in the tick that is checked. Dead avatars are not hit.
+    /// State of the avatar in the present tick. A dead avatar is not hit.
     pub avatar: &'a Avatar,
 }
 
@@ -53,8 +55,9 @@ impl ProjectileTracker {
         self.shots.retain(|_, tracked| tracked.shot.tick >= oldest);
     }
 
-    /// Starts to track the shots that avatar `by` fired within the last [`SHOT_RETENTION`] ticks. Ignores shots beyond
-    /// [`MAX_SHOTS`] per avatar, or beyond the limits per site and in total.
+    /// Starts to track the shots in the state `avatar` of the entity `by` that were fired within the last
+    /// [`SHOT_RETENTION`] ticks, unless they are tracked already. Ignores shots beyond [`MAX_SHOTS`] per avatar, and
+    /// beyond the limits per site and in total.
     pub fn track(&mut self, tick: u32, by: EntityId, avatar: &Avatar) {
         let recent = tick.saturating_sub(SHOT_RETENTION)..=tick;
         for shot in avatar.shots.iter().filter(|shot| recent.contains(&shot.tick)) {
@@ -74,8 +77,8 @@ impl ProjectileTracker {
         own < MAX_SHOTS && of(0, u8::MAX) < MAX_SHOTS_PER_SITE && self.shots.len() < MAX_TRACKED_SHOTS
     }
 
-    /// Predicts the fall of an avatar within `ticks` ticks (at most 100) after `tick`, if it keeps its speed and turn
-    /// rate. Returns `None` if no tracked shot hits it.
+    /// Predicts the fall of `target` in one of the `ticks` ticks (at most 100) after `tick`, if it keeps its speed and
+    /// turn rate. Returns `None` if no tracked shot of another avatar will hit it in these ticks, or if it is dead.
     pub fn predict_fall(
         &self,
         rules: &MazeRules,
@@ -108,9 +111,10 @@ impl ProjectileTracker {
         self.shots.len() * size_of::<((EntityId, u16), TrackedShot)>()
     }
 
-    /// Checks each shot in the ticks since its last check, up to `tick`, and returns the hits as pairs of victim and
-    /// shooter. `past` returns the position of a target in an earlier tick, or `None` if it was dead or in an earlier
-    /// life. An avatar is not hit by its own shots.
+    /// Checks each shot against the living targets, in the ticks after its last check up to `tick`. Returns each hit as
+    /// a pair of victim and shooter; a victim of several hits appears several times. `past` must return the position of
+    /// a target in an earlier tick, or `None` if the target was dead then, in an earlier life, or its position is not
+    /// known. An avatar is not hit by its own shots.
     pub fn detect_hits<'a>(
         &mut self,
         rules: &MazeRules,

@@ -24,8 +24,8 @@ pub const WALK_SPEED: i16 = 8 * UNIT as i16;
 /// Speed of walking backwards, in 1/[`UNIT`] units per tick: negative, and half as fast as [`WALK_SPEED`].
 pub const BACKWARD_SPEED: i16 = -WALK_SPEED / 2;
 
-/// Turn rate, in headings per tick: half a turn takes about a second. Walking while turning is a circle that just fits
-/// from one corridor into the next.
+/// Turn rate, in headings per tick: half a turn takes about a second. An avatar that turns while it walks follows a
+/// circle with a radius of 261 units, about half a cell, so it can walk from one corridor into a side corridor.
 pub const TURN_RATE: i16 = 320;
 
 /// Ticks from the death of an avatar to its respawn.
@@ -44,8 +44,9 @@ const SHOT_LIFETIME: u32 = 150;
 /// shot.
 const SHOT_HIT_RADIUS: i32 = AVATAR_RADIUS as i32 + 8;
 
-/// Distance from the centre of the shooter to the start of its shot, in units. At this distance the shot does not hit
-/// the shooter, which may walk after it, and is not yet behind a wall.
+/// Distance from the centre of the shooter to the start of its shot, in units. It is larger than [`SHOT_HIT_RADIUS`],
+/// so that a shot does not hit its shooter, even if the shooter walks after it, and so small that no shot starts on the
+/// far side of a wall.
 const MUZZLE_DISTANCE: i32 = 52;
 
 /// Largest number of spawn points that a respawn tries.
@@ -67,8 +68,8 @@ impl MazeRules {
         Self { maze }
     }
 
-    /// Spawns a new avatar, at least 1,024 units from `others` if one of 8 random spawn points is. `spawn_seed`
-    /// determines these points.
+    /// Spawns a new avatar at the first of 8 random spawn points that is at least 1,024 units from all `others`, or at
+    /// the last of the 8 if none is. `spawn_seed` determines the spawn points.
     pub fn spawn_avatar(&self, others: &[Position], spawn_seed: u64) -> Avatar {
         let mut avatar = Avatar {
             position: Position::default(),
@@ -86,9 +87,9 @@ impl MazeRules {
 
     /// Simulates one tick of an avatar whose player presses these buttons.
     ///
-    /// `tick` is the world's tick. `others` are the extrapolated positions of the living avatars in this tick: the
-    /// avatar stops before it touches one. `spawn_seed`, a different number for every avatar, determines where it
-    /// respawns.
+    /// `tick` is the world's tick. `others` are the positions of the other living avatars in this tick: the avatar
+    /// stops before it touches one of them, and respawns away from them. `spawn_seed`, a different number for every
+    /// avatar, determines where it respawns.
     pub fn step(&self, tick: u32, avatar: &mut Avatar, controls: Controls, others: &[Position], spawn_seed: u64) {
         avatar.shots.drop_before(tick.saturating_sub(SHOT_RETENTION));
         match avatar.life {
@@ -100,7 +101,7 @@ impl MazeRules {
         }
     }
 
-    /// Kills an avatar, which lies where it is. A dead avatar does not change.
+    /// Kills an avatar, which lies where it is until it respawns. Does nothing if the avatar is dead already.
     pub fn kill(&self, tick: u32, avatar: &mut Avatar) {
         if avatar.is_alive() {
             avatar.life = Life::Dead { since: tick };
@@ -115,8 +116,8 @@ impl MazeRules {
         (flown < self.shot_range(shot)).then(|| shot.origin.moved_along(shot.heading, flown))
     }
 
-    /// Returns whether a shot hits an avatar at this position in the course of this tick. The whole segment since the
-    /// tick before is checked, so the shot cannot jump over the avatar.
+    /// Returns whether a shot hits an avatar at the position `target` in the course of this tick. Checks the whole
+    /// segment that the shot flies in the tick, so that the shot cannot jump over the avatar.
     pub fn shot_hits(&self, shot: &Shot, tick: u32, target: Position) -> bool {
         // Most shots are far from most avatars; the box test spares them the ray cast through the walls.
         let near = ShotSegment::in_tick(shot, tick).filter(|segment| segment.may_hit(target));
@@ -130,7 +131,7 @@ impl MazeRules {
         }
     }
 
-    /// Moves an avatar by its speed and turn rate, as far as walls let it.
+    /// Turns an avatar by its turn rate and moves it by its speed for one tick, as far as walls let it.
     pub(crate) fn walk(&self, avatar: &mut Avatar) {
         avatar.heading = avatar.heading.wrapping_add_signed(avatar.turn_rate);
         if avatar.speed != 0 {
@@ -190,8 +191,8 @@ impl MazeRules {
         avatar.heading = self.open_heading(avatar.position);
     }
 
-    /// Returns the first of up to [`SPAWN_ATTEMPTS`] spawn points that is [`SPAWN_CLEARANCE`] away from all `others`,
-    /// or the last one.
+    /// Returns the first of [`SPAWN_ATTEMPTS`] random spawn points that is at least [`SPAWN_CLEARANCE`] away from all
+    /// `others`, or the last one if none is.
     fn choose_spawn_point(&self, spawn_count: u16, others: &[Position], spawn_seed: u64) -> Position {
         let mut rng = Rng::from_parts(&[spawn_seed, spawn_count.into()]);
         let is_clear = |point: Position| others.iter().all(|other| point.distance(*other) >= SPAWN_CLEARANCE);
@@ -205,14 +206,14 @@ impl MazeRules {
         point
     }
 
-    /// Returns the heading of the first open side, clockwise from east, of the cell at `position`.
+    /// Returns the heading towards the first side without a wall, clockwise from east, of the cell at `position`.
     fn open_heading(&self, position: Position) -> u16 {
         let cell = self.maze.cell_at(position);
         let open = Direction::ALL.into_iter().find(|direction| !self.maze.has_wall(cell, *direction));
         open.map_or(0, Direction::heading)
     }
 
-    /// Returns the range of a shot until it hits a wall or its lifetime ends, in 1/[`UNIT`] units.
+    /// Returns how far a shot flies until it hits a wall or its lifetime ends, in 1/[`UNIT`] units.
     pub(crate) fn shot_range(&self, shot: &Shot) -> i32 {
         let farthest = SHOT_SPEED * SHOT_LIFETIME as i32 + 1;
         let direction = (cosine(shot.heading).into(), sine(shot.heading).into());
@@ -233,7 +234,7 @@ pub(crate) struct ShotSegment {
 }
 
 impl ShotSegment {
-    /// Returns the segment that a shot flies in this tick; `None` until the tick after the shot was fired, and after
+    /// Returns the segment that a shot flies in this tick; `None` up to the tick in which the shot was fired, and after
     /// its lifetime.
     pub(crate) fn in_tick(shot: &Shot, tick: u32) -> Option<Self> {
         let (before, after) = (distance_flown(shot, tick.checked_sub(1)?)?, distance_flown(shot, tick)?);
@@ -245,7 +246,8 @@ impl ShotSegment {
         Some(Self { start: before, end: after, min_corner: low, max_corner: high })
     }
 
-    /// Returns whether an avatar at `target` is within the bounding box of the segment.
+    /// Returns whether `target` is within the bounding box of all avatar positions that the segment can hit. If not,
+    /// the segment cannot hit an avatar there.
     #[inline]
     pub(crate) fn may_hit(&self, target: Position) -> bool {
         (self.min_corner.x..=self.max_corner.x).contains(&target.x)
@@ -281,15 +283,16 @@ fn distance_flown(shot: &Shot, tick: u32) -> Option<i32> {
     (age <= SHOT_LIFETIME).then_some(age as i32 * SHOT_SPEED)
 }
 
-/// Returns whether a shot and an avatar at `target` can meet within `ticks` ticks after this one, at the speeds of
-/// both.
+/// Returns whether a shot is near enough to `target` in `tick` to hit an avatar from there within the next `ticks`
+/// ticks, at the speeds of both and regardless of walls.
 pub(crate) fn can_shot_reach(shot: &Shot, tick: u32, ticks: u32, target: Position) -> bool {
     let Some(flown) = distance_flown(shot, tick) else { return false };
     let reach = (SHOT_SPEED + i32::from(WALK_SPEED)) as u32 * ticks / UNIT as u32 + SHOT_HIT_RADIUS as u32 + 1;
     shot.origin.moved_along(shot.heading, flown).distance(target) <= reach
 }
 
-/// Returns whether the part of a shot's path from `before` to `after` passes within [`SHOT_HIT_RADIUS`] of the target.
+/// Returns whether a shot's path passes within [`SHOT_HIT_RADIUS`] of the target between the distances `before` and
+/// `after` from the shot's origin, in 1/[`UNIT`] units.
 fn segment_hits(shot: &Shot, before: i32, after: i32, target: Position) -> bool {
     let (east, south) =
         (i64::from(target.x) - i64::from(shot.origin.x), i64::from(target.y) - i64::from(shot.origin.y));

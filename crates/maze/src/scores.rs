@@ -1,10 +1,10 @@
 //! Scores. The victim's site counts each hit, and no other site does; so every hit is decided once, and the score is
 //! the sum of all score records.
 //!
-//! A score record is at most as long as a gossip record ([`MAX_RECORD_SIZE`]), and loses no hit for it. Where there is
-//! no room for all shooters, those of a site with the fewest hits are counted together as its [`OTHER_AVATARS`]. Where
-//! there is no room for all sites, the shooters with the fewest hits are counted together as [`OTHER_SITES`]. So the
-//! totals of falls and hits are always equal.
+//! A score record is at most as long as a gossip record ([`MAX_RECORD_SIZE`]), but still counts every hit. If not all
+//! shooters fit, shooters of a site with the fewest hits are counted together, as that site's [`OTHER_AVATARS`]. If not
+//! all sites fit either, the shooters with the fewest hits are counted together as [`OTHER_SITES`]. So the totals of
+//! falls and hits are always equal.
 //!
 //! ```text
 //! name    1 length, then its bytes
@@ -24,13 +24,14 @@ use crate::site::MAX_AVATARS;
 
 /// Maximum length of a site's name, in bytes.
 pub const MAX_NAME_LEN: usize = 24;
-/// Index under which a record counts all shooters of a site that have no count of their own.
+/// Index under which a record counts together those shooters of a site that have no count of their own.
 pub const OTHER_AVATARS: u8 = u8::MAX;
-/// Id under which a record counts all shooters of sites that have no count of their own.
+/// Id under which a record counts together the shooters that have neither a count of their own nor a part in their
+/// site's [`OTHER_AVATARS`].
 pub const OTHER_SITES: EntityId = EntityId { site: WorldSiteId(u32::MAX), index: OTHER_AVATARS };
 /// Largest number of hits that a site counts in one game. Further hits are ignored.
 const MAX_HITS: u32 = 1 << 24;
-/// Number of sites that always keep a count of their own: a mesh has no more.
+/// Largest number of sites for which a record never needs [`OTHER_SITES`]: a mesh has no more sites.
 const MAX_LISTED_SITES: usize = 64;
 /// Maximum encoded length of a count, in bytes.
 const MAX_COUNT_LEN: usize = 4;
@@ -69,18 +70,19 @@ impl ScoreRecord {
         record
     }
 
-    /// Sets the name of the site, cut at the first control character and at [`MAX_NAME_LEN`] bytes.
+    /// Sets the name of the site: trimmed, and cut at the first control character and at [`MAX_NAME_LEN`] bytes.
     pub fn set_name(&mut self, name: &str) {
         self.name = sanitized_name(name).into();
         self.compact();
     }
 
-    /// Returns the number of falls of all avatars of the site.
+    /// Returns the total number of falls of the site's avatars.
     pub fn total_falls(&self) -> u32 {
         total_count(&self.falls).min(u32::MAX.into()) as u32
     }
 
-    /// Counts a hit on our avatar `index` by another avatar. Ignores hits beyond 2^24 in total.
+    /// Counts a hit on our avatar `index` by another avatar. Ignores hits beyond 2^24 in total, and an index of 64 or
+    /// more.
     pub fn record_hit(&mut self, index: u8, by: EntityId) {
         if usize::from(index) < MAX_AVATARS && self.total_falls() < MAX_HITS {
             add_count(&mut self.falls, index, 1);
@@ -89,8 +91,8 @@ impl ScoreRecord {
         }
     }
 
-    /// Returns the sum of this record and of the counts from `before` this site restarted. Ignores the latter if the
-    /// sum exceeds 2^24 falls.
+    /// Returns the sum of this record and of `before`, the counts from before this site restarted. Ignores `before` if
+    /// the sum exceeds 2^24 falls.
     pub fn combined_with(&self, before: &Self) -> Self {
         let mut sum = self.clone();
         if self.total_falls() + before.total_falls() <= MAX_HITS {
@@ -101,16 +103,15 @@ impl ScoreRecord {
         sum
     }
 
-    /// Takes over another site's copy of the same record if it counts more. It takes the copy as a whole, since the
-    /// copy may count a shooter together with others, which must not be counted twice. So the record stays within the
-    /// size limit.
+    /// Replaces this record by another site's copy of the same record if the copy counts more falls. Does not merge the
+    /// counts one by one: the copy may count a shooter together with others, whose hits would then be counted twice.
     pub fn replace_if_larger(&mut self, other: Self) {
         if other.total_falls() > self.total_falls() {
             *self = other;
         }
     }
 
-    /// Merges the shooters with the fewest hits until the record fits into [`MAX_RECORD_SIZE`].
+    /// Counts the shooters with the fewest hits together until the record fits into [`MAX_RECORD_SIZE`].
     fn compact(&mut self) {
         while self.encoded_len() > MAX_RECORD_SIZE {
             let whole = self.site_with_most_shooters().map(|site| (site, self.lowest_shooter_of(site)));
@@ -129,7 +130,7 @@ impl ScoreRecord {
         sites.max().filter(|(lines, _)| *lines > 1).map(|(_, site)| site)
     }
 
-    /// Returns the shooter of a site with the fewest hits, among those with a count of their own.
+    /// Returns that shooter of a site which has the fewest hits, among those with a count of their own.
     fn lowest_shooter_of(&self, site: WorldSiteId) -> EntityId {
         let (first, last) = (EntityId { site, index: 0 }, EntityId { site, index: OTHER_AVATARS });
         let own = self.hits.range(first..last).map(|(by, times)| (*times, *by));
@@ -213,7 +214,7 @@ impl ScoreReader<'_> {
         (name.len() <= MAX_NAME_LEN && !name.contains(char::is_control)).then(|| name.into())
     }
 
-    /// Reads `count` pairs of index and count; `None` unless the indices increase.
+    /// Reads `count` pairs of index and number; `None` if the indices do not increase or a pair is invalid.
     fn counts(&mut self, count: usize) -> Option<BTreeMap<u8, u32>> {
         let mut lines = BTreeMap::new();
         for _ in 0..count {
@@ -251,7 +252,7 @@ fn count_len(times: u32) -> usize {
     (u32::BITS - times.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
-/// Groups the shooters by site, in order of the site ids.
+/// Groups the shooters by site, in order of the site ids. Each site comes with the index and hits of its shooters.
 fn group_by_site(hits: &BTreeMap<EntityId, u32>) -> impl Iterator<Item = (WorldSiteId, Vec<(u8, u32)>)> {
     let mut rest = hits.iter().peekable();
     std::iter::from_fn(move || {
@@ -324,7 +325,7 @@ impl Scoreboard {
         *hits = hits.saturating_add(times);
     }
 
-    /// Subtracts `times` hits of a shooter on a victim, but no score falls below 0.
+    /// Subtracts `times` hits of a shooter on a victim, down to 0 at the lowest.
     pub fn subtract_hits(&mut self, victim: EntityId, shooter: EntityId, times: u32) {
         let falls = &mut self.by_entity.entry(victim).or_default().falls;
         *falls = falls.saturating_sub(times);
@@ -337,8 +338,8 @@ impl Scoreboard {
         self.by_entity.get(&entity).copied().unwrap_or_default()
     }
 
-    /// Returns the displayed name of an avatar: avatar 0 has the name of its site, a ninja the site's name and its
-    /// index. A site without a name is an "unnamed player".
+    /// Returns the displayed name of an avatar: the name of its site for avatar 0, that name and the index for a ninja.
+    /// A site without a name is an "unnamed player". The two ids for combined counts have names of their own.
     pub fn display_name(&self, entity: EntityId) -> String {
         let name = self.names.get(&entity.site).map_or("", String::as_str);
         let name = if name.is_empty() { "unnamed player" } else { name };

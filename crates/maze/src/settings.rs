@@ -9,9 +9,9 @@ pub struct MazeSettings {
     pub seed: u64,
     /// Number of cells on each side of the maze, within [`Maze::SIDE_RANGE`].
     pub cells_per_side: u8,
-    /// Length of a bucket, in ticks of 10 ms: updates issued in one bucket are displayed together.
+    /// Length of a bucket, in ticks of 10 ms (T in the paper): updates issued in one bucket are displayed together.
     pub bucket_ticks: u16,
-    /// Minimum number of ticks of 10 ms between the issue of an update and the view that displays it.
+    /// Number of ticks of 10 ms from the end of a bucket until its view is displayed (Δ in the paper).
     pub playout_delay_ticks: u16,
 }
 
@@ -20,7 +20,7 @@ pub struct MazeSettings {
 const VERSION: u8 = 2;
 
 impl Default for MazeSettings {
-    /// Returns the paper's bucket (40 ms) and playout delay (150 ms), and a maze of 12 × 12 cells.
+    /// Returns the paper's bucket (40 ms) and playout delay (150 ms), and a maze of 12 × 12 cells with seed 1.
     fn default() -> Self {
         Self { seed: 1, cells_per_side: 12, bucket_ticks: 4, playout_delay_ticks: 15 }
     }

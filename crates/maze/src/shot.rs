@@ -24,16 +24,17 @@ pub struct Shot {
 /// Newest shots of an avatar. The avatar's state carries them, so that a lost packet loses no shot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecentShots {
-    /// Number of the newest shot, also when it is no longer kept.
+    /// Number of the last shot that the avatar fired, even if that shot is no longer kept.
     last_number: u16,
-    /// Kept shots, oldest first. Only the first `len` count; the rest is reset to the default, so that equal lists
-    /// compare equal.
+    /// Kept shots, oldest first, in the first `len` entries. The other entries have the default value, so that equal
+    /// lists compare equal.
     shots: [Shot; MAX_SHOTS],
     len: u8,
 }
 
 impl RecentShots {
-    /// Creates an empty list whose last shot had this number.
+    /// Creates an empty list for an avatar whose last shot had the number `last_number`. The next pushed shot gets the
+    /// number after it.
     pub(crate) fn starting_after(last_number: u16) -> Self {
         Self { last_number, ..Self::default() }
     }
@@ -48,15 +49,15 @@ impl RecentShots {
         self.iter().next_back()
     }
 
-    /// Returns the number of the newest shot, also when it is no longer kept. A site that knows the same number knows
-    /// all shots of the avatar.
+    /// Returns the number of the last shot that the avatar fired, even if that shot is no longer kept. Two states with
+    /// the same number have no shot between them.
     pub fn last_number(&self) -> u16 {
         self.last_number
     }
 
-    /// Adds a shot, and drops the oldest one if there are already [`MAX_SHOTS`]. The shot gets the next number,
-    /// whatever its `number`, and its origin is rounded to whole units on the grid, so that it takes few bytes to
-    /// encode.
+    /// Adds a shot, and drops the oldest one if there are already [`MAX_SHOTS`]. Ignores the shot's own `number` and
+    /// gives it the number after the last one. Rounds the origin to whole units on the grid, so that the shot takes few
+    /// bytes to encode.
     pub fn push(&mut self, shot: Shot) {
         if usize::from(self.len) == MAX_SHOTS {
             self.drop_oldest();

@@ -5,15 +5,15 @@
 //!
 //! The victim's site decides each hit, exactly once. It knows exactly where its avatar was in every tick, and states
 //! carry recent shots, so it learns of every shot even if packets are lost. As soon as the site knows a shot, it checks
-//! the ticks that have passed since, and from then on every new tick. It counts the hits in a [`ScoreRecord`], which
-//! reaches all sites.
+//! the ticks that have passed since the shot was fired, and then every new tick. It counts the hits in a
+//! [`ScoreRecord`], which reaches all sites.
 //!
 //! Sites predict hits, as the paper proposes (section II.B). In every tick a site extrapolates its own avatars and the
-//! known shots as far ahead as views lie behind. Where they meet, the sent state carries a
+//! known shots as far ahead as views lie behind. Where an avatar and a shot meet, the sent state carries a
 //! [`PredictedFall`](crate::PredictedFall), and other sites display the fall in its tick even if the update with the
-//! fall itself is late or lost. If a player does something else before, the next state cancels the prediction at once,
-//! and the avatar does not fall. Collisions between avatars are not predicted: each avatar stops in the tick before
-//! they would touch, and its site sends that like any other change of course.
+//! fall itself is late or lost. If the player evades the shot, the next state cancels the prediction at once, and the
+//! avatar does not fall. Collisions between avatars are not predicted: each avatar stops in the tick before it would
+//! touch another one, and its site sends that like any other change of course.
 
 use coplay::peer_world::{
     EntityId, PeerWorld, PeerWorldConfig, PeerWorldConfigError, PeerWorldDestination, PeerWorldEvent, PeerWorldStats,
@@ -27,11 +27,12 @@ use crate::settings::MazeSettings;
 use crate::trace::{TraceEntry, TraceEvent};
 use crate::{Avatar, Controls, Maze, MazeRules, Ninja, Position, UNIT};
 
-/// Largest number of ticks that a suspended site catches up with; it skips the rest.
+/// Largest number of missed ticks that a site simulates after a suspension. It skips the ticks before them.
 const MAX_CATCH_UP_TICKS: u32 = 50;
-/// Distance beyond which an avatar cannot be run into, in units.
+/// Distance within which other avatars are obstacles, in units. An avatar that is farther away cannot be reached in one
+/// tick.
 const COLLISION_RANGE: u32 = 256;
-/// Interval of clock offsets in a trace, in ticks.
+/// Interval at which a trace records the measured clock offsets of the peers, in ticks.
 const OFFSET_TRACE_INTERVAL: u32 = 50;
 /// Largest number of events that wait to be polled. Further ones are dropped.
 const MAX_PENDING_EVENTS: usize = 256;
@@ -42,13 +43,13 @@ pub const MAX_AVATARS: usize = 64;
 pub struct MazeSite {
     world: PeerWorld<MazeRules>,
     avatars: Vec<OwnedAvatar>,
-    /// Last tick that our avatars have simulated; `None` until the world time is known.
+    /// Last tick in which our avatars were simulated; `None` before the first, which needs the world time.
     tick: Option<u32>,
     projectiles: ProjectileTracker,
     own_scores: ScoreRecord,
     /// Scores counted before this site restarted, as far as other sites remember them.
     previous_scores: ScoreRecord,
-    /// Sum of all score records, as of `scores_revision`.
+    /// Sum of all score records at the revision `scores_revision` of the world's records.
     scores: Scoreboard,
     scores_revision: u64,
     /// Avatars of the newest view, our own included.
@@ -76,7 +77,7 @@ struct OwnedAvatar {
 pub enum MazeEvent {
     /// A site's first datagram arrived, or its first one after it left or timed out.
     SiteJoined(WorldSiteId),
-    /// A site announced that it leaves, timed out, or was removed.
+    /// A joined site has left, has timed out or was removed with [`MazeSite::remove_peer`].
     SiteLeft(WorldSiteId),
     /// A shot hit one of our avatars, which is dead now.
     AvatarHit {
@@ -88,9 +89,9 @@ pub enum MazeEvent {
 }
 
 impl MazeSite {
-    /// Creates a site with `ninjas` bots, and with a player if `player` is a name. The player has avatar 0. The world
-    /// time starts on the clock of the `founder`; other sites learn it from their peers. Fails if bucket, playout delay
-    /// or update policy are out of range.
+    /// Creates a site with `ninjas` bots, and with a player if `player` is a name. The player has avatar 0. If
+    /// `founder` is set, the world time starts on this site's clock; otherwise the site learns it from its peers. Fails
+    /// if bucket, playout delay or update policy are out of range.
     pub fn new(
         now: Instant,
         site: WorldSiteId,
@@ -132,7 +133,7 @@ impl MazeSite {
         Ok(game)
     }
 
-    /// Sets the name of the site: the name of its avatar 0, also if a ninja plays it.
+    /// Sets the name of the site, which is also the name of its avatar 0, even if a ninja plays that avatar.
     pub fn set_name(&mut self, name: &str) {
         self.own_scores.set_name(name);
         self.publish_scores();
@@ -148,7 +149,7 @@ impl MazeSite {
         }
     }
 
-    /// Returns the id that this site has in the world, the owner of its avatars.
+    /// Returns the id of this site in the world, which is part of the ids of its avatars.
     pub fn site(&self) -> WorldSiteId {
         self.world.config().site
     }
@@ -181,7 +182,7 @@ impl MazeSite {
         }
     }
 
-    /// Sets the buttons that the player holds from now on. Has no effect at a site without a player.
+    /// Sets the buttons that the player of avatar 0 holds from now on. Has no effect if a ninja plays avatar 0.
     pub fn set_controls(&mut self, controls: Controls) {
         if let Some(OwnedAvatar { controller: Controller::Player(pressed), .. }) = self.avatars.first_mut() {
             *pressed = controls;
@@ -198,7 +199,7 @@ impl MazeSite {
         self.world.remove_peer(site);
     }
 
-    /// Processes a datagram from a peer, whose id the network has authenticated.
+    /// Processes a datagram from a peer. The caller must have authenticated the peer's id `from`.
     pub fn handle_datagram(&mut self, now: Instant, from: WorldSiteId, bytes: &[u8]) {
         self.world.handle_datagram(now, from, bytes);
         if self.trace.is_some() {
@@ -232,7 +233,7 @@ impl MazeSite {
         }
     }
 
-    /// Returns the regions whose updates this site wants: those of its avatars and their neighbours.
+    /// Returns the regions of which this site wants updates: those of its avatars and the neighbouring regions.
     pub fn wanted_regions(&self) -> Vec<WorldRegion> {
         self.world.interest_regions()
     }
@@ -277,7 +278,8 @@ impl MazeSite {
         }
     }
 
-    /// Adopts the scores counted before this site restarted, which other sites remember, and publishes the sum.
+    /// Adopts the scores that were counted before this site restarted, as remembered by other sites, and publishes the
+    /// sum.
     fn restore_scores(&mut self) {
         let me = self.site();
         let record = self
@@ -414,12 +416,12 @@ impl MazeSite {
         (self.view_tick, &self.view)
     }
 
-    /// Returns all remote avatars at `tick`, interpolated or extrapolated, for pictures between two buckets.
+    /// Returns all remote avatars at `tick`, interpolated or extrapolated, for pictures drawn between two views.
     pub fn others_at(&self, tick: u32) -> impl Iterator<Item = (EntityId, Avatar)> {
         self.world.extrapolated_at(tick)
     }
 
-    /// Returns the state of our avatar `index` in the last simulated tick.
+    /// Returns the state of our avatar `index` in the last simulated tick; `None` if there is no such avatar.
     pub fn avatar(&self, index: usize) -> Option<&Avatar> {
         self.avatars.get(index).map(|own| &own.avatar)
     }
@@ -429,12 +431,12 @@ impl MazeSite {
         self.avatars.len()
     }
 
-    /// Returns the last tick that our avatars have simulated; `None` until the world time is known.
+    /// Returns the last tick in which our avatars were simulated; `None` before the first, which needs the world time.
     pub fn tick(&self) -> Option<u32> {
         self.tick
     }
 
-    /// Returns how many ticks the view lies behind the present.
+    /// Returns the largest number of ticks by which the view lies behind the present: playout delay plus bucket.
     pub fn view_delay_ticks(&self) -> u32 {
         self.world.config().playout_delay + self.world.config().bucket_ticks
     }
@@ -463,12 +465,12 @@ impl MazeSite {
         }
     }
 
-    /// Returns the next event for the user interface, oldest first.
+    /// Removes and returns the oldest event for the user interface.
     pub fn poll_event(&mut self) -> Option<MazeEvent> {
         if self.events.is_empty() { None } else { Some(self.events.remove(0)) }
     }
 
-    /// Returns the approximate heap size in bytes, without the trace. It is bounded whatever arrives.
+    /// Returns the approximate heap size in bytes, without the trace. The size is bounded whatever datagrams arrive.
     pub fn memory(&self) -> usize {
         let scores = self.own_scores.memory() + self.previous_scores.memory() + self.scores.memory();
         let lists =

@@ -11,7 +11,7 @@ use coplay_maze::{Controls, Life, MazeSettings, MazeSite};
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
 const ONE_WAY_DELAY: TimeDelta = TimeDelta::from_millis(30);
 const SECONDS: i64 = 120;
-/// Ticks for which all datagrams of a site are lost after one of its avatars was hit: longer than the playout delay.
+/// Ticks for which all of Ann's datagrams are lost after one of her avatars was hit: longer than the playout delay.
 const LOSS_TICKS: u32 = 40;
 
 /// Game of two sites: Ann owns the observed avatars, Ben displays them.
@@ -21,9 +21,10 @@ struct Duel {
     in_flight: Vec<(Instant, usize, Vec<u8>)>,
     /// Whether Ann's datagrams are lost for [`LOSS_TICKS`] after one of her avatars fell.
     loses_falls: bool,
-    /// Tick since which each of Ann's avatars was dead in fact, per tick.
+    /// For each of Ann's avatars and each tick, the tick in which the avatar had fallen; `None` if it was alive.
     actual_falls: BTreeMap<(EntityId, u32), Option<u32>>,
-    /// Tick since which Ben displayed each of Ann's avatars dead, per displayed tick.
+    /// For each of Ann's avatars and each tick that Ben displayed, the tick in which Ben displayed the fall; `None` if
+    /// he displayed the avatar alive.
     displayed_falls: BTreeMap<(EntityId, u32), Option<u32>>,
     /// Number of times that a fall of one of Ann's avatars was predicted for the next tick.
     predicted_falls: u32,

@@ -73,7 +73,7 @@ fn ninjas_hit_each_other_and_can_be_dead_reckoned() {
                 walked += u32::from(last.position != now.position);
             }
             before.clone_from(&game.avatars);
-            // A site that extrapolates its own avatar as the others do sends only what they would not predict.
+            // A site that extrapolates its own avatar as its peers do sends only what they would not predict.
             for ((since, known), (_, now)) in known.iter_mut().zip(&game.avatars) {
                 if game.rules.distance(&game.rules.extrapolate(known, tick - *since), now) > 16 {
                     (*since, *known) = (tick, now.clone());

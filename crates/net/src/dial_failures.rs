@@ -1,4 +1,4 @@
-//! Addresses that could not be dialed, with the most specific known reason.
+//! Collects the addresses at which dialing has failed, each with the most specific reason so far.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) enum DialFailure {
     WrongSecret,
 }
 
-/// Failed addresses, each with its most specific reason so far.
+/// Addresses at which dialing has failed, each with its most specific reason so far.
 #[derive(Debug, Default)]
 pub(crate) struct DialFailures(BTreeMap<PeerAddr, DialFailure>);
 
@@ -32,12 +32,13 @@ impl DialFailures {
         *known = failure.max(*known);
     }
 
-    /// Returns the address with the most specific reason; `None` if no dial has failed.
+    /// Returns the address with the most specific reason, and that reason; `None` if no dial has failed.
     pub(crate) fn worst(&self) -> Option<(&PeerAddr, DialFailure)> {
         self.0.iter().max_by_key(|(_, failure)| **failure).map(|(addr, failure)| (addr, *failure))
     }
 
-    /// Returns whether waiting is pointless: at least `dialed` addresses have failed, one of them for a lasting reason.
+    /// Returns whether further waiting is pointless: all of the `dialed` addresses have failed, at least one of them
+    /// because of a wrong peer or a wrong secret.
     pub(crate) fn is_final(&self, dialed: usize) -> bool {
         self.0.len() >= dialed && self.worst().is_some_and(|(_, failure)| failure > DialFailure::NoAnswer)
     }

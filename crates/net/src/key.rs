@@ -31,16 +31,17 @@ pub struct Token([u8; 16]);
 /// Memory used to stretch a secret, in KiB. Three passes over these 8 MiB take about 20 ms. A short secret stays weak
 /// nevertheless.
 const ARGON2_MEMORY_KIB: u32 = 8 * 1024;
-/// Number of passes over that memory.
+/// Number of passes of Argon2id over [`ARGON2_MEMORY_KIB`] of memory.
 const ARGON2_PASSES: u32 = 3;
 
-/// Characters of a generated secret: letters and digits without `i`, `l`, `o`, `0` and `1`, which look alike.
+/// Characters of a generated secret: lower-case letters and digits without `i`, `l`, `o`, `0` and `1`, which look
+/// alike.
 const ALPHABET: &[u8; 31] = b"abcdefghjkmnpqrstuvwxyz23456789";
 /// Number of characters of a generated secret, which carry 79 bits.
 const RANDOM_SECRET_LEN: usize = 16;
 
 impl PeerKey {
-    /// Returns the first 8 hexadecimal digits, enough to distinguish peers in a message.
+    /// Returns the first 8 hexadecimal digits of the key, enough to distinguish peers in a message.
     pub fn short(&self) -> String {
         self.0[..4].iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -124,11 +125,12 @@ impl Secret {
         mac.finalize().into_bytes().into()
     }
 
-    /// Generates a text with 79 bits of entropy that is easy to type.
+    /// Generates the text of a secret: 16 characters that are easy to type, with 79 bits of entropy.
     pub fn random_text() -> String {
         let mut text = String::new();
         while text.len() < RANDOM_SECRET_LEN {
-            // Byte values from the last whole multiple of the alphabet on would favour some characters.
+            // Byte values from the largest multiple of the alphabet's length on would favour some characters, so they
+            // are skipped.
             let byte = random_bytes::<1>()[0];
             if usize::from(byte) < 256 / ALPHABET.len() * ALPHABET.len() {
                 text.push(char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]));

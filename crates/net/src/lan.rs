@@ -14,20 +14,20 @@ use crate::ticket::{MAX_TICKET_LEN, Ticket};
 
 /// mDNS service type of all Coplay games.
 const SERVICE_TYPE: &str = "_coplay._udp.local.";
-/// Version of the TXT properties; other versions are ignored.
+/// Version of the TXT properties; advertisements of other versions are ignored.
 const FORMAT_VERSION: &str = "2";
-/// Maximum length of an advertised name, in bytes.
+/// Maximum length of the advertised name of the game, and of that of the host, in bytes.
 const MAX_TEXT_LEN: usize = 64;
 /// Maximum length of one part of a ticket, in bytes: a TXT record string holds at most 255 bytes.
 const TXT_CHUNK_LEN: usize = 200;
 /// Maximum number of games that one search returns.
 const MAX_ENTRIES: usize = 64;
-/// Placeholder: mDNS requires a port, and the real one is in the ticket.
+/// Port in an advertisement. It is a placeholder: mDNS requires a port, and the real one is in the ticket.
 const PLACEHOLDER_PORT: u16 = 9;
 /// Time limit for withdrawing an advertisement, and for stopping the mDNS daemon.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Kind of game. Browsing for one kind hides the other, because the program could not join it.
+/// Kind of game. Browsing for one kind leaves out the other, which is joined by another command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GameKind {
     /// A game on a machine that all players share.
@@ -66,7 +66,7 @@ impl fmt::Debug for LanGame {
     }
 }
 
-/// A running advertisement; dropping it withdraws it.
+/// A running advertisement, which is withdrawn on drop.
 pub struct LanAdvertisement {
     daemon: ServiceDaemon,
     name: String,
@@ -121,8 +121,9 @@ impl Drop for LanAdvertisement {
     }
 }
 
-/// Browses the local network for `limit` and returns the games of a kind in a stable order, one entry per advertisement
-/// and at most 64. `keep_going` is polled at least every 50 ms and ends the search early by returning `false`.
+/// Browses the local network for `limit` and returns the games of this kind, sorted by service name, one entry per
+/// advertisement and at most 64. `keep_going` is polled at least every 50 ms and ends the search early by returning
+/// `false`.
 pub fn browse(kind: GameKind, limit: Duration, mut keep_going: impl FnMut() -> bool) -> Result<Vec<LanGame>, LanError> {
     let daemon = daemon()?;
     let events = daemon.browse(SERVICE_TYPE)?;
@@ -171,7 +172,8 @@ fn properties(lan_game: &LanGame) -> Vec<(String, String)> {
     fixed.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(chunks).collect()
 }
 
-/// Parses an advertisement from an untrusted sender; `None` if it is malformed or of another kind or version.
+/// Parses an advertisement from an untrusted sender; `None` if the advertisement is malformed or of another kind or
+/// version.
 fn parse(service: &ResolvedService, kind: GameKind) -> Option<LanGame> {
     let property = |key: &str| service.get_property_val_str(key);
     if property("v") != Some(FORMAT_VERSION) || property("kind") != Some(kind.tag()) {

@@ -33,7 +33,7 @@ const MAX_SECRET_LEN: usize = 128;
 pub enum Ticket {
     /// Ticket for secured UDP, `udp://HOST:PORT#SECRET`.
     Udp {
-        /// Host name or address, without brackets.
+        /// Host name or IP address; an IPv6 address without brackets.
         host: String,
         /// UDP port of the host, 1 to 65535.
         port: u16,
@@ -50,8 +50,8 @@ pub enum Ticket {
 }
 
 impl Ticket {
-    /// Returns the name of the seat group, within which a player keeps its key and so its seat: equal for all tickets
-    /// with the same secret or token, at any address.
+    /// Returns the name of the ticket's seat group: the same for all tickets with this secret or token, at any address.
+    /// A player keeps its key, and so its seat, within a seat group.
     pub fn seat_group(&self) -> String {
         match self {
             Self::Udp { secret, .. } => seat_group_of_secret(secret),
@@ -81,7 +81,8 @@ pub enum TicketError {
     Damaged,
     /// The ticket comes from a newer version of this program.
     NewerVersion,
-    /// The host is missing, longer than 253 bytes, or contains a character that no host name has.
+    /// The host is missing, longer than 253 bytes, or contains a character that no host name has; or the text in
+    /// brackets is not an IPv6 address.
     InvalidHost,
     /// An IPv6 address is not in brackets.
     MissingBrackets,
@@ -94,14 +95,14 @@ pub enum TicketError {
 impl fmt::Display for TicketError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotATicket => "it does not begin with coplay: or udp://",
-            Self::TooLong => "it is longer than 512 characters",
-            Self::Damaged => "a part of it is missing or was changed",
-            Self::NewerVersion => "it comes from a newer version of coplay",
+            Self::NotATicket => "the text does not begin with coplay: or udp://",
+            Self::TooLong => "the text is longer than 512 bytes",
+            Self::Damaged => "a part of the ticket is missing or was changed",
+            Self::NewerVersion => "the ticket comes from a newer version of coplay",
             Self::InvalidHost => "the host name is missing or invalid",
-            Self::MissingBrackets => "an IPv6 address must be in brackets",
-            Self::InvalidPort => "the port is missing, or not from 1 to 65535",
-            Self::InvalidSecret => "the secret after # is missing or invalid",
+            Self::MissingBrackets => "the IPv6 address must be in brackets, as in udp://[2001:db8::1]:7000#SECRET",
+            Self::InvalidPort => "the port is missing, or is not a number from 1 to 65535",
+            Self::InvalidSecret => "the secret after # is missing, longer than 128 bytes, or contains spaces",
         })
     }
 }
@@ -139,7 +140,7 @@ impl FromStr for Ticket {
     }
 }
 
-/// Returns the text after a scheme, which is matched without regard to case; `None` if the text starts otherwise.
+/// Returns the rest of `text` after `scheme`, ignoring case; `None` if `text` does not start with `scheme`.
 fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     let (head, rest) = text.split_at_checked(scheme.len())?;
     head.eq_ignore_ascii_case(scheme).then_some(rest)
@@ -149,7 +150,8 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     Blake2s::<U4>::digest(bytes).into()
 }
 
-/// Parses the base32 text of an iroh ticket. Every version starts with its number and ends with the checksum.
+/// Parses the base32 text of an iroh ticket. Tickets of every version start with the version number and end with the
+/// checksum.
 fn parse_iroh(text: &str) -> Result<Ticket, TicketError> {
     let bytes = base32::decode(text).ok_or(TicketError::Damaged)?;
     let (bytes, sum) = bytes.split_last_chunk::<CHECKSUM_LEN>().ok_or(TicketError::Damaged)?;
@@ -191,7 +193,8 @@ pub fn is_valid_secret(text: &str) -> bool {
     is_typeable && !text.is_empty() && text.len() <= MAX_SECRET_LEN
 }
 
-/// Splits a host name or an address without colons from a port.
+/// Splits an authority without brackets into a host name or IPv4 address and the text of the port, which is empty if
+/// the port is missing.
 fn split_host_port(authority: &str) -> Result<(&str, &str), TicketError> {
     if authority.parse::<Ipv6Addr>().is_ok() {
         return Err(TicketError::MissingBrackets);
@@ -221,7 +224,7 @@ mod tests {
         Ticket::Iroh { addr, token: Token::from_bytes([9; 16]) }
     }
 
-    /// Returns the ticket text of bytes with a valid checksum.
+    /// Returns the text of a ticket with these bytes and a valid checksum.
     fn with_checksum(bytes: &[u8]) -> String {
         let mut bytes = bytes.to_vec();
         bytes.extend(checksum(&bytes));
@@ -236,7 +239,7 @@ mod tests {
         assert_eq!(parse(&format!("  {} \r\n", text.to_uppercase())), Ok(example()));
     }
 
-    /// Without a relay and with one address a ticket fits into a line.
+    /// A ticket without a relay and with one address is at most 110 characters long.
     #[test]
     fn iroh_ticket_without_relay_is_at_most_110_characters() {
         let Ticket::Iroh { addr, token } = example() else { unreachable!() };

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::iroh::IrohAddr;
 use crate::key::PeerKey;
 
-/// Sends datagrams to peers. Incoming datagrams go into the queue that the transport got at its creation.
+/// Carrier of datagrams between this site and its peers. Incoming datagrams go into the queue that the transport got at
+/// its creation.
 ///
 /// A datagram arrives at most once, unchanged, and from the stated sender; only emulated [impairment](crate::impair)
 /// can duplicate it.
@@ -20,12 +21,12 @@ pub trait Transport: Send + Sync {
     /// there is no connection to the peer at the moment.
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool;
 
-    /// Starts dialing an address and keeps trying until the peer `expect` answers, or with `None` any peer that knows
-    /// the secret. Any other peer that answers ends the dial with [`Incoming::WrongPeer`]. Addresses of another
-    /// transport are ignored.
+    /// Starts dialing an address, and repeats the attempt until the peer `expect` is connected, or with `None` any peer
+    /// that knows the secret or token. If another peer than `expect`, or this site itself, answers, the dial ends with
+    /// [`Incoming::WrongPeer`]. Addresses of another transport are ignored.
     fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>);
 
-    /// Stops dialing a peer that was expected at some address. An existing connection stays.
+    /// Stops dialing all addresses at which this peer is expected. An existing connection stays.
     fn cancel_dial(&self, peer: &PeerKey);
 
     /// Returns the address of a connected peer, which may be passed on to other peers; `None` without a connection.
@@ -38,13 +39,13 @@ pub trait Transport: Send + Sync {
     fn drop_counts(&self) -> DropCounts;
 }
 
-/// Address of a peer in the syntax of its transport. [`brief`](Self::brief) is the form for people.
+/// Address of a peer, as text in the syntax of its transport. [`brief`](Self::brief) returns a form for people.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PeerAddr(pub String);
 
 impl PeerAddr {
-    /// Returns the address for people: the first socket address, or `a peer behind a relay` if an iroh address has
-    /// none.
+    /// Returns a short form for messages: the first socket address of an iroh address (`a peer behind a relay` if there
+    /// is none), or the whole text of any other address.
     pub fn brief(&self) -> String {
         match IrohAddr::from_peer_addr(self) {
             Some(iroh_addr) => {
@@ -61,7 +62,7 @@ impl fmt::Display for PeerAddr {
     }
 }
 
-/// Event that a transport puts into its queue.
+/// Event in the queue of a transport. A mesh puts its multicast packets into the same queue.
 #[derive(Debug)]
 pub enum Incoming {
     /// A datagram from a connected peer.
@@ -79,17 +80,18 @@ pub enum Incoming {
         at: Instant,
         /// Site that the datagram claims to be from.
         site: u32,
-        /// Decrypted content; empty in a packet that only proves reception.
+        /// Decrypted content; empty in a packet that only proves that multicast from the sender is received.
         bytes: Vec<u8>,
     },
     /// A connection to a peer was established or renewed.
     Connected {
         /// Public key that the peer proved.
         peer: PeerKey,
-        /// Address of the peer if this site dialed it; `None` if only the peer dialed.
+        /// Address of the peer if this site was dialing it; `None` if only the peer dialed.
         dialed: Option<PeerAddr>,
     },
-    /// A dialed address has not answered for 4 s, or has rejected this site's secret; dialing continues.
+    /// No site at a dialed address has answered for 4 s, or one has rejected this site's secret or token; dialing
+    /// continues.
     Unreachable {
         /// Address being dialed.
         addr: PeerAddr,
@@ -106,7 +108,7 @@ pub enum Incoming {
 /// Counts of received datagrams and events that were not delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
-    /// Datagrams and connections that the transport rejected: garbage, forgeries, replays, strangers.
+    /// Datagrams and connections that the transport rejected: garbage, forgeries, replays, and those of strangers.
     pub rejected: u64,
     /// Datagrams that the operating system dropped because its receive buffer was full.
     pub kernel_dropped: u64,

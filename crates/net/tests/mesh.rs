@@ -241,7 +241,7 @@ fn wrong_secret_cannot_join() {
     ann.end(TestCommand::Crash);
 }
 
-/// Sends a join request with any version and intent, and returns the answer.
+/// Sends a join request with this version and intent, and returns the answer.
 fn join_answer(at: &TestSite, version: u16, intent: JoinIntent) -> LobbyMessage {
     let TransportWithQueue { transport, incoming, .. } =
         mesh_transport(&TransportKind::Udp, Identity::random(), "maze");
@@ -376,7 +376,7 @@ fn concurrent_joiners_find_each_other() {
     all.into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// Returns a required multicast group on the loopback interface, at an address that no other test uses.
+/// Returns settings that require multicast on the loopback interface, at an address that no other test uses.
 fn unused_multicast_config() -> MulticastConfig {
     let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
     let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, (port >> 8) as u8 & 0x7f, 1 + (port as u8 & 0x7f)), port);
@@ -468,7 +468,8 @@ fn one_multicast_datagram_reaches_all_sites() {
     [ann, bob, cid].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// Replayed, forged, unknown and garbage packets are counted, and authentic ones still arrive.
+/// Asserts that replayed and forged packets, packets of unknown senders and garbage are counted, and that authentic
+/// packets still arrive.
 fn assert_bad_packets_are_rejected(
     multicast: &MulticastConfig,
     socket: &UdpSocket,
@@ -511,7 +512,7 @@ fn region_datagrams_reach_only_subscribers() {
         ann.send_command(TestCommand::SendToRegion(other, sites.clone(), b"other".into()));
         std::thread::sleep(Duration::from_millis(20));
     }
-    // From now on each site receives its own region only.
+    // From now on each site receives only the region to which it subscribes.
     ann.send_command(TestCommand::SendToRegion(one, sites.clone(), b"only one".into()));
     ann.send_command(TestCommand::SendToRegion(other, sites, b"only other".into()));
     ann.send_command(TestCommand::SendAll(b"to all".into()));
@@ -542,7 +543,7 @@ fn site_without_region_receives_all_regions() {
     [ann, bob, cid].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// If one of three sites has no multicast, only the datagrams from and to it go by unicast.
+/// If one of three sites has no multicast, the others send to that site by unicast and to each other by multicast.
 #[test]
 fn site_without_multicast_gets_unicast() {
     let multicast = unused_multicast_config();
@@ -562,7 +563,7 @@ fn site_without_multicast_gets_unicast() {
     [ann, bob, cid].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// Datagrams to a site go by unicast when multicast stops reaching it.
+/// After multicast stops reaching a site, datagrams to that site go by unicast.
 #[test]
 fn lost_multicast_falls_back_to_unicast() {
     let multicast = unused_multicast_config();

@@ -49,7 +49,7 @@ struct Observations {
     ready_members: usize,
     /// Addresses of all members in the lobby updates so far.
     addrs: BTreeSet<String>,
-    /// Sites whose round-trip time was known in the lobby.
+    /// Sites to which a status report stated a round-trip time.
     measured_sites: BTreeSet<u8>,
     /// Sites that paused the machine.
     paused_by: BTreeSet<u8>,
@@ -58,7 +58,7 @@ struct Observations {
     alone_events: usize,
     /// Whether the last status offered to continue alone.
     can_continue_alone: bool,
-    /// The lobby, once the game has started.
+    /// The newest lobby; `None` before the game has started.
     lobby: Option<LobbyInfo>,
     /// Hash of the picture, by frame: sites that show different pictures play different games.
     pictures: BTreeMap<u32, u64>,
@@ -279,14 +279,16 @@ fn assert_in_sync((result, seen): RunResult, role: &str, frames: u32) -> Arc<Mut
     seen
 }
 
-/// Counts the frames with equal pictures, and the common frames. A predicted frame may show another picture.
+/// Returns the number of frames that both sites showed with equal pictures, and of all frames that both showed. A
+/// predicted frame may show another picture.
 fn count_equal_pictures(one: &Observations, other: &Observations) -> (usize, usize) {
     let common =
         one.pictures.iter().filter_map(|(frame, picture)| other.pictures.get(frame).map(|other| (picture, other)));
     common.fold((0, 0), |(equal, all), (one, other)| (equal + usize::from(one == other), all + 1))
 }
 
-/// Plays a game of two players, and asserts that both get the same chat and mostly the same pictures.
+/// Plays a game of two players, and asserts that both get the same chat, and the same picture in more than half of the
+/// frames.
 fn play_two_players(net: TransportKind) {
     let (host_addr, host) =
         host_over_transport(net, host_config(2, 300), vec![(100, UserCommand::Chat("good luck".into()))]);
@@ -305,7 +307,7 @@ fn two_players_play_over_udp() {
     play_two_players(TransportKind::Udp);
 }
 
-/// Each port of a core has a player; the control player takes no port away.
+/// Each of a core's eight ports has a player: the control player takes no port away.
 #[cfg(target_os = "linux")]
 #[test]
 fn libretro_core_with_eight_ports_has_eight_players() {
@@ -554,7 +556,7 @@ fn wrong_peer_at_the_only_address_fails_before_the_timeout() {
     assert!(took < Duration::from_secs(20), "it took {took:?}");
 }
 
-/// In the lobby every site measures its round-trip times, and spectators can chat.
+/// Every site measures round-trip times in the lobby, and the chat line of a spectator reaches all sites.
 #[test]
 fn lobby_measures_rtt_and_relays_spectator_chat() {
     let (host_addr, host) = host_on_thread(host_config(3, 400), vec![(0, UserCommand::Start)]);
@@ -856,7 +858,7 @@ struct TestPlayer {
 }
 
 impl TestPlayer {
-    /// Hosts a game, or joins the one at `host_addr`; setting `cut` cuts the uplink.
+    /// Hosts a game, or joins the game at `host_addr`. The uplink is cut while `cut` is set.
     fn start(host_addr: Option<&HostAddr>, seed: u64, options: RunOptions, cut: &Arc<AtomicBool>) -> Self {
         let (transport, incoming) = listen(&TransportKind::Udp, Identity::random());
         let transport = Arc::new(CuttableTransport { transport, is_cut: cut.clone() });

@@ -47,7 +47,8 @@ fn wrong_secret_is_reported() {
     assert!(!one.send(&other.key(), b"ping"), "there is no connection");
 }
 
-/// Garbage from a third socket does not disturb a channel, and all of it is counted.
+/// A third socket sends 20,000 garbage datagrams. The channel between the other two survives, and at least 95 % of the
+/// garbage is counted as rejected or dropped.
 #[test]
 fn garbage_is_counted_and_does_not_disturb_a_channel() {
     let ((one, to_one), (other, to_other)) = (listen("tennis"), listen("tennis"));

@@ -1,10 +1,11 @@
-//! A player of a world: its own avatar, which obeys at once and synchronises with the server's; the avatars of others;
-//! the score.
+//! The client of one player: simulates the player's own avatar, which obeys at once and synchronises with the server's
+//! copy, and keeps the avatars of others and the scores.
 //!
 //! After Li, Li and Lau: client and server each have a motion timer that measures how long the present buttons have
-//! been held. The client's avatar starts at once, the server's when the input arrives, and the client's timer runs a
-//! little slower until both timers agree. Remote avatars are extrapolated from the server's state to the present by the
-//! clock. A displayed avatar that differs from that state converges towards it at a bounded speed.
+//! been held. The client's avatar starts at once, the server's when the input arrives, and the client's timer then runs
+//! slower, at half speed at the slowest, until both timers agree. Remote avatars are extrapolated from the server's
+//! state to the present by the clock. A displayed avatar that differs from that state converges towards it at a bounded
+//! speed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -23,9 +24,9 @@ use crate::server_world::ROWS_PER_DIRECTORY;
 
 /// Length of a world tick.
 pub const TICK_DURATION: TimeDelta = TimeDelta::from_millis(10);
-/// Interval of input messages to the server. Button changes within it are combined.
+/// Interval of input messages to the server. Button changes within one interval are combined.
 const INPUT_INTERVAL: TimeDelta = TimeDelta::from_millis(40);
-/// Longest time that a suspended client catches up with; it skips the rest.
+/// Longest time that one call of [`Client::advance`] simulates. After a longer pause, the rest is skipped.
 const MAX_CATCH_UP: TimeDelta = TimeDelta::from_millis(500);
 /// Time without a server update after which a remote avatar is not displayed any more.
 const REMOTE_AVATAR_TIMEOUT: TimeDelta = TimeDelta::from_millis(1_000);
@@ -36,7 +37,7 @@ const SNAP_DISTANCE: u32 = 400;
 const CONVERGENCE_SPEED: i32 = 8;
 /// Largest turn of the displayed heading of a remote avatar per call of [`Client::advance`], in headings.
 const CONVERGENCE_TURN_RATE: i16 = 3 * TURN_RATE;
-/// Tolerated error of our own position, in units.
+/// Error of our own position up to which the position is not corrected, in units.
 const POSITION_TOLERANCE: u32 = 4;
 /// Speed per axis at which a larger error of our own position is corrected, in units per tick.
 const CORRECTION_SPEED: i32 = 4;
@@ -47,8 +48,8 @@ const MAX_SCORE_ROWS: usize = 4_096;
 
 /// One player's copy of a world: its own avatar, the avatars that its server shows, and the scoreboard.
 pub struct Client {
-    /// Random number of this run: a server that knows the player from before does not mistake our input changes for old
-    /// ones.
+    /// Random number of this run, by which a server that knows the player from an earlier run tells new input changes
+    /// from old ones.
     run: u32,
     name: String,
     world: Option<(MazeSettings, MazeRules)>,
@@ -98,7 +99,7 @@ struct LocalAvatar {
     ticks_held: u32,
     unacknowledged: VecDeque<InputChange>,
     path: VecDeque<PathPoint>,
-    /// Remaining position error relative to the server, in 1/[`UNIT`] units.
+    /// Remaining correction of our position, the server's position minus ours, in 1/[`UNIT`] units.
     pending_correction: (i32, i32),
     /// Position and heading one tick ago.
     previous: Option<(Position, u16)>,
@@ -194,7 +195,7 @@ impl Client {
         self.score_tracker.reported()
     }
 
-    /// Takes the rollback of our score that occurred since the last call.
+    /// Returns the loss of our score that was detected since the last call, if any.
     pub fn poll_score_rollback(&mut self) -> Option<ScoreLoss> {
         self.score_tracker.poll_rollback()
     }
@@ -214,7 +215,7 @@ impl Client {
         &self.mirrors
     }
 
-    /// Returns whether the server asks us to move to another.
+    /// Returns whether the server asks us to move to another server.
     pub fn is_draining(&self) -> bool {
         self.is_draining
     }
@@ -229,21 +230,23 @@ impl Client {
         self.clock.rtt()
     }
 
-    /// Returns the time by which our avatar's motion timer is ahead of the server's.
+    /// Returns the time by which our avatar's motion timer is ahead of the server's (Td in the paper); negative if it
+    /// is behind.
     pub fn lead_time(&self) -> TimeDelta {
         self.local.motion_timer.offset()
     }
 
     /// Returns the consistency of a displayed avatar: its discrepancy D from the server's state at the same time, over
     /// a [window](crate::CONSISTENCY_WINDOW), against the tolerance [ξ](crate::CONSISTENCY_TOLERANCE), in units times
-    /// seconds. `None` until enough states of the server were compared.
+    /// seconds. `None` if the avatar is not displayed or fewer than two states of the server were compared.
     pub fn consistency(&self, entity: EntityId) -> Option<Consistency> {
         let other = || self.others.get(&entity).map(|other| &other.probe);
         let probe = if self.own_entity == Some(entity) { Some(&self.local.probe) } else { other() };
         probe.and_then(DisplayDiscrepancyProbe::consistency)
     }
 
-    /// Returns the consistency of each displayed avatar for which it is known, our own first.
+    /// Returns the [consistency](Self::consistency) of each displayed avatar for which enough states were compared, our
+    /// own first.
     pub fn consistencies(&self) -> impl Iterator<Item = (EntityId, Consistency)> {
         let own = self.own_entity.map(|me| (me, &self.local.probe));
         let others = self.others.iter().map(|(entity, other)| (*entity, &other.probe));
@@ -317,7 +320,7 @@ impl Client {
         }
         let [sent, received, answered] = view.echo;
         self.clock.on_round_trip(RoundTrip { sent, received, answered, returned: now });
-        // Time at which the server sent the view; without a synchronised clock yet, now.
+        // Time at which the server sent the view, or `now` while the clock is not synchronised yet.
         let at = self.clock.to_local(answered).unwrap_or(now).min(now);
         if self.last_view.is_some_and(|(tick, _)| tick > view.tick) {
             return false;
@@ -375,8 +378,8 @@ impl Client {
         }
     }
 
-    /// Moves only our own avatar up to `now`, ignoring all others: for bots that do not look at others. The server
-    /// corrects it.
+    /// Moves only our own avatar up to `now`, without regard to other avatars: for bots that do not look at them. The
+    /// server's state corrects the errors.
     pub fn advance_local(&mut self, now: Instant) {
         let elapsed = self.elapse(now);
         let tick = self.tick(now).unwrap_or_default();
@@ -419,8 +422,8 @@ impl Client {
 }
 
 impl LocalAvatar {
-    /// Puts the requested buttons into effect, which reach the server after `delay`. Returns whether the buttons
-    /// changed.
+    /// Puts the requested buttons into effect, which reach the server after `delay`. Returns whether this began an
+    /// input change: if the buttons differ from the held ones, and at the first call.
     fn commit_controls(&mut self, delay: TimeDelta) -> bool {
         let requested =
             Controls { fire: self.requested_controls.fire || self.is_fire_pending, ..self.requested_controls };
@@ -461,8 +464,8 @@ impl LocalAvatar {
         self.begin_change(self.held_controls, delay);
     }
 
-    /// Reconciles our avatar with the server's state, which is `age` old. On the server the input change `number` had
-    /// then been in effect for `ticks` ticks.
+    /// Reconciles our avatar with the server's state, which is `age` old. In that state, the input change `number` had
+    /// been in effect on the server for `ticks` ticks.
     fn reconcile(&mut self, rules: &MazeRules, avatar: Avatar, (number, ticks): (u32, u32), age: TimeDelta) {
         self.unacknowledged.retain(|change| change.number > number);
         if !self.avatar.as_ref().is_some_and(|own| is_same_life(own, &avatar)) {
@@ -569,7 +572,7 @@ fn is_same_life(one: &Avatar, other: &Avatar) -> bool {
     one.spawn_count == other.spawn_count && one.life == other.life
 }
 
-/// Limits a distance, in 1/[`UNIT`] units, to a number of units.
+/// Limits a distance, in 1/[`UNIT`] units, to at most `units` units in either direction.
 fn limited_step(distance: i32, units: i32) -> i32 {
     distance.clamp(-units * UNIT, units * UNIT)
 }

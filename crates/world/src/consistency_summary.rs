@@ -7,13 +7,14 @@ use crate::client::Client;
 /// Interval between samples.
 const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(500);
 
-/// Mean discrepancies of the player's own avatar, and of all displayed avatars.
+/// Mean discrepancies of the player's own avatar and of all displayed avatars. Summaries of several players can be
+/// merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ConsistencySummary {
     next_sample: Option<Instant>,
     own_discrepancy: RunningMean,
     all_discrepancies: RunningMean,
-    /// Number of samples within the tolerance.
+    /// Number of samples of all displayed avatars within the tolerance.
     tolerated: u64,
 }
 
@@ -36,7 +37,7 @@ impl RunningMean {
 }
 
 impl ConsistencySummary {
-    /// Samples the consistency of all avatars that a client displays, at most every 500 ms.
+    /// Adds a sample of the consistency of each avatar that a client displays, at most every 500 ms.
     pub fn sample(&mut self, now: Instant, client: &Client) {
         if self.next_sample.is_some_and(|next| now < next) {
             return;
@@ -69,7 +70,7 @@ impl ConsistencySummary {
         self.all_discrepancies.mean()
     }
 
-    /// Returns the share of samples within the tolerance, from 0 to 1; `None` without samples.
+    /// Returns the share of samples of all displayed avatars within the tolerance, from 0 to 1; `None` without samples.
     pub fn tolerated(&self) -> Option<f64> {
         (self.all_discrepancies.count > 0).then(|| self.tolerated as f64 / self.all_discrepancies.count as f64)
     }

@@ -11,11 +11,12 @@ use coplay::motion::{Consistency, DiscrepancyMeter};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{AVATAR_RADIUS, Avatar, Position, UNIT};
 
-/// Length of the sliding window of D, as in [`coplay::motion`]: several turns of an avatar, so that neither one good
-/// moment nor one bad moment decides.
+/// Length of the sliding window of D, as in [`coplay::motion`]: long enough for several turns of an avatar, so that
+/// neither one good moment nor one bad moment decides.
 pub const CONSISTENCY_WINDOW: TimeDelta = TimeDelta::from_secs(2);
-/// Tolerance ξ of D, in units times seconds. The paper leaves it to the game. Here the displayed position is on average
-/// no further off than the radius of an avatar, so a player who aims at the displayed avatar aims at the real one.
+/// Tolerance ξ of D, in units times seconds. The paper leaves it to the game. If D is below this value, the displayed
+/// position is on average no further off than the radius of an avatar, so a player who aims at the displayed avatar
+/// aims at the real one.
 pub const CONSISTENCY_TOLERANCE: f64 = AVATAR_RADIUS as f64 * 2.0;
 /// Number of displayed positions that are kept, at most one per tick: 640 ms or more. States of the server that arrive
 /// later are not compared.
@@ -69,7 +70,8 @@ impl DisplayDiscrepancyProbe {
         }
     }
 
-    /// Returns the displayed position at a tick. Frames are rarer than ticks, so it interpolates between them.
+    /// Returns the displayed position at a tick, interpolated between frames, which are rarer than ticks. `None` if the
+    /// tick is not between two kept frames.
     fn displayed_at(&self, tick: u32) -> Option<Position> {
         let after = self.displayed.partition_point(|(then, _)| *then < tick);
         let (next, next_position) = *self.displayed.get(after)?;
@@ -89,7 +91,7 @@ impl DisplayDiscrepancyProbe {
         self.displayed.clear();
     }
 
-    /// Returns the consistency over the window; `None` until enough states were compared.
+    /// Returns the consistency over the window; `None` until at least two states of the server were compared.
     pub(crate) fn consistency(&self) -> Option<Consistency> {
         let (discrepancy, duration) = self.discrepancy.measure(|_, distance| Some(*distance));
         let consistency = Consistency { discrepancy, tolerance: CONSISTENCY_TOLERANCE, duration };

@@ -1,19 +1,20 @@
 //! Known state of an entity: its name, owner, placement and score.
 //!
 //! Every update of an entity is an absolute statement: "it is there", "it has this many hits and falls by our count".
-//! Of updates that contradict each other one has the higher version. So a record is the same whatever the order and
-//! repetition of updates, two mirrors that were apart merge what they know, and nothing has to be undone.
+//! If two updates contradict each other, one of them has the higher version and wins. So a record is the same whatever
+//! the order and repetition of updates, two mirrors that were apart merge what they know, and nothing has to be undone.
 
 use std::collections::BTreeMap;
 
 use coplay::mirror::SourceId;
 use coplay_maze::{Avatar, Score};
 
-/// Largest number of servers whose counts of one entity are kept: the largest counts, whatever the order in which they
-/// arrived.
+/// Largest number of servers whose counts of one entity are kept. If there are more, the largest counts are kept,
+/// whatever the order in which they arrived.
 pub(crate) const MAX_COUNTING_SERVERS: usize = 256;
 
-/// Ownership of an entity. Of two, the one with the higher epoch wins, then that of the higher owner.
+/// Ownership of an entity. Of two ownerships, the one with the higher epoch wins, or the one with the higher owner if
+/// the epochs are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnershipEpoch {
     /// Epoch, which grows whenever a server acquires the entity.
@@ -34,7 +35,8 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns the version; the higher one wins. A departure wins over a state of the same tick.
+    /// Returns the version: of two placements, the one with the higher version wins. A departure wins over a state of
+    /// the same ownership and tick.
     fn version(&self) -> (OwnershipEpoch, u32, bool) {
         (self.ownership, self.tick, self.avatar.is_none())
     }
@@ -78,7 +80,7 @@ impl EntityRecord {
         self.placement.as_ref().map(|placement| placement.ownership)
     }
 
-    /// Sets the name if its ownership is higher than that of the known name. Returns whether it was.
+    /// Sets the name if its ownership is higher than that of the known name. Returns whether the name was set.
     pub fn set_name(&mut self, ownership: OwnershipEpoch, name: String) -> bool {
         let is_new = self.name.as_ref().is_none_or(|(known, _)| *known < ownership);
         if is_new {
@@ -87,7 +89,8 @@ impl EntityRecord {
         is_new
     }
 
-    /// Sets the placement if its version is higher than that of the known placement. Returns whether it was.
+    /// Sets the placement if its version is higher than that of the known placement. Returns whether the placement was
+    /// set.
     pub fn set_placement(&mut self, placement: Placement) -> bool {
         let is_new = self.placement.as_ref().is_none_or(|known| known.version() < placement.version());
         if is_new {
@@ -96,8 +99,8 @@ impl EntityRecord {
         is_new
     }
 
-    /// Records the hits and falls that one server counted, if they are higher than known. Beyond 256 counts, drops the
-    /// smallest. Returns whether the hits or falls were higher.
+    /// Records the hits and falls that one server counted, each if it is higher than known. Beyond 256 servers, drops
+    /// the smallest count. Returns whether the hits or falls were higher than known.
     pub fn record_count(&mut self, counted_by: SourceId, count: Score) -> bool {
         let known = self.count_by(counted_by);
         let most = Score { hits: known.hits.max(count.hits), falls: known.falls.max(count.falls) };
@@ -120,7 +123,7 @@ impl EntityRecord {
         self.counts.get(&counted_by).copied().unwrap_or_default()
     }
 
-    /// Returns the hits and falls that each server counted.
+    /// Returns the hits and falls that each server counted, with the server.
     pub fn all_counts(&self) -> impl ExactSizeIterator<Item = (SourceId, Score)> {
         self.counts.iter().map(|(counted_by, count)| (*counted_by, *count))
     }
@@ -244,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Of the counts of more servers than are kept, the same ones remain in any order of arrival.
+    /// If more servers count than are kept, the same counts remain in any order of arrival.
     #[test]
     fn largest_counts_are_kept_in_any_order() {
         let sources = MAX_COUNTING_SERVERS as u32 + 60;

@@ -5,10 +5,10 @@
 //! The owner of an entity sends updates several times a second. So an entity without an update for [`RETENTION_TICKS`]
 //! is not in the world, whichever server owned it and whether it left or not: as the world's time goes on, all servers
 //! forget its placement and name, and keep only its score. A server acquires an entity in an epoch that is no lower
-//! than the tick. So a player that returns later overrides everything that was asserted before, also where that is
-//! still known; and an update that arrives late, or from a server that was away, is older than [`RETENTION_TICKS`] and
-//! expires at the next check. Of the scores of departed entities the largest counts are kept, each by itself, which
-//! gives the same result in whatever order they arrive.
+//! than the tick. So a player that returns later overrides everything that was asserted about it before, even on a
+//! server that has not forgotten it. An update that arrives late, or from a server that was away, is older than
+//! [`RETENTION_TICKS`] and expires at the next check. Of the counts of hits and falls of departed entities only the
+//! largest are kept. Each count is judged by itself, so the order in which the counts arrive makes no difference.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ use crate::entity_update::{
 
 /// Largest number of entities in a world. Updates of further ones are ignored.
 pub const MAX_ENTITIES: usize = 16_384;
-/// Number of entities from which no new player is admitted. The difference leaves room for players that other servers
-/// admit at the same time.
+/// Number of known entities at which no new player is admitted. The room from there to [`MAX_ENTITIES`] is for players
+/// that other servers admit at the same time.
 const ADMISSION_LIMIT: usize = MAX_ENTITIES - 1_024;
-/// Largest number of kept counts of departed entities.
+/// Largest number of counts of departed entities that are kept, each by one server of one entity.
 const MAX_DEPARTED_COUNTS: usize = 8_192;
-/// Ticks without an update after which only the score of an entity is kept: five minutes.
+/// Number of ticks without an update after which only the score of an entity is kept: five minutes.
 pub const RETENTION_TICKS: u32 = 30_000;
 
 /// Known state of all entities of a world.
@@ -96,8 +96,8 @@ impl EntityStore {
         self.get(entity).map_or_else(Score::default, |record| record.count_by(counted_by))
     }
 
-    /// Drops expired placements and names at this tick, and excess scores. Returns the entities that lost their
-    /// placement.
+    /// Drops the placements and names that have expired at this tick, and the smallest scores of departed entities
+    /// beyond the limit. Returns the entities that lost their placement.
     pub fn expire(&mut self, tick: u32) -> Vec<EntityId> {
         let oldest = tick.saturating_sub(RETENTION_TICKS);
         let gone =
@@ -121,7 +121,7 @@ impl EntityStore {
         }
     }
 
-    /// Returns a hash of the known state, which is equal where the states are equal.
+    /// Returns a hash of the known state. Equal states have equal hashes.
     pub fn digest(&self, rules: &MazeRules) -> u64 {
         xxh64(0, &self.to_bytes(rules))
     }
@@ -292,7 +292,7 @@ mod tests {
         assert!(store.is_full());
         assert_eq!(store.expire(101 + RETENTION_TICKS).len(), ADMISSION_LIMIT);
         assert!(store.is_empty());
-        // The same where all of them have a score, of which the smallest are dropped.
+        // The same if all departed players have scores, of which the smallest are dropped.
         (0..most).for_each(|number| add_departed(&mut store, number, 100, 1 + number));
         store.expire(101 + RETENTION_TICKS);
         assert_eq!(store.len(), MAX_DEPARTED_COUNTS);
@@ -349,7 +349,8 @@ mod tests {
                 received.sort_by_key(|(at, _)| *at);
                 received
             };
-            // At once, soon, after minutes, and from a server that was away for longer than the retention.
+            // Updates arrive at once, soon, after minutes, or from a server that was away for longer than the
+            // retention.
             let stores = [1, 100, RETENTION_TICKS, 4 * RETENTION_TICKS].map(|most| {
                 let (mut store, mut now) = (EntityStore::default(), 0);
                 for (at, (tick, source, entity_update)) in delayed(&mut rng, most) {

@@ -1,6 +1,7 @@
 //! Encoding of entity updates, the events that servers send each other.
 //!
 //! ```text
+//! field  bytes   contents
 //! kind       1   1 name, 2 placement, 3 removed, 5 score
 //! entity     5   site 4, index 1
 //! name           epoch 4, the name
@@ -34,14 +35,14 @@ pub struct EntityUpdate {
 pub enum Update {
     /// Name of the entity.
     Name {
-        /// Ownership epoch in which the owner asserts it.
+        /// Ownership epoch in which the owner asserts the name.
         epoch: u32,
-        /// The name, at most [`MAX_NAME_LEN`] bytes without control characters.
+        /// The name: at most [`MAX_NAME_LEN`] bytes, without control characters.
         name: String,
     },
     /// State of the entity's avatar in a tick, or its departure.
     Placement {
-        /// Ownership epoch in which the owner asserts it.
+        /// Ownership epoch in which the owner asserts the placement.
         epoch: u32,
         /// World tick of the state.
         tick: u32,
@@ -53,8 +54,8 @@ pub enum Update {
 }
 
 impl Update {
-    /// Returns the kind. Updates of one kind about one entity supersede each other: the newest contains all information
-    /// of the earlier ones.
+    /// Returns the encoded kind; a departure counts as a placement. Updates of one kind about one entity supersede each
+    /// other: the newest contains all information of the earlier ones.
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Self::Name { .. } => KIND_NAME,
@@ -128,13 +129,13 @@ pub(crate) fn put_score(bytes: &mut Vec<u8>, score: Score) {
     bytes.extend_from_slice(&score.falls.to_le_bytes());
 }
 
-/// Appends up to 255 bytes, preceded by their length.
+/// Appends `short`, which must not exceed 255 bytes, preceded by its length in one byte.
 pub(crate) fn put_short_bytes(bytes: &mut Vec<u8>, short: &[u8]) {
     bytes.push(short.len() as u8);
     bytes.extend_from_slice(short);
 }
 
-/// Reader that takes fields from the front.
+/// Reader that takes fields from the front of the remaining bytes.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {

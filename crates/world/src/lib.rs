@@ -9,10 +9,11 @@
 //! # Updates
 //!
 //! Every update of an entity is an absolute statement ([`Update`]): its name or placement, as asserted by its owner in
-//! a given ownership epoch; or its hits and falls, as counted by one server. Of two contradicting updates one has the
-//! higher version. So the order, path and repetition of updates make no difference; the known state ([`EntityStore`])
-//! only grows, until it expires; and a server that rejoins, or a partition that heals, needs only the missing updates.
-//! That is stronger than the theorem of [`coplay::mirror`] requires, so dropping obsolete events changes nothing.
+//! a given ownership epoch; or its hits and falls, as counted by one server. If two updates contradict each other, one
+//! of them has the higher version and wins. So the order, path and repetition of updates make no difference; the known
+//! state ([`EntityStore`]) only grows, until it expires; and a server that rejoins, or a partition that heals, needs
+//! only the missing updates. That is stronger than the theorem of [`coplay::mirror`] requires, so dropping obsolete
+//! events does not change the resulting state.
 //!
 //! # Modules
 //!

@@ -1,8 +1,8 @@
 //! The player's own score, as reported by servers.
 //!
-//! A server that has just started may not have received every count that another acknowledged. So for a while the best
-//! report of any server counts. If the reports are still lower after [`REPLICATION_GRACE`], the difference is lost, and
-//! the client accepts the server's report, which all other players see, too.
+//! A server that has just started may not have received every count that another one has reported to the player. So for
+//! up to 3 s the best report of any server counts. If the reports are still lower after [`REPLICATION_GRACE`], the
+//! difference is lost, and the client accepts the server's report, which all other players see, too.
 
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::Score;
@@ -15,7 +15,7 @@ const MAX_TICK_DIFFERENCE: u32 = 100;
 /// Reason why the servers have reported a lower score than before for 3 s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScoreLoss {
-    /// The world restarted: its time started at 0, and all scores are lost.
+    /// The world restarted: its time began at 0 again, and all scores are lost.
     WorldRestarted,
     /// All or part of our score was lost in the same world.
     ScoreLost,
@@ -39,12 +39,12 @@ impl OwnScoreTracker {
         self.reported
     }
 
-    /// Returns the best report of any server, until it counts as lost.
+    /// Returns the largest hits and falls that any server has reported, without those that count as lost.
     pub(crate) fn best(&self) -> Score {
         self.best
     }
 
-    /// Takes the rollback that occurred since the last call.
+    /// Returns the loss of score that was detected since the last call, if any.
     pub(crate) fn poll_rollback(&mut self) -> Option<ScoreLoss> {
         self.rollback.take()
     }

@@ -26,7 +26,7 @@ pub(crate) struct Player {
     pub(crate) joined_tick: u32,
     /// Display name that the player chose.
     pub(crate) name: String,
-    /// Time of the last input of the player, or later if the server was suspended since then.
+    /// Time of the last input of the player. A suspension of the server after that input moves this time forwards.
     pub(crate) last_received: Instant,
     /// Newest timestamp in the player's input, on the client's clock, and the time of its arrival on the server's
     /// clock.
@@ -73,7 +73,7 @@ impl Player {
     }
 
     /// Processes input of the player. Ignores input changes that are already known or for which the queue has no room.
-    /// Returns the number of queued ones.
+    /// Returns the number of changes added to the queue.
     pub(crate) fn on_input(&mut self, now: Instant, input: &ClientInput) -> u64 {
         self.last_received = now;
         if input.stamp > self.newest_stamp.0 {
@@ -124,7 +124,7 @@ impl Player {
     }
 }
 
-/// Returns whether the time `next` has come. If so, advances it by `interval`; missed times are not made up for.
+/// Returns whether the time `next` has come. If so, advances `next` by `interval`, and skips times that were missed.
 fn take_due(next: &mut Instant, now: Instant, interval: TimeDelta) -> bool {
     let due = now >= *next;
     if due {

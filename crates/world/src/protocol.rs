@@ -31,7 +31,7 @@ const FAMILY_LEAVE: u8 = 0x58;
 const KIND_VIEW: u8 = 1;
 const KIND_DIRECTORY: u8 = 2;
 const KIND_PONG: u8 = 3;
-/// Maximum length of a datagram, in bytes: it fits every path.
+/// Maximum length of a datagram, in bytes: usual network paths carry it without fragmentation.
 pub const MAX_MESSAGE_LEN: usize = 1_100;
 /// Largest number of input changes in a datagram: the newest that the server has not acknowledged.
 pub const MAX_INPUT_CHANGES: usize = 8;
@@ -70,7 +70,7 @@ pub struct WorldView {
     pub tick: u32,
     /// Run of the client for which the view is.
     pub run: u32,
-    /// Tick in which the player joined this server. The server does not know earlier input changes.
+    /// Tick in which the player joined this server. The server does not know input changes from before that tick.
     pub joined_tick: u32,
     /// Number of the newest input change in effect, and the ticks since it took effect.
     pub applied_change: (u32, u32),
@@ -78,7 +78,7 @@ pub struct WorldView {
     pub own_entity: EntityId,
     /// Hits and falls of the player that survive the crash of any one server.
     pub score: Score,
-    /// Whether the server is about to stop: the player should move to another.
+    /// Whether the server is about to stop, so that the player should move to another server.
     pub is_draining: bool,
     /// Avatar that last hit the player on this server.
     pub last_hit_by: Option<EntityId>,
@@ -117,7 +117,7 @@ pub fn encode_ping(stamp: Instant) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the timestamp of a ping; `None` if it is not a ping.
+/// Decodes the timestamp of a ping; `None` if `bytes` is not a ping.
 pub fn decode_ping(bytes: &[u8]) -> Option<Instant> {
     let mut reader = Reader(bytes);
     let ([FAMILY_PING], stamp) = (reader.take()?, read_stamp(&mut reader)?) else { return None };
@@ -131,7 +131,7 @@ pub(crate) fn encode_leave(run: u32) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the run that a goodbye ends; `None` if it is not a goodbye.
+/// Decodes the run that a goodbye ends; `None` if `bytes` is not a goodbye.
 pub(crate) fn decode_leave(bytes: &[u8]) -> Option<u32> {
     let mut reader = Reader(bytes);
     let ([FAMILY_LEAVE], run) = (reader.take()?, reader.u32()?) else { return None };
@@ -182,7 +182,7 @@ impl ClientInput {
 }
 
 impl WorldView {
-    /// Encodes the view, with as many avatars as fit into [`MAX_MESSAGE_LEN`].
+    /// Encodes the view, with as many of the first avatars as fit into [`MAX_MESSAGE_LEN`].
     pub fn to_bytes(&self, rules: &MazeRules) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MAX_MESSAGE_LEN + 6 + MAX_STATE_SIZE);
         bytes.extend_from_slice(&[FAMILY_SERVER, KIND_VIEW]);
@@ -233,7 +233,7 @@ impl WorldView {
 }
 
 impl Directory {
-    /// Encodes the directory, with as many scoreboard rows as fit into [`MAX_MESSAGE_LEN`]. The caller limits the
+    /// Encodes the directory, with as many scoreboard rows as fit into [`MAX_MESSAGE_LEN`]. The caller must limit the
     /// addresses, so that they fit, too.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![FAMILY_SERVER, KIND_DIRECTORY];

@@ -23,8 +23,8 @@ use crate::server_world::{ServerWorld, entity_number};
 const ORPHAN_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 /// Delay before a server that joins a running world admits players: by then it knows the entities of the others.
 const OPENING_DELAY: TimeDelta = TimeDelta::from_millis(1_000);
-/// Number of updates waiting to be issued above which superseded ones are dropped. Then one update of each of three
-/// kinds remains per entity.
+/// Number of updates waiting to be issued above which superseded ones are dropped, so that at most one update of each
+/// of the three kinds remains per entity.
 const MAX_PENDING_UPDATES: usize = 8_192;
 
 /// One of several servers of a world.
@@ -56,7 +56,7 @@ impl Server {
         })
     }
 
-    /// Returns the id of this server run; a restarted server has another one.
+    /// Returns the id of this server run. A restarted server has another id.
     pub fn source(&self) -> SourceId {
         self.mirror.source()
     }
@@ -109,8 +109,8 @@ impl Server {
         None
     }
 
-    /// Returns whether the server is ready for players: it knows the time of the world, and if there are other servers,
-    /// has known it for 1 s.
+    /// Returns whether the server is ready for players: it knows the time of the world, and has known it for 1 s if
+    /// there were other servers when it learned the time.
     pub fn is_open(&self, now: Instant) -> bool {
         self.opens_at.is_some_and(|opens| now >= opens)
     }
@@ -120,7 +120,7 @@ impl Server {
         self.world.is_full()
     }
 
-    /// Returns whether another server has all our updates, or there is no other server.
+    /// Returns whether all our updates are issued and another server has them, or there is no other server.
     pub fn is_fully_replicated(&self) -> bool {
         self.pending_updates.is_empty()
             && self.mirror.replicated_up_to().is_none_or(|seq| seq >= self.mirror.settled(self.source()))
@@ -234,8 +234,8 @@ fn drop_superseded(pending: &mut VecDeque<EntityUpdate>) {
     pending.make_contiguous().reverse();
 }
 
-/// Makes a mirror event of an update. The next placement of an entity supersedes a placement; all other updates are
-/// independent.
+/// Makes a mirror event of an update. A placement makes earlier placements of its entity obsolete. All other updates
+/// are independent.
 fn mirror_issue<'a>(entity_update: &EntityUpdate, payload: &'a [u8]) -> NewEvent<'a> {
     match entity_update.update {
         Update::Placement { .. } => NewEvent::state(1 + entity_number(entity_update.entity), payload),

@@ -1,4 +1,4 @@
-//! Messages in which the servers of a world describe themselves to each other, besides events: the world, and the
+//! Hello messages, by which the servers of a world introduce themselves to each other: settings of the world, and
 //! addresses for players.
 
 use coplay_maze::MazeSettings;
@@ -15,14 +15,15 @@ const MAX_ADDR_LEN: usize = 200;
 /// Largest number of echoed nonces in a hello.
 pub const MAX_ECHOED_NONCES: usize = 64;
 
-/// Random number of a server run. A server that echoes it has received a message of that run: no message recorded
-/// before the run contains it.
+/// Random number of a server run. If another server echoes the nonce, that server's hello is no recording from before
+/// this run.
 pub type Nonce = [u8; 16];
 
-/// Hello message with a proof of freshness.
+/// Message by which a server introduces itself to the others. The nonces that it echoes prove that it is not a
+/// recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHello {
-    /// Nonce of the sender's run, which other servers echo.
+    /// Nonce of the sender's run. Other servers echo it.
     pub nonce: Nonce,
     /// Nonces received from other servers: at most [`MAX_ECHOED_NONCES`].
     pub echoed_nonces: Vec<Nonce>,
@@ -77,7 +78,8 @@ impl ServerInfo {
         bytes
     }
 
-    /// Decodes the information; `None` if it has another version, is malformed or has more than four addresses.
+    /// Decodes the information; `None` if it has another version, is malformed or has more than four addresses of up to
+    /// 200 bytes. Skips longer addresses.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let [VERSION, ninja_count, is_draining @ (0 | 1)] = reader.take()? else { return None };

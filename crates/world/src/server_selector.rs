@@ -23,25 +23,26 @@ const RTT_SAMPLES: usize = 8;
 const MIN_RTT_GAIN: TimeDelta = TimeDelta::from_millis(10);
 /// Minimum gain for a move as a fraction of the present round-trip time: 1 divided by this number.
 const MIN_RTT_GAIN_DIVISOR: i64 = 4;
-/// Minimum time on a server before a move to a nearer one. It doubles with every move.
+/// Minimum time on a server before a move to a nearer one. It doubles with every move after a shorter stay than
+/// [`COOLDOWN_RESET_TIME`].
 const MIN_MOVE_COOLDOWN: TimeDelta = TimeDelta::from_secs(4);
-/// Maximum of the doubled time on a server before a move.
+/// Upper limit of the doubling of [`MIN_MOVE_COOLDOWN`].
 const MAX_MOVE_COOLDOWN: TimeDelta = TimeDelta::from_secs(128);
-/// Length of a stay that resets the time before a move to its minimum.
+/// Length of stay after which the next move resets the minimum time on a server to [`MIN_MOVE_COOLDOWN`].
 const COOLDOWN_RESET_TIME: TimeDelta = TimeDelta::from_secs(300);
 /// Silence after which the player leaves a server. It doubles when a silent server is left soon after a move: where all
 /// servers are overloaded, moves add to the load.
 const MIN_SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_millis(900);
-/// Maximum of the doubled silence after which the player leaves a server.
+/// Upper limit of the doubling of [`MIN_SILENCE_TIMEOUT`].
 const MAX_SILENCE_TIMEOUT: TimeDelta = TimeDelta::from_millis(3_600);
-/// Longest stay on a silent server that doubles the silence timeout.
+/// Length of stay below which leaving a silent server doubles the silence timeout.
 const RECENT_MOVE: TimeDelta = TimeDelta::from_secs(10);
 /// Silence after which a server is forgotten.
 const SERVER_EXPIRY: TimeDelta = TimeDelta::from_secs(10);
 /// Maximum age of the last answer of a live server.
 const LIVENESS_TIMEOUT: TimeDelta = TimeDelta::from_millis(1_600);
 
-/// Choice of a player's server. `K` identifies a server.
+/// Selector of a player's server, which pings the known servers and chooses among them. `K` identifies a server.
 #[derive(Clone, Debug)]
 pub struct ServerSelector<K> {
     servers: BTreeMap<K, ServerStatus>,
@@ -49,7 +50,7 @@ pub struct ServerSelector<K> {
     /// Time at which the present server was chosen.
     current_since: Instant,
     silence_timeout: TimeDelta,
-    /// Time on the present server before a move to a nearer one.
+    /// Minimum time on the present server before a move to a nearer one.
     move_cooldown: TimeDelta,
     started: Instant,
     next_ping: Instant,
@@ -62,7 +63,7 @@ struct ServerStatus {
     rtt_samples: [Option<TimeDelta>; RTT_SAMPLES],
     answer_count: u32,
     last_answer: Option<Instant>,
-    /// Time of the first check for silence.
+    /// Time of the first call of [`ServerSelector::expire_silent`] in which this server had not answered yet.
     first_checked: Option<Instant>,
     is_draining: bool,
     is_full: bool,
@@ -188,8 +189,8 @@ impl<K: Ord + Copy> ServerSelector<K> {
         Some(nearest)
     }
 
-    /// Returns whether a move to another server pays although nothing is wrong: the move cooldown is over, and by the
-    /// last [`RTT_SAMPLES`] answers of both, the other is nearer by the minimum gain.
+    /// Returns whether a move from the present server to `other` pays although nothing is wrong: the move cooldown is
+    /// over, and by the last [`RTT_SAMPLES`] answers of each of the two servers, `other` is nearer by the minimum gain.
     fn is_move_worthwhile(&self, now: Instant, other: &ServerStatus) -> bool {
         let Some(ours) = self.current.and_then(|server| self.servers.get(&server)) else { return false };
         let (Some(our_rtt), Some(other_rtt)) = (ours.rtt(), other.rtt()) else { return false };

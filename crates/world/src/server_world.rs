@@ -22,14 +22,14 @@ use crate::unreplicated_scores::UnreplicatedScores;
 
 /// Silence after which a player counts as departed.
 const PLAYER_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
-/// Time for which this server does not take back a player in the same run after it left or another server acquired it:
-/// datagrams of the player may still be in flight.
+/// Time after a player left, or another server acquired its avatar, in which this server ignores input of the same
+/// client run: datagrams that were sent before may still be in flight.
 const DEPARTURE_GRACE: TimeDelta = TimeDelta::from_secs(1);
-/// Ticks after which the avatar of a server that is gone is removed, if its player does not return (15 s).
+/// Ticks from the loss of a server until the avatars of its players are removed, if the players do not return (15 s).
 const ORPHAN_TIMEOUT_TICKS: u32 = 1_500;
-/// Largest number of ticks that a suspended server catches up with; it skips the rest.
+/// Largest number of missed ticks that a server simulates after a suspension. It skips the ticks before them.
 const MAX_CATCH_UP_TICKS: u32 = 50;
-/// Range of a player's view, in cells.
+/// Range of a player's view in each direction, in cells.
 const VIEW_RANGE_CELLS: i32 = 4;
 /// Largest number of other avatars in a player's view.
 const MAX_VISIBLE_AVATARS: usize = 48;
@@ -37,7 +37,8 @@ const MAX_VISIBLE_AVATARS: usize = 48;
 const SCOREBOARD_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 /// Interval of the garbage collection of entities, in ticks.
 const EXPIRY_INTERVAL: u32 = 100;
-/// Gap between two calls of `advance` from which on the server counts as suspended: it received nothing meanwhile.
+/// Minimum time between two calls of `advance` that counts as a suspension of the server, which received nothing in
+/// that time.
 const SERVER_SUSPENDED: TimeDelta = TimeDelta::from_secs(1);
 /// Maximum number of scoreboard rows in a directory message.
 pub(crate) const ROWS_PER_DIRECTORY: usize = 24;
@@ -58,9 +59,9 @@ pub struct ServerWorld {
     simulation: Simulation,
     avatars: SpatialIndex,
     players: BTreeMap<EntityId, Player>,
-    /// Number of input changes received from players.
+    /// Number of new input changes accepted from players.
     commands: u64,
-    /// Players that another server acquired or that left, with their run and the time.
+    /// Players that left or that another server acquired, with the run of their client and the time of departure.
     departed: BTreeMap<EntityId, (u32, Instant)>,
     tick: Option<u32>,
     last_advance: Option<Instant>,
@@ -68,16 +69,16 @@ pub struct ServerWorld {
     last_sent_tick: Option<u32>,
     pending_updates: Vec<EntityUpdate>,
     unreplicated_scores: UnreplicatedScores,
-    /// All entities in the world, best first.
+    /// All entities in the world with names and scores, best first.
     scoreboard: Vec<(EntityId, String, Score)>,
     /// Time of the last refresh of the scoreboard.
     scoreboard_updated: Option<Instant>,
-    /// Servers that are gone, with the tick in which this was noticed.
+    /// Servers that own avatars but are not live, with the tick in which this server noticed that.
     gone_servers: BTreeMap<SourceId, u32>,
     is_draining: bool,
 }
 
-/// Returns the entity of the player with this public key, a hash of the key.
+/// Returns the entity of the player with this public key: site and index are a hash of the key.
 pub fn player_entity(key: &[u8; 32]) -> EntityId {
     let hash = xxh64(PLAYER_HASH_SEED, key);
     EntityId { site: WorldSiteId(hash as u32), index: (hash >> 32) as u8 & 0x7f }
@@ -90,7 +91,7 @@ pub fn ninja_entity(number: u8) -> EntityId {
 
 impl ServerWorld {
     /// Creates a world without known entities, for the server run `source`. All servers together keep `ninja_count`
-    /// ninjas.
+    /// ninjas in the world.
     pub fn new(source: SourceId, settings: MazeSettings, ninja_count: u8) -> Self {
         Self {
             source,
@@ -139,7 +140,7 @@ impl ServerWorld {
         self.players.keys().copied()
     }
 
-    /// Returns the number of input changes received from players.
+    /// Returns the number of new input changes accepted from players.
     pub fn commands(&self) -> u64 {
         self.commands
     }
@@ -176,14 +177,14 @@ impl ServerWorld {
         }
     }
 
-    /// Notes that another server has all our events up to `seq`, or with `u64::MAX` that there is no other server.
+    /// Notes that another server has all our events up to `seq`. `u64::MAX` means that there is no other server.
     pub fn on_replicated(&mut self, seq: u64) {
         let (entities, me) = (&self.entities, self.source);
         self.unreplicated_scores.on_replicated(seq, |entity| entities.count_by(entity, me));
     }
 
-    /// Simulates the ticks since the last call up to this one, the last 50 at most. Then removes silent players and
-    /// expired entities.
+    /// Simulates the ticks after the last simulated one up to `tick`, but only the last 50 of them. Then removes silent
+    /// players and, every 100 ticks, expired entities. Does nothing if `tick` was simulated already.
     pub fn advance(&mut self, now: Instant, tick: u32) {
         if self.tick.is_some_and(|last| tick <= last) {
             return;
@@ -204,7 +205,7 @@ impl ServerWorld {
         }
     }
 
-    /// Extends the timeouts of players after a suspension: the server received nothing meanwhile.
+    /// Extends the timeouts of players after a suspension, in which the server received nothing.
     fn extend_player_timeouts(&mut self, now: Instant) {
         let gap = now - self.last_advance.replace(now).unwrap_or(now);
         if gap >= SERVER_SUSPENDED {
@@ -238,7 +239,8 @@ impl ServerWorld {
         self.publish(EntityUpdate { entity, update: Update::Score(Score { hits, falls }) });
     }
 
-    /// Returns the hits and falls that survive the crash of any one server.
+    /// Returns the hits and falls of an entity that survive the crash of any one server. If there is no other server,
+    /// returns all of them.
     pub fn replicated_score(&self, entity: EntityId) -> Score {
         let (all, ours) = (self.entities.score(entity), self.entities.count_by(entity, self.source));
         let replicated = self.unreplicated_scores.replicated_score(entity, ours);
@@ -260,7 +262,8 @@ impl ServerWorld {
         self.publish(EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar } });
     }
 
-    /// Returns the next ownership epoch of an entity. It is no lower than the tick, so forgotten epochs are lower, too.
+    /// Returns the next ownership epoch of an entity: above the known one and at least `tick`, so that it also exceeds
+    /// the epochs that this server has forgotten.
     fn next_epoch(&self, tick: u32, entity: EntityId) -> u32 {
         let ownership = self.entities.get(entity).and_then(EntityRecord::ownership);
         ownership.map_or(tick, |ownership| ownership.epoch.saturating_add(1).max(tick))
@@ -278,8 +281,8 @@ impl ServerWorld {
         self.publish(EntityUpdate { entity, update: Update::Placement { epoch, tick, avatar: Some(avatar) } });
     }
 
-    /// Creates an avatar. Its spawn count starts at the tick, so that it is not mistaken for an earlier avatar of the
-    /// entity.
+    /// Creates an avatar. Its spawn count is derived from the tick, so that it is not mistaken for an earlier avatar of
+    /// the entity.
     fn new_avatar(&self, tick: u32, entity: EntityId) -> Avatar {
         let others: Vec<Position> = self.avatars.iter().map(|(_, avatar)| avatar.position).collect();
         let avatar = self.rules().spawn_avatar(&others, entity_number(entity));
@@ -311,8 +314,8 @@ impl ServerWorld {
         }
     }
 
-    /// Processes the goodbye of a player in this run: removes the player, and ignores further input of the run for 1 s,
-    /// because it may have been in flight.
+    /// Processes the goodbye of a player in this run: removes the player, and for 1 s ignores input of the same run,
+    /// which may have been sent before the goodbye. Does nothing if the player is not on this server in this run.
     pub fn on_leave(&mut self, now: Instant, entity: EntityId, run: u32) {
         if self.players.get(&entity).is_some_and(|player| player.run == run) {
             self.departed.insert(entity, (run, now));
@@ -320,8 +323,8 @@ impl ServerWorld {
         }
     }
 
-    /// Processes input of a player, which may be its first or the first of a new run. Returns whether the player is on
-    /// this server now.
+    /// Processes input of a player, who joins this server with the first input of a client run. Returns whether the
+    /// player is on this server now.
     pub fn on_input(&mut self, now: Instant, entity: EntityId, input: &ClientInput) -> bool {
         let Some(tick) = self.tick else { return false };
         if let Some(player) = self.players.get_mut(&entity).filter(|player| player.run == input.run) {
@@ -397,7 +400,7 @@ impl ServerWorld {
     }
 
     /// Takes over ninjas that no live server owns, and removes players' avatars whose server has been gone for 15 s.
-    /// All servers choose the same live server to do so, per entity. `live` are the other live servers.
+    /// All servers agree on which live server does so for each entity. `live` must contain the other live servers.
     pub fn reclaim_orphans(&mut self, live: &BTreeSet<SourceId>) {
         let Some(tick) = self.tick else { return };
         self.refresh_gone_servers(tick, live);
@@ -423,7 +426,8 @@ impl ServerWorld {
         }
     }
 
-    /// Returns the avatars of players that did not return within 15 s after their server was gone.
+    /// Returns the avatars of players that did not return within 15 s after this server noticed the loss of their
+    /// server.
     fn orphans(&self, tick: u32) -> Vec<EntityId> {
         let is_orphan = |entity: EntityId, record: &EntityRecord| {
             let since = current_owner(record).and_then(|owner| self.gone_servers.get(&owner).copied());
@@ -496,7 +500,7 @@ impl ServerWorld {
     }
 }
 
-/// Returns the owner of an entity that is in the world.
+/// Returns the owner of an entity; `None` if the entity is not in the world.
 fn current_owner(record: &EntityRecord) -> Option<SourceId> {
     record.placement().filter(|placement| placement.avatar.is_some()).map(|placement| placement.ownership.owner)
 }
@@ -512,7 +516,7 @@ fn rendezvous_owner(entity: EntityId, me: SourceId, live: &BTreeSet<SourceId>) -
     live.iter().copied().chain([me]).max_by_key(rank).unwrap_or(me)
 }
 
-/// Returns the avatars that a player sees: its own first, then others around it, nearest first.
+/// Returns the avatars that a player sees: its own first, then up to 48 others around it, nearest first.
 fn visible_avatars(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> Vec<(EntityId, Avatar)> {
     let position = avatar.position;
     let mut near: Vec<(u64, EntityId)> = index
@@ -529,7 +533,7 @@ fn visible_avatars(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> V
     [(entity, avatar.clone())].into_iter().chain(others).collect()
 }
 
-/// Returns as many addresses, at most 8, as leave half the message for the scoreboard.
+/// Returns those of the first 8 addresses that fit into half a message; the other half is for the scoreboard.
 fn fitting_mirrors(mirrors: &[String]) -> Vec<String> {
     let mut room = MAX_MESSAGE_LEN / 2;
     let fits = |addr: &&String| {

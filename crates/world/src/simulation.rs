@@ -1,8 +1,8 @@
 //! Reference simulators of one server: the avatars that it owns, tick by tick.
 //!
-//! The owner of an avatar decides where it walks and whether it is hit. The states of shooters carry their recent
-//! shots, so a server learns of every shot whatever events are dropped, and checks the ticks that have passed since it
-//! was fired.
+//! The owner of an avatar decides where the avatar walks and whether it is hit. The states of shooters carry their
+//! recent shots, so a server learns of every shot whatever events are dropped, and checks the ticks that have passed
+//! since the shot was fired.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,12 +14,13 @@ use crate::spatial_index::{IndexedAvatar, SpatialIndex};
 
 /// Dead-reckoning error above which an update is sent, in units.
 const UPDATE_TOLERANCE: u32 = 8;
-/// Longest interval between updates, in ticks.
+/// Longest interval between two updates of an avatar, in ticks.
 const UPDATE_INTERVAL: u32 = 25;
-/// Number of ticks for which past positions are kept. A shot that becomes known late cannot hit an avatar at older
-/// ones.
+/// Number of ticks for which past positions are kept. A shot that becomes known late cannot hit an avatar at a position
+/// older than that.
 const HISTORY_TICKS: usize = 100;
-/// Distance beyond which an avatar cannot be run into, in units.
+/// Distance within which other avatars are obstacles, in units. An avatar that is farther away cannot be reached in one
+/// tick.
 const COLLISION_RANGE: u32 = 256;
 
 /// Source of an avatar's controls.
@@ -34,7 +35,8 @@ pub enum Controller {
 /// Result of a tick that other servers need to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimulationEvent {
-    /// An owned avatar has left its dead-reckoned path, or its last update is 25 ticks old.
+    /// The other servers need the state of an owned avatar. Its last update is 25 ticks old, or differs from the avatar
+    /// when dead-reckoned: by more than 8 units or 30 degrees, or by a shot, death or respawn.
     UpdateDue(EntityId),
     /// An owned avatar was hit.
     AvatarHit {
@@ -58,11 +60,11 @@ pub struct Simulation {
 struct OwnedAvatar {
     controller: Controller,
     spawn_seed: u64,
-    /// State that other servers extrapolate.
+    /// Last sent state, extrapolated to the present tick as other servers do.
     published: Avatar,
     /// Tick in which the state was last sent.
     published_at: u32,
-    /// Past states, newest last.
+    /// States of the past ticks, one per tick, newest last.
     history: VecDeque<PastState>,
 }
 
@@ -87,7 +89,8 @@ impl Simulation {
         &self.rules
     }
 
-    /// Takes over an avatar in its present state, and puts it into the index. `tick` is when it was last published.
+    /// Takes over an avatar in its present state, and puts it into the index. `tick` must be the tick in which that
+    /// state was sent to the other servers.
     pub fn add(
         &mut self,
         tick: u32,
@@ -135,8 +138,9 @@ impl Simulation {
         self.owned.is_empty()
     }
 
-    /// Sets the buttons of a player. Rewinds the walk of the last `rewind_ticks` ticks, in which the player no longer
-    /// held the previous buttons, unless the player fired meanwhile.
+    /// Sets the buttons of a player's avatar. Moves the avatar back to where it was `rewind_ticks` ticks ago, because
+    /// the player had already released the previous buttons by then, unless the avatar has fired, died or respawned
+    /// since then.
     pub fn set_controls(&mut self, entity: EntityId, controls: Controls, rewind_ticks: u32, index: &mut SpatialIndex) {
         let Some(own) = self.owned.get_mut(&entity) else { return };
         let Controller::Player(pressed) = &mut own.controller else { return };
@@ -216,8 +220,8 @@ impl Simulation {
     }
 }
 
-/// Returns the positions of the avatars that an avatar could run into; for a dead one, of all others, away from which
-/// it should respawn.
+/// Returns the positions of other avatars that matter for the next tick of `avatar`. A living avatar must not run into
+/// the living ones nearby; a dead one should respawn away from all others.
 fn obstacles(index: &SpatialIndex, entity: EntityId, avatar: &Avatar) -> Vec<Position> {
     let near = |other: &IndexedAvatar| {
         other.is_alive && other.entity != entity && other.position.distance(avatar.position) < COLLISION_RANGE
@@ -252,7 +256,8 @@ impl OwnedAvatar {
         self.history.push_back(PastState { tick, spawn_count, is_alive: avatar.is_alive(), position, heading });
     }
 
-    /// Returns the position at an earlier tick, if that was in the same life.
+    /// Returns the position at an earlier tick; `None` if the avatar was dead or in another life then, or if that tick
+    /// is not kept.
     fn position_at(&self, tick: u32, spawn_count: u16) -> Option<Position> {
         let at = self.history.partition_point(|past| past.tick < tick);
         let past = self
@@ -262,7 +267,8 @@ impl OwnedAvatar {
         Some(past.position)
     }
 
-    /// Returns the state `ticks` ticks ago, if that was in the same life; `None` for 0 ticks.
+    /// Returns the state `ticks` ticks before the newest one in the history; `None` for 0 ticks, if the avatar was dead
+    /// or in another life then, or if that tick is not kept.
     fn state_before(&self, ticks: u32, spawn_count: u16) -> Option<PastState> {
         let at = self.history.len().checked_sub(1 + ticks as usize).filter(|_| ticks > 0)?;
         self.history.get(at).copied().filter(|past| past.spawn_count == spawn_count && past.is_alive)
@@ -345,7 +351,7 @@ mod tests {
         assert!(updates < 6 * 3_000 / 8, "{updates} updates");
     }
 
-    /// Returns a target, and a shooter behind it that looks the same way and fires at `tick`.
+    /// Returns a target, and a shooter 200 units behind it that has fired at it in `tick`.
     fn target_and_shooter(simulation: &Simulation, tick: u32) -> (Avatar, Avatar) {
         let behind = |avatar: &Avatar| avatar.position.moved_along(avatar.heading, -200 * UNIT);
         let candidates = (1..).map(|spawn_seed| simulation.rules().spawn_avatar(&[], spawn_seed));

@@ -1,16 +1,16 @@
-//! Scores counted here that no other server may know yet. They are not shown to players, because a crash of this server
-//! would lose them.
+//! Scores that this server counted and that perhaps no other server knows yet. Players do not see them, because a crash
+//! of this server would lose them.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use coplay::peer_world::EntityId;
 use coplay_maze::Score;
 
-/// Largest number of counts per entity that wait for replication. Where there are more, some are acknowledged together
-/// with later ones.
+/// Largest number of counts per entity that wait for replication. If there are more, the newest count replaces the one
+/// before it.
 const MAX_PENDING_COUNTS: usize = 16;
 
-/// Scores counted here that no other server may know yet.
+/// Scores that this server counted and that perhaps no other server knows yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UnreplicatedScores {
     by_entity: BTreeMap<EntityId, PendingScore>,
@@ -20,7 +20,7 @@ pub(crate) struct UnreplicatedScores {
 struct PendingScore {
     /// Our count as far as another server knows it.
     replicated: Score,
-    /// Counts issued since, with the sequence numbers of their events, oldest first.
+    /// Counts issued after `replicated`, with the sequence numbers of their events, oldest first.
     pending: VecDeque<(u64, Score)>,
 }
 

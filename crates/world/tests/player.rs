@@ -19,7 +19,8 @@ const MILLI: TimeDelta = TimeDelta::from_millis(1);
 struct ClientServerPair {
     now: Instant,
     delay: TimeDelta,
-    /// Interval of lost datagrams, in both directions together; 0 for none. All are lost while the link is cut.
+    /// Of the datagrams in both directions together, one in this many is lost; none for 0. All are lost while the link
+    /// is cut.
     loss_interval: usize,
     is_cut: bool,
     sent_count: usize,

@@ -22,7 +22,7 @@ struct SimulatedWorld {
     settings: MazeSettings,
     ninja_count: u8,
     policy: DropPolicy,
-    /// Run number and server at each index.
+    /// Run number and server at each index; no server while it is stopped.
     servers: Vec<(u32, Option<Server>)>,
     players: Vec<SimulatedPlayer>,
     links: BTreeMap<(usize, usize), Link>,
@@ -39,9 +39,9 @@ struct SimulatedPlayer {
     selector: ServerSelector<usize>,
     ninja: Ninja,
     is_playing: bool,
-    /// Last acknowledged score, which falls only after a rollback.
+    /// Last acknowledged score, which the client lowers only after a reported loss.
     acknowledged: Score,
-    /// Rollback that the client reported.
+    /// Loss of score that the client reported.
     rollback: Option<coplay_world::ScoreLoss>,
 }
 
@@ -68,7 +68,7 @@ impl SimulatedWorld {
             seed,
         };
         (0..servers).for_each(|index| world.start(index));
-        // Players that come at once would find only the first server open.
+        // Players that joined at once would find only the first server open.
         world.run(2_000);
         let now = world.now;
         let player = |number: usize| {

@@ -20,12 +20,15 @@ const JOINS_PER_SECOND: u32 = 200;
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for the load to settle once the players have joined.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-/// Largest difference between the ages of two reports of a server that its rates take into account, in seconds.
+/// Largest age of a server's report that the computation of its rates takes into account, in seconds.
 const MAX_STATE_AGE_SECONDS: f64 = 0.6;
 /// Minimum share of the commands that the bots must send, and that the servers must receive.
 const MIN_COMMAND_SHARE: f64 = 0.95;
 
-pub(super) const TABLE_HEADER: &str = "         policy    p50   p99   late  dropped  commands/s  events/s   cpu % of  cpu % per     bytes/s    cpu % of\n\
+/// Explanation of the columns, and the two lines above the rows.
+pub(super) const TABLE_HEADER: &str = "p50, p99: delay of the events between servers; late: events delayed by more than 150 ms;\n\
+dropped: obsolete events that were not delivered; commands, events and bytes: per player and second\n\
+\x20        policy    p50   p99   late  dropped  commands/s  events/s   cpu % of  cpu % per     bytes/s    cpu % of\n\
 players             ms    ms      %        %    received    issued   a server   player     out,   in     players  verdict";
 
 /// Result of the measurement of one row.
@@ -40,7 +43,7 @@ pub(super) enum Verdict {
     PlayersMissing,
     /// The servers received less than 95 % of the commands.
     CommandsLost,
-    /// More than 1 % of the events were delivered later than 150 ms at one of the servers.
+    /// More than 1 % of the events at one of the servers were delivered more than 150 ms after their issue.
     EventsLate,
 }
 
@@ -230,7 +233,7 @@ impl fmt::Display for Row {
         write!(f, "     {issued:5.1}      {server_cpu:5.1}      {per_player:5.3}   {sent:5.0} {returned:5.0}")?;
         write!(f, "       {players_cpu:5.1}  {}", self.verdict)?;
         match self.verdict {
-            Verdict::PlayersMissing => write!(f, ": {} of {players} joined", self.players_present),
+            Verdict::PlayersMissing => write!(f, ": {} of {players} present", self.players_present),
             Verdict::LoadNotOffered => write!(f, " ({:.1} commands/s per player)", self.commands_offered),
             Verdict::Carried | Verdict::CommandsLost | Verdict::EventsLate => Ok(()),
         }

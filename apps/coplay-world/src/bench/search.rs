@@ -5,15 +5,15 @@ const INITIAL_PLAYERS: u32 = 250;
 /// Largest number of players that is measured: a server's socket has 4,096 channels, and every player has one to every
 /// server.
 pub(super) const MAX_PLAYERS: u32 = 4_000;
-/// Precision at which the search ends: one part in this many of the smallest number that is not carried.
+/// Precision of the search: it ends once the bounds differ by at most the upper bound divided by this number.
 const PRECISION_DIVISOR: u32 = 12;
 
-/// Bounds of the limit, as far as they are known.
+/// Bounds of the largest number of players that the servers carry, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CapacitySearch {
-    /// Largest number of players that was carried; 0 before the first.
+    /// Largest number of players that was carried; 0 before the first such measurement.
     pub(super) max_carried: u32,
-    /// Smallest number of players that was not carried; `None` before the first.
+    /// Smallest number of players that was not carried; `None` while all measured numbers were carried.
     pub(super) min_overloaded: Option<u32>,
 }
 

@@ -44,7 +44,7 @@ pub(super) struct BotStats {
     pub(super) is_present: bool,
     /// Number of times that the avatar was replaced by a new one, other than by a respawn.
     pub(super) avatars_lost: u32,
-    /// Acknowledged hits and falls that the server's newest report lacks.
+    /// Number of acknowledged hits and falls that the server's newest report lacks.
     pub(super) scores_lost: u32,
     pub(super) acknowledged: Score,
     pub(super) server_moves: u32,
@@ -64,8 +64,8 @@ pub(super) struct BotStats {
 }
 
 impl BotStats {
-    /// Processes a server's report of our score, which must never be less than any earlier report. The client accepts a
-    /// lower score as a rollback; the bot counts the difference as lost.
+    /// Processes a server's report of our score, and counts as lost by how much it is below the highest earlier report.
+    /// Servers must not lose acknowledged scores. The client alone would accept a lower score as a rollback.
     fn on_reported_score(&mut self, reported: Score) {
         let best = &mut self.acknowledged;
         *best = Score { hits: best.hits.max(reported.hits), falls: best.falls.max(reported.falls) };
@@ -90,7 +90,7 @@ pub(super) struct Bot {
     ready_to_send: Vec<(PeerKey, Vec<u8>)>,
     next_decision: Instant,
     last_received: Instant,
-    /// Spawn count of our avatar, and the tick in which it was last observed.
+    /// Last observed spawn count of the bot's avatar, with the tick of that observation.
     last_spawn: Option<(u16, u32)>,
     stats: BotStats,
     shared_stats: Arc<Mutex<BotStats>>,
@@ -159,7 +159,7 @@ impl Bot {
         self.flush(clock::now(), socket);
     }
 
-    /// Connects to servers at those of these addresses that are not known yet.
+    /// Connects to the servers at those of `addrs` that are not known yet.
     fn add_servers(&mut self, addrs: impl IntoIterator<Item = SocketAddr>) {
         for addr in addrs {
             if let Entry::Vacant(entry) = self.server_addrs.entry(addr) {
@@ -231,7 +231,7 @@ impl Bot {
         self.stats.consistency.sample(self.last_received, &self.client);
     }
 
-    /// Does all work that is due. Returns when to call it next at the latest.
+    /// Does all work that is due. Returns the latest time for the next call.
     fn run_once(&mut self, socket: &UdpSocket) -> Instant {
         let now = clock::now();
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
@@ -266,8 +266,8 @@ impl Bot {
         self.shared_stats.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.stats);
     }
 
-    /// Changes the buttons if that is due, and advances the client: a bot with a given number of commands only with a
-    /// change, and only its own avatar.
+    /// Changes the buttons if that is due, and advances the client. A bot with a given number of commands advances only
+    /// its own avatar, and only when it changes the buttons.
     fn update_controls(&mut self, now: Instant) {
         let is_time = now >= self.next_decision;
         if self.config.commands_per_second > 0 {
@@ -286,9 +286,9 @@ impl Bot {
         self.client.advance(now);
     }
 
-    /// Alternates the buttons such that the avatar changes course every time and the servers must exchange an update.
-    /// The bot also does so before it has an avatar, so that the number of commands measures how well the bot keeps up,
-    /// not its server.
+    /// Alternates the buttons, so that the avatar changes course every time and the servers must exchange an update.
+    /// Also counts commands before the bot has an avatar: the count shows whether the bot keeps up, not whether its
+    /// server does.
     fn alternate_controls(&mut self, now: Instant) {
         self.stats.commands += 1;
         let (forward, fire) = (self.stats.commands % 2 == 1, self.stats.commands.is_multiple_of(COMMANDS_PER_SHOT));

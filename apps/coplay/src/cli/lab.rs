@@ -35,7 +35,7 @@ pub struct SeedAndOutputArgs {
     /// Seed the random numbers; the same seed gives the same results
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
-    /// Write the files into this folder
+    /// Write figures, data and claims into this folder
     #[arg(long, value_name = "DIR", default_value = "lab")]
     pub out: PathBuf,
 }
@@ -46,7 +46,8 @@ pub struct LabRunArgs {
     /// Names of experiments, as in `coplay lab list`
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// Run in real time, too: two processes play over UDP on this computer, with simulated delay
+    /// Also run in real time, as two processes that play over UDP on this computer with simulated delay; only
+    /// experiments that `coplay lab list` marks with "Supports --real"
     #[arg(long)]
     pub real: bool,
     /// Seed of the random numbers, and folder for the results.
@@ -71,10 +72,10 @@ pub struct LabFeelArgs {
     /// Set the mean jitter of the link in each direction, 0 to 2000 ms
     #[arg(long, value_name = "MS", default_value = "0", value_parser = parse_millis)]
     pub jitter: f64,
-    /// Set the packet loss of the link, 0 to 50 percent
+    /// Set the packet loss of the link in each direction, 0 to 50 percent
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = parse_loss_percent)]
     pub loss: f64,
-    /// Measure the link to the host of this ticket
+    /// Measure the link to the host of this ticket, in place of --rtt, --jitter and --loss
     #[arg(long, value_name = "TICKET", conflicts_with_all = ["rtt", "jitter", "loss"])]
     pub measure: Option<String>,
     /// With --measure: use this relay in place of the ticket's: `none`, `default` or a URL

@@ -47,7 +47,7 @@ pub struct MazePlayArgs {
     pub display: DisplayArgs,
 }
 
-/// Maze, and the ninjas of this computer.
+/// Flags for the size and the seed of the maze, and for the number of ninjas.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct MazeLayoutArgs {
     /// Add this many ninjas (avatars that software controls), 0 to 63

@@ -43,7 +43,7 @@ pub struct MazeHostArgs {
     /// Set the length of a bucket, a time interval whose updates are shown together: 10 to 1000 ms in steps of 10
     #[arg(long, value_name = "MS", default_value = "40", value_parser = parse_ticks)]
     pub bucket: u16,
-    /// Use plain UDP, and listen on this port, or address and port; joiners must be able to reach it
+    /// Use plain UDP, and listen on this port, or address and port; joiners must be able to reach this port
     #[arg(long, value_name = "ADDR")]
     pub udp: Option<String>,
     /// With --udp: admit only joiners with this secret, which is part of the ticket [default: random]
@@ -55,8 +55,8 @@ pub struct MazeHostArgs {
     /// Set the access that computers in the local network have without a ticket [default: see; with --headless: hide]
     #[arg(long, value_name = "ACCESS", value_enum)]
     pub lan: Option<LanVisibility>,
-    /// Send each update to all sites in one multicast datagram: where multicast works (`auto`), never (`off`), or at
-    /// this address, where it must work
+    /// Send each update to all sites in one multicast datagram: where multicast works (`auto`), never (`off`), or to
+    /// this address; with an address, the command fails if multicast is not available
     #[arg(long, value_name = "auto|off|ADDR:PORT", default_value = "auto", value_parser = parse_multicast)]
     pub multicast: MulticastArg,
     /// Flags of the player at this site.
@@ -69,8 +69,8 @@ pub struct MazeHostArgs {
 pub struct MazeJoinArgs {
     /// Ticket of a site in the maze; without a ticket, coplay lists the mazes of the local network
     pub ticket: Option<String>,
-    /// Join a world that has servers: udp://HOST:PORT#SECRET or the ticket (coplay:…) of one of them; repeat the flag
-    /// for more servers
+    /// Join a world that has servers: udp://HOST:PORT#SECRET or the ticket (coplay:…) of one of the servers; repeat the
+    /// flag for more servers
     #[arg(long, value_name = "URL", conflicts_with_all = ["ticket", "ninjas", "rate", "reckon", "trace", "stats"])]
     pub world: Vec<String>,
     /// Use this relay in place of the ticket's: `none`, `default` or a URL
@@ -85,18 +85,18 @@ pub struct MazeJoinArgs {
     pub player: MazePlayerArgs,
 }
 
-/// Flags of every site in a maze.
+/// Flags of a site in a maze that other sites can join: the same for the host and the joiners.
 #[derive(Args, Clone, Debug)]
 pub struct MazePlayerArgs {
     /// Add this many ninjas (avatars that software controls), 0 to 31 [default: 0; with --headless: 1]
     #[arg(long, value_name = "N", value_parser = whole_number::<u8>(0..=31))]
     pub ninjas: Option<u8>,
-    /// Send updates of each avatar at a fixed rate, as Gautier et al. do: 1, 2, 4, 5, 10, 20, 25, 50 or 100 per second
-    /// [default: when the other sites' dead reckoning would be wrong, as far as the network allows]
+    /// Send updates of each of your avatars at a fixed rate, as Gautier et al. do: 1, 2, 4, 5, 10, 20, 25, 50 or 100
+    /// per second [default: when the other sites' dead reckoning would be wrong, as far as the network allows]
     #[arg(long, value_name = "HZ", conflicts_with = "reckon", value_parser = parse_update_rate)]
     pub rate: Option<u32>,
-    /// Send an update of an avatar when the other sites' dead reckoning is wrong by more than this distance, 1 to 1000
-    /// units; a cell of the maze is 512 units wide
+    /// Send an update of one of your avatars when the other sites' dead reckoning is wrong by more than this distance,
+    /// 1 to 1000 units; a cell of the maze is 512 units wide
     #[arg(long, value_name = "UNITS", value_parser = whole_number_in::<u32>(1..=1_000, "units"))]
     pub reckon: Option<u32>,
     /// Set the name that other players see [default: your login name]

@@ -24,7 +24,7 @@ pub struct HostArgs {
     /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// Set the total number of players, 1 to 8 [default: one more than --pads, at most the pads of the machine]
+    /// Set the total number of players, 1 to 8 [default: one more than --pads, but at most one per pad of the machine]
     #[arg(long, value_name = "N", value_parser = whole_number::<u8>(1..=8))]
     pub players: Option<u8>,
     /// Set the number of players at this computer, 1 to 8
@@ -33,10 +33,11 @@ pub struct HostArgs {
     /// Delay local input by this many frames, 0 to 60, or as the links need (`auto`) [default: auto]
     #[arg(long, alias = "lag", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DELAY_FRAMES))]
     pub delay: Option<AutoOrFrames>,
-    /// Predict at most this many frames, 0 to 60, or as the links need (`auto`); 0 is lockstep [default: auto]
+    /// Simulate at most this many frames with predicted inputs, 0 to 60, or as the links need (`auto`); 0 is lockstep
+    /// [default: auto]
     #[arg(long, alias = "window", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DELAY_FRAMES))]
     pub prediction: Option<AutoOrFrames>,
-    /// Use plain UDP, and listen on this port, or address and port; joiners must be able to reach it
+    /// Use plain UDP, and listen on this port, or address and port; joiners must be able to reach this port
     #[arg(long, value_name = "ADDR")]
     pub udp: Option<String>,
     /// With --udp: admit only joiners with this secret, which is part of the ticket [default: random]
@@ -62,7 +63,7 @@ pub struct HostArgs {
     pub display: OnlineDisplayArgs,
 }
 
-/// Flags that connect to a host.
+/// Flags of a joiner or spectator: the host's ticket, and the game and the machine to open.
 #[derive(Args, Clone, Debug)]
 pub struct ConnectArgs {
     /// Ticket that the host shows; without a ticket, coplay lists the games of the local network
@@ -133,11 +134,12 @@ pub struct PlayerArgs {
     #[arg(long, value_name = "SECONDS|never", default_value = "10", value_parser = parse_drop_timeout)]
     pub drop_after: TimeoutArg,
     /// Play on alone as soon as all other players have been silent for the time of --drop-after. Without this flag the
-    /// game waits for them until you press F4; with --headless it waits, and ends after 12 times that time
+    /// game waits until they return or you press F4 (the default key); with --headless the game ends after 12 times the
+    /// time of --drop-after
     #[arg(long)]
     pub go_on_alone: bool,
     /// Drop a player who stalls the game for this many seconds, 0.1 to 86400, or wait forever (`never`); only the
-    /// host's value counts
+    /// host's value counts, or after the host has left, that of the lowest seat
     #[arg(
         long,
         alias = "late-after",
@@ -146,7 +148,8 @@ pub struct PlayerArgs {
         value_parser = parse_stall_timeout
     )]
     pub drop_stalled: TimeoutArg,
-    /// Let a bot play, with inputs drawn from this seed; the same seed gives the same inputs
+    /// Let bots play for the players at this computer, with inputs drawn from this seed; the same seed gives the same
+    /// inputs
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub bot: Option<u64>,
 }
@@ -170,33 +173,35 @@ pub struct ParticipantArgs {
 /// Frame limit and output files of a run.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LogArgs {
-    /// Leave after this many frames; the exit code is 1 if states differed
+    /// Leave after this many frames of the game; the exit code is 1 if the states of the sites differed
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
-    /// Write a line for every simulated frame to this file (CSV)
+    /// Write a line for every simulated frame, resimulated ones included, to this file (CSV)
     #[arg(long, value_name = "FILE")]
     pub frame_log: Option<PathBuf>,
     /// Write statistics of the run to this file at the end (JSON)
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Record a movie to this file, for `coplay replay`; a late joiner records from the frame at which it joined
+    /// Record a movie to this file, for `coplay replay`; the movie of a late joiner or spectator starts with the state
+    /// that the computer received
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
-    /// Overwrite an existing movie
+    /// With --record: overwrite the file if it exists
     #[arg(long, requires = "record")]
     pub force: bool,
 }
 
-/// Output of a shared game: a window, unless a flag chooses another output.
+/// Flags for the output of a shared game: by default a window, or the terminal if no window can be opened.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct OnlineDisplayArgs {
     /// Show the game in this terminal
     #[arg(long, conflicts_with = "headless")]
     pub terminal: bool,
-    /// Show nothing, and print a line for every event
+    /// Show no picture, and print a line for every event
     #[arg(long)]
     pub headless: bool,
-    /// Set the initial scale of the window, 1 to 20 [default: 3, or as in the settings]
+    /// Set the initial size of the window to this multiple of the picture's size, 1 to 20
+    /// [default: 3, or as in the settings]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=MAX_SCALE))]
     pub scale: Option<u32>,
     /// Play no sound
@@ -239,7 +244,7 @@ fn parse_timeout(text: &str, min: TimeDelta) -> Result<TimeoutArg, String> {
     }
 }
 
-/// Input of players whose site was dropped.
+/// Value of `--absent`: input of players whose site was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AbsentInputArg {
     /// Dropped players press nothing

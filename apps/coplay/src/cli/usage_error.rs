@@ -11,7 +11,8 @@ use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
 use crate::error::AppError;
 
-/// Converts an error of clap about `args`, whose first element is the program, to a message and a hint.
+/// Converts clap's error about the command line `args`, whose first element is the name of the program, to a message
+/// and a hint.
 pub(super) fn usage_error(command: &Command, args: &[OsString], error: &Error) -> AppError {
     let context = Context { error };
     let typed = TypedCommand::new(command, args);
@@ -126,8 +127,8 @@ impl<'a> TypedCommand<'a> {
         format!("--{}", current.unwrap_or(name))
     }
 
-    /// Returns a hint that says how to pass `unknown` as the value of the option before it; `None` if that command line
-    /// is invalid, too.
+    /// Returns a hint that says how to pass the argument that begins with `unknown` as the value of the option before
+    /// it. Returns `None` if the command line that the hint suggests would be invalid, too.
     fn value_hint(&self, root: &Command, args: &[OsString], unknown: &str) -> Option<String> {
         let at = args.iter().position(|arg| arg.to_str().is_some_and(|arg| arg.starts_with(unknown)))?;
         let (option, value) = (args.get(at.checked_sub(1)?)?.to_str()?, args[at].to_str()?);

@@ -62,8 +62,9 @@ pub(super) fn auto_or_frames(
 
 /// Returns the fixed input delay and prediction window, or `None` for automatic ones.
 ///
-/// The engine adapts both values or neither. A flag that is not given follows the other one, with its value from
-/// `defaults`. If neither flag is given, the result is `unset`. Fails if one flag is `auto` and the other a number.
+/// The engine adapts both values or neither. If only one flag is given, `auto` makes both values automatic, and a
+/// number takes the other value from `defaults` (input delay, prediction window). If neither flag is given, returns
+/// `unset`. Fails if one flag is `auto` and the other a number.
 pub fn fixed_delays(
     delay: Option<AutoOrFrames>,
     prediction: Option<AutoOrFrames>,
@@ -79,7 +80,7 @@ pub fn fixed_delays(
         (None, Some(Frames(prediction))) => Some((defaults.0, prediction)),
         (Some(Auto), Some(Frames(_))) | (Some(Frames(_)), Some(Auto)) => {
             return Err(AppError::usage("--delay and --prediction must be both `auto` or both a number of frames")
-                .hint("give numbers for both, or leave both out"));
+                .hint("give numbers or `auto` for both, or leave both out"));
         }
     })
 }

@@ -40,7 +40,7 @@ pub struct UserSettings {
     pub action_keys: Vec<(Action, Vec<Key>)>,
     /// Gamepad control that presses each button.
     pub gamepad_map: Vec<(Button, GamepadControl)>,
-    /// Stick deflection up to which a stick counts as at rest, in percent.
+    /// Stick deflection up to which a stick counts as at rest, in percent of the full deflection.
     pub dead_zone: u8,
     /// Folders that `coplay join` and `coplay watch` search for the game of the host.
     pub game_dirs: Vec<PathBuf>,
@@ -76,7 +76,7 @@ pub enum Action {
 
 /// All actions, each with its name in the settings, default keys and description.
 pub const ACTIONS: [(Action, &str, &[&str], &str); 18] = [
-    (Action::Help, "help", &["F1", "Question"], "show or hide the keys"),
+    (Action::Help, "help", &["F1", "Question"], "show or hide the list of keys"),
     (Action::Pause, "pause", &["P"], "pause or resume"),
     (Action::Menu, "menu", &["Escape"], "open or close the menu"),
     (Action::FastForward, "fast", &["Tab"], "fast-forward while held"),
@@ -85,13 +85,13 @@ pub const ACTIONS: [(Action, &str, &[&str], &str); 18] = [
     (Action::NextSlot, "next_slot", &["F6"], "select the next slot (with Shift: the previous one)"),
     (Action::Reset, "reset", &["F9"], "reset the machine"),
     (Action::Mute, "mute", &["M"], "turn sound off or on"),
-    (Action::Increase, "more", &["Equals", "Plus"], "raise the volume, or the selected dial of the demo"),
-    (Action::Decrease, "less", &["Minus"], "lower the volume, or the selected dial of the demo"),
-    (Action::PreviousDial, "previous_dial", &["LeftBracket"], "select the previous dial of the demo"),
-    (Action::NextDial, "next_dial", &["RightBracket"], "select the next dial of the demo"),
+    (Action::Increase, "more", &["Equals", "Plus"], "raise the volume, or in the demo the selected dial"),
+    (Action::Decrease, "less", &["Minus"], "lower the volume, or in the demo the selected dial"),
+    (Action::PreviousDial, "previous_dial", &["LeftBracket"], "in the demo, select the previous dial"),
+    (Action::NextDial, "next_dial", &["RightBracket"], "in the demo, select the next dial"),
     (Action::Graph, "graph", &["N"], "show or hide the network graph"),
     (Action::Chat, "chat", &["C", "Slash"], "write a chat message"),
-    (Action::GoOnAlone, "play_on_alone", &["F4"], "play on alone while all other players are silent"),
+    (Action::GoOnAlone, "play_on_alone", &["F4"], "if all other players are silent, drop them and play on alone"),
     (Action::Fullscreen, "fullscreen", &["F11"], "switch between full screen and window"),
     (Action::Quit, "quit", &["F10"], "quit"),
 ];
@@ -197,7 +197,8 @@ impl Default for UserSettings {
 }
 
 impl UserSettings {
-    /// Parses a settings file. Returns the settings and warnings about unknown entries and keys with two meanings.
+    /// Parses the text of a settings file. Returns the settings, and warnings about unknown entries and keys with two
+    /// meanings. The error is a message that begins with the line number.
     pub fn parse(text: &str) -> Result<(Self, Vec<String>), String> {
         read::parse(text)
     }
@@ -210,7 +211,8 @@ impl UserSettings {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => {
                 let message = format!("cannot read the settings in {}: {}", path.display(), describe_io_error(&error));
-                return Err(AppError::failure(message).hint("fix that file, or remove it to use the default settings"));
+                return Err(AppError::failure(message)
+                    .hint("make it a text file that you may read, or remove it to use the default settings"));
             }
         };
         let (config, warnings) = Self::parse(&text).map_err(|error| {
@@ -228,8 +230,8 @@ impl UserSettings {
         write::to_toml(self, path)
     }
 
-    /// Adapts the settings to a shared game with `pads` players at this computer. Removes the keys of further players;
-    /// T becomes a key of chat, and R of reset, if they are free then.
+    /// Adapts the settings to a shared game with `pads` players at this computer. Removes the keys of further players.
+    /// Then T becomes a key of chat, and R a key of reset, unless the key has a function already.
     pub fn for_shared_game(mut self, pads: usize) -> Self {
         self.player_keys.iter_mut().skip(pads).for_each(Vec::clear);
         for (action, name) in [(Action::Chat, "T"), (Action::Reset, "R")] {

@@ -42,7 +42,7 @@ fn warn_duplicate_keys(config: &UserSettings, warnings: &mut Vec<String>) {
     for (player, (button, keys)) in
         config.player_keys.iter().enumerate().flat_map(|(n, map)| map.iter().map(move |m| (n, m)))
     {
-        uses.extend(keys.iter().map(|key| (*key, format!("{} of player {}", button_name(*button), player + 1))));
+        uses.extend(keys.iter().map(|key| (*key, format!("button {} of player {}", button_name(*button), player + 1))));
     }
     for (action, name, ..) in ACTIONS {
         uses.extend(config.keys_of(action).iter().map(|key| (*key, name.to_owned())));
@@ -299,6 +299,6 @@ mod tests {
     #[test]
     fn duplicate_key_gives_a_warning() {
         let (_, warnings) = parse("[player1]\na = \"P\"").unwrap();
-        assert_eq!(warnings, ["the key P has two meanings: a of player 1 and pause"]);
+        assert_eq!(warnings, ["the key P has two meanings: button a of player 1 and pause"]);
     }
 }

@@ -32,7 +32,7 @@ fn write_toml(config: &UserSettings, path: Option<&Path>, out: &mut String) -> s
         None => writeln!(out, "# system = \"/path/of/the/folder\"")?,
     }
     writeln!(out, "\n[video]")?;
-    write_setting(out, "scale", config.scale, &format!("initial scale of the window, 1 to {MAX_SCALE}"))?;
+    write_setting(out, "scale", config.scale, &format!("initial scale of the picture, 1 to {MAX_SCALE}"))?;
     write_setting(
         out,
         "integer",
@@ -41,8 +41,8 @@ fn write_toml(config: &UserSettings, path: Option<&Path>, out: &mut String) -> s
     )?;
     write_setting(out, "fullscreen", config.fullscreen, "start in full screen")?;
     writeln!(out, "\n[sound]")?;
-    write_setting(out, "volume", config.volume, "volume in percent, 0 to 100")?;
-    write_setting(out, "mute", config.mute, "turn sound off")?;
+    write_setting(out, "volume", config.volume, "initial volume in percent, 0 to 100")?;
+    write_setting(out, "mute", config.mute, "start with the sound off")?;
     writeln!(out, "\n[pace]")?;
     write_setting(
         out,

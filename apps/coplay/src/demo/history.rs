@@ -1,4 +1,4 @@
-//! Time series of the demo, for the graph.
+//! Time series of the demo's link and pacing, for the graph under the pictures.
 
 use coplay::time::{Instant, TimeDelta};
 
@@ -7,10 +7,11 @@ use crate::scene::{Graph, GraphLine};
 
 /// Shortest time between two samples.
 const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
-/// Largest number of samples that are kept per series: 30 s of them.
+/// Largest number of samples that are kept per series: those of the last 30 s.
 const MAX_SAMPLES: usize = 300;
 
-/// Recent samples of round-trip time, resimulated frames, stall time and skew of frame starts.
+/// Recent samples: round-trip time; frames resimulated and time stalled since the previous sample, by both sites
+/// together; skew of frame starts.
 #[derive(Debug, Default)]
 pub(super) struct DemoHistory {
     next_sample: Instant,
@@ -20,7 +21,7 @@ pub(super) struct DemoHistory {
 }
 
 impl DemoHistory {
-    /// Takes a sample if the last one is [`SAMPLE_INTERVAL`] old.
+    /// Takes a sample if the previous one is [`SAMPLE_INTERVAL`] old.
     pub(super) fn sample_if_due(&mut self, now: Instant, pair: &SitePair) {
         if now < self.next_sample {
             return;
@@ -63,8 +64,8 @@ impl DemoHistory {
         };
         let lines = vec![
             line(0, "round trip", "ms", 100.0),
-            line(1, "resimulated", "frames", 20.0),
-            line(2, "stalled", "ms", 20.0),
+            line(1, "resimulated", "frames/0.1 s", 20.0),
+            line(2, "stalled", "ms/0.1 s", 20.0),
             line(3, "frame start skew", "ms", 5.0),
         ];
         Graph { lines }

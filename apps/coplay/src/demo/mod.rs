@@ -26,25 +26,26 @@ use site_pair::{DemoSettings, SitePair, StateComparison};
 
 /// Number of frames of a headless run without `--frames`.
 pub const HEADLESS_FRAMES: u32 = 600;
-/// Time without a press after which the bot takes over from a person.
+/// Time without a pressed button after which the bot takes over from a person.
 const HUMAN_IDLE_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
 /// Longest time between two polls for commands of the user.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(8);
-/// Longest headless run in virtual time, for a link that lets nothing through.
+/// Longest headless run in virtual time. The limit ends runs over a link that loses too many packets.
 const MAX_VIRTUAL_TIME: TimeDelta = TimeDelta::from_secs(3_600);
 
-/// Two sites and their link, with the input of people, the dials and the graph.
+/// Run of the demo: two sites and their link, the players at the sites, the selected dial and the graph.
 pub struct Demo {
     pair: SitePair,
     frame_limit: Option<u32>,
-    /// Time until which a person controls each player. Each press of a button extends it.
+    /// Time until which a person controls each player. Every pressed button extends this time.
     human_until: [Time; 2],
     selected_dial: usize,
     history: DemoHistory,
 }
 
 impl Demo {
-    /// Creates a demo of two equal machines. `seed` determines the bots and the link.
+    /// Creates a demo of two equal machines. The run ends once both sites have stepped `frame_limit` frames. `seed`
+    /// determines the bots and the link.
     pub fn new(
         machines: [Box<dyn Machine>; 2],
         settings: DemoSettings,
@@ -67,8 +68,8 @@ impl Demo {
         self.finish(now, Some(started.elapsed()), vec![], crate::signals::is_stop_requested())
     }
 
-    /// Plays in virtual time until the frame limit, a stop signal or [`MAX_VIRTUAL_TIME`]. Returns the virtual time at
-    /// the end.
+    /// Plays in virtual time until the frame limit ([`HEADLESS_FRAMES`] if none is set), a stop signal or
+    /// [`MAX_VIRTUAL_TIME`]. Returns the virtual time at the end.
     fn run_in_virtual_time(&mut self) -> Result<Time, AppError> {
         let mut now = Time::ZERO;
         self.frame_limit.get_or_insert(HEADLESS_FRAMES);
@@ -138,14 +139,16 @@ impl Demo {
         let unfinished = || {
             let limit = self.frame_limit.unwrap_or_default();
             let seconds = MAX_VIRTUAL_TIME.as_secs_f64();
-            let message = format!("the demo reached frame {} of {limit} in {seconds:.0} s of game time", self.frame());
+            let message =
+                format!("the demo reached only frame {} of {limit} in {seconds:.0} s of simulated time", self.frame());
             AppError::failure(message)
                 .hint("use a smaller number for --frames, or smaller numbers for --loss, --jitter and --rtt")
         };
         (!has_quit && !self.is_done()).then(unfinished)
     }
 
-    /// Returns the newest frame that both sites have reached.
+    /// Returns the number of frames that both sites have stepped since the session started. A change of the delay
+    /// settings starts a new session, which counts from 0.
     fn frame(&self) -> Frame {
         self.pair.sites.iter().map(|site| site.session.stats().frame).min().unwrap_or(Frame::ZERO)
     }
@@ -154,7 +157,8 @@ impl Demo {
         self.frame_limit.is_some_and(|frames| self.frame().number() >= frames)
     }
 
-    /// Lets a person play at a site after a press of a button, until [`HUMAN_IDLE_TIMEOUT`] after the last press.
+    /// Lets a person play at a site from a press of a button until no button has been pressed for
+    /// [`HUMAN_IDLE_TIMEOUT`].
     fn update_human_input(&mut self, now: Time, pressed: &[InputWord; MAX_PLAYERS]) {
         for (player, site) in self.pair.sites.iter_mut().enumerate() {
             let mask = site.machine().pads().get(player).map_or(0, |pad| pad.mask);
@@ -264,8 +268,8 @@ impl Demo {
         hud.draw(Instant::now(), scene);
     }
 
-    /// Returns the first frame after which the machines' hashes differed; `None` if the states are equal. If only the
-    /// sessions' own comparison found a difference, returns the present frame.
+    /// Returns the first frame after which the machines' hashes differed; `None` if all compared states are equal. If
+    /// only the sessions' own comparison found a difference, returns the present frame.
     fn first_desync_frame(&self, now: Time) -> Option<u32> {
         let peer = |site: SiteId| SiteId::first(2).find(|other| *other != site);
         let differs = self.pair.sites.iter().any(|site| {
@@ -291,21 +295,21 @@ impl Demo {
         summary.add_row(
             "link",
             format!("{rtt_ms} ms, {loss_percent} %"),
-            &format!("round trip and packet loss; {jitter_ms} ms of jitter"),
+            &format!("round trip, and packet loss in each direction; {jitter_ms} ms of mean jitter per round trip"),
         );
         let (delay, prediction) = self.current_delays();
         let automatic = if auto_delay { ", chosen automatically" } else { "" };
         summary.add_row("delay", format!("{delay} frames"), &format!("input delay{automatic}"));
         summary.add_row("prediction", format!("{prediction} frames"), &format!("prediction window{automatic}"));
-        summary.add_row("round trip", format!("{:.1} ms", link.rtt.as_millis_f64()), "measured by the engine");
+        summary.add_row("round trip", format!("{:.1} ms", link.rtt.as_millis_f64()), "smoothed, as measured by site 0");
         let (sent, lost) = self.pair.packet_counts();
-        summary.add_row("packets", sent.to_string(), &format!("{lost} of them lost"));
+        summary.add_row("packets", sent.to_string(), &format!("sent by both sites; {lost} of them lost"));
         let each = |numbers: [u64; 2]| format!("{} and {}", numbers[0], numbers[1]);
-        summary.add_row("stalls", each(stats.map(|stats| stats.stalls)), "frames that waited for input, at each site");
+        summary.add_row("stalls", each(stats.map(|stats| stats.stalls)), "frames that waited for inputs, at each site");
         summary.add_row(
             "resimulated",
             each(stats.map(|stats| stats.resimulated)),
-            "frames, because of mispredictions, at each site",
+            "frames, after mispredictions, at each site",
         );
         let StateComparison { count, .. } = self.pair.comparison;
         let equal = match self.first_desync_frame(now) {
@@ -349,7 +353,7 @@ mod tests {
         assert!(diverged.summary(Time::ZERO, None, vec![]).to_string().contains("states equal NO"));
         let mut cut = demo(600);
         cut.pair.change_settings(Time::ZERO, DemoSettings { loss_percent: 100, ..DemoSettings::default() }).unwrap();
-        assert!(error_text(&mut cut).contains("the demo reached frame 0 of"));
+        assert!(error_text(&mut cut).contains("the demo reached only frame 0 of"));
         let short = demo(30).run_headless().unwrap().to_string();
         assert!(short.contains("states equal unknown") && short.contains("compared 0 times"), "{short}");
     }

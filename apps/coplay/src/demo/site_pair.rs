@@ -36,8 +36,8 @@ pub struct DemoSettings {
     pub input_delay: u32,
     /// Prediction window of both sites, in frames.
     pub prediction_window: u32,
-    /// Whether the engine adapts input delay and prediction window to the link. The session starts with the two values
-    /// above.
+    /// Whether the engine adapts input delay and prediction window to the link. The session then starts with
+    /// `input_delay` and `prediction_window`.
     pub auto_delay: bool,
 }
 
@@ -64,7 +64,7 @@ impl DemoSettings {
 
 /// One site of the demo: its session, its machine, and the bots and the person that play there.
 pub struct DemoSite {
-    /// Session of this site with the other one.
+    /// Session of this site with the other site.
     pub session: Session,
     adapter: SessionAdapter,
     bot: Bot,
@@ -76,9 +76,9 @@ pub struct DemoSite {
     pub newest_frame: (u32, Instant),
     /// Whether a new frame was simulated and not shown yet.
     pub has_new_picture: bool,
-    /// Whether the session rolled back since the sound of a frame was last played.
+    /// Whether frames were resimulated since the sound of this site was last played. Only site 0's sound is played.
     pub has_rolled_back: bool,
-    /// State hashes that are not compared yet, by frame.
+    /// State hashes that are not compared yet, by the frame after which the state was hashed.
     state_hashes: BTreeMap<u32, u64>,
 }
 
@@ -87,7 +87,7 @@ pub struct DemoSite {
 pub struct StateComparison {
     /// Number of frames whose hashes were compared.
     pub count: u64,
-    /// First frame after which the states differed; `None` while all are equal.
+    /// First frame after which the compared hashes differed; `None` while all compared hashes were equal.
     pub first_desync: Option<u32>,
 }
 
@@ -100,9 +100,10 @@ pub struct SitePair {
     in_flight: Vec<(Instant, usize, Vec<u8>)>,
     buffer: [u8; MAX_DATAGRAM],
     settings: DemoSettings,
-    /// Number of the current session, from 1; a change of the delay settings starts the next.
+    /// Number of the current session, from 1. A change of the delay settings starts the next session.
     session_number: u64,
-    /// Time between the starts of the newest frame at both sites, as of when both last had the same newest frame.
+    /// Time between the two sites' starts of the same frame. It is updated whenever both sites have the same newest
+    /// frame.
     pub frame_start_skew: TimeDelta,
     /// Comparison of the confirmed states by the machines' hashes, independent of the sessions' own comparison.
     pub comparison: StateComparison,
@@ -255,7 +256,8 @@ impl DemoSite {
         self.adapter.machine()
     }
 
-    /// Returns the next input of the site's bot: the tennis bot if it can play, else the random one.
+    /// Returns the next input of the site's bots: of the tennis bot if it can play, else of the bot that presses random
+    /// buttons.
     fn bot_input(&mut self) -> InputWord {
         let input_delay = self.session.stats().input_delay;
         let pressed = self.tennis_bot.as_mut().and_then(|bot| bot.press(self.adapter.machine_mut(), input_delay));

@@ -6,17 +6,17 @@ use coplay_machines::Machine;
 use coplay_machines::pad::Button;
 use coplay_sim::random::Random;
 
-/// Phase at address 0x10: title screen.
+/// Phase of the game (memory address 0x10): the title screen is shown.
 const TITLE: u8 = 0;
-/// Phase at address 0x10: server holds the ball.
+/// Phase of the game (memory address 0x10): the serving player holds the ball.
 const SERVE: u8 = 1;
-/// Phase at address 0x10: server has tossed the ball.
+/// Phase of the game (memory address 0x10): the serving player has tossed the ball.
 const TOSS: u8 = 2;
-/// Phase at address 0x10: ball in play.
+/// Phase of the game (memory address 0x10): the ball is in play.
 const RALLY: u8 = 3;
-/// Phase at address 0x10: match is won.
+/// Phase of the game (memory address 0x10): the match is won.
 const WON: u8 = 5;
-/// Distance in front of the player at which the ball is hit, in pixels.
+/// Distance in front of the player at which the bot hits the ball, in pixels.
 const REACH: f32 = 7.0;
 /// Frames by which the bot looks ahead for a serve or a hit, in addition to the input delay.
 const REACTION_FRAMES: f32 = 3.5;
@@ -94,7 +94,8 @@ impl TennisBot {
         f32::from(self.ram[0x17]) + self.speed(0x1a) * ahead
     }
 
-    /// Runs behind the point at which the ball comes down, and hits the ball after its bounce when it is in reach.
+    /// Runs to a place behind the landing point of the ball. Hits the ball after its bounce, as soon as the ball is in
+    /// reach.
     fn rally(&mut self, ahead: f32) -> InputWord {
         let back = if self.side == 0 { -1.0 } else { 1.0 };
         let (ball, speed) = (f32::from(self.ram[0x15]), self.speed(0x18));

@@ -39,7 +39,10 @@ fn unreadable_note() -> Option<String> {
         std::fs::File::open(entry.path()).is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
     };
     let name = sticks.into_iter().find(denied)?.file_name();
-    Some(format!("no permission to read the gamepad {}; add your user to the group \"input\"", name.to_string_lossy()))
+    Some(format!(
+        "no permission to read the gamepad {}; add your user to the group \"input\" and log in again",
+        name.to_string_lossy()
+    ))
 }
 
 /// Opens the gamepads that are not being read, as long as a player slot is free. A thread reads each gamepad until it

@@ -14,13 +14,13 @@ use coplay_machines::pad::{Button, PadLayout, StickAxis};
 use crate::config::{GamepadControl, UserSettings};
 use crate::input_state::{InputState, apply_dead_zone, stick_to_directions};
 
-/// Mapping from gamepads to the input words of players, and the slots of the gamepads.
+/// Mapping from gamepads to the input words of players, and the player slots that have a gamepad.
 #[derive(Debug)]
 pub struct Gamepads {
     input_state: Arc<InputState>,
     map: Vec<(Button, GamepadControl)>,
     dead_zone: i16,
-    /// Input mask of each player's pad; as many gamepads can be used.
+    /// Input mask of each player's pad. At most one gamepad per player is used.
     masks: Vec<InputWord>,
     /// Player slots that have a gamepad.
     taken_slots: Mutex<[bool; MAX_PLAYERS]>,
@@ -31,6 +31,7 @@ pub struct Gamepads {
 struct GamepadState {
     /// Pressed controls: one bit per [`GamepadControl`], in declaration order.
     controls: u32,
+    /// Positions of the left stick (x, y) and the right stick (x, y). Left and up are negative.
     axes: [i16; 4],
 }
 

@@ -43,7 +43,8 @@ pub(super) fn help_overlay(config: &UserSettings, capabilities: HudCapabilities,
     }
 }
 
-/// Returns a text for each button of the pad that has keys, with these keys; the directions share one text.
+/// Returns a text for each button of the pad that has keys: the name of the button and its keys. The directions share
+/// one text.
 fn button_help(map: &[(Button, Vec<Key>)], pad: &PadLayout) -> Vec<String> {
     let keys = |button| map.iter().find(|(known, _)| *known == button).map_or(&[][..], |(_, keys)| keys);
     let has = |button: &Button| button.is_in(pad.mask) && !keys(*button).is_empty();

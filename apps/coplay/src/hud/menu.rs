@@ -88,7 +88,7 @@ impl Hud {
     fn item_text(&self, item: MenuItem) -> (String, String) {
         let (left, right) = match item {
             MenuItem::Continue => ("Resume", String::new()),
-            MenuItem::GoOnAlone => ("Play on alone", "no other player responds".into()),
+            MenuItem::GoOnAlone => ("Play on alone", "drop the silent players".into()),
             MenuItem::Save => ("Save state", format!("to slot {}", self.slot)),
             MenuItem::Load => ("Load state", format!("from slot {}", self.slot)),
             MenuItem::Slot => ("Slot", format!("‹ {} ›", self.slot)),

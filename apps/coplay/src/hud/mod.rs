@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use coplay_machines::pad::PadLayout;
 
-use crate::config::UserSettings;
+use crate::config::{Action, UserSettings};
 use crate::save_slots::SLOT_COUNT;
-use crate::scene::{MAX_LINE_WIDTH, Overlay, Scene, UiCommand, wrap_rows};
+use crate::scene::{MAX_LINE_WIDTH, Overlay, Scene, UiCommand, join_footer, key_hint, wrap_rows};
 
-/// Display time of a toast.
+/// Display time of a toast, a short message over the picture.
 const TOAST_DURATION: Duration = Duration::from_secs(2);
-/// Display time of a notice.
+/// Display time of a notice, an important message that replaces the toast.
 const NOTICE_DURATION: Duration = Duration::from_secs(10);
 /// Volume change per key press, in percentage points.
 const VOLUME_STEP: u8 = 5;
@@ -23,7 +23,7 @@ const VOLUME_STEP: u8 = 5;
 /// Functions of a game that the HUD offers to the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HudCapabilities {
-    /// Local pause. A game with other players does not have it, since they would have to wait.
+    /// Local pause. A game with other players does not have one, because they would have to wait.
     pub pause: bool,
     /// Fast forward while a key is held.
     pub fast_forward: bool,
@@ -114,6 +114,10 @@ pub struct Hud {
     /// Reason why the machine has halted; `None` while it runs.
     failure: Option<String>,
     help_overlay: Overlay,
+    /// Label of the key that resets the machine; empty if there is none.
+    reset_key: String,
+    /// Label of the key that loads the saved state; empty if there is none.
+    load_key: String,
     invitation: Option<Invitation>,
     /// Whether the game waits for silent players and can continue without them.
     can_go_on_alone: bool,
@@ -135,12 +139,14 @@ impl Hud {
             toast: None,
             failure: None,
             help_overlay: help::help_overlay(config, capabilities, pads),
+            reset_key: config.key_label(Action::Reset),
+            load_key: config.key_label(Action::Load),
             invitation: None,
             can_go_on_alone: false,
         }
     }
 
-    /// Sets the invitation that the menu shows, and opens its panel if it asks for that.
+    /// Sets the invitation that the menu offers, and opens its panel if `opens_immediately` is set.
     pub fn invite(&mut self, invitation: Invitation) {
         if invitation.opens_immediately {
             self.panel = OpenPanel::Invitation;
@@ -215,7 +221,7 @@ impl Hud {
         self.toast = Some((text.into(), now + NOTICE_DURATION));
     }
 
-    /// Sets the reason why the machine has halted, or `None` once it runs.
+    /// Sets the reason for which the machine has halted; `None` while the machine runs.
     pub fn set_failure(&mut self, why: Option<&str>) {
         if self.failure.as_deref() != why {
             self.failure = why.map(str::to_owned);
@@ -273,19 +279,23 @@ impl Hud {
     fn failure_overlay(&self, why: &str) -> Overlay {
         let footer = match self.capabilities {
             HudCapabilities { slots: true, .. } | HudCapabilities { reset: true, .. } => {
-                "reset the machine, or load a saved state"
+                let load = key_hint(&self.load_key, "load the saved state");
+                join_footer(&[key_hint(&self.reset_key, "reset the machine"), load])
             }
-            HudCapabilities { shared_game: true, .. } => "the players can reset the machine, or load a saved state",
-            _ => "run `coplay check` with the same game and core",
+            HudCapabilities { shared_game: true, .. } => {
+                "the players can reset the machine, or load a saved state".into()
+            }
+            _ => "run `coplay check` with the same game and core".into(),
         };
         let (title, rows) = ("The machine has halted".into(), vec![(why.into(), String::new())]);
-        Overlay { title, rows, selected: None, footer: footer.into() }
+        Overlay { title, rows, selected: None, footer }
     }
 }
 
-/// Returns the note for the end of a run whose machine has halted; `None` if it runs.
+/// Returns the note for the end of a run, from the reason `why` for which the machine has halted; `None` if the machine
+/// has not halted.
 pub fn failure_note(why: Option<&str>) -> Option<String> {
-    why.map(|why| format!("the machine had halted at the end: {why}"))
+    why.map(|why| format!("the machine had halted by the end of the run: {why}"))
 }
 
 #[cfg(test)]
@@ -392,6 +402,7 @@ mod tests {
         let (mut hud, now) = hud(ALL_CAPABILITIES);
         hud.set_failure(Some("it is down"));
         assert_eq!(overlay(&hud, now).rows, [("it is down".into(), String::new())]);
+        assert_eq!(overlay(&hud, now).footer, "F9 reset the machine   F7 load the saved state");
         hud.handle_command(now, UiCommand::Menu);
         assert!(overlay(&hud, now).selected.is_some(), "the menu opens although the machine has halted");
         hud.handle_command(now, UiCommand::Menu);

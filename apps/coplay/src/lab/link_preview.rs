@@ -1,4 +1,4 @@
-//! `coplay lab feel`: simulates a game over a link with many delay settings, and shows how each of them feels.
+//! `coplay lab feel`: simulates a game over a link with several delay settings, and prints speed and latency of each.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::cli::lab as cli;
 use crate::error::AppError;
 use crate::net::probe_link;
 
-/// Simulates all delay settings over the link of the flags or of the ticket, and prints a table.
+/// Simulates several delay settings over the link of the flags or of the ticket, and prints a table.
 pub(super) fn run(args: &cli::LabFeelArgs) -> Result<(), AppError> {
     let link = link_quality(args)?;
     // A core may print to stdout; the table must not be mixed with that.
@@ -47,13 +47,13 @@ fn link_quality(args: &cli::LabFeelArgs) -> Result<LinkQuality, AppError> {
     Ok(LinkQuality { rtt_ms, jitter_ms, loss: report.loss })
 }
 
-/// Returns the costs of the machine from `coplay check`, and a description. Without a game and a core, the machine
-/// takes no time.
+/// Returns the costs of the machine as `coplay check` measures them, and a description of the machine. Without a game
+/// and a core, assumes a machine that takes no time.
 fn machine_costs(args: &cli::LabFeelArgs) -> Result<(MachineProfile, String), AppError> {
     if args.game.is_none() && args.machine.core.is_none() {
         return Ok((
             MachineProfile { costs: MachineCosts::default(), can_save: true },
-            "assumed to take no time; --game FILE measures a game".into(),
+            "assumed to take no time; --game GAME includes the time that a game takes".into(),
         ));
     }
     let check_args = crate::cli::CheckArgs {
@@ -74,7 +74,7 @@ fn machine_costs(args: &cli::LabFeelArgs) -> Result<(MachineProfile, String), Ap
         fitness.costs.step.as_millis_f64(),
         fitness.costs.save.as_millis_f64(),
         fitness.costs.load.as_millis_f64(),
-        if fitness.can_save { "" } else { "; its save states are not exact, so prediction is not possible" },
+        if fitness.can_save { "" } else { "; the save states are not exact, so prediction is not possible" },
     );
     Ok((MachineProfile { costs: fitness.costs, can_save: fitness.can_save }, about))
 }
@@ -90,8 +90,10 @@ fn format_preview(link: LinkQuality, about: &str, preview: &LinkPreview) -> Stri
     for row in &preview.rows {
         text += &format_row(row, row.setting == preview.auto_setting);
     }
-    text += "\ndeviation and longest: of the time per frame; own button and other's: from the press to your picture;\n\
-             resim/100: resimulated frames per 100 frames; bytes/s: payload in one direction\n";
+    text += "\ndelay and prediction: input delay and prediction window in frames; deviation and longest: mean\n\
+             deviation and maximum of the time per frame; own button and other's: mean time from the press of your\n\
+             button, and of the other player's, to your picture; resim/100: resimulated frames per 100 frames;\n\
+             bytes/s: payload in one direction\n";
     let auto_row = preview.rows.iter().find(|row| row.setting == preview.auto_setting);
     text += &format!(
         "\n→ auto picks --delay {} and --prediction {}",

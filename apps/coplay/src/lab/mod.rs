@@ -38,7 +38,7 @@ fn list_experiments() -> Result<(), AppError> {
         let real = if real_run.is_some() { " Supports --real." } else { "" };
         text += &format!("{name:<12} {title}\n");
         text += &wrap_indented(&format!("{summary}{real}"));
-        text += &wrap_indented(&format!("{}: {paper_figures}. About {expected_seconds:.0} s.", paper.authors));
+        text += &wrap_indented(&format!("{}: {paper_figures}. Takes about {expected_seconds:.0} s.", paper.authors));
         text.push('\n');
     }
     text += "`coplay lab run NAME` runs one experiment, `coplay lab report` all of them.\n";
@@ -71,7 +71,7 @@ fn run_selected(args: &cli::LabRunArgs) -> Result<(), AppError> {
     let experiments = args.names.iter().map(|name| find_experiment(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(virtual_only) = experiments.iter().find(|experiment| args.real && experiment.real_run.is_none()) {
         return Err(AppError::usage(format!("the experiment {} runs in virtual time only", virtual_only.name))
-            .hint("leave out --real; `coplay lab list` names the experiments that support it"));
+            .hint("leave out --real; `coplay lab list` shows which experiments support --real"));
     }
     let dir = OutputDir::open(&args.experiment.out)?;
     let entries = run_experiments(&experiments, args.experiment.seed, args.real)?;
@@ -97,7 +97,7 @@ fn find_experiment(name: &str) -> Result<&'static Experiment, AppError> {
     })
 }
 
-/// Runs experiments one after the other, and shows their progress. `real` runs them in real time, too.
+/// Runs experiments one after the other, and shows their progress. If `real`, runs them in real time, too.
 fn run_experiments(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<ReportEntry>, AppError> {
     let bar = ProgressBar::new(experiments.iter().map(|experiment| expected_seconds(experiment, real)).collect());
     let mut entries = Vec::new();
@@ -131,7 +131,7 @@ fn run_experiment(
             let mut processes = ProcessRunner::new()?;
             run(&mut context, &mut processes).map_err(|error| {
                 AppError::failure(error)
-                    .hint("test whether `coplay host --udp 127.0.0.1:0` works on this computer, or leave out --real")
+                    .hint("run the command again; if `coplay host --udp 127.0.0.1:0` fails, too, leave out --real")
             })
         }
     }

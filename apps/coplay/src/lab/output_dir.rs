@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{AppError, describe_io_error};
 
-/// Folder that was writable when it was opened.
+/// Folder into which files could be written when it was opened.
 pub(super) struct OutputDir(PathBuf);
 
 impl OutputDir {
-    /// Opens the folder, and creates it if it does not exist. A test file is written at once, so that a folder without
-    /// write permission fails before minutes of work.
+    /// Opens the folder, and creates it if it does not exist. Writes and removes a test file, so that a missing write
+    /// permission is found before the experiments run.
     pub(super) fn open(path: &Path) -> Result<Self, AppError> {
         let dir = Self(path.into());
         std::fs::create_dir_all(path).map_err(|error| dir.write_error(path, &error))?;
@@ -33,6 +33,6 @@ impl OutputDir {
 
     fn write_error(&self, path: &Path, error: &std::io::Error) -> AppError {
         AppError::failure(format!("cannot write {}: {}", path.display(), describe_io_error(error)))
-            .hint("choose a folder with write permission, with --out DIR")
+            .hint("choose a folder with free space and write permission with --out DIR")
     }
 }

@@ -1,5 +1,5 @@
-//! Progress and remaining time on stderr: one changing line in a terminal; elsewhere a line at the start of each task
-//! and at most one every 10 s after it.
+//! Progress and remaining time on stderr: one changing line in a terminal; elsewhere one line at the start of each
+//! task, and then at most one line per 10 s.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const BAR_WIDTH: usize = 28;
 /// Shortest time between two updates in a terminal.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(100);
-/// Shortest time between two lines of a task elsewhere, such as in a log file.
+/// Shortest time between two lines of a task if stderr is not a terminal, such as a log file.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Progress of several tasks that run one after the other, on stderr.
@@ -42,7 +42,8 @@ impl ProgressBar {
         self.report(0.0);
     }
 
-    /// Reports the completed fraction of the current task, from 0 to 1. Prints it if the last line is old enough.
+    /// Reports the completed fraction of the current task, from 0 to 1. Prints the total progress if the last line is
+    /// [`TERMINAL_INTERVAL`] old in a terminal, [`LOG_INTERVAL`] elsewhere.
     pub(super) fn report(&self, fraction: f64) {
         let mut state = self.lock();
         state.fraction = state.fraction.max(fraction.min(1.0));

@@ -1,7 +1,7 @@
 //! Experiments in real time: two processes of this program play over UDP on this computer, each with a simulated uplink
 //! delay.
 //!
-//! Both log the start of every frame on the monotonic clock of the system, which is the same for both.
+//! Both processes log the start of every frame on the system's monotonic clock, which they share.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,13 +15,13 @@ use crate::error::{AppError, describe_io_error};
 
 /// Approximate duration of an experiment in real time, in seconds.
 pub(super) const EXPECTED_SECONDS: f64 = 500.0;
-/// Number of frames at the start that are not measured.
+/// Number of frames at the start of a session that are not measured.
 const WARM_UP_FRAMES: u32 = 60;
 /// Longest time for the sites to start and connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest mean time per frame, for the timeout of a session.
+/// Time per frame that the timeout of a session allows.
 const FRAME_TIMEOUT: Duration = Duration::from_millis(100);
-/// Time between two checks of the processes.
+/// Time between two checks for the ticket, or for the end of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runner of experiments that starts each site as a process of this program.
@@ -47,7 +47,8 @@ impl ProcessRunner {
         Ok(Self { program, temp_dir })
     }
 
-    /// Starts a site with a bot. Its output and its frame log go into files of its own.
+    /// Starts the process of one site, whose bot uses `seed`. Its output and its frame log go into files that are named
+    /// after the site.
     fn start_site(
         &self,
         name: &'static str,
@@ -72,9 +73,9 @@ impl ProcessRunner {
         program.arg("--frame-log").arg(&log).arg("--seat").arg(&seat);
         program.arg("--impair").arg(format!("delay={}", session.rtt_ms / 2.0));
         program.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
-        // The log of the run before must not be read as that of this run.
+        // The log of an earlier session must not be read as the log of this one.
         _ = std::fs::remove_file(&log);
-        let child = program.spawn().map_err(|error| format!("cannot start this program: {error}"))?;
+        let child = program.spawn().map_err(|error| format!("cannot start a second process of coplay: {error}"))?;
         Ok(SiteProcess { name, child, frame_log: log, stdout_path: out, stderr_path: err })
     }
 }
@@ -116,7 +117,8 @@ struct SiteProcess {
 }
 
 impl SiteProcess {
-    /// Waits until the host has printed its ticket, and returns it.
+    /// Waits until the host has printed its ticket, and returns the ticket. Fails after [`CONNECT_TIMEOUT`], or if the
+    /// process ends without a ticket.
     fn wait_for_ticket(&mut self) -> Result<String, String> {
         let until = Instant::now() + CONNECT_TIMEOUT;
         loop {
@@ -146,7 +148,7 @@ impl SiteProcess {
         match self.child.try_wait() {
             Ok(Some(status)) if !status.success() => Err(self.error_message("failed")),
             Ok(status) => Ok(status.is_some()),
-            Err(error) => Err(format!("cannot wait for the {}: {error}", self.name)),
+            Err(error) => Err(format!("cannot wait for the process of the {}: {error}", self.name)),
         }
     }
 
@@ -169,13 +171,13 @@ impl Drop for SiteProcess {
 /// Waits for [`POLL_INTERVAL`]; fails if a signal asked the program to end.
 fn poll_sleep() -> Result<(), String> {
     if crate::signals::is_stop_requested() {
-        return Err("interrupted".into());
+        return Err("the experiment was interrupted".into());
     }
     std::thread::sleep(POLL_INTERVAL);
     Ok(())
 }
 
-/// Reads from a frame log when each frame was simulated for the first time, in nanoseconds.
+/// Reads a frame log. Returns the start of each frame's first simulation, in nanoseconds of the monotonic clock.
 fn read_frame_starts(log: &Path) -> Result<BTreeMap<u32, i64>, String> {
     let text = std::fs::read_to_string(log)
         .map_err(|error| format!("cannot read {}: {}", log.display(), describe_io_error(&error)))?;

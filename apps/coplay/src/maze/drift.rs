@@ -39,7 +39,7 @@ fn read_trace(path: &Path) -> Result<Trace, AppError> {
     })?;
     parse_trace(&String::from_utf8_lossy(&text)).map_err(|error| {
         AppError::failure(format!("{shown} {error}"))
-            .hint("give files that --trace of the same version of coplay wrote")
+            .hint("give files that `coplay maze` wrote with --trace FILE, in the same version of coplay")
     })
 }
 
@@ -62,7 +62,7 @@ fn parse_trace(text: &str) -> Result<Trace, String> {
         TraceEvent::Site(site) => Some(site),
         _ => None,
     });
-    if trace.site.is_some() { Ok(trace) } else { Err("is incomplete: it does not name its site".into()) }
+    if trace.site.is_some() { Ok(trace) } else { Err("is incomplete: the site's id is missing".into()) }
 }
 
 fn check_traces(traces: &[Trace]) -> Result<(), AppError> {
@@ -84,7 +84,7 @@ struct PairDrift {
     observer: WorldSiteId,
     observed: WorldSiteId,
     all: Numbers,
-    /// Drift of samples with three to five consecutive updates missing around them.
+    /// Drift of those samples around which three to five consecutive updates are missing.
     during_loss: Numbers,
     /// Offset of the observed site's clock from the observer's at the first measurement, in milliseconds; positive if
     /// the observed site's clock is ahead.
@@ -128,7 +128,8 @@ impl DriftReport {
 
     fn to_text(&self) -> String {
         let mut text = String::from(
-            "drift in units (a cell of the maze is 512 units wide)        with 3 to 5 updates missing\n\
+            "drift in units (a cell is 512 units wide): mean, 90th percentile, share of samples below 50, maximum\n\
+             \x20                                                            with 3 to 5 updates missing\n\
              observer observed     samples  mean   90 %  <50     max    samples  mean   90 %  <50     max    clock offset   skew\n",
         );
         for row in &self.rows {

@@ -30,7 +30,7 @@ pub use net::{MazeNet, SoloNet};
 pub use play::{advance_until, play};
 use scoreboard_view::ScoreboardView;
 
-/// Length of a headless run without `--seconds`, in seconds.
+/// Length of a headless solo game without `--seconds`, in seconds.
 const HEADLESS_SECONDS: u32 = 60;
 /// Site id of the only site in a solo game.
 const SOLO_SITE: WorldSiteId = WorldSiteId(1);
@@ -93,7 +93,7 @@ fn run_headless(args: &cli::MazePlayArgs, settings: &MazeSettings) -> Result<Sum
 fn open_game(now: Time, settings: &MazeSettings, player_name: Option<&str>, ninjas: u8) -> Result<MazeSite, AppError> {
     MazeSite::new(now, SOLO_SITE, true, settings, UpdatePolicy::default(), (player_name, ninjas)).map_err(|error| {
         AppError::failure(format!("cannot create the maze: {error}"))
-            .hint("try smaller numbers for --side and --ninjas")
+            .hint("run `coplay maze play` without further options")
     })
 }
 

@@ -1,4 +1,4 @@
-//! Network below a maze, which also is the clock of the game.
+//! Network of a serverless maze. It is also the clock of the game.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub trait MazeNet {
     /// Returns the current game time, without pauses.
     fn now(&self) -> Time;
 
-    /// Sends the game's pending datagrams at once, and passes received datagrams to the game until `until`.
+    /// Sends the game's pending datagrams at once. Then passes received datagrams to the game up to the time `until`.
     fn exchange(&mut self, game: &mut MazeSite, until: Time) -> Result<(), AppError>;
 
     /// Returns whether the game may pause: no other player would have to wait.

@@ -8,14 +8,15 @@ use coplay_maze::MazeSite;
 
 use crate::scene::{Graph, GraphLine};
 
-/// Largest number of samples kept per series: 30 s of them.
+/// Largest number of samples kept per series: those of the last 30 s.
 const MAX_SAMPLES: usize = 120;
 /// Interval between samples of all series.
 pub(super) const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
 /// Samples per second; the inverse of [`SAMPLE_INTERVAL`].
 const SAMPLES_PER_SECOND: f32 = 4.0;
 
-/// Recent samples of round-trip time per peer, worst loss, and updates sent and received per second.
+/// Recent samples of the round-trip time to each peer, the highest packet loss of a peer, and the updates sent and
+/// received per second.
 #[derive(Debug, Default)]
 pub(super) struct PeerHistory {
     next_sample: Option<Time>,

@@ -43,7 +43,7 @@ pub(super) struct MazeView<'a> {
     pub(super) avatars: Vec<VisibleAvatar>,
     /// Function that returns the displayed name of an avatar.
     pub(super) name: &'a dyn Fn(EntityId) -> String,
-    /// Notice of the hit and ticks since then, if the local player is dead.
+    /// If the local player is dead: notice of the hit, and number of ticks since the hit.
     pub(super) death: Option<(&'a str, u32)>,
 }
 

@@ -64,7 +64,7 @@ impl ScoreboardView {
         rows
     }
 
-    /// Returns the 8 best rows for display. The local player's row replaces the last one if it is not among them.
+    /// Returns the 8 best rows for display. If the local player's row is not among them, it replaces the last of them.
     pub fn table(&self, game: &MazeSite) -> Vec<TableRow> {
         let own = EntityId { site: game.site(), index: 0 };
         let mut rows = self.rows(game);
@@ -82,7 +82,8 @@ impl ScoreboardView {
     }
 
     /// Returns a text about what happened since the last call: a site joined or left, or the local player was hit or
-    /// hit an avatar; `None` if nothing of this happened. If several things happened, the text is about one of them.
+    /// hit an avatar; `None` if nothing of this happened. Of several events the text is about the last one, and about a
+    /// hit by the local player only if there was no other event.
     pub fn poll_notice(&mut self, game: &mut MazeSite) -> Option<String> {
         let mut notice = self.own_hit_notice(game);
         while let Some(event) = game.poll_event() {

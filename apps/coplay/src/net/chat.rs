@@ -8,7 +8,7 @@ use crate::scene::Scene;
 
 /// Time for which a line is shown.
 const LINE_DURATION: Duration = Duration::from_secs(12);
-/// Largest number of lines that are kept; the oldest one goes first.
+/// Largest number of lines that are kept; a further line replaces the oldest one.
 const MAX_LINES: usize = 6;
 
 /// Recent lines, each with the time until which it is shown, and the draft of a message.

@@ -21,7 +21,7 @@ pub(super) fn to_app_error(run_error: &RunError) -> AppError {
             error.hint("ask the host for its current ticket; your own ticket leads back to you")
         }
         RunError::Refused(JoinRefusal::Full) => {
-            error.hint("run `coplay watch 'TICKET'`, or ask the host to start with more --players")
+            error.hint("run `coplay watch 'TICKET'`, give a smaller --pads, or ask the host for more --players")
         }
         RunError::Refused(JoinRefusal::VersionMismatch(_)) | RunError::UnreadableSettings => {
             error.hint("install the same version of coplay on both computers; `coplay --version` prints it")
@@ -51,7 +51,7 @@ fn difference_hint(differences: &[String]) -> &'static str {
     if about("the game") {
         "use exactly the same game file as the host; another release or a modified copy is another game"
     } else if about("version") || about("first frames") {
-        "install the host's version of the machine: of coplay for the built-in NES, or of the core"
+        "install the host's version of the core, or for the built-in NES the host's version of coplay"
     } else if about("the machine") {
         "leave out --core, so that coplay finds the host's machine"
     } else {
@@ -59,7 +59,7 @@ fn difference_hint(differences: &[String]) -> &'static str {
     }
 }
 
-/// Returns the error of a session that ended for this reason; `None` if the user left or remained alone.
+/// Returns the error of a session that ended for this reason; `None` if the user left, or if all other players left.
 pub(super) fn end_error(end: &SessionEnd) -> Option<AppError> {
     match end {
         SessionEnd::Left | SessionEnd::Alone => None,
@@ -68,7 +68,7 @@ pub(super) fn end_error(end: &SessionEnd) -> Option<AppError> {
                 .hint("check the network connection, then run the same command again to return to your seat"),
         ),
         SessionEnd::Dropped => Some(
-            AppError::failure("the other players dropped this site and continued the game")
+            AppError::failure("the other players dropped you and continued the game")
                 .hint("run the same command again to return to your seat"),
         ),
         SessionEnd::NoWayIn(reason) => Some(

@@ -31,8 +31,8 @@ pub(super) struct MachineSources<'a> {
     pub(super) game_dirs: &'a [PathBuf],
 }
 
-/// Opens the machine of the host's settings with the host's game, or without one if it has none. Fails if this computer
-/// lacks the machine or the game.
+/// Opens the machine of the host's settings with the host's game, or without a game if the host's machine runs none.
+/// Fails if this computer lacks the machine or the game.
 pub(super) fn find_machine(settings: &Settings, sources: MachineSources<'_>) -> Result<Box<dyn Machine>, AppError> {
     let game = match sources.game {
         Some(path) => Some(GameImage::read(path)?),
@@ -75,18 +75,20 @@ fn find_game(wanted: &GameId, folders: &[PathBuf]) -> Result<GameImage, AppError
         let message = format!("cannot find the game of the host: {:?}, SHA-256 {}", wanted.name, hex(&wanted.hash));
         let hint = match folders.len() {
             0 => {
-                "add its folder to `games` in the settings (`coplay config`), or give its file after the ticket".into()
+                "add the game's folder to `games` in the settings (`coplay config`), or give the file after the ticket"
+                    .into()
             }
             _ => {
                 let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-                format!("copy its file into a game folder ({}), or give the file after the ticket", folders.join(", "))
+                format!("copy the game into a game folder ({}), or give the file after the ticket", folders.join(", "))
             }
         };
-        AppError::failure(message).hint(format!("{hint}; every player needs a copy, since coplay does not send games"))
+        AppError::failure(message).hint(format!("{hint}; every player needs a copy: coplay does not send games"))
     })
 }
 
-/// Appends the files below a folder that may be games, by their size, to `files`.
+/// Appends to `files` the files in a folder, and in its subfolders down to `depth` levels, that are small enough for a
+/// game.
 fn list_files(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -141,7 +143,7 @@ fn missing_core_error(wanted: &MachineId) -> AppError {
     AppError::failure(message).hint(format!("{hint}; or give the path of its file with --core"))
 }
 
-/// Largest number of cores that are opened to find the one with a name.
+/// Largest number of cores that are opened to find the machine that the host names.
 const MAX_CANDIDATES: usize = 4;
 
 /// Returns the installed cores that may be the machine of this name, the likeliest first. The host chooses the name,
@@ -161,8 +163,8 @@ fn candidate_cores<'a>(name: &str, installed: impl Iterator<Item = &'a String>) 
     fitting
 }
 
-/// Returns whether a name starts with a shorter one that is not followed by a letter: `bsnes_mercury_performance` with
-/// `bsnes_mercury`, not with `b`.
+/// Returns whether `name` starts with `shorter`, followed by no letter: `bsnes_mercury_performance` starts with the
+/// word `bsnes_mercury`, but not with `b`.
 fn begins_with_word(name: &str, shorter: &str) -> bool {
     let rest = name.strip_prefix(shorter);
     !shorter.is_empty() && rest.is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphabetic()))

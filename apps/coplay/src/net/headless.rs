@@ -1,4 +1,4 @@
-//! Front end without a screen: prints events that concern the user as lines.
+//! Front end without a screen: prints a line to stderr for each event that concerns the user.
 
 use coplay::frame::Frame;
 use coplay::input::InputWord;
@@ -59,7 +59,7 @@ impl GameFrontend for HeadlessFrontend {
         let bots = self.bot_seed.map(|seed| bots_for_pads(seed, machine));
         self.bots = bots.unwrap_or_default();
         let (game, id) = (machine.game_id(), machine.machine_id());
-        print_line(&format!("{} on {} {}", game.name, id.name, id.version));
+        print_line(&format!("game: {} on {} {}", game.name, id.name, id.version));
     }
 
     fn set_own_ticket(&mut self, own: OwnTicketFn) {
@@ -98,7 +98,7 @@ impl Frontend for HeadlessFrontend {
             RunnerEvent::Session(Event::Frozen(freeze)) => {
                 let names: Vec<String> =
                     freeze.waiting_for.iter().map(|site| self.lobby_view.player_name(site.number())).collect();
-                print_line(&format!("waiting for {}", names.join(", ")));
+                print_line(&format!("the game is waiting for {}", names.join(", ")));
             }
             RunnerEvent::Session(event) => {
                 if let Some(text) = self.lobby_view.on_event(event) {
@@ -117,7 +117,7 @@ impl Frontend for HeadlessFrontend {
                 }
                 let was_offered = std::mem::replace(&mut self.is_go_on_alone_offered, status.can_continue_alone);
                 if status.can_continue_alone && !was_offered {
-                    print_line("all other players are silent; the game waits for them, since --go-on-alone is not set");
+                    print_line("all other players are silent; without --go-on-alone, the game waits for them");
                 }
                 self.print_changed_ticket();
             }
@@ -129,7 +129,7 @@ impl Frontend for HeadlessFrontend {
             return None;
         }
         self.is_leaving = true;
-        print_line(if self.lobby_view.role() == Role::Spectator { "leaving as spectator" } else { "leaving" });
+        print_line(if self.lobby_view.role() == Role::Spectator { "you stop watching" } else { "you leave the game" });
         Some(UserCommand::Quit)
     }
 }

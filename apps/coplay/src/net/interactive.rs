@@ -140,9 +140,9 @@ impl<'a> InteractiveFrontend<'a> {
         true
     }
 
-    /// Sends a machine control for all sites, and a chat line from which the others see who sent it. A pause has an
-    /// overlay in place of the chat line. Before the first frame, does nothing. A spectator only gets a message that
-    /// this is not possible.
+    /// Sends a machine control for all sites, and a chat line that shows the others which player sent the control. For
+    /// a pause, all sites show an overlay instead. Before the first frame, does nothing. A spectator only gets a
+    /// message that spectators cannot control the machine.
     fn press_control(&mut self, control: MachineControl) {
         if self.lobby_view.role() == Role::Spectator {
             return self.hud.show_toast(Instant::now(), "spectators cannot control the machine");
@@ -162,7 +162,8 @@ impl<'a> InteractiveFrontend<'a> {
     /// Updates the ticket and the invitation. Shows a message if the ticket changed and is not on the screen.
     fn update_ticket(&mut self, now: Instant) {
         if self.lobby_view.update_ticket() && self.overlay().is_none() {
-            self.hud.show_toast(now, format!("the ticket has changed; see {}, Invite players", self.menu_key));
+            self.hud
+                .show_toast(now, format!("the ticket has changed; press {}, Invite players, to see it", self.menu_key));
         }
         let ticket = self.lobby_view.ticket().to_owned();
         self.hud.invite(Invitation { ticket, command: "coplay join", opens_immediately: false });
@@ -175,7 +176,7 @@ impl<'a> InteractiveFrontend<'a> {
         let departure = self.lobby_view.departure_text();
         self.hud.show_notice(
             now,
-            format!("{departure}; you play on alone. Ticket to rejoin: {}, Invite players", self.menu_key),
+            format!("{departure}; you play on alone. Ticket to rejoin: press {}, Invite players", self.menu_key),
         );
     }
 
@@ -187,7 +188,7 @@ impl<'a> InteractiveFrontend<'a> {
         }
     }
 
-    /// Returns the panel of the lobby view, which is shown if the HUD has none.
+    /// Returns the panel of the lobby view, if there is one. It is shown while the HUD has no panel open.
     fn overlay(&self) -> Option<Overlay> {
         self.lobby_view.overlay(clock::now(), self.is_playing, self.drop_timeout_seconds, &self.pause_key)
     }
@@ -446,7 +447,7 @@ mod tests {
         screen.show_frame(Frame::new(0), &crate::test_machine::ToyMachine::new(1));
         assert!(port.refresh_scene());
         assert!(port.scene().toast.as_ref().is_some_and(|toast| toast.contains("you play on alone")));
-        // From then on the menu shows the ticket, which can be copied there.
+        // The menu now shows the ticket, which can be copied there.
         screen.on_event(RunnerEvent::Status(&Default::default()));
         let down = UiCommand::Move(MenuMove::Down);
         [UiCommand::Menu, down, down, UiCommand::Move(MenuMove::Enter)]

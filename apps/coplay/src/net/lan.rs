@@ -1,4 +1,4 @@
-//! Games in the local network: advertises our own, and lets the user choose among those of others.
+//! Games in the local network: advertises the game of this site, and lets the user choose among the games of others.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -13,8 +13,9 @@ use crate::error::AppError;
 /// Time for which the program waits for advertisements of other computers.
 const DISCOVERY_TIME: Duration = Duration::from_millis(2_500);
 
-/// Advertises our game in the local network while the result is kept. `visibility` decides whether the game is visible,
-/// and whether the advertisement contains the ticket. A failure prints a note, and the game continues.
+/// Advertises the game of this site in the local network until the returned value is dropped. `visibility` decides
+/// whether the game is visible, and whether the advertisement contains the ticket. If advertising fails, prints a note
+/// and returns `None`.
 pub(crate) fn announce_game(
     kind: GameKind,
     visibility: LanVisibility,
@@ -40,11 +41,11 @@ pub(crate) fn choose_ticket(kind: GameKind, text: Option<&str>) -> Result<Option
     eprintln!("searching for {thing}s in the local network ...");
     let found = lan::browse(kind, DISCOVERY_TIME, || true).map_err(|error| {
         AppError::failure(format!("cannot search the local network: {error}"))
-            .hint(format!("use the ticket that the host shows: `{join} 'TICKET'`"))
+            .hint(format!("give the ticket that the host shows, as in `{join} 'TICKET'`"))
     })?;
     if found.is_empty() {
         return Err(AppError::failure(format!("found no {thing} in the local network"))
-            .hint(format!("use the ticket that the host shows: `{join} 'TICKET'`")));
+            .hint(format!("give the ticket that the host shows, as in `{join} 'TICKET'`")));
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         crate::print_stdout(&format_games(&found));
@@ -75,7 +76,7 @@ fn format_games(found: &[LanGame]) -> String {
 }
 
 fn prompt_choice(found: &[LanGame]) -> Result<Ticket, AppError> {
-    eprint!("number of the game to join [1]: ");
+    eprint!("type the number of a game [1]: ");
     // A prompt that cannot be printed is not an error.
     let _ = std::io::stderr().flush();
     let mut line = String::new();
@@ -96,7 +97,7 @@ fn parse_choice(found: &[LanGame], typed: &str) -> Result<Ticket, AppError> {
             .hint(format!("run the same command again, and type a number from 1 to {}", found.len())));
     };
     game.ticket.clone().ok_or_else(|| {
-        AppError::failure(format!("joining the game of {} needs a ticket", game.host))
+        AppError::failure(format!("the game of {} needs a ticket", game.host))
             .hint(format!("ask the host for the ticket, or to start with `{}`", command_words(game.kind).2))
     })
 }

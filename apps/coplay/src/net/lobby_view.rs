@@ -11,7 +11,7 @@ use coplay_net::runner::Status;
 
 use crate::config::{Action, UserSettings};
 use crate::connect::OwnTicketFn;
-use crate::scene::{Overlay, wrap_rows};
+use crate::scene::{Overlay, join_footer, key_hint, wrap_rows};
 
 /// Role of this site in the shared game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,10 @@ pub(super) struct LobbyView {
     /// Number of seats of the session.
     seats: u8,
     status: Status,
-    /// Whether the host left or was dropped since the start. From then on its ticket may lead nowhere.
+    /// Whether the host has left or was dropped at any time since the start of the game. Its ticket may not work any
+    /// more, even if the host rejoins.
     is_host_lost: bool,
-    /// Site of the last player who left or was dropped, and the verb for its message.
+    /// Number of the site that left or was dropped last, and the verb for a message about that.
     last_departed: Option<(u8, &'static str)>,
     keys: PanelKeys,
 }
@@ -64,16 +65,6 @@ impl PanelKeys {
             quit: config.key_label(Action::Quit),
         }
     }
-}
-
-/// Returns the part of a panel's footer that names a key and its effect; empty without a key.
-fn key_hint(key: &str, effect: &str) -> String {
-    if key.is_empty() { String::new() } else { format!("{key} {effect}") }
-}
-
-/// Joins the parts of a panel's footer that are not empty.
-fn join_footer(parts: &[String]) -> String {
-    parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("   ")
 }
 
 impl LobbyView {
@@ -106,9 +97,9 @@ impl LobbyView {
         self.own_ticket = Some(own);
     }
 
-    /// Updates the ticket with which others can join; returns whether it changed. A host's ticket changes when a relay
-    /// is found late. A joiner shows its own ticket once the host is gone, and while the host has been silent for more
-    /// than [`LONG_SILENCE`].
+    /// Updates the ticket with which others can join; returns whether the ticket changed. A host's ticket changes when
+    /// a relay is found late. A joiner shows its own ticket once the host has left or was dropped, and while the game
+    /// has waited for a silent host for more than [`LONG_SILENCE`].
     pub(super) fn update_ticket(&mut self) -> bool {
         self.is_host_lost |= self.is_started() && self.member(0).is_none_or(|member| !member.is_present);
         let is_own = match self.role {
@@ -199,12 +190,12 @@ impl LobbyView {
             Event::Agreed { .. } | Event::AddressChanged { .. } | Event::Frozen(_) | Event::Ended(_) => return None,
             Event::Starting { .. } => "the game starts".into(),
             Event::Paused { duration, .. } => {
-                format!("all sites pause for {:.1} s: inputs arrive late", duration.as_secs_f64())
+                format!("the game pauses for {:.1} s at all sites: inputs arrive late", duration.as_secs_f64())
             }
             Event::Resumed { after, .. } => format!("the game resumed after {:.1} s", after.as_secs_f64()),
             Event::Left { site, .. } => format!("{} left", name(site)),
             Event::Dropped { site, .. } => {
-                format!("{} was dropped: silent or too slow; the game continues", name(site))
+                format!("{} was dropped (silent, too slow or restarted); the game continues", name(site))
             }
             Event::Joined { site, .. } => format!("{} joined", name(site)),
             Event::SplitBrainResolved { site, is_own_game_kept: true } => {
@@ -215,7 +206,7 @@ impl LobbyView {
             }
             Event::DelayChanged { input_delay, prediction_window, .. } => {
                 self.delay_settings = Some((*input_delay, *prediction_window));
-                format!("input delay {input_delay} frames, prediction window {prediction_window} frames")
+                format!("the input delay is now {input_delay} frames, the prediction window {prediction_window} frames")
             }
             Event::Diverged { site, frame } => {
                 format!("desync: the state of {} differs from yours after frame {frame}", name(site))
@@ -255,8 +246,8 @@ impl LobbyView {
         all.join(", ")
     }
 
-    /// Returns the status line: frame, frame rate, and, as far as they are known or not 0, the delay settings, the
-    /// longest round trip, the highest loss, the spectators and the discarded datagrams.
+    /// Returns the status line: frame and frame rate, then the delay settings, the longest round trip and the highest
+    /// loss of all peers if they are known, and the numbers of spectators and of discarded datagrams unless they are 0.
     pub(super) fn status_line(&self) -> String {
         let Status { stats, peers, round_trips, fps, drops, .. } = &self.status;
         let mut parts = vec![format!("frame {}", stats.frame), format!("{fps:.0} fps")];
@@ -281,8 +272,8 @@ impl LobbyView {
     }
 
     /// Returns the panel about a stall, a pause, the connection or the lobby; `None` while the game runs. `is_playing`
-    /// states whether a first frame was shown, `drop_timeout` is in seconds, and `resume_key` is the label of the key
-    /// that ends a pause.
+    /// states whether a first frame was shown, `drop_timeout` is the silence in seconds after which players are dropped
+    /// (`None`: never), and `resume_key` is the label of the key that ends a pause.
     pub(super) fn overlay(
         &self,
         now: Instant,
@@ -392,7 +383,7 @@ impl LobbyView {
         }
     }
 
-    /// Returns what happens if the user waits: the silent players are dropped or return, or the user may play on alone.
+    /// Returns what can end the stall: the silent players are dropped, the players respond, or the user plays on alone.
     fn stall_outlook(&self, freeze: &Freeze, drop_timeout: Option<f64>) -> String {
         match drop_timeout.filter(|_| !freeze.silent_sites.is_empty()) {
             Some(seconds) if self.has_quorum_without(&freeze.silent_sites) => {
@@ -400,17 +391,17 @@ impl LobbyView {
             }
             _ if self.status.can_continue_alone => {
                 let go_on = key_hint(&self.keys.go_on_alone, "play on alone");
-                join_footer(&["the game resumes when these players return".into(), go_on])
+                join_footer(&["the game resumes when these players respond".into(), go_on])
             }
             Some(seconds) if self.are_all_others_silent(&freeze.silent_sites) => {
                 format!("after {seconds:.0} s of silence you can play on alone")
             }
-            _ => "the game resumes when these players return".into(),
+            _ => "the game resumes when these players respond".into(),
         }
     }
 
-    /// Returns whether the members that are not silent are a quorum: more than half of the members, or half including
-    /// the lowest.
+    /// Returns whether the present members that are not silent are a quorum of the present members: more than half of
+    /// them, or half with the lowest site.
     fn has_quorum_without(&self, silent: &SiteSet) -> bool {
         let members = self.lobby_state.iter().flat_map(|lobby| &lobby.members).filter(|member| member.is_present);
         let is_alive: Vec<bool> =
@@ -425,7 +416,7 @@ impl LobbyView {
         members.filter(|member| SiteId::new(member.site).is_some_and(|site| !silent.contains(site))).count() <= 1
     }
 
-    /// Returns the ticket rows after an empty row.
+    /// Returns an empty row, followed by the rows with the ticket and the commands to join and to watch.
     fn invitation_rows(&self) -> Vec<(String, String)> {
         let empty = (String::new(), String::new());
         [empty].into_iter().chain(self.ticket_rows()).collect()
@@ -583,7 +574,7 @@ mod tests {
             "the user at the higher site decides"
         );
         for (silent, drop_timeout) in [(&[1][..], None), (&[], Some(10.0))] {
-            assert_eq!(outlook(silent, drop_timeout), "the game resumes when these players return   F10 leave");
+            assert_eq!(outlook(silent, drop_timeout), "the game resumes when these players respond   F10 leave");
         }
         // Any two of three sites are a quorum.
         let mut lobby = lobby_state(true);
@@ -597,7 +588,7 @@ mod tests {
         lobby.members.push(LobbyMember { site: 3, name: "Dan".into(), ..lobby.members[1].clone() });
         view.on_lobby_state(&lobby);
         for (silent, expected) in
-            [(&[0, 1][..], "the game resumes when these players return"), (&[0, 1, 3], "you can play on alone")]
+            [(&[0, 1][..], "the game resumes when these players respond"), (&[0, 1, 3], "you can play on alone")]
         {
             view.on_status(&stalled_status(silent, silent, Instant::ZERO));
             let footer = view.overlay(Instant::ZERO, true, Some(10.0), "P").unwrap().footer;
@@ -611,7 +602,7 @@ mod tests {
         for drop_timeout in [None, Some(10.0)] {
             view.on_status(&Status { can_continue_alone: true, ..stalled_status(&[0], &[0], Instant::ZERO) });
             let footer = view.overlay(Instant::ZERO, true, drop_timeout, "P").unwrap().footer;
-            assert_eq!(footer, "the game resumes when these players return   F4 play on alone   F10 leave");
+            assert_eq!(footer, "the game resumes when these players respond   F4 play on alone   F10 leave");
         }
     }
 

@@ -54,9 +54,9 @@ pub use link_probe::probe_link;
 /// Time that a joiner waits for the answer of a host, of a site in a maze or of a server before it gives up.
 pub(crate) const JOIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
 
-/// Front end of a shared game: that of the runner, with the steps before and after the run.
+/// Front end of a shared game: a [`Frontend`] of the runner, with functions for the steps before and after the run.
 trait GameFrontend: Frontend {
-    /// Reports the opened machine, before the first frame.
+    /// Passes the opened machine to the front end, before the first frame.
     fn on_machine(&mut self, machine: &dyn Machine);
 
     /// Sets the function that returns the ticket by which others can join this site.
@@ -277,14 +277,15 @@ fn open_host_machine(args: &cli::HostArgs) -> Result<ApprovedMachine, AppError> 
     netplay_approval::shareable(opened.into())
 }
 
-/// Limits the initial prediction window of an automatically tuned session to `max`, the frames that a rollback can
-/// resimulate in time.
+/// Limits the initial prediction window of an automatically tuned session to `max` frames, the most that this computer
+/// can roll back in time; `None` sets no limit.
 fn limit_prediction_window(options: SharedGameOptions, max: Option<u32>) -> SharedGameOptions {
     let max = max.filter(|_| options.auto_delay).unwrap_or(u32::MAX);
     SharedGameOptions { prediction_window: options.prediction_window.min(max), ..options }
 }
 
-/// Returns the transport that the flags ask for; without flags, iroh with the relay of the settings.
+/// Returns the transport of the flags `--udp`, `--secret` and `--relay`; without flags, iroh with the relay of the
+/// settings.
 pub(crate) fn transport_kind(
     udp: Option<&str>,
     secret: Option<&str>,

@@ -7,8 +7,8 @@ use crate::scene::Overlay;
 /// Time in which a second request to quit confirms the first.
 pub(crate) const QUIT_CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Confirmation of a request to quit. A second request within [`QUIT_CONFIRM_TIMEOUT`] quits; otherwise the question
-/// disappears and the player stays.
+/// Question whether to quit, after a first request to quit. A second request within [`QUIT_CONFIRM_TIMEOUT`] quits;
+/// without one, the question disappears and the player stays.
 #[derive(Debug, Default)]
 pub(super) struct QuitConfirmation {
     open_until: Option<Instant>,
@@ -37,7 +37,7 @@ impl QuitConfirmation {
             title: "Leave the game?".into(),
             rows: others.iter().map(|name| (name.clone(), "plays with you".into())).collect(),
             selected: None,
-            footer: "quit again within 5 s to leave   Esc stay".into(),
+            footer: "press the same key or button again within 5 s to leave   Esc stay".into(),
         })
     }
 }

@@ -38,11 +38,11 @@ pub(super) fn remove_empty_movie(log: &LogArgs) {
 /// Returns the error for a file that cannot be created or written.
 pub(crate) fn write_error(path: &Path, error: &std::io::Error) -> AppError {
     let reason = match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such directory".into(),
+        std::io::ErrorKind::NotFound => "there is no such folder".into(),
         _ => describe_io_error(error),
     };
     AppError::failure(format!("cannot write {}: {reason}", path.display()))
-        .hint("choose a file in a folder where you have write permission")
+        .hint("choose another file, in an existing folder with write permission and free space")
 }
 
 /// Writes the statistics file, and returns the summary. If the game ended with an error, prints the summary and returns
@@ -81,10 +81,10 @@ fn summary(outcome: &RunOutcome) -> Summary {
     summary.add_row(
         "pace",
         format!("{:.2} fps", stats.fps),
-        &format!("mean deviation {:.2} ms, longest frame {:.0} ms", stats.deviation_ms, stats.longest_ms),
+        &format!("frame interval: mean deviation {:.2} ms, longest {:.0} ms", stats.deviation_ms, stats.longest_ms),
     );
     let equal = if outcome.is_in_sync { "yes" } else { "no" };
-    summary.add_row("states equal", equal.into(), "in all comparisons");
+    summary.add_row("states equal", equal.into(), "by the state hashes that the sites compared");
     if !stats.peers.is_empty() {
         let max = |value: fn(&coplay::session::PeerStats) -> f64| {
             stats.peers.iter().map(|(_, peer)| value(peer)).fold(0.0, f64::max)
@@ -97,7 +97,7 @@ fn summary(outcome: &RunOutcome) -> Summary {
         summary.add_row(
             "loss",
             format!("{:.1} %", max(|peer| f64::from(peer.loss) * 100.0)),
-            "packet loss on the worst link",
+            "of the packets from the player with the worst link",
         );
         let session = &stats.session;
         summary.add_row(
@@ -108,14 +108,14 @@ fn summary(outcome: &RunOutcome) -> Summary {
         summary.add_row(
             "stalls",
             session.stalls.to_string(),
-            &format!("{:.0} ms in total", session.stall_time.as_millis_f64()),
+            &format!("frames that waited for inputs, {:.0} ms in total", session.stall_time.as_millis_f64()),
         );
     }
     let drops = &stats.drops;
     if drops.total() > 0 {
         let DropCounts { rejected, kernel_dropped, queue_full } = drops;
         let about = format!(
-            "datagrams: {rejected} not authentic, {kernel_dropped} lost by the system, {queue_full} beyond a full queue"
+            "datagrams: {rejected} not authentic, {kernel_dropped} lost by the system, {queue_full} lost to a full queue"
         );
         summary.add_row("discarded", drops.total().to_string(), &about);
     }

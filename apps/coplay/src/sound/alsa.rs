@@ -1,5 +1,5 @@
 //! Sound output on Linux by libasound, which is loaded at run time. Without the library the game runs without sound; a
-//! program linked against it would not start. This module needs unsafe code, because it calls C functions.
+//! program linked against the library would not start. This module calls C functions, so it needs unsafe code.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
@@ -124,7 +124,8 @@ impl Pcm {
         if set < 0 { Err(pcm.alsa.error_text(set)) } else { Ok(pcm) }
     }
 
-    /// Writes sample pairs and blocks until the device has accepted them. Returns `false` if the device is gone.
+    /// Writes sample pairs and blocks until the device has accepted them. Returns `false` after an error from which
+    /// libasound cannot recover, such as a removed device.
     fn write(&mut self, mut pairs: &[[i16; 2]]) -> bool {
         while !pairs.is_empty() {
             // SAFETY: the handle is open, and the pointer refers to that many pairs of 16-bit samples.

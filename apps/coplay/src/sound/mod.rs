@@ -23,7 +23,7 @@ use ring::SampleRing;
 
 /// Target level of the queue, in seconds: one frame, and a reserve for late threads.
 const TARGET_SECONDS: f64 = 0.030;
-/// Queue level at which new sound is dropped, as a multiple of the target level.
+/// Queue level above which new sound is dropped, as a multiple of the target level.
 const OVERFLOW_FACTOR: f64 = 3.0;
 /// Maximum relative stretch or compression.
 const MAX_STRETCH: f64 = 0.005;
@@ -56,9 +56,9 @@ struct Output {
 pub(crate) struct SampleSource {
     ring: Arc<SampleRing>,
     declicker: Declicker,
-    /// Whether the queue ran empty; playback resumes at `resume_level`.
+    /// Whether playback waits until the queue reaches `resume_level`: at the start, and after the queue ran empty.
     is_starved: bool,
-    /// Queue level at which playback resumes after starvation, in pairs.
+    /// Queue level at which playback starts or resumes, in pairs.
     resume_level: usize,
 }
 
@@ -72,8 +72,8 @@ impl SampleSource {
         }
     }
 
-    /// Returns the next sample pair to play. After the queue ran empty, returns silence until it has reached the resume
-    /// level.
+    /// Returns the next sample pair to play. At the start, and after the queue ran empty, fades to silence until the
+    /// queue has reached the resume level.
     pub(crate) fn next_pair(&mut self) -> [i16; 2] {
         if self.is_starved && self.ring.len() >= self.resume_level {
             self.is_starved = false;
@@ -101,7 +101,7 @@ impl Speaker {
         }
     }
 
-    /// Opens the system's default device. The error is the reason why that failed.
+    /// Opens the system's default device, with this volume in percent. The error is the reason why that failed.
     pub fn open(volume: u8, muted: bool) -> Result<Self, String> {
         let open = |rate: f64| {
             let ring = Arc::new(SampleRing::new((rate * TARGET_SECONDS * (OVERFLOW_FACTOR + 1.0)) as usize));

@@ -238,11 +238,12 @@ pub fn hashes(log: &Path) -> BTreeMap<u32, String> {
 /// Upper bound of the prediction window, in frames.
 const MAX_PREDICTION_WINDOW: u32 = 64;
 
-/// Pause, in nanoseconds, during which the other sites may have continued without this one.
+/// Time between two steps of a site, in nanoseconds, beyond which the other sites may have continued without it.
 const LONG_PAUSE_NANOS: i64 = 500_000_000;
 
-/// Returns the hashes of confirmed frames in a log. The last frames before a long pause, and before a gap that a rejoin
-/// leaves, may be predictions that were never confirmed because the others continued without this site.
+/// Returns the hashes of the confirmed frames in a log, by frame. Leaves out the last frames before a long pause, and
+/// before a gap that a rejoin leaves: they may be predictions that were never confirmed, because the other sites
+/// continued without this one.
 fn confirmed_hashes(log: &Path) -> BTreeMap<u32, String> {
     let mut confirmed: BTreeMap<u32, String> = BTreeMap::new();
     let mut last = None;
@@ -284,8 +285,8 @@ pub fn log_paths<const N: usize>(dir: &TestDir) -> [PathBuf; N] {
     std::array::from_fn(|index| dir.path_of(&format!("log{index}.csv")))
 }
 
-/// Asserts that two logs agree on all common frames before `frame`, and that most of their states differ from each
-/// other. Returns the number of common frames.
+/// Asserts that two logs have equal hashes after all common frames before `frame`, and that the number of distinct
+/// hashes is more than half the number of these frames. Returns the number of these frames.
 #[track_caller]
 pub fn assert_equal_before(frame: u32, one: &Path, other: &Path) -> usize {
     let (one, other) = (hashes(one), hashes(other));

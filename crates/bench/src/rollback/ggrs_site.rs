@@ -1,9 +1,10 @@
 //! A site of the rollback benchmark that runs ggrs.
 //!
-//! It is driven according to the documentation and the two-player example of ggrs: a loop at 60 frames per second,
-//! slower by a tenth while `frames_ahead` is above zero. Where there is a choice, it is driven in the cheapest way. A
-//! tick calls `advance_frame` alone, which polls first. The host program keeps the states in slots like those of
-//! coplay, and ggrs's cells hold none, so that no state is copied twice. States are not compared, which is the default.
+//! The site is driven according to the documentation and the two-player example of ggrs: a loop at 60 frames per
+//! second, in which a tick is longer by a tenth while `frames_ahead` is above zero. Where there is a choice, the site
+//! is driven in the cheapest way. A tick calls `advance_frame` alone, which polls first. The host program keeps the
+//! states in slots like those of coplay, and ggrs's cells hold none, so that no state is copied twice. States are not
+//! compared, which is the default.
 //!
 //! When the prediction window is exhausted, `advance_frame` requests no new frame; the next tick tries again.
 
@@ -19,7 +20,7 @@ use crate::workload::FRAME_RATE;
 
 /// Factor by which a tick is longer while the site is ahead of the others, as in the examples of ggrs.
 const SLOWDOWN_WHEN_AHEAD: f64 = 1.1;
-/// Position of the message kind in an encoded message, in bytes.
+/// Byte range of the message kind in an encoded message.
 const MESSAGE_KIND_RANGE: std::ops::Range<usize> = 2..6;
 /// Encoded kind of an input message.
 const INPUT_MESSAGE_KIND: [u8; 4] = [2, 0, 0, 0];

@@ -14,7 +14,7 @@ use crate::inbox::Inbox;
 use crate::stopwatch::Stopwatch;
 use crate::workload::Inputs;
 
-/// Datagram queues of a site: received but not processed, and to be sent.
+/// Datagram queues of a site: received datagrams that wait for the engine, and datagrams to send.
 #[derive(Debug, Default)]
 pub struct SiteQueues {
     /// Received datagrams, each with its sender.
@@ -68,7 +68,8 @@ impl SiteFrameTotals {
     }
 }
 
-/// A slot for a saved state. `frame` is the next frame of the state; `None` while the slot is empty.
+/// A slot for a saved state. `frame` is the frame that the machine steps next from the state; `None` while the slot is
+/// empty.
 #[derive(Clone, Debug)]
 struct SavedState {
     frame: Option<u32>,
@@ -88,7 +89,7 @@ pub struct BenchHost {
     slots: Vec<SavedState>,
     /// Frame that the machine steps next.
     next_frame: u32,
-    /// Digest after every frame, as of its last step.
+    /// Digest after every frame, from the last time that the frame was stepped.
     digests: Vec<u64>,
     /// Time at which the newest frame was first stepped.
     last_step_at: Option<Instant>,

@@ -2,7 +2,7 @@
 //!
 //! The replay repeats all recorded operations: as many datagrams of the same lengths wait and are sent, the same states
 //! are copied from and to the same slots, and as many frames are stepped. The stopwatch is started and stopped as often
-//! as with an engine, so that its own cost cancels out, too.
+//! as with an engine, so that the cost of the stopwatch cancels out, too.
 
 use std::hint::black_box;
 

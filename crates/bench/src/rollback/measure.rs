@@ -39,7 +39,8 @@ pub struct RollbackResult {
     pub spread_resimulated: f64,
     /// Difference between the sites with the most and the fewest stepped frames at the end, in frames.
     pub spread_frames: u64,
-    /// First error of a site, or first wrong state. It makes the results invalid.
+    /// First error of a site, or first wrong state, either of which makes the results invalid; `None` if there was
+    /// none.
     pub error: Option<String>,
 }
 
@@ -153,7 +154,8 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
     values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)
 }
 
-/// Finds a site whose state after a confirmed frame differs from the one that the inputs lead to, and describes it.
+/// Returns the first site, and the first confirmed frame, after which the site's state differs from the state that the
+/// inputs lead to; `None` if all states are right.
 pub fn find_wrong_state<S: RollbackSite>(network: &RollbackNetwork<S>, case: BenchCase) -> Option<String> {
     let expected = expected_digests(case, network.confirmed_frames());
     let wrong =

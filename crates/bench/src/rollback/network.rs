@@ -20,7 +20,8 @@ pub trait RollbackSite {
     /// Creates the site with this number, which starts at its [start time](BenchCase::start_time).
     fn new(case: &BenchCase, number: usize, queues: SharedQueues) -> Self;
 
-    /// Receives datagrams, lets the host program work, and sends. The host program's stopwatch runs meanwhile.
+    /// Passes the datagrams in the inbox to the engine, serves the engine's requests with `host`, and fills the outbox.
+    /// The stopwatch of `host` runs while the engine runs.
     fn wake(&mut self, now: Instant, host: &mut BenchHost);
 
     /// Returns the next time at which the site must be woken.
@@ -29,7 +30,7 @@ pub trait RollbackSite {
     /// Returns whether a datagram carries the inputs of its sender.
     fn carries_inputs(bytes: &[u8]) -> bool;
 
-    /// Returns the first error of the site, which makes its results invalid.
+    /// Returns the first error of the site, which makes the results of the run invalid; `None` if there was none.
     fn error(&self) -> Option<String>;
 }
 
@@ -68,7 +69,7 @@ pub struct RollbackNetwork<S> {
     queue: TimedEventQueue<InFlightDatagram>,
     /// Reusable datagram buffers.
     spare_buffers: Vec<Vec<u8>>,
-    /// Operations since they were last taken; `None` while nothing is recorded.
+    /// Operations recorded since the trace was last taken; `None` while nothing is recorded.
     trace: Option<Vec<TraceOp>>,
 }
 

@@ -1,8 +1,9 @@
-//! The number of frames that any engine has to resimulate: input changes times predicted frames.
+//! The number of frames that any engine has to resimulate: for each input change that arrives late, the frames that
+//! were stepped with a wrong prediction until then.
 //!
-//! Another site learns of a player's input change with the first datagram that was sent after the change. All frames
-//! from the change on that the other site has stepped by then were mispredicted. Changes of several players that arrive
-//! between two frames take one rollback, so the deepest counts.
+//! Another site learns of a player's input change from the first arriving datagram that was sent after the change. All
+//! frames from the change on that the other site has stepped by then were mispredicted. Changes of several players that
+//! arrive between two frames take one rollback, so the deepest counts.
 //!
 //! The count follows the datagrams, not the engine. It assumes that a datagram carries everything that its sender knew.
 
@@ -14,11 +15,11 @@ use crate::workload::Inputs;
 /// Counter of the frames that one site has to resimulate with any engine.
 #[derive(Clone, Debug)]
 pub struct RequiredResimulation {
-    /// First frame without a known input, by player.
+    /// First frame whose input is not known yet, by player.
     known_end: Vec<u32>,
-    /// Frames to resimulate because of the deepest misprediction found since the last frame.
+    /// Frames that the next rollback resimulates, because of the deepest misprediction found since the last rollback.
     rollback_depth: u32,
-    /// Arrival time of the first input that revealed a misprediction since the last frame.
+    /// Arrival time of the first input since the last rollback that revealed a misprediction.
     first_late_at: Instant,
     frames: u64,
 }
@@ -49,7 +50,7 @@ impl RequiredResimulation {
         self.rollback_depth = self.rollback_depth.max(stepped - wrong);
     }
 
-    /// Counts one rollback that corrects all mispredictions found since the last one.
+    /// Counts one rollback that corrects all mispredictions found since the last rollback.
     pub fn count_rollback(&mut self) {
         self.frames += u64::from(std::mem::take(&mut self.rollback_depth));
     }

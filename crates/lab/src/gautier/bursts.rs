@@ -1,4 +1,4 @@
-//! Figures 6 and 7: drift by loss rate and by number of consecutive losses.
+//! Figures 6 and 7: drift by loss rate and by mean number of consecutive losses.
 
 use coplay::peer_world::UpdatePolicy;
 use coplay_sim::link::{LinkConfig, Loss};
@@ -16,7 +16,7 @@ use crate::table::{DataTable, integer, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "bursts",
     title: "Independent and consecutive losses",
-    summary: "Dead reckoning hides independent losses. Consecutive losses cause the drift: 10 % loss in bursts of five is as bad as a much higher independent loss.",
+    summary: "Dead reckoning hides independent losses. Consecutive losses cause the drift: at 20 updates per second, 10 % loss in bursts of five causes more drift than 30 % independent loss.",
     paper: &GAUTIER,
     paper_figures: "Figures 6 and 7",
     expected_seconds: 8.0,
@@ -27,11 +27,11 @@ pub static EXPERIMENT: Experiment = Experiment {
 /// Compared cases: loss rate, mean burst in updates, label, style, and panel (0 for Figure 6, 1 for Figure 7).
 const LOSS_CASES: [(f64, f64, &str, SeriesStyle, usize); 6] = [
     (0.0, 1.0, "no loss", SeriesStyle::Second, 0),
-    (0.1, 1.0, "10 %", SeriesStyle::First, 0),
-    (0.3, 1.0, "30 %", SeriesStyle::Paper, 0),
-    (0.1, 1.0, "10 %, independent", SeriesStyle::First, 1),
-    (0.1, 5.0, "10 %, bursts of 5", SeriesStyle::Fifth, 1),
-    (0.3, 1.0, "30 %, independent", SeriesStyle::Paper, 1),
+    (0.1, 1.0, "10 % loss", SeriesStyle::First, 0),
+    (0.3, 1.0, "30 % loss", SeriesStyle::Paper, 0),
+    (0.1, 1.0, "10 % independent loss", SeriesStyle::First, 1),
+    (0.1, 5.0, "10 % loss in bursts of 5", SeriesStyle::Fifth, 1),
+    (0.3, 1.0, "30 % independent loss", SeriesStyle::Paper, 1),
 ];
 
 fn link_with_loss(loss: f64, burst: f64) -> LinkConfig {
@@ -64,8 +64,8 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings.add_parameter("loss", "0, 10 and 30 % independent; 10 % with a mean burst of 5 (Gilbert)");
     let mut table = DataTable::new(
         "bursts",
-        "Mean drift of a thinned trace with losses",
-        &["loss_percent", "mean_burst", "updates_per_second", "mean_units"],
+        "Mean drift of a thinned trace by loss and update rate",
+        &["loss_percent", "mean_burst_updates", "updates_per_second", "mean_drift_units"],
     );
     for (case, rate, mean) in points.iter().filter(|(case, ..)| ![3, 5].contains(case)) {
         let (loss, burst, ..) = LOSS_CASES[*case];
@@ -79,7 +79,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
 
 fn figure(points: &[BurstPoint]) -> Figure {
     let panels =
-        ["Loss rate (Figure 6)", "Consecutive losses (Figure 7)"].into_iter().enumerate().map(|(number, title)| {
+        ["By loss rate (Figure 6)", "By burst length (Figure 7)"].into_iter().enumerate().map(|(number, title)| {
             let x = PlotAxis::new("updates per second").with_min(0.0).with_max(28.0);
             let panel = Panel::new(title, x, PlotAxis::new("mean drift, units").with_min(0.0));
             LOSS_CASES.iter().enumerate().filter(|(_, (.., of))| *of == number).fold(
@@ -93,14 +93,9 @@ fn figure(points: &[BurstPoint]) -> Figure {
                 },
             )
         });
-    let caption = "The same paths replayed at lower update rates, over links with higher loss (left) and with loss in bursts (right).";
-    Figure::new(
-        "bursts",
-        "Drift with independent losses and with bursts (G, Figures 6 and 7)",
-        caption,
-        panels.collect(),
-    )
-    .columns(2)
+    let caption = "Mean drift of the same recorded paths, replayed at each update rate over links with independent losses (left) and over links with independent losses or bursts (right).";
+    Figure::new("bursts", "Mean drift by loss rate and burst length (G, Figures 6 and 7)", caption, panels.collect())
+        .columns(2)
 }
 
 fn claims(findings: &mut Findings, points: &[BurstPoint]) {
@@ -108,27 +103,22 @@ fn claims(findings: &mut Findings, points: &[BurstPoint]) {
         points.iter().find(|(of, at, _)| *of == case && *at == rate).map_or(f64::NAN, |(_, _, mean)| *mean)
     };
     findings.add_claim(
-        "at 20 updates per second, 30 % independent loss adds less than 16 units of drift",
+        "at 20 updates per second, 30 % independent loss adds less than 16 units to the mean drift without loss",
         "the curves are not far apart",
-        format!(
-            "at 20 per second {:.2} units without loss, {:.2} with 10 %, {:.2} with 30 %",
-            at(0, 20),
-            at(1, 20),
-            at(2, 20)
-        ),
+        format!("{:.2} units without loss, {:.2} with 10 % loss, {:.2} with 30 %", at(0, 20), at(1, 20), at(2, 20)),
         at(2, 20) - at(0, 20) < 16.0,
     );
     let ratio = |rate: u32| at(4, rate) / at(2, rate);
     let worse = [20, 28].into_iter().all(|rate| at(4, rate) > at(1, rate) * 1.5);
     findings.add_claim(
         "at 20 and 28 updates per second, 10 % loss in bursts of 5 causes over 1.5 times the drift of 10 % independent loss",
-        "significantly higher",
-        format!("at 20 per second {:.2} units against {:.2}", at(4, 20), at(1, 20)),
+        "significantly higher drift",
+        format!("at 20 per second {:.2} units with bursts, {:.2} with independent loss", at(4, 20), at(1, 20)),
         worse,
     );
     findings.add_claim(
-        "10 % loss in bursts of 5 is worse than 30 % independent loss at 20 updates per second, and better at 5",
-        "similar",
+        "10 % loss in bursts of 5 causes more drift than 30 % independent loss at 20 updates per second, and less at 5",
+        "similar drift",
         format!(
             "at 20 per second {:.2} and {:.2} units, a factor of {:.2}; at 5 per second {:.2} and {:.2}, a factor of {:.2}",
             at(4, 20),
@@ -140,5 +130,5 @@ fn claims(findings: &mut Findings, points: &[BurstPoint]) {
         ),
         ratio(20) > 1.0 && ratio(5) < 1.0,
     );
-    findings.add_note("Independent losses can hit two updates in a row; in the paper the update after a loss always arrives. Which pattern is worse depends on how long an avatar keeps its course. At 20 updates per second a single loss leaves a gap of 100 ms, which rarely contains a turn; five consecutive losses leave 300 ms, which often does. At 5 updates per second a single loss leaves 400 ms, which is as bad as a longer gap; five consecutive losses leave more than a second, after which the avatar is hidden and does not count.");
+    findings.add_note("Independent losses can hit two updates in a row; in the paper the update after a loss always arrives. Which loss pattern causes more drift depends on how long an avatar keeps its course. At 20 updates per second a single loss leaves a gap of 100 ms, which rarely contains a turn; five consecutive losses leave 300 ms, which often does. At 5 updates per second a single loss leaves 400 ms, which is as bad as a longer gap; five consecutive losses leave more than a second, after which the avatar is hidden and does not count.");
 }

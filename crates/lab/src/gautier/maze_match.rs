@@ -30,8 +30,9 @@ pub(super) struct MatchOutcome {
     pub(super) updates_per_second: f64,
     /// Bytes sent to one receiver per second, all messages included.
     pub(super) bytes_per_second: f64,
-    /// Worst error of the clock estimates at the end, in milliseconds, and the fraction of site pairs with an estimate.
-    /// A site forgets a peer, and the estimate of its clock, when nothing arrives from that peer for too long.
+    /// Largest error of the clock estimates at the end, in milliseconds (infinite if a site knows a peer but has no
+    /// estimate of its clock), and the fraction of site pairs in which the first site knows the second. A site forgets
+    /// a peer, and the estimate of its clock, when nothing arrives from that peer for too long.
     pub(super) clock_error: (f64, f64),
 }
 
@@ -103,16 +104,17 @@ fn clock_error(network: &PeerWorldNetwork) -> (f64, f64) {
 }
 
 impl MatchOutcome {
-    /// Returns the drift of every view of another site's avatar, in units.
+    /// Returns the drift in units of every compared view, over all avatars and all other sites.
     pub(super) fn drifts(&self) -> impl Iterator<Item = f64> {
         self.pairs.iter().flat_map(|pair| pair.samples.iter().map(|sample| sample.distance))
     }
 
-    /// Returns the mean drift in units and the half width of its 90 % confidence interval, from the means of parts of
-    /// ten seconds.
+    /// Returns the mean drift in units and the half width of its 90 % confidence interval, from the mean drift of each
+    /// avatar in each period of ten seconds.
     pub(super) fn mean_drift(&self) -> (f64, f64) {
         const PART_TICKS: i64 = 1_000;
-        // All sites see the same turns of an avatar, so their samples are not independent: they form one part.
+        // All sites see the same turns of an avatar, so their samples are not independent: the samples of an avatar in
+        // the same ten seconds form one part.
         let mut parts: std::collections::BTreeMap<(EntityId, i64), (f64, f64)> = std::collections::BTreeMap::new();
         for pair in &self.pairs {
             for sample in &pair.samples {

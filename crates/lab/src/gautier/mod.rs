@@ -16,17 +16,17 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use crate::findings::Findings;
 
-/// Settings of a maze so small that all avatars are near each other and all sites receive all updates, because the
-/// paper has no regions.
+/// Settings of the maze. It is so small that all avatars are near each other and all sites receive all updates, as in
+/// the paper, which has no regions.
 const MAZE_SETTINGS: MazeSettings =
     MazeSettings { seed: 0, cells_per_side: 8, bucket_ticks: 4, playout_delay_ticks: 15 };
 
-/// Update rates per second, from the paper's highest down to one.
+/// Update rates per avatar and second, from the paper's highest down to one.
 const UPDATE_RATES: [u32; 11] = [28, 25, 20, 15, 10, 7, 5, 4, 3, 2, 1];
-/// Update rates per second of the short experiments.
+/// Update rates per avatar and second of the short experiments.
 const SHORT_UPDATE_RATES: [u32; 5] = [28, 20, 5, 2, 1];
 
-/// A link between all sites, used by several experiments.
+/// Conditions of the links between all sites, used by several experiments.
 struct LinkCase {
     name: &'static str,
     delay_ms: i64,
@@ -43,8 +43,8 @@ const fn link_case(name: &'static str, delay_ms: i64, loss: f64, has_outages: bo
 /// The paper's three links, and its third link with independent losses.
 ///
 /// The paper reports that at times its network delivered nothing for "a few seconds to a few tens of minutes". It
-/// excludes the worst of these and finds that the number of consecutive losses matters most. So the losses of its bad
-/// link are modelled as outages.
+/// excludes the worst of these times and finds that the number of consecutive losses matters most. So the losses of the
+/// paper's bad link are modelled as outages.
 const LINK_CASES: [LinkCase; 4] = [
     link_case("LAN", 0, 0.0, false),
     link_case("100 ms, 4 % loss", 100, 0.04, false),
@@ -82,9 +82,12 @@ impl LinkCase {
 /// Adds the parameters and notes that all experiments of this paper share.
 fn add_common_parameters(findings: &mut Findings) {
     findings.add_parameter("buckets", "40 ms; playout delay 150 ms; avatars without updates for 1 s are hidden");
-    findings.add_parameter("avatars", "radius 32 units; 32 units per 40 ms along straight lines and circles; ninjas");
+    findings.add_parameter(
+        "avatars",
+        "radius 32 units; speed 32 units per 40 ms along straight lines and circles; played by software (ninjas)",
+    );
     findings.add_parameter("maze", "8 by 8 cells of 512 units: every site sends to every other site, as in the paper");
-    findings.add_note("Drift is the distance between the owner's view of its avatar, delayed by the playout delay as at every site, and another site's view of it at the same instant. Between two views the owner's avatar is interpolated, so a clock error of a millisecond does not count as a whole bucket. The paper measures one pair of players; here all pairs are combined, since their links are equal. Hidden avatars do not count.");
+    findings.add_note("Drift is the distance between the owner's view of its avatar and another site's view of that avatar at the same instant. Both views are delayed by the playout delay. Between two of the owner's views the avatar's position is interpolated, so a clock error of a millisecond does not count as a whole bucket. The paper measures one pair of players; here all pairs are combined, since their links are equal. Views in which the avatar is hidden do not count.");
 }
 
 /// Returns the mean of these values and the half width of its 90 % confidence interval.

@@ -13,7 +13,7 @@ use coplay_sim::event_queue::TimedEventQueue;
 use coplay_sim::link::{Link, LinkConfig, Loss};
 use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
-/// Ticks before the measurement, in which the two sites synchronise.
+/// Ticks before the measurement, in which the two sites synchronise their clocks.
 const WARM_UP_TICKS: u32 = 400;
 const TICK: TimeDelta = TimeDelta::from_millis(10);
 
@@ -50,8 +50,8 @@ pub(super) fn mean_drift_of_all(paths: &[AvatarPath], seed: u64, sending: Update
 }
 
 impl AvatarPath {
-    /// Returns the fraction of updates at `rate` per second that dead reckoning predicts from the update before: those
-    /// on the same line or circle.
+    /// Returns the fraction of updates at `rate` per second that dead reckoning predicts from the previous update:
+    /// those on the same line or circle, without a death or respawn in the meantime.
     pub(super) fn reckonable_share(&self, rate: u32) -> f64 {
         let ticks: Vec<usize> =
             (0..).map(|n| n * 100 / rate as usize).take_while(|tick| *tick < self.states.len()).collect();

@@ -1,4 +1,4 @@
-//! Figure 4: the share of updates that dead reckoning predicts.
+//! Figure 4: share of the updates that dead reckoning predicts from the previous update.
 
 use coplay::peer_world::UpdatePolicy;
 
@@ -15,7 +15,7 @@ use crate::table::{DataTable, integer, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "reckonable",
     title: "Updates without new information",
-    summary: "The higher the update rate, the larger the share of updates that lie on the line or circle of the update before, so that dead reckoning would have predicted them.",
+    summary: "The higher the update rate, the larger the share of updates that lie on the line or circle of the previous update, so that dead reckoning would have predicted them.",
     paper: &GAUTIER,
     paper_figures: "Figure 4",
     expected_seconds: 8.0,
@@ -42,11 +42,11 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings.add_parameter("links", "LAN; 175 ms with 40 % loss in outages");
     findings.add_parameter("time", format!("{seconds} s for each rate and link"));
     findings.add_note(
-        "An update is reckonable if the update before it, extrapolated to the same tick, is less than one unit away.",
+        "An update is reckonable if the previous update, extrapolated to the same tick, is less than one unit away, and the avatar neither died nor respawned in the meantime.",
     );
     let mut table = DataTable::new(
         "reckonable",
-        "Updates that dead reckoning predicts from the update before",
+        "Share of the updates that dead reckoning predicts from the previous update, by link and update rate",
         &["loss_percent", "updates_per_second", "reckonable_percent"],
     );
     for (link, rate, share) in &shares {
@@ -61,7 +61,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
 fn figure(shares: &[(usize, u32, f64)]) -> Figure {
     let x = PlotAxis::new("updates per second").with_min(0.0).with_max(28.0);
     let panel = Panel::new(
-        "Updates on the line or circle of the update before",
+        "Updates on the line or circle of the previous update",
         x,
         PlotAxis::new("% of updates").with_min(0.0).with_max(100.0),
     );
@@ -70,22 +70,22 @@ fn figure(shares: &[(usize, u32, f64)]) -> Figure {
             shares.iter().filter(|(of, ..)| *of == link).map(|(_, rate, share)| (f64::from(*rate), share * 100.0));
         panel.line(LINK_CASES[link].name, STYLES[link], line)
     });
-    let caption = "The other updates follow a turn. Ninjas decide every 100 to 200 ms, so from about 10 updates per second on, most updates add no information.";
-    Figure::new("reckonable", "Share of reckonable updates (G, Figure 4)", caption, vec![panel])
+    let caption = "Updates that are not reckonable follow a turn. Ninjas decide on their course every 100 to 200 ms, so at about 10 or more updates per second, most updates add no information.";
+    Figure::new("reckonable", "Share of reckonable updates over the update rate (G, Figure 4)", caption, vec![panel])
 }
 
 fn claims(findings: &mut Findings, shares: &[(usize, u32, f64)]) {
     for link in [0, 2] {
         let line: Vec<f64> = shares.iter().filter(|(of, ..)| *of == link).map(|(_, _, share)| share * 100.0).collect();
         let (Some(max), Some(min)) = (line.first(), line.last()) else { continue };
-        // From the highest rate down; each step may rise by up to 3 points of noise.
+        // Rates fall along the line; at each step the share may rise by up to 3 points of noise.
         let falls = line.windows(2).all(|pair| pair[1] < pair[0] + 3.0);
         findings.add_claim(
             &format!(
-                "{}: from 1 to 28 updates per second, the share of reckonable updates rises by over 30 points",
+                "{}: from 1 to 28 updates per second, the share of reckonable updates rises by over 30 percentage points",
                 LINK_CASES[link].name
             ),
-            "rises with the rate",
+            "the share rises with the rate",
             format!("{min:.0} % at 1 per second, {max:.0} % at 28"),
             falls && *max > min + 30.0,
         );

@@ -1,4 +1,4 @@
-//! Beyond the paper: the traffic of one site in a large world, which sends updates only to nearby sites.
+//! Beyond the paper: the traffic of one site in a large world, in which a site sends updates only to nearby sites.
 
 use coplay::peer_world::{EntityId, UpdatePolicy, WorldRegion};
 use coplay::time::{Instant, TimeDelta};
@@ -17,10 +17,10 @@ use crate::table::{DataTable, integer, number};
 /// Catalog entry of the `regions` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "regions",
-    title: "A world of 1,000 avatars",
+    title: "Worlds of up to 1,024 avatars",
     summary: "A site sends updates only to sites with nearby avatars. So the traffic of a site depends on its neighbourhood and not on the size of the world, and the site still sees every avatar that comes near.",
     paper: &GAUTIER,
-    paper_figures: "beyond the paper: it lists groups by region as future work",
+    paper_figures: "beyond the paper, which lists groups by region as future work",
     expected_seconds: 60.0,
     run,
     real_run: None,
@@ -46,7 +46,7 @@ struct RegionWorld {
     datagrams_per_second: f64,
     /// Bytes sent to one site per second.
     bytes_per_second: f64,
-    /// Mean number of avatars near one of the site's own for at least 0.1 s.
+    /// Mean number of other sites' avatars that are near one of the site's own and were so 0.1 s before.
     mean_near: f64,
     /// Fraction of those avatars that the site showed.
     shown_share: f64,
@@ -169,7 +169,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     );
     findings.add_parameter("links", "40 ms, 3 ms mean jitter, 2 % loss; no multicast: each datagram goes to one site");
     findings.add_parameter("time", format!("{seconds} s, after 6 s in which the sites join and the world settles"));
-    findings.add_note("A site reports its position to another site before it has moved half of the distance between them: nearby sites receive every change of region, distant sites few. The cost of these reports grows with the width of the world, not with its area.");
+    findings.add_note("A site reports the regions of its avatars to another site before one of them has covered half of the distance to that site's avatars. So nearby sites receive a report at every change of region, and distant sites receive few reports. The cost of these reports grows with the width of the world, not with its area.");
     findings.tables.push(table(&worlds));
     findings.figures.push(figure(&worlds));
     claims(&mut findings, &worlds);
@@ -184,13 +184,17 @@ fn table(worlds: &[RegionWorld]) -> DataTable {
     let columns = [
         "sites",
         "avatars",
-        "near",
+        "near_avatars",
         "shown_percent",
         "datagrams_per_second",
         "bytes_per_second",
-        "without_regions_per_second",
+        "datagrams_without_regions_per_second",
     ];
-    let mut table = DataTable::new("regions", "Traffic of one site, and avatars it shows", &columns);
+    let mut table = DataTable::new(
+        "regions",
+        "Traffic to one site, and nearby avatars that it shows, by size of the world",
+        &columns,
+    );
     for world in worlds {
         table.add_row([
             integer(world.sites as i64),
@@ -209,13 +213,19 @@ fn figure(worlds: &[RegionWorld]) -> Figure {
     let x = || PlotAxis::logarithmic("avatars in the world");
     let points = |of: fn(&RegionWorld) -> f64| worlds.iter().map(move |world| (world.avatars() as f64, of(world)));
     let cost = Panel::new("Datagrams to one site", x(), PlotAxis::logarithmic("per second"))
-        .line("without regions", SeriesStyle::Paper, points(RegionWorld::datagrams_without_regions))
+        .line("without regions (computed)", SeriesStyle::Paper, points(RegionWorld::datagrams_without_regions))
         .line("with regions", SeriesStyle::First, points(|world| world.datagrams_per_second));
-    let counts = Panel::new("Avatars near a site's own", x(), PlotAxis::new("").with_min(0.0))
+    let counts = Panel::new("Other sites' avatars near a site's own", x(), PlotAxis::new("avatars").with_min(0.0))
         .line("present", SeriesStyle::Paper, points(|world| world.mean_near))
         .line("shown", SeriesStyle::First, points(|world| world.mean_near * world.shown_share));
-    let caption = "Traffic to one site per second, and the avatars it shows, in worlds of different size with the same density of avatars.";
-    Figure::new("regions", "Traffic depends on the neighbourhood", caption, vec![cost, counts]).columns(2)
+    let caption = "Mean over the sites, in worlds of different size with the same density of avatars. Left: datagrams sent to one site per second. Right: other sites' avatars near a site's own that are present in the world, and those of them that the site shows.";
+    Figure::new(
+        "regions",
+        "Traffic to one site and nearby avatars over the size of the world",
+        caption,
+        vec![cost, counts],
+    )
+    .columns(2)
 }
 
 fn claims(findings: &mut Findings, worlds: &[RegionWorld]) {
@@ -225,10 +235,10 @@ fn claims(findings: &mut Findings, worlds: &[RegionWorld]) {
         .map(|world| world.datagrams_per_second / (world.mean_near * f64::from(UPDATE_RATE)))
         .fold(0.0, f64::max);
     findings.add_claim(
-        "a site receives less than 2.2 datagrams per nearby update in every world, and in the largest one less than a quarter of the datagrams without regions",
+        "in every world a site is sent less than 2.2 datagrams per update of a nearby avatar, and in the largest world less than a quarter of the datagrams without regions",
         "listed as future work",
         format!(
-            "{:.0} datagrams and {:.1} kB per second among {} avatars, {:.0} of them near; {:.0} datagrams without regions; at most {max_per_update:.1} datagrams per nearby update in any world",
+            "{:.0} datagrams and {:.1} kB per second in a world of {} avatars, {:.0} of them near; {:.0} datagrams per second without regions; at most {max_per_update:.1} datagrams per update of a nearby avatar in any world",
             large.datagrams_per_second,
             large.bytes_per_second / 1e3,
             large.avatars(),

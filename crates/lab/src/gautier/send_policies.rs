@@ -1,5 +1,5 @@
-//! Beyond the paper: sites that send an update only when the other sites' dead reckoning would be wrong, at a rate that
-//! the network carries.
+//! Beyond the paper: sites that send an update only when the other sites' dead reckoning would be wrong, or at a rate
+//! that the network can carry, or both.
 
 use coplay::peer_world::UpdatePolicy;
 use coplay::time::TimeDelta;
@@ -18,9 +18,9 @@ use crate::table::{DataTable, TableCell, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "quiet",
     title: "Updates only when dead reckoning would be wrong",
-    summary: "A site that dead-reckons its own avatar as the other sites do, and sends an update only when they would be wrong, needs a fraction of the updates. On a congested network, sending less also reduces drift.",
+    summary: "If a site dead-reckons its own avatars as the other sites do, and sends an update only when the result would be wrong, a fraction of the updates is enough. On a congested network, sending less also reduces drift.",
     paper: &GAUTIER,
-    paper_figures: "beyond the paper: it lists congestion control and dead reckoning at the source as future work",
+    paper_figures: "beyond the paper, which lists congestion control and dead reckoning at the source as future work",
     expected_seconds: 8.0,
     run,
     real_run: None,
@@ -46,7 +46,7 @@ fn link_config(number: usize) -> LinkConfig {
     match number {
         0 => LinkConfig::lan(),
         1 => LinkConfig { loss: Loss::Independent(0.05), ..wan },
-        // Less than four ninjas need at 25 updates per second.
+        // Less than the updates of four ninjas need at 25 per second.
         _ => LinkConfig { rate: Some(Rate { bytes_per_second: 1_800, queue_bytes: 1_200 }), ..wan },
     }
 }
@@ -87,7 +87,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
         "links",
         "LAN; 60 ms with 5 % loss; 60 ms with a bottleneck below the rate of four ninjas at 25 updates per second",
     );
-    findings.add_parameter("dead-reckoned at the source", "sent when the other sites would be more than 8 units wrong, and at least 4 times per second; changes are repeated where updates get lost");
+    findings.add_parameter("dead-reckoned at the source", "an update is sent when the other sites' position would be more than 8 units wrong, and at least 4 times per second; changes are repeated where updates get lost");
     findings.add_parameter(
         "adaptive rate",
         "between 5 and 25 per second, controlled by the receivers' reports of lost and late updates",
@@ -105,11 +105,11 @@ fn table(points: &[SendPolicyPoint]) -> DataTable {
         "update_policy",
         "updates_per_second",
         "bytes_per_second_to_a_site",
-        "mean_units",
-        "p90_units",
-        "under_50_percent",
+        "mean_drift_units",
+        "p90_drift_units",
+        "under_50_units_percent",
     ];
-    let mut table = DataTable::new("quiet", "Updates, bytes and drift", &columns);
+    let mut table = DataTable::new("quiet", "Updates, bytes and drift by link and update policy", &columns);
     for point in points {
         table.add_row([
             TableCell::Text(LINK_NAMES[point.link].into()),
@@ -135,14 +135,8 @@ fn figure(points: &[SendPolicyPoint]) -> Figure {
         panel("Updates per avatar", "per second", |point| point.updates_per_second),
         panel("Mean drift", "units", |point| point.drift.mean),
     ];
-    let caption = "Twelve ninjas at three sites. On a good network fewer updates cause almost no extra drift. On a congested network they reduce it.";
-    Figure::new(
-        "quiet",
-        "Dead reckoning at the source and an adaptive rate, compared with the paper's fixed rate",
-        caption,
-        panels,
-    )
-    .columns(2)
+    let caption = "Twelve ninjas at three sites. On a good network, fewer updates cause almost no extra drift. On a congested network, fewer updates reduce the drift.";
+    Figure::new("quiet", "Updates and drift by update policy", caption, panels).columns(2)
 }
 
 fn claims(findings: &mut Findings, points: &[SendPolicyPoint]) {
@@ -155,10 +149,10 @@ fn claims(findings: &mut Findings, points: &[SendPolicyPoint]) {
     for link in [0, 1] {
         let (fixed, reckoned) = (of(link, 0), of(link, 2));
         findings.add_claim(
-            &format!("{}: dead reckoning at the source needs at most a third of the updates, with a mean drift below 16 units", LINK_NAMES[link]),
+            &format!("{}: with dead reckoning at the source, at most a third of the updates of the fixed rate are sent, and the mean drift is below 16 units", LINK_NAMES[link]),
             "listed as future work",
             format!(
-                "{:.1} updates per second against {:.1}, {:.2} units against {:.2}",
+                "{:.1} updates per avatar and second ({:.1} with the fixed rate), mean drift {:.2} units ({:.2})",
                 reckoned.updates_per_second, fixed.updates_per_second, reckoned.drift.mean, fixed.drift.mean
             ),
             reckoned.updates_per_second <= fixed.updates_per_second / 3.0 && reckoned.drift.mean < 16.0,
@@ -166,10 +160,10 @@ fn claims(findings: &mut Findings, points: &[SendPolicyPoint]) {
     }
     let (fixed, adaptive, reckoned, both) = (of(2, 0), of(2, 1), of(2, 2), of(2, 3));
     findings.add_claim(
-        "on a congested link, an adaptive rate, dead reckoning at the source and both together each cause less than half the drift of a fixed rate",
+        "on a congested link, the mean drift with an adaptive rate, with dead reckoning at the source and with both is less than half of that with a fixed rate",
         "listed as future work",
         format!(
-            "{:.1} units fixed, {:.1} adaptive, {:.1} dead-reckoned, {:.1} with both",
+            "{:.1} units with a fixed rate, {:.1} with an adaptive rate, {:.1} with dead reckoning at the source, {:.1} with both",
             fixed.drift.mean, adaptive.drift.mean, reckoned.drift.mean, both.drift.mean
         ),
         [adaptive, reckoned, both].iter().all(|ours| ours.drift.mean < fixed.drift.mean / 2.0),

@@ -15,7 +15,7 @@ use crate::table::{DataTable, integer, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "rate",
     title: "Drift over the update rate",
-    summary: "From 28 updates per second down to 5, the update rate hardly matters. Below 5, an avatar turns more often than its site sends updates. Loss matters more than the rate.",
+    summary: "From 28 updates per second down to 5, the update rate hardly affects the drift. Below 5 the drift rises, since an avatar turns more often than its site sends updates. Loss affects the drift more than the rate does.",
     paper: &GAUTIER,
     paper_figures: "Figure 3",
     expected_seconds: 20.0,
@@ -25,15 +25,15 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 const STYLES: [SeriesStyle; 4] = [SeriesStyle::Second, SeriesStyle::First, SeriesStyle::Paper, SeriesStyle::Fifth];
 
-/// Mean drift in units at one rate over one link, the half width of its confidence interval, and the accuracy of the
-/// clocks.
+/// Result at one update rate over one link: mean drift in units, the half width of its 90 % confidence interval, and
+/// the accuracy of the clock estimates.
 struct RatePoint {
     link_case: usize,
     rate: u32,
     mean_drift: f64,
     confidence_half_width: f64,
     clock_error_ms: f64,
-    /// Fraction of site pairs with a clock estimate, that is, which received each other's datagrams recently.
+    /// Fraction of site pairs in which the first site knows the second, that is, recently received its datagrams.
     known_clocks: f64,
 }
 
@@ -61,7 +61,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings.add_parameter("sites", "5, one ninja each");
     findings.add_parameter("links", "LAN; 100 ms with 4 % loss; 175 ms with 40 % loss, in outages of 2 s on average and independent; 4 ms mean jitter");
     findings.add_parameter("time", format!("{seconds} s for each rate and link"));
-    findings.add_note("The delay of the longest link exceeds the playout delay, so every update over it is late and every view is dead-reckoned. The pattern of the 40 % loss determines the shape of its curve. The paper reports a network that delivered nothing for seconds and more, and finds that consecutive losses matter. So its losses are modelled as outages, whose duration does not depend on the update rate. The curve is then flat, like the paper's, at nearly the same height: outages cause the drift, not the rate, and each does so for at most one second, after which the avatar is hidden, as in the paper. The same loss rate with independent losses gives another curve: of 28 updates per second 17 arrive, which causes almost no drift, and every reduction of the rate down to 5 costs some.");
+    findings.add_note("The delay of the links with 175 ms exceeds the playout delay, so every update over them is late and every view is dead-reckoned. The pattern of the 40 % loss determines the shape of the curve. The paper reports a network that delivered nothing for seconds and more, and finds that consecutive losses matter. So the losses of this link are modelled as outages, whose duration does not depend on the update rate. The curve is then flat, like the paper's, at nearly the same height: the outages cause the drift, not the rate. An outage causes drift for at most one second; then the avatar is hidden, as in the paper. Independent losses of 40 % give another curve: of 28 updates per second 17 arrive, so there is almost no drift, and the drift grows with every reduction of the rate.");
     findings.tables.push(table(&points));
     findings.figures.push(figure(&points));
     claims(&mut findings, &points);
@@ -74,12 +74,12 @@ fn table(points: &[RatePoint]) -> DataTable {
         "loss_percent",
         "loss_pattern",
         "updates_per_second",
-        "mean_units",
+        "mean_drift_units",
         "confidence_90_units",
         "clock_error_ms",
-        "known_clocks",
+        "known_peers_fraction",
     ];
-    let mut table = DataTable::new("rate", "Mean drift at each update rate", &columns);
+    let mut table = DataTable::new("rate", "Mean drift and clock error by link and update rate", &columns);
     for point in points {
         let link = &LINK_CASES[point.link_case];
         table.add_row([
@@ -114,9 +114,9 @@ fn figure(points: &[RatePoint]) -> Figure {
             )
             .line(LINK_CASES[link].name, STYLES[link], of_link().map(|point| (f64::from(point.rate), point.mean_drift)))
     });
-    let panel = panel.horizontal_bound(32.0, "").vertical_bound(5.0, "");
-    let caption = "Mean distance between the owner's view of an avatar and the other sites' views of it, with 90 % confidence. \
-                   The curves of the paper's three links are flat down to about 5 updates per second and rise below; at high rates dead reckoning hides independent losses. Dotted: the radius of an avatar, and 5 updates per second.";
+    let panel = panel.horizontal_bound(32.0, "radius of an avatar").vertical_bound(5.0, "5 updates per second");
+    let caption = "Mean distance between the owner's view of an avatar and the other sites' views of it, with 90 % confidence intervals (bands). \
+                   The curves of the paper's three links (the first three) are flat down to about 5 updates per second and rise below 5. At high rates, dead reckoning hides independent losses.";
     Figure::new("rate", "Drift over the update rate (G, Figure 3)", caption, vec![panel])
 }
 
@@ -129,7 +129,7 @@ fn claims(findings: &mut Findings, points: &[RatePoint]) {
     };
     let curve = |link| {
         format!(
-            "{:.1} units at 28, {:.1} at 5, {:.1} at 2, {:.1} at 1",
+            "{:.1} units at 28 per second, {:.1} at 5, {:.1} at 2, {:.1} at 1",
             at(link, 28),
             at(link, 5),
             at(link, 2),
@@ -140,18 +140,18 @@ fn claims(findings: &mut Findings, points: &[RatePoint]) {
     for link in [0, 1, 2] {
         findings.add_claim(
             &format!(
-                "{}: from 28 down to 5 updates per second the mean drift grows by less than 16 units and stays below 50; at 1 per second it is more than twice that at 5",
+                "{}: from 28 down to 5 updates per second the mean drift grows by less than 16 units and stays below 50; at 1 per second it is more than twice as large as at 5, and more than 32 units larger",
                 LINK_CASES[link].name
             ),
-            "flat to about 5, at less than 50 units, then rising",
+            "flat from 28 down to about 5 per second, at less than 50 units; rising below",
             curve(link),
             at(link, 5) - at(link, 28) < 16.0 && at(link, 5) < 50.0 && rises(link),
         );
     }
     let below_half = |rate| at(3, rate) < at(2, rate) / 2.0;
     findings.add_claim(
-        "40 % independent loss causes less than half the drift of 40 % loss in outages at 28 and 20 updates per second, and over 80 % of it at 5",
-        "consecutive losses matter",
+        "40 % independent loss causes less than half the drift of 40 % loss in outages at 28 and 20 updates per second, and over 80 % of that drift at 5",
+        "consecutive losses matter for the drift",
         curve(3),
         below_half(28) && below_half(20) && at(3, 5) > at(2, 5) * 0.8 && rises(3),
     );
@@ -170,9 +170,9 @@ fn claims(findings: &mut Findings, points: &[RatePoint]) {
     let lan = points.iter().filter(|point| point.link_case == 0).map(|point| point.clock_error_ms).fold(0.0, f64::max);
     let all = errors.fold(0.0, f64::max);
     findings.add_claim(
-        "clock estimates of connected peers are accurate to 10 ms on all links, and to 1 ms on the LAN",
-        "needs 10 ms",
-        format!("{all:.2} ms error at worst, {lan:.3} ms on the LAN"),
+        "clock estimates of known peers are wrong by less than 10 ms on all links and by less than 1 ms on the LAN, and sites know over half of their peers",
+        "clocks must agree within 10 ms",
+        format!("by at most {all:.2} ms, on the LAN by at most {lan:.3} ms"),
         all < 10.0 && lan < 1.0 && points.iter().all(|point| point.known_clocks > 0.5),
     );
 }

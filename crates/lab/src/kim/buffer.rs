@@ -12,7 +12,7 @@ use crate::table::{DataTable, integer, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "buffer",
     title: "Buffer contents over time",
-    summary: "An initial delay of 0.3 s leaves time to request a lost command and to receive it. The buffer level drops with every loss and recovers, and the game never stops.",
+    summary: "An initial delay (input delay) of 0.3 s leaves time to request a lost command and to receive it. The buffer level drops after a loss and recovers, and the game never stops.",
     paper: &KIM,
     paper_figures: "Figure 10",
     expected_seconds: 1.0,
@@ -22,7 +22,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 /// Initial delay: 0.3 s at 60 frames per second.
 pub const INITIAL_DELAY_FRAMES: u32 = 18;
-/// The paper's loss rates, and a run without loss.
+/// Compared loss rates, each with a style: none, and those of the paper.
 const LOSSES: [(f64, SeriesStyle); 3] =
     [(0.0, SeriesStyle::Second), (0.01, SeriesStyle::First), (0.05, SeriesStyle::Paper)];
 /// Length of a time slice of the plot and the table, in seconds.
@@ -41,7 +41,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings.add_parameter("link", "65 ms in each direction; 0, 1 and 5 % independent loss");
     findings.add_parameter("recovery", "history: regular packets carry requests and resends");
     findings.add_parameter("time", format!("{seconds} s after 3 s of warm-up"));
-    findings.add_note("The paper does not state the delay of its link. Its results imply 65 ms, since recovering a loss takes about three one-way delays and two intervals.");
+    findings.add_note("The paper does not state the delay of its link. Its results fit one-way delays of 56 to 88 ms, since recovering a lost command takes about three one-way delays and two send intervals. We use 65 ms.");
     findings.tables.push(table(&traces));
     findings.figures.push(figure(&traces));
     claims(&mut findings, &traces);
@@ -50,7 +50,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
 
 fn table(traces: &[(f64, TestbedTrace)]) -> DataTable {
     let columns = ["loss_percent", "site", "time_s", "min_frames", "mean_frames", "max_frames"];
-    let mut table = DataTable::new("buffer", "Frames in each buffer, in slices of 0.25 s", &columns);
+    let mut table = DataTable::new("buffer", "Frames in the buffer of each site, per time slice of 0.25 s", &columns);
     for (loss, trace) in traces {
         for site in 0..2 {
             for (at, min, mean, max) in trace.summary(site, SLICE_S) {
@@ -83,18 +83,18 @@ fn figure(traces: &[(f64, TestbedTrace)]) -> Figure {
         )
         .band(style, summary.iter().map(|(at, min, _, max)| (*at, *min, *max)))
         .line("", style, summary.iter().map(|(at, _, mean, _)| (*at, *mean)))
-        .horizontal_bound(1.0, "starvation")
+        .horizontal_bound(1.0, "starvation: fewer than 1 frame")
     });
-    let caption = "Commands received from the other site and not yet played: mean (line), minimum and maximum (band) per 0.25 s. \
-                   A loss lowers the buffer level by the time from request to resend, and no further.";
+    let caption = "Commands that the first site has received and not yet played: mean (line), minimum and maximum (band) per 0.25 s. \
+                   A lost command lowers the buffer level until its resend arrives.";
     Figure::new("buffer", "Buffer contents with 0, 1 and 5 % loss (K, Figure 10)", caption, panels.collect())
 }
 
 fn claims(findings: &mut Findings, traces: &[(f64, TestbedTrace)]) {
     for (loss, trace) in traces.iter().filter(|(loss, _)| *loss > 0.0) {
         findings.add_claim(
-            &format!("at an initial delay of 0.3 s and {:.0} % loss, the buffer never starves", loss * 100.0),
-            "stable",
+            &format!("with an initial delay of 0.3 s and {:.0} % loss, no site pauses or stalls, and the game runs at 60 frames per second", loss * 100.0),
+            "the buffer is stable",
             format!(
                 "at least {:.0} frames buffered, {} pauses, {} stalled frames, {:.2} frames per second",
                 trace.min_buffer(),

@@ -22,9 +22,9 @@ use crate::table::{DataTable, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "overrun",
     title: "Overrun and starvation without the input gate",
-    summary: "Two sites whose clocks differ by 1 %. If each site plays at its own clock rate, the fast site's buffer runs empty and the slow site's overruns, until a threshold makes both sites pause. In the engine, where a step waits for inputs and all sites share one pacing plan, neither happens.",
+    summary: "The clocks of two sites differ by 1 %. If each site plays at its own clock rate, the fast site's buffer runs empty and the slow site's overruns, until a threshold makes both sites pause. In the engine, where a step waits for inputs and all sites share one pacing plan, neither happens.",
     paper: &KIM,
-    paper_figures: "section 3.4: thresholds",
+    paper_figures: "section 3.4 (thresholds)",
     expected_seconds: 1.0,
     run,
     real_run: None,
@@ -33,9 +33,10 @@ pub static EXPERIMENT: Experiment = Experiment {
 const PERIOD_MS: f64 = 1_000.0 / 60.0;
 /// Relative clock error of the second site, which runs fast.
 const CLOCK_SKEW: f64 = 0.01;
-/// Forward threshold: largest number of frames in a buffer (equation 4), for the initial delay and the round trip.
+/// Forward threshold of the paper, in frames: the largest buffer level, which equation 4 gives as the initial delay
+/// plus the round-trip time (300 + 130 ms).
 const FORWARD_THRESHOLD: f64 = 26.0;
-/// Buffer level, in frames, below which a site is about to starve.
+/// Backward threshold of the paper: buffer level, in frames, below which a site is about to starve.
 const STARVATION_THRESHOLD: f64 = 1.0;
 
 /// The paper's buffers at two sites without the input gate. All times are in milliseconds.
@@ -131,7 +132,10 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings.add_parameter("sites", "2; the second site's clock runs 1 % fast");
     findings.add_parameter("initial delay", "0.3 s");
     findings.add_parameter("link", "65 ms in each direction, no loss");
-    findings.add_parameter("thresholds", "fewer than 1 frame, more than 26 (equation 4 in commands)");
+    findings.add_parameter(
+        "thresholds",
+        "all sites pause when a buffer holds fewer than 1 frame or more than 26 (equation 4)",
+    );
     findings.add_parameter("time", format!("{seconds} s"));
     findings.add_note(
         "The model of the paper's buffers without the input gate is compared with the engine, which has the gate, at the same clock rates.",
@@ -143,8 +147,11 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
 }
 
 fn table(unlimited: &UngatedTrace, limited: &UngatedTrace, gated: &TestbedTrace) -> DataTable {
-    let mut table =
-        DataTable::new("overrun", "Frames in the buffers", &["way", "least_frames", "most_frames", "pauses"]);
+    let mut table = DataTable::new(
+        "overrun",
+        "Smallest and largest buffer level, and pauses, by variant",
+        &["variant", "min_frames", "max_frames", "pauses"],
+    );
     let mut row = |name: &str, buffers: &[Vec<(f64, f64)>; 2], pauses: usize| {
         let all = || buffers.iter().flatten().map(|(_, frames)| *frames);
         table.add_row([
@@ -154,9 +161,9 @@ fn table(unlimited: &UngatedTrace, limited: &UngatedTrace, gated: &TestbedTrace)
             number(pauses as f64, 0),
         ]);
     };
-    row("gate off, no thresholds", &unlimited.buffers, unlimited.pauses.len());
-    row("gate off, thresholds", &limited.buffers, limited.pauses.len());
-    row("gate on (the engine)", &gated.buffers, gated.pauses.len());
+    row("without gate and thresholds", &unlimited.buffers, unlimited.pauses.len());
+    row("without gate, with thresholds", &limited.buffers, limited.pauses.len());
+    row("with gate (the engine)", &gated.buffers, gated.pauses.len());
     table
 }
 
@@ -172,18 +179,18 @@ fn figure(unlimited: &UngatedTrace, limited: &UngatedTrace, gated: &TestbedTrace
             PlotAxis::new("time, s").with_min(0.0).with_max(gated.seconds),
             PlotAxis::new("frames in the buffer").with_min(0.0).with_max(60.0),
         )
-        .steps("at the slow site", SeriesStyle::First, thinned(&buffers[0]))
-        .steps("at the fast site", SeriesStyle::Paper, thinned(&buffers[1]))
-        .points("all pause", SeriesStyle::PaperText, pauses.into_iter().map(|at| (at, 0.0)))
+        .steps("buffer of the slow site", SeriesStyle::First, thinned(&buffers[0]))
+        .steps("buffer of the fast site", SeriesStyle::Paper, thinned(&buffers[1]))
+        .points("pause of all sites", SeriesStyle::PaperText, pauses.into_iter().map(|at| (at, 0.0)))
         .horizontal_bound(FORWARD_THRESHOLD, "forward threshold")
     };
     let panels = vec![
-        panel("Gate off, no thresholds", &unlimited.buffers, vec![]),
-        panel("Gate off, thresholds", &limited.buffers, limited.pauses.clone()),
-        panel("Gate on: the engine", &gated.buffers, vec![]),
+        panel("Without gate and thresholds", &unlimited.buffers, vec![]),
+        panel("Without gate, with thresholds", &limited.buffers, limited.pauses.clone()),
+        panel("With gate: the engine", &gated.buffers, vec![]),
     ];
-    let caption = "At its own clock rate the fast site plays more than it receives, and the slow site receives more than it plays. With thresholds both sites pause repeatedly. The engine's pacing plan and input gate avoid both.";
-    Figure::new("overrun", "Overrun and starvation (K, section 3.4)", caption, panels)
+    let caption = "Without the gate, the fast site plays more commands than it receives, and the slow site receives more than it plays. With thresholds, both sites pause repeatedly. With the engine's pacing plan and input gate, no buffer starves or overruns, and no site pauses.";
+    Figure::new("overrun", "Buffer contents with and without the input gate (K, section 3.4)", caption, panels)
 }
 
 fn claims(findings: &mut Findings, unlimited: &UngatedTrace, limited: &UngatedTrace, gated: &TestbedTrace) {
@@ -194,14 +201,14 @@ fn claims(findings: &mut Findings, unlimited: &UngatedTrace, limited: &UngatedTr
     let (min_level, max_level) = all(&unlimited.buffers);
     findings.add_claim(
         "without the gate one buffer runs empty and the other exceeds the forward threshold",
-        "starvation and overrun",
-        format!("{min_level:.0} and {max_level:.0} frames; the forward threshold is {FORWARD_THRESHOLD:.0}"),
+        "starvation and overrun are expected",
+        format!("{min_level:.0} frames in one buffer, {max_level:.0} in the other; the forward threshold is {FORWARD_THRESHOLD:.0}"),
         min_level < STARVATION_THRESHOLD && max_level > FORWARD_THRESHOLD,
     );
     let (_, limited_max) = all(&limited.buffers);
     findings.add_claim(
         "with thresholds the sites pause, and no buffer exceeds the forward threshold by more than 1 frame",
-        "stop temporarily and resume",
+        "players stop temporarily and resume",
         format!("{} pauses, at most {limited_max:.0} frames", limited.pauses.len()),
         !limited.pauses.is_empty() && limited_max <= FORWARD_THRESHOLD + 1.0,
     );

@@ -15,8 +15,8 @@ use crate::table::{DataTable, integer, number};
 /// Catalog entry of the `step` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "step",
-    title: "A step of the link delay",
-    summary: "The one-way delay from one site jumps from 30 to 200 ms, that from the other site from 100 to 200 ms. The buffers shrink by the mean increase, the sites resynchronise, and the game continues near full speed with the smaller buffers.",
+    title: "Sudden increase of the link delay",
+    summary: "The one-way delay from one site jumps from 30 to 200 ms, that from the other site from 100 to 200 ms. The buffers shrink by the mean increase, the sites resynchronise, and the game continues with the smaller buffers, without packet loss near full speed.",
     paper: &KIM,
     paper_figures: "Figure 16",
     expected_seconds: 1.0,
@@ -55,7 +55,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings.add_parameter("initial delay", "0.3 s: an input delay of 18 frames");
     findings.add_parameter(
         "link",
-        "30 ms in one direction, 100 ms in the other; 200 ms in both from 20 s on; 0 and 0.8 % independent loss",
+        "30 ms in one direction, 100 ms in the other; after 20 s 200 ms in both; 0 and 0.8 % independent loss",
     );
     findings.add_parameter("time", format!("{seconds} s"));
     findings.add_note("Clock synchronisation cannot detect a difference between the delays of the two directions. The sites begin their frames half of that difference apart, and both buffers hold the same number of frames.");
@@ -72,9 +72,17 @@ fn mean_buffer(trace: &TestbedTrace, site: usize, from_s: f64, until_s: f64) -> 
 }
 
 fn table(traces: &[(f64, TestbedTrace)]) -> DataTable {
-    let columns =
-        ["loss_percent", "site", "before_frames", "after_frames", "pauses", "stalled_frames", "frames_per_second"];
-    let mut table = DataTable::new("step", "Buffer levels before and after the step", &columns);
+    let columns = [
+        "loss_percent",
+        "site",
+        "buffer_before_frames",
+        "buffer_after_frames",
+        "pauses",
+        "stalled_frames",
+        "frames_per_second",
+    ];
+    let mut table =
+        DataTable::new("step", "Mean buffer level of each site before and after the delays increase", &columns);
     for (loss, trace) in traces {
         for site in 0..2 {
             table.add_row([
@@ -105,11 +113,16 @@ fn figure(traces: &[(f64, TestbedTrace)]) -> Figure {
             );
         }
         let paused = trace.pauses.iter().map(|(at, _)| (*at, 0.0));
-        panel.points("all pause", SeriesStyle::PaperText, paused).vertical_bound(STEP_S, "the delays increase")
+        panel.points("pause of all sites", SeriesStyle::PaperText, paused).vertical_bound(STEP_S, "the delays increase")
     });
-    let caption = "Both buffers shrink by the mean increase of the delays. Without packet loss the game continues with the smaller buffers. With packet loss, too little time is left to recover a command \
-                   (three one-way delays of 200 ms exceed 0.3 s), so every loss of an input change causes a pause.";
-    Figure::new("step", "Buffers after a step of the delay (K, Figure 16)", caption, panels.collect())
+    let caption = "Commands in the buffers: mean (line), minimum and maximum (band) per 0.1 s. Both buffers shrink by the mean increase of the delays. Without packet loss the game continues with the smaller buffers. With packet loss, too little time is left to recover a lost command \
+                   (three one-way delays of 200 ms exceed the initial delay of 0.3 s), so losses of input changes cause pauses.";
+    Figure::new(
+        "step",
+        "Buffer contents before and after the delays increase (K, Figure 16)",
+        caption,
+        panels.collect(),
+    )
 }
 
 fn claims(findings: &mut Findings, traces: &[(f64, TestbedTrace)]) {
@@ -119,7 +132,7 @@ fn claims(findings: &mut Findings, traces: &[(f64, TestbedTrace)]) {
         .collect();
     findings.add_claim(
         "both buffers shrink by the mean increase of the delays, within 1 frame",
-        "downsizing of buffer",
+        "the buffer is downsized",
         format!(
             "{:.1} and {:.1} frames; the mean increase of 135 ms is {MEAN_INCREASE_FRAMES:.1} frames",
             shrunk[0], shrunk[1]
@@ -127,10 +140,10 @@ fn claims(findings: &mut Findings, traces: &[(f64, TestbedTrace)]) {
         shrunk.iter().all(|shrunk| (shrunk - MEAN_INCREASE_FRAMES).abs() < 1.0),
     );
     findings.add_claim(
-        "the game continues after the step: without loss at over 58.5 frames per second with at most 3 pauses, with loss at over 50 frames per second with pauses",
-        "resynchronisation",
+        "the game continues after the delays increase: over the whole run at more than 58.5 frames per second and with at most 3 pauses without loss, at more than 50 frames per second and with pauses with loss",
+        "the sites resynchronise",
         format!(
-            "{} pauses with loss, {} without; {:.1} and {:.1} frames per second",
+            "{} pauses with loss, {} without; {:.1} frames per second without loss, {:.1} with loss",
             lossy.pauses.len(),
             clean.pauses.len(),
             lossy.frames_per_second(),

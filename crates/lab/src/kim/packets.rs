@@ -1,5 +1,5 @@
-//! Figures 11 to 14: the size added by history, the number of requests and the number of packets, compared with classic
-//! retransmission.
+//! Figures 11 to 14: size of the packets with requests or resends, number of requests, and number of packets, with
+//! history and with classic retransmission.
 
 use coplay::input::Recovery;
 use coplay::time::TimeDelta;
@@ -16,8 +16,8 @@ use crate::table::{DataTable, integer, number};
 /// Catalog entry of the `packets` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "packets",
-    title: "Packets: history and classic retransmission",
-    summary: "Regular packets carry the requests and resends of history retransmission: their number does not grow with loss, and they are a few bytes longer. Classic retransmission sends an extra packet for every request and for every resend.",
+    title: "Number and size of packets with history and classic retransmission",
+    summary: "With history retransmission, the regular packets carry requests and resends. So the number of packets does not grow with loss, and a packet with a request or a resend is a few bytes longer. Classic retransmission sends an extra packet for every request and for every resend.",
     paper: &KIM,
     paper_figures: "Figures 11, 12, 13 and 14",
     expected_seconds: 2.0,
@@ -89,13 +89,17 @@ fn table(runs: &[PolicyRun]) -> DataTable {
         "requests",
         "resends",
         "mean_bytes",
-        "plain_mean_bytes",
-        "history_mean_bytes",
+        "mean_bytes_without_request_or_resend",
+        "mean_bytes_with_request_or_resend",
         "max_bytes",
         "pauses",
         "frames_per_second",
     ];
-    let mut table = DataTable::new("packets", "Packets by policy and loss, both sites", &columns);
+    let mut table = DataTable::new(
+        "packets",
+        "Number and size of the packets of both sites, by recovery policy and loss",
+        &columns,
+    );
     for PolicyRun { policy, loss, trace } in runs {
         let frames = f64::from(trace.frames[0] + trace.frames[1]);
         let count =
@@ -130,7 +134,7 @@ fn cumulative_count(trace: &TestbedTrace, filter: fn(&TracedPacket) -> bool) -> 
 fn sizes_figure(runs: &[PolicyRun]) -> Figure {
     let time = || PlotAxis::new("time, s").with_min(0.0);
     let mut size_panel =
-        Panel::new("Packets with requests or resends", time(), PlotAxis::new("bytes of payload").with_min(0.0));
+        Panel::new("Size of packets with requests or resends", time(), PlotAxis::new("bytes of payload").with_min(0.0));
     let mut requests_panel =
         Panel::new("Cumulative requests", time(), PlotAxis::new("packets with requests").with_min(0.0));
     for (loss, style) in [(0.01, SeriesStyle::First), (0.05, SeriesStyle::Paper)] {
@@ -142,10 +146,10 @@ fn sizes_figure(runs: &[PolicyRun]) -> Figure {
     }
     let plain = mean_bytes(trace_of(runs, 0, 0.0), |_| true);
     let size_panel = size_panel.horizontal_bound(plain, "mean of all packets without loss");
-    let caption = "Left: size of every packet with a request or a resend, at 1 and 5 % loss, both sites. Right: cumulative number of packets with requests.";
+    let caption = "History retransmission at 1 and 5 % loss, both sites together. Left: size of every packet with a request or a resend. Right: cumulative number of packets with requests.";
     Figure::new(
         "packets-history",
-        "Packets with history, and requests (K, Figures 11 and 12)",
+        "Size of packets with requests or resends, and number of requests (K, Figures 11 and 12)",
         caption,
         vec![size_panel, requests_panel],
     )
@@ -155,14 +159,19 @@ fn sizes_figure(runs: &[PolicyRun]) -> Figure {
 fn counts_figure(runs: &[PolicyRun]) -> Figure {
     let names = || PlotAxis::categorical("packet loss", LOSSES.map(|loss| format!("{:.0} %", loss * 100.0)));
     let mut all = Panel::new("All packets", names(), PlotAxis::new("per 3,600 frames, both sites").with_min(0.0));
-    let mut extra = Panel::new("Extra packets caused by loss", names(), PlotAxis::new("packets").with_min(0.0));
+    let mut extra = Panel::new(
+        "Extra packets caused by loss",
+        names(),
+        PlotAxis::new("per 3,600 frames, both sites").with_min(0.0),
+    );
     for (policy, (_, name, style)) in POLICIES.into_iter().enumerate() {
         let count = |loss: f64| packets_per_minute(trace_of(runs, policy, loss));
         all = all.bars(name, style, LOSSES.map(count));
         extra = extra.bars(name, style, LOSSES.map(|loss| (count(loss) - count(0.0)).max(0.0)));
     }
-    let caption = "With history the number of packets is the same as without loss. Classic retransmission adds a packet for each request and each resend.";
-    Figure::new("packets-counts", "Number of packets (K, Figures 13 and 14)", caption, vec![all, extra]).columns(2)
+    let caption = "With history, the number of packets is the same as without loss. Classic retransmission adds a packet for each request and each resend.";
+    Figure::new("packets-counts", "Number of packets by loss (K, Figures 13 and 14)", caption, vec![all, extra])
+        .columns(2)
 }
 
 fn claims(findings: &mut Findings, runs: &[PolicyRun]) {
@@ -171,14 +180,14 @@ fn claims(findings: &mut Findings, runs: &[PolicyRun]) {
     let history = max_or_zero(LOSSES.map(|loss| (count(0, loss) / clean - 1.0).abs()));
     findings.add_claim(
         "with history, up to 10 % loss changes the number of packets by less than 0.2 %",
-        "uniform",
-        format!("at most {:.2} % difference, up to 10 % loss", history * 100.0),
+        "packets are sent in a uniform manner",
+        format!("by at most {:.2} %", history * 100.0),
         history < 0.002,
     );
     let classic = LOSSES.map(|loss| count(1, loss) / clean);
     findings.add_claim(
         "with classic retransmission the number of packets grows with loss",
-        "increase",
+        "the number of packets increases",
         format!(
             "{:+.1} %, {:+.1} % and {:+.1} % at 1, 5 and 10 % loss",
             (classic[1] - 1.0) * 100.0,
@@ -192,13 +201,13 @@ fn claims(findings: &mut Findings, runs: &[PolicyRun]) {
         .map(|loss| mean_bytes(trace_of(runs, 0, loss), |packet| packet.has_request || packet.has_answer) - plain);
     findings.add_claim(
         "a packet with a request or a resend is on average less than 16 bytes longer than a packet without loss",
-        "several bytes",
-        format!("{:.1} bytes at 1 % loss, {:.1} bytes at 5 %, on average", longer[0], longer[1]),
+        "a request adds several bytes",
+        format!("{:.1} bytes longer at 1 % loss, {:.1} bytes longer at 5 %", longer[0], longer[1]),
         longer.iter().all(|bytes| *bytes < 16.0),
     );
     let requests = [0.01, 0.05, 0.1].map(|loss| trace_of(runs, 0, loss).requests());
     findings.add_claim(
-        "the number of requests grows with loss",
+        "with history, the number of packets with requests grows with loss",
         "more requests at 5 % than at 1 %",
         format!("{}, {} and {} packets with requests at 1, 5 and 10 % loss", requests[0], requests[1], requests[2]),
         requests[0] > 0 && requests.windows(2).all(|pair| pair[1] > pair[0]),

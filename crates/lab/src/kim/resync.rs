@@ -16,8 +16,8 @@ use crate::table::{DataTable, integer, number};
 /// Catalog entry of the `resync` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "resync",
-    title: "Resynchronisation at 0.2 s",
-    summary: "With an initial delay of 0.2 s a lost command is recovered too late. Even at 0.8 % loss the buffers run empty, and all sites pause together until the buffers are refilled. At 0.3 s that never happens.",
+    title: "Resynchronisation with an initial delay of 0.2 s",
+    summary: "With an initial delay of 0.2 s a lost command is recovered too late. Even at 0.8 % loss the buffers run empty, and all sites pause together until the buffers are refilled. With an initial delay of 0.3 s, no site pauses.",
     paper: &KIM,
     paper_figures: "Figure 15",
     expected_seconds: 2.0,
@@ -32,9 +32,9 @@ const SLICE_S: f64 = 0.1;
 
 /// Compared variants: initial delay in frames, starvation policy and label.
 const VARIANTS: [(u32, StarvationPolicy, &str); 3] = [
-    (SHORT_DELAY_FRAMES, StarvationPolicy::Pause, "0.2 s, all pause"),
-    (SHORT_DELAY_FRAMES, StarvationPolicy::Wait, "0.2 s, each waits"),
-    (INITIAL_DELAY_FRAMES, StarvationPolicy::Pause, "0.3 s, all pause"),
+    (SHORT_DELAY_FRAMES, StarvationPolicy::Pause, "initial delay 0.2 s, all sites pause"),
+    (SHORT_DELAY_FRAMES, StarvationPolicy::Wait, "initial delay 0.2 s, each site waits"),
+    (INITIAL_DELAY_FRAMES, StarvationPolicy::Pause, "initial delay 0.3 s, all sites pause"),
 ];
 
 fn run(context: &mut ExperimentContext<'_>) -> Findings {
@@ -59,7 +59,8 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
 
 fn table(traces: &[(&str, TestbedTrace)]) -> DataTable {
     let columns = ["variant", "pauses", "stalled_frames", "stalled_s", "min_buffer_frames", "frames_per_second"];
-    let mut table = DataTable::new("resync", "Cost of a short initial delay", &columns);
+    let mut table =
+        DataTable::new("resync", "Pauses, stalls and frame rate by initial delay and starvation policy", &columns);
     for (name, trace) in traces {
         table.add_row([
             (*name).into(),
@@ -97,39 +98,44 @@ fn figure(traces: &[(&str, TestbedTrace)]) -> Figure {
             )
             .band(style, summary.iter().map(|(at, min, _, max)| (*at, min.max(0.0), *max)))
             .line("", style, summary.iter().map(|(at, _, mean, _)| (*at, *mean)))
-            .points("all pause", SeriesStyle::PaperText, paused)
+            .points("pause of all sites", SeriesStyle::PaperText, paused)
         },
     );
-    let caption = "The first 40 s. At 0.2 s the loss of an input change empties the buffer; all sites pause (crosses) and continue with full buffers. At 0.3 s the same losses are recovered in time.";
-    Figure::new("resync", "Resynchronisation at 0.2 s and 0.8 % loss (K, Figure 15)", caption, panels.collect())
+    let caption = "Commands in the first site's buffer during the first 40 s: mean (line), minimum and maximum (band) per 0.1 s. With an initial delay of 0.2 s, the loss of an input change empties the buffer. In the first panel all sites then pause (crosses) and continue with refilled buffers. With 0.3 s, lost input changes are recovered in time.";
+    Figure::new(
+        "resync",
+        "Buffer contents with initial delays of 0.2 and 0.3 s at 0.8 % loss (K, Figure 15)",
+        caption,
+        panels.collect(),
+    )
 }
 
 fn claims(findings: &mut Findings, traces: &[(&str, TestbedTrace)]) {
     let [short, waiting, long] = traces else { return };
     findings.add_claim(
-        "at an initial delay of 0.2 s and 0.8 % loss, the sites pause to resynchronise",
+        "with an initial delay of 0.2 s and 0.8 % loss, the sites pause to resynchronise",
         "the sites resynchronise, even at low loss",
         format!("{} pauses in {:.0} s", short.1.pauses.len(), short.1.seconds),
         !short.1.pauses.is_empty(),
     );
     findings.add_claim(
-        "at an initial delay of 0.3 s and 0.8 % loss, no site pauses or stalls",
-        "0.3 s is the most suitable",
+        "with an initial delay of 0.3 s and 0.8 % loss, no site pauses or stalls",
+        "an initial delay of 0.3 s is the most suitable",
         format!("{} pauses, {} stalled frames", long.1.pauses.len(), long.1.stalled_frames),
         long.1.pauses.is_empty() && long.1.stalled_frames == 0,
     );
     let durations: Vec<f64> = short.1.pauses.iter().map(|(_, duration)| *duration).collect();
     findings.add_claim(
-        "a pause lasts at most 0.5 s",
-        "stop temporarily and resume after buffering delay time",
-        format!("median {:.2} s", quantile(&durations, 0.5)),
+        "with an initial delay of 0.2 s, every pause lasts at most 0.5 s",
+        "players stop temporarily and resume after the buffering delay",
+        format!("median duration {:.2} s", quantile(&durations, 0.5)),
         durations.iter().all(|duration| *duration <= 0.5),
     );
     let (paused, waited) = (short.1.frames_per_second(), waiting.1.frames_per_second());
     findings.add_claim(
-        "if each site only waits for its missing inputs, the frame rate is at least as high as with pauses",
+        "with an initial delay of 0.2 s, the frame rate is at least as high if each site only waits for its missing inputs as if all sites pause",
         "not compared",
-        format!("{waited:.2} frames per second; with pauses {paused:.2}"),
+        format!("{waited:.2} frames per second with waiting sites, {paused:.2} with pauses"),
         waited >= paused,
     );
     let sound = traces.iter().all(|(_, trace)| trace.states_equal);

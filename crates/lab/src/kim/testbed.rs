@@ -1,4 +1,5 @@
-//! The testbed of all experiments of this paper: two sites, sampled over time from outside.
+//! The testbed of most experiments of this paper: a simulated session of two sites, whose buffers, packets and pauses
+//! are recorded over time.
 
 use coplay::id::SiteId;
 use coplay::input::Recovery;
@@ -15,12 +16,12 @@ use crate::numbers::lossy_link;
 pub const ONE_WAY_DELAY_MS: f64 = 65.0;
 /// Interval between two samples of the buffers.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(4);
-/// Capture limit per sample interval, more than the sites send in one.
+/// Maximum number of packets captured per sample interval; more than the sites send in it.
 const MAX_CAPTURED_PACKETS: usize = 1_000;
-/// Part of the game before the measurement.
+/// Duration of the warm-up, which begins when both sites have confirmed a frame.
 const WARM_UP: TimeDelta = TimeDelta::from_secs(3);
 
-/// A game of two sites with the buffers of the paper.
+/// A simulated session of two sites with the jitter buffers of the paper.
 #[derive(Clone, Debug)]
 pub struct Testbed {
     /// Settings of the simulated session.
@@ -30,8 +31,7 @@ pub struct Testbed {
     /// Changes of the links during the run: time after the warm-up, sending site, and the new configuration of its
     /// outgoing link.
     pub link_changes: Vec<(TimeDelta, usize, LinkConfig)>,
-    /// Clock error of the second site in ppm, positive if its clock runs fast; `None` for the error that the simulation
-    /// draws.
+    /// Clock error of the second site in ppm, positive if its clock runs fast; `None` for a random error.
     pub skew_ppm: Option<f64>,
 }
 
@@ -40,7 +40,7 @@ pub struct Testbed {
 pub struct TestbedTrace {
     /// Buffer level of each site over time: time, and buffered frames of the other site's inputs.
     pub buffers: [Vec<(f64, f64)>; 2],
-    /// All ticks that both sites sent.
+    /// All ticks that both sites sent after the warm-up.
     pub packets: Vec<TracedPacket>,
     /// Time and duration of each pause, as reported by the first site.
     pub pauses: Vec<(f64, f64)>,
@@ -52,14 +52,14 @@ pub struct TestbedTrace {
     pub stalled_s: f64,
     /// Duration of the measurement, in seconds.
     pub seconds: f64,
-    /// Whether both sites had equal states after all frames that both confirmed.
+    /// Whether both sites had equal states after all frames that both confirmed, at least one.
     pub states_equal: bool,
 }
 
 /// A captured tick.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TracedPacket {
-    /// Send time, in seconds.
+    /// Send time, in seconds after the warm-up.
     pub at_s: f64,
     /// Index of the sending site.
     pub from: usize,
@@ -72,8 +72,9 @@ pub struct TracedPacket {
 }
 
 impl Testbed {
-    /// Creates a testbed of two sites with an initial delay, 65 ms apart, that lose the fraction `loss` of all packets,
-    /// with history recovery and agreed pauses. The delay is constant, so the paper's send interval (equation 3) is one
+    /// Creates a testbed with an input delay of `delay_frames`, which is the paper's initial delay, with history
+    /// recovery, and with a pause of all sites when a buffer starves. The links have a constant one-way delay of 65 ms
+    /// and lose the fraction `loss` of all packets. Without jitter, the paper's send interval (equation 3) is one
     /// frame.
     pub fn new(seed: u64, delay_frames: u32, loss: f64) -> Self {
         let game = Game {
@@ -114,11 +115,11 @@ impl Testbed {
 }
 
 struct TraceRecorder {
-    /// End of the warm-up, which begins when both sites have confirmed a frame; `None` before.
+    /// End of the warm-up; `None` before.
     started_at: Option<Instant>,
     hashes: [Vec<u64>; 2],
     trace: TestbedTrace,
-    /// Stall time up to the end of the warm-up.
+    /// Stall time of both sites up to the end of the warm-up.
     stalled_before: TimeDelta,
 }
 
@@ -210,7 +211,7 @@ impl TestbedTrace {
         f64::from(self.frames[0]) / self.seconds.max(1e-9)
     }
 
-    /// Returns the lowest buffer level of both sites, in frames.
+    /// Returns the lowest buffer level at either site, in frames.
     pub fn min_buffer(&self) -> f64 {
         crate::numbers::min_or_infinity(self.buffers.iter().flatten().map(|(_, frames)| *frames))
     }

@@ -1,5 +1,5 @@
-//! Beyond the paper: the split of compensating a command's age between the player, who slows down, and the server,
-//! which speeds up.
+//! Beyond the paper: how the compensation of a command's age is split between the issuing player, whose timer slows
+//! down, and the server, whose timer speeds up.
 
 use coplay::motion::MotionConfig;
 
@@ -14,8 +14,8 @@ use crate::table::{DataTable, number};
 /// Catalog entry of the `share` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "share",
-    title: "Compensating a command's age",
-    summary: "A server that speeds up after a command converges with the player sooner, but diverges from observing players. The total discrepancy is lowest if the server does not speed up.",
+    title: "Splitting the compensation of a command's age",
+    summary: "A command has an age when it reaches the server. If the server's timer speeds up to compensate a share of this age, it converges with the player's timer sooner, but differs more from the timers of observing players. The total discrepancy is lowest if the server does not speed up.",
     paper: &LI,
     paper_figures: "beyond Figure 4",
     expected_seconds: 2.0,
@@ -48,8 +48,8 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings.add_parameter("share", "fraction of a command's age that the server compensates at twice the speed");
     let mut table = DataTable::new(
         "share",
-        "Timer discrepancy per command",
-        &["share", "a_and_server_ms_s", "server_and_b_ms_s", "a_and_b_ms_s", "total_ms_s"],
+        "Timer discrepancy per command by the server's share of the compensation",
+        &["server_share", "a_and_server_ms_s", "server_and_b_ms_s", "a_and_b_ms_s", "total_ms_s"],
     );
     for (share, of) in SERVER_SHARES.iter().zip(&discrepancies) {
         table.add_row([
@@ -67,8 +67,8 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
 }
 
 fn figure(discrepancies: &[[f64; 3]]) -> Figure {
-    let x = PlotAxis::new("server's share").with_min(0.0).with_max(0.5);
-    let panel = Panel::new("Discrepancy per command", x, PlotAxis::new("ms·s").with_min(0.0));
+    let x = PlotAxis::new("server's share of the compensation").with_min(0.0).with_max(0.5);
+    let panel = Panel::new("Timer discrepancy per command", x, PlotAxis::new("ms·s").with_min(0.0));
     let panel = (0..3).fold(panel, |panel, pair| {
         panel.line(
             OBSERVER_PAIRS[pair],
@@ -78,15 +78,15 @@ fn figure(discrepancies: &[[f64; 3]]) -> Figure {
     });
     let totals = SERVER_SHARES.iter().zip(discrepancies).map(|(share, of)| (*share, of.iter().sum()));
     let panel = panel.line("total", STYLES[3], totals);
-    let caption = "Zig-zag commands at RTT 160 ms, with synchronised clocks.";
-    Figure::new("share", "Compensating a command's age", caption, vec![panel])
+    let caption = "Time integral of the difference between two motion timers, per command, for zig-zag commands at RTT 160 ms with synchronised clocks. A is the moving player, B an observing player.";
+    Figure::new("share", "Timer discrepancy over the server's share of the compensation", caption, vec![panel])
 }
 
 fn claims(findings: &mut Findings, discrepancies: &[[f64; 3]]) {
     let totals: Vec<f64> = discrepancies.iter().map(|of| of.iter().sum()).collect();
     findings.add_claim(
         "the total discrepancy of all pairs is lowest with a server share of 0",
-        "server share 0",
+        "the server does not compensate (share 0)",
         format!(
             "{:.1} ms·s per command with share 0, {:.1} with 0.25, {:.1} with 0.5",
             totals[0], totals[3], totals[6]
@@ -95,7 +95,7 @@ fn claims(findings: &mut Findings, discrepancies: &[[f64; 3]]) {
     );
     let lowest = discrepancies.iter().map(|of| of[0]).fold(f64::INFINITY, f64::min);
     findings.add_claim(
-        "for A and the server alone, a share of 0.3 gives a lower discrepancy than a share of 0",
+        "for A and the server alone, a server share of 0.3 gives a lower discrepancy than a share of 0, and at most 2 % more than the best share",
         "not tested",
         format!("{:.1} ms·s with share 0, {:.1} with 0.3", discrepancies[0][0], discrepancies[4][0]),
         discrepancies[4][0] < discrepancies[0][0] && discrepancies[4][0] < lowest * 1.02,

@@ -1,4 +1,4 @@
-//! Simulates a moving player A, the server, and an observing player B, over links of one of three delays.
+//! Simulates a moving player A, the server, and an observing player B, over links with one of three round-trip times.
 
 use coplay::motion::{MilliVec2, MotionConfig, MotionPredictor, ObjectId, ObjectMoment};
 use coplay::time::{Instant, TimeDelta};
@@ -9,13 +9,14 @@ use coplay_sim::random::Random;
 
 /// Links of the paper's Figure 3: name, and round-trip time to the server in microseconds.
 pub(super) const LINKS: [(&str, i64); 3] = [("LAN", 640), ("local", 10_000), ("overseas", 160_000)];
-/// Motion paths of the paper, and the time between two commands.
+/// Motion paths of the paper, and the time between two commands; on the linear path, one command lasts for the whole
+/// walk.
 pub(super) const MOTION_PATHS: [(&str, TimeDelta); 3] = [
     ("linear", TimeDelta::from_secs(1_000)),
     ("zig-zag", TimeDelta::from_millis(2_200)),
     ("circular", TimeDelta::from_millis(500)),
 ];
-/// Observer pairs of the paper's curves.
+/// Pairs of observers whose timers and positions are compared, as in the paper's curves.
 pub(super) const OBSERVER_PAIRS: [&str; 3] = ["A and server", "server and B", "A and B"];
 
 /// Mean jitter as a fraction of the one-way delay.
@@ -42,15 +43,15 @@ pub(super) struct MotionWalk {
     pub(super) jitter: f64,
 }
 
-/// Differences between the three observers of the object at one instant.
+/// Differences between the three observers of the object (A, server, B) at one instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TimerSample {
     /// Seconds since the first command.
     pub(super) at_s: f64,
-    /// Timer differences of the three [pairs](OBSERVER_PAIRS), in milliseconds. The timer of an observer that has not
-    /// begun the newest segment counts as 0.
+    /// Absolute timer differences of the three [pairs](OBSERVER_PAIRS), in milliseconds. The timer of an observer that
+    /// has not begun the newest segment counts as 0.
     pub(super) timers_ms: [f64; 3],
-    /// Distances between the observers' positions of the object, in units.
+    /// Distances between the positions of the object at the observers of each pair, in units.
     pub(super) distances: [f64; 3],
     /// Seconds since the last command.
     pub(super) since_command_s: f64,
@@ -65,9 +66,9 @@ pub(super) struct WalkTrace {
     pub(super) reported_discrepancy: f64,
     /// Actual discrepancy between B and the server in the last averaging window, in unit-seconds.
     pub(super) actual_discrepancy: f64,
-    /// Lowest speed of any timer, over 50 ms within one segment.
+    /// Lowest speed of any timer relative to real time, measured over 50 ms within one segment.
     pub(super) min_timer_speed: f64,
-    /// Highest speed of any timer, over 50 ms within one segment.
+    /// Highest speed of any timer relative to real time, measured over 50 ms within one segment.
     pub(super) max_timer_speed: f64,
 }
 
@@ -175,7 +176,7 @@ fn timer_sample(moments: &[Option<ObjectMoment<MilliVec2>>; 3], at: f64, since_c
 }
 
 impl WalkTrace {
-    /// Updates the timer speeds from the last 50 ms, for timers that stayed on one segment.
+    /// Updates the lowest and highest timer speed with the last 50 ms, for timers that stayed on one segment.
     fn update_timer_speeds(&mut self, past: &[[Option<ObjectMoment<MilliVec2>>; 3]]) {
         const SPAN: usize = 50;
         let Some(before) = past.len().checked_sub(SPAN + 1) else { return };

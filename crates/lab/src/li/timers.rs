@@ -15,7 +15,7 @@ use crate::table::{DataTable, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "timers",
     title: "Motion timers after a command",
-    summary: "Each command causes a pulse: the player is ahead of the server, and the server is ahead of an observing player. The player slows down and the observer speeds up, so the timers converge without a jump. With synchronised clocks they converge sooner and completely.",
+    summary: "Each command causes a pulse of the timer differences: the player is ahead of the server, and the server is ahead of an observing player. The player slows down and the observer speeds up, so their timers converge with the server's without a jump. With synchronised clocks the timers converge sooner.",
     paper: &LI,
     paper_figures: "Figure 4",
     expected_seconds: 8.0,
@@ -24,11 +24,11 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 const STYLES: [SeriesStyle; 3] = [SeriesStyle::First, SeriesStyle::Second, SeriesStyle::Third];
-/// Compared methods: the paper's, and ours with synchronised clocks.
-const METHODS: [&str; 2] = ["paper", "clocks"];
-/// Difference below which the paper considers timers converged.
+/// Compared methods: the paper's, and ours with synchronised clocks, by their names in the table.
+const METHODS: [&str; 2] = ["paper", "synchronised clocks"];
+/// Difference up to which we consider two timers converged. The paper states no value.
 const CONVERGED_MS: f64 = 5.0;
-/// Index of the longest link, which the paper discusses.
+/// Index in [`LINKS`] of the link with the longest round-trip time, on which the paper focuses.
 const OVERSEAS_LINK: usize = 2;
 const RTT_MS: f64 = 160.0;
 
@@ -42,7 +42,8 @@ struct TimerOutcome {
     position_discrepancies: [f64; 3],
     /// Largest timer difference of each pair, over all walks.
     max_difference_ms: [f64; 3],
-    /// 90th percentile of the time after a command until the timers of each pair stay within [`CONVERGED_MS`].
+    /// 90th percentile of the time from a command until the timers of each pair stay within [`CONVERGED_MS`] up to the
+    /// next command.
     convergence_s: [f64; 3],
     min_timer_speed: f64,
     max_timer_speed: f64,
@@ -87,11 +88,11 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     findings.add_parameter("jitter", "none; and exponential, mean 5 % of the delay, with reordering");
     findings.add_parameter(
         "paths",
-        "linear: one command; zig-zag: one every 2.2 s; circular: one every 0.5 s; 1 unit per second",
+        "linear: one command; zig-zag: one every 2.2 s; circular: one every 0.5 s; speed 1 unit per second",
     );
     findings.add_parameter(
         "clocks",
-        "any offset, up to 50 ppm fast or slow; frames of 1/60 s, not aligned between the sites",
+        "offset by up to 1,000 s, up to 50 ppm fast or slow; frames of 1/60 s, not aligned between the sites",
     );
     findings.add_parameter("walks", format!("{walks} of 6.6 s per case, after 5 s of warm-up"));
     add_notes(&mut findings);
@@ -105,9 +106,9 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
 }
 
 fn add_notes(findings: &mut Findings) {
-    findings.add_note("The paper does not state when A begins to move, nor the initial Td. Here A moves immediately and sends the command 50 ms later; Td is RT_accum plus those 50 ms, so that the timers converge. Td of B is −RT_accum plus the server's reported time on the segment; equation (6) has the opposite sign for B, which is behind.");
-    findings.add_note("Timers are compared on the newest segment of any observer. The timer of an observer that has not received that segment counts as 0. D of timers is in millisecond-seconds per command. D of positions is the integral of the distance between the two observers' positions of the object, in milliunit-seconds.");
-    findings.add_note("The method with clocks differs in three points. A slows down from the command on, not from its sending on. B catches up at 2 times the speed, not at 1.5. Both compute the server's timer from synchronised clocks; the paper uses half a round trip, and until the next command keeps an error of half the difference between the two directions.");
+    findings.add_note("The paper does not state when A begins to move, nor the initial Td, the estimated lead of a timer over the server's. Here A moves immediately and sends the command 50 ms later; its Td is RT_accum plus those 50 ms, so that the timers converge. Td of B is −RT_accum plus the server's reported time on the segment. Equation (6) is applied to B with the opposite sign, since B is behind the server.");
+    findings.add_note("A segment is the motion from one command to the next. Timers are compared on the newest segment that any observer has begun. The timer of an observer that has not begun that segment counts as 0. The discrepancy of timers is the time integral of their absolute difference, in millisecond-seconds per command. The discrepancy of positions is the time integral of the distance between the two observers' positions of the object, in milliunit-seconds per command.");
+    findings.add_note("The method with synchronised clocks differs from the paper's in three points. A slows down as soon as it moves, not only after it has sent the command. B catches up at 2 times real time, not at 1.5. Both compute the server's timer from synchronised clocks. The paper's method estimates the delay as half a round trip, so an error of half the difference between the delays of the two directions remains until the next command.");
 }
 
 impl TimerOutcome {
@@ -136,8 +137,8 @@ impl TimerOutcome {
     }
 }
 
-/// Returns the 90th percentile, over all commands, of the time after a command from which a pair stays within
-/// [`CONVERGED_MS`] until the next command.
+/// Returns the 90th percentile, over all commands, of the time from a command until the timers of a pair stay within
+/// [`CONVERGED_MS`] up to the next command.
 fn convergence_time(walks: &[WalkTrace], pair: usize) -> f64 {
     let mut times = Vec::new();
     for trace in walks {
@@ -163,13 +164,16 @@ fn table(outcomes: &[TimerOutcome]) -> DataTable {
         "jitter_percent",
         "method",
         "pair",
-        "timers_ms_s",
-        "positions_milliunits_s",
-        "max_ms",
-        "converged_s",
+        "timer_discrepancy_ms_s",
+        "position_discrepancy_milliunit_s",
+        "max_timer_difference_ms",
+        "convergence_p90_s",
     ];
-    let mut table =
-        DataTable::new("timers", "Discrepancy per command, largest difference, and time to converge", &columns);
+    let mut table = DataTable::new(
+        "timers",
+        "Discrepancy per command, largest timer difference, and time to converge, by pair of observers",
+        &columns,
+    );
     for outcome in outcomes {
         let (link, path, method, has_jitter) = outcome.case;
         for (pair, name) in OBSERVER_PAIRS.iter().enumerate() {
@@ -198,9 +202,9 @@ fn all_cases_figure(outcomes: &[TimerOutcome]) -> Figure {
     for (path, (path_name, _)) in MOTION_PATHS.iter().enumerate() {
         for (link, (_, rtt_us)) in LINKS.iter().enumerate() {
             let outcome = outcome_of(outcomes, (link, path, 0, true));
-            let title = format!("{path_name}, {} ms", *rtt_us as f64 / 1e3);
-            let x = PlotAxis::new("s").with_min(0.0).with_max(if path == 0 { 1.0 } else { 5.0 });
-            let panel = Panel::new(&title, x, PlotAxis::new("ms").with_min(0.0));
+            let title = format!("{path_name}, RTT {} ms", *rtt_us as f64 / 1e3);
+            let x = PlotAxis::new("time, s").with_min(0.0).with_max(if path == 0 { 1.0 } else { 5.0 });
+            let panel = Panel::new(&title, x, PlotAxis::new("timer difference, ms").with_min(0.0));
             let points = |pair: usize| {
                 let every = if path == 0 { 2 } else { 8 };
                 outcome.samples.iter().step_by(every).map(move |sample| (sample.at_s, sample.timers_ms[pair]))
@@ -211,25 +215,31 @@ fn all_cases_figure(outcomes: &[TimerOutcome]) -> Figure {
             }));
         }
     }
-    let caption = "The paper's method with jitter, one walk per panel. Every command causes a pulse. Between pulses a small difference remains, the error of the measured round-trip time.";
-    Figure::new("timers", "Differences between motion timers (L, Figure 4)", caption, panels).columns(3)
+    let caption = "Absolute differences between the motion timers of each pair, with the paper's method and jitter, one walk per panel. A is the moving player, B an observing player. Every command causes a pulse. Between pulses a small difference remains, because the delay is estimated from round trips.";
+    Figure::new("timers", "Differences between motion timers over time (L, Figure 4)", caption, panels).columns(3)
 }
 
 fn methods_figure(outcomes: &[TimerOutcome]) -> Figure {
     let panels = OBSERVER_PAIRS.iter().enumerate().map(|(pair, name)| {
-        let x = PlotAxis::new("seconds after the command").with_min(0.0).with_max(0.6);
-        let panel = Panel::new(name, x, PlotAxis::new("ms").with_min(0.0).with_max(RTT_MS));
+        let x = PlotAxis::new("time after the command, s").with_min(0.0).with_max(0.6);
+        let panel = Panel::new(name, x, PlotAxis::new("timer difference, ms").with_min(0.0).with_max(RTT_MS));
         let line = |method: usize| {
             let samples = &outcome_of(outcomes, (OVERSEAS_LINK, 0, method, true)).samples;
             samples.iter().filter(|sample| sample.at_s <= 0.6).map(move |sample| (sample.at_s, sample.timers_ms[pair]))
         };
         panel
             .line("paper's method", SeriesStyle::Paper, line(0))
-            .line("with clocks", SeriesStyle::First, line(1))
+            .line("synchronised clocks", SeriesStyle::First, line(1))
             .vertical_bound(0.45, "0.45 s")
     });
-    let caption = "One command at RTT 160 ms. Dotted: time at which the paper reports convergence.";
-    Figure::new("timers-beside", "The paper's method and synchronised clocks", caption, panels.collect()).columns(3)
+    let caption = "Timer differences after one command on the linear path, at RTT 160 ms with jitter. Dotted: the 0.45 s after which the paper reports convergence of A and the server.";
+    Figure::new(
+        "timers-beside",
+        "Timer differences with the paper's method and with synchronised clocks",
+        caption,
+        panels.collect(),
+    )
+    .columns(3)
 }
 
 fn paper_claims(findings: &mut Findings, outcomes: &[TimerOutcome]) {
@@ -238,25 +248,29 @@ fn paper_claims(findings: &mut Findings, outcomes: &[TimerOutcome]) {
         overseas().map(|outcome| format!("{:.decimals$}", of(outcome))).collect::<Vec<_>>().join(", ")
     };
     findings.add_claim(
-        "160 ms, the paper's method: the largest lead of A over the server is about half a round trip",
+        "at RTT 160 ms with the paper's method, the largest difference between A and the server is 0.4 to 0.65 round trips on every path",
         "about half of the round trip",
-        format!("{} ms on the three paths", list(&|outcome| outcome.max_difference_ms[0], 0)),
+        format!("{} ms on the linear, zig-zag and circular path", list(&|outcome| outcome.max_difference_ms[0], 0)),
         overseas().all(|outcome| (0.4..0.65).contains(&(outcome.max_difference_ms[0] / RTT_MS))),
     );
     findings.add_claim(
-        "160 ms, the paper's method: A and the server converge to 5 ms within 0.45 s of a command",
+        "at RTT 160 ms with the paper's method, A and the server converge to 5 ms within 0.45 s of a command, in 90 % of the cases on every path",
         "about 0.45 s",
-        format!("after {} s", list(&|outcome| outcome.convergence_s[0], 2)),
+        format!("after {} s on the linear, zig-zag and circular path", list(&|outcome| outcome.convergence_s[0], 2)),
         overseas().all(|outcome| outcome.convergence_s[0] < 0.45),
     );
     findings.add_claim(
-        "160 ms with jitter, the paper's method: the timers of A and B differ by at most about one round trip",
+        "at RTT 160 ms with jitter and the paper's method, the timers of A and B differ by less than 1.1 round trips",
         "about a single round trip",
-        format!("{} ms at most; {:.0} ms with jitter", list(&|outcome| outcome.max_difference_ms[2], 0), {
-            let varying = (0..MOTION_PATHS.len())
-                .map(|path| outcome_of(outcomes, (OVERSEAS_LINK, path, 0, true)).max_difference_ms[2]);
-            varying.fold(0.0, f64::max)
-        }),
+        format!(
+            "at most {} ms on the three paths without jitter, {:.0} ms with jitter",
+            list(&|outcome| outcome.max_difference_ms[2], 0),
+            {
+                let varying = (0..MOTION_PATHS.len())
+                    .map(|path| outcome_of(outcomes, (OVERSEAS_LINK, path, 0, true)).max_difference_ms[2]);
+                varying.fold(0.0, f64::max)
+            }
+        ),
         (0..MOTION_PATHS.len())
             .all(|path| outcome_of(outcomes, (OVERSEAS_LINK, path, 0, true)).max_difference_ms[2] < RTT_MS * 1.1),
     );
@@ -278,10 +292,10 @@ fn our_claims(findings: &mut Findings, outcomes: &[TimerOutcome]) {
         ratios.fold(0.0, f64::max)
     };
     findings.add_claim(
-        "with clocks no pair has a greater discrepancy than with the paper's method, in any of the nine cases, with or without jitter",
-        "its own method",
+        "with synchronised clocks no pair has a greater discrepancy than with the paper's method, for any of the three links and paths, with or without jitter",
+        "only the paper's method is tested",
         format!(
-            "at most {:.2} of the paper's for timers, {:.2} for positions",
+            "at most {:.2} of the discrepancy with the paper's method for timers, {:.2} for positions",
             worst(|outcome| outcome.timer_discrepancies),
             worst(|outcome| outcome.position_discrepancies)
         ),
@@ -299,11 +313,11 @@ fn our_claims(findings: &mut Findings, outcomes: &[TimerOutcome]) {
         let three = |sums: [f64; 3]| sums.map(|sum| format!("{sum:.1}")).join(", ");
         findings.add_claim(
             &format!(
-                "160 ms, {} jitter: with clocks the timer discrepancy of every pair is below 80 % of the paper's on every path",
+                "at RTT 160 ms {} jitter, the timer discrepancy of every pair with synchronised clocks is below 80 % of that with the paper's method, on every path",
                 if has_jitter { "with" } else { "without" }
             ),
-            &format!("its own method: {} ms·s per command", three(paper_sum)),
-            format!("{} ms·s per command; at most {worst:.2} of the paper's", three(ours_sum)),
+            &format!("the paper's method, simulated: {} ms·s per command for the three pairs", three(paper_sum)),
+            format!("{} ms·s per command for the three pairs; at most {worst:.2} of that with the paper's method", three(ours_sum)),
             worst < 0.8,
         );
     }
@@ -313,10 +327,10 @@ fn our_claims(findings: &mut Findings, outcomes: &[TimerOutcome]) {
             .fold(0.0, f64::max)
     };
     findings.add_claim(
-        "160 ms with jitter: with clocks A and B converge to 5 ms within 0.45 s, sooner than with the paper's method",
+        "at RTT 160 ms with jitter, A and B converge to 5 ms within 0.45 s with synchronised clocks, sooner than with the paper's method",
         "small differences remain",
         format!(
-            "after {:.2} s in 90 % of the cases; the paper's method after {:.2} s, where the next command ends the interval",
+            "after {:.2} s in 90 % of the cases; with the paper's method after {:.2} s, limited by the next command",
             convergence_s(1),
             convergence_s(0)
         ),
@@ -327,31 +341,32 @@ fn our_claims(findings: &mut Findings, outcomes: &[TimerOutcome]) {
         (slowest.min(outcome.min_timer_speed), fastest.max(outcome.max_timer_speed))
     });
     findings.add_claim(
-        "with clocks no timer runs backwards, slower than half speed or faster than double speed",
-        "half speed and 1.5 times the speed",
-        format!("between {slowest:.2} and {fastest:.2}"),
+        "with synchronised clocks, no timer runs backwards, slower than 0.49 times or faster than 2.01 times real time",
+        "0.5 and 1.5 times real time",
+        format!("between {slowest:.2} and {fastest:.2} times real time"),
         slowest > 0.49 && fastest < 2.01,
     );
     let reported_and_actual = outcome_of(outcomes, (OVERSEAS_LINK, 2, 1, true)).reported_and_actual;
     findings.add_claim(
-        "the discrepancy that a client reports is within 10 % of the actual one",
+        "on circular walks at RTT 160 ms with jitter, the discrepancy that a client reports is within 10 % of the actual one",
         "no measurement described",
         format!(
-            "{:.3} reported and {:.3} actual, in unit-seconds, over all circular walks at 160 ms",
+            "{:.3} reported and {:.3} actual, in unit-seconds, summed over all walks",
             reported_and_actual.0, reported_and_actual.1
         ),
         (reported_and_actual.0 - reported_and_actual.1).abs() < reported_and_actual.1 * 0.1,
     );
 }
 
-/// Adds the claim about walks without command combining, where A has no reason to slow down early, and without jitter.
+/// Adds the claim about walks without jitter in which A sends each command at once. There A slows down from the command
+/// on with both methods.
 fn unbuffered_claim(findings: &mut Findings, unbuffered: &[[f64; 3]]) {
     let (paper, ours) = (unbuffered[0], unbuffered[1]);
     let three = |values: [f64; 3]| values.map(|value| format!("{value:.1}")).join(", ");
     findings.add_claim(
-        "160 ms without jitter and without combining: A and the server differ as much as with the paper's method, the other pairs less",
-        &format!("its own method: {} ms·s per command", three(paper)),
-        format!("{} ms·s per command", three(ours)),
+        "at RTT 160 ms without jitter and without combining commands, synchronised clocks give A and the server less than 1.02 times the discrepancy with the paper's method, the other pairs less than 0.8 times",
+        &format!("the paper's method, simulated: {} ms·s per command for the three pairs", three(paper)),
+        format!("{} ms·s per command for the three pairs", three(ours)),
         ours[0] < paper[0] * 1.02 && ours[1] < paper[1] * 0.8 && ours[2] < paper[2] * 0.8,
     );
 }

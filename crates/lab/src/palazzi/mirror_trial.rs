@@ -24,7 +24,7 @@ pub(super) struct NetworkModel {
     pub(super) loss: f64,
     /// Processing time per event, in milliseconds.
     pub(super) processing_ms: f64,
-    /// Delay by which the policies decide.
+    /// Events whose game time difference ON-OFF and ILA sample.
     pub(super) measure: GtdMeasure,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct MirrorTrial {
 /// Measurements of one or several runs.
 #[derive(Clone, Debug)]
 pub(super) struct TrialOutcome {
-    /// Game time difference of each delivered event, in milliseconds.
+    /// Game time difference (GTD) of each event of another server at its delivery by the receiver, in milliseconds.
     pub(super) gtds_ms: Vec<f64>,
     /// Number of events issued by all senders.
     pub(super) issued: u64,

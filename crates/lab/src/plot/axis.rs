@@ -16,7 +16,7 @@ enum AxisScale {
     Logarithmic,
 }
 
-/// An axis with a fixed value range, laid out between two positions.
+/// An axis whose value range is laid out between two positions of the drawing.
 #[derive(Clone, Debug)]
 pub(super) struct AxisLayout {
     scale: AxisScale,
@@ -29,8 +29,8 @@ pub(super) struct AxisLayout {
 const TARGET_TICKS: f64 = 6.0;
 
 impl PlotAxis {
-    /// Creates a linear axis over the range of the data. It starts at 0 if the smallest value is positive and below 70
-    /// % of the largest.
+    /// Creates a linear axis over the range of the data, extended to ticks. The axis starts at 0 if the smallest value
+    /// is positive and below 70 % of the largest.
     pub fn new(label: &str) -> Self {
         Self { label: label.into(), scale: AxisScale::Linear, min: None, max: None, categories: Vec::new() }
     }
@@ -59,7 +59,7 @@ impl PlotAxis {
         self
     }
 
-    /// Lays the axis out between two positions, for a range that covers `values` unless its ends are fixed.
+    /// Lays the axis out between two positions. Its range covers `values`, except at an end that was fixed.
     pub(super) fn layout(&self, values: impl Iterator<Item = f64>, positions: (f64, f64)) -> AxisLayout {
         let usable = |value: &f64| value.is_finite() && (self.scale == AxisScale::Linear || *value > 0.0);
         let (least, most) = values
@@ -126,7 +126,7 @@ impl AxisLayout {
         (self.value_range.0 - slack..=self.value_range.1 + slack).contains(&value)
     }
 
-    /// Returns the position of the foot of bars: 0, or the lower end of a logarithmic axis.
+    /// Returns the position from which bars rise: that of the value 0, or the lower end of a logarithmic axis.
     pub(super) fn baseline(&self) -> f64 {
         self.position(if self.scale == AxisScale::Linear { 0.0 } else { self.value_range.0 })
     }

@@ -53,7 +53,8 @@ pub(super) fn draw_figure(figure: &Figure, style: &str) -> String {
     canvas.finish((FIGURE_WIDTH, y), &figure.title, style)
 }
 
-/// Rectangle of a panel. The labels are inside `left` and `right`; the plot area alone is between `top` and `bottom`.
+/// Position of a panel. Between `left` and `right` are the plot area and the labels beside it; between `top` and
+/// `bottom` is the plot area alone. A parameter `inner` is the plot area alone.
 #[derive(Clone, Copy)]
 struct PanelRect {
     left: f64,
@@ -101,7 +102,8 @@ fn draw_legend_sample(canvas: &mut SvgCanvas, series: &Series, (x, y): (f64, f64
     }
 }
 
-/// Returns the height above a panel for its title, the label of its y axis and the labels of its vertical bounds.
+/// Returns the height that a panel needs above its plot area for its title, the label of its y axis and the labels of
+/// its vertical bounds.
 fn header_height(panel: &Panel) -> f64 {
     let title = if panel.title.is_empty() { 0.0 } else { TITLE_HEIGHT };
     let label = if panel.y.label.is_empty() { 0.0 } else { LINE_HEIGHT };

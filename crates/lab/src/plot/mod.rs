@@ -1,12 +1,12 @@
 //! Figures as SVG: lines, steps, points, bands and bars on linear or logarithmic axes.
 //!
-//! A figure has one or several panels. In a single panel the label of a series stands at the end of its line; several
-//! panels share a legend above them. The label of a vertical bound stands above its line, that of a horizontal bound on
-//! the side with fewer data points. So labels cover little data. The colours are distinguishable with colour blindness,
-//! and marker shapes accompany them.
+//! A figure has one or several panels. In a single panel, the label of a series stands at the end of its line; several
+//! panels share a legend above them. The label of a vertical bound stands above its line. The label of a horizontal
+//! bound stands above or below its line, on the side with fewer data points. So labels cover little data. The colours
+//! are distinguishable with colour blindness, and marker shapes accompany them.
 //!
-//! The drawing uses CSS classes, not colours: a page defines them for light and dark backgrounds ([`style`]); an SVG
-//! file embeds its own style.
+//! The drawing uses CSS classes instead of colours: a page defines the colours of the classes for light and dark
+//! backgrounds ([`style`]); an SVG file embeds its own style.
 
 mod axis;
 mod canvas;
@@ -49,7 +49,7 @@ pub(crate) struct Series {
     pub(crate) name: String,
     pub(crate) style: SeriesStyle,
     pub(crate) shape: SeriesShape,
-    /// Points: x, y, and the other edge of a band.
+    /// Points as x, y, and y of the upper edge of a band. All other shapes repeat y.
     pub(crate) points: Vec<[f64; 3]>,
 }
 
@@ -109,7 +109,7 @@ impl Panel {
         self.add_series(name, style, SeriesShape::Line, finite_points(points))
     }
 
-    /// Adds a dashed line, for data obtained in another way than the rest.
+    /// Adds a dashed line, for data obtained in another way than those of the solid lines.
     pub fn dashed(self, name: &str, style: SeriesStyle, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         self.add_series(name, style, SeriesShape::Dashed, finite_points(points))
     }
@@ -124,7 +124,8 @@ impl Panel {
         self.add_series(name, style, SeriesShape::Points, finite_points(points))
     }
 
-    /// Adds a band, given as x, lower and upper edge. It has no label: it belongs to the line of the same style.
+    /// Adds a band from points of x, lower edge and upper edge. The band has no label, because it belongs to the line
+    /// of the same style.
     pub fn band(self, style: SeriesStyle, points: impl IntoIterator<Item = (f64, f64, f64)>) -> Self {
         self.add_series("", style, SeriesShape::Band, points.into_iter().map(|(x, low, high)| [x, low, high]).collect())
     }

@@ -21,7 +21,7 @@ pub enum SeriesStyle {
 }
 
 impl SeriesStyle {
-    /// Styles for several series that differ in one parameter, in the order of use.
+    /// Styles for several series that differ in one parameter, in the order in which a figure uses them.
     pub const SEQUENCE: [Self; 6] = [Self::First, Self::Second, Self::Third, Self::Fourth, Self::Fifth, Self::Paper];
 
     pub(super) fn css_class(self) -> &'static str {
@@ -37,7 +37,7 @@ impl SeriesStyle {
     }
 }
 
-/// CSS class, colour on a light background, colour on a dark background.
+/// Colours of the series styles: CSS class, colour on a light background, colour on a dark background.
 const COLOURS: [(&str, &str, &str); 7] = [
     ("paper", "#c8500a", "#f08a4b"),
     ("first", "#0067a5", "#5ab4f0"),
@@ -68,7 +68,7 @@ const BASE_CSS: &str = "
 .plot .halo{paint-order:stroke;stroke-width:4px;stroke-linejoin:round}
 ";
 
-/// Returns the colour rules for one background, below the CSS selector `scope`.
+/// Returns the colour rules for a light or dark background, for elements below the CSS selector `scope`.
 fn color_css(
     scope: &str,
     pick: fn(&(&str, &'static str, &'static str)) -> &'static str,

@@ -18,12 +18,13 @@ fn char_width(letter: char) -> f64 {
     }
 }
 
-/// Moves positions apart, as little as possible, until they are at least `gap` from each other and between two ends.
-/// Keeps their order.
+/// Moves positions apart, as little as possible, until they are at least `gap` from each other and, if there is room
+/// for all, between two ends. Keeps their order.
 pub(super) fn spread_labels(wanted: &[f64], gap: f64, (low, high): (f64, f64)) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|one, other| wanted[*one].total_cmp(&wanted[*other]));
-    // Groups of touching positions, each centred on the mean of its members' wanted positions.
+    // Groups of touching positions: the centre, which is the mean of the members' wanted positions if all fit there,
+    // and the number of members.
     let mut groups: Vec<(f64, usize)> = Vec::new();
     for at in &order {
         groups.push((wanted[*at], 1));
@@ -46,7 +47,8 @@ pub(super) fn spread_labels(wanted: &[f64], gap: f64, (low, high): (f64, f64)) -
     spread
 }
 
-/// Returns the centre of a group of `count` positions, shifted so that all of them are between two ends.
+/// Returns the centre nearest to `mean` at which a group of `count` positions is between two ends. A group too large
+/// for that begins at the lower end.
 fn clamp_group_center(mean: f64, count: usize, gap: f64, (low, high): (f64, f64)) -> f64 {
     let half = gap * (count as f64 - 1.0) / 2.0;
     mean.min(high - half).max(low + half)

@@ -6,7 +6,7 @@ use crate::findings::Claim;
 use crate::plot::{escape_xml, style};
 use crate::table::{DataTable, TableCell};
 
-/// Returns one self-contained page with all experiments. `command` is the command line that reproduces it.
+/// Returns one self-contained HTML page with all entries. `command` is the command line that reproduces the page.
 pub fn page(entries: &[ReportEntry], seed: u64, command: &str) -> String {
     let style = format!("{}{}", include_str!("page.css"), style::page_css());
     let sections: String =
@@ -27,9 +27,9 @@ fn page_header(entries: &[ReportEntry], seed: u64, command: &str) -> String {
     let figures: usize = entries.iter().map(|entry| entry.findings.figures.len()).sum();
     let number = |number: usize, label: &str| format!("<div><b>{number}</b><span>{label}</span></div>\n");
     format!(
-        "<header>\n<p class=\"kicker\">Coplay lab</p>\n<h1>The papers’ experiments: our results beside theirs</h1>\n\
-         <p class=\"lead\">Published experiments on keeping replicas of a game in step, repeated with the Coplay engine \
-         in virtual time, exactly reproducible from one seed.</p>\n<div class=\"sums\">\n{}{}{}\
+        "<header>\n<p class=\"kicker\">Coplay lab</p>\n<h1>Published experiments: our results beside the papers’ results</h1>\n\
+         <p class=\"lead\">Experiments on keeping replicas of a game in step, repeated with the Coplay engine. \
+         All runs are in virtual time and exactly reproducible from one seed.</p>\n<div class=\"sums\">\n{}{}{}\
          <div class=\"{}\"><b>{hold} of {}</b><span>claims hold</span></div>\n</div>\n\
          <p class=\"command\">Seed {seed}. Command: <code>{}</code></p>\n</header>\n",
         number(papers(entries).len(), if papers(entries).len() == 1 { "paper" } else { "papers" }),
@@ -41,7 +41,7 @@ fn page_header(entries: &[ReportEntry], seed: u64, command: &str) -> String {
     )
 }
 
-/// Returns the papers of the entries, in report order.
+/// Returns the papers of the entries, in the order of the entries. A paper is listed once if its entries are adjacent.
 fn papers(entries: &[ReportEntry]) -> Vec<&'static PaperInfo> {
     let mut papers: Vec<&'static PaperInfo> = entries.iter().map(|entry| entry.experiment.paper).collect();
     papers.dedup();
@@ -65,7 +65,7 @@ fn contents_table(entries: &[ReportEntry]) -> String {
     };
     let rows: String = entries.iter().enumerate().map(row).collect();
     format!(
-        "<nav>\n<table class=\"contents\">\n<thead><tr><th></th><th>experiment</th><th>paper</th><th>figures</th><th>claims that hold</th></tr></thead>\n\
+        "<nav>\n<table class=\"contents\">\n<thead><tr><th></th><th>experiment</th><th>paper</th><th>paper’s figures</th><th>claims that hold</th></tr></thead>\n\
          <tbody>\n{rows}</tbody></table>\n</nav>\n"
     )
 }
@@ -112,7 +112,7 @@ fn claims_table(claims: &[Claim]) -> String {
     };
     let rows: String = claims.iter().map(row).collect();
     format!(
-        "<table class=\"claims\">\n<thead><tr><th></th><th>claim</th><th>paper</th><th>ours</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>"
+        "<table class=\"claims\">\n<thead><tr><th></th><th>claim</th><th>paper’s result</th><th>our result</th></tr></thead>\n<tbody>\n{rows}</tbody>\n</table>"
     )
 }
 

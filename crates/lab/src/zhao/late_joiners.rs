@@ -14,9 +14,9 @@ use crate::table::{DataTable, TableCell, integer, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "latecomers",
     title: "Late join",
-    summary: "A site joins a running game. The experiment measures how long it takes until the joiner plays, and checks that the other players are undisturbed until then. Every game runs twice with the same random numbers, once with the joiner and once without.",
+    summary: "A site joins a running game. The experiment measures the time until the joiner plays, and checks that the other players are undisturbed until the join takes effect. Every game runs twice with the same random numbers, once with the joiner and once without.",
     paper: &ZHAO,
-    paper_figures: "beyond the paper: late joiners are left to its journal version",
+    paper_figures: "beyond the paper, which leaves late joiners to its journal version",
     expected_seconds: 8.0,
     run,
     real_run: None,
@@ -48,13 +48,15 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
         (*name, LateJoinExperiment { seed, time_after_join, ..late_join.clone() }.run())
     });
     let mut findings = Findings::default();
-    findings
-        .add_parameter("players", "1 or 2 before the joiner, RTT 100 ms, 1 % loss; input delay 4, prediction window 8");
+    findings.add_parameter(
+        "players",
+        "1 or 2 before the join, RTT 100 ms, 1 % loss; input delay 4 frames, prediction window 8 frames",
+    );
     findings.add_parameter("joiner's link", "RTT 300 ms (100 ms for the replay), 2 % loss, 1 Mbit/s");
-    findings.add_parameter("join time", "after 20 s, for the replay after 10 min; the crashed site is dropped after 1 s and rejoins after 3 s from another address");
+    findings.add_parameter("join time", "20 s after the start of the game, for the replay 10 min; the crashed site is dropped 1 s after its crash and rejoins 3 s after it, from another address");
     findings.add_parameter(
         "machine state",
-        "1 MiB; none for the replay (input delay 6, prediction window 0, 1 ms per step); 64 KiB otherwise",
+        "1 MiB for the snapshot over 1 Mbit/s; 64 KiB for the join of a single player and for the rejoin; the machine of the replay cannot save its state (input delay 6 frames, prediction window 0, 1 ms per step)",
     );
     findings.tables.push(table(&outcomes));
     findings.figures.push(figure(&outcomes));
@@ -78,8 +80,11 @@ fn table(outcomes: &[(&str, LateJoinResult)]) -> DataTable {
         "actions_equal",
         "behind_ms",
     ];
-    let mut table =
-        DataTable::new("latecomers", "Time to each step of a late join, and its effect on the other players", &columns);
+    let mut table = DataTable::new(
+        "latecomers",
+        "Time from the start of the joiner to each step of the join, and effect on the other players",
+        &columns,
+    );
     for (name, outcome) in outcomes {
         let yes = |yes: bool| TableCell::from(if yes { "yes" } else { "no" });
         table.add_row([
@@ -102,12 +107,12 @@ fn figure(outcomes: &[(&str, LateJoinResult)]) -> Figure {
     let bars = |part: fn(&LateJoinResult) -> Option<TimeDelta>| {
         outcomes.iter().map(move |(_, outcome)| part(outcome).map_or(0.0, TimeDelta::as_secs_f64)).collect::<Vec<f64>>()
     };
-    let panel = Panel::new("Time from the join request", names, PlotAxis::new("seconds").with_min(0.0))
-        .bars("state loaded", SeriesStyle::Fifth, bars(|outcome| outcome.loaded_after))
+    let panel = Panel::new("Time from the start of the joiner", names, PlotAxis::new("seconds").with_min(0.0))
+        .bars("state loaded or first frame stepped", SeriesStyle::Fifth, bars(|outcome| outcome.loaded_after))
         .bars("joined", SeriesStyle::First, bars(|outcome| outcome.joined_after))
         .bars("first input", SeriesStyle::Second, bars(|outcome| outcome.first_input_after));
-    let caption = "A state of 1 MiB needs 8.4 s on a link of 1 Mbit/s. If the machine cannot save its state, the joiner replays ten minutes of inputs at full speed.";
-    Figure::new("latecomers", "Duration of a late join", caption, vec![panel])
+    let caption = "Time until the joiner has loaded a state or stepped its first frame, until its join takes effect, and until it samples its first input. A state of 1 MiB needs 8.4 s on a link of 1 Mbit/s. If the machine cannot save its state, the joiner replays ten minutes of inputs as fast as its machine steps.";
+    Figure::new("latecomers", "Duration of a late join by method", caption, vec![panel])
 }
 
 fn claims(findings: &mut Findings, outcomes: &[(&str, LateJoinResult)]) {
@@ -120,8 +125,8 @@ fn claims(findings: &mut Findings, outcomes: &[(&str, LateJoinResult)]) {
         .collect();
     let longest_time = snapshot_times.iter().copied().fold(0.0, f64::max);
     findings.add_claim(
-        "a joiner that loads a snapshot plays within 15 s",
-        "left to its journal version",
+        "a joiner that loads a snapshot plays within 15 s of its start",
+        "left to the paper's journal version",
         format!("after {longest_time:.1} s at most"),
         longest_time <= 15.0,
     );
@@ -129,8 +134,8 @@ fn claims(findings: &mut Findings, outcomes: &[(&str, LateJoinResult)]) {
     let undisturbed =
         outcomes.iter().all(|(_, outcome)| outcome.same_datagrams && outcome.players.iter().all(unnoticed));
     findings.add_claim(
-        "until the joiner is in the game, the players send the same packets and step at the same instants as without it",
-        "left to its journal version",
+        "until the join is scheduled, the players send the same packets as without the joiner; until it takes effect, their machines step at the same instants",
+        "left to the paper's journal version",
         if undisturbed {
             "same bytes and steps at the same instants as without the joiner"
         } else {
@@ -141,7 +146,7 @@ fn claims(findings: &mut Findings, outcomes: &[(&str, LateJoinResult)]) {
     let sound = outcomes.iter().all(|(_, outcome)| outcome.all_running && outcome.states_equal);
     findings.add_claim(
         "all sites keep playing, with equal states",
-        "left to its journal version",
+        "left to the paper's journal version",
         if sound { "all sites run, every state equal" } else { "a site stopped, or states differ" },
         sound,
     );

@@ -1,7 +1,7 @@
 //! Figures 1 and 2: evenness of the frame times at one site, and synchrony between two sites, over the round-trip time.
 //!
-//! The paper's own scheme runs as published: Algorithms 3 and 4, a send timer of 20 ms, thread slices of 10 ms. The
-//! paper logs a frame's start in BeginFrameTiming; we log it just before the step.
+//! The paper's own scheme runs as published: Algorithms 3 and 4, a send timer of 20 ms, thread slices of 10 ms. Its
+//! frames start in BeginFrameTiming, where the paper logs them. The frames of our scheme start just before the step.
 
 mod real_run;
 
@@ -20,8 +20,8 @@ use crate::table::{DataTable, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "pacing",
     title: "Smoothness and synchrony over the round-trip time",
-    summary: "Evenness of the frame times, and the offset between two sites' starts of the same frame, from RTT 0 to 400 ms. \
-            The paper's scheme becomes uneven well below the lockstep bound. Ours is even up to the bound, slows down evenly beyond it, and with prediction keeps full speed past it.",
+    summary: "Measures how even the frame times are, and how far apart two sites start the same frame, at RTT 0 to 400 ms. \
+            The published scheme becomes uneven well below the lockstep bound: RTT 200 ms, twice the input delay. Our scheme is even up to the bound; beyond it, it slows down evenly without prediction and keeps full speed with prediction.",
     paper: &ZHAO,
     paper_figures: "Figures 1 and 2",
     expected_seconds: 10.0,
@@ -33,13 +33,14 @@ pub static EXPERIMENT: Experiment = Experiment {
 const INPUT_DELAY: u32 = 6;
 /// Frame period at 60 frames per second.
 const PERIOD_MS: f64 = 1_000.0 / 60.0;
-/// Largest round trip at which lockstep runs at full speed: twice the input delay. Beyond it inputs arrive too late.
+/// Largest round-trip time at which lockstep runs at full speed: twice the input delay. Beyond it, inputs arrive too
+/// late.
 const MAX_LOCKSTEP_RTT_MS: f64 = 2.0 * INPUT_DELAY as f64 * PERIOD_MS;
-/// Deviation below which the paper calls a game usable.
+/// Deviation of the frame time from which we call a game rough. The paper's game stays below it up to RTT 130 ms.
 const ROUGH_DEVIATION_MS: f64 = 5.0;
-/// Deviation from which unevenness is visible.
+/// Deviation of the frame time above which we call a game uneven.
 const UNEVEN_DEVIATION_MS: f64 = 1.0;
-/// Deviation below which we call our pacing even.
+/// Deviation of the frame time below which we call our pacing even.
 const EVEN_DEVIATION_MS: f64 = 0.5;
 /// Largest difference of the mean frame time from the frame period that counts as full speed.
 const FULL_SPEED_TOLERANCE_MS: f64 = 0.02;
@@ -59,7 +60,7 @@ const SCHEMES: [Scheme; 4] = [Scheme::Paper, Scheme::Ours(0), Scheme::Ours(8), S
 impl Scheme {
     fn name(self) -> String {
         match self {
-            Self::Paper => "as published".into(),
+            Self::Paper => "published scheme".into(),
             Self::Ours(prediction_window) => format!("ours, prediction window {prediction_window}"),
         }
     }
@@ -80,7 +81,7 @@ struct PacingPoint {
     scheme: Scheme,
     rtt_ms: f64,
     stats: PacingStats,
-    /// Whether every site stepped every frame, to equal states.
+    /// Whether every site stepped every frame, and all sites had equal states.
     is_consistent: bool,
 }
 
@@ -159,15 +160,16 @@ fn findings(context: &ExperimentContext<'_>, points: &[PacingPoint]) -> Findings
     findings.add_parameter("frames per run", format!("{} after one second of warm-up", frames(context)));
     findings.add_parameter("inputs", "2 bytes, changing every 8 frames on average");
     findings.add_parameter(
-        "as published",
+        "published scheme",
         format!("Algorithms 3 and 4, send timer 20 ms, thread delay 0 to 10 ms, step 10 ms; mean of {PAPER_RUNS} runs"),
     );
-    findings.add_parameter("clocks", "offset by hours, ±50 ppm");
-    findings.add_note("The paper logs a frame's start in BeginFrameTiming, so part of the wait for inputs falls inside the frame and is not visible. We log it just before the step, where the whole wait is visible.");
-    findings.add_note("The published scheme samples the input when a frame begins and waits for the other inputs before the step. That adds up to one frame of input delay, so its mean frame time is slightly below RTT / 2 / input delay at high RTT.");
-    findings.add_note("The published scheme's threshold is less steep here than in the paper's text: the simulation models its timers, thread slices and pacing, but no other timing faults of two PCs of 2008.");
-    findings
-        .add_note("The paper's values are those in its text; the paper does not give the numbers behind its figures.");
+    findings.add_parameter("clocks", "offset by up to 10,000 s, up to 50 ppm fast or slow");
+    findings.add_note("A frame of the published scheme starts in BeginFrameTiming, where the paper logs it, so part of the wait for inputs falls inside the frame and is not visible. A frame of our scheme starts just before its step, so the whole wait is visible.");
+    findings.add_note("The published scheme samples the input when a frame begins and waits for the other site's inputs before the step. This adds up to one frame of input delay, so at high RTT the scheme's mean frame time is slightly below RTT / 2 / 6 frames.");
+    findings.add_note("With growing RTT, the published scheme becomes uneven more gradually here than in the paper's text. The simulation models the timers, thread slices and pacing of the scheme, but no other timing errors of the two PCs that the paper measured.");
+    findings.add_note(
+        "The paper's values are taken from its text; the paper does not give the numbers behind its figures.",
+    );
     findings.tables.push(table(points));
     findings.figures.push(smoothness_figure(points, &[]));
     findings.figures.push(synchrony_figure(points, &[]));
@@ -176,7 +178,11 @@ fn findings(context: &ExperimentContext<'_>, points: &[PacingPoint]) -> Findings
 
 fn table(points: &[PacingPoint]) -> DataTable {
     let columns = ["scheme", "rtt_ms", "frame_ms", "frames_per_second", "deviation_ms", "synchrony_ms"];
-    let mut table = DataTable::new("pacing", "Figures 1 and 2 in numbers", &columns);
+    let mut table = DataTable::new(
+        "pacing",
+        "Frame time, deviation and synchrony by scheme and round-trip time (Figures 1 and 2)",
+        &columns,
+    );
     for PacingPoint { scheme, rtt_ms, stats, .. } in points {
         table.add_row([
             scheme.name().into(),
@@ -236,7 +242,7 @@ fn smoothness_figure(points: &[PacingPoint], real_points: &[PacingPoint]) -> Fig
         [(0.0, 17.0), (90.0, 17.0), (130.0, 17.0), (140.0, 17.0), (160.0, 20.0)],
     )
     .dashed(
-        "RTT / 2 / input delay",
+        "RTT / 2 / 6 frames",
         SeriesStyle::PaperText,
         [(MAX_LOCKSTEP_RTT_MS, PERIOD_MS), (400.0, 400.0 / 2.0 / f64::from(INPUT_DELAY))],
     );
@@ -248,16 +254,21 @@ fn smoothness_figure(points: &[PacingPoint], real_points: &[PacingPoint]) -> Fig
         |stats| stats.deviation_ms,
     )
     .points("values in the paper's text", SeriesStyle::PaperText, [(90.0, 0.0), (130.0, 5.0), (150.0, 11.0)])
-    .horizontal_bound(ROUGH_DEVIATION_MS, "rough, according to the paper");
-    let caption = "Frame time and its deviation at one site, over the round-trip time. The published scheme becomes uneven at about 140 ms. \
-                   Ours with prediction window 0 is even up to the bound and slows down evenly beyond it, no more than the input delay requires; prediction windows of 8 and 16 frames keep full speed. \
-                   Crosses are values from the paper's text (17 ms, almost 0 ms to RTT 90, under 5 ms to 130, over 11 ms beyond it, 20 ms at 160).";
-    Figure::new("pacing-smoothness", "Frame rate and smoothness (Z, Figure 1)", caption, vec![frame, deviation])
+    .horizontal_bound(ROUGH_DEVIATION_MS, "5 ms, not reached in the paper up to RTT 130 ms");
+    let caption = "Mean frame time of the first site, and mean absolute deviation of the frame time (published scheme: at the first site; our scheme: at the worse site). The published scheme becomes uneven at about RTT 140 ms. \
+                   Our scheme with prediction window 0 is even up to the lockstep bound; beyond it, a frame takes no longer than the input delay requires. Prediction windows of 8 and 16 frames keep full speed up to RTT 400 ms. \
+                   Crosses are values from the paper's text: frame time 17 ms up to RTT 140 ms and 20 ms at 160 ms; deviation almost 0 ms up to RTT 90 ms, under 5 ms up to 130 ms, 11 ms or more above 140 ms.";
+    Figure::new(
+        "pacing-smoothness",
+        "Frame time and its deviation over the round-trip time (Z, Figure 1)",
+        caption,
+        vec![frame, deviation],
+    )
 }
 
 fn synchrony_figure(points: &[PacingPoint], real_points: &[PacingPoint]) -> Figure {
     let apart = pacing_panel(
-        "Starts of the same frame at two sites, mean absolute difference",
+        "Mean absolute difference between two sites' starts of the same frame",
         PlotAxis::logarithmic("ms").with_min(0.001).with_max(100.0),
         points,
         real_points,
@@ -265,12 +276,18 @@ fn synchrony_figure(points: &[PacingPoint], real_points: &[PacingPoint]) -> Figu
     )
     .points("values in the paper's text", SeriesStyle::PaperText, [(130.0, 10.0), (140.0, 15.0)])
     .horizontal_bound(1.0, "1 ms");
-    let caption = "Offset between two sites' starts of the same frame, on a logarithmic scale. The paper reports under 10 ms up to RTT 130 ms and about 15 ms at 140 ms (crosses). \
-                   Our sites stay within a fraction of a millisecond.";
-    Figure::new("pacing-synchrony", "Synchrony between two sites (Z, Figure 2)", caption, vec![apart])
+    let caption = "Mean absolute difference between two sites' starts of the same frame, on a logarithmic scale. The paper reports under 10 ms up to RTT 130 ms and about 15 ms at 140 ms (crosses). \
+                   Up to the lockstep bound, our two sites start a frame less than 1 ms apart.";
+    Figure::new(
+        "pacing-synchrony",
+        "Synchrony between two sites over the round-trip time (Z, Figure 2)",
+        caption,
+        vec![apart],
+    )
 }
 
-/// Returns the first round-trip time at which the paper's scheme exceeds this deviation; infinity if it never does.
+/// Returns the smallest measured round-trip time at which the published scheme exceeds this deviation; infinity if it
+/// never does.
 fn first_rtt_above_deviation(points: &[PacingPoint], deviation_ms: f64) -> f64 {
     let first = points_of_scheme(points, Scheme::Paper).find(|point| point.stats.deviation_ms > deviation_ms);
     first.map_or(f64::INFINITY, |point| point.rtt_ms)
@@ -283,7 +300,8 @@ fn is_smooth(point: &PacingPoint) -> bool {
         && point.stats.synchrony_ms < 1.0
 }
 
-/// Returns the largest round-trip time up to which a scheme runs at full speed and evenly.
+/// Returns the largest round-trip time up to which all measured points of a scheme are [smooth](is_smooth); 0 if not
+/// even the first is.
 fn max_smooth_rtt(points: &[PacingPoint], scheme: Scheme) -> f64 {
     max_or_zero(points_of_scheme(points, scheme).take_while(|point| is_smooth(point)).map(|point| point.rtt_ms))
 }
@@ -297,19 +315,19 @@ fn claims(findings: &mut Findings, points: &[PacingPoint]) {
             .map(|point| point.stats.deviation_ms),
     );
     findings.add_claim(
-        "the published scheme is even to RTT 130 ms, and becomes uneven between RTT 140 and 150 ms",
-        "deviation under 5 ms to RTT 130 ms, over 11 ms past 140 ms",
-        format!("deviation at most {early:.1} ms to RTT 130 ms, over {UNEVEN_DEVIATION_MS:.0} ms from RTT {uneven:.0} ms on, over {ROUGH_DEVIATION_MS:.0} ms from RTT {rough:.0} ms on"),
+        "the deviation of the published scheme is below 1 ms up to RTT 130 ms, first above 1 ms at RTT 140 to 150 ms, and above 5 ms at RTT 180 ms or less",
+        "deviation under 5 ms up to RTT 130 ms, 11 ms or more above 140 ms",
+        format!("deviation at most {early:.1} ms up to RTT 130 ms, first above {UNEVEN_DEVIATION_MS:.0} ms at RTT {uneven:.0} ms, first above {ROUGH_DEVIATION_MS:.0} ms at RTT {rough:.0} ms"),
         early < UNEVEN_DEVIATION_MS && (140.0..=150.0).contains(&uneven) && rough <= 180.0,
     );
     for (prediction_window, required_rtt) in [(0, 190.0), (8, 400.0), (16, 400.0)] {
         let max_rtt = max_smooth_rtt(points, Scheme::Ours(prediction_window));
         findings.add_claim(
             &format!(
-                "with prediction window {prediction_window} the game is even and at full speed to RTT {required_rtt:.0} ms or more"
+                "with prediction window {prediction_window}, our game is even and at full speed up to RTT {required_rtt:.0} ms or more"
             ),
-            "RTT 140 ms; its successor, with prediction: RTT 230 ms",
-            format!("RTT {max_rtt:.0} ms"),
+            "up to RTT 140 ms; with prediction, in a later system of the authors: up to RTT 230 ms",
+            format!("up to RTT {max_rtt:.0} ms"),
             max_rtt >= required_rtt,
         );
     }
@@ -320,9 +338,13 @@ fn claims(findings: &mut Findings, points: &[PacingPoint]) {
         .map(|point| point.stats.synchrony_ms)
         .collect();
     findings.add_claim(
-        "below the lockstep bound, both sites begin a frame within 1 ms of each other",
-        "under 10 ms to RTT 130 ms, about 15 ms at 140 ms",
-        format!("{:.3} ms on average, {:.3} ms at worst", mean(&below), max_or_zero(below.iter().copied())),
+        "below the lockstep bound, our two sites start a frame less than 1 ms apart on average in every run",
+        "under 10 ms up to RTT 130 ms, about 15 ms at 140 ms",
+        format!(
+            "{:.3} ms on average over the runs, {:.3} ms in the worst run",
+            mean(&below),
+            max_or_zero(below.iter().copied())
+        ),
         max_or_zero(below.iter().copied()) < 1.0,
     );
     let beyond: Vec<f64> = points_of_scheme(points, Scheme::Ours(0))
@@ -331,10 +353,10 @@ fn claims(findings: &mut Findings, points: &[PacingPoint]) {
         .collect();
     let rough = max_or_zero(points_of_scheme(points, Scheme::Ours(0)).map(|point| point.stats.deviation_ms));
     findings.add_claim(
-        "beyond the lockstep bound, the frame time with prediction window 0 is within 2 % of RTT / 2 / input delay, and even",
-        "50 frames per second at RTT 160 ms, uneven",
+        "with prediction window 0, the mean frame time beyond the lockstep bound is within 2 % of RTT / 2 / 6 frames, and the deviation is below 0.5 ms at every RTT",
+        "50 frames per second at RTT 160 ms; deviation 11 ms or more above RTT 140 ms",
         format!(
-            "{:.1} % of the possible frame rate, deviation at most {rough:.2} ms",
+            "at least {:.1} % of the frame rate that the input delay allows, deviation at most {rough:.2} ms",
             100.0 / max_or_zero(beyond.iter().copied())
         ),
         max_or_zero(beyond.iter().copied()) < 1.02

@@ -1,5 +1,5 @@
-//! Cost of spectators, and their effect on the players. The paper leaves them to its journal version; a later system of
-//! its authors had over 1,000.
+//! Cost of spectators, and their effect on the players. The paper leaves spectators to its journal version; a later
+//! system of its authors had over 1,000 spectators.
 
 use coplay_sim::link::LinkConfig;
 use coplay_sim::session_experiment::SessionExperiment;
@@ -16,10 +16,10 @@ use crate::table::{DataTable, integer, number};
 /// Catalog entry of the `spectators` experiment.
 pub static EXPERIMENT: Experiment = Experiment {
     name: "spectators",
-    title: "Spectators",
-    summary: "A game of two players with up to 10,000 spectators: the cost per spectator, the share that sees the game live, and a check that the players' packets are bit for bit the same as without spectators.",
+    title: "Up to 10,000 spectators",
+    summary: "Measures the cost per spectator, and the share of the spectators that see the game live, for a game of two players with up to 10,000 spectators. Checks that the players' packets are bit for bit the same as without spectators.",
     paper: &ZHAO,
-    paper_figures: "beyond the paper: observers are left to its journal version",
+    paper_figures: "beyond the paper, which leaves observers to its journal version",
     expected_seconds: 40.0,
     run,
     real_run: None,
@@ -39,8 +39,8 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     });
     outcomes.reverse();
     let mut findings = Findings::default();
-    findings.add_parameter("players", "2 over broadband: 12 ms, 1 ms jitter, 0.1 % loss");
-    findings.add_parameter("spectators", "15 to 30 ms away, 1 % loss; all subscribe within 4 s");
+    findings.add_parameter("players", "2 over broadband: 12 ms, 1 ms mean jitter and 0.1 % loss in each direction");
+    findings.add_parameter("spectators", "15 to 30 ms and 1 % loss in each direction; all subscribe in the first 4 s");
     findings.add_parameter("game", format!("{seconds} s at 60 frames per second"));
     findings.tables.push(table(&outcomes));
     findings.figures.push(figure(&outcomes));
@@ -63,10 +63,10 @@ fn table(outcomes: &[(usize, SpectatorScaleResult)]) -> DataTable {
         "stalls",
         "packets_per_spectator_and_frame",
         "bytes_per_spectator_and_frame",
-        "feed_bytes",
+        "feed_memory_bytes",
         "player_trace_hash",
     ];
-    let mut table = DataTable::new("spectators", "Spectators in numbers", &columns);
+    let mut table = DataTable::new("spectators", "Live spectators, delay and cost by number of spectators", &columns);
     for (spectators, outcome) in outcomes {
         let (packets, bytes) = cost_per_spectator(outcome);
         table.add_row([
@@ -102,10 +102,12 @@ fn figure(outcomes: &[(usize, SpectatorScaleResult)]) -> Figure {
         panel("Live spectators", PlotAxis::new("% of spectators").with_min(0.0).with_max(100.0), |outcome| {
             outcome.live as f64 * 100.0 / outcome.subscribers.max(1) as f64
         }),
-        panel("Delay behind the players", PlotAxis::new("frames").with_min(0.0), |outcome| outcome.mean_frames_behind),
+        panel("Mean delay behind the players", PlotAxis::new("frames").with_min(0.0), |outcome| {
+            outcome.mean_frames_behind
+        }),
     ];
-    let caption = "The cost per spectator does not depend on the number of spectators, and neither does their delay, from 10 to 10,000.";
-    Figure::new("spectators", "From 10 to 10,000 spectators", caption, panels).columns(2)
+    let caption = "From 10 to 10,000 spectators, neither the cost per spectator nor the mean delay depends on the number of spectators.";
+    Figure::new("spectators", "Cost and delay per spectator by number of spectators", caption, panels).columns(2)
 }
 
 fn claims(findings: &mut Findings, outcomes: &[(usize, SpectatorScaleResult)]) {
@@ -118,8 +120,11 @@ fn claims(findings: &mut Findings, outcomes: &[(usize, SpectatorScaleResult)]) {
     let live = outcomes.iter().filter(all_live).map(|(spectators, _)| *spectators).max().unwrap_or(0);
     findings.add_claim(
         "more than 1,000 spectators see a game live and with the right states",
-        "its successor: over 1,000",
-        format!("{live} of {}", outcomes.iter().map(|(spectators, _)| *spectators).max().unwrap_or(0)),
+        "over 1,000 in a later system of the authors",
+        format!(
+            "all of {live}; the largest game had {}",
+            outcomes.iter().map(|(spectators, _)| *spectators).max().unwrap_or(0)
+        ),
         live > 1_000,
     );
     findings.add_claim(
@@ -136,7 +141,7 @@ fn claims(findings: &mut Findings, outcomes: &[(usize, SpectatorScaleResult)]) {
         outcomes.iter().filter(|(spectators, _)| *spectators >= 100).map(|(_, outcome)| cost_per_spectator(outcome).1),
     );
     findings.add_claim(
-        "a spectator costs less than 10 bytes per frame",
+        "with 100 or more spectators, the feed sends less than 10 bytes per spectator and frame",
         "not reported",
         format!("at most {bytes:.1} bytes per frame"),
         bytes < 10.0,

@@ -9,11 +9,12 @@ use super::report::{CheckReport, SubjectIdentity};
 
 /// Maximum number of cached reports; the oldest are removed first.
 const MAX_REPORTS: usize = 256;
-/// Maximum length of a report file, in bytes. A longer file counts as not cached.
+/// Maximum length of a report file, in bytes. A longer file is ignored.
 const MAX_REPORT_LEN: u64 = 256 << 10;
 const REPORT_EXTENSION: &str = "check";
 
-/// A folder of cached reports. A missing or invalid file counts as not cached, and the check runs again.
+/// A folder of cached reports. If the file of a report is missing or invalid, the report counts as not cached, and the
+/// check runs again.
 #[derive(Clone, Debug)]
 pub struct ReportCache {
     folder: PathBuf,
@@ -25,7 +26,8 @@ impl ReportCache {
         Self { folder: folder.into() }
     }
 
-    /// Returns the cached report on this machine and game, by this version of the check on this kind of computer.
+    /// Returns the cached report on the machine and game with this identity, made by the same version of the check on
+    /// the same platform.
     pub fn get(&self, identity: &SubjectIdentity) -> Option<CheckReport> {
         let path = self.report_path(identity);
         if std::fs::metadata(&path).ok()?.len() > MAX_REPORT_LEN {

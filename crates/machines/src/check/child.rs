@@ -1,7 +1,7 @@
-//! The child process: executes requests read as lines from its input, and answers with lines on its output.
+//! The child process: reads requests as lines from its input, executes them, and answers with lines on its output.
 //!
-//! A core may print anything to that output at any time. So an answer begins with a new line and an [`ANSWER_PREFIX`],
-//! and the parent ignores all other output.
+//! A core may print anything to that output at any time. So an answer begins on a new line, with [`ANSWER_PREFIX`], and
+//! the parent ignores all other output.
 //!
 //! | request | answer |
 //! |---|---|
@@ -26,8 +26,9 @@ pub(super) const ANSWER_PREFIX: &str = "coplay-check: ";
 /// Maximum length of the state in a `load` request, in bytes.
 const MAX_STATE_BYTES: u64 = 256 << 20;
 
-/// Serves a check that runs in the parent process and returns the exit code. A program calls this if it was started by
-/// the [`child_command`](super::CheckSubject::child_command) of a subject.
+/// Opens a machine, executes the requests of a check that runs in the parent process, and returns the exit code. A
+/// program that was started by the [`child_command`](super::CheckSubject::child_command) of a subject calls this
+/// function.
 pub fn run_child(open: impl FnOnce() -> Result<Box<dyn Machine>, String>) -> u8 {
     let (input, output) = (io::stdin().lock(), io::stdout());
     match serve_requests(open, input, output) {

@@ -19,12 +19,12 @@ const MAX_LINE_LEN: u64 = 64 << 20;
 /// Maximum number of answers that wait for the parent. The reading thread blocks when the queue is full.
 const ANSWER_QUEUE_LEN: usize = 64;
 
-/// A machine in a child process, which ends with this handle.
+/// Handle to a machine in a child process. The process ends when the handle is dropped.
 pub(super) struct ChildMachine {
     child: Child,
     input: Option<ChildStdin>,
     answers: Receiver<String>,
-    /// Time limit for opening the machine and for every answer.
+    /// Time limit for each answer, including the first one, which follows the opening of the machine.
     response_timeout: Duration,
     /// Whether the process exited with an error or stopped answering.
     has_crashed: bool,
@@ -39,9 +39,9 @@ pub(super) struct ChildMachine {
 /// Error of starting a machine in a child process.
 pub(super) enum ChildStartError {
     /// The process could not be started, could not open the machine, has another version of the check, gave an invalid
-    /// answer, or ended or closed its output without an error.
+    /// answer, or ended or closed its output without an error; contains the reason.
     Failed(String),
-    /// The machine crashed the process or keeps it from answering.
+    /// The machine crashed the process or kept the process from answering in time; contains the reason.
     Crashed(String),
 }
 
@@ -83,7 +83,7 @@ fn vary_environment(command: &mut Command, folder: &TempDir) {
 }
 
 impl ChildMachine {
-    /// Starts the process and waits until it has opened the machine.
+    /// Starts the child process and waits until the process has opened the machine.
     pub(super) fn start(mut command: Command, response_timeout: Duration) -> Result<Self, ChildStartError> {
         let start_error = |error: std::io::Error| ChildStartError::Failed(error.to_string());
         let folder = tempfile::tempdir().map_err(start_error)?;
@@ -121,7 +121,7 @@ impl ChildMachine {
         let &["ready", version, key, hash] = &parts[..] else { return Err(unexpected_answer(&answer)) };
         if version.parse() != Ok(CHECK_VERSION) {
             return Err(format!(
-                "the child process has version {version} of the check, this process version {CHECK_VERSION}"
+                "the child process has version {version} of the check, but this process has version {CHECK_VERSION}"
             ));
         }
         self.identity_key = key.to_owned();
@@ -158,7 +158,7 @@ impl ChildMachine {
         }
     }
 
-    /// Requests the digests of the state's regions.
+    /// Requests and returns the digests of the state's regions.
     pub(super) fn regions(&mut self) -> Result<Vec<RegionDigest>, String> {
         self.send_request(b"regions\n")?;
         let mut regions = Vec::new();

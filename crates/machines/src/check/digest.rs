@@ -64,7 +64,8 @@ pub struct RegionMismatch {
     pub region_bytes: u64,
 }
 
-/// Returns the first differing regions, at most 8. A region that one machine lacks differs as a whole.
+/// Returns the first differing regions, at most 8. Regions are paired by their position. A region that one machine
+/// lacks differs as a whole.
 pub(super) fn region_mismatches(ours: &[RegionDigest], theirs: &[RegionDigest]) -> Vec<RegionMismatch> {
     let empty = RegionDigest { name: String::new(), len: 0, page_hashes: Vec::new() };
     let pairs =

@@ -22,7 +22,7 @@ impl fmt::Display for CheckReport {
         self.fmt_delay_settings(f)?;
         if !self.cut_short.is_empty() {
             let names: Vec<&str> = self.cut_short.iter().map(|comparison| comparison.name()).collect();
-            writeln!(f, "\n  cut short by the time limit: {}", names.join(", "))?;
+            writeln!(f, "\n  comparisons cut short by the time limit: {}", names.join(", "))?;
         }
         self.notes.iter().try_for_each(|note| writeln!(f, "\n  note: {note}"))
     }
@@ -77,7 +77,7 @@ impl CheckReport {
         if rows.is_empty() {
             return Ok(());
         }
-        writeln!(f, "\n  {:<30}{:>11} {:>11} {:>11}", "", "10 %", "median", "95 %")?;
+        writeln!(f, "\n  {:<30}{:>11} {:>11} {:>11}", "time per call, percentiles", "10 %", "median", "95 %")?;
         for (operation, timing) in rows {
             let TimingPercentiles { p10_ns, median_ns, p95_ns } = timing;
             let [p10, median, p95] = [p10_ns, median_ns, p95_ns].map(|ns| DisplayNanos(ns).to_string());
@@ -89,8 +89,8 @@ impl CheckReport {
         Ok(())
     }
 
-    /// Writes the prediction window and the input delay that lockstep needs for some round trips. Writes nothing for an
-    /// unfit machine.
+    /// Writes the prediction window if it is above 0, and the input delay that lockstep needs for some round trips.
+    /// Writes nothing for an unfit machine.
     fn fmt_delay_settings(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.verdict.is_fit() {
             return Ok(());
@@ -157,7 +157,7 @@ impl fmt::Display for MachineFault {
                 write!(f, "{}: failed at frame {frame}: {reason}", comparison.name())
             }
             Self::UnstableIdentity { comparison } => {
-                write!(f, "{}: the first frames differ each time that the machine is opened", comparison.name())
+                write!(f, "{}: opened twice, the machine had two different identities", comparison.name())
             }
             Self::ConstantHash => write!(f, "the state hash never changes, so nothing can be compared"),
         }
@@ -193,7 +193,7 @@ impl fmt::Display for RegionMismatch {
         } else {
             String::new()
         };
-        write!(f, "{} (at {}{more})", self.name, pages.join(", "))
+        write!(f, "{} (pages at {}{more})", self.name, pages.join(", "))
     }
 }
 

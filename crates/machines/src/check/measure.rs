@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Percentiles of the time of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimingPercentiles {
-    /// 10th percentile, in nanoseconds: the machine's own cost, even on a busy computer.
+    /// 10th percentile, in nanoseconds. It approximates the machine's own cost even on a busy computer.
     pub p10_ns: u64,
     /// Median, in nanoseconds.
     pub median_ns: u64,
@@ -17,7 +17,7 @@ pub struct TimingPercentiles {
     pub p95_ns: u64,
 }
 
-/// Costs of a machine on this computer. An operation that was never measured costs 0.
+/// Costs of a machine on this computer. An operation that was never measured has the cost 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredCosts {
     /// Time to step a rendered frame.
@@ -37,12 +37,14 @@ pub struct MeasuredCosts {
 }
 
 impl MeasuredCosts {
-    /// Returns the median costs for a session, which has one cost for both kinds of steps: the higher one.
+    /// Returns the median costs for a session. The step cost is the higher one of rendered steps and steps that are not
+    /// rendered.
     pub fn median_costs(&self) -> MachineCosts {
         self.costs_from(|timing| timing.median_ns)
     }
 
-    /// Returns the costs on an idle computer, from the 10th percentiles.
+    /// Returns the costs for a session like [`median_costs`](Self::median_costs), but from the 10th percentiles, as an
+    /// estimate of the costs on an idle computer.
     pub fn best_case_costs(&self) -> MachineCosts {
         self.costs_from(|timing| timing.p10_ns)
     }

@@ -1,9 +1,9 @@
 //! Checks whether and how a machine is fit for netplay.
 //!
 //! Sites with equal inputs must reach equal states, and a site that rolls back a misprediction must reach the state
-//! that it would have had without. Neither can be proved from outside, but both can be tested: [`check`] runs a machine
-//! with random inputs and compares the [hash](Machine::hash) of its state after every frame, in the situations of a
-//! shared game:
+//! that it would have had with the right inputs. Neither can be proved from outside, but both can be tested: [`check`]
+//! runs a machine with random inputs and compares the [hash](Machine::hash) of its state after every frame, in the
+//! situations of a shared game:
 //!
 //! | comparison | faults it finds |
 //! |---|---|
@@ -16,9 +16,9 @@
 //! | [cold load](CheckComparison::ColdLoad) | saved states that depend on their process; late joiners need this |
 //! | [long run](CheckComparison::LongRun) | faults that appear late |
 //!
-//! The other process is this program, started with a command of the caller that calls [`run_child`]. By default it
-//! starts more than a second later, in another folder, time zone, language and home, with another stack position and
-//! other heap contents.
+//! The other process is a child process, started with a command that the caller supplies and that calls [`run_child`].
+//! It runs in another folder, time zone, language and home, with another stack position and other heap contents, and by
+//! default starts more than a second later.
 //!
 //! The result is a [`CheckReport`] with a [`CheckVerdict`]. A passed check found no fault; no test can prove more.
 //! During a game the sites continue to compare hashes.
@@ -80,14 +80,14 @@ pub use self::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFa
 /// Version of the check. Another version may find other faults, so its cached reports are not used.
 pub const CHECK_VERSION: u32 = 1;
 
-/// The machine to check, and how the check opens it in this and in a child process.
+/// The machine to check, and the ways to open it in this process and in a child process.
 pub struct CheckSubject<'a> {
     /// Name of the machine, for the report on a machine that cannot be opened.
     pub machine_name: &'a str,
     /// Name of the game, for the report on a machine that cannot be opened.
     pub game_name: &'a str,
-    /// Opens a new machine that has stepped no frame, or returns an error message. It is called several times. A
-    /// [twin](crate::libretro::LibretroMachine::twin) of a core is as good as a newly opened one, and cheaper.
+    /// Opens a new machine that has stepped no frame, or returns an error message. The check calls this several times.
+    /// A [twin](crate::libretro::LibretroMachine::twin) of a core is as good as a newly opened one, and cheaper.
     pub open: &'a mut dyn FnMut() -> Result<Box<dyn Machine>, String>,
     /// Command that opens the same machine in a child process and passes it to [`run_child`]. The check sets folder,
     /// environment, input and output of that process. Use absolute paths for files, and file paths for cores, because
@@ -98,15 +98,16 @@ pub struct CheckSubject<'a> {
 /// Length, time limits and seed of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Frames that the machine runs in total. The long run compares those after `short_run_frames`.
+    /// Frames that the machine runs in total, at least 1. The long run compares the frames after the first
+    /// `short_run_frames`.
     pub long_run_frames: u32,
     /// Frames that two instances run in one process. The other comparisons before the long run use these frames or a
-    /// part of them. At most `long_run_frames`.
+    /// part of them. Clamped to 1 to `long_run_frames`.
     pub short_run_frames: u32,
     /// Approximate time limit of the whole check. The report lists comparisons that ended early.
     pub time_budget: Duration,
-    /// Minimum time from the step of a frame in this process to the same step in the child process, before the long
-    /// run. More than a second, so that a clock that counts seconds has advanced.
+    /// Minimum time from the step of a frame in this process to the step of the same frame in the child process, before
+    /// the long run. Should be more than a second, so that a clock that counts seconds has advanced.
     pub child_delay: Duration,
     /// Time without an answer after which the child process counts as hanging.
     pub response_timeout: Duration,
@@ -131,12 +132,12 @@ impl Default for CheckOptions {
 /// Error that prevents a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckError {
-    /// The machine could not be opened, or could not be opened a second time; contains its message.
+    /// The machine could not be opened, or could not be opened a second time; contains the error message.
     Open(String),
     /// The child process could not be started, could not open the machine, has another version of the check, gave an
-    /// invalid answer, or ended before it answered.
+    /// invalid answer, or ended before it answered; contains the reason.
     ChildProcess(String),
-    /// The report could not be written.
+    /// The report could not be written; contains the error message.
     Write(String),
 }
 

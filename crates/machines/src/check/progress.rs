@@ -17,18 +17,18 @@ pub struct CheckProgress {
 
 /// Minimum interval of progress reports within a comparison.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
-/// Number of frames that a comparison runs even beyond the time budget; fewer would be meaningless.
+/// Number of frames that a comparison runs even if the time budget is exhausted.
 const MIN_FRAMES: u32 = 30;
 
-/// Planned length of one comparison, and its deadline.
+/// Planned length and deadline of one comparison.
 #[derive(Clone, Copy, Debug)]
 struct ComparisonBudget {
     comparison: CheckComparison,
     /// Planned number of frames.
     frames: u32,
-    /// Machine steps per frame, in tenths.
+    /// Machine steps that one frame of the comparison costs, in tenths of a step.
     tenth_steps_per_frame: u32,
-    /// Part of the whole time budget, in percent, at which the comparison must end.
+    /// Deadline of the comparison, in percent of the time budget of the whole check.
     end_percent: u32,
 }
 
@@ -98,8 +98,8 @@ impl<'a> CheckTimer<'a> {
         }
     }
 
-    /// Reports progress after `done` frames and returns whether there is time for another frame. If not, records that
-    /// the comparison was cut short.
+    /// Reports progress after `done` frames of the current comparison and returns whether there is time for another
+    /// frame. If not, records that the comparison was cut short.
     pub(super) fn has_time_for_next(&mut self, done: u32) -> bool {
         self.update_progress(done);
         let end_percent = self.comparison_budget(self.current).map_or(100, |budget| budget.end_percent);

@@ -1,4 +1,4 @@
-//! The report of a check, and its meaning for a session.
+//! The report of a check, and the netplay features that a session may use according to the report.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub(super) struct CheckResults {
 pub struct Fitness {
     /// Whether the machine may be shared at all.
     pub can_share: bool,
-    /// Whether its states may be saved, loaded and sent to other sites.
+    /// Whether the machine's states may be saved, loaded and sent to other sites.
     pub can_save: bool,
     /// Maximum prediction window in frames, from the measured costs.
     pub max_prediction_window: u32,
@@ -116,7 +116,7 @@ impl SubjectIdentity {
         }
     }
 
-    /// Returns the identity of a machine that is not open in this process, as far as it is known.
+    /// Returns the identity of a machine that is not open in this process. Unknown fields are empty or 0.
     pub(super) fn unopened(key: &str, machine: &str, game: &str) -> Self {
         Self {
             key: key.into(),
@@ -149,7 +149,7 @@ impl CheckReport {
         let is_exact = verdict == CheckVerdict::Rollback;
         let window = if is_exact { measured.median_costs().max_prediction_window(identity.period()) } else { 0 };
         if is_exact && window == 0 {
-            notes.push("other programs kept this computer busy: rolling back one frame took too long".into());
+            notes.push("rollbacks were too slow while other programs kept this computer busy; check again".into());
         }
         Self {
             verdict,
@@ -202,8 +202,8 @@ impl CheckReport {
         }
     }
 
-    /// Returns the input delay that lockstep needs on a link with this round trip: the one-way delay in frames, plus
-    /// one frame.
+    /// Returns the input delay that lockstep needs on a link with this round trip: the one-way delay in frames, rounded
+    /// up, plus one frame.
     pub fn lockstep_input_delay(&self, round_trip: TimeDelta) -> u32 {
         let period = self.identity.period_ns.max(1);
         let one_way = round_trip.as_nanos().max(0).unsigned_abs() / 2;
@@ -223,10 +223,11 @@ impl CheckReport {
 }
 
 impl Fitness {
-    /// Applies the fitness to the config of one site. `auto_tune` then uses the measured costs, and a site without
-    /// exact states neither offers states nor takes part in desync searches. The settings, which all sites share, are
-    /// unchanged; the host sets [`Settings::prediction_window`](coplay::session::Settings::prediction_window) to at
-    /// most [`max_prediction_window`](Self::max_prediction_window).
+    /// Applies the fitness to the config of one site. Automatic tuning then uses the measured costs, and a site without
+    /// exact states neither offers states nor takes part in desync searches. Does not change the settings, which all
+    /// sites share. The host must itself limit
+    /// [`Settings::prediction_window`](coplay::session::Settings::prediction_window) to
+    /// [`max_prediction_window`](Self::max_prediction_window).
     pub fn apply(&self, config: &mut Config) {
         config.can_save &= self.can_save;
         config.bisect_desyncs &= self.can_save;

@@ -12,11 +12,11 @@ const MAX_SHORT_ROLLBACK: u64 = 16;
 /// On average, one rollback in this many is a long one, of [`LONG_ROLLBACK_FRAMES`] frames.
 const LONG_ROLLBACK_ONE_IN: u64 = 12;
 const LONG_ROLLBACK_FRAMES: u32 = 60;
-/// Exclusive upper bound of the frames between two rollbacks.
+/// Exclusive upper bound on the number of frames between two rollbacks.
 const MAX_FRAMES_BETWEEN_ROLLBACKS: u64 = 8;
 
-/// Returns the frame at which the rollback test ends, after two thirds of the reference run. The remaining frames are
-/// for the cold load of a state saved there.
+/// Returns the frame at which the rollback test ends, after two thirds of the reference run. The cold load then tests
+/// the state saved there in the remaining frames.
 pub(super) fn end_frame(run: &CheckRun<'_>) -> u32 {
     (run.reference_digests.len() as u32 * 2 / 3).max(1)
 }
@@ -26,18 +26,18 @@ struct RollbackTest<'r, 'a> {
     run: &'r mut CheckRun<'a>,
     machine: &'r mut dyn Machine,
     rng: SplitMix64,
-    /// Mispredicted inputs, for predictions other than repeating the last inputs.
+    /// Source of mispredicted inputs, for rollbacks whose predictions do not repeat the last inputs.
     mispredicted_inputs: InputScript,
     state: Vec<u8>,
     unused_state: Vec<u8>,
     /// Frame before which the last loaded state was saved.
     loaded_frame: Option<u32>,
-    /// Whether mispredicted inputs ever led to another state than the right inputs.
+    /// Whether mispredicted inputs have led to another state than the right inputs.
     inputs_have_effect: bool,
 }
 
-/// Rolls a machine that has stepped no frame since its reset back repeatedly along the reference run. Afterwards the
-/// machine is at [`end_frame`].
+/// Rolls a machine back repeatedly along the reference run. The machine must have stepped no frame since its reset;
+/// afterwards it is at [`end_frame`].
 pub(super) fn test_rollbacks(run: &mut CheckRun<'_>, machine: &mut dyn Machine) -> Result<(), ComparisonAbort> {
     run.timer.begin(CheckComparison::AfterRollback);
     let (rng, mispredicted_inputs) = (SplitMix64::new(run.seed ^ 0x5a5e), InputScript::new(!run.seed, machine.pads()));
@@ -54,7 +54,7 @@ pub(super) fn test_rollbacks(run: &mut CheckRun<'_>, machine: &mut dyn Machine) 
     };
     test.run_all()?;
     if !test.inputs_have_effect {
-        run.notes.push("pressed buttons had no effect: the test may not have passed the title screen".into());
+        run.notes.push("pressed buttons had no effect: the check may not have passed the title screen".into());
     }
     Ok(())
 }
@@ -86,8 +86,8 @@ impl RollbackTest<'_, '_> {
     }
 
     /// Runs the frames that will be rolled back. For [`CheckComparison::ReplayFromState`] the inputs are right, and the
-    /// frames are compared with the reference run; otherwise the inputs are mispredicted, and the test notes whether
-    /// that has an effect. States saved in between are not used.
+    /// frames are compared with the reference run; otherwise the inputs are mispredicted, and the test records whether
+    /// they change the state. Also saves states at random frames, which are never loaded.
     fn simulate_before_rollback(
         &mut self,
         from: u32,

@@ -12,7 +12,7 @@ use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault
 use super::{CheckError, CheckOptions, CheckSubject, rollback_test};
 use crate::machine::Machine;
 
-/// Reason why a comparison ended early: an error that prevents a verdict, or a fault.
+/// Reason why a comparison was aborted: an error that prevents a verdict, or a fault of the machine.
 pub(super) enum ComparisonAbort {
     Error(CheckError),
     Fault(MachineFault),
@@ -42,7 +42,7 @@ pub(super) struct CheckRun<'a> {
     pub(super) samples: TimingSamples,
     pub(super) compared: Vec<ComparedFrames>,
     pub(super) notes: Vec<String>,
-    /// The reference machine. Until the long run it is at the end of the recorded digests.
+    /// The reference machine. Before the long run, it has stepped exactly the frames in `reference_digests`.
     reference_machine: Box<dyn Machine>,
     /// Number of frames after which the long run ends.
     max_frames: u32,
@@ -91,7 +91,7 @@ impl<'a> CheckRun<'a> {
             Err(ComparisonAbort::Error(error)) => return Err(error),
         };
         if let Some(reason) = self.reference_machine.failure() {
-            self.notes.push(format!("the game halted the machine: {reason}"));
+            self.notes.push(format!("the game crashed the emulator: {reason}"));
         }
         let Self { timer, reference_machine, samples, compared, notes, .. } = self;
         let results = CheckResults {
@@ -104,8 +104,8 @@ impl<'a> CheckRun<'a> {
         Ok(CheckReport::new(&*reference_machine, results, timer.elapsed()))
     }
 
-    /// Runs all comparisons. Returns a reason against rollback, if there is one. Fails with an error, or with a fault
-    /// that rules out netplay altogether.
+    /// Runs all comparisons. Returns the reason why rollback is not possible; `None` if it is. Fails with an error, or
+    /// with a fault that rules out netplay altogether.
     fn run_comparisons(&mut self) -> Result<Option<LockstepReason>, ComparisonAbort> {
         let mut other = self.open_machine()?;
         self.compare_same_process(&mut *other)?;
@@ -122,8 +122,8 @@ impl<'a> CheckRun<'a> {
         Ok(reason)
     }
 
-    /// Compares `other` with the reference run after a reset and without rendering, then with rollbacks. Returns a
-    /// reason against rollback, if there is one.
+    /// Compares `other` with the reference run after a reset and without rendering, then with rollbacks. Returns the
+    /// reason why rollback is not possible; `None` if it is.
     fn compare_states(&mut self, other: &mut dyn Machine) -> Result<Option<LockstepReason>, ComparisonAbort> {
         if let Some(reason) = fault_to_lockstep_reason(self.compare_after_reset(other))? {
             return Ok(Some(reason));
@@ -178,8 +178,8 @@ impl<'a> CheckRun<'a> {
         self.require_same_identity(comparison, &identity_key(other))
     }
 
-    /// Compares an instance that is reset and stepped without rendering, as at a late joiner that replays because the
-    /// machine cannot save.
+    /// Resets `other`, steps it without rendering and compares it with the reference run. A late joiner does the same
+    /// to replay the game if the machine cannot save.
     fn compare_after_reset(&mut self, other: &mut dyn Machine) -> Result<(), ComparisonAbort> {
         let comparison = CheckComparison::AfterReset;
         self.timer.begin(comparison);
@@ -229,7 +229,8 @@ impl<'a> CheckRun<'a> {
         Ok(child)
     }
 
-    /// Loads a state in a new process that has stepped no frame, and compares.
+    /// Loads a state of `other` in a new process that has stepped no frame, and compares the frames after it with the
+    /// reference run.
     fn compare_cold_load(&mut self, other: &mut dyn Machine) -> Result<(), ComparisonAbort> {
         let comparison = CheckComparison::ColdLoad;
         self.timer.begin(comparison);
@@ -254,7 +255,8 @@ impl<'a> CheckRun<'a> {
         Ok(())
     }
 
-    /// Continues the reference machine and the child process in parallel, and compares.
+    /// Continues the reference machine and the machine of the child process in parallel, and compares them after every
+    /// frame.
     fn compare_long_run(&mut self, child: &mut ChildMachine) -> Result<(), ComparisonAbort> {
         let comparison = CheckComparison::LongRun;
         self.timer.begin(comparison);
@@ -296,8 +298,8 @@ impl<'a> CheckRun<'a> {
         }
     }
 
-    /// Builds the mismatch with the differing regions. The recorded digests have only hashes, so the reference run is
-    /// repeated up to this frame.
+    /// Returns the mismatch of an instance with the reference run after `frame`, with the differing regions. The
+    /// recorded digests contain no regions, so the reference run is repeated up to this frame.
     pub(super) fn reference_mismatch(
         &mut self,
         comparison: CheckComparison,
@@ -340,7 +342,7 @@ fn mismatch_kind(ours: MachineDigest, theirs: MachineDigest) -> Option<Mismatche
     }
 }
 
-/// Turns a fault into a reason against rollback. Errors pass through.
+/// Turns a fault into a reason why rollback is not possible. Passes errors on.
 fn fault_to_lockstep_reason(outcome: Result<(), ComparisonAbort>) -> Result<Option<LockstepReason>, ComparisonAbort> {
     match outcome {
         Ok(()) => Ok(None),

@@ -48,8 +48,8 @@ impl CheckCommandOptions {
     }
 }
 
-/// Runs the check or takes the cached report, and writes the report to `out` and progress to `progress_out`. A program
-/// that returns an exit code evaluates [`CheckVerdict::is_fit`](super::CheckVerdict::is_fit) of the verdict.
+/// Runs the check or takes the cached report. Writes the report to `out` and progress to `progress_out`. A program can
+/// derive its exit code from [`CheckVerdict::is_fit`](super::CheckVerdict::is_fit) of the verdict.
 pub fn run(
     request: &CheckCommandOptions,
     subject: CheckSubject<'_>,
@@ -75,7 +75,7 @@ fn obtain_report(
         SmokeTestOutcome::Passed(key) => {
             if let Some(report) = request.cached_report(&SubjectIdentity::unopened(&key, "", "")) {
                 // A failure to print is ignored.
-                let _ = writeln!(progress_out, "checked before; use --again to repeat the check");
+                let _ = writeln!(progress_out, "this report is from an earlier check; use --again to repeat the check");
                 return Ok(report);
             }
         }
@@ -113,6 +113,6 @@ pub fn exclusive_stdout() -> io::Result<Box<dyn Write>> {
 
 fn print_progress(progress_out: &mut dyn Write, progress: CheckProgress) -> io::Result<()> {
     let CheckProgress { comparison, percent, time_left } = progress;
-    write!(progress_out, "\r  {:<30}{percent:>3} %   at most {:>4} s left", comparison.name(), time_left.as_secs())?;
+    write!(progress_out, "\r  {:<30}{percent:>3} %   about {:>4} s left", comparison.name(), time_left.as_secs())?;
     progress_out.flush()
 }

@@ -1,4 +1,4 @@
-//! Random inputs, always the same for a seed.
+//! Random inputs; equal seeds give equal inputs.
 
 use coplay::input::InputWord;
 
@@ -66,7 +66,7 @@ impl InputScript {
     }
 }
 
-/// Returns a random input: no button, a few, or any combination. Sticks are centred, at an end or anywhere.
+/// Returns a random input word: no button, a few buttons or any combination; each axis centred, at an end or anywhere.
 fn random_input(rng: &mut SplitMix64) -> InputWord {
     let buttons = match rng.below(4) {
         0 => 0,

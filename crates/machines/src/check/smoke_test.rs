@@ -13,14 +13,15 @@ const SMOKE_TEST_FRAMES: u32 = 60;
 pub(super) enum SmokeTestOutcome {
     /// The machine survived all frames; contains its identity key.
     Passed(String),
-    /// The child process could not be started, could not open the machine, or gave an invalid answer. The rest of the
-    /// check will show the reason.
+    /// The child process could not be started, could not open the machine, or gave an invalid answer at its start. The
+    /// rest of the check will show the reason.
     NotStarted,
     /// The machine crashed its process or kept it from answering. It must not be opened in this process.
     Crashed(MachineFault),
 }
 
-/// Opens a machine in a child process and steps up to [`SMOKE_TEST_FRAMES`] frames.
+/// Opens a machine in a child process and steps it for [`SMOKE_TEST_FRAMES`] frames, or for all frames of a shorter
+/// check.
 pub(super) fn run_smoke_test(command: Command, options: &CheckOptions) -> SmokeTestOutcome {
     let crashed = |frame, reason| {
         SmokeTestOutcome::Crashed(MachineFault::Failed { comparison: CheckComparison::SmokeTest, frame, reason })

@@ -1,4 +1,4 @@
-//! The verdict of the check, and the faults that it rests on.
+//! The verdict of the check, and the faults on which it rests.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ impl CheckVerdict {
         }
     }
 
-    /// Returns the fault that rules out netplay or rollback, if one was found.
+    /// Returns the fault that rules out netplay or rollback; `None` if no fault was found.
     pub fn fault(&self) -> Option<&MachineFault> {
         match self {
             Self::Unfit { fault } | Self::Lockstep { reason: LockstepReason::InexactStates { fault } } => Some(fault),
@@ -45,7 +45,7 @@ impl CheckVerdict {
         }
     }
 
-    /// Returns the first mismatch, if the verdict rests on one.
+    /// Returns the mismatch on which the verdict rests; `None` if it rests on another fault or on none.
     pub fn mismatch(&self) -> Option<&StateMismatch> {
         match self.fault()? {
             MachineFault::Mismatch(mismatch) => Some(mismatch),
@@ -85,21 +85,21 @@ pub enum MachineFault {
     /// Two instances that should be equal differ.
     #[serde(rename = "differs")]
     Mismatch(StateMismatch),
-    /// The machine failed: it could not save or load a state, or crashed its process or kept it from answering.
+    /// The machine could not save or load a state, crashed the child process, or kept the child process from answering.
     Failed {
-        /// Comparison in which it failed.
+        /// Comparison in which the machine failed.
         comparison: CheckComparison,
-        /// Frame in or before which it failed.
+        /// Frame in or before which the machine failed.
         frame: u32,
         /// Message of the machine or of the child process.
         #[serde(rename = "why")]
         reason: String,
     },
-    /// Two openings of the machine gave different identity keys: name, version, options, first frames, game, frame rate
-    /// or pads differ. No other difference was seen.
+    /// The machine was opened twice and had different identity keys: name, version, options, first frames, game, frame
+    /// rate or pads differ. The compared states and pictures were equal.
     #[serde(rename = "identity")]
     UnstableIdentity {
-        /// Comparison in which it was found.
+        /// Comparison in which the different identity was found.
         comparison: CheckComparison,
     },
     /// The state hash never changed, so nothing could be compared.
@@ -114,7 +114,7 @@ pub struct StateMismatch {
     pub comparison: CheckComparison,
     /// First frame after which the instances differ; `None` if they differed before the first frame.
     pub frame: Option<u32>,
-    /// Frame before which the last loaded state was saved, if one was loaded.
+    /// Frame before which the last loaded state was saved; `None` if no state was loaded.
     #[serde(rename = "loaded")]
     pub loaded_frame: Option<u32>,
     /// Whether the state or only the picture differs.
@@ -142,26 +142,27 @@ pub enum CheckComparison {
     /// One instance in its own process, without a comparison: it must not crash.
     #[serde(rename = "alone")]
     SmokeTest,
-    /// Two instances in one process.
+    /// Two instances in one process, compared with each other.
     #[serde(rename = "together")]
     SameProcess,
-    /// An instance that was reset and stepped without rendering, against a straight run.
+    /// An instance that was reset and stepped without rendering, compared with the reference run, which is never reset.
     #[serde(rename = "anew")]
     AfterReset,
-    /// An instance that loaded a saved state and replayed the same inputs, against a straight run.
+    /// An instance that loaded a saved state and replayed the same inputs, compared with the reference run, which loads
+    /// no state.
     #[serde(rename = "again")]
     ReplayFromState,
-    /// An instance that was rolled back after wrong inputs, as a session does after a misprediction, against a straight
-    /// run.
+    /// An instance that was rolled back after wrong inputs, as after a misprediction in a session, compared with the
+    /// reference run, which is never rolled back.
     #[serde(rename = "repaired")]
     AfterRollback,
-    /// An instance in a child process, started later in another environment, against one in this process.
+    /// An instance in a child process, started later in another environment, compared with one in this process.
     #[serde(rename = "apart")]
     OtherProcess,
-    /// An instance in a new process that loaded a state, against a straight run.
+    /// An instance in a new process that loaded a state, compared with the reference run, which loads no state.
     #[serde(rename = "cold")]
     ColdLoad,
-    /// An instance in a child process against one in this process, for many frames.
+    /// An instance in a child process, compared with one in this process for many frames.
     #[serde(rename = "long")]
     LongRun,
 }
@@ -187,7 +188,7 @@ impl CheckComparison {
             Self::AfterReset => "after a reset, not rendered",
             Self::ReplayFromState => "replay from a saved state",
             Self::AfterRollback => "rollback of wrong inputs",
-            Self::OtherProcess => "another process, later",
+            Self::OtherProcess => "other process, started later",
             Self::ColdLoad => "saved state in a new process",
             Self::LongRun => "long run",
         }

@@ -30,7 +30,7 @@ pub(super) enum StateKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StateHeader {
     pub(super) kind: StateKind,
-    /// Hash of machine id, game and frame rate. A state with another one is rejected.
+    /// Hash of machine id, game and frame rate. A state with another identity is rejected.
     pub(super) identity: u64,
     /// Frames stepped before the state was saved.
     pub(super) frames: u64,
@@ -58,25 +58,25 @@ pub(super) fn seal(state: &mut [u8], header: StateHeader) -> u64 {
 /// or frame count exceeds the maximum.
 pub(super) fn unseal(state: &[u8], identity: u64) -> Result<(StateHeader, &[u8], u64), LoadError> {
     let invalid = |reason: &str| Err(LoadError::InvalidState(reason.to_owned()));
-    let Some((head, body)) = state.split_at_checked(HEADER_LEN) else { return invalid("too short") };
+    let Some((head, body)) = state.split_at_checked(HEADER_LEN) else { return invalid("it is too short") };
     if body.len() > MAX_STATE_LEN {
-        return invalid("too long");
+        return invalid("it is too long");
     }
     let kind = match head[..8] {
         [b'C', b'P', b'L', b'R', VERSION, 0, 0, 0] => StateKind::Initial,
         [b'C', b'P', b'L', b'R', VERSION, 1, 0, 0] => StateKind::Saved,
-        _ => return invalid("unknown header"),
+        _ => return invalid("its header is unknown"),
     };
     let mut numbers = head[8..].chunks_exact(8).map(|field| u64::from_le_bytes(field.try_into().unwrap_or_default()));
     let [state_identity, frames, len, sum] = [(); 4].map(|()| numbers.next().unwrap_or_default());
     if state_identity != identity {
-        return invalid("from another machine or game");
+        return invalid("it is from another machine or game");
     }
     if len != body.len() as u64 || sum != checksum(kind, frames, body) {
-        return invalid("checksum mismatch");
+        return invalid("its checksum is wrong");
     }
     if frames > MAX_FRAMES {
-        return invalid("frame count out of range");
+        return invalid("its frame count is too high");
     }
     Ok((StateHeader { kind, identity, frames }, body, sum))
 }

@@ -32,7 +32,7 @@ pub enum CoreOpenError {
     /// The private folder of the core cannot be created or changed, or the path of the save folder, the BIOS folder or
     /// the game cannot be passed to a core; contains the reason.
     ScratchDir(String),
-    /// The operating system cannot load the library of the core; contains its message.
+    /// The operating system cannot load the library of the core; contains the error message.
     Load(String),
     /// The library is not a libretro core: this function is missing.
     MissingFunction(&'static str),
@@ -100,9 +100,9 @@ impl CoreOpenError {
             Self::UnsupportedExtension { supported: extensions, .. } => {
                 Some(format!("supported extensions are {}", extensions.join(", ")))
             }
-            Self::MultiFileGame(_) => Some("use a single-file image, such as a .chd".into()),
-            Self::NeedsGpu => Some("set a core option that selects a software renderer".into()),
-            Self::GameRejected(_) => Some("if the core needs a BIOS, name the folder with the BIOS image".into()),
+            Self::MultiFileGame(_) => Some("use a game image in a single file, such as a .chd file".into()),
+            Self::NeedsGpu => Some("set the core option that selects a software renderer, if the core has one".into()),
+            Self::GameRejected(_) => Some("if the core needs BIOS images, give the folder that contains them".into()),
             _ => None,
         }
     }
@@ -112,35 +112,35 @@ impl fmt::Display for CoreOpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotFound { name, searched_folders: searched, .. } => {
-                write!(f, "no libretro core named {name:?}; searched in")?;
+                write!(f, "there is no libretro core named {name:?} in these folders:")?;
                 searched.iter().try_for_each(|folder| write!(f, "\n  {}", folder.display()))
             }
             Self::InvalidName(name) => {
                 write!(f, "invalid core name {name:?}: use 1 to {MAX_CORE_NAME} letters, digits, `-` and `_`")
             }
             Self::Read { path, reason } => write!(f, "cannot read {}: {reason}", path.display()),
-            Self::ScratchDir(reason) => write!(f, "cannot create a private folder for the core: {reason}"),
+            Self::ScratchDir(reason) => write!(f, "cannot prepare the folders for the core: {reason}"),
             Self::Load(reason) => write!(f, "cannot load the core: {reason}"),
             Self::MissingFunction(function) => write!(f, "not a libretro core: the function {function} is missing"),
             Self::UnsupportedVersion(version) => {
-                write!(f, "the core uses version {version} of the libretro API, which is not supported")
+                write!(f, "the core uses version {version} of the libretro API; only version 1 is supported")
             }
             Self::UnknownOption { key, .. } => write!(f, "the core has no option {key:?}"),
             Self::InvalidOptionValue { key, value, .. } => {
                 write!(f, "invalid value {value:?} for the core option {key:?}")
             }
             Self::TooManyOptions(count) => {
-                write!(f, "{count} core options differ from their defaults, which is too many")
+                write!(f, "too many options to compare between sites ({count}); keep more of them at their defaults")
             }
             Self::NeedsGame => write!(f, "the core needs a game"),
             Self::UnsupportedExtension { extension, .. } => {
                 write!(f, "the core does not support files with the extension {extension:?}")
             }
-            Self::MultiFileGame(extension) => write!(f, "games of several files (.{extension}) are not supported"),
+            Self::MultiFileGame(extension) => write!(f, "games in several files (.{extension}) are not supported"),
             Self::NeedsGpu => write!(f, "the core requires GPU rendering, which is not supported"),
             Self::GameRejected(log_lines) if log_lines.is_empty() => write!(f, "the core rejected the game"),
             Self::GameRejected(log_lines) => {
-                write!(f, "the core rejected the game; its log says: {}", log_lines.join(" / "))
+                write!(f, "the core rejected the game; the log of the core says: {}", log_lines.join(" / "))
             }
             Self::InvalidFrameRate(fps) => {
                 write!(f, "the core announced an invalid frame rate of {fps} frames per second")

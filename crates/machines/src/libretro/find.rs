@@ -1,4 +1,4 @@
-//! Finds cores in the folders of front ends and distributions.
+//! Finds cores in the folders of libretro frontends and Linux distributions.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,8 +17,8 @@ const CORE_FILE_SUFFIX: &str = if cfg!(windows) {
     "_libretro.so"
 };
 
-/// Returns the folders that are searched for cores: `first`, then `$LIBRETRO_DIRECTORY`, then the folders of
-/// distributions and front ends.
+/// Returns the folders that are searched for cores: `first`, then `$LIBRETRO_DIRECTORY`, then the folders of Linux
+/// distributions and of libretro frontends.
 pub fn search_folders(first: &[PathBuf]) -> Vec<PathBuf> {
     let mut folders = first.to_vec();
     folders.extend(env::var_os("LIBRETRO_DIRECTORY").iter().flat_map(env::split_paths));
@@ -55,7 +55,8 @@ fn folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Returns all cores in these folders by name. Of two cores with the same name, the one in the earlier folder wins.
+/// Returns the files of all cores in these folders, by core name. Of two cores with the same name, the one in the
+/// earlier folder counts.
 pub fn installed_cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
     let mut cores = BTreeMap::new();
     for path in folders.iter().flat_map(|folder| folder_entries(folder)) {
@@ -108,7 +109,8 @@ fn is_similar(name: &str, normalized: &str) -> bool {
         || edit_distance(name, normalized) <= 1 + normalized.len() / 4
 }
 
-/// Returns the edit distance: the number of characters to change, insert or delete.
+/// Returns the edit distance: the minimum number of characters to change, insert or delete to get from one text to the
+/// other.
 fn edit_distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -124,7 +126,8 @@ fn edit_distance(from: &str, to: &str) -> usize {
 }
 
 /// Returns a hint with the `apt install` command for a core, if this system is Debian or derived from it. Does not
-/// check whether the package exists. The name contains no character with a meaning in a shell.
+/// check whether the package exists. The command is safe to type: a core name contains no character with a meaning in a
+/// shell.
 pub fn install_hint(name: &CoreName) -> Option<String> {
     let package = normalized_name(name.as_str()).replace('_', "-");
     Path::new("/etc/debian_version").exists().then(|| format!("run `sudo apt install libretro-{package}`"))

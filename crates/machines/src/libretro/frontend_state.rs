@@ -15,7 +15,7 @@ pub(super) const MAX_PLAYERS: usize = 8;
 /// Maximum number of sample pairs per frame: 1.4 s at 48 kHz. Further samples are dropped.
 const MAX_SAMPLES_PER_FRAME: usize = 1 << 16;
 
-/// Number of kept log lines.
+/// Maximum number of kept log lines. The oldest line is removed first.
 const MAX_LOG_LINES: usize = 32;
 /// Maximum length of a log line in bytes.
 const MAX_LOG_LINE_LEN: usize = 240;
@@ -82,7 +82,7 @@ impl CoreLog {
         self.0.push_back(truncate_at_char(line, MAX_LOG_LINE_LEN).to_owned());
     }
 
-    /// Adds a printf format as a line, with `…` in place of its values.
+    /// Adds a printf format as a log line, with `…` in place of each value.
     pub(super) fn push_format(&mut self, format: &str) {
         self.push(&strip_placeholders(format));
     }
@@ -114,7 +114,7 @@ fn strip_placeholders(format: &str) -> String {
 /// Data that the callbacks of one instance read and write, except pointers into the core.
 #[derive(Default)]
 pub(super) struct FrontendState {
-    // Set by the caller.
+    // Set before the core is opened.
     pub(super) options: CoreOptions,
     pub(super) system_directory: CString,
     pub(super) save_directory: CString,

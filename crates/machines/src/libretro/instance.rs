@@ -29,7 +29,8 @@ pub(super) struct CoreInstance {
     /// Whether every frame ends with a save, because saving changes the behaviour of this core or may do so.
     saves_every_frame: bool,
     frame_end_state: Vec<u8>,
-    /// Length of a state in bytes, if it is known to be constant. With some cores, querying it costs as much as a save.
+    /// Length of a state in bytes, if known to be constant. With some cores, a query of the length costs as much as a
+    /// save.
     pub(super) state_size: Option<usize>,
     game_path: CString,
     scratch: ScratchDir,
@@ -153,7 +154,7 @@ impl CoreInstance {
         }
     }
 
-    /// Saves now and after every further frame.
+    /// Saves the core's state now and after every further frame.
     pub(super) fn save_every_frame(&mut self) {
         self.saves_every_frame = true;
         let mut state = std::mem::take(&mut self.frame_end_state);
@@ -191,7 +192,7 @@ impl CoreInstance {
                 return Err(SaveError::Unsupported);
             }
             if size > MAX_STATE_LEN {
-                return Err(SaveError::Failed(format!("state of {size} bytes exceeds the limit")));
+                return Err(SaveError::Failed(format!("its {size} bytes are too many")));
             }
             // Zeros, because not every core writes all requested bytes, and the rest must be the same at all sites.
             into.clear();
@@ -202,11 +203,12 @@ impl CoreInstance {
         }
         into.clear();
         Err(SaveError::Failed(
-            self.core.frontend().log.lines().next_back().unwrap_or("no message from the core").to_owned(),
+            self.core.frontend().log.lines().next_back().unwrap_or("the core gave no reason").to_owned(),
         ))
     }
 
-    /// Loads a core's state without header, saved after `frames` frames. Returns whether the core accepted it.
+    /// Loads a core's state without header, which was saved after `frames` frames. Returns whether the core accepted
+    /// it.
     pub(super) fn load(&mut self, body: &[u8], frames: u64) -> bool {
         let loaded = self.core.load(body);
         if loaded {

@@ -42,7 +42,7 @@ impl InstanceFactory {
         self.game.as_ref()
     }
 
-    /// Returns the number of players, if the caller of [`open`](super::open) chose it.
+    /// Returns the number of players that the caller of [`open`](super::open) chose; `None` if the core determines it.
     pub(super) fn players(&self) -> Option<usize> {
         self.players
     }
@@ -67,7 +67,7 @@ impl InstanceFactory {
                 loaded => return loaded,
             }
         }
-        Err(first_error.unwrap_or_else(|| CoreOpenError::ScratchDir("no folder for temporary files".into())))
+        Err(first_error.unwrap_or_else(|| CoreOpenError::ScratchDir("there is no folder for temporary files".into())))
     }
 
     fn load_core_from(&self, parent: &Path) -> Result<(Core, ScratchDir), CoreOpenError> {

@@ -18,8 +18,8 @@ use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
 use crate::pad::PadLayout;
 use crate::picture::Picture;
 
-/// Number of remembered checksums of this machine's own states: more than the 60 states that a session keeps for
-/// rollback at most.
+/// Number of states that a machine saved last and whose checksums it remembers. A session keeps at most 60 states for
+/// rollbacks.
 const REMEMBERED_CHECKSUMS: usize = 64;
 
 /// Data that are equal for all machines of one factory.
@@ -51,9 +51,10 @@ pub struct LibretroMachine {
     failure: Option<String>,
     /// Buffer for a state that is only hashed or passed on as a region.
     scratch_state: Vec<u8>,
-    /// Buffer for the machine's own state while it loads a foreign one.
+    /// Buffer for the machine's own state while the machine loads a foreign state.
     fallback_state: Vec<u8>,
-    /// Ring of the checksums of the last states that this machine saved. Such a state is loaded without a fallback.
+    /// Ring of the checksums of the last states that this machine saved. A state with one of these checksums is loaded
+    /// without a fallback.
     own_checksums: [u64; REMEMBERED_CHECKSUMS],
     next_checksum: usize,
 }
@@ -137,17 +138,19 @@ impl LibretroMachine {
         &self.info.findings
     }
 
-    /// Returns the hash of the first frames without input, which is the same for equal machines.
+    /// Returns the [hash of the first frames](ProbeFindings::first_frames) without input, which is the same for equal
+    /// machines.
     pub fn first_frames_hash(&self) -> u64 {
         self.info.findings.first_frames
     }
 
-    /// Returns another machine equal to this one before its first frame, without probing again.
+    /// Opens another machine with the same core, game and options, which has stepped no frame. Does not probe the core
+    /// again.
     pub fn twin(&self) -> Result<Self, CoreOpenError> {
         Ok(Self::new(self.factory.clone(), self.factory.create_instance()?, self.info.clone()))
     }
 
-    /// Returns the devices that each port takes, as announced by the core.
+    /// Returns for each port the devices that can be connected there, as announced by the core.
     pub fn devices(&mut self) -> &[Vec<Device>] {
         &self.instance.frontend().ports
     }
@@ -157,19 +160,19 @@ impl LibretroMachine {
         self.instance.frontend().options.all()
     }
 
-    /// Returns the last log lines of the core, at most 32, with `…` in place of each printf value.
+    /// Returns the last log lines of the core, at most 32 and the oldest first, with `…` in place of each printf value.
     pub fn log_lines(&mut self) -> impl Iterator<Item = &str> {
         self.instance.frontend().log.lines()
     }
 
-    /// Returns whether a saved state of this core can have `len` bytes, without its header.
+    /// Returns whether a saved state of this core can have `len` bytes, not counting the header.
     fn is_valid_state_len(&self, len: usize) -> bool {
         self.info.findings.state_size.map_or(len > 0 && len <= MAX_STATE_LEN, |size| size == len)
     }
 
     fn load_saved(&mut self, body: &[u8], frames: u64, is_own: bool) -> Result<(), LoadError> {
         if !self.is_valid_state_len(body.len()) {
-            return Err(LoadError::InvalidState(format!("invalid length of {} bytes", body.len())));
+            return Err(LoadError::InvalidState(format!("its length of {} bytes is wrong", body.len())));
         }
         if self.info.findings.needs_warm_up && self.instance.frame_count() == 0 {
             self.instance.step(std::iter::empty(), false, produce::ALL);
@@ -185,7 +188,7 @@ impl LibretroMachine {
         }
         self.fallback_state = fallback;
         if !loaded {
-            return Err(LoadError::InvalidState("rejected by the core".to_owned()));
+            return Err(LoadError::InvalidState("the core rejected it".to_owned()));
         }
         self.failure = None;
         Ok(())
@@ -231,7 +234,7 @@ impl Machine for LibretroMachine {
         if let Err(error) = self.restart() {
             // No new instance could be created. The core's own reset button leads to a different state, so it is no
             // substitute.
-            self.failure = Some(format!("reset failed: {error}"));
+            self.failure = Some(format!("the reset failed: {error}"));
         }
     }
 
@@ -292,7 +295,7 @@ impl Machine for LibretroMachine {
             StateKind::Initial if header.frames == 0 && body.is_empty() => {
                 self.restart().map_err(|error| LoadError::InvalidState(error.to_string()))
             }
-            StateKind::Initial => Err(LoadError::InvalidState("initial state with frames or contents".to_owned())),
+            StateKind::Initial => Err(LoadError::InvalidState("it is not a valid initial state".to_owned())),
         }
     }
 

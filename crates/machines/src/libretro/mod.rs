@@ -1,9 +1,9 @@
 //! Runs any libretro core as a [`Machine`].
 //!
-//! A core is an emulator in a shared library. [`open`] finds a core, loads a game and probes its first frames to
-//! determine how to save and hash it ([`ProbeFindings`]). The environment of the core is the same on all computers:
-//! fixed time, English, no user files except a folder with BIOS images, no network, no random numbers. Files that the
-//! core writes go to a temporary folder that is deleted.
+//! A core is an emulator in a shared library. [`open`] finds a core, loads it with a game and probes the first frames
+//! to determine how to save and hash the state ([`ProbeFindings`]). A core that asks the frontend gets the same answers
+//! on all computers: time that follows the frame count, English, no user files except a folder with BIOS images, no
+//! network, no random numbers. Files that the core saves go to a temporary folder that is deleted with the machine.
 //!
 //! Every machine loads its own copy of the library with its own variables, so one process can run many machines.
 //!
@@ -127,7 +127,7 @@ impl GameImage {
     }
 }
 
-/// Opens a core with its game and probes its first frames in other instances. The returned machine has stepped no
+/// Opens a core with a game and probes the first frames in separate instances. The returned machine has stepped no
 /// frame.
 pub fn open(config: CoreConfig) -> Result<LibretroMachine, CoreOpenError> {
     let factory = Arc::new(InstanceFactory::new(config)?);
@@ -174,14 +174,16 @@ fn machine_id(
     })
 }
 
-/// Returns the identity of the game by its image. Without an image, the core is the game.
+/// Returns the identity of the game: file name without extension, and hash of the image. Without an image, the name is
+/// that of the machine, and the hash is that of no bytes.
 fn game_id(factory: &InstanceFactory, machine: &str) -> GameId {
     let name = factory.game().and_then(|game| game.path_part(Path::file_stem)).unwrap_or(machine);
     let image = factory.game().map_or(&[][..], |game| &game.image);
     GameId { name: truncate_with_hash(name), hash: Sha256::digest(image).into() }
 }
 
-/// Returns a hash of machine, game and rate that identifies saved states.
+/// Returns a hash of machine id, game hash and frame rate. Every saved state carries this hash, so that a foreign state
+/// is rejected.
 fn state_identity(machine: &MachineId, game: &GameId, rate: FrameRate) -> u64 {
     let mut hash = Xxh3::new();
     let options = machine.options.iter().flat_map(|(key, value)| [key, value]);

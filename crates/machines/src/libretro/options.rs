@@ -20,7 +20,7 @@ struct DeclaredOption {
 pub(super) struct CoreOptions {
     requested: BTreeMap<String, String>,
     declared: BTreeMap<String, DeclaredOption>,
-    /// Former values, to which the core may still hold a pointer.
+    /// Former values of redeclared options. The core may still hold pointers to them.
     retired_values: Vec<CString>,
 }
 
@@ -88,7 +88,7 @@ impl CoreOptions {
     }
 }
 
-/// Parses the oldest form of declaration, "Description; first|second|third".
+/// Returns the values in a declaration of the oldest form, "Description; first|second|third".
 pub(super) fn parse_legacy_values(declaration: &str) -> Vec<String> {
     let values = declaration.split_once(';').map_or(declaration, |(_, values)| values);
     values.trim_start().split('|').map(str::to_owned).collect()

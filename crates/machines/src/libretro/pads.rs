@@ -13,13 +13,13 @@ pub(super) const JOYPAD: u32 = 1;
 pub(super) const ANALOG: u32 = 5;
 const DEVICE_CLASS_MASK: u32 = 0xff;
 
-/// Words in the labels of buttons that the emulator itself evaluates, such as turbo buttons and mode switches. The
-/// progress of these functions is not in the saved state, so a game would diverge after a rollback. Such buttons are
-/// excluded.
+/// Words that mark the label of a button that the emulator itself evaluates, such as a turbo button or a mode switch.
+/// The saved state does not contain the progress of such a function, so a game would diverge after a rollback. Pads do
+/// not include such buttons.
 const EMULATOR_ONLY_LABELS: [&str; 6] = ["turbo", "rapid", "autofire", "auto-fire", "mode switch", "solar sensor"];
 
-/// Returns one pad per player. If `players` is `None`, the core's descriptors and ports determine the number of
-/// players.
+/// Returns one pad per player, for 1 to [`MAX_PLAYERS`] players. If `players` is `None`, the core's descriptors and
+/// ports determine the number of players.
 pub(super) fn pads(descriptors: &[Descriptor], ports: &[Vec<Device>], players: Option<usize>) -> Vec<PadLayout> {
     let count = players.unwrap_or_else(|| count_players(descriptors, ports)).clamp(1, MAX_PLAYERS);
     (0..count as u32).map(|port| pad(descriptors, port)).collect()

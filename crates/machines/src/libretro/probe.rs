@@ -19,7 +19,7 @@ use crate::pad::PadLayout;
 
 /// Number of frames that a [`SavedRun`] steps without input.
 const PROBE_FRAMES: usize = 60;
-/// Frame after which the middle state is saved.
+/// Number of frames after which a [`SavedRun`] saves its middle state.
 const MIDDLE_FRAME: usize = 30;
 
 /// State length in bytes up to which every site saves a core after every frame, even if no effect of saving was found.
@@ -44,8 +44,8 @@ struct FrameObservation {
 }
 
 impl FrameObservation {
-    /// Returns whether two observations are of the same game state: by picture and memory, or by picture and saved
-    /// state if the memory does not change.
+    /// Returns whether two observations are of the same game state: with equal picture and RAM, or, if the core exposes
+    /// no RAM that changes, with equal picture and saved state.
     fn is_equivalent(&self, other: &Self, has_live_memory: bool) -> bool {
         let same_inside = if has_live_memory { self.memory == other.memory } else { self.state == other.state };
         same_inside && self.picture == other.picture
@@ -73,8 +73,8 @@ struct RoundOptions {
     headless_outputs: Option<u32>,
 }
 
-/// Data that were equal to the reference run after a state was loaded. Two results are ordered by equivalence first,
-/// then by RAM, then by the saved state.
+/// Which data equalled those of the reference run in all frames after a state was loaded. Two results are ordered by
+/// equivalence first, then by RAM, then by the saved state.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct LoadExactness {
     is_equivalent: bool,
@@ -195,8 +195,8 @@ impl CoreProbe<'_> {
     }
 
     /// Returns whether saving after every frame changes the state, RAM or picture at the end of a run. One instance
-    /// plays both runs, because states of different instances may differ without meaning, in addresses or uninitialized
-    /// bytes.
+    /// plays both runs, because states of different instances may differ in addresses or uninitialized bytes, which do
+    /// not affect the game.
     fn is_changed_by_saving(&mut self, instance: &mut CoreInstance) -> bool {
         let Some(state) = self.save_state(instance) else { return false };
         let before = instance.frame_count();
@@ -220,8 +220,9 @@ impl CoreProbe<'_> {
         comparable(play(false)) != comparable(play(true))
     }
 
-    /// Returns whether a played instance repeats the first [`MIDDLE_FRAME`] frames of `observations` after it loads
-    /// `initial_state`, the state from before the first frame. If `exact`, its saved states must be equal too.
+    /// Returns whether an instance that has stepped frames repeats the first [`MIDDLE_FRAME`] frames of `observations`
+    /// after it loads `initial_state`, the state from before the first frame. If `exact`, the saved states must be
+    /// equal, too.
     fn restarts_from_initial_state(
         &mut self,
         instance: &mut CoreInstance,

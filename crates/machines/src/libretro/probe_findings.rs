@@ -47,8 +47,8 @@ pub struct ProbeFindings {
     pub saves_every_frame: bool,
     /// Whether a state saved before the first frame loads into a new instance and leads to the same game.
     pub saves_initial_state: bool,
-    /// Whether a played instance repeats the first frames after it loads the state from before the first frame, and
-    /// that state also loads into a new instance.
+    /// Whether an instance that has stepped frames repeats the first frames after it loads the state from before the
+    /// first frame. `false` if that state does not also load into a new instance.
     pub restarts_from_initial_state: bool,
     /// Whether a new instance must run a frame before it loads states correctly.
     pub needs_warm_up: bool,
@@ -61,8 +61,7 @@ pub struct ProbeFindings {
 }
 
 impl ProbeFindings {
-    /// Returns whether loaded states replay exactly, judged by memory or by the states themselves, whichever is
-    /// comparable.
+    /// Returns whether frames replay exactly after a load: with equal RAM, or with equal saved states.
     pub fn is_exact(&self) -> bool {
         self.can_save && (self.state_exact || self.memory_exact)
     }

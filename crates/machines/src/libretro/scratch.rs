@@ -1,8 +1,8 @@
 //! Private folders, from which a core's copy is loaded and into which the core may write.
 //!
-//! A folder is deleted with its owner. A killed owner cannot delete it, so each folder contains a file that its owner
-//! has locked. The system releases the lock with the process, and the next program that creates a folder removes the
-//! unlocked ones.
+//! A folder is deleted when its [`ScratchDir`] is dropped. A killed process cannot delete its folders, so each folder
+//! contains a file that the process has locked. The system releases the lock when the process ends, and the next
+//! process that creates a private folder removes all folders whose file is not locked.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -70,7 +70,7 @@ impl ScratchDir {
     }
 }
 
-/// Removes the private folders in `parent` whose owners are gone.
+/// Removes the private folders in `parent` whose processes are gone.
 fn remove_stale_folders(parent: &Path) {
     let is_ours =
         |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(FOLDER_PREFIX));
@@ -81,8 +81,8 @@ fn remove_stale_folders(parent: &Path) {
     }
 }
 
-/// Returns whether the owner of a folder is gone. A folder without a lock file is being created or removed, which is
-/// quick; after [`MAX_UNLOCKED_AGE`] its owner counts as gone.
+/// Returns whether the process that created a folder is gone. A folder without a lock file is being created or removed,
+/// which is quick. If it is older than [`MAX_UNLOCKED_AGE`], its process counts as gone.
 fn is_abandoned(folder: &Path) -> bool {
     match File::open(folder.join(LOCK_FILE)) {
         Ok(lock) => !matches!(lock.try_lock(), Err(TryLockError::WouldBlock)),

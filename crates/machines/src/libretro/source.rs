@@ -1,5 +1,5 @@
-//! Names the core to open: by a core name, which may come from anyone, or by a path, which only the user of this
-//! computer may give.
+//! Identifies the core to open: by a core name, which may come from another computer, or by a path, which only the user
+//! of this computer may give.
 //!
 //! Opening a core runs native code, so text from another computer must never choose the file. A [`CoreName`] consists
 //! of letters, digits, `-` and `_`, and is only compared with the names of installed cores. A path is a separate type.
@@ -27,8 +27,8 @@ impl CoreName {
         (fits && text.chars().all(allowed)).then(|| Self(text.to_owned()))
     }
 
-    /// Returns the likely core name of a machine: `beetle_pce_fast` for "Beetle PCE Fast". The text may be untrusted;
-    /// the result is `None` if it does not give a valid core name.
+    /// Returns the likely core name of a machine: `beetle_pce_fast` for "Beetle PCE Fast". The text may be untrusted.
+    /// Returns `None` if no valid core name results.
     pub fn from_machine_name(machine: &str) -> Option<Self> {
         let mut name = machine.to_lowercase().replace([' ', '-'], "_");
         name.retain(|char| !"()[].,'!&+#~".contains(char));
@@ -58,8 +58,8 @@ pub enum CoreSource {
 
 impl CoreSource {
     /// Parses text typed by the user of this computer: a path if it has a folder or the extension of a library,
-    /// otherwise a name. Never pass untrusted text, because a path runs the code in that file; make a [`CoreName`] of
-    /// it instead.
+    /// otherwise a name. Never pass untrusted text: opening a path runs the code in that file. For untrusted text use
+    /// [`CoreName::new`].
     pub fn from_user(text: &str) -> Result<Self, CoreOpenError> {
         let has_extension = LIBRARY_EXTENSIONS.iter().any(|extension| text.ends_with(extension));
         if has_extension || text.contains([MAIN_SEPARATOR, '/']) {

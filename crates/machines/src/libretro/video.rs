@@ -18,7 +18,7 @@ pub(super) enum PixelFormat {
 }
 
 impl PixelFormat {
-    /// Returns the format with this libretro number; `None` if there is none.
+    /// Returns the format with this libretro number; `None` if there is no such format.
     pub(super) fn from_libretro(number: u32) -> Option<Self> {
         [Self::Rgb1555, Self::Xrgb8888, Self::Rgb565].get(number as usize).copied()
     }
@@ -39,7 +39,7 @@ pub(super) struct VideoFrame {
     pub(super) rgba: Vec<u8>,
     /// Whether a picture was converted since this flag was last cleared.
     pub(super) has_new_picture: bool,
-    /// Hash of the last picture passed to [`hash_picture`](Self::hash_picture).
+    /// Hash of width and pixels of the last picture passed to [`hash_picture`](Self::hash_picture).
     pub(super) digest: u64,
     rotation_buffer: Vec<u8>,
 }

@@ -2,7 +2,7 @@
 
 use coplay::hash::xxh64;
 
-/// Magic bytes, with the version of the layout.
+/// Magic bytes at the start of the header. The last byte is the version of the layout.
 const MAGIC: [u8; 5] = *b"CPNS\x01";
 /// Offset of the halted flag.
 const HALTED_OFFSET: usize = MAGIC.len();
@@ -25,22 +25,22 @@ pub(super) fn seal(into: &mut Vec<u8>, game: &[u8; 32], halted: bool, write: imp
     into[CHECKSUM_OFFSET..BODY_OFFSET].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// Returns the body and the halted flag, or why the bytes are not a state, of at most `max_len` bytes, of the game with
-/// the hash `game`.
+/// Checks the header of a state. Returns the body and the halted flag; or the reason why `sealed` is longer than
+/// `max_len` bytes or not a valid state of the game with the hash `game`.
 pub(super) fn unseal<'a>(sealed: &'a [u8], game: &[u8; 32], max_len: usize) -> Result<(&'a [u8], bool), &'static str> {
     if sealed.len() > max_len {
-        return Err("too long");
+        return Err("it is too long");
     }
-    let (header, body) = sealed.split_at_checked(BODY_OFFSET).ok_or("too short")?;
+    let (header, body) = sealed.split_at_checked(BODY_OFFSET).ok_or("it is too short")?;
     if !header.starts_with(&MAGIC) {
-        return Err("from another kind of machine or another version");
+        return Err("it is from another kind or version of machine");
     }
     if header[GAME_OFFSET..CHECKSUM_OFFSET] != game[..CHECKSUM_OFFSET - GAME_OFFSET] {
-        return Err("from another game");
+        return Err("it is from another game");
     }
     let halted = header[HALTED_OFFSET];
     if halted > 1 || header[CHECKSUM_OFFSET..] != xxh64(u64::from(halted), body).to_le_bytes() {
-        return Err("checksum mismatch");
+        return Err("its checksum is wrong");
     }
     Ok((body, halted == 1))
 }

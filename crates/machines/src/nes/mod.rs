@@ -35,7 +35,8 @@ const BUTTONS: [Button; 8] =
     [Button::A, Button::B, Button::Select, Button::Start, Button::Up, Button::Down, Button::Left, Button::Right];
 /// Emulator name and version in the machine id.
 const VERSION: &str = "TetaNES 0.17.0";
-/// Frames in the first-frames hash, which distinguishes builds of the same version: half a second.
+/// Number of frames that the first-frames hash covers, half a second at 60 frames per second. The hash distinguishes
+/// builds of the same version.
 const FIRST_FRAMES: u32 = 30;
 /// Sample rate of the sound, in Hz.
 const SAMPLE_RATE: f32 = 48_000.0;
@@ -51,7 +52,7 @@ const PAL_PIXEL_ASPECT: f32 = 7_375_000.0 / 5_320_342.5;
 /// Number of bytes by which a state may exceed the initial state, because a few parts of a state are optional.
 const STATE_LEN_SLACK: usize = 64;
 /// Failure message of a machine that loaded a halted state.
-const HALTED_BEFORE_SAVE: &str = "the machine had already halted when this state was saved";
+const HALTED_BEFORE_SAVE: &str = "the loaded state was saved after the machine had halted";
 
 /// Options of an NES, which are part of its machine id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ pub struct Nes {
 }
 
 impl Nes {
-    /// Opens a game on a machine with two pads. The name is for display.
+    /// Opens a game on a machine with two pads. `name` is the display name of the game.
     pub fn open(image: &[u8], name: &str) -> Result<Self, NesOpenError> {
         Self::open_with(image, name, NesOptions::default())
     }
@@ -165,8 +166,8 @@ impl Nes {
         self.sound.extend(self.deck.audio_samples().iter().map(|sample| [to_i16(sample); 2]));
     }
 
-    /// Halts the machine after a panic or an error of the emulator. Replaces the emulator, whose state may be
-    /// inconsistent.
+    /// Halts the machine after a panic or an error of the emulator. Replaces the emulator by a new one, because the
+    /// state of the old one may be inconsistent.
     fn halt(&mut self, reason: String) {
         self.deck = open::open_deck(&self.image, &self.options).expect("the image was opened before");
         self.halt_reason = Some(reason);
@@ -176,12 +177,12 @@ impl Nes {
     /// Loads the body of a state. On an error the machine keeps its state.
     fn apply_state(&mut self, body: &[u8]) -> Result<(), &'static str> {
         let (staged, bus) = (&mut self.staged_state, self.deck.bus_mut());
-        staged.decode(body, bus).ok_or("invalid contents")?;
+        staged.decode(body, bus).ok_or("its contents are invalid")?;
         staged.swap(bus);
         if catch_unwind(AssertUnwindSafe(|| bus.rebuild_mapper_state())).is_err() {
             staged.swap(bus);
             bus.rebuild_mapper_state();
-            return Err("invalid cartridge state");
+            return Err("its cartridge data are invalid");
         }
         Ok(())
     }
@@ -325,5 +326,5 @@ fn black_rgba() -> Box<[u8; Frame::SIZE]> {
 /// Returns the message of a panic, or a general one if the panic has no text.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("the emulator panicked").into()
+    text.unwrap_or("internal error in the emulator").into()
 }

@@ -1,4 +1,4 @@
-//! Opens a game on the emulator, after checks that explain why an image is unusable.
+//! Opens a game in the emulator, after checks that explain why an image is unusable.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,8 @@ pub enum NesOpenError {
     },
     /// The emulator does not support the cartridge's mapper, which has this number.
     UnsupportedMapper(u16),
-    /// The header of the image is invalid or unsupported; contains a message.
+    /// The header of the image is invalid or unsupported, or the emulator rejects the image for another reason;
+    /// contains a message.
     InvalidHeader(String),
     /// The number of players is not in 1 to [`MAX_PLAYERS`].
     InvalidPlayerCount(usize),
@@ -48,23 +49,23 @@ impl fmt::Display for NesOpenError {
         match self {
             Self::NotNes => write!(f, "not an NES game: the iNES signature is missing"),
             Self::Truncated { actual, expected } => {
-                write!(f, "the image is cut off: it has {actual} of {expected} bytes")
+                write!(f, "the game image is cut off: it has {actual} of {expected} bytes")
             }
             Self::UnsupportedMapper(number) => {
-                write!(f, "the cartridge needs mapper {number}, which this machine does not have")
+                write!(f, "the cartridge needs mapper {number}, which the emulator does not support")
             }
-            Self::InvalidHeader(reason) => write!(f, "invalid image header: {reason}"),
+            Self::InvalidHeader(reason) => write!(f, "invalid or unsupported game image: {reason}"),
             Self::InvalidPlayerCount(players) => {
                 write!(f, "an NES has pads for 1 to {MAX_PLAYERS} players, not for {players}")
             }
-            Self::HaltsAtStart(reason) => write!(f, "the game halts the machine at start: {reason}"),
+            Self::HaltsAtStart(reason) => write!(f, "the game crashes the emulator at the start: {reason}"),
         }
     }
 }
 
 impl std::error::Error for NesOpenError {}
 
-/// Opens and powers on the emulator with the game, without random initial memory and without files.
+/// Opens the emulator with the game and powers it on, with zeros in its memory and without save files.
 pub(super) fn open_deck(image: &[u8], options: &NesOptions) -> Result<ControlDeck, NesOpenError> {
     validate_image(image, options)?;
     let four_player =
@@ -86,8 +87,8 @@ pub(super) fn open_deck(image: &[u8], options: &NesOptions) -> Result<ControlDec
         .map_err(|error| open_error(&error))
 }
 
-/// Checks the number of players, and the image before the emulator reads it, so that a header cannot request more
-/// memory than the image has.
+/// Checks the number of players and the image. The emulator reads the image only afterwards, so a header cannot make it
+/// allocate more memory than the image has bytes.
 fn validate_image(image: &[u8], options: &NesOptions) -> Result<(), NesOpenError> {
     if !(1..=MAX_PLAYERS).contains(&options.players) {
         return Err(NesOpenError::InvalidPlayerCount(options.players));
@@ -105,7 +106,7 @@ fn validate_image(image: &[u8], options: &NesOptions) -> Result<(), NesOpenError
         return Err(NesOpenError::Truncated { actual: image.len(), expected });
     }
     if header.prg_rom_banks == 0 {
-        return Err(NesOpenError::InvalidHeader("no program ROM".into()));
+        return Err(NesOpenError::InvalidHeader("it has no program ROM".into()));
     }
     Ok(())
 }

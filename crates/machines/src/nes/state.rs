@@ -22,18 +22,19 @@ use tetanes_core::ppu::{self, Ppu};
 const BINCODE_CONFIG: Configuration<LittleEndian, Fixint> = bincode::config::legacy();
 /// Number of the last dot of a scanline.
 const LAST_DOT: u16 = 340;
-/// Bound on the master clock counters of CPU and PPU at the end of a frame. The actual values are a few clocks.
+/// Exclusive upper bound on the master clock counters of CPU and PPU at the end of a frame. The actual values are a few
+/// clocks.
 const MAX_CLOCK_LEAD: u32 = 4_096;
 /// Bits of the PPU's `mask_emphasis` that can be set.
 const EMPHASIS_BITS: u16 = 0x1c0;
-/// Number of steps of the APU frame counter, and a bound on its cycle count.
+/// Exclusive upper bounds on the step number and on the cycle count of the APU frame counter.
 const FRAME_COUNTER_LIMITS: (usize, u32) = (6, 50_000);
 /// Smallest DMC period of any region: 50 cycles per bit, which the emulator stores as 49. Shorter periods would keep
 /// the CPU from ever running.
 const MIN_DMC_PERIOD: u16 = 49;
 
-/// Defines encode, decode and swap functions for a structure. Lists its state fields in the order of the encoding, then
-/// the excluded fields.
+/// Defines encode, decode and swap functions for a structure. Each use lists the structure's state fields in the order
+/// of the encoding, then its excluded fields.
 macro_rules! state_fields {
     ($put:ident, $get:ident, $swap:ident, $type:ident { $($kept:ident),* $(,)? } but { $($left:ident),* $(,)? }) => {
         fn $put(out: &mut Vec<u8>, part: &$type) {
@@ -172,7 +173,7 @@ impl StagedState {
         }
     }
 
-    /// Decodes a state into this one. Returns `None` if the bytes cannot be a state of this cartridge.
+    /// Decodes the bytes of a state into this value. Returns `None` if the bytes cannot be a state of this cartridge.
     pub(super) fn decode(&mut self, mut bytes: &[u8], bus: &Bus) -> Option<()> {
         let bytes = &mut bytes;
         self.cpu = get(bytes)?;

@@ -40,14 +40,15 @@ use crate::machine::{LoadError, Machine, SaveError};
 
 pub use options::{SharedGameOptions, config, settings};
 
-/// Maximum number of page hashes in one answer to the session, which requests no more at once.
+/// Maximum number of page hashes in one answer to the session, which requests at most as many at once.
 const MAX_PAGES_PER_REQUEST: usize = 256;
 
 /// A machine in a session, with the states that it saved for rollbacks and desync searches.
 pub struct SessionAdapter {
     machine: Box<dyn Machine>,
     slots: Vec<StateSlot>,
-    /// The machine's current state while another state is loaded, or a snapshot for a late joiner or spectator.
+    /// Buffer for a snapshot of the current state, or for the current state while the state of a slot is loaded and
+    /// hashed.
     scratch_state: Vec<u8>,
     page_hashes: Vec<u32>,
     inputs: Vec<InputWord>,
@@ -58,7 +59,7 @@ pub struct SessionAdapter {
 /// A state saved for a rollback or a desync search, in the slot that the session chose.
 #[derive(Default)]
 struct StateSlot {
-    /// Frame before which the state was saved; `None` if the slot is empty.
+    /// Frame that the machine steps next from this state; `None` if the slot is empty.
     frame: Option<Frame>,
     state: Vec<u8>,
 }
@@ -93,7 +94,8 @@ pub enum RequestOutcome {
         /// Frame after which the state was hashed.
         frame: Frame,
     },
-    /// Work for a late joiner, a spectator or a desync search.
+    /// The adapter handled a request for a snapshot, state regions or page hashes, which late joiners, spectators or a
+    /// desync search need.
     SideWork,
     /// The machine failed to do work that the session relies on, so this site would diverge. Report the error and leave
     /// the session.
@@ -105,9 +107,9 @@ pub enum RequestOutcome {
 pub enum AdapterError {
     /// Saving a state for a rollback or a desync search failed.
     Save(SaveError),
-    /// Loading a saved state, or a snapshot of another site, failed.
+    /// Loading a saved state or the snapshot of another site failed.
     Load(LoadError),
-    /// The slot does not hold the state before this frame, which a rollback or a desync search needs.
+    /// The slot from which the session loads a state does not hold the state before this frame.
     MissingState(Frame),
 }
 
@@ -157,7 +159,8 @@ impl SessionAdapter {
         &*self.machine
     }
 
-    /// Returns the machine for inspection. Changing its state during a session makes this site diverge.
+    /// Returns the machine for calls that need `&mut`, such as [`Machine::hash`]. A change of the machine's state
+    /// during a session makes this site diverge.
     pub fn machine_mut(&mut self) -> &mut dyn Machine {
         &mut *self.machine
     }

@@ -6,7 +6,7 @@ use coplay::session::{AbsentInput, Config, Settings, StarvationPolicy};
 
 use crate::machine::{Machine, NetplaySupport};
 
-/// Default interval of state comparison in frames: one second at 60 frames per second.
+/// Default interval of state comparisons, in frames: one second at 60 frames per second.
 const DEFAULT_HASH_INTERVAL: u32 = 60;
 
 /// Options of a shared game, from which [`settings`] derives the session settings.
@@ -19,9 +19,10 @@ pub struct SharedGameOptions {
     /// Prediction window in frames; with `auto_delay` only the initial value. [`settings`] uses 0 if the machine has no
     /// exact states.
     pub prediction_window: u32,
-    /// Whether the session changes input delay and prediction window to follow the needs of links and machines.
+    /// Whether the session adjusts input delay and prediction window automatically to the delays of the links and the
+    /// costs of the machines.
     pub auto_delay: bool,
-    /// Interval of state comparison between sites, in frames.
+    /// Interval at which the sites compare state hashes, in frames.
     pub hash_interval: u32,
 }
 
@@ -34,8 +35,8 @@ impl SharedGameOptions {
 }
 
 /// Returns the settings of a game on this machine that all sites start together. Site k owns the pad of player k. If
-/// there are more sites than pads, the last sites own none; surplus pads stay unowned. Change the fields for another
-/// assignment.
+/// there are more sites than pads, the last sites own no pad; surplus pads stay unowned. For another assignment, change
+/// [`Settings::ownership`] in the result.
 pub fn settings(machine: &dyn Machine, options: SharedGameOptions) -> Settings {
     let pads = machine.pads();
     let mut ownership = Ownership::new(pads.len().min(MAX_PLAYERS));
@@ -62,8 +63,8 @@ pub fn settings(machine: &dyn Machine, options: SharedGameOptions) -> Settings {
     }
 }
 
-/// Returns the config of one site with this machine: the defaults, without saved states and desync search if the
-/// machine's states are not exact.
+/// Returns the default config of one site with this machine. If the machine's states are not exact, saved states and
+/// desync searches are disabled.
 pub fn config(
     machine: &dyn Machine,
     session: u64,

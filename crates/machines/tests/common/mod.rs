@@ -31,7 +31,8 @@ impl RandomInputs {
         Self { rng: Random::stream(seed, "fingers"), words: vec![0; players] }
     }
 
-    /// Returns the words of the next frame. A changed word has only bits of `mask`.
+    /// Returns the words of the next frame. A word that changes gets random values in the bits of `mask` and zeros in
+    /// the others.
     pub fn next_inputs(&mut self, mask: InputWord) -> &[InputWord] {
         for word in &mut self.words {
             if self.rng.chance(1.0 / 8.0) {

@@ -1,7 +1,7 @@
 //! An NES test game that depends on everything that a saved state must contain.
 //!
-//! It mixes the pads, the CPU time actually available, and sprite-zero hits into both of its memories, the picture, the
-//! scroll registers, all sound channels and, where the cartridge has any, its registers.
+//! The game mixes the pads, the CPU time that the main loop gets, and sprite-zero hits into work RAM and cartridge RAM,
+//! the picture, the scroll registers, all sound channels and the registers of the cartridge, if it has any.
 
 /// Address of the program's start.
 const RESET_ADDRESS: u16 = 0xc000;
@@ -120,8 +120,8 @@ const PROGRAM: &[&[u8]] = &[
     &[0x40], // rti
 ];
 
-/// Returns the image of the test game on a cartridge with `flags` as the flag bytes of its header. Their upper four
-/// bits are the low and the high half of the mapper number.
+/// Returns the image of the test game on a cartridge with `flags` as the flag bytes of its header. The upper four bits
+/// of the first byte are the low half of the mapper number, those of the second byte the high half.
 pub fn test_image_with_flags(flags: [u8; 2]) -> Vec<u8> {
     let mut image = b"NES\x1a\x01\x01".to_vec();
     image.extend_from_slice(&flags);

@@ -1,7 +1,7 @@
 //! Runs machines under the session engine in virtual time, with an independent reference machine.
 //!
-//! Every site records the state after every step. When a frame is confirmed, the record goes to the checker. The
-//! checker runs the confirmed inputs on its own machine, which never rolls back, and compares all states.
+//! Every site records inputs and state hash of every step. When a frame is confirmed, its record goes to the checker.
+//! The checker runs the confirmed inputs on its own machine, which never rolls back, and compares all states.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 use super::RandomInputs;
 
 const SESSION_ID: u64 = 0x5eed;
-/// Maximum number of unconfirmed frames that a site records, more than the engine allows.
+/// Maximum number of unconfirmed frames that a site records. The engine allows fewer.
 const MAX_UNCONFIRMED: usize = 256;
 
 /// Inputs of a stepped frame, and the state hash after it.

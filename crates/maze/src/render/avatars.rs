@@ -6,7 +6,7 @@ use super::projection::{Projected, Projection, ScreenPoint, dot};
 use super::scene::{apply_fog, visibility};
 use crate::rules::AVATAR_RADIUS;
 
-/// Height of the centre of a sphere above the floor, in units: it floats a little.
+/// Height of the centre of a living avatar above the floor, in units: the sphere floats a little.
 const CENTRE_HEIGHT: f32 = 46.0;
 
 /// Ratio of height to width of a dead avatar.
@@ -17,7 +17,7 @@ const SPHERE_RADIUS: f32 = AVATAR_RADIUS as f32;
 /// Antialiasing samples per pixel and axis, so that edges are smooth also in small pictures.
 const SAMPLES_PER_AXIS: i32 = 3;
 
-/// Point on a sphere in the avatar's own frame: forward, right, up.
+/// Point on a sphere of radius 1, in the avatar's own frame: forward, right, up.
 type SurfacePoint = [f32; 3];
 
 /// Draws a living avatar that looks along `heading`.
@@ -43,8 +43,8 @@ pub(super) fn draw_remains(eye: &Projection, seen: &Projected, colour: Colour, c
     });
 }
 
-/// Draws a sphere with its centre at `height` units; `flat` is the ratio of its height to its width. `light` returns
-/// the colour for a surface normal (east, south, up).
+/// Draws a sphere with its centre `height` units above the floor; `flat` is the ratio of its height to its width.
+/// `light` returns the colour for a surface normal (east, south, up).
 fn draw_sphere(
     eye: &Projection,
     seen: &Projected,
@@ -88,7 +88,8 @@ fn draw_sphere(
     });
 }
 
-/// Visits the pixels within `reach` of `middle`, except in columns where a wall is in front of the object.
+/// Visits the pixels of the rectangle around `middle` with half the width and height `reach`, except in columns where a
+/// wall is in front of the object.
 pub(super) fn for_each_visible_pixel(
     seen: &Projected,
     canvas: &mut Canvas,
@@ -119,7 +120,7 @@ fn draw_shadow(eye: &Projection, seen: &Projected, size: f32, canvas: &mut Canva
     });
 }
 
-/// Lights a surface of colour `skin` from above and from the camera, with a highlight.
+/// Lights a surface of colour `skin` from above and from the camera, with a highlight. `back` points to the camera.
 fn apply_lighting(skin: LinearColour, normal: [f32; 3], back: ScreenPoint) -> LinearColour {
     let facing = dot([normal[0], normal[1]], back);
     let from_above = normal[2] * 0.80 + facing * 0.60;

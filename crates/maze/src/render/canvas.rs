@@ -41,7 +41,7 @@ impl Canvas {
         self.height
     }
 
-    /// Returns four bytes per pixel: red, green, blue, 255.
+    /// Returns the pixels row by row from the top, in four bytes each: red, green, blue, 255.
     pub fn pixels(&self) -> &[u8] {
         &self.pixels
     }
@@ -86,7 +86,7 @@ impl Canvas {
         to_light([self.pixels[at], self.pixels[at + 1], self.pixels[at + 2]])
     }
 
-    /// Blends a pixel with `light`; a share of 1 replaces it. Ignores pixels off the canvas.
+    /// Blends a pixel with `light`; a `share` of 1 replaces the pixel. Ignores pixels off the canvas.
     pub(super) fn blend(&mut self, x: i32, y: i32, light: LinearColour, share: f32) {
         self.modify_pixel(x, y, |old, new| old + (new - old) * share, light);
     }

@@ -7,7 +7,7 @@ use crate::rng::Rng;
 /// Colour as red, green and blue, each from 0 to 255.
 pub type Colour = [u8; 3];
 
-/// Colours of players: distinguishable also with impaired colour vision, and brighter than any wall.
+/// Colours of players, chosen to be distinguishable even with impaired colour vision and to stand out from the walls.
 pub const PLAYER_COLOURS: [Colour; 10] = [
     [240, 70, 60],   // red
     [70, 170, 255],  // blue
@@ -21,7 +21,7 @@ pub const PLAYER_COLOURS: [Colour; 10] = [
     [170, 215, 70],  // lime
 ];
 
-/// Returns the colour of a player, the same at every site. Avatars of one site differ, up to the number of colours.
+/// Returns the colour of an avatar, the same at every site. Up to ten avatars of one site have different colours.
 pub fn player_colour(id: EntityId) -> Colour {
     let first = Rng::from_parts(&[id.site.0.into()]).below(PLAYER_COLOURS.len() as u32) as usize;
     PLAYER_COLOURS[(first + usize::from(id.index)) % PLAYER_COLOURS.len()]
@@ -43,7 +43,7 @@ pub(super) fn scale(light: LinearColour, by: f32) -> LinearColour {
     light.map(|part| part * by)
 }
 
-/// Interpolates from the first (share 0) to the second (share 1).
+/// Interpolates from `first` (at share 0) to `second` (at share 1).
 pub(super) fn mix(first: LinearColour, second: LinearColour, share: f32) -> LinearColour {
     std::array::from_fn(|part| first[part] + (second[part] - first[part]) * share)
 }

@@ -14,7 +14,7 @@ const SHOT_GLOW_RADIUS: f32 = 34.0;
 
 /// Number of sparks of a blast.
 const SPARK_COUNT: u64 = 36;
-/// Range of a spark, in units.
+/// Largest distance that a spark flies from the avatar, in units.
 const SPARK_RANGE: f32 = 130.0;
 /// Ticks for which a blast is visible.
 const BLAST_TICKS: u32 = 90;
@@ -46,7 +46,8 @@ pub(super) fn draw_blast(eye: &Projection, seen: &Projected, colour: Colour, tic
     }
 }
 
-/// Returns the direction of a spark (aside, up) and a factor from 0 to 1 for how quickly it cools.
+/// Returns the flight of a spark (aside, up) as a share of [`SPARK_RANGE`], and a factor from 0 to 1 for how quickly
+/// the spark cools.
 fn spark_direction(spark: u64) -> (f32, f32, f32) {
     let mut rng = Rng::from_parts(&[spark]);
     let mut part = || rng.below(1_000) as f32 / 1_000.0;

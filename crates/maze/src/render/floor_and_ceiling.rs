@@ -31,7 +31,7 @@ pub(super) struct ScreenRow {
     reflected: PlaneRow,
     /// Share of reflected light in the floor's light, which grows with a flatter viewing angle.
     reflectivity: f32,
-    /// Deviation of light and dark tiles from the mean brightness, which fades with distance.
+    /// Relative deviation of light and dark tiles from the mean brightness, which fades with distance.
     tile_contrast: f32,
 }
 
@@ -50,7 +50,7 @@ struct TilePoint {
     x: f32,
     /// Southward offset from the centre of the cell, in units.
     y: f32,
-    /// Column plus row of the tile in the cell.
+    /// Column plus row of the tile in the cell: even for a light floor tile, odd for a dark one.
     tile_index: i32,
     /// Distance to the nearest joint, in units.
     joint_distance: f32,
@@ -100,7 +100,8 @@ impl ScreenRow {
     }
 }
 
-/// Returns the depth at which a row, `below` pixels under the centre, meets a surface `height` units from the camera.
+/// Returns the depth at which a row `below` pixels under the picture's centre, or above it if negative, meets a
+/// horizontal surface `height` units below or above the camera.
 fn row_depth(eye: &Projection, height: f32, below: f32) -> f32 {
     height * eye.focal_length / below.abs().max(0.01)
 }

@@ -11,10 +11,10 @@ use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
 use crate::rules::{AVATAR_RADIUS, MazeRules};
 
-/// Minimum size of a displayed cell, in pixels. Of a large maze the map shows only a part.
+/// Minimum side of a displayed cell, in pixels. A map whose cells would be smaller shows only a part of the maze.
 const MIN_CELL_PIXELS: usize = 5;
 
-/// Minimum number of displayed cells per side. Cells may be smaller than [`MIN_CELL_PIXELS`] for it.
+/// Minimum number of displayed cells per side. To show them, cells may be smaller than [`MIN_CELL_PIXELS`].
 const MIN_CELLS: i32 = 4;
 
 /// Range of the displayed field of view, in units.
@@ -29,8 +29,8 @@ const OWN_LIGHT: LinearColour = [1.0, 1.0, 1.0];
 /// Antialiasing samples per pixel and axis for small shapes.
 const SAMPLES_PER_AXIS: i32 = 4;
 
-/// Draws a map with north at the top, all sprites and a mark for the player. Of a maze that is too large it shows the
-/// part around the player.
+/// Draws a map with north at the top, all sprites and a mark for the player. If the maze is too large for the canvas,
+/// the map shows the part around the player.
 pub fn draw_map(rules: &MazeRules, me: Camera, sprites: &[Sprite], canvas: &mut Canvas) {
     if canvas.is_empty() {
         return;
@@ -205,8 +205,8 @@ impl<'a> MapLayout<'a> {
         });
     }
 
-    /// Fills a shape with antialiasing. `is_inside` takes coordinates from -1 to 1, relative to `position` and
-    /// `radius`.
+    /// Fills a shape with antialiasing. `is_inside` takes coordinates relative to `position`, where 1 is `radius`
+    /// pixels.
     fn draw_shape(
         &self,
         position: Position,

@@ -21,7 +21,7 @@ use crate::position::Position;
 use crate::rules::MazeRules;
 use projection::{Projected, Projection};
 
-/// Distance up to which names are shown, in units.
+/// Depth along the viewing direction below which names are shown, in units.
 const MAX_NAME_DISTANCE: f32 = 2_400.0;
 
 /// Height of a name above the floor, in units: a little above the head of an avatar.
@@ -80,8 +80,9 @@ pub fn draw_view(rules: &MazeRules, camera: Camera, sprites: &[Sprite], canvas: 
     draw_crosshair(canvas);
 }
 
-/// Returns where the name of an avatar belongs in a view just drawn from `camera`: its centre and its lower edge, as
-/// fractions of the picture. `None` if the avatar is hidden, outside the picture, or 2,400 units or more away.
+/// Returns where to write the name of an avatar: the middle and the lower edge of the name, as fractions of the
+/// picture's width and height. `canvas` must hold the view just drawn from `camera`. Returns `None` if the avatar is
+/// hidden, outside the picture, nearer than 24 units, or 2,400 units or more away.
 pub fn name_position(rules: &MazeRules, camera: Camera, avatar: Position, canvas: &Canvas) -> Option<[f32; 2]> {
     let eye = Projection::new(&rules.maze, camera, canvas);
     let seen = eye.project(&rules.maze, avatar).filter(|seen| seen.depth < MAX_NAME_DISTANCE)?;

@@ -11,12 +11,12 @@ pub(super) const EYE_HEIGHT: f32 = 76.0;
 /// Depth below which objects are not drawn, in units.
 const NEAR_CLIP: f32 = 24.0;
 
-/// Coordinates east and south of the corner of the maze, or a vector, in units.
+/// Point on the floor plan, east and south of the corner of the maze, or a vector, in units.
 pub(super) type ScreenPoint = [f32; 2];
 
 /// Perspective projection: position and direction of the camera, and the scale of the picture.
 pub(super) struct Projection {
-    /// Position relative to the corner of the maze, where floating point is more precise.
+    /// Position of the camera relative to the corner of the maze: smaller numbers are more precise in floating point.
     pub(super) position: ScreenPoint,
     pub(super) forward: ScreenPoint,
     pub(super) right: ScreenPoint,
@@ -51,7 +51,7 @@ impl Projection {
         }
     }
 
-    /// Returns the ray through the centre of a column. Its component along the viewing direction is 1.
+    /// Returns the ray from the camera through the centre of a column. Its component along the viewing direction is 1.
     pub(super) fn column_ray(&self, column: usize) -> ScreenPoint {
         let aside = (column as f32 + 0.5 - self.centre[0]) / self.focal_length;
         [self.forward[0] + self.right[0] * aside, self.forward[1] + self.right[1] * aside]
@@ -67,7 +67,7 @@ impl Projection {
         self.centre[1] + (EYE_HEIGHT - height) * self.focal_length / depth
     }
 
-    /// Returns the number of pixels of a size in units at this depth.
+    /// Converts a size in units at this depth to pixels.
     pub(super) fn screen_size(&self, units: f32, depth: f32) -> f32 {
         units * self.focal_length / depth
     }

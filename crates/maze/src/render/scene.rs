@@ -61,7 +61,7 @@ fn draw_column(
     }
 }
 
-/// Returns the light that the floor reflects in one pixel: the wall mirrored at the floor, or the ceiling above it.
+/// Returns the light that the floor reflects in one pixel: the mirrored wall, or the mirrored ceiling above the wall.
 fn reflection_light(
     eye: &Projection,
     ray: ScreenPoint,
@@ -99,7 +99,7 @@ pub(super) fn apply_fog(light: LinearColour, clearness: f32) -> LinearColour {
     mix(FOG_LIGHT, light, clearness)
 }
 
-/// Returns the brightness at this squared distance from a lamp, in squared units.
+/// Returns the brightness factor at this squared distance from a lamp, in squared units.
 pub(super) fn lamplight(square: f32) -> f32 {
     0.42 + 0.95 / (1.0 + square * (1.0 / 34_000.0))
 }

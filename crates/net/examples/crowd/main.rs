@@ -66,7 +66,7 @@ fn options() -> Result<Option<Options>, lexopt::Error> {
     let Some(ticket) = ticket else { return Ok(None) };
     let read = ticket.strip_prefix("udp://").and_then(|rest| rest.split_once('#'));
     let found = read.and_then(|(host, secret)| Some((host.to_socket_addrs().ok()?.next()?, secret.to_owned())));
-    let (host, secret) = found.ok_or("the ticket must be udp://HOST:PORT#SECRET")?;
+    let (host, secret) = found.ok_or("the ticket must be udp://HOST:PORT#SECRET, with a HOST that can be resolved")?;
     Ok(Some(Options { host, secret, count, rate, seconds }))
 }
 

@@ -17,7 +17,7 @@ use coplay_net::udp::{Endpoint, EndpointEvent, MAX_SEALED, Received};
 use coplay_net::{PeerKey, clock};
 use tokio::net::UdpSocket;
 
-/// Time that the process gives all spectators to leave before it ends.
+/// Time for which the process lets all spectators leave before the process ends.
 pub(crate) const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum interval between checks whether to stop.
 const STOP_POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
@@ -37,7 +37,7 @@ pub(crate) struct SpectatorMetrics {
 }
 
 impl SpectatorMetrics {
-    /// Adds the counters of two spectators; the other fields are those of `self`.
+    /// Returns the sums of the counters of two spectators; the other fields are those of `self`.
     pub(crate) fn plus(self, other: &Self) -> Self {
         Self {
             frames: self.frames + other.frames,
@@ -128,7 +128,7 @@ impl CrowdSpectator {
         self.feed_client = FeedSpectator::new(now, config).ok();
     }
 
-    /// Does the work that is due. Returns the time of the next work.
+    /// Retransmits, serves the feed's requests, and sends what is due. Returns the time of the next call.
     fn run_due(&mut self) -> Instant {
         let now = clock::now();
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
@@ -158,7 +158,8 @@ impl CrowdSpectator {
         let _ = self.channel.send(&LobbyMessage::JoinRequest(request).to_bytes());
     }
 
-    /// Serves the feed's requests. Without a machine the expected hash is returned.
+    /// Serves the feed's requests without a machine: counts the frames, and answers a hash request with the expected
+    /// hash.
     fn serve_requests(&mut self, now: Instant) {
         let Some(spectator) = &mut self.feed_client else { return };
         while let Some(request) = spectator.poll_request(now) {

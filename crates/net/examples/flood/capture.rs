@@ -34,7 +34,7 @@ pub(crate) fn capture(target: SocketAddrV4) -> io::Result<Vec<CapturedDatagram>>
     Ok(captured)
 }
 
-/// Parses the datagram of an IP packet, if it is for the target.
+/// Parses the UDP datagram in an IPv4 packet; `None` if the packet holds no datagram for `target`, or an empty one.
 fn parse(packet: &[u8], target: SocketAddrV4) -> Option<CapturedDatagram> {
     let header = usize::from(packet.first()? & 15) * 4;
     let (ip, udp) = packet.split_at_checked(header)?;

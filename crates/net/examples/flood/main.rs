@@ -66,12 +66,12 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     };
     let captured = match capture::capture(options.target) {
         Ok(captured) if captured.is_empty() => {
-            println!("no datagram captured at {}: replayed and spoofed ones are left out", options.target);
+            println!("no datagram captured at {}: no replayed or spoofed ones are sent", options.target);
             captured
         }
         Ok(captured) => captured,
         Err(error) => {
-            println!("cannot capture datagrams ({error}; root is required): replayed and spoofed ones are left out");
+            println!("cannot capture datagrams ({error}; root is required): no replayed or spoofed ones are sent");
             vec![]
         }
     };

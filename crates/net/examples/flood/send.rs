@@ -57,7 +57,8 @@ impl FloodResult {
     }
 }
 
-/// Number of prepared datagrams of each kind but replayed ones; they are sent in turn.
+/// Number of prepared datagrams of each kind except replayed ones, of which there are as many as captured. The
+/// datagrams of a kind are sent in turn.
 const POOL: usize = 4_096;
 /// Number of datagrams per system call.
 const BATCH: usize = 64;
@@ -115,7 +116,7 @@ impl Flooder {
         }
     }
 
-    /// Sends a batch. Returns the number of datagrams sent.
+    /// Sends one batch of this kind. Returns the number of datagrams sent.
     fn send_batch(&mut self, kind: AttackKind) -> u64 {
         let (pool, next) = (&self.pools[kind as usize], &mut self.next_in_pool[kind as usize]);
         let batch: Vec<[IoSlice<'_>; 1]> =
@@ -143,7 +144,7 @@ fn garbage(random: &mut Random) -> Vec<Vec<u8>> {
     (0..POOL).map(one).collect()
 }
 
-/// Returns truncated authentic datagrams; without captured ones, random ones with a valid type byte.
+/// Returns truncated copies of captured datagrams; if none was captured, short random datagrams with a valid type byte.
 fn truncated(random: &mut Random, captured: &[CapturedDatagram]) -> Vec<Vec<u8>> {
     let one = |at: usize| match captured.get(at % captured.len().max(1)) {
         Some(whole) => whole.bytes[..random.below(whole.bytes.len() as u64) as usize].to_vec(),
@@ -161,7 +162,8 @@ fn replayed(captured: &[CapturedDatagram]) -> Vec<Vec<u8>> {
     captured.iter().map(|captured| captured.bytes.clone()).collect()
 }
 
-/// Returns packets from the addresses of players: replayed datagrams, and forged ones in existing channels.
+/// Returns packets from the addresses of captured senders: replayed datagrams, and forged data datagrams in existing
+/// channels.
 fn spoofed(random: &mut Random, target: SocketAddrV4, captured: &[CapturedDatagram]) -> Vec<Vec<u8>> {
     let one = |at: usize| {
         let captured = &captured[at % captured.len()];

@@ -9,7 +9,8 @@ use coplay_sim::link::Link;
 use super::Impairment;
 use crate::key::PeerKey;
 
-/// Maximum number of bytes in flight, including [`DATAGRAM_OVERHEAD`]; datagrams beyond it are lost.
+/// Maximum number of bytes in flight, including [`DATAGRAM_OVERHEAD`] for each datagram; datagrams beyond this limit
+/// are lost.
 const MAX_IN_FLIGHT_BYTES: usize = 16 << 20;
 /// Memory cost of a queued datagram besides its content, in bytes.
 const DATAGRAM_OVERHEAD: usize = 64;
@@ -73,7 +74,8 @@ impl LinkEmulator {
         }
     }
 
-    /// Returns the next datagram that is due at `now` and survives the link, with its recipient.
+    /// Returns the next datagram that is due at `now` and is not lost in a cut, with its recipient; `None` if there is
+    /// none.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<(PeerKey, Vec<u8>)> {
         while self.poll_timeout().is_some_and(|due| due <= now) {
             let Reverse(datagram) = self.in_flight.pop()?;

@@ -3,10 +3,11 @@
 //! Only outgoing datagrams are impaired, to each peer by a [link](coplay_sim::link) of its own. Incoming datagrams are
 //! impaired only if their sender impairs its uplink, too. The handshakes of the inner transport and the bytes that it
 //! adds to a datagram are not impaired. The inner transport seals a duplicate separately, so it arrives as a second
-//! datagram of the same content. A network cannot do that to a secured transport, but the engine must tolerate it.
+//! datagram of the same content. A network cannot duplicate a datagram of a secured transport like that, but the engine
+//! must tolerate it.
 //!
-//! One thread waits for the next due datagram. The random draws for the n-th datagram to the n-th peer depend on the
-//! seed alone.
+//! One thread waits for the next due datagram. The random draws for the n-th datagram to the k-th peer, in the order of
+//! the first datagram to each, depend on the seed alone.
 
 mod link_emulator;
 mod parse;

@@ -9,13 +9,14 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 
 use super::Impairment;
 
-/// Default length of the queue in front of a rate-limited link, in milliseconds of transmission at its rate.
+/// Default length of the queue in front of a rate-limited link, as the time to send a full queue at the link's rate, in
+/// milliseconds.
 const DEFAULT_QUEUE_MS: f64 = 200.0;
 
 /// Reason why a text is not an impairment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImpairmentError {
-    /// A part has an unknown name, or is a preset and not the first part.
+    /// A part has an unknown name, lacks `=` and a value, or is a preset and not the first part.
     UnknownPart(String),
     /// The value of a part is invalid.
     InvalidValue {
@@ -26,7 +27,7 @@ pub enum ImpairmentError {
         /// Description of the accepted values.
         expected: String,
     },
-    /// A part has no effect without another.
+    /// A part has no effect without another part, which is missing.
     MissingPart {
         /// Name of the part.
         part: &'static str,
@@ -40,9 +41,9 @@ impl fmt::Display for ImpairmentError {
         match self {
             Self::UnknownPart(part) => write!(
                 f,
-                "unknown impairment {part:?}; must be a list of delay=MS, jitter=MS, loss=PERCENT, \
-                 burst=PACKETS, duplicate=PERCENT, reorder, rate=KBIT, queue=MS, cut=FROM-UNTIL and seed=N, which may \
-                 start with lan, broadband, wifi, mobile, satellite or awful"
+                "unknown impairment {part:?}; an impairment is a list of delay=MS, jitter=MS, loss=PERCENT, \
+                 burst=PACKETS, duplicate=PERCENT, reorder, rate=KBIT, queue=MS, cut=FROM-UNTIL and seed=N, separated \
+                 by commas; the list may start with lan, broadband, wifi, mobile, satellite or awful"
             ),
             Self::InvalidValue { part, value, expected } => write!(f, "{part} must be {expected}, not {value:?}"),
             Self::MissingPart { part, required } => write!(f, "{part} requires {required}"),

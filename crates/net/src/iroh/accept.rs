@@ -25,8 +25,8 @@ use crate::transport::{Incoming, PeerAddr};
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of accepted connections without a token proof; one more aborts the oldest.
 const MAX_UNPROVEN: usize = 64;
-/// Number of unproven connections from which on a dialer must first prove its source address, at the cost of a round
-/// trip.
+/// Number of accepted connections without a token proof at which the next dialer must first prove its source address,
+/// at the cost of a round trip.
 const ADDRESS_VALIDATION_THRESHOLD: usize = 16;
 
 /// State shared by the network thread and the threads that send.
@@ -35,8 +35,8 @@ pub(super) struct IrohShared {
     pub(super) endpoint: Endpoint,
     pub(super) token: Token,
     pub(super) connections: ConnectionTable,
-    /// Peers with a dial task that is not canceled, with their known addresses. A task outlives the connection that it
-    /// establishes.
+    /// Known addresses of each peer that has a dial task, unless the dial was canceled. A task continues after it has
+    /// connected, to redial the peer if the connection is lost.
     dials: Mutex<BTreeMap<PeerKey, IrohAddr>>,
     incoming_sender: SyncSender<Incoming>,
     rejected: AtomicU64,

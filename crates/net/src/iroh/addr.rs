@@ -48,7 +48,8 @@ impl IrohAddr {
         iroh_addr
     }
 
-    /// Takes over the relay of `other`, if it has one, and puts its new socket addresses in front. Keeps at most 12.
+    /// Takes over the relay of `other`, if there is one. Puts those socket addresses of `other` that `self` lacks in
+    /// front, and keeps at most 12 in total.
     pub(super) fn merge(&mut self, other: &Self) {
         if other.relay.is_some() {
             self.relay.clone_from(&other.relay);
@@ -100,7 +101,7 @@ impl IrohAddr {
     }
 }
 
-/// Returns whether an address may be meaningful to another computer: it is neither unspecified nor IPv6 link-local.
+/// Returns whether an address may be of use to another computer: true unless it is unspecified or IPv6 link-local.
 fn is_advertisable(ip: IpAddr) -> bool {
     let local_to_a_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     !ip.is_unspecified() && !local_to_a_link
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(IrohAddr::from_peer_addr(&iroh_addr.to_peer_addr()), Some(iroh_addr));
     }
 
-    /// An address with many socket addresses still fits the length limit of a roster.
+    /// The text of an address with many socket addresses still fits the length limit of a peer address.
     #[test]
     fn peer_addr_length_is_bounded() {
         let many: Vec<_> = (0..40).map(|at| ip(&format!("[2001:db8:1234:5678:9abc:def0:1234:{at:x}]:54321"))).collect();

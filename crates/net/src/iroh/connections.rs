@@ -11,8 +11,8 @@ use crate::key::PeerKey;
 
 /// Maximum number of connected peers; connections of further ones are closed.
 const MAX_PEERS: usize = 1_024;
-/// Maximum number of connections of a kind to one peer: two peers can dial each other at the same time, or a peer can
-/// return before its old connection is known to be dead.
+/// Maximum number of connections to one peer for the same purpose: two peers can dial each other at the same time, or a
+/// peer can return before its old connection is known to be dead.
 const MAX_CONNECTIONS_PER_KIND: usize = 4;
 
 /// Connections to one peer, the newest last.
@@ -44,8 +44,8 @@ impl ConnectionTable {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a connection, and closes the oldest one if the peer has four of that kind already. Returns `false` if there
-    /// is no room for another peer.
+    /// Adds a connection, and closes the oldest one if the peer has four for the same purpose already. Returns `false`,
+    /// without adding the connection, if there is no room for another peer.
     pub(super) fn add(&self, peer: PeerKey, kind: ConnectionPurpose, connection: Connection) -> bool {
         let mut table = self.write();
         if table.len() >= MAX_PEERS && !table.contains_key(&peer) {
@@ -68,7 +68,8 @@ impl ConnectionTable {
         }
     }
 
-    /// Returns the newest connection of a kind; without a bulk connection, bulk uses the game connection.
+    /// Returns the newest connection to a peer for this purpose; for bulk data without a bulk connection, the newest
+    /// game connection. `None` without such a connection.
     pub(super) fn newest(&self, peer: &PeerKey, kind: ConnectionPurpose) -> Option<Connection> {
         let table = self.read();
         let links = table.get(peer)?;

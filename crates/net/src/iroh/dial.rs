@@ -22,11 +22,12 @@ const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after an unanswered attempt.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
-/// Pause after a peer rejected the token, which is unlikely to change.
+/// Pause after a peer rejected the token: the next attempt is unlikely to succeed.
 const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(4);
 /// Time for which a lost peer is redialed: its computer may be suspended.
 const REDIAL_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// Maximum number of dial tasks; a task also covers the connection that it established.
+/// Maximum number of dial tasks; further dials are ignored. A task continues while the connection that it established
+/// is open.
 const MAX_DIALS: usize = 256;
 
 /// Task that dials one peer, and redials it if a network failure ended the connection.
@@ -40,7 +41,7 @@ struct DialTask {
 }
 
 impl IrohShared {
-    /// Starts dialing a peer; if a dial task exists, adds the addresses to it.
+    /// Starts a task that dials the peer of this address; if that peer has a dial task already, adds the address to it.
     pub(super) fn dial(self: &Arc<Self>, runtime: &tokio::runtime::Handle, addr: &PeerAddr, expect: Option<PeerKey>) {
         let Some(iroh_addr) = IrohAddr::from_peer_addr(addr) else { return };
         if iroh_addr.key == self.key() || expect.is_some_and(|expected| expected != iroh_addr.key) {
@@ -105,8 +106,8 @@ impl DialTask {
         self.shared.dials().remove(&self.peer);
     }
 
-    /// Keeps dialing until there is a connection. Returns `None` if the peer connected to this site first, if its token
-    /// proof is invalid, if redialing timed out, or if the dial was cancelled.
+    /// Keeps dialing until there is a connection. Returns `None` if the peer connected to this site first, if the
+    /// peer's token proof is invalid, if redialing timed out, or if the dial was canceled.
     async fn connect(&mut self) -> Option<Connection> {
         let since = Instant::now();
         let mut limit = FIRST_ATTEMPT_TIMEOUT;

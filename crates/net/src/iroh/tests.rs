@@ -82,7 +82,8 @@ fn game_and_bulk_datagrams_use_separate_connections() {
     }
 }
 
-/// A datagram that is too long for the path travels as a stream; `send` refuses surplus ones.
+/// Every datagram that `send_as_stream` accepts arrives, and the receiver rejects a stream that is longer than any
+/// datagram.
 #[test]
 fn datagrams_longer_than_the_mtu_are_sent_as_streams() {
     let token = Token::random();

@@ -25,7 +25,7 @@ use crate::ticket::Ticket;
 use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
 use crate::udp;
 
-/// Time limit for discovering this site's own addresses at the start.
+/// Time limit for discovering this site's own addresses when the transport starts.
 const ADDR_DISCOVERY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Time limit for closing the connections when the transport is dropped.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -133,7 +133,8 @@ impl IrohTransport {
         IrohAddr::new(self.shared.key(), &self.shared.endpoint.addr().addrs)
     }
 
-    /// Returns the ticket that admits others. It includes the relay once that has [answered](Self::wait_for_relay).
+    /// Returns the ticket that admits others. The ticket includes the relay once the relay has
+    /// [answered](Self::wait_for_relay).
     pub fn ticket(&self) -> Ticket {
         Ticket::Iroh { addr: self.addr(), token: self.shared.token.clone() }
     }
@@ -144,7 +145,8 @@ impl IrohTransport {
         self.relay != RelayConfig::None && self.runtime.block_on(online)
     }
 
-    /// Sends a datagram that is too long for the path. Returns `false` if 64 such datagrams are in transit already.
+    /// Sends a datagram that is too long for the path, as a stream of its own. Returns `false` if 64 such datagrams are
+    /// in transit already.
     pub(super) fn send_as_stream(&self, connection: Connection, bytes: Bytes) -> bool {
         let Ok(permit) = Arc::clone(&self.shared.stream_permits).try_acquire_owned() else { return false };
         self.runtime.spawn(async move {

@@ -10,11 +10,12 @@ use crate::key::PeerKey;
 const CHAT_BURST: u32 = 5;
 /// Interval after which a sender, or all spectators together, may send one more line.
 const CHAT_REFILL_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Burst of all spectators together: each of their lines goes to all members and spectators, and there may be thousands
-/// of spectators.
+/// Number of chat lines that all spectators together may send at once: each line goes to all members and spectators,
+/// and there may be thousands of spectators.
 const SPECTATOR_CHAT_BURST: u32 = 10;
 
-/// Token buckets of chat senders, so that none drowns the others out. A bucket that is full again is forgotten.
+/// Token buckets that limit the chat lines of each sender and of all spectators together. A sender's bucket that is
+/// full again is forgotten.
 #[derive(Debug, Default)]
 pub(super) struct ChatLimiter {
     allowances: BTreeMap<PeerKey, ChatAllowance>,

@@ -3,13 +3,13 @@
 use super::message::{LobbyInfo, LobbyMember};
 use crate::key::PeerKey;
 
-/// The roster leader as one member knows it: the site that admitted this one, as long as it is present, then the
-/// present member with the lowest seat. A returning leader finds another leader and does not take the role back, so
-/// there are never two.
+/// The roster leader as one member knows it: the leader that admitted this site, as long as that leader is present,
+/// then the present member with the lowest seat. A former leader that returns does not take the role back from its
+/// successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownLeader {
     key: PeerKey,
-    /// Whether this site was evicted and does not know yet which of the others leads now.
+    /// Whether this site was evicted and does not know yet which other member leads now.
     is_unconfirmed: bool,
 }
 
@@ -24,23 +24,24 @@ impl KnownLeader {
         self.key
     }
 
-    /// Handles the departure of the member `gone`, which `lobby` already marks absent: if it led, its successor leads
-    /// now.
+    /// Handles the departure of the member `gone`, which the caller has marked absent in `lobby`. If that member led,
+    /// its successor leads now.
     pub fn on_member_gone(&mut self, lobby: &LobbyInfo, gone: &PeerKey) {
         if self.key == *gone {
             self.key = self.successor(lobby).unwrap_or(self.key);
         }
     }
 
-    /// Handles the eviction of this site: if it led, it does not any more.
+    /// Handles the eviction of this site, whose key is `me`. If this site led, its successor leads now. Until this site
+    /// has accepted a newer roster, it accepts one from any seated member.
     pub fn on_own_eviction(&mut self, lobby: &LobbyInfo, me: &PeerKey) {
         self.is_unconfirmed = true;
         self.on_member_gone(lobby, me);
     }
 
     /// Returns whether to accept a newer roster from `from`. Accepted senders are the leader; its successor, which may
-    /// learn first that the leader is gone; and after an eviction of this site any seated member. An accepted sender
-    /// becomes the leader.
+    /// learn before this site that the leader is gone; and any seated member, if this site was evicted and has accepted
+    /// no roster since then. An accepted sender becomes the leader.
     pub fn accept_update_from(&mut self, lobby: &LobbyInfo, from: &PeerKey) -> bool {
         let seated = lobby.members.iter().any(|member| member.key == *from);
         let accepted = self.key == *from || self.successor(lobby) == Some(*from) || self.is_unconfirmed && seated;

@@ -40,9 +40,10 @@ pub enum LobbyMessage {
     },
     /// The sender leaves.
     Bye,
-    /// Number of spectators. It changes often with many spectators, so it is also sent without the rest of the lobby.
+    /// Number of spectators. With many spectators it changes often, so the leader also sends it without the rest of the
+    /// lobby.
     SpectatorCount(u16),
-    /// New addresses of the sender.
+    /// The sender's addresses have changed to these.
     AddrsChanged(Vec<PeerAddr>),
 }
 
@@ -66,16 +67,18 @@ pub enum JoinIntent {
     Play(u8),
     /// Watch as a spectator.
     Spectate,
-    /// Join a peer world as a member of a [mesh](crate::mesh); the number identifies this run of the program.
+    /// Join a peer world as a member of a [mesh](crate::mesh). The random bytes identify this run of the joiner's
+    /// program.
     JoinMesh([u8; 16]),
 }
 
 /// Reason why a joiner is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JoinRefusal {
-    /// The joiner's protocol version differs from this one, which is the host's.
+    /// The joiner's protocol version differs from this one, which is that of the refusing site.
     VersionMismatch(u16),
-    /// No seat is free, or not enough pads, or the maximum number of spectators or mesh members is reached.
+    /// No seat is free, the joiner requests more pads than are free, or the maximum number of spectators or mesh
+    /// members is reached.
     Full,
     /// The host admits no spectators.
     NoSpectators,
@@ -86,7 +89,8 @@ pub enum JoinRefusal {
         /// Known addresses of the leader.
         addrs: Vec<PeerAddr>,
     },
-    /// The ticket belongs to the other kind of game: a peer world instead of a session, or the reverse.
+    /// The joiner asks for the other kind of game: for a peer world at the host of a session, or for a session at a
+    /// member of a peer world.
     WrongGameKind,
 }
 

@@ -13,7 +13,7 @@ use crate::transport::PeerAddr;
 
 /// Maximum number of admitted spectators; further ones are refused. A spectator feed has limits of its own.
 const MAX_SPECTATORS: usize = 4_096;
-/// Spectators silent for 30 s are dropped.
+/// Silence of a spectator after which it is dropped.
 const SPECTATOR_TIMEOUT: TimeDelta = TimeDelta::from_secs(30);
 /// Minimum interval between updates of the spectator count, and between checks for silent spectators: hundreds of
 /// spectators may arrive at once.
@@ -109,7 +109,8 @@ impl Roster {
         Self::with_lobby(lobby, (seats, players))
     }
 
-    /// Continues the roster of a former leader, which may have sent newer updates to others, and broadcasts it.
+    /// Continues the roster of a former leader from the last lobby that this site received, and broadcasts that lobby.
+    /// Its serial is raised above those of updates that the former leader may have sent to others.
     pub fn take_over(lobby: LobbyInfo, (seats, players): (u8, u8)) -> Self {
         let serial = lobby.serial.saturating_add(TAKEOVER_SERIAL_GAP);
         let mut roster = Self::with_lobby(LobbyInfo { serial, spectator_count: 0, ..lobby }, (seats, players));
@@ -145,19 +146,19 @@ impl Roster {
         self.spectators.keys()
     }
 
-    /// Records that any datagram arrived from a peer. Spectators without one for 30 s are dropped.
+    /// Records that a datagram of any kind arrived from a peer. A spectator without one for 30 s is dropped.
     pub fn record_activity(&mut self, now: Instant, from: &PeerKey) {
         if let Some(spectator) = self.spectators.get_mut(from) {
             spectator.last_received = now;
         }
     }
 
-    /// Returns the next message to send, with its recipient.
+    /// Returns the next message to send, with its recipient; `None` if there is none.
     pub fn poll_message(&mut self) -> Option<(Recipient, LobbyMessage)> {
         self.outbox.pop_front()
     }
 
-    /// Returns the next event for the frontend.
+    /// Returns the next event for the frontend; `None` if there is none.
     pub fn poll_event(&mut self) -> Option<RosterEvent> {
         self.events.pop_front()
     }
@@ -241,7 +242,8 @@ impl Roster {
         Ok(RosterEvent::SpectatorJoined)
     }
 
-    /// Updates the addresses of a seated member, and broadcasts the lobby if they have changed.
+    /// Sets the addresses of a seated member to those that it reported and the one that the transport observed.
+    /// Broadcasts the lobby if they have changed.
     pub fn set_addrs(&mut self, peer: &PeerKey, reported: &[PeerAddr], observed: Option<PeerAddr>) {
         let addrs = merge_addrs(reported, observed);
         if let Some(member) = self.member(peer).filter(|member| member.addrs != addrs) {
@@ -277,7 +279,8 @@ impl Roster {
         Ok(RosterEvent::Seated { site, is_returning: false })
     }
 
-    /// Returns the number of players at all sites. Peers report these numbers, so the sum has a wider type.
+    /// Returns the number of players at all sites. Each member's number may come from an untrusted roster, so the sum
+    /// has a wider type.
     fn player_count(&self) -> u32 {
         self.lobby.members.iter().map(|member| u32::from(member.pads)).sum()
     }
@@ -291,7 +294,7 @@ impl Roster {
         }
     }
 
-    /// Sends a line to every member and spectator but its author.
+    /// Queues a chat line for every member and spectator except its author `from`; `None` is the leader itself.
     fn broadcast_chat(&mut self, from: Option<PeerKey>, name: String, line: &str) {
         let line = sanitize(line, super::MAX_CHAT_LEN);
         if line.is_empty() {
@@ -304,7 +307,7 @@ impl Roster {
         self.events.push_back(RosterEvent::Chat { name, text: line });
     }
 
-    /// Sends a chat line of the leader itself to all members and spectators.
+    /// Queues a chat line of the leader itself for all members and spectators.
     pub fn send_chat(&mut self, name: &str, line: &str) {
         self.broadcast_chat(None, name.into(), line);
     }
@@ -320,7 +323,7 @@ impl Roster {
         }
     }
 
-    /// Sets whether a member is present, and broadcasts a change. The member keeps its seat.
+    /// Sets whether a member is present, and broadcasts the lobby if that has changed. An absent member keeps its seat.
     pub fn set_present(&mut self, site: u8, is_present: bool) {
         if let Some(member) =
             self.lobby.members.iter_mut().find(|member| member.site == site && member.is_present != is_present)
@@ -337,7 +340,7 @@ impl Roster {
         }
     }
 
-    /// Sets whether a member is ready to start, and broadcasts a change.
+    /// Sets whether a member is ready to start, and broadcasts the lobby if that has changed.
     pub fn set_ready(&mut self, site: u8, is_ready: bool) {
         if let Some(member) =
             self.lobby.members.iter_mut().find(|member| member.site == site && member.is_ready != is_ready)
@@ -569,7 +572,8 @@ mod tests {
         assert_eq!(drain_messages(&mut roster), []);
     }
 
-    /// However many spectators arrive at once, the members get at most one update per second, with only the count.
+    /// 1,000 spectators arrive within 2 s. Each gets one lobby, and the members get at most one update per second, with
+    /// only the count.
     #[test]
     fn each_spectator_costs_one_message_and_counts_are_rate_limited() {
         let mut roster = roster(3, 3);

@@ -9,11 +9,11 @@ use crate::transport::PeerAddr;
 /// Reason why a mesh could not be created or joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeshError {
-    /// No dialed address answered within the time limit, or the site there rejected this site's secret.
+    /// No dialed address answered within the time limit, or the site there rejected this site's secret or token.
     Unreachable {
         /// Address that was dialed.
         addr: PeerAddr,
-        /// Whether a site answered there and rejected this site's secret.
+        /// Whether a site answered there and rejected this site's secret or token.
         wrong_secret: bool,
     },
     /// The site at the address is not the expected peer, or is this site itself.
@@ -36,10 +36,10 @@ impl fmt::Display for MeshError {
         match self {
             Self::Unreachable { addr, wrong_secret: false } => write!(f, "no answer from {}", addr.brief()),
             Self::Unreachable { addr, wrong_secret: true } => {
-                write!(f, "{} has another secret than the ticket", addr.brief())
+                write!(f, "{} rejected the secret of the ticket", addr.brief())
             }
             Self::WrongPeer { addr } => {
-                write!(f, "the site at {} is not the one that issued this ticket", addr.brief())
+                write!(f, "{} is not the site that issued this ticket", addr.brief())
             }
             Self::Refused(JoinRefusal::Full) => {
                 write!(f, "the maze is full: it already has {MAX_MEMBERS} sites")
@@ -51,7 +51,7 @@ impl fmt::Display for MeshError {
                 write!(f, "the ticket leads to a shared game, not to a maze")
             }
             Self::NoReply => write!(f, "the site of the ticket is connected, but does not answer the join request"),
-            Self::SettingsTooLong => write!(f, "the settings are longer than {MAX_SETTINGS_LEN} bytes"),
+            Self::SettingsTooLong => write!(f, "the settings of the maze are longer than {MAX_SETTINGS_LEN} bytes"),
             Self::Multicast(error) => error.fmt(f),
         }
     }

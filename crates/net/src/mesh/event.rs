@@ -38,11 +38,12 @@ pub enum MeshEvent {
         /// Content that the sender passed to [`Mesh::send`](super::Mesh::send).
         bytes: Vec<u8>,
     },
-    /// A member has become present: a datagram from it arrived on its channel.
+    /// A member has become present: a datagram from it arrived on its secured channel.
     Joined {
         /// Site number, key and name of the member.
         member: MeshMember,
-        /// Whether the member was present before.
+        /// Whether the member was present before. A member is forgotten after 15 min of absence, and then joins as a
+        /// new one.
         is_rejoin: bool,
     },
     /// A member is not present any more.
@@ -61,7 +62,7 @@ pub enum MeshEvent {
 pub enum DepartureReason {
     /// The member said goodbye.
     Left,
-    /// No datagram from the member arrived on its channel for 10 s.
+    /// No datagram from the member arrived on its secured channel for 10 s.
     TimedOut,
     /// The member's program was restarted; the member will be present again.
     Restarted,

@@ -12,7 +12,7 @@ use crate::lobby::{self, JoinIntent, JoinRefusal, JoinRequest, MAX_NAME_LEN, PRO
 /// Gossip interval. Each turn sends information about all present members to the next peer, so that a member which
 /// missed an update catches up.
 const GOSSIP_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
-/// Interval of checking this site's own addresses.
+/// Interval between checks whether this site's own addresses have changed.
 const ADDR_CHECK_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
 
 impl Mesh {
@@ -69,8 +69,8 @@ impl Mesh {
         }
     }
 
-    /// Merges information about a member, from that member itself or from another. Then starts dialing the member, or
-    /// announces this site to it, if the outcome asks for that.
+    /// Merges information about a member, from that member itself or from another. Depending on the outcome, starts
+    /// dialing the member, or announces this site to it.
     fn on_member_info(&mut self, now: Instant, from: PeerKey, info: MemberInfo) {
         match self.member_table.merge(now, &from, info.clone()) {
             MergeOutcome::Dial => self.dial_member(&info),
@@ -88,8 +88,8 @@ impl Mesh {
         }
     }
 
-    /// Announces a new member to recently joined ones: those admitted elsewhere at the same time do not know each
-    /// other.
+    /// Sends information about a new member to the members that joined less than 10 s ago: members that different sites
+    /// admitted at the same time do not know each other.
     pub(super) fn announce_to_recent_members(&mut self, peer: &PeerKey) {
         let recent: Vec<PeerKey> = self.member_table.recent_joiners(clock::now()).filter(|key| key != peer).collect();
         let info = self.member_table.info_of(peer).cloned();
@@ -122,7 +122,8 @@ impl Mesh {
         self.send_member_infos([to], infos);
     }
 
-    /// Handles the events and canceled dials of the member table, and accepts multicast from its reachable members.
+    /// Handles the events and canceled dials of the member table, and restricts accepted multicast to that of its
+    /// reachable members.
     fn on_members_changed(&mut self) {
         self.handle_member_events();
         self.member_table.take_canceled_dials().iter().for_each(|key| self.mux.transport.cancel_dial(key));
@@ -184,8 +185,8 @@ impl Mesh {
         }
     }
 
-    /// Announces new addresses of this site, which it checks every 5 s: an address may change, and a relay may be found
-    /// late.
+    /// Every 5 s, checks for new addresses of this site and announces them: an address may change, and a relay may be
+    /// found late.
     fn check_own_addrs(&mut self, now: Instant) {
         if now < self.next_addr_check {
             return;

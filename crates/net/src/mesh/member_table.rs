@@ -20,14 +20,15 @@ use crate::key::PeerKey;
 use crate::lobby::JoinRefusal;
 use crate::transport::PeerAddr;
 
-/// Members silent for 10 s are considered gone; a reported member that does not answer for 10 s is not dialed any
-/// longer.
+/// Silence after which a member counts as gone, and time without an answer after which a reported member is not dialed
+/// any longer.
 const MEMBER_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// Members gone for 15 min are forgotten. One that returns later is a new member, with its former site number.
+/// Time after which a member that is gone is forgotten. If the member returns later, it counts as new, with its former
+/// site number.
 const FORGET_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
-/// Age up to which a member may not know others that were admitted at the same time, elsewhere.
+/// Time since a member joined during which it may not know others that different sites admitted at the same time.
 const RECENT_JOIN_AGE: TimeDelta = TimeDelta::from_secs(10);
-/// Maximum number of remembered members, present or not.
+/// Maximum number of remembered members besides this site, present or not.
 pub(super) const MAX_KNOWN_MEMBERS: usize = 2 * MAX_MEMBERS;
 
 /// Members that one site knows, with the pending events and canceled dials that follow from changes.
@@ -48,7 +49,8 @@ struct PeerEntry {
     /// Whether `info` comes from the member itself; otherwise all of it is a report.
     is_first_hand: bool,
     presence: Presence,
-    /// Time of the last datagram, or of the last change of `presence`.
+    /// Time of the last datagram or of the last change of `presence`, whichever is later; a suspension of this computer
+    /// moves it forward.
     since: Instant,
     /// Time at which the member last became present; `None` if it never was.
     joined_at: Option<Instant>,
@@ -58,8 +60,7 @@ struct PeerEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
-    /// The member is known from a report, its admission or its own information; no datagram from it has been counted
-    /// since.
+    /// The member is known from a report, its admission or its own information; no datagram has made it present yet.
     Expected,
     Present,
     Silent,
@@ -94,7 +95,7 @@ impl MemberTable {
         self.events.pop_front()
     }
 
-    /// Takes the peers that need not be dialed any more.
+    /// Takes the keys of the peers whose dials are to be canceled.
     pub(super) fn take_canceled_dials(&mut self) -> Vec<PeerKey> {
         std::mem::take(&mut self.canceled_dials)
     }
@@ -117,8 +118,8 @@ impl MemberTable {
         self.peers.values().filter(reachable).map(|other| &other.info)
     }
 
-    /// Returns the information to pass on: this site's own and that of present members. Reports are not passed
-    /// on.
+    /// Returns the information to pass on to other sites: this site's own and that of present members. Reports are not
+    /// passed on.
     pub(super) fn gossip_infos(&self) -> impl Iterator<Item = &MemberInfo> {
         let present = self.peers.values().filter(|other| other.presence == Presence::Present);
         std::iter::once(&self.own_info).chain(present.map(|other| &other.info))
@@ -134,7 +135,7 @@ impl MemberTable {
             .map(|other| other.info.key)
     }
 
-    /// Returns the site number of a member without a goodbye, also if it is only reported.
+    /// Returns the site number of a known member, even if the member is only reported; `None` after a goodbye.
     pub(super) fn site_of(&self, key: &PeerKey) -> Option<u32> {
         self.peers.get(key).filter(|other| other.presence != Presence::Left).map(|other| other.info.site)
     }
@@ -153,7 +154,8 @@ impl MemberTable {
         self.peers.get(key).map(|other| &other.info)
     }
 
-    /// Admits a member, or readmits it. Returns its information, and whether the others must be notified.
+    /// Admits a member, or readmits it. Returns its information, and whether that is new, so that the others must be
+    /// notified. Fails if the mesh is full.
     pub(super) fn admit(
         &mut self,
         now: Instant,
@@ -181,7 +183,8 @@ impl MemberTable {
         self.mesh_key.site_numbers(key).find(|site| !self.is_site_number_taken(*site, key))
     }
 
-    /// Returns whether another member has this site number first-hand.
+    /// Returns whether this site or a member known first-hand, other than the member with the key `by_other_than`, has
+    /// this site number.
     fn is_site_number_taken(&self, site: u32, by_other_than: &PeerKey) -> bool {
         let has = |info: &MemberInfo| info.site == site && info.key != *by_other_than;
         has(&self.own_info) || self.peers.values().any(|other| other.is_first_hand && has(&other.info))
@@ -219,7 +222,7 @@ impl MemberTable {
         if is_new { MergeOutcome::NewFirstHand } else { MergeOutcome::Ignored }
     }
 
-    /// Removes a reported member whose site number really belongs to another.
+    /// Removes a reported member whose site number really belongs to the member with the key `key`.
     fn remove_conflicting_report(&mut self, site: u32, key: &PeerKey) {
         let has = |other: &&PeerEntry| !other.is_first_hand && other.info.site == site && other.info.key != *key;
         if let Some(reported) = self.peers.values().find(has).map(|other| other.info.key) {
@@ -227,7 +230,8 @@ impl MemberTable {
         }
     }
 
-    /// Handles a report about another member, which may be wrong or forged: at most lets this site dial that member.
+    /// Handles a report about another member, which may be wrong or forged. Its only possible effect is that this site
+    /// dials that member.
     fn on_report(&mut self, now: Instant, from: &PeerKey, report: MemberInfo) -> MergeOutcome {
         let has_number = |other: &PeerEntry| other.info.site == report.site && other.info.key != report.key;
         let is_worth_dialing = self.peers.get(&report.key).is_none_or(|known| known.is_worth_dialing(&report));
@@ -260,9 +264,10 @@ impl MemberTable {
         has_room
     }
 
-    /// Forgets one member: reported ones before first-hand ones, absent ones before present ones, and then the one
-    /// silent for longest. Returns `false` if no member may be forgotten. To make room for a report (`for_first_hand`
-    /// is `false`) it never evicts a member that is known first-hand, present or expected.
+    /// Forgets one member: a reported one before a first-hand one, a silent or departed one before an expected one, and
+    /// then the one silent for longest. Never forgets a first-hand member that is present or expected. To make room for
+    /// a report (`for_first_hand` is `false`), forgets only a reported member that did not answer or has left. Returns
+    /// `false` if there is no member to forget.
     fn evict_one(&mut self, for_first_hand: bool) -> bool {
         let may_go = |other: &&PeerEntry| match for_first_hand {
             true => !other.is_first_hand || !other.is_present_or_expected(),
@@ -318,7 +323,8 @@ impl MemberTable {
         self.peers.values_mut().filter(|other| other.is_present_or_expected()).for_each(|other| other.since = now);
     }
 
-    /// Marks members silent for 10 s as gone, cancels dials after 10 s, and forgets members gone for 15 min.
+    /// Marks members silent for 10 s as gone, cancels dials that were not answered for 10 s, and forgets members gone
+    /// for 15 min.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         for other in self.peers.values_mut() {
             if other.is_present_or_expected() && now - other.since > MEMBER_TIMEOUT {
@@ -421,7 +427,7 @@ mod tests {
         admitted
     }
 
-    /// Merges a member's information about itself.
+    /// Merges a member's information about itself, and records the datagram that brought it.
     fn merge_first_hand(table: &mut MemberTable, now: Instant, info: MemberInfo) -> MergeOutcome {
         let peer = info.key;
         let merged = table.merge(now, &peer, info);

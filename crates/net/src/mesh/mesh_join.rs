@@ -28,7 +28,8 @@ pub struct MeshJoinConfig {
 
 impl Mesh {
     /// Joins a mesh: dials the addresses and sends a join request to each member that answers, until one admits this
-    /// site. `keep_going` is polled at least every 50 ms; when it returns `false` the attempt ends with `Ok(None)`.
+    /// site. Fails if a member refuses this site, or if none admits it in time. `keep_going` is polled at least every
+    /// 50 ms; when it returns `false` the attempt ends with `Ok(None)`.
     pub fn join(
         mesh_transport: TransportWithQueue,
         config: &MeshJoinConfig,
@@ -62,7 +63,7 @@ struct MeshJoinAttempt {
     mux: Mux,
     run_id: RunId,
     started_at: Instant,
-    /// Whether a member answered the dial and was sent the join request.
+    /// Whether a member answered the dial and this site sent it the join request.
     has_requested: bool,
     dial_failures: DialFailures,
     admitted: Option<(PeerKey, MeshWelcome)>,

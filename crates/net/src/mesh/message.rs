@@ -24,8 +24,8 @@ pub(super) type RunId = [u8; 16];
 /// Information about a member. Only the member itself and the site that admits it create a new revision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct MemberInfo {
-    /// Revision of the information. Of two reports about a member the greater one holds; first-hand information always
-    /// holds.
+    /// Revision of the information. Of two reports about a member the one that compares greater holds; information from
+    /// the member itself always holds.
     pub(super) revision: u32,
     pub(super) key: PeerKey,
     pub(super) site: u32,

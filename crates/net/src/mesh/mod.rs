@@ -1,14 +1,14 @@
 //! A mesh of sites without a server: each site can send a datagram to all others, to the subscribers of a region, or to
-//! one.
+//! single sites.
 //!
 //! A joiner sends a join request to any member whose ticket it has. Once admitted, it dials all other members, so that
 //! there is a secured channel between any two. The founder may leave, and the rest goes on. Every site keeps a member
 //! table, and tables are merged.
 //!
 //! A datagram for many sites is sent once where [multicast](MulticastConfig) gets through, and by unicast where it does
-//! not. Each site reports to every other one each second whether it receives the other's multicast; this *heartbeat*
+//! not. Each site reports to every other site each second whether it receives that site's multicast; this *heartbeat*
 //! also proves that the reporting site is present. So two sites between which multicast is lost fall back to their
-//! secured channel about 2 s later, or 4 s if heartbeats are lost as well; other sites are not affected.
+//! secured channel about 2 s later, or 4 s later if heartbeats are lost, too; other sites are not affected.
 //!
 //! A datagram on a secured channel comes from the member at its other end. A multicast packet comes from some member of
 //! the mesh, but not necessarily from the site that it states: see `seal`. Member information is therefore never sent
@@ -70,7 +70,7 @@ const HEARTBEAT_DATAGRAM: u8 = 0x45;
 
 /// Interval of the periodic work: timeouts, heartbeats, beacons, gossip and address checks.
 const HOUSEKEEPING_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
-/// Gap between two runs of the periodic work from which on this computer counts as having been suspended.
+/// Gap between two runs of the periodic work beyond which this computer counts as having been suspended.
 const HOST_SUSPENDED: TimeDelta = TimeDelta::from_secs(3);
 /// Maximum interval between packets on the multicast channel for all sites, from which the other sites infer whether
 /// they receive this site.
@@ -97,8 +97,8 @@ pub struct MeshOptions {
     pub name: String,
     /// Multicast settings; `None` uses unicast only.
     pub multicast: Option<MulticastConfig>,
-    /// Impairment of incoming multicast, on one emulated link per sender; `None` leaves multicast as it is. Channels
-    /// are impaired by [`ImpairedTransport`](crate::impair::ImpairedTransport).
+    /// Impairment of incoming multicast, on one emulated link per sender; `None` leaves multicast as it is. To impair
+    /// unicast, wrap the transport in an [`ImpairedTransport`](crate::impair::ImpairedTransport).
     pub impairment: Option<Impairment>,
 }
 
@@ -113,9 +113,9 @@ pub struct Mesh {
     multicast_group: Option<SocketAddrV4>,
     /// This site's multicast socket, if multicast works here.
     multicast_socket: Option<MulticastSocket>,
-    /// Whether the interface is chosen by the route to the other members.
+    /// Whether the multicast interface follows the route to the other members, because none is configured.
     is_interface_automatic: bool,
-    /// Received multicast packets in flight on emulated links, if those are impaired.
+    /// Received multicast packets in flight on emulated links; `None` if incoming multicast is not impaired.
     multicast_impairment: Option<LinkEmulator>,
     events: VecDeque<MeshEvent>,
     stats: MeshStats,
@@ -123,7 +123,7 @@ pub struct Mesh {
     last_housekeeping: Instant,
     next_beacon: Instant,
     next_gossip: Instant,
-    /// Peer of the last gossip turn.
+    /// Recipient of the last gossip turn.
     last_gossip_peer: Option<PeerKey>,
     next_addr_check: Instant,
 }
@@ -188,8 +188,9 @@ impl Mesh {
         }
     }
 
-    /// Opens the multicast socket if multicast is wanted. If that is impossible, fails if multicast is required, and
-    /// otherwise queues a [`MeshEvent::MulticastUnavailable`], unless the mesh does not use multicast.
+    /// Opens the multicast socket if the options ask for multicast. If that is impossible, fails where multicast is
+    /// required, and otherwise queues a [`MeshEvent::MulticastUnavailable`], except in a mesh that does not use
+    /// multicast.
     fn open_multicast(
         &mut self,
         options: &MeshOptions,
@@ -232,12 +233,13 @@ impl Mesh {
         self.multicast_group.filter(|_| self.multicast_socket.is_some())
     }
 
-    /// Returns whether a site has confirmed within the last 4 s that it receives this one by multicast.
+    /// Returns whether a site receives this one by multicast, according to its last heartbeat, which must be less than
+    /// 4 s old.
     pub fn is_multicast_received_by(&self, now: Instant, site: u32) -> bool {
         self.multicast_socket.is_some() && self.multicast_probe.is_received_by(now, site)
     }
 
-    /// Returns the counters of sent, received and rejected datagrams.
+    /// Returns the counters of sent, received and rejected datagrams since this site created or joined the mesh.
     pub fn stats(&self) -> MeshStats {
         let (multicast_rejected, multicast_queue_full) =
             self.multicast_socket.as_ref().map(MulticastSocket::reject_counts).unwrap_or_default();
@@ -249,8 +251,9 @@ impl Mesh {
         }
     }
 
-    /// Subscribes to these regions, besides the channel for all sites; an empty list subscribes to every region.
-    /// Datagrams of other regions may still arrive: regions share channels, and unicast does not filter.
+    /// Subscribes to these regions instead of the present ones; an empty slice subscribes to every region. The channel
+    /// for all sites stays subscribed. Datagrams of other regions may still arrive: regions share channels, and unicast
+    /// does not filter.
     pub fn subscribe_regions(&mut self, regions: &[WorldRegion]) {
         let subscribed = self.multicast_socket.as_mut().map_or(Ok(()), |socket| socket.subscribe_regions(regions));
         if let Err(error) = subscribed {
@@ -260,8 +263,8 @@ impl Mesh {
         }
     }
 
-    /// Sends a datagram at once; one longer than [`MAX_PAYLOAD_LEN`] is only counted. `timestamp`, from a clock of
-    /// 90,000 ticks per second, only goes into the RTP header of multicast.
+    /// Sends a datagram at once; a datagram longer than [`MAX_PAYLOAD_LEN`] is counted and not sent. `timestamp`, from
+    /// a clock of 90,000 ticks per second, only goes into the RTP header of multicast.
     pub fn send(&mut self, now: Instant, to: &Dest<'_>, timestamp: u32, bytes: &[u8]) {
         if bytes.len() > MAX_PAYLOAD_LEN {
             self.stats.too_long += 1;
@@ -280,7 +283,8 @@ impl Mesh {
         }
     }
 
-    /// Sends by multicast if any member receives this site, and by unicast to those of `sites` that do not receive it.
+    /// Sends by multicast if any present member receives this site's multicast, and by unicast to those of `sites` that
+    /// do not receive it.
     fn send_multicast(&mut self, now: Instant, channel: u8, timestamp: u32, bytes: &[u8], sites: &[u32]) {
         let any_receiver = self.member_table.present_peers().any(|(_, site)| self.is_multicast_received_by(now, site));
         let is_multicast = any_receiver && self.send_on_channel(now, channel, timestamp, bytes);
@@ -308,7 +312,8 @@ impl Mesh {
         }
     }
 
-    /// Receives, sends and does the periodic work until there is an event to return, or until `deadline`.
+    /// Receives, sends and does the periodic work until there is an event, which it returns, or until `deadline`; then
+    /// it returns `None`.
     pub fn poll(&mut self, deadline: Instant) -> Option<MeshEvent> {
         let mut overdue = 0;
         loop {
@@ -414,7 +419,7 @@ impl Mesh {
     }
 
     fn handle_multicast(&mut self, at: Instant, site: u32, bytes: Vec<u8>) {
-        // The sender was a member when the packet arrived, and may have left since.
+        // The sender was a member when the packet arrived, and may have left meanwhile.
         let Some(key) = self.member_table.key_of(site) else { return };
         match &mut self.multicast_impairment {
             Some(in_flight) => in_flight.send(at, key, &bytes),
@@ -425,8 +430,8 @@ impl Mesh {
     fn deliver_multicast(&mut self, at: Instant, key: PeerKey, bytes: Vec<u8>) {
         let Some(from) = self.member_table.site_of(&key) else { return };
         self.multicast_probe.on_multicast(at, from);
-        // An empty packet only proves reception. A sender that is not present on its channel has not joined yet, or has
-        // left.
+        // An empty packet only proves reception. A sender that is not present on its secured channel has not joined
+        // yet, or has left.
         if !bytes.is_empty() && self.member_table.is_present(&key) {
             self.stats.multicast_received.record(bytes.len());
             self.events.push_back(MeshEvent::Datagram { at, from, bytes });

@@ -30,11 +30,11 @@ pub const DEFAULT_MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::ne
 pub(super) const ALL_CHANNEL: u8 = 0;
 /// Number of region channels, which follow the channel for all sites.
 const REGION_CHANNELS: u8 = 16;
-/// Requested size of the system's receive buffer in bytes, for bursts while the thread is not running.
+/// Requested size of the system's receive buffer in bytes, for bursts while the receiving thread is not running.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// Size of the packet buffer, in bytes: more than any valid packet.
 const MAX_PACKET_LEN: usize = 2_048;
-/// Interval at which the thread checks whether to stop.
+/// Maximum interval at which the receiving thread checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for a loopback packet, which returns at once if multicast works.
 const LOOPBACK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -44,13 +44,15 @@ const LOOPBACK_ATTEMPTS: u32 = 4;
 /// Multicast settings of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MulticastConfig {
-    /// First multicast address of the mesh. A joiner uses the address of the mesh that it joins.
+    /// Multicast address that a founder chooses for all sites; the following 16 serve regions. A joiner ignores this
+    /// value and uses the address of the mesh that it joins.
     pub group: SocketAddrV4,
-    /// Address of the interface; `None` selects the interface towards the admitting site, and moves to the one towards
-    /// each new member as long as no member receives this site by multicast.
+    /// Address of the interface. `None` selects the interface towards the admitting site or, at the founder, of its own
+    /// address; as long as no member receives this site by multicast, each new member moves multicast to the interface
+    /// towards it.
     pub interface: Option<Ipv4Addr>,
-    /// Whether creating or joining the mesh fails without multicast; otherwise sites that multicast does not reach get
-    /// unicast.
+    /// Whether creating or joining the mesh fails if multicast is unavailable. If not, sites that multicast does not
+    /// reach get unicast.
     pub is_required: bool,
 }
 
@@ -63,7 +65,7 @@ impl Default for MulticastConfig {
 /// Reason why multicast is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MulticastError {
-    /// Not a multicast address, too close to the end of the multicast range, or port 0.
+    /// The address is not a multicast address, is too close to the end of the multicast range, or has port 0.
     InvalidAddress(SocketAddrV4),
     /// The socket cannot be opened on an interface or cannot subscribe to a channel, or a sent packet does not loop
     /// back.
@@ -81,7 +83,7 @@ impl fmt::Display for MulticastError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::InvalidAddress(addr) => {
-                write!(f, "{addr} is not a multicast address: use 224.0.0.0 to 239.255.255.239 and a port")
+                write!(f, "{addr} is not a multicast address for a maze: use 224.0.0.0 to 239.255.255.239 and a port")
             }
             Self::Unavailable { interface, reason } if interface.is_unspecified() => {
                 write!(f, "multicast does not work: {reason}")
@@ -208,8 +210,8 @@ impl MulticastSocket {
         Ok(())
     }
 
-    /// Moves to another interface if possible. The call does not check reception: the heartbeats will show whether the
-    /// other sites receive this one.
+    /// Moves to another interface, or stays if that fails. Does not check reception: the heartbeats will show whether
+    /// the other sites receive this one.
     pub(super) fn switch_interface(&mut self, interface: Ipv4Addr) {
         let channels = lock(&self.shared.subscribed_channels).clone();
         let groups: Vec<Ipv4Addr> = channels.iter().map(|channel| *channel_addr(self.group, *channel).ip()).collect();
@@ -250,7 +252,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Opens a socket for all channels of a mesh, which shares its port with other sockets on this computer.
+/// Opens a socket that is subscribed to the channel for all sites, and shares its port with other sockets on this
+/// computer.
 fn open_socket(group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_address(true)?;

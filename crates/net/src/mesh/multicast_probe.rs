@@ -1,8 +1,8 @@
 //! Finds out between which sites multicast gets through. A sender cannot observe that by itself, so each site reports
-//! to every other one whether it receives the other's multicast.
+//! to every other site whether it receives that site's multicast.
 //!
-//! Every [heartbeat](super) repeats the report, so the next one makes up for a lost one. Until a site has confirmed
-//! reception, and when it stops confirming, datagrams for it go by unicast.
+//! Every [heartbeat](super) repeats the report, so the next heartbeat makes up for a lost one. Until a site has
+//! confirmed reception, and when it stops confirming, datagrams for it go by unicast.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use coplay::time::{Instant, TimeDelta};
 
 /// Multicast silence after which a sender counts as not received: a sender sends at least one packet every 0.5 s.
 const RECEIVE_TIMEOUT: TimeDelta = TimeDelta::from_secs(2);
-/// Validity of a confirmation: some heartbeats may be lost.
+/// Validity of a confirmation of reception, longer than the heartbeat interval because some heartbeats may be lost.
 const CONFIRMATION_TIMEOUT: TimeDelta = TimeDelta::from_secs(4);
-/// Heartbeat interval; a change of reception is reported at once.
+/// Interval between heartbeats to a peer; a change of reception is reported at once.
 pub(super) const HEARTBEAT_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
 /// Multicast reception between this site and the others.
@@ -25,7 +25,7 @@ pub(super) struct MulticastProbe {
 struct PeerReception {
     /// Time of the peer's last multicast packet.
     last_received: Option<Instant>,
-    /// Time of the peer's last confirmation that it receives this site; `None` if it reported the opposite since.
+    /// Time of the peer's last heartbeat if that confirmed that the peer receives this site; otherwise `None`.
     last_confirmed: Option<Instant>,
     /// Time of the last heartbeat to the peer, and whether it confirmed reception.
     last_heartbeat: Option<(Instant, bool)>,
@@ -42,7 +42,8 @@ impl MulticastProbe {
         self.peers.entry(site).or_default().last_confirmed = is_receiving.then_some(now);
     }
 
-    /// Returns whether a site has confirmed within the last 4 s that it receives this one by multicast.
+    /// Returns whether a site receives this one by multicast, according to its last heartbeat, which must be less than
+    /// 4 s old.
     pub(super) fn is_received_by(&self, now: Instant, site: u32) -> bool {
         self.peers
             .get(&site)
@@ -58,8 +59,9 @@ impl MulticastProbe {
             .is_some_and(|received| now - received < RECEIVE_TIMEOUT)
     }
 
-    /// Returns the content of the heartbeat to `site` if one is due, each second and on a change: whether this site
-    /// receives `site` by multicast. `is_unavailable` states that this site has no multicast socket.
+    /// Returns the content of the heartbeat to `site`: whether this site receives that site's multicast. A heartbeat is
+    /// due each second, and at once when the content changes; otherwise returns `None`. `is_unavailable` states that
+    /// this site has no multicast socket.
     pub(super) fn poll_heartbeat(&mut self, now: Instant, site: u32, is_unavailable: bool) -> Option<bool> {
         let is_receiving = !is_unavailable && self.is_receiving_from(now, site);
         let state = self.peers.entry(site).or_default();
@@ -70,12 +72,13 @@ impl MulticastProbe {
         })
     }
 
-    /// Forgets the sites for which `sites` does not hold.
+    /// Forgets the sites for which `sites` returns `false`.
     pub(super) fn retain(&mut self, sites: impl Fn(u32) -> bool) {
         self.peers.retain(|site, _| sites(*site));
     }
 
-    /// Forgets a site that departed: if it was restarted, it knows nothing of earlier heartbeats.
+    /// Forgets a site that departed. If the site was restarted, it knows nothing of earlier heartbeats, so the next one
+    /// is due at once.
     pub(super) fn remove(&mut self, site: u32) {
         self.peers.remove(&site);
     }

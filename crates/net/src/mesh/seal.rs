@@ -127,7 +127,7 @@ impl Sealer {
 /// Counts of rejected multicast packets, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RejectedPackets {
-    /// Packets that do not have the format of a mesh.
+    /// Packets that do not have the format of a mesh packet.
     pub garbage: u64,
     /// Packets whose stated site is not a member.
     pub unknown_senders: u64,
@@ -178,7 +178,8 @@ impl Opener {
         self.rejected
     }
 
-    /// Accepts packets only from these sites. The replay filter of a site is reset only when its run changes.
+    /// Accepts packets only from these sites, in these runs. A site that was accepted before in the same run keeps its
+    /// replay filter.
     pub(super) fn set_sources(&mut self, sources: impl IntoIterator<Item = (u32, RunId)>) {
         let mut before = std::mem::take(&mut self.sources);
         for (site, run_id) in sources {
@@ -229,7 +230,7 @@ struct PacketHeader {
 }
 
 impl PacketHeader {
-    /// Parses the header; `None` if the packet does not have our format.
+    /// Parses the header; `None` if the packet does not have the format of a mesh packet.
     fn parse(packet: &[u8]) -> Option<Self> {
         let rtp = RtpPacket::parse(packet).ok()?;
         let plain = !rtp.padding_bit() && !rtp.extension_bit() && rtp.n_csrcs() == 0 && !rtp.marker_bit();

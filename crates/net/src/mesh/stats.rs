@@ -12,14 +12,16 @@ pub struct TrafficCount {
     pub bytes: u64,
 }
 
-/// Sent, received and rejected datagrams of a site.
+/// Counters of a site's sent, received and rejected datagrams since it created or joined the mesh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeshStats {
-    /// Game datagrams sent by unicast, counted once per recipient.
+    /// Game datagrams sent by unicast, counted once per recipient; lengths as passed to
+    /// [`Mesh::send`](super::Mesh::send).
     pub unicast_sent: TrafficCount,
     /// Packets sent by multicast, beacons included, with the overhead of sealing.
     pub multicast_sent: TrafficCount,
-    /// Game datagrams received by unicast from members.
+    /// Game datagrams received by unicast from members; lengths as the sender passed them to
+    /// [`Mesh::send`](super::Mesh::send).
     pub unicast_received: TrafficCount,
     /// Game datagrams received by multicast from present members; lengths without the overhead of sealing.
     pub multicast_received: TrafficCount,

@@ -1,9 +1,9 @@
 //! Reliable, ordered delivery of short messages between two peers over unreliable datagrams: names, settings, chat.
 //!
-//! It is not meant for game input, which is useless when late. A message is split into fragments. Fragments are
-//! numbered and acknowledged cumulatively, and unacknowledged ones are retransmitted. A restarted site chooses another
-//! random *stream id*, so that no old fragment is mistaken for a new one. Every fragment also states how many
-//! unacknowledged fragments precede it, so that a restarted receiver does not wait for fragments that its predecessor
+//! The channel is not meant for game input, which is useless when late. A message is split into fragments. Fragments
+//! are numbered and acknowledged cumulatively, and unacknowledged ones are retransmitted. A restarted site chooses
+//! another random *stream id*, so that no old fragment is mistaken for a new one. Every fragment also states how many
+//! unacknowledged fragments precede it, so that a restarted receiver does not wait for fragments that its previous run
 //! acknowledged. Every buffer is bounded.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,14 +26,15 @@ const FLAG_FIRST: u8 = 2;
 const MAX_FRAGMENT_LEN: usize = 1_000;
 /// Maximum length of a message, in bytes.
 pub const MAX_MESSAGE_LEN: usize = 16 * 1024;
-/// Maximum number of unacknowledged fragments in the send queue, and of unread messages.
+/// Maximum number of unacknowledged fragments in the send queue, and of received messages that are not read yet.
 const MAX_QUEUED: usize = 256;
-/// Maximum distance of a buffered fragment ahead of the next expected one.
+/// Number of fragments, counted from the next expected one, that are buffered if they arrive out of order. Later
+/// fragments are dropped.
 const MAX_OUT_OF_ORDER: u32 = 64;
-/// Maximum number of fragments in flight.
+/// Maximum number of fragments in flight: sent, and not acknowledged.
 const MAX_IN_FLIGHT: usize = 16;
 const RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
-/// Silence of the peer after which fragments are retransmitted less often: it may be gone.
+/// Time without a reply after which fragments are retransmitted less often, because the peer may be gone.
 const SILENCE_THRESHOLD: TimeDelta = TimeDelta::from_secs(3);
 const SLOW_RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
 
@@ -46,15 +47,15 @@ pub struct Channel {
     send_queue: VecDeque<Fragment>,
     /// Stream id in the peer's last fragment; `None` before the first one.
     peer_stream_id: Option<u32>,
-    /// Number of the peer's next fragment.
+    /// Number of the fragment that comes next in the peer's stream.
     next_expected: u32,
     out_of_order: BTreeMap<u32, (u8, Vec<u8>)>,
     partial_message: Vec<u8>,
-    /// Whether fragments are skipped until one begins a message, because the beginning of the current message is
-    /// missing, or none has begun.
+    /// Whether fragments are skipped until one begins a message: between two messages, and while the current message is
+    /// too long or lacks its beginning.
     is_skipping: bool,
     is_ack_pending: bool,
-    /// Time since which fragments are sent without any reply.
+    /// Time of the first fragment that was sent after the peer's last datagram; `None` if none was sent since then.
     silent_since: Option<Instant>,
     inbox: VecDeque<Vec<u8>>,
 }
@@ -95,7 +96,8 @@ impl Channel {
         }
     }
 
-    /// Returns whether a datagram is for [`handle_datagram`](Self::handle_datagram).
+    /// Returns whether a datagram belongs to a reliable channel, by its first byte; if so, it is for
+    /// [`handle_datagram`](Self::handle_datagram).
     pub fn is_channel_datagram(bytes: &[u8]) -> bool {
         matches!(bytes.first(), Some(&(FRAGMENT | ACK)))
     }
@@ -121,7 +123,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Returns the next complete message from the peer, in the order of sending.
+    /// Returns the next complete message from the peer, in the order of sending; `None` if there is none.
     pub fn poll_message(&mut self) -> Option<Vec<u8>> {
         self.inbox.pop_front()
     }
@@ -157,7 +159,7 @@ impl Channel {
         if self.is_ack_pending { Some(Instant::ZERO) } else { due }
     }
 
-    /// Handles a fragment or an acknowledgement. A malformed datagram has no effect on the stream.
+    /// Handles a fragment or an acknowledgement from the peer. A malformed datagram has no effect on the messages.
     pub fn handle_datagram(&mut self, bytes: &[u8]) {
         let number = |at: usize| bytes.get(at..at + 4).and_then(|four| four.try_into().ok()).map(u32::from_le_bytes);
         let (Some(stream_id), Some(number)) = (number(1), number(5)) else { return };
@@ -194,7 +196,7 @@ impl Channel {
         if number.wrapping_sub(self.next_expected) < MAX_OUT_OF_ORDER {
             self.out_of_order.insert(number, (flags, bytes.to_vec()));
         }
-        // A reader that does not take its messages gets no more.
+        // While `MAX_QUEUED` messages are unread, further fragments are not acknowledged.
         while self.inbox.len() < MAX_QUEUED
             && let Some((flags, bytes)) = self.out_of_order.remove(&self.next_expected)
         {

@@ -12,14 +12,14 @@ use crate::lobby::{self, MAX_PEER_ADDRS};
 use crate::reliable::Channel;
 use crate::transport::{Incoming, PeerAddr, Transport};
 
-/// Maximum number of peers with a channel; one more evicts the peer silent for longest, among the idle ones if there
-/// are any.
+/// Maximum number of peers with a channel. One more evicts the peer that has been silent for longest, among those that
+/// have acknowledged all messages if there are any.
 const MAX_PEERS: usize = 8_192;
 /// Maximum number of datagrams per flush: a chat line for thousands of spectators must not delay a frame.
 const MAX_DATAGRAMS_PER_FLUSH: usize = 64;
-/// Interval of checking for retransmissions.
+/// Interval between checks for fragments that must be retransmitted.
 const RETRANSMIT_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(20);
-/// Channels to peers silent for 60 s are dropped; a returning peer starts a new stream.
+/// Silence of a peer after which its channel is dropped; a peer that returns later gets a new channel.
 const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(60);
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
@@ -47,9 +47,9 @@ pub(crate) struct Mux {
     pub(crate) transport: Arc<dyn Transport>,
     incoming: Receiver<Incoming>,
     peers: BTreeMap<PeerKey, MuxPeer>,
-    /// Peers with a datagram to send now.
+    /// Queue of the peers whose channels may have a datagram to send now.
     send_ready: VecDeque<PeerKey>,
-    /// Peers that may need a retransmission.
+    /// Peers that have not acknowledged all fragments, and may need a retransmission.
     unacked: BTreeSet<PeerKey>,
     next_retransmit_check: Instant,
     next_sweep: Instant,
@@ -76,7 +76,7 @@ impl Mux {
         }
     }
 
-    /// Returns the next event, waiting until `until` at most.
+    /// Returns the next event, waiting until `until` at most; `None` if there was none.
     pub(crate) fn recv_until(&self, until: Instant) -> Option<Incoming> {
         let left = (until - clock::now()).to_duration();
         match self.incoming.recv_timeout(left) {
@@ -104,7 +104,7 @@ impl Mux {
         let bytes = message.to_bytes();
         let own = self.transport.key();
         for peer in to.into_iter().filter(|peer| *peer != own) {
-            // A peer that acknowledges nothing until its queue is full misses messages.
+            // A peer that acknowledges nothing misses messages once the send queue of its channel is full.
             let _ = self.peer_mut(peer).channel.send(&bytes);
             self.mark_send_ready(peer);
         }
@@ -131,7 +131,7 @@ impl Mux {
         }
     }
 
-    /// Handles a datagram of a channel. Returns the messages that it completes.
+    /// Passes a datagram to the sender's channel. Returns the messages that are complete now, without malformed ones.
     pub(crate) fn handle_datagram<L: ChannelMessage>(&mut self, from: PeerKey, bytes: &[u8]) -> Vec<L> {
         let messages = self.receive_messages(from, bytes);
         messages.into_iter().filter_map(|bytes| L::from_bytes(&bytes)).collect()
@@ -207,7 +207,8 @@ impl Mux {
         self.peers.values().all(|peer_state| peer_state.channel.is_idle())
     }
 
-    /// Sends until every message is acknowledged, for at most `limit`. Discards incoming messages and events.
+    /// Sends and retransmits until every message is acknowledged, for at most `limit`. Discards incoming messages and
+    /// events.
     pub(crate) fn drain(&mut self, limit: TimeDelta) {
         let deadline = clock::now() + limit;
         while !self.is_idle() && clock::now() < deadline {
@@ -228,7 +229,7 @@ impl Mux {
         addrs
     }
 
-    /// Starts dialing a member at all of its addresses, unless it is connected already.
+    /// Starts dialing a member at all of its addresses, unless it is connected already or is this site itself.
     pub(crate) fn dial(&self, addrs: &[PeerAddr], key: PeerKey) {
         if key != self.transport.key() && self.transport.addr_of(&key).is_none() {
             addrs.iter().for_each(|addr| self.transport.dial(addr, Some(key)));

@@ -1,4 +1,4 @@
-//! Maps peers to the engine's addresses.
+//! Maps the keys of peers to the addresses by which the engine knows them.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,12 @@ use coplay::time::{Instant, TimeDelta};
 use crate::key::PeerKey;
 use crate::lobby::LobbyInfo;
 
-/// First engine address of spectators; a seated peer has the number of its seat.
+/// Lowest engine address of a spectator. The engine address of a seated peer is the number of its seat.
 const FIRST_SPECTATOR_ADDR: u64 = 1_000;
-/// Maximum number of remembered spectators; one more evicts the one silent for longest.
+/// Maximum number of remembered spectators; one more evicts the spectator that has been silent for longest.
 const MAX_SPECTATORS: usize = 8_192;
-/// Silence after which a spectator is forgotten when the next one arrives; a suspended computer may return earlier.
+/// Silence after which a spectator is forgotten when the next new one arrives; long, because a suspended computer may
+/// return.
 const SPECTATOR_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::from_secs(10);
 
@@ -69,7 +70,8 @@ impl AddressBook {
         PeerRole::Spectator(Addr(addr))
     }
 
-    /// Forgets spectators silent for 15 min, and if the book is full, the one silent for longest.
+    /// Forgets spectators silent for 15 min, at most every 10 s, and if the book is full, the spectator that has been
+    /// silent for longest.
     fn evict_spectators(&mut self, now: Instant) {
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_INTERVAL;

@@ -10,7 +10,8 @@ use coplay::time::{Instant, TimeDelta};
 use crate::transport::DropCounts;
 
 /// CSV log with a line per step of the machine: frame, start in nanoseconds, resimulation flag, inputs, state hash. At
-/// a player the flag is also set for frames stepped only to catch up.
+/// a player the flag is set for every step that is not shown: resimulated, replayed for a desync search, or stepped
+/// only to catch up. At a spectator it is never set.
 pub struct FrameLog {
     out: Box<dyn Write + Send>,
 }
@@ -22,7 +23,7 @@ impl FrameLog {
         Ok(Self { out })
     }
 
-    /// Logs one step. `start` is its start on the monotonic system clock.
+    /// Logs one step. `start` is the start of the step on the clock of [`clock::now`](crate::clock::now).
     pub(super) fn write_step(
         &mut self,
         frame: Frame,
@@ -43,14 +44,15 @@ impl FrameLog {
     }
 }
 
-/// Statistics of a run, measured at this site. Intervals are measured from the 61st frame on.
+/// Statistics of a run, measured at this site. Frame intervals are those between shown frames, measured from the 61st
+/// shown frame on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunStats {
     /// Number of frames shown.
     pub frames: u64,
-    /// Frames per second, from the first to the last measured frame.
+    /// Frames shown per second, from the first to the last measured frame.
     pub fps: f64,
-    /// Mean absolute deviation of the frame interval from its period, in milliseconds.
+    /// Mean absolute deviation of the frame interval from the machine's frame period, in milliseconds.
     pub deviation_ms: f64,
     /// Longest frame interval, in milliseconds.
     pub longest_ms: f64,
@@ -58,13 +60,13 @@ pub struct RunStats {
     pub session: Stats,
     /// Link statistics of every peer of the session, by site number; empty at a spectator.
     pub peers: Vec<(u8, PeerStats)>,
-    /// Received datagrams that the transport has not delivered since its creation.
+    /// Counts of received datagrams that the transport has not delivered, since its creation.
     pub drops: DropCounts,
 }
 
 impl RunStats {
-    /// Encodes the statistics as one JSON object. Its totals give the worst round-trip time, jitter and loss of all
-    /// peers.
+    /// Encodes the statistics as one JSON object. Outside of `peers`, packets and bytes are sums over all peers;
+    /// round-trip time, jitter and loss are those of the worst peer.
     pub fn to_json(&self) -> String {
         let peer = |(site, peer): &(u8, PeerStats)| {
             format!(

@@ -46,8 +46,8 @@ pub struct LobbyConnection {
 }
 
 impl LobbyConnection {
-    /// Sends a join request to each dialed site that answers, until one admits this site. Fails if one refuses it, and
-    /// at the time limit. If the user quits meanwhile, returns `None`.
+    /// Starts dialing the addresses, and sends a join request to each site that answers, until one admits this site.
+    /// Fails if a site refuses this one, or if none admits it in time. If the user quits meanwhile, returns `None`.
     pub fn connect(
         transport: Arc<dyn Transport>,
         incoming: Receiver<Incoming>,
@@ -123,8 +123,8 @@ pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<Strin
     same.differences(theirs).iter().map(ToString::to_string).chain(players).collect()
 }
 
-/// Refuses settings whose number of players differs from the machine's. The host can change the settings until the game
-/// starts, so the check is repeated then.
+/// Checks that the settings have as many players as the machine, counting the control player. Otherwise returns the
+/// difference as text. The host can change the settings until the game starts, so the check is repeated then.
 pub(super) fn check_player_count(theirs: &Settings, machine: &dyn Machine) -> Result<(), String> {
     match (machine.pads().len(), theirs.ownership.players()) {
         (ours, theirs) if ours == theirs => Ok(()),
@@ -136,9 +136,9 @@ pub(super) fn check_player_count(theirs: &Settings, machine: &dyn Machine) -> Re
 struct JoinAttempt {
     mux: Mux,
     started_at: Instant,
-    /// Whether a member answered the dial and was sent the join request.
+    /// Whether a member answered the dial and this site sent it the join request.
     has_requested: bool,
-    /// Leaders asked because another member, which does not admit joiners, named them.
+    /// Leaders that this site dialed because another member, which does not admit joiners, named them.
     redirected_to: BTreeSet<PeerKey>,
     dial_failures: DialFailures,
     /// Own addresses in the join request.
@@ -180,7 +180,7 @@ impl JoinAttempt {
         Ok(())
     }
 
-    /// Starts dialing the named leader; each leader is dialed once.
+    /// Starts dialing the leader that another member named, unless this leader was named before.
     fn follow_redirect(&mut self, leader: PeerKey, addrs: &[PeerAddr]) {
         if self.redirected_to.insert(leader) {
             addrs.iter().for_each(|addr| self.mux.transport.dial(addr, Some(leader)));

@@ -1,7 +1,7 @@
-//! Measures the link to a site without joining its game: pings, which every player of a game answers, in the lobby,
-//! too.
+//! Measures the link to a site without joining its game, by pings. Every player answers pings, in the lobby and in the
+//! running game.
 //!
-//! The probed site counts this one neither as a player nor as a spectator. Once connected, the probe sends only the
+//! The probed site counts the probing site neither as a player nor as a spectator. Once connected, the probe sends only
 //! pings.
 
 use std::sync::Arc;
@@ -39,11 +39,11 @@ pub struct LinkReport {
     pub jitter: TimeDelta,
     /// Packet loss in one direction, 0 to 1, under the assumption that both directions are alike.
     pub loss: f64,
-    /// Number of replies, and number of pings.
+    /// Number of replies received, and number of pings sent.
     pub replies: (u32, u32),
 }
 
-/// Time limit for replies after the last ping.
+/// Time limit for the arrival of replies after the last ping.
 const REPLY_TIMEOUT: TimeDelta = TimeDelta::from_secs(2);
 
 impl LinkReport {
@@ -61,7 +61,8 @@ impl LinkReport {
     }
 }
 
-/// Measures the link to the first dialed site that answers. Fails if none does, or if no ping gets a reply.
+/// Measures the link to the first dialed site that answers the dial. Fails if none does within the time limit, or if no
+/// ping gets a reply.
 pub fn probe_link(
     transport: &Arc<dyn Transport>,
     incoming: &Receiver<Incoming>,
@@ -73,7 +74,7 @@ pub fn probe_link(
     LinkReport::from_rtts(&rtts, config.ping_count).ok_or(RunError::HostGone)
 }
 
-/// Waits until a dialed site answers.
+/// Waits until a dialed site is connected, and returns its key.
 fn connect(incoming: &Receiver<Incoming>, config: &LinkProbeConfig) -> Result<PeerKey, RunError> {
     let until = clock::now() + config.timeout;
     let addr = config.addrs.first().cloned().unwrap_or_else(|| PeerAddr("the host of the ticket".into()));
@@ -127,7 +128,7 @@ fn measure_rtts(
     rtts
 }
 
-/// Returns the next event, waiting until `until` at most.
+/// Returns the next event, waiting until `until` at most; `None` if there was none.
 fn recv_until(incoming: &Receiver<Incoming>, until: Instant) -> Option<Incoming> {
     let left = (until - clock::now()).to_duration();
     match incoming.recv_timeout(left) {

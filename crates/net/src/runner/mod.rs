@@ -43,7 +43,7 @@ pub trait Frontend {
     /// Handles an event of the lobby, the session or the runner.
     fn on_event(&mut self, event: RunnerEvent<'_>);
 
-    /// Returns the next command of the user, if any.
+    /// Returns the next command of the user; `None` if there is none.
     fn poll_command(&mut self) -> Option<UserCommand>;
 }
 
@@ -63,7 +63,8 @@ pub enum RunnerEvent<'a> {
     },
     /// Status report, every 250 ms.
     Status(&'a Status),
-    /// The last other player is gone, and this site plays on alone. It follows the session event and the updated lobby.
+    /// The last other player is gone, and this site plays on alone. The frontend gets this event after the session
+    /// event and the updated lobby.
     PlayingAlone,
     /// Message for the user in plain text, such as a failed dial.
     Note(String),
@@ -72,22 +73,23 @@ pub enum RunnerEvent<'a> {
 /// Status of a running site.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// Statistics of the session. A spectator reports only `frame`, the newest one it knows, and `confirmed`, the next
-    /// one to step.
+    /// Statistics of the session. A spectator reports only `frame`, the frame after the newest one that its source has,
+    /// and `confirmed`, the next frame to step.
     pub stats: Stats,
     /// State of the session; `None` before it starts, and at a spectator.
     pub state: Option<State>,
-    /// Link statistics of each present peer, by site number.
+    /// Link statistics of each present peer, by site number; empty at a spectator, and while there is no session.
     pub peers: Vec<(u8, PeerStats)>,
-    /// Round-trip time to each peer, by site number, while no session measures it.
+    /// Round-trip time to each other member, by site number, until the game runs; at a spectator always that to the
+    /// roster leader.
     pub round_trips: Vec<(u8, TimeDelta)>,
     /// Whether the game waits for silent players, and [`UserCommand::ContinueAlone`] would resume it without them.
     pub can_continue_alone: bool,
     /// Site that paused the machine, while it is paused.
     pub paused_by: Option<u8>,
-    /// Frames shown in the last second.
+    /// Number of frames shown in the last second.
     pub fps: f64,
-    /// Received datagrams that the transport has not delivered since its creation.
+    /// Counts of received datagrams that the transport has not delivered, since its creation.
     pub drops: DropCounts,
 }
 
@@ -112,11 +114,12 @@ pub struct RunOutcome {
     /// Cause of the end of the run: a request (by the user or the frame limit), the end of the session, or the end of
     /// the spectator feed.
     pub end_reason: EndReason,
-    /// Number of confirmed frames of the game; at a spectator, the number of frames up to the last one stepped.
+    /// Number of confirmed frames of the game, 0 if the run ended without a session; at a spectator, the number of
+    /// frames up to the last one stepped.
     pub confirmed_frames: u32,
-    /// Whether all compared state hashes were equal.
+    /// Whether all state hashes that this site compared were equal.
     pub is_in_sync: bool,
-    /// Statistics of the run.
+    /// Statistics of the run at this site.
     pub stats: RunStats,
     /// Summary of the recording, if there was a recorder.
     pub recording: Option<RecordingSummary>,
@@ -136,11 +139,11 @@ pub enum EndReason {
 /// Reason why a run failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunError {
-    /// No dialed address answered within the time limit, or the site there rejected this site's secret.
+    /// No dialed address answered within the time limit, or the site there rejected this site's secret or token.
     Unreachable {
         /// Address that was dialed.
         addr: PeerAddr,
-        /// Whether a site answered there and rejected this site's secret.
+        /// Whether a site answered there and rejected this site's secret or token.
         wrong_secret: bool,
     },
     /// The site at the address is not the expected peer, or is this site itself.
@@ -160,7 +163,7 @@ pub enum RunError {
     Machine(String),
     /// The roster leader, the member asked to join, or the probed site stopped answering.
     HostGone,
-    /// The session or the feed client rejected its configuration, for this reason.
+    /// The session, or the spectator's end of the feed, rejected its configuration, for this reason.
     SessionConfig(String),
     /// The spectator feed dropped this site, for this reason.
     FeedDropped(String),
@@ -171,12 +174,12 @@ impl std::fmt::Display for RunError {
         match self {
             Self::Unreachable { addr, wrong_secret: false } => write!(f, "no answer from {}", addr.brief()),
             Self::Unreachable { addr, wrong_secret: true } => {
-                write!(f, "{} has another secret than the ticket", addr.brief())
+                write!(f, "{} rejected the secret of the ticket", addr.brief())
             }
             Self::WrongPeer { addr } => {
-                write!(f, "the site at {} is not the host of this game", addr.brief())
+                write!(f, "{} is not the host of this game", addr.brief())
             }
-            Self::Refused(JoinRefusal::Full) => write!(f, "the game is full: every seat is taken"),
+            Self::Refused(JoinRefusal::Full) => write!(f, "the game is full: no free seat, or too few free pads"),
             Self::Refused(JoinRefusal::VersionMismatch(theirs)) => {
                 write!(
                     f,
@@ -186,7 +189,7 @@ impl std::fmt::Display for RunError {
             }
             Self::Refused(JoinRefusal::NoSpectators) => write!(f, "the host does not admit spectators"),
             Self::Refused(JoinRefusal::NotLeader { .. }) => {
-                write!(f, "the site of the ticket does not admit joiners; only the host does")
+                write!(f, "the site that issued the ticket does not admit joiners; only the host does")
             }
             Self::Refused(JoinRefusal::WrongGameKind) => {
                 write!(f, "the ticket leads to a maze, not to a shared game")

@@ -1,4 +1,5 @@
-//! Measures round-trip times while no session does: a few bytes to a peer and back.
+//! Measures round-trip times to peers while no session measures them: sends a ping of a few bytes, which the peer
+//! answers.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,8 @@ const PING: u8 = 0x42;
 const PONG: u8 = 0x43;
 /// Length of a datagram, in bytes: type, nonce, and number of spectators. No reply is longer than its request.
 const DATAGRAM_LEN: usize = 1 + 4 + 2;
-/// Number of consecutive unanswered pings after which the round-trip time counts as unknown.
+/// Number of consecutive unanswered pings after which the round-trip time counts as unknown, once the next ping is
+/// sent.
 const MAX_MISSED: u32 = 3;
 
 /// Round-trip times to other peers.
@@ -34,7 +36,7 @@ struct PingState {
 pub(super) enum PingMessage {
     /// Request for a reply with the same nonce.
     Ping { nonce: u32 },
-    /// Reply to a ping.
+    /// Reply to the ping with this nonce, with the number of spectators that the replying site knows.
     Pong { nonce: u32, spectator_count: u16 },
 }
 
@@ -61,7 +63,8 @@ impl PingMessage {
 }
 
 impl Pinger {
-    /// Pings these peers once per `interval`, and then forgets all others.
+    /// Pings these peers through `send` if `interval` has passed since the last pings, and then forgets all other
+    /// peers.
     pub(super) fn ping_all(
         &mut self,
         now: Instant,
@@ -86,7 +89,7 @@ impl Pinger {
         }
     }
 
-    /// Handles a reply. Returns whether it matches an open ping.
+    /// Handles a reply. Returns whether it is the first reply to the newest ping to this peer.
     pub(super) fn on_pong(&mut self, at: Instant, from: &PeerKey, nonce: u32) -> bool {
         let is_open = |state: &&mut PingState| state.nonce == nonce && state.missed > 0;
         let Some(state) = self.peers.get_mut(from).filter(is_open) else { return false };
@@ -96,7 +99,8 @@ impl Pinger {
         true
     }
 
-    /// Returns the smoothed round-trip time to a peer, if it answers.
+    /// Returns the smoothed round-trip time to a peer; `None` if the peer has not answered yet or does not answer any
+    /// more.
     pub(super) fn rtt(&self, peer: &PeerKey) -> Option<TimeDelta> {
         self.peers.get(peer).and_then(|state| state.rtt)
     }

@@ -35,13 +35,16 @@ use crate::reliable::Channel;
 use crate::reliable::Mux;
 use crate::transport::{Incoming, PeerAddr, Transport};
 
-/// Maximum number of datagrams handled between two runs of the session, so that a flood cannot delay its frames.
+/// Maximum number of queued datagrams and events handled before the session runs again, so that a flood cannot delay
+/// frames.
 const MAX_DATAGRAMS_PER_ITERATION: usize = 256;
-/// Maximum age of a receive time that the session gets; older datagrams count as this old.
+/// Maximum age of the receive time that the session gets with a datagram; a datagram that waited for longer counts as
+/// this old.
 const MAX_RECEIVE_AGE: TimeDelta = TimeDelta::from_millis(200);
-/// Delay before a dropped site rejoins.
+/// Delay before this site rejoins after the others dropped it.
 const REJOIN_DELAY: TimeDelta = TimeDelta::from_millis(300);
-/// Multiple of `drop_timeout` after which a site without a quorum and with [`AlonePolicy::Wait`] gives up.
+/// Multiple of [`RunOptions::drop_timeout`]: with [`AlonePolicy::Wait`], a site that is no quorum gives up after this
+/// much silence.
 pub const GIVE_UP_FACTOR: u8 = 12;
 /// Number of incarnations reserved for each revision of the roster: a seat rejoins less often between two revisions.
 const INCARNATIONS_PER_SERIAL: u32 = 16;
@@ -55,12 +58,13 @@ const MAX_INPUT_LOG_LEN: usize = 16 << 20;
 pub struct HostConfig {
     /// Display name of the host.
     pub name: String,
-    /// Number of players at the host's computer, limited to 1 to `players`.
+    /// Number of players at the host's computer; a value outside of 1 to `players` is replaced by the nearest valid
+    /// one.
     pub pads: u8,
-    /// Maximum number of players at all sites, limited by the pads of the machine.
+    /// Maximum number of players over all sites; reduced to the number of the machine's pads if that is lower.
     pub players: u8,
-    /// Input delay, prediction window, automatic tuning and hash interval. The number of sites follows from `players`
-    /// and `pads`.
+    /// Input delay, prediction window, automatic tuning and hash interval. Its `sites` is ignored: the number of sites
+    /// follows from `players` and `pads`.
     pub session_options: SharedGameOptions,
     /// Substitute input of a dropped site.
     pub absent_input: AbsentInput,
@@ -73,14 +77,15 @@ pub struct HostConfig {
 /// Options of a playing site.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
-    /// Number of confirmed frames after which the site leaves; `None` plays on.
+    /// Number of confirmed frames, counted from the first frame of the game, after which the site leaves; `None` plays
+    /// on.
     pub frame_limit: Option<u32>,
-    /// Time of silence after which this site votes to drop a peer; `None` waits for the peer.
+    /// Silence of a peer after which this site proposes to drop it; `None` waits for the peer.
     pub drop_timeout: Option<TimeDelta>,
     /// Time for which a peer may stall the game before this site, if it is the coordinator, drops the peer; `None`
     /// waits.
     pub stall_limit: Option<TimeDelta>,
-    /// Behaviour when all other players are silent and this site is no quorum.
+    /// Behaviour when all other players are silent and this site alone is no quorum.
     pub alone_policy: AlonePolicy,
     /// Initial estimates of the time that the machine takes to step, save and load.
     pub costs: MachineCosts,
@@ -97,9 +102,9 @@ pub struct PlayerRunner {
     leader: KnownLeader,
     /// The roster, if this site leads it.
     roster: Option<Roster>,
-    /// Serial of the roster before this site took it over.
+    /// Serial of the roster before this site took it over; `None` if this site has not taken it over.
     serial_before_takeover: Option<u32>,
-    /// Whether another player was present at the last check.
+    /// Whether another player was present at the last call of `detect_alone`.
     had_other_players: bool,
     is_alone_event_pending: bool,
     seat_limits: (u8, u8),
@@ -112,13 +117,13 @@ pub struct PlayerRunner {
     is_late_joiner: bool,
     incarnation: u32,
     next_session_at: Instant,
-    /// Time since which the session has waited for its start.
+    /// Time since which the present session has waited for its start; the present time while no session waits.
     session_created_at: Instant,
     leader_last_received: Instant,
     next_keep_alive: Instant,
     next_status: Instant,
     pinger: Pinger,
-    /// Own addresses that the other members know.
+    /// Own addresses that this site announced last.
     pub(super) announced_addrs: Vec<PeerAddr>,
     next_addr_check: Instant,
     frame_log: Option<FrameLog>,
@@ -174,7 +179,7 @@ impl PlayerRunner {
         Ok(runner)
     }
 
-    /// Creates a site of a lobby whose roster `leader` keeps.
+    /// Creates the runner of a seated site in a lobby whose roster `leader` keeps.
     pub(super) fn new(
         mux: Mux,
         machine: ControlledMachine,
@@ -241,7 +246,8 @@ impl PlayerRunner {
         &self.lobby
     }
 
-    /// Waits in the lobby and plays until the user, the frame limit or the session ends the run, then says goodbye.
+    /// Waits in the lobby and plays until the user, the frame limit, the session or an error ends the run, then says
+    /// goodbye.
     pub fn run(&mut self, frontend: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
         self.notify_lobby(frontend);
         let mut result = self.run_loop(frontend);
@@ -314,7 +320,7 @@ impl PlayerRunner {
             Incoming::Connected { .. } | Incoming::Multicast { .. } => {}
             Incoming::Unreachable { addr, .. } => self.report_dial_failure(&addr, "no connection to", frontend),
             Incoming::WrongPeer { addr } => {
-                self.report_dial_failure(&addr, "another site answers at the address of", frontend)
+                self.report_dial_failure(&addr, "another site answers in place of", frontend)
             }
         }
     }
@@ -347,7 +353,7 @@ impl PlayerRunner {
                 RequestOutcome::Failed(error) => return Err(self.abort_session(&error)),
                 _ => {}
             }
-            // At once: peers must not wait for a slow machine.
+            // Datagrams leave at once: peers must not wait for a slow machine.
             self.transmit_all();
         }
     }
@@ -379,8 +385,7 @@ impl PlayerRunner {
         RunError::Machine(error.to_string())
     }
 
-    /// Samples the local input when the session needs it, and passes it to the session with the pending machine
-    /// buttons.
+    /// Samples the local input, and passes it to the session together with the pending machine buttons.
     fn sample_input(&mut self, frontend: &mut dyn Frontend) {
         let Some(session) = &mut self.session else { return };
         let (ownership, site, control) = (&session.settings().ownership, session.site(), self.player_count - 1);
@@ -509,10 +514,10 @@ impl PlayerRunner {
     fn on_session_end(&mut self, end: SessionEnd, frontend: &mut dyn Frontend) {
         match end {
             SessionEnd::Dropped if !self.is_leaving => {
-                frontend.on_event(RunnerEvent::Note("the other sites dropped this site; rejoining".into()));
+                frontend.on_event(RunnerEvent::Note("the other players dropped this site; it rejoins now".into()));
                 self.record_confirmed();
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.stop("the recording ends at the frame at which the other sites dropped this site");
+                    recorder.stop("the recording ends at the frame at which the other players dropped this site");
                 }
                 self.session = None;
                 self.is_late_joiner = true;
@@ -586,9 +591,9 @@ fn peer_stats(session: &Session, now: Instant) -> Vec<(u8, coplay::session::Peer
     sites.filter_map(|site| session.peer_stats(now, site).map(|stats| (site.number(), stats))).collect()
 }
 
-/// Returns a number that increases with every session of a seat, across restarts of its program. The serial of the
-/// roster increases whenever a member is admitted, lost or back, and its leader sends it to all members. A clock could
-/// be wrong, or set back between two starts of the program.
+/// Returns a number that increases with every session of a seat, across restarts of the site's program. It follows from
+/// the serial of the roster, which increases whenever a member is admitted, lost or back, and which the leader sends to
+/// all members. A clock would not do: it could be wrong, or set back between two starts of the program.
 fn next_incarnation(last: u32, serial: u32) -> u32 {
     serial.saturating_add(1).saturating_mul(INCARNATIONS_PER_SERIAL).max(last.saturating_add(1))
 }

@@ -9,14 +9,14 @@ use coplay::movie::{MovieStartPoint, MovieWriter};
 use coplay::session::Settings;
 use coplay_machines::session_adapter::{RequestOutcome, SessionAdapter};
 
-/// A movie being recorded. An error does not stop the game; it is reported at the end.
+/// A movie being recorded. An error ends the recording, not the game; the summary reports it.
 pub struct MovieRecorder {
     file: File,
     writer: Option<MovieWriter>,
     frames: u32,
     /// Whether recording has ended.
     is_finished: bool,
-    /// Reason why the recording is incomplete; `None` if it is not.
+    /// Reason why the recording is incomplete; `None` if it is complete so far.
     error: Option<String>,
 }
 
@@ -25,12 +25,12 @@ pub struct MovieRecorder {
 pub struct RecordingSummary {
     /// Number of recorded frames since the recording was last started.
     pub frames: u32,
-    /// Reason why the recording is incomplete, if it is.
+    /// Reason why the recording is incomplete; `None` if it is complete.
     pub error: Option<String>,
 }
 
 impl MovieRecorder {
-    /// Creates a recorder for an empty file, which stays empty if nothing is played.
+    /// Creates a recorder that writes to `file`, which must be empty and stays so if nothing is played.
     pub fn new(file: File) -> Self {
         Self { file, writer: None, frames: 0, is_finished: false, error: None }
     }
@@ -55,15 +55,15 @@ impl MovieRecorder {
         self.writer.is_some()
     }
 
-    /// Records the catch-up of a late joiner, starting from the snapshot that it loads. Another snapshot restarts the
-    /// recording.
+    /// Records the catch-up of a late joiner, from the snapshot that the joiner loads or, without one, from the first
+    /// frame. Another snapshot restarts the recording.
     pub(super) fn record_join(&mut self, outcome: &RequestOutcome, adapter: &mut SessionAdapter, settings: &Settings) {
         match outcome {
             RequestOutcome::Loaded { frame } => {
                 let mut state = Vec::new();
                 match adapter.machine_mut().save(&mut state) {
                     Ok(()) => self.start(settings, MovieStartPoint::Snapshot { frame: *frame, state: &state }),
-                    Err(error) => self.stop(&format!("cannot start the recording at this frame: {error}")),
+                    Err(error) => self.stop(&format!("cannot record from the frame of the join: {error}")),
                 }
             }
             RequestOutcome::Stepped { frame, .. } => {
@@ -77,7 +77,7 @@ impl MovieRecorder {
         }
     }
 
-    /// Records a confirmed frame, with the state hash after it if there is one. Frames recorded before are skipped.
+    /// Records a confirmed frame, with the state hash after it if there is one. Skips a frame that is recorded already.
     pub(super) fn push_frame(&mut self, frame: Frame, inputs: &[InputWord], hash: Option<u64>) {
         let Some(writer) = self.writer.as_mut().filter(|writer| !self.is_finished && frame >= writer.next_frame())
         else {
@@ -85,7 +85,7 @@ impl MovieRecorder {
         };
         let mut pushed = writer.push(frame, inputs);
         if let Some(hash) = hash {
-            // Flushing keeps everything up to here if the program ends abruptly.
+            // Flushing keeps everything up to this frame if the program ends abruptly.
             pushed = pushed.and_then(|()| writer.push_hash(frame, hash)).and_then(|()| writer.flush());
         }
         match pushed {
@@ -95,7 +95,7 @@ impl MovieRecorder {
         self.write_pending();
     }
 
-    /// Ends the recording early, with a reason.
+    /// Ends the recording early; the summary will give the reason.
     pub(super) fn stop(&mut self, reason: &str) {
         if !self.is_finished {
             self.error.get_or_insert_with(|| reason.into());
@@ -135,7 +135,7 @@ impl MovieRecorder {
     }
 }
 
-/// Returns whether state hashes are compared after a frame.
+/// Returns whether sites with these settings compare state hashes after a frame.
 pub(super) fn is_hash_compared(frame: Frame, settings: &Settings) -> bool {
     settings.compare_interval > 0 && frame.next().number().is_multiple_of(settings.compare_interval)
 }

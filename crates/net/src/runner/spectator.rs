@@ -35,7 +35,7 @@ const FEED_END_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Options of a spectator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpectateOptions {
-    /// Number of frames, counted from the first frame of the game, at which the run ends; `None` watches to the end.
+    /// Number of frames, counted from the first frame of the game, after which the run ends; `None` watches to the end.
     pub frame_limit: Option<u32>,
 }
 
@@ -111,12 +111,13 @@ impl SpectatorRunner {
         self.frame_log = Some(log);
     }
 
-    /// Records a movie from the first stepped frame on; the recording ends where frames are missed.
+    /// Records a movie from the first stepped frame on. The recording ends at the first frame that this spectator
+    /// misses.
     pub fn set_recorder(&mut self, recorder: MovieRecorder) {
         self.recorder = Some(recorder);
     }
 
-    /// Watches until the user, the frame limit or the end of the feed ends the run, then says goodbye.
+    /// Watches until the user, the frame limit, the end of the feed or an error ends the run, then says goodbye.
     pub fn run(&mut self, frontend: &mut dyn Frontend) -> Result<RunOutcome, RunError> {
         let mut result = self.run_loop(frontend);
         self.mux.send(self.leader, &LobbyMessage::Bye);
@@ -202,7 +203,7 @@ impl SpectatorRunner {
         }
         for message in self.mux.handle_datagram(from, &bytes) {
             match message {
-                // Only the leader's messages count.
+                // Messages of other sites than the leader are ignored.
                 _ if from != self.leader => {}
                 LobbyMessage::Lobby(lobby) if lobby.serial > self.lobby.serial => {
                     self.lobby = lobby;
@@ -230,7 +231,8 @@ impl SpectatorRunner {
         }
     }
 
-    /// Pings the roster leader. If it is silent, asks the next member for admission instead.
+    /// Pings the roster leader every 5 s. If the leader does not answer, asks the next member for admission and pings
+    /// that member instead.
     fn ping_leader(&mut self, now: Instant) {
         if self.pinger.is_silent(&self.leader) {
             self.switch_to_next_leader();
@@ -282,7 +284,7 @@ impl SpectatorRunner {
                     self.machine.load(state).map_err(|error| RunError::Machine(error.to_string()))?;
                     match &mut self.recorder {
                         Some(recorder) if recorder.has_started() => {
-                            recorder.stop("the recording ends at the first missing frame")
+                            recorder.stop("the recording ends at the first frame that this spectator missed")
                         }
                         Some(recorder) => recorder
                             .start(&self.settings, movie::MovieStartPoint::Snapshot { frame: next_frame, state }),

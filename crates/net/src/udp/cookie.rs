@@ -1,4 +1,5 @@
-//! Stateless cookies: a sender that returns a cookie owns the address to which the cookie was sent.
+//! Stateless cookies: a sender that returns a cookie receives the datagrams to the address to which the cookie was
+//! sent.
 
 use std::net::SocketAddr;
 

@@ -17,22 +17,22 @@ const RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
 /// Time without an answer after which a dial is reported as unreachable; dialing continues.
 const UNREACHABLE_TIMEOUT: TimeDelta = TimeDelta::from_secs(4);
 /// Minimum time for which a first message is retransmitted before another cookie is requested: the cookie may have
-/// expired, or may be forged. The time is twice the round trip of the cookie, but at least this and at most
-/// [`MAX_COOKIE_ROUND`].
+/// expired, or may be forged. The time is twice as long as the cookie took to arrive after its request, but at least
+/// this and at most [`MAX_COOKIE_ROUND`].
 const MIN_COOKIE_ROUND: TimeDelta = TimeDelta::from_millis(750);
 /// Maximum time for which a first message is retransmitted before another cookie is requested.
 const MAX_COOKIE_ROUND: TimeDelta = TimeDelta::from_secs(4);
-/// Number of cookies, each without an answer to the first message that returned it, after which the secret counts as
-/// wrong. One cookie is not enough: it is not authenticated, so an attacker that reads our packets can forge one, and
-/// then the first message is worthless. To sustain that through all rounds the attacker must be faster than the
-/// authentic answer each time, and such an attacker can keep us out anyway. Others cannot forge cookies, because a dial
-/// has a random number.
+/// Number of cookies after which the secret counts as wrong if no first message that returned one of them was answered.
+/// One cookie is not enough: cookies are not authenticated, so an attacker that reads this endpoint's packets can forge
+/// one, which makes the first message worthless. To do so in every round, the attacker must be faster than the acceptor
+/// each time, and such an attacker can prevent the connection anyway. Others cannot forge cookies, because a dial has a
+/// random number.
 const ROUNDS_UNTIL_WRONG_SECRET: u32 = 3;
-/// Lifetime of a handshake that a dialer started and did not complete.
+/// Lifetime of an incoming handshake that the dialer does not complete.
 const HALF_OPEN_TIMEOUT: TimeDelta = TimeDelta::from_secs(5);
 /// Time for which a replaced channel is kept for datagrams in flight.
 const REPLACED_CHANNEL_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
-/// Time without datagrams after which a channel is closed: a computer may be suspended.
+/// Time without a received datagram after which a channel is closed; long, because a peer's computer may be suspended.
 const CHANNEL_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
 
 /// Maximum number of incomplete incoming handshakes; one more discards the oldest.
@@ -75,7 +75,7 @@ pub enum EndpointEvent {
         peer: PeerKey,
         /// Address from which the last handshake message of the peer came.
         addr: SocketAddr,
-        /// Whether this endpoint dialed the peer, at this or another address.
+        /// Whether this endpoint was dialing the peer, at this or another address.
         was_dialed: bool,
     },
     /// A dial has not been answered for 4 s, or its secret counts as wrong; dialing continues. Reported at most once
@@ -87,7 +87,7 @@ pub enum EndpointEvent {
         /// one.
         wrong_secret: bool,
     },
-    /// The answering peer is not the expected one, or is this endpoint itself.
+    /// The answering peer is not the expected one, or is this endpoint itself. The dial ends.
     WrongPeer {
         /// Dialed address.
         addr: SocketAddr,
@@ -99,13 +99,15 @@ pub enum EndpointEvent {
 /// Counts of rejected datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RejectCounts {
-    /// Malformed, or for an unknown channel or handshake.
+    /// Datagrams that are malformed, or belong to no known channel or handshake.
     pub malformed: u64,
     /// Data and handshake messages that fail authentication.
     pub forged: u64,
-    /// Data received before or too old to decide, and repeated handshake messages above a rate limit.
+    /// Data datagrams that were received before or are too old to decide, and repeated handshake messages above a rate
+    /// limit.
     pub replayed: u64,
-    /// Handshakes from unproven addresses, without the secret, or above a rate limit.
+    /// Cookie requests above the rate limit, and first messages without a valid cookie, without the secret, or above
+    /// the rate limit.
     pub unauthorized: u64,
 }
 
@@ -125,11 +127,13 @@ struct DialState {
     stage: DialStage,
     next_send: Instant,
     started_at: Instant,
-    /// Problem reported so far: no answer, or a wrong secret.
+    /// Most specific problem reported so far; `None` if none was.
     reported: Option<UnreachableReason>,
-    /// Number of cookies received, each after the first messages with the previous one remained unanswered.
+    /// Number of cookies accepted so far. Another one is accepted only after the first message with the previous cookie
+    /// has remained unanswered.
     cookie_rounds: u32,
-    /// Time from which on the next cookie is requested.
+    /// Time of the first request for the current cookie or, while a first message is being retransmitted, for the next
+    /// cookie.
     cookie_requested_at: Instant,
 }
 
@@ -245,8 +249,8 @@ impl Endpoint {
         self.newest_channels.get(peer).and_then(|index| self.channels.get(index))
     }
 
-    /// Keeps dialing an address until the peer `expect` answers, or with `None` any peer that knows the secret. Any
-    /// other peer that answers ends the dial with [`EndpointEvent::WrongPeer`].
+    /// Keeps dialing an address until the peer `expect` is connected, or with `None` any peer that knows the secret. If
+    /// another peer than `expect`, or this endpoint itself, answers, the dial ends with [`EndpointEvent::WrongPeer`].
     pub fn dial(&mut self, now: Instant, addr: SocketAddr, expect: Option<PeerKey>) {
         if self.dials.iter().any(|dial| dial.addr == addr && dial.expected_peer == expect) {
             return;
@@ -268,7 +272,7 @@ impl Endpoint {
     }
 
     /// Stops dialing all addresses at which a peer was expected. A dial that has established a channel goes on until
-    /// the peer confirms it, but not beyond 16 s after the start of the dial.
+    /// the peer confirms the channel, but not beyond 16 s after the start of the dial.
     pub fn cancel_dial(&mut self, peer: &PeerKey) {
         self.dials
             .retain(|dial| dial.expected_peer != Some(*peer) || matches!(dial.stage, DialStage::ThirdSent { .. }));
@@ -337,7 +341,8 @@ impl Endpoint {
         self.outbox.push_back((from, encode_message(COOKIE, index, &[&cookie])));
     }
 
-    /// Answers a requested cookie with the first message, which contains it. Other cookies are ignored.
+    /// Answers a requested cookie with the first message, which contains the cookie. Ignores a cookie that was not
+    /// requested.
     fn on_cookie(&mut self, now: Instant, from: SocketAddr, index: u32, cookie: &[u8]) {
         let Some(dial) = self.dials.iter_mut().find(|dial| dial.local_index == index && dial.addr == from) else {
             self.reject_counts.malformed += 1;
@@ -499,7 +504,9 @@ impl Endpoint {
         self.events.push_back(event);
     }
 
-    /// Retransmits unanswered messages and drops expired state. To be called at [`poll_timeout`](Self::poll_timeout).
+    /// Retransmits unanswered messages, and drops expired channels and handshakes. Call it at
+    /// [`poll_timeout`](Self::poll_timeout), and about every second besides, because that time does not cover the
+    /// expiry.
     pub fn handle_timeout(&mut self, now: Instant) {
         for at in 0..self.dials.len() {
             self.retransmit_dial(now, at);
@@ -534,7 +541,8 @@ impl Endpoint {
                 DialStage::FirstSent { message, until, .. } if now < *until => message.clone(),
                 DialStage::ThirdSent { message, .. } => message.clone(),
                 stage => {
-                    // Also after unanswered first messages. A late answer to them is still accepted.
+                    // A cookie is requested at first, and again after unanswered first messages, to which a late answer
+                    // is still accepted.
                     unanswered =
                         matches!(stage, DialStage::FirstSent { .. }) && dial.cookie_rounds >= ROUNDS_UNTIL_WRONG_SECRET;
                     encode_message(HELLO, dial.local_index, &[&[0; HELLO_LEN - 5]])
@@ -566,12 +574,12 @@ impl Endpoint {
         self.dials.iter().map(|dial| dial.next_send).min()
     }
 
-    /// Returns the next handshake datagram to send, with its destination.
+    /// Returns the next handshake datagram to send, with its destination; `None` if there is none.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.outbox.pop_front()
     }
 
-    /// Returns the oldest unread event.
+    /// Returns the oldest unread event; `None` if there is none.
     pub fn poll_event(&mut self) -> Option<EndpointEvent> {
         self.events.pop_front()
     }
@@ -584,7 +592,8 @@ fn encode_message(kind: u8, index: u32, parts: &[&[u8]]) -> Vec<u8> {
     message
 }
 
-/// Returns an empty datagram, which proves that this endpoint has the keys.
+/// Seals an empty datagram, which proves to the peer that this endpoint has the keys of the channel. Returns it with
+/// its destination.
 fn encode_confirmation(channel: &SecureChannel) -> Option<(SocketAddr, Vec<u8>)> {
     let mut bytes = vec![0; super::SEAL_OVERHEAD];
     let len = channel.seal(&[], &mut bytes)?;

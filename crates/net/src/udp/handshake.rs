@@ -5,13 +5,13 @@ use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use crate::key::{Identity, PeerKey, Secret};
 
-/// Noise pattern in which both sides prove their identity and that they know the secret. Without the secret no
+/// Noise pattern in which both sides prove their identity and that they know the secret. Without the secret no valid
 /// handshake message can be made.
 const NOISE_PATTERN: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
-/// Protocol version: handshakes of different versions fail.
+/// Prologue of the handshake, which states the protocol version: a handshake between different versions fails.
 const PROLOGUE: &[u8] = b"coplay udp 1";
 
-/// Padding that makes the first message at least as long as its reply, in bytes.
+/// Length of the padding that makes the first message longer than its reply, in bytes.
 pub(super) const FIRST_PADDING_LEN: usize = 64;
 
 pub(super) struct Handshake(Box<HandshakeState>);
@@ -46,7 +46,8 @@ impl Handshake {
         (Self(Box::new(state)), first)
     }
 
-    /// Answers a first message. Returns the second message, or `None` if the dialer does not know the secret.
+    /// Answers a first message. Returns the second message, or `None` if the first is invalid because the dialer does
+    /// not know the secret.
     pub(super) fn respond(identity: &Identity, secret: &Secret, first: &[u8]) -> Option<(Self, Vec<u8>)> {
         let mut state = noise_builder(&identity.to_bytes(), secret).build_responder().expect("all parameters are set");
         let mut buf = [0; 256];
@@ -57,8 +58,8 @@ impl Handshake {
         Some((Self(Box::new(state)), second))
     }
 
-    /// Handles the second message. Returns the third, or `None` if the message is invalid; a valid one may still
-    /// arrive.
+    /// Handles the second message. Returns the third, or `None` if the second is invalid; a valid second message may
+    /// still arrive.
     pub(super) fn handle_second(&mut self, second: &[u8]) -> Option<Vec<u8>> {
         let mut buf = [0; 256];
         self.0.read_message(second, &mut buf).ok()?;
@@ -73,7 +74,7 @@ impl Handshake {
         self.0.read_message(third, &mut [0; 256]).is_ok()
     }
 
-    /// Returns the transport keys and the peer, once all messages have been handled.
+    /// Returns the keys of the channel and the peer's public key; `None` before all messages have been handled.
     pub(super) fn into_transport(self) -> Option<(StatelessTransportState, PeerKey)> {
         let peer = PeerKey(self.0.get_remote_static()?.try_into().ok()?);
         Some((self.0.into_stateless_transport_mode().ok()?, peer))

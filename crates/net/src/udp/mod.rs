@@ -1,9 +1,9 @@
 //! Secured plain UDP: for the lab, for private networks, and wherever a port can be opened.
 //!
 //! Two peers share a [`SecureChannel`], established by a Noise handshake (`XXpsk0`: both prove their identity and that
-//! they know the session secret). First of all the dialer proves its address by returning a cookie; until then it costs
-//! the acceptor one short hash, and gets fewer bytes than it sent. A dialer that does not know the secret gets no
-//! further.
+//! they know the session secret). First of all the dialer proves its address by returning a cookie; until then each of
+//! its datagrams costs the acceptor one short hash, and the reply is shorter than the datagram. A dialer that does not
+//! know the secret gets no further.
 //!
 //! ```text
 //! dialer                          acceptor
@@ -44,7 +44,7 @@ const DATA: u8 = 6;
 /// Length of an authentication tag, in bytes.
 const TAG_LEN: usize = 16;
 
-/// Bytes that sealing adds to a datagram.
+/// Number of bytes that sealing adds to a datagram.
 pub const SEAL_OVERHEAD: usize = secure_channel::HEADER_LEN + TAG_LEN;
 
 /// Maximum length of a sealed datagram, in bytes.

@@ -8,8 +8,8 @@ pub(super) use linux::DatagramReceiver;
 #[cfg(not(target_os = "linux"))]
 pub(super) use other::DatagramReceiver;
 
-/// Size of the receive buffer, in bytes: one more than any valid datagram, so that a longer one is recognised though
-/// truncated.
+/// Size of the buffer for one datagram, in bytes: one more than the longest valid datagram, so that a longer one is
+/// recognised although the system truncates it.
 const MAX_RECEIVE_LEN: usize = super::MAX_SEALED + 1;
 
 /// Sender and content of a datagram.
@@ -46,7 +46,7 @@ mod linux {
             }
         }
 
-        /// Waits for a datagram, up to the read timeout of the socket.
+        /// Waits for a datagram, up to the read timeout of the socket, and returns its sender and content.
         pub(crate) fn receive(&mut self, socket: &UdpSocket) -> ReceiveResult<'_> {
             let mut buffers = [IoSliceMut::new(&mut self.bytes[..])];
             let message = recvmsg::<SockaddrStorage>(
@@ -66,7 +66,8 @@ mod linux {
             Ok((from, &self.bytes[..len]))
         }
 
-        /// Returns the number of datagrams dropped for a full receive buffer, up to the last received one.
+        /// Returns the number of datagrams that the system dropped for a full receive buffer before the last received
+        /// datagram.
         pub(crate) fn dropped(&self) -> u64 {
             self.dropped
         }
@@ -91,7 +92,7 @@ mod other {
             Self { bytes: Box::new([0; MAX_RECEIVE_LEN]) }
         }
 
-        /// Waits for a datagram, up to the read timeout of the socket.
+        /// Waits for a datagram, up to the read timeout of the socket, and returns its sender and content.
         pub(crate) fn receive(&mut self, socket: &UdpSocket) -> ReceiveResult<'_> {
             let (len, from) = socket.recv_from(&mut self.bytes[..])?;
             Ok((from, &self.bytes[..len]))

@@ -1,13 +1,13 @@
 //! Replay protection: tells new packets from repeated ones.
 
-/// Number of packets behind the newest that are tracked; older ones count as replayed.
+/// Number of the newest packet numbers that are tracked; packets with lower numbers count as replayed.
 const REPLAY_DEPTH: u64 = 1_024;
 const BITMAP_WORDS: usize = REPLAY_DEPTH as usize / 64;
 
-/// Bitmap of the newest packet numbers received.
+/// Bitmap of the newest packet numbers, with a bit for each that was received.
 #[derive(Debug)]
 pub(crate) struct ReplayFilter {
-    /// Highest received number plus one.
+    /// Highest received packet number plus one; 0 before the first packet.
     next_number: u64,
     bitmap: [u64; BITMAP_WORDS],
 }
@@ -30,7 +30,7 @@ impl ReplayFilter {
             || self.next_number - number <= REPLAY_DEPTH && self.bitmap[word(number)] & bit(number) == 0
     }
 
-    /// Records an authentic packet. Returns whether it is the newest.
+    /// Records the number of an authentic, new packet. Returns whether it is the highest number so far.
     pub(crate) fn record(&mut self, number: u64) -> bool {
         let newest = number >= self.next_number;
         if newest {

@@ -19,7 +19,7 @@ pub(super) const HEADER_LEN: usize = 9;
 pub struct SecureChannel {
     /// Public key that the peer proved in the handshake.
     pub peer: PeerKey,
-    /// Number that the peer chose for the channel; every datagram to it carries this number.
+    /// Number that the peer chose for the channel; every datagram to the peer carries this number.
     remote_index: u32,
     cipher: StatelessTransportState,
     next_number: AtomicU64,
@@ -32,9 +32,9 @@ pub struct SecureChannel {
 /// Reason why a datagram was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecryptError {
-    /// Received before, or too old to decide.
+    /// The datagram was received before, or is too old to decide.
     Replayed,
-    /// Not from the peer, or damaged in transit.
+    /// The datagram is too short, not from the peer, or damaged in transit.
     Forged,
 }
 

@@ -17,13 +17,13 @@ use crate::clock;
 use crate::key::{Identity, PeerKey, Secret};
 use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
 
-/// Requested size of the system's receive buffer in bytes, for bursts while the thread is not running.
+/// Requested size of the system's receive buffer in bytes, for bursts while the receiving thread is not running.
 const RECEIVE_BUFFER: usize = 4 << 20;
 const SEND_BUFFER: usize = 1 << 20;
-/// Interval at which the thread checks whether to stop.
+/// Maximum interval at which the receiving thread checks whether to stop.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MIN_WAIT: Duration = Duration::from_millis(1);
-/// Interval at which closed channels are removed from the senders' table.
+/// Interval at which closed channels are removed from [`UdpShared::channels`].
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Transport over secured UDP: one socket with a receiving thread. Dropping it ends the thread.
@@ -38,10 +38,11 @@ struct UdpShared {
     socket: UdpSocket,
     key: PeerKey,
     endpoint: Mutex<Endpoint>,
-    /// Newest channel of each peer. With this copy a sending thread need not wait for the receiving one.
+    /// Newest channel of each peer, copied from the endpoint so that a sending thread need not wait for the receiving
+    /// thread.
     channels: RwLock<BTreeMap<PeerKey, Arc<SecureChannel>>>,
     incoming_sender: SyncSender<Incoming>,
-    /// Number of datagrams that the endpoint rejected. This copy can be read without a lock.
+    /// Number of datagrams that the endpoint rejected, copied from it to be readable without a lock.
     rejected: AtomicU64,
     /// Number of datagrams that the system dropped for a full receive buffer.
     kernel_dropped: AtomicU64,
@@ -121,7 +122,7 @@ impl UdpShared {
                 next_sweep = now + SWEEP_INTERVAL.into();
                 self.remove_closed_channels();
             }
-            // An error may concern an earlier datagram to an address without a listener; it is ignored.
+            // An error is ignored: it may concern an earlier datagram to an address without a listener.
             if let Ok((from, bytes)) = receiver.receive(&self.socket) {
                 self.handle_datagram(from, bytes);
                 self.kernel_dropped.store(receiver.dropped(), Ordering::Relaxed);
@@ -251,8 +252,8 @@ impl Transport for UdpTransport {
     }
 }
 
-/// Returns this computer's addresses on its outward routes, from which the system would send, or 127.0.0.1 without any
-/// such route. Nothing is sent.
+/// Returns the addresses from which the system would send to the Internet: IPv4, and IPv6 if `local` is an IPv6
+/// address. Returns 127.0.0.1 if there is no such route. Sends nothing.
 fn outward_ips(local: SocketAddr) -> Vec<IpAddr> {
     let source_ip = |bind: &str, to: &str| {
         let socket = UdpSocket::bind(bind).ok()?;
@@ -265,8 +266,8 @@ fn outward_ips(local: SocketAddr) -> Vec<IpAddr> {
     if found.is_empty() { vec![IpAddr::from([127, 0, 0, 1])] } else { found }
 }
 
-/// Returns the number of datagrams that the system dropped at this port for a full receive buffer; `None` if the system
-/// does not report that.
+/// Returns the number of datagrams that the system dropped for a full receive buffer, over all open sockets at this
+/// port; `None` if the system does not report that.
 #[cfg(target_os = "linux")]
 pub(crate) fn kernel_drop_count(addr: SocketAddr) -> Option<u64> {
     let table = if addr.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };

@@ -46,7 +46,7 @@ pub(super) fn draw_scene(scene: &Scene, grid: &mut Grid) {
 /// Draws a warning if the grid is too small to be readable.
 pub(super) fn draw_size_warning(grid: &mut Grid) {
     if grid.columns < MIN_SIZE.0 || grid.rows < MIN_SIZE.1 {
-        draw_toast(&format!("terminal too small: {} × {} needed", MIN_SIZE.0, MIN_SIZE.1), grid, grid.rows);
+        draw_toast(&format!("terminal too small: needs {} × {} cells", MIN_SIZE.0, MIN_SIZE.1), grid, grid.rows);
     }
 }
 
@@ -136,7 +136,8 @@ fn draw_table(Scene { table, table_header: header, .. }: &Scene, grid: &mut Grid
     }
 }
 
-/// Returns the mean colour of the part of a picture that pixel (`x`, `y`) of `across` × `down` pixels covers.
+/// Returns the mean colour of the part of a picture that pixel (`x`, `y`) covers when the picture is scaled to `across`
+/// × `down` pixels.
 fn mean_colour(screen: &Screen, (x, across): (usize, usize), (y, down): (usize, usize)) -> Rgb {
     let span = |at: usize, of: usize, size: usize| {
         let (from, to) = (at * size / of, (at + 1) * size / of);

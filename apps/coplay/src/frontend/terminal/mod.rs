@@ -39,8 +39,8 @@ static IS_TERMINAL_CHANGED: AtomicBool = AtomicBool::new(false);
 /// Whether this process has enabled key release reports (kitty keyboard protocol).
 static ARE_KEY_RELEASES_ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// Restores the terminal to its original state. Does nothing if it was not changed. May be called at any time, also
-/// from a panic.
+/// Restores the terminal to its original state. Does nothing if this process has not changed that state. May be called
+/// at any time, also after a panic.
 pub fn restore() {
     if !IS_TERMINAL_CHANGED.swap(false, Ordering::SeqCst) {
         return;
@@ -69,7 +69,7 @@ pub(crate) fn is_closed() -> bool {
     IS_TERMINAL_CHANGED.load(Ordering::SeqCst) && !std::io::stdin().is_terminal()
 }
 
-/// Terminal in raw mode; dropping the guard restores it.
+/// Terminal in raw mode; dropping the guard restores the terminal.
 struct TerminalGuard;
 
 impl TerminalGuard {
@@ -99,7 +99,7 @@ impl Drop for TerminalGuard {
     }
 }
 
-/// Terminal front end: keyboard state, and the grids of this and of the last drawn picture.
+/// Terminal front end: keyboard state, the grid for the next drawing, and the grid that the terminal shows.
 struct TerminalFrontend {
     port: FrontendPort,
     keyboard: Keyboard,

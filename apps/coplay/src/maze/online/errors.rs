@@ -47,7 +47,7 @@ pub(super) fn unknown_settings_error() -> AppError {
 pub(super) fn invalid_settings_error() -> AppError {
     let (min, max) = (Maze::SIDE_RANGE.start(), Maze::SIDE_RANGE.end());
     AppError::usage("invalid maze settings").hint(format!(
-        "use --side with {min} to {max}, and --playout-delay and --bucket with 10 to {} ms",
+        "set --side to {min} to {max} cells, and --playout-delay and --bucket to 10 to {} ms",
         MazeSettings::MAX_TICKS * 10
     ))
 }

@@ -107,7 +107,7 @@ fn mesh_wire(connection: Connection, args: &MazePlayerArgs) -> Result<TransportW
     Ok(TransportWithQueue { transport, incoming: connection.incoming, incoming_sender: connection.incoming_sender })
 }
 
-/// Run in a maze with other sites. Errors of flags and local files are found before any connection is made.
+/// Run in a maze with other sites. Errors in flags and local files are found before any connection is made.
 struct MazeRun<'a> {
     args: &'a MazePlayerArgs,
     name: String,
@@ -139,8 +139,7 @@ impl<'a> MazeRun<'a> {
         let (site, avatars) = (WorldSiteId(mesh.site()), (player_name, self.args.ninjas()));
         let mut game = MazeSite::new(clock::now(), site, is_founder, &settings, self.args.send_policy(), avatars)
             .map_err(|error| {
-                AppError::failure(format!("cannot create the maze: {error}"))
-                    .hint("try a smaller number for --ninjas, and leave out --rate and --reckon")
+                AppError::failure(format!("cannot create the maze: {error}")).hint("leave out --rate and --reckon")
             })?;
         game.set_name(&self.name);
         if self.trace.is_some() {
@@ -161,9 +160,9 @@ impl<'a> MazeRun<'a> {
     }
 }
 
-/// Lets ninjas play until a stop signal or until the time is up. Before the latter they stop [`QUIET_TIME`] early, and
-/// the site stays until all other avatars have stopped, too, so that all sites end with the same scores; it waits for
-/// them at most [`MAX_QUIET_WAIT`].
+/// Lets ninjas play until a stop signal or, with `seconds`, until the time is up. The ninjas stop [`QUIET_TIME`] before
+/// that time, and the site stays until the avatars of all other sites have stopped, too, at most [`MAX_QUIET_WAIT`]
+/// longer. So all sites end with the same scores.
 fn run_ninjas(game: &mut MazeSite, link: &mut MeshLink, seconds: Option<u32>) -> Result<(), AppError> {
     let Some(seconds) = seconds else { return advance_until(game, link, Instant::FAR_FUTURE) };
     let end = clock::now() + TimeDelta::from_secs(seconds.into());

@@ -95,9 +95,9 @@ impl MazeReport {
         summary.add_row(
             "sent",
             format!("{updates_sent} updates"),
-            &format!("{updates_skipped} more skipped, because dead reckoning predicts them"),
+            &format!("{updates_skipped} more not sent: the other sites' dead reckoning predicts them"),
         );
-        summary.add_row("received", format!("{updates_received} updates"), &format!("{updates_late} of them late"));
+        summary.add_row("received", format!("{updates_received} updates"), &format!("{updates_late} arrived too late"));
     }
 
     fn add_traffic_rows(&self, summary: &mut Summary) {
@@ -172,7 +172,7 @@ impl PeerReport {
             |span: Option<TimeDelta>| span.map_or("unknown".into(), |span| format!("{:.2} ms", span.as_millis_f64()));
         let transport = if self.hears_multicast { "multicast" } else { "unicast" };
         format!(
-            "round trip {}, clock offset {}, loss {:.1} %, {transport}",
+            "round trip {}, clock offset {}, {:.1} % of its updates lost, {transport}",
             ms(rtt),
             ms(clock_offset),
             loss_share * 100.0

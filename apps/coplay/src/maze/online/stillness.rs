@@ -1,4 +1,4 @@
-//! Detection of a quiet maze, in which no avatar moves and no score changes.
+//! Detection of a quiet maze: one in which no avatar moves and no score changes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use coplay_maze::{MazeSite, Position, Scoreboard};
 /// Time without movement after which no shot is in flight and all sites have the final scores.
 pub(super) const QUIET_TIME: TimeDelta = TimeDelta::from_secs(3);
 
-/// Start of the current quiet period, and the positions and scores to compare with.
+/// Start of the current quiet period, and the positions and scores at the last observation.
 pub(super) struct StillnessDetector {
     quiet_since: Instant,
     positions: BTreeMap<EntityId, Position>,

@@ -1,5 +1,5 @@
-//! `coplay maze join --world`: joins a maze that mirrored servers run. The client plays on one of them and may move to
-//! another.
+//! `coplay maze join --world`: joins a maze that mirrored servers run. The client plays on one of these servers and may
+//! move to another one.
 
 mod notices;
 mod play;

@@ -6,7 +6,7 @@ use coplay_world::{Client, ScoreLoss};
 
 use super::score_table::display_name;
 
-/// Score and number of server changes as of the last call of `poll`.
+/// The player's score and number of server changes, as of the last call of `poll`.
 #[derive(Debug)]
 pub(super) struct NoticeTracker {
     score: Score,
@@ -14,12 +14,13 @@ pub(super) struct NoticeTracker {
 }
 
 impl NoticeTracker {
-    /// Starts with the client's current score and this number of server changes, which give no notice.
+    /// Creates a tracker that gives no notice of the client's current score and of `moves`, the server changes so far.
     pub(super) fn new(client: &Client, moves: u32) -> Self {
         Self { score: client.score(), server_moves: moves }
     }
 
-    /// Returns texts about what changed since the last call: a server change, a lost score, a fall, a hit.
+    /// Returns texts about events since the last call: a move to another server, a lost score, a fall, a hit. `moves`
+    /// is the number of server changes so far.
     pub(super) fn poll(&mut self, now: Instant, client: &mut Client, moves: u32) -> Vec<String> {
         let rollback = client.poll_score_rollback();
         // A server change counts once the new server has sent its first update.

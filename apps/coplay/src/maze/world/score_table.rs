@@ -11,7 +11,7 @@ use crate::scene::TableRow;
 /// Largest number of rows of the table shown during play.
 const MAX_ROWS: usize = 8;
 
-/// Returns the name of an avatar as the local player sees it: "you", its name, or "unknown player".
+/// Returns the name of an avatar as the local player sees it: "you", the name on the scoreboard, or "unknown player".
 pub(super) fn display_name(client: &Client, entity: EntityId) -> String {
     if client.own_entity() == Some(entity) {
         return "you".into();
@@ -20,7 +20,7 @@ pub(super) fn display_name(client: &Client, entity: EntityId) -> String {
     known.filter(|name| !name.is_empty()).unwrap_or("unknown player").into()
 }
 
-/// Returns the 8 best rows for display. The local player's row replaces the last one if it is not among them.
+/// Returns the 8 best rows for display. If the local player's row is not among them, it replaces the last of them.
 pub(super) fn score_table(client: &Client) -> Vec<TableRow> {
     let own = |entity: EntityId| client.own_entity() == Some(entity);
     let mut rows: Vec<(EntityId, Score)> = client

@@ -7,8 +7,8 @@ use coplay_world::{CONSISTENCY_TOLERANCE, Client};
 use crate::maze::peer_history::{SAMPLE_INTERVAL, graph_line, push_sample};
 use crate::scene::Graph;
 
-/// Recent samples of the round trip, of the discrepancy of the own avatar, of the mean discrepancy of the others, and
-/// of the share of avatars whose discrepancy is tolerated.
+/// Recent samples of the round-trip time, of the discrepancy D of the player's avatar, of the mean D of the other
+/// avatars, and of the share of avatars whose D is tolerated.
 #[derive(Debug, Default)]
 pub(super) struct ServerHistory {
     next_sample: Option<Time>,
@@ -40,7 +40,7 @@ impl ServerHistory {
         push_sample(&mut self.tolerated_percent, average(tolerated).unwrap_or(100.0));
     }
 
-    /// Returns the graph of all series. D in the names is the discrepancy, as in the score table.
+    /// Returns the graph of all series. D in their names is the discrepancy, as in the score table.
     pub(super) fn graph(&self) -> Graph {
         let tolerance = CONSISTENCY_TOLERANCE as f32;
         let of = |whose: &str| format!("{whose} (limit {tolerance:.0})");

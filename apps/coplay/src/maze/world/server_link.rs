@@ -47,7 +47,7 @@ pub(super) struct ServerLink {
     incoming: Receiver<Incoming>,
     /// Function that returns whether this client's transport can dial an address.
     is_supported_addr: fn(&str) -> bool,
-    /// Addresses of servers, each with the peer that answered there last.
+    /// Addresses of servers, each with the key of the server that last answered there.
     servers: BTreeMap<String, Option<PeerKey>>,
     next_redial: Instant,
     started: Instant,
@@ -102,8 +102,8 @@ impl ServerLink {
         }
     }
 
-    /// Makes room for another address: at the limit, removes an address without a live server. Returns whether there is
-    /// room.
+    /// Makes room for another address: at the limit, removes one address without a live server. Returns whether there
+    /// is room.
     fn make_room(&mut self) -> bool {
         let now = clock::now();
         let is_silent = |key: &Option<PeerKey>| key.is_none_or(|key| !self.selector.is_live(now, key));
@@ -135,7 +135,7 @@ impl ServerLink {
     }
 
     /// Waits until the client has an avatar in the world. Returns `false` if a signal asked the program to stop. Fails
-    /// after 15 s, or after 3 s if all servers are full or refuse the secret.
+    /// after 15 s, or after 3 s if all servers are full or all of them have refused the secret.
     pub(super) fn wait_until_joined(&mut self) -> Result<bool, AppError> {
         while self.client.avatar().is_none() {
             if crate::signals::is_stop_requested() {
@@ -165,7 +165,7 @@ impl ServerLink {
         }
         match !self.refused_addrs.is_empty() {
             true => AppError::failure("a server refused the secret of --world")
-                .hint("copy the whole line that `coplay world serve` prints, including the secret after #"),
+                .hint("copy the whole line for players that `coplay world serve` prints, with the whole ticket"),
             false => AppError::failure("no server of this world answered within 15 s").hint(
                 "check the address, and that `coplay world serve` runs there; \
                  leave out --world to join a maze without servers",
@@ -182,8 +182,8 @@ impl ServerLink {
         }
     }
 
-    /// Advances the client, sends due datagrams and handles received ones, until `until`. Fails if all servers were
-    /// silent for 30 s.
+    /// Advances the client, sends due datagrams and handles received ones, until `until`. Fails if the client has
+    /// joined the world and all servers have been silent for 30 s.
     pub(super) fn exchange(&mut self, until: Instant) -> Result<(), AppError> {
         let mut overdue = 0;
         loop {
@@ -247,12 +247,13 @@ impl ServerLink {
         }
     }
 
-    /// Returns texts about what changed since the last call.
+    /// Returns texts about events since the last call, such as a hit or a move to another server.
     pub(super) fn notices(&mut self) -> Vec<String> {
         self.notices.poll(clock::now(), &mut self.client, self.selector.moves())
     }
 
-    /// Returns the text for the status line: the silence of the servers, or their number and the round trip.
+    /// Returns the text for the status line: how long no server has responded, or else the number of servers and the
+    /// round-trip time.
     pub(super) fn status(&self) -> String {
         if let Some(silence) = self.silence() {
             return format!("no server has responded for {:.0} s", silence.as_secs_f64());

@@ -47,14 +47,14 @@ pub(super) fn run(context: &mut ExperimentContext<'_>, runner: &mut dyn RealRunn
     findings.tables.push(comparison_table(&points, &measured));
     real_run_claims(&mut findings, &points, &measured);
     add_comparison_notes(&mut findings, &points, &measured);
-    findings.add_parameter("real runs", format!("two processes of this program over UDP on this computer, the NES frame rate (60.10 per second), {REAL_FRAMES} frames per run, the first 60 left out"));
+    findings.add_parameter("real runs", format!("two processes of this program over UDP on this computer, at the NES frame rate of 60.10 per second; {REAL_FRAMES} frames per run after 60 frames of warm-up"));
     findings.add_note(
         "Other load on the computer disturbs the real runs. Their numbers are reliable only on an idle computer.",
     );
     Ok(findings)
 }
 
-/// Returns the simulated point with the scheme and round-trip time of a real one.
+/// Returns the simulated point with the scheme and round-trip time of a real one; `None` if these were not simulated.
 fn simulated_counterpart<'a>(points: &'a [PacingPoint], real: &PacingPoint) -> Option<&'a PacingPoint> {
     points_of_scheme(points, real.scheme).find(|point| point.rtt_ms == real.rtt_ms)
 }
@@ -70,7 +70,11 @@ fn comparison_table(points: &[PacingPoint], measured: &[PacingPoint]) -> DataTab
         "synchrony_virtual_ms",
         "synchrony_real_ms",
     ];
-    let mut table = DataTable::new("pacing-real", "Real sockets beside virtual time", &columns);
+    let mut table = DataTable::new(
+        "pacing-real",
+        "Frame time, deviation and synchrony on real sockets and in virtual time",
+        &columns,
+    );
     for real in measured {
         let Some(point) = simulated_counterpart(points, real) else { continue };
         table.add_row([
@@ -104,36 +108,36 @@ fn add_comparison_notes(findings: &mut Findings, points: &[PacingPoint], measure
     let mut add_note = |name: &str, part: fn(&PacingStats) -> f64| {
         let (mean_difference, max_difference) = mean_and_max_difference(points, measured, part);
         let note = format!(
-            "{name} on real sockets and in virtual time: {mean_difference:.2} ms apart on average, {max_difference:.2} ms at most."
+            "{name}: the results on real sockets and in virtual time differ by {mean_difference:.2} ms on average and by {max_difference:.2} ms at most."
         );
         findings.add_note(&note);
     };
-    add_note("Frame time", |stats| stats.frame_ms);
-    add_note("Deviation", |stats| stats.deviation_ms);
-    add_note("Synchrony", |stats| stats.synchrony_ms);
+    add_note("Mean frame time", |stats| stats.frame_ms);
+    add_note("Deviation of the frame time", |stats| stats.deviation_ms);
+    add_note("Synchrony of the two sites", |stats| stats.synchrony_ms);
 }
 
 fn real_run_claims(findings: &mut Findings, points: &[PacingPoint], measured: &[PacingPoint]) {
     let (_, max_difference) = mean_and_max_difference(points, measured, |stats| stats.frame_ms);
     findings.add_claim(
-        "on real sockets the frame time is within 1 ms of that in virtual time",
+        "the mean frame time on real sockets differs from that in virtual time by less than 1 ms",
         "not compared",
-        format!("{max_difference:.2} ms apart at most"),
+        format!("by {max_difference:.2} ms at most"),
         max_difference < 1.0,
     );
     let below: Vec<&PacingPoint> =
         points_of_scheme(measured, Scheme::Ours(0)).filter(|point| point.rtt_ms <= MAX_SMOOTH_RTT_MS).collect();
     let deviation_ms = max_or_zero(below.iter().map(|point| point.stats.deviation_ms));
     findings.add_claim(
-        "on real sockets, with prediction window 0 and to RTT 190 ms, the deviation stays below the paper's limit of 5 ms",
-        "deviation under 5 ms to RTT 130 ms",
+        "on real sockets, with prediction window 0 and RTT up to 190 ms, the deviation of the frame time stays below 5 ms",
+        "deviation under 5 ms up to RTT 130 ms",
         format!("{deviation_ms:.2} ms at most"),
         deviation_ms < ROUGH_DEVIATION_MS,
     );
     let synchrony_ms = max_or_zero(below.iter().map(|point| point.stats.synchrony_ms));
     findings.add_claim(
-        "on real sockets, with prediction window 0 and to RTT 190 ms, both sites begin a frame within 10 ms of each other",
-        "under 10 ms to RTT 130 ms",
+        "on real sockets, with prediction window 0 and RTT up to 190 ms, the two sites start a frame less than 10 ms apart on average",
+        "under 10 ms up to RTT 130 ms",
         format!("{synchrony_ms:.2} ms at most"),
         synchrony_ms < 10.0,
     );

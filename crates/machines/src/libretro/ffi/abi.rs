@@ -247,8 +247,8 @@ pub(super) mod command {
     pub(in super::super) const SET_GEOMETRY: c_uint = 37;
     pub(in super::super) const GET_LANGUAGE: c_uint = 39;
     pub(in super::super) const SET_SUPPORT_ACHIEVEMENTS: c_uint = 42 | EXPERIMENTAL;
-    /// Not `SET_HW_SHARED_CONTEXT`, which has the same number but is experimental. Later headers gave this command
-    /// number 87.
+    /// Not `SET_HW_SHARED_CONTEXT`, which has the same number with the [`EXPERIMENTAL`] bit. Some headers give this
+    /// command number 87 instead.
     pub(in super::super) const SET_SERIALIZATION_QUIRKS: c_uint = 44;
     pub(in super::super) const SET_SERIALIZATION_QUIRKS_LATER: c_uint = 87;
     pub(in super::super) const GET_AUDIO_VIDEO_ENABLE: c_uint = 47 | EXPERIMENTAL;

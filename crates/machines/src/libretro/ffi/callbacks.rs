@@ -1,11 +1,11 @@
 //! The callbacks that a core calls.
 //!
 //! Libretro callbacks carry no pointer that identifies the instance. So each call into a core sets the
-//! [`CallbackState`] of its thread for the duration of the call. Any number of instances can then live in one thread or
-//! in several. A thread started by a core has no callback state, and neither has code that a core runs outside a call;
-//! such callbacks are refused.
+//! [`CallbackState`] of its thread for the duration of the call. So any number of instances can live in one thread or
+//! in several. A thread that a core started has no callback state, nor has code that a core runs outside a call.
+//! Callbacks from there are refused.
 //!
-//! These functions do not panic. Should one panic nevertheless, the panic is caught here and the core gets the refusal.
+//! These functions do not panic. Should one panic nevertheless, the panic is caught here and the callback is refused.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_uint, c_void};
@@ -51,8 +51,8 @@ impl Drop for CurrentStateGuard<'_> {
     }
 }
 
-/// Runs `f` with the callback state of this thread. Returns `refusal` if there is none, or if it is borrowed further up
-/// the stack.
+/// Runs `f` with the callback state of this thread. Returns `refusal` if the thread has no callback state, if the state
+/// is borrowed further up the stack, or if `f` panics.
 fn with_current_state<R>(refusal: R, f: impl FnOnce(&mut CallbackState) -> R) -> R {
     let current = CURRENT_STATE.try_with(Cell::get).unwrap_or(ptr::null());
     // SAFETY: the pointer is null or was set by a `CurrentStateGuard` that is still alive and borrows the state; it is

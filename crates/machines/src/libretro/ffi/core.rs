@@ -1,4 +1,4 @@
-//! A loaded core: safe calls of its functions.
+//! Wraps the functions of a loaded core in safe methods.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_uint, c_void};
@@ -63,7 +63,7 @@ core_functions! {
 /// Reason why a core cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum CoreLoadError {
-    /// The operating system cannot load the library; contains its message.
+    /// The operating system cannot load the library; contains the error message.
     Load(String),
     /// The library is not a libretro core: this function is missing.
     MissingFunction(&'static str),
@@ -71,7 +71,7 @@ pub(in super::super) enum CoreLoadError {
     UnsupportedVersion(u32),
 }
 
-/// Name, version and supported files of a core, as it reports them.
+/// Name, version and supported files, as the core reports them.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct CoreInfo {
     pub(in super::super) name: String,
@@ -96,7 +96,7 @@ pub(in super::super) struct Core {
     info: CoreInfo,
     is_initialized: bool,
     has_game: bool,
-    // The order matters: the library may still call back while it is unloaded.
+    // Declared before `callback_state`, so dropped before it: the library may still call back while it is unloaded.
     _library: Library,
     callback_state: Box<RefCell<CallbackState>>,
 }
@@ -131,7 +131,7 @@ impl Core {
         Ok(core)
     }
 
-    /// Runs `f` with this instance as the current one of the thread.
+    /// Runs `f` while the callbacks of this thread act on this instance.
     fn call<R>(&mut self, f: impl FnOnce(&CoreFunctions) -> R) -> R {
         let _entered = CurrentStateGuard::new(&self.callback_state);
         f(&self.functions)
@@ -187,8 +187,8 @@ impl Core {
         &mut self.callback_state.get_mut().frontend
     }
 
-    /// Loads the game, or starts without one, and returns whether the core accepted it. The content must live as long
-    /// as the core, since some cores keep pointers to it.
+    /// Loads the game, or starts without one, and returns whether the core accepted it. The caller must keep the
+    /// content alive as long as the core, because some cores keep pointers to it.
     pub(in super::super) fn load_game(&mut self, content: Option<GameContent<'_>>) -> bool {
         let game = content.map(|content| GameInfo {
             path: content.path.as_ptr(),

@@ -1,7 +1,7 @@
 //! Handles the environment commands of a core: queries, notifications and options.
 //!
-//! Everything that could differ between two computers gets the same answer on all of them, or a refusal. Commands that
-//! are not listed are refused; libretro requires cores to handle that.
+//! A query whose answer could differ between two computers gets the same answer on all of them, or is refused. Commands
+//! that this module does not know are refused, and libretro requires cores to handle a refusal.
 
 use std::ffi::{c_char, c_uint, c_void};
 
@@ -204,7 +204,8 @@ unsafe fn read_memory_maps(value: MemoryMap) -> Vec<MappedMemory> {
     writable.map(read).collect()
 }
 
-/// Handles an option command, in all versions of libretro; `None` for other commands.
+/// Handles the option commands of all versions of libretro. Returns `None` for other commands, and for data that cannot
+/// be read.
 unsafe fn handle_option_command(shared: &mut CallbackState, command_id: c_uint, data: *mut c_void) -> Option<bool> {
     let options = &mut shared.frontend.options;
     // SAFETY: the read or written type is the one of the command.
@@ -239,7 +240,7 @@ unsafe fn handle_option_command(shared: &mut CallbackState, command_id: c_uint, 
     Some(true)
 }
 
-/// Declares the options of a list in version 1 of the format.
+/// Declares the options of a list in version 1 of libretro's option format.
 ///
 /// # Safety
 ///
@@ -252,7 +253,7 @@ unsafe fn declare_v1(shared: &mut CallbackState, at: *const OptionV1) {
     }
 }
 
-/// Declares the options of a list in version 2 of the format.
+/// Declares the options of a list in version 2 of libretro's option format.
 ///
 /// # Safety
 ///

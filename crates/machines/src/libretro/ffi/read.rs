@@ -49,7 +49,7 @@ pub(super) unsafe fn write_value<T>(at: *mut c_void, value: T) -> bool {
     true
 }
 
-/// Reads the entries of a list up to the first for which `is_end` is true.
+/// Reads the entries of a list before the first entry for which `is_end` is true; none for a null pointer.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! The last remaining player: when it plays on alone, which event the frontend gets, and how two sites that both did
-//! agree on one roster again.
+//! The last remaining player: when it plays on alone, which event its frontend gets, and how the rosters are reunited
+//! after two sites have both played on alone.
 
 use coplay::id::SiteId;
 use coplay::session::{Session, State};
@@ -9,15 +9,16 @@ use super::PlayerRunner;
 use crate::clock;
 use crate::runner::{Frontend, RunnerEvent};
 
-/// Behaviour of a site when every other player is silent and it cannot drop them for lack of a quorum.
+/// Behaviour of a site when all other players are silent, and the site cannot drop them because it alone is no quorum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlonePolicy {
-    /// Waits, and ends after [`GIVE_UP_FACTOR`](super::GIVE_UP_FACTOR) times `drop_timeout`.
+    /// Waits, and ends the run after [`GIVE_UP_FACTOR`](super::GIVE_UP_FACTOR) times `drop_timeout`; without
+    /// `drop_timeout` it waits forever.
     #[default]
     Wait,
     /// Waits until the user decides by [`UserCommand::ContinueAlone`](crate::runner::UserCommand::ContinueAlone).
     Ask,
-    /// Plays on alone as soon as `drop_timeout` has passed.
+    /// Plays on alone as soon as `drop_timeout` has passed; without `drop_timeout` it waits.
     Continue,
 }
 
@@ -33,7 +34,7 @@ impl PlayerRunner {
         }
     }
 
-    /// Plays on alone where the user need not be asked.
+    /// Plays on alone if that is possible now and the policy is [`AlonePolicy::Continue`].
     pub(super) fn continue_alone_if_automatic(&mut self, now: Instant) {
         if self.options.alone_policy == AlonePolicy::Continue
             && self.options.drop_timeout.is_some()
@@ -43,7 +44,7 @@ impl PlayerRunner {
         }
     }
 
-    /// Detects the departure of the last other player, after the frontend got all session events.
+    /// Detects that the last other player is gone. Called after the frontend got all session events.
     pub(super) fn detect_alone(&mut self) {
         let is_playing = |session: &&Session| matches!(session.state(), State::Running | State::Frozen(_));
         let Some(session) = self.session.as_ref().filter(is_playing).filter(|_| !self.is_leaving) else { return };
@@ -52,7 +53,8 @@ impl PlayerRunner {
         self.had_other_players = !alone;
     }
 
-    /// Reports to the frontend that this site plays on alone. By now the frontend has got the current lobby.
+    /// Reports to the frontend that this site plays on alone, if `detect_alone` found that. Called after the frontend
+    /// got the current lobby.
     pub(super) fn notify_alone(&mut self, frontend: &mut dyn Frontend) {
         if std::mem::take(&mut self.is_alone_event_pending) {
             frontend.on_event(RunnerEvent::PlayingAlone);

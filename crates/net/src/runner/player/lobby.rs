@@ -14,17 +14,18 @@ use crate::lobby::{self, JoinRequest, LobbyInfo, LobbyMember, LobbyMessage, Reci
 use crate::runner::{Frontend, RunError, RunnerEvent, ping};
 use crate::transport::PeerAddr;
 
-/// A member that waits for the start gives up after 15 s in which the leader neither sent nor acknowledged a message.
+/// Time without a message or an acknowledgement from the leader, after which a member that waits for the start gives
+/// up.
 const LEADER_TIMEOUT: TimeDelta = TimeDelta::from_secs(15);
 /// Keep-alive interval of a member until the game starts.
 const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_secs(2);
-/// Longest wait of a session for its starting members; then the leader starts the game again without the missing ones.
+/// Time that a session waits for its starting members; then the leader starts the game again without the missing ones.
 const START_TIMEOUT: TimeDelta = TimeDelta::from_secs(6);
 /// Ping interval, until the session measures round-trip times.
 const PING_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
-/// Interval of checking this site's own addresses.
+/// Interval between checks whether this site's own addresses have changed.
 const ADDR_CHECK_INTERVAL: TimeDelta = TimeDelta::from_secs(5);
-/// Time limit for the goodbye of this site to be acknowledged.
+/// Time limit for the acknowledgement of this site's goodbye.
 const DRAIN_TIMEOUT: TimeDelta = TimeDelta::from_millis(800);
 
 impl PlayerRunner {
@@ -41,7 +42,8 @@ impl PlayerRunner {
         frontend.on_event(RunnerEvent::Note(note));
     }
 
-    /// Answers a ping, or handles the reply to one. The roster records either as activity of the sender.
+    /// Answers a ping, or handles the reply to a ping. The roster, if this site leads it, records either as activity of
+    /// the sender.
     pub(super) fn handle_ping(&mut self, at: Instant, from: PeerKey, message: ping::PingMessage) {
         if let Some(roster) = &mut self.roster {
             roster.record_activity(at, &from);
@@ -85,8 +87,8 @@ impl PlayerRunner {
         }
     }
 
-    /// Refers a joiner to the roster leader. If the joiner is that leader, restarted, its successor leads from now on;
-    /// if that is this site, its roster handles the request.
+    /// Refers a joiner to the roster leader. A join request from the leader itself means that its program was
+    /// restarted: its successor leads from now on. If this site is the successor, its new roster handles the request.
     fn on_join_request(&mut self, from: PeerKey, request: JoinRequest) {
         if self.leader.key() == from {
             self.on_leader_gone(&from);
@@ -104,7 +106,7 @@ impl PlayerRunner {
 
     fn on_lobby_changed(&mut self, frontend: &mut dyn Frontend) {
         self.address_book.set_members(&self.lobby);
-        // The game starts again, without a member that did not arrive.
+        // Another session number means that the game starts again, without a member that did not arrive.
         if self.session_id != Some(self.lobby.session) && !self.is_late_joiner {
             self.session = None;
         }
@@ -129,7 +131,8 @@ impl PlayerRunner {
         self.pinger.ping_all(now, PING_INTERVAL, others.map(|member| member.key), send);
     }
 
-    /// Announces changed addresses of this site: an address may change, and a relay may be found late.
+    /// Every 5 s, announces the addresses of this site if they have changed: an address may change, and a relay may be
+    /// found late.
     pub(super) fn check_own_addrs(&mut self, now: Instant) {
         if now < self.next_addr_check {
             return;
@@ -180,7 +183,8 @@ impl PlayerRunner {
         }
     }
 
-    /// Starts the game with the members that are ready; the others can join later.
+    /// Starts the game with the members that are ready; the others can join later. Has no effect unless this site leads
+    /// the roster and the game has not started.
     pub(super) fn start_game(&mut self) {
         let Some(roster) = self.roster.as_mut().filter(|roster| !roster.lobby().is_started) else { return };
         Self::assign_seats_and_start(roster, self.session_adapter.machine());
@@ -194,8 +198,8 @@ impl PlayerRunner {
         }
     }
 
-    /// Starts the game again after 6 s, without members that were ready and have been silent since. Only the roster
-    /// leader does so.
+    /// If the session has waited for its starting members for 6 s, starts the game again without those that it waits
+    /// for. Only the roster leader does so.
     pub(super) fn check_start_timeout(&mut self, now: Instant) {
         let Some(State::Lobby { waiting_for }) = self.session.as_ref().map(Session::state) else {
             self.session_created_at = now;
@@ -209,8 +213,8 @@ impl PlayerRunner {
         Self::assign_seats_and_start(roster, self.session_adapter.machine());
     }
 
-    /// Sends keep-alives while waiting for the start. Fails if the leader is gone, since no other member can start the
-    /// game.
+    /// Sends keep-alives while waiting for the start. Fails if the leader has been silent for 15 s, because no other
+    /// member can start the game.
     pub(super) fn check_leader_timeout(&mut self, now: Instant) -> Result<(), RunError> {
         if self.roster.is_some() || self.session.is_some() {
             return Ok(());
@@ -233,7 +237,7 @@ impl PlayerRunner {
         }
     }
 
-    /// Handles the departure of a site: for good if `left`, otherwise it keeps its seat.
+    /// Handles the departure of a player. A player that `left` gives its seat back; one that was dropped keeps it.
     pub(super) fn on_player_gone(&mut self, site: SiteId, left: bool) {
         self.set_present(site, false);
         let gone = self.lobby.members.iter().find(|member| member.site == site.number()).map(|member| member.key);
@@ -244,7 +248,8 @@ impl PlayerRunner {
         }
     }
 
-    /// Marks a departed member as absent. If it led the roster, its successor takes over, perhaps this site.
+    /// Marks a departed member as absent. If that member led the roster, its successor takes over, which may be this
+    /// site.
     fn on_leader_gone(&mut self, gone: &PeerKey) {
         if let Some(member) = self.lobby.members.iter_mut().find(|member| member.key == *gone) {
             member.is_present = false;
@@ -280,8 +285,8 @@ impl PlayerRunner {
     }
 }
 
-/// Assigns each member its number of pads, each free seat one pad, and every site the machine buttons. The members that
-/// are ready and present start the game.
+/// Assigns each member its number of pads, each free seat one pad as long as there are pads, and every site its machine
+/// buttons. The members that are ready and present start the game.
 fn assign_seats(mut settings: Settings, machine: &dyn Machine, members: &[LobbyMember]) -> Settings {
     let pads = machine.pads();
     let control = pads.len() - 1;

@@ -797,8 +797,8 @@ fn second_admission_for_a_much_earlier_frame_freezes_no_player() {
     }
 }
 
-/// The coordinator that admitted a joiner crashes, rejoins and admits the joiner again. When it leaves later, the joiner
-/// reports that as the other players do.
+/// The coordinator that admitted a joiner crashes, rejoins and admits the joiner again. When the coordinator leaves
+/// later, the joiner reports that as the other players do.
 #[test]
 fn joiner_that_was_admitted_twice_notices_a_leave() {
     for away in [500, 1_500] {

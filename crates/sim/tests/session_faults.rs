@@ -235,8 +235,8 @@ fn joiner_that_a_dropped_coordinator_admitted_may_join_at_another_frame() {
     }
 }
 
-/// Seed 310026161: the two sites of a game drop each other. The one that crashes first rejoins the game of the other, and
-/// then the other crashes. The inputs of the one that rejoined end where the other dropped it.
+/// Seed 310026161: the two sites of a game drop each other. Site 0 crashes and rejoins the game of site 1, which then
+/// crashes, too. The inputs that site 0 gave before its crash end where site 1 dropped it.
 #[test]
 fn drop_by_a_site_that_outlives_the_dropped_one_counts() {
     assert_no_violations(310_026_161..310_026_162);

@@ -349,7 +349,7 @@ impl Session {
             }
             None => {
                 self.push_settling_inputs(first);
-                // The players accept at most 255 frames past the join frame. The rest follows while the machine catches up.
+                // The players accept 255 frames past the join frame. The rest follows while the machine catches up.
                 let until = neutral_until.min(first + MAX_FRAMES_AHEAD as u32);
                 self.push_neutral_inputs(until.max(self.own_inputs.end()));
             }

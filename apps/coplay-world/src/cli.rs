@@ -222,7 +222,8 @@ fn parse_listen_addr(text: &str) -> Result<SocketAddr, String> {
     parse_addr(text, Ipv4Addr::UNSPECIFIED)
 }
 
-/// Parses the address of another server: a name or an address and a port, or a zenoh endpoint.
+/// Checks the address of another server and returns it unchanged: `HOST:PORT`, or a zenoh endpoint, which contains a
+/// slash, such as `tls/play.example.org:7700`.
 fn parse_peer(text: &str) -> Result<String, String> {
     let is_host_and_port =
         text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());

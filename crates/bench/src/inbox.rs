@@ -3,8 +3,9 @@
 
 use crate::workload::Traffic;
 
-/// A queue of datagrams, in sending order: those that wait for one site, or in an outbox those that one site sends.
-/// Adding a datagram allocates only if more datagrams or bytes wait than ever before.
+/// A queue of datagrams, in sending order. An inbox holds the datagrams that wait for one site. Used as an outbox, the
+/// queue holds the datagrams that one site sends. Adding a datagram allocates only if the queue then holds more
+/// datagrams or bytes than ever before.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,

@@ -229,7 +229,8 @@ fn press(site: u8, value: u8) -> ScriptAction {
     ScriptAction::Press { site, value }
 }
 
-/// Returns a script for every kind of fault, with the name of its corpus file.
+/// Returns the corpus scripts of the target `session`, each with the name of its file. Together they contain every kind
+/// of action, faults included.
 fn scripts() -> Vec<(&'static str, Script)> {
     use ScriptAction::*;
     let lobby = ScriptSetup { starts_in_lobby: true, delay_ms: 7, ..RUNNING_SETUP };

@@ -446,8 +446,8 @@ impl MazeSite {
         &self.scores
     }
 
-    /// Recomputes the scoreboard if a record changed. The revision decides, not
-    /// [`PeerWorldEvent::RecordChanged`]: events that are not polled in time are dropped.
+    /// Recomputes the scoreboard if the record revision of the world has changed since the last call.
+    /// [`PeerWorldEvent::RecordChanged`] would not suffice, because events that are not polled in time are dropped.
     fn refresh_scores(&mut self) {
         let revision = self.world.record_revision();
         if std::mem::replace(&mut self.scores_revision, revision) != revision {

@@ -10,7 +10,7 @@ use coplay_sim::session_network::SessionNetwork;
 
 const HASH_INTERVAL: u32 = 60;
 
-/// Returns the divergence events of a site as (diverged site, frame).
+/// Returns the divergence events of a site as pairs of the other site, whose state differs, and the compared frame.
 fn divergence_events(game: &TestSession, site: usize) -> Vec<(usize, u32)> {
     let diverged = |event: &Event| match event {
         Event::Diverged { site, frame } => Some((site.index(), frame.number())),

@@ -251,7 +251,7 @@ fn too_short_stall_timeout_is_rejected() {
     assert!(error.to_string().contains("the minimum is 100"), "{error}");
 }
 
-/// A coordinator that charged a site for a stall gives the role back. When it coordinates again minutes later, the
+/// A coordinator that charged a site for a stall gives the role back. When it coordinates again a minute later, the
 /// stall is forgotten.
 #[test]
 fn stall_before_a_change_of_the_coordinator_is_forgotten() {

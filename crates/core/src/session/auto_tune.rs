@@ -4,10 +4,12 @@
 //! For every frame, a site measures the *input age*: the number of frames by which the received inputs of the slowest
 //! peer end before those of the site itself, plus the frame periods for which the frame waited. This one number covers
 //! delay, jitter and loss. Once per second the site sends all players the age that 98 % of its frames do not exceed,
-//! and the number of frames that its machine can resimulate within 80 % of a frame period. The coordinator changes
-//! input delay and prediction window for all sites, each by at most one frame at a time: after one evaluation if frames
-//! have to wait, after two if only a spare frame is missing, and after 12 to 45 if frames are to spare. Sites ignore a
-//! command that changes either value by more than one frame.
+//! and the number of frames that its machine can resimulate within 80 % of a frame period. Its target for the lead, the
+//! sum of input delay and prediction window, is the highest reported input age plus one spare frame. The coordinator
+//! changes either value for all sites by at most one frame at a time: after one evaluation if the input age exceeds the
+//! lead, so that frames wait; after two in a row if only the spare frame is missing, or if a machine is too slow for
+//! the prediction window; and after 12 to 45 if the lead exceeds its target. Sites ignore a command that changes either
+//! value by more than one frame.
 
 use super::event::Event;
 use super::settings::{MAX_INPUT_DELAY, MAX_LEAD};

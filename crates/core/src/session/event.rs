@@ -224,7 +224,7 @@ pub struct Freeze {
     pub frame: Frame,
     /// Time at which that frame began, and with it the wait.
     pub since: Instant,
-    /// Sites without whose inputs the frame cannot be stepped.
+    /// Sites whose missing inputs keep the frame from being stepped.
     pub waiting_for: SiteSet,
     /// The sites of `waiting_for` from which no packet has arrived for
     /// [`Config::freeze_timeout`](super::Config::freeze_timeout). The rest of `waiting_for` sends, but is slow or

@@ -17,9 +17,9 @@ use crate::input::{InputWord, MAX_BLOCKS, Recovery};
 use crate::pace::{MasterObservation, Pacer, Pacing};
 use crate::time::{Instant, TimeDelta};
 
-/// Silence of a site that has left or was dropped after which its seat becomes free. The seat becomes free earlier if
-/// this site gets more than 60 frames past the end of the leaver's inputs. Until then this site sends the leaver ticks,
-/// from which the leaver learns that this site knows of the leave.
+/// Silence after which the seat of a site that left or was dropped becomes free. The seat becomes free earlier once
+/// this site is more than 60 frames past the end of that site's inputs. Until its seat is free, a site that left still
+/// gets ticks, from which it learns that this site knows of its leave.
 const LEAVER_LINGER: TimeDelta = TimeDelta::from_secs(1);
 /// Silence of a peer after which a leaving site no longer waits for it to receive the leave.
 const LEAVE_WAIT_FOR_SILENT_PEER: TimeDelta = TimeDelta::from_secs(10);

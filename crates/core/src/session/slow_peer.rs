@@ -146,9 +146,9 @@ impl Session {
         }
     }
 
-    /// Returns whether `slow` is not empty and the coordinator can now ask the other sites to drop the sites in it: it
-    /// receives from all others, no eviction failed recently, and no last inputs of a dropped site are still to be
-    /// relayed.
+    /// Returns whether the coordinator can now ask the other sites to drop the sites in `slow`: `slow` is not empty,
+    /// packets of all other playing sites arrived within [`PEER_SILENCE_LIMIT`], no eviction failed recently, and no
+    /// last inputs of a dropped site are still to be relayed.
     fn can_evict(&self, now: Instant, slow: SiteSet) -> bool {
         let is_silent = |peer: &Peer| {
             peer.is_playing() && !slow.contains(peer.site) && now - peer.last_received_at > PEER_SILENCE_LIMIT

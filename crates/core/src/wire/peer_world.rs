@@ -66,7 +66,7 @@ pub struct EntityStateUpdate<'a> {
     pub entity_index: u8,
     /// Sequence number of this update among those of the entity, by which the receiver detects losses.
     pub sequence: u16,
-    /// Low 16 bits of the tick. The receiver takes the nearest tick with these bits.
+    /// Low 16 bits of the tick. The receiver takes the tick with these bits that is nearest to its current tick.
     pub tick: u16,
     /// State in the game's encoding.
     pub state: &'a [u8],

@@ -50,8 +50,8 @@ pub(super) fn mean_drift_of_all(paths: &[AvatarPath], seed: u64, sending: Update
 }
 
 impl AvatarPath {
-    /// Returns the fraction of updates at `rate` per second that dead reckoning predicts from the previous update:
-    /// those on the same line or circle, without a death or respawn in the meantime.
+    /// Returns the fraction of updates at `rate` per second that dead reckoning predicts from the previous update: the
+    /// position with an error below 1 unit, and the same life and number of spawns.
     pub(super) fn reckonable_share(&self, rate: u32) -> f64 {
         let ticks: Vec<usize> =
             (0..).map(|n| n * 100 / rate as usize).take_while(|tick| *tick < self.states.len()).collect();

@@ -34,7 +34,8 @@ pub(super) struct MemberInfo {
     pub(super) addrs: Vec<PeerAddr>,
 }
 
-/// Answer to an admitted joiner, with everything that it needs to take part.
+/// Answer to an admitted joiner: key, settings and multicast group of the mesh, and the joiner's own information.
+/// Information about the other members follows in [`MeshMessage::Members`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MeshWelcome {
     pub(super) mesh_key: MeshKey,

@@ -292,8 +292,8 @@ impl MirrorNetwork {
         self.nodes[node].server.iter_mut().for_each(|server| server.next_issue_at = None);
     }
 
-    /// Returns whether no server at a node issues events: it does not run, does not issue, or has issued its whole
-    /// script.
+    /// Returns whether the server at a node issues no events: it is not running, has not been started with
+    /// [`start_issuing`](Self::start_issuing) or was stopped, or has issued its whole script.
     pub fn has_stopped_issuing(&self, node: usize) -> bool {
         self.server(node).is_none_or(|server| server.next_issue_at.is_none())
     }

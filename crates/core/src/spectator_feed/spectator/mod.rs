@@ -324,8 +324,8 @@ impl Spectator {
         }
     }
 
-    /// Switches to the next source accepted by `is_good`, because the current one delivers no frames. If no source is
-    /// accepted, switches to the next one.
+    /// Switches to the next source that `is_good` accepts, or to the next one if it accepts none. Call this when the
+    /// current source delivers no frames. Has no effect on a spectator that left or was closed.
     pub fn try_other_source(&mut self, now: Instant, is_good: impl Fn(Addr) -> bool) {
         let now = self.advance_clock(now);
         if matches!(self.connection, SourceConnection::Subscribing | SourceConnection::Subscribed) {

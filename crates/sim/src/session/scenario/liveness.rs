@@ -124,8 +124,8 @@ impl SessionScenario {
     }
 
     /// Checks, if a machine was corrupted, that every site has reported the desync with the first frame that differs
-    /// and, with three or more sites, the diverged site. Scenarios whose links allow 25 frames per second or fewer are
-    /// not checked.
+    /// and, with three or more sites, the diverged site. A report made after a restart may lack the frame. Scenarios
+    /// whose [`min_fps`](SessionScenario::min_fps) is 25 or less are not checked.
     pub(super) fn check_desync_reports(&self, run: &mut SessionRun) {
         let Some((diverged, frame)) = run.divergence else { return };
         run.divergence_events.clear();
@@ -376,8 +376,9 @@ impl SessionScenario {
         diverges && f64::from(self.compare_every) / self.min_fps() > (DESYNC_RECOVERY_TIME / 2).as_secs_f64()
     }
 
-    /// Checks that a site does not continue without a crashed one, and that its session ends after the silence timeout.
-    /// `speed` is its frame rate after recovery.
+    /// Checks, in a scenario with a crash and without drops, that a remaining site did not continue the game and that
+    /// its session has ended, as the silence timeout requires. `speed` is the site's frame rate after recovery, in
+    /// frames per second.
     fn check_survivor(&self, run: &mut SessionRun, site: usize, speed: f64) {
         let started = run.checker.confirmed_frames[site] > 0;
         if started && speed > 0.0 {

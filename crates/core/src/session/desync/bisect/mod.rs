@@ -1,4 +1,5 @@
-//! Desync bisection: finds the first frame after which sites differ, and the part of the state.
+//! Desync bisection: finds the first frame after which the states of sites differ, and the part of the state in which
+//! they differ.
 //!
 //! States are compared only every [`Settings::compare_interval`](crate::session::Settings::compare_interval) frames,
 //! because a hash costs time. When a comparison fails, every site replays the frames since the last successful one and
@@ -7,10 +8,11 @@
 //! states and of the pages of those, down to 256 bytes.
 //!
 //! A [`DesyncBisector`] is one site's end of that search. Its input is local results and messages of other sites; its
-//! output is the next local query ([`DesyncBisector::local_query`]). It pulls: it repeats its queries until they are
-//! answered ([`DesyncBisector::poll_query`], as often as its owner likes), and answers those of other sites
-//! ([`DesyncBisector::poll_answer`]). A site that leaves too many queries unanswered is excluded, so every search ends.
-//! The memory is bounded, whatever other sites send, and nearly zero as long as there is no desync.
+//! output is the next local query ([`DesyncBisector::local_query`]). It repeats its queries to other sites with every
+//! call of [`DesyncBisector::poll_query`], about ten per second, and answers theirs with
+//! [`DesyncBisector::poll_answer`]. A site that leaves 200 queries in a row unanswered is excluded.
+//! [`DesyncBisector::give_up`] ends a search that takes too long. The memory is bounded, whatever other sites send, and
+//! nearly zero as long as there is no desync.
 
 mod query;
 #[cfg(test)]

@@ -124,7 +124,8 @@ pub struct LoadArgs {
     /// Connect this many bots per second, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_number(1..=10_000u32))]
     pub rate: u32,
-    /// Change the buttons of each bot this many times per second, 0 to 25; with 0 the bots decide as ninjas do
+    /// Change the buttons of each bot this many times per second, 1 to 25; with 0, each bot plays like a ninja (an
+    /// avatar that software controls) and chooses its own buttons
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole_number(0..=25u32))]
     pub commands: u32,
     /// Simulate bad uplinks of the bots: see `coplay host --help` for the format

@@ -84,7 +84,10 @@ fn resolve_servers(world: &[Ticket]) -> Result<(Vec<SocketAddr>, Secret), CliErr
         let Ticket::Udp { host, port, secret } = ticket else { continue };
         let resolved = (host.as_str(), *port).to_socket_addrs().ok().and_then(|mut all| all.next());
         servers.push(resolved.ok_or_else(|| {
-            CliError::failure(format!("cannot resolve host {host}"), "check the URL that `coplay world serve` printed")
+            CliError::failure(
+                format!("cannot resolve host {host}"),
+                "use the URL that `coplay world serve` printed, which has a numeric address, or check the host name and the network connection",
+            )
         })?);
         secrets.push(secret.clone());
     }

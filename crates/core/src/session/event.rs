@@ -284,7 +284,11 @@ impl fmt::Display for Event {
             Self::AddressChanged { site, .. } => write!(f, "site {site} has a new address"),
             Self::Left { site, frame } => write!(f, "site {site} left; frame {frame} is the first without it"),
             Self::Dropped { site, frame } => {
-                write!(f, "site {site} was dropped (silent, slow or restarted); frame {frame} is the first without it")
+                write!(
+                    f,
+                    "site {site} was dropped (silent, slow, restarted, or at the request of a host program); \
+                    frame {frame} is the first without its input"
+                )
             }
             Self::DelayChanged { frame, input_delay, prediction_window, input_age, site } => write!(
                 f,

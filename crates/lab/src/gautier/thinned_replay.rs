@@ -51,7 +51,7 @@ fn run(context: &mut ExperimentContext<'_>) -> Findings {
     });
     let mut findings = Findings::default();
     super::add_common_parameters(&mut findings);
-    findings.add_parameter("thinned", "the paths of five ninjas that sent 28 updates per second");
+    findings.add_parameter("thinned", "the paths of the five ninjas of one game per link, recorded at 28 updates per second and replayed at each rate");
     findings.add_parameter("separate", "one game per rate, each with its own seed and maze");
     findings.add_parameter("time", format!("{seconds} s per run"));
     let mut table = DataTable::new(

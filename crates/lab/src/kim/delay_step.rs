@@ -16,7 +16,7 @@ use crate::table::{DataTable, integer, number};
 pub static EXPERIMENT: Experiment = Experiment {
     name: "step",
     title: "Sudden increase of the link delay",
-    summary: "The one-way delay from one site jumps from 30 to 200 ms, that from the other site from 100 to 200 ms. The buffers shrink by the mean increase, the sites resynchronise, and the game continues with the smaller buffers, without packet loss near full speed.",
+    summary: "The one-way delay from one site jumps from 30 to 200 ms, that from the other site from 100 to 200 ms. Both buffers shrink by the mean increase of the delays, and the game continues with the smaller buffers: at nearly full speed without packet loss, and with pauses with packet loss.",
     paper: &KIM,
     paper_figures: "Figure 16",
     expected_seconds: 1.0,

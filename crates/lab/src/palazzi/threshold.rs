@@ -145,7 +145,7 @@ fn claims(findings: &mut Findings, all: &[PolicyOutcomes]) {
         "with 7 senders, our policy has a smaller share of events over the threshold than ON-OFF and ILA, and drops no more events",
         "no such policy",
         format!(
-            "ours {:.2} % over the threshold and {:.1} % dropped; ON-OFF {:.2} % and {:.1} %; ILA {:.2} % and {:.1} %",
+            "over the threshold / dropped: our policy {:.2} % / {:.1} %, ON-OFF {:.2} % / {:.1} %, ILA {:.2} % / {:.1} %",
             ours.share_over(GIT_MS) * 100.0,
             ours.drop_share() * 100.0,
             on_off.share_over(GIT_MS) * 100.0,

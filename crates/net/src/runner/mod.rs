@@ -179,7 +179,9 @@ impl std::fmt::Display for RunError {
             Self::WrongPeer { addr } => {
                 write!(f, "{} is not the host of this game", addr.brief())
             }
-            Self::Refused(JoinRefusal::Full) => write!(f, "the game is full: no free seat, or too few free pads"),
+            Self::Refused(JoinRefusal::Full) => {
+                write!(f, "the game is full: no free seat, too few free pads for your players, or too many spectators")
+            }
             Self::Refused(JoinRefusal::VersionMismatch(theirs)) => {
                 write!(
                     f,

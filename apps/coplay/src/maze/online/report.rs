@@ -103,7 +103,7 @@ impl MazeReport {
     fn add_traffic_rows(&self, summary: &mut Summary) {
         let rate = |traffic: &TrafficCount| {
             let (datagrams, bytes) = self.per_second(traffic);
-            (format!("{datagrams:.1} per second"), format!("datagrams, {bytes:.0} bytes per second"))
+            (format!("{datagrams:.1} datagrams/s"), format!("{bytes:.0} bytes/s"))
         };
         let rows = [
             ("unicast", &self.traffic.unicast_sent, "sent"),
@@ -113,7 +113,7 @@ impl MazeReport {
         ];
         for (label, traffic, direction) in rows.into_iter().filter(|(_, traffic, _)| traffic.datagrams > 0) {
             let (value, meaning) = rate(traffic);
-            summary.add_row(label, value, &format!("{direction} {meaning}"));
+            summary.add_row(label, value, &format!("{direction}, {meaning}"));
         }
     }
 

@@ -3,17 +3,18 @@
 //! For each number of players and each policy, three servers run in processes of their own, and bots in this process
 //! change their buttons 25 times a second, each time such that the servers must exchange an update. Once all bots have
 //! joined and the load has settled, the counters of servers and bots are read at the beginning and at the end of a
-//! measurement, so the rush of the joins does not count. A number is *carried* if all bots are in the world, 95 % of
-//! their commands arrived, and 99 % of the events between servers were delivered within 150 ms of being issued. If the
-//! bots did not send 95 % of their commands, the table marks the row, which then says nothing about the servers.
+//! measurement, so the rush of the joins does not count. A number is *carried* if all bots are in the world, the
+//! servers received at least 95 % of the nominal 25 commands per player and second, and at each server 99 % of the
+//! events of the others were delivered within 150 ms of being issued. If the bots issued less than 95 % of the nominal
+//! commands, the table marks the row, which then says nothing about the servers.
 //!
 //! All processes read the same clock, where the system has one. Delays are measured in the group time of the servers;
 //! the summary shows how far the servers disagree on it.
 //!
-//! Bots and servers share the processors, as there is no other computer to run the bots on. The servers run with
-//! `nice`, so that they are short of processor time first, not the bots that measure: the bots get what they need, and
-//! the servers the rest. The table shows the processor time of the bots; on computers of their own the servers would
-//! have that, too.
+//! Bots and servers share the processors, as there is no other computer to run the bots on. Where the system has the
+//! command `nice`, the servers run at a lower priority, so that they are short of processor time first, not the bots
+//! that measure: the bots get what they need, and the servers the rest. The table shows the processor time of the bots;
+//! on computers of their own the servers would have that, too.
 
 mod row;
 mod search;
@@ -126,7 +127,9 @@ impl BenchRun<'_> {
                 Some(Row { verdict: Verdict::LoadNotOffered, players, .. }) => {
                     format!("; with {players} players the bots are too slow on this computer")
                 }
-                Some(row) => format!(", but not {} players: {}, p99 {} ms", row.players, row.verdict, row.p99_ms),
+                Some(row) => {
+                    format!(", but not {} players: {}, p99 of event delays {} ms", row.players, row.verdict, row.p99_ms)
+                }
                 None => "; larger numbers were not measured".into(),
             };
             println!("{} carries {} players{beyond}", policy.name(), search.max_carried);

@@ -218,7 +218,7 @@ fn parse_seed(text: &str) -> Result<u64, String> {
     whole_number(0..=u64::MAX)(text).map_err(|error| format!("{error}, such as 42"))
 }
 
-/// Parses an address to listen on. A port alone stands for all addresses of this computer.
+/// Parses an address to listen on. A port alone stands for all IPv4 addresses of this computer.
 fn parse_listen_addr(text: &str) -> Result<SocketAddr, String> {
     parse_addr(text, Ipv4Addr::UNSPECIFIED)
 }
@@ -243,7 +243,7 @@ fn parse_public_addr(text: &str) -> Result<SocketAddr, String> {
     resolved.ok_or_else(|| format!("cannot be resolved; {HOST_AND_PORT}"))
 }
 
-/// Parses an address for HTTP. A port alone stands for this computer only, because the state is not for everyone.
+/// Parses an address for HTTP. A port alone stands for 127.0.0.1, so that only this computer can read the state.
 fn parse_http_addr(text: &str) -> Result<SocketAddr, String> {
     parse_addr(text, Ipv4Addr::LOCALHOST)
 }

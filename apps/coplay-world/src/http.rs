@@ -133,7 +133,8 @@ fn respond(request: &[u8], now: Time, board: &MetricsBoard) -> (&'static str, &'
     }
 }
 
-/// Returns the state of the server in one word: `Ok` if the players on this server can play, else `Err`.
+/// Returns the state of the server in one word: `Err` if the world is stalled, or the server is draining or not open to
+/// players yet, else `Ok`.
 fn health(metrics: &ServerMetrics, now: Time) -> Result<&'static str, &'static str> {
     match metrics {
         _ if metrics.is_stalled(now) => Err("stalled"),

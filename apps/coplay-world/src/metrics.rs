@@ -36,7 +36,7 @@ pub struct ServerMetrics {
     pub mirror_count: usize,
     /// Hash of the known state; `None` unless a request to `/state` asked for it.
     pub digest: Option<u64>,
-    /// Number of input changes that this server has received from players.
+    /// Number of new input changes that this server has accepted from players.
     pub commands: u64,
     /// Time by which the group time is ahead of the clock of this computer, in milliseconds. Where all processes read
     /// the same clock, it differs between the servers of one computer by the difference of their group times.
@@ -146,7 +146,7 @@ impl ServerMetrics {
     }
 
     /// Formats the delay histogram as a JSON list. Entry n, from 0, is the number of events of other servers that were
-    /// delivered n to n + 1 ms after their issue; entry 499 also counts longer delays.
+    /// delivered n to n + 1 ms after their issue; entry 499 also counts longer delays. Zeros at the end are left out.
     fn delay_counts_json(&self) -> String {
         let counts = &self.mirror_stats.gtd_histogram;
         let used = counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
@@ -242,7 +242,7 @@ mod tests {
         metrics
     }
 
-    /// The output must follow the text format, version 0.0.4:
+    /// Checks the HELP, TYPE and sample lines against the text format, version 0.0.4:
     /// <https://prometheus.io/docs/instrumenting/exposition_formats/>.
     #[test]
     fn prometheus_text_format_is_valid() {

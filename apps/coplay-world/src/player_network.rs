@@ -29,7 +29,7 @@ const RELAY_TIMEOUT: Duration = Duration::from_millis(700);
 /// Transport by which a client reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportKind {
-    /// Plain UDP, secured by the secret of the world.
+    /// UDP, secured by the secret of the world.
     Udp,
     /// iroh (QUIC), which connects through most routers.
     Iroh,

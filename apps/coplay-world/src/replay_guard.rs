@@ -23,7 +23,7 @@ pub struct ReplayGuard {
     received_nonces: VecDeque<Nonce>,
     /// Runs that echoed our nonce, with the number of the last accepted message of each.
     verified_runs: BTreeMap<ServerRun, u64>,
-    /// Whether a received nonce has not been echoed yet, or our own nonce is new.
+    /// Whether a received nonce has not been echoed yet, or our own nonce was replaced and not sent yet.
     is_echo_pending: bool,
 }
 
@@ -113,7 +113,7 @@ mod tests {
     use coplay_world::ServerInfo;
     use std::sync::LazyLock;
 
-    /// Server without a network, which passes messages by function call.
+    /// Sealer, opener and replay guard of a server without a network. The tests pass messages by function calls.
     struct TestServer {
         sealer: Sealer,
         opener: Opener,

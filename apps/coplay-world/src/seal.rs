@@ -1,5 +1,5 @@
-//! Sealing of messages between servers: an attacker that can reach the servers, or runs a router between them, cannot
-//! act as a server.
+//! Sealing of messages between servers: an attacker that can reach the servers, or runs a router between them, but does
+//! not know the secret, cannot act as a server.
 //!
 //! ```text
 //! source     4    sender
@@ -37,7 +37,8 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// Returns the data that is authenticated with a message from `source`, but not sent.
+    /// Returns the additional data that the cipher authenticates with a message from `source`: the topic and the
+    /// source.
     fn associated_data(self, source: [u8; 4]) -> [u8; 9] {
         let (kind, target) = match self {
             Self::Hello => (0, 0),
@@ -110,7 +111,7 @@ impl Opener {
         Self { cipher: cipher(secret) }
     }
 
-    /// Opens a message; `None` if it was sealed with another secret or for another topic.
+    /// Opens a message; `None` if it was sealed with another secret or for another topic, or was changed.
     pub fn open(&self, topic: Topic, message: &[u8]) -> Option<OpenedMessage> {
         let (header, sealed) = message.split_at_checked(HEADER_LEN)?;
         let source = *header.first_chunk()?;

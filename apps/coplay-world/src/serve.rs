@@ -383,7 +383,7 @@ impl ServerProcess {
         }
     }
 
-    /// Logs the statistics since the last call, which was 10 s ago.
+    /// Logs the statistics since the last call, or since the start at the first call: about 10 s.
     fn log_stats(&mut self, metrics: &ServerMetrics) {
         let before = std::mem::replace(&mut self.logged_stats, metrics.mirror_stats);
         let mut stats = metrics.mirror_stats;
@@ -434,7 +434,7 @@ impl ServerProcess {
     }
 
     /// Asks players to move to other servers, waits up to 8 s until they have moved and our updates are replicated, and
-    /// leaves the world.
+    /// leaves the world. Does not wait for players if no other server is present.
     fn drain(mut self) {
         info!("draining: players move to other servers");
         self.server.world_mut().drain();
@@ -455,7 +455,8 @@ impl ServerProcess {
     }
 }
 
-/// Returns the error of a server whose peer has a different maze; the hint names the flags of the peer's maze.
+/// Returns the error of a server whose peer has a different maze. The hint names the flags of the peer's maze, or the
+/// version of the program if those flags are equal to ours.
 fn settings_mismatch_error(ours: &ServerInfo, theirs: &ServerInfo) -> CliError {
     let addr = theirs.player_addrs.first().map_or_else(String::new, |addr| format!(" at {addr}"));
     let message = format!("the server{addr} has a different maze");
@@ -478,7 +479,7 @@ fn log_mirror_event(event: MirrorEvent) {
         MirrorEvent::PeerLeft(source) => warn!(%source, "another server left or is unreachable"),
         MirrorEvent::EventAbandoned { source, seq } => warn!(%source, seq, "dropped an event that is not obsolete"),
         MirrorEvent::SourceForgotten(source) => {
-            info!(%source, "too many servers: discarded the events of a server that had left")
+            info!(%source, "discarded the events of a server that had left, because the limit of known servers was reached")
         }
         MirrorEvent::SnapshotTooLong { of, len } => {
             error!(%of, len, "snapshot exceeds the limit; late joiners will miss this source");

@@ -1,5 +1,5 @@
-//! Servers in processes of their own over real sockets: no player loses state when a server crashes and restarts,
-//! servers stop cleanly, and every error has a hint.
+//! Tests of servers in processes of their own over real sockets: a crash and restart, a stop by SIGTERM, a server with
+//! a different maze, `bench`, and the messages of commands that fail.
 
 mod common;
 

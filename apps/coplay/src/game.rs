@@ -62,7 +62,8 @@ impl From<OpenedMachine> for Box<dyn Machine> {
 
 impl MachineSpec {
     /// Returns the spec that opens a machine like `machine` on `core`. Leaves out the options `hash of` and `platform`:
-    /// they state properties of the machine, which cannot be set.
+    /// they state properties of the machine, which cannot be set. Of the built-in machine's options, takes over only
+    /// the number of players.
     pub fn matching(core: Option<CoreSource>, machine: &MachineId) -> Self {
         let mut spec = Self { core, ..Self::default() };
         // Options of the built-in machine do not apply to a core.

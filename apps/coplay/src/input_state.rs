@@ -80,7 +80,8 @@ impl Keyboard {
     }
 
     /// Handles a key that went down, repeats or went up, and returns its command, if any. `shift` states whether Shift
-    /// is held, and `menu` whether a menu is open. In a menu, keys that go down move in the menu and press no buttons.
+    /// is held, and `menu` whether a menu is open. In a menu, keys that go down press no buttons; arrows, Enter and
+    /// Space move in the menu.
     pub fn on_key(&mut self, input: &InputState, key: Key, down: bool, shift: bool, menu: bool) -> Option<UiCommand> {
         let was_down = std::mem::replace(&mut self.held_keys[key.index()], down);
         let presses_buttons = !menu || !down;

@@ -12,8 +12,8 @@ pub struct ApprovedMachine {
     /// Machine that the session runs. It offers no saved states if `coplay check` found them inexact, or if the host
     /// does not use any.
     pub machine: Box<dyn Machine>,
-    /// Largest prediction window, in frames, whose rollbacks take at most 80 % of a frame period on this computer;
-    /// `None` without a report, or if the states are not exact.
+    /// Largest prediction window, at most 20 frames, whose rollbacks take at most 80 % of a frame period on this
+    /// computer; `None` without a report, or if the states are not exact.
     pub max_prediction_window: Option<u32>,
     /// Median times of steps, saves and loads on this computer; 0 without a report.
     pub costs: MachineCosts,

@@ -1,5 +1,5 @@
-//! Ten save slots of a game, on disk. Slots belong to one game and one version of a machine, because another version
-//! may not be able to load the states.
+//! Ten save slots of a game, on disk. Slots belong to one game and one version of a machine with its options, because
+//! the machine may not be able to load states of another version or with other options.
 
 use std::fmt::Write as _;
 use std::fs;

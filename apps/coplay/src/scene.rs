@@ -135,7 +135,7 @@ pub struct Overlay {
 /// Largest number of characters per line of long text such as a ticket, so that it fits into a terminal of 80 columns.
 pub const MAX_LINE_WIDTH: usize = 58;
 
-/// Splits a text into rows of [`MAX_LINE_WIDTH`] characters; only the first row has the name.
+/// Splits a text into rows of at most [`MAX_LINE_WIDTH`] characters; only the first row has the name.
 pub fn wrap_rows(name: &str, text: &str) -> Vec<(String, String)> {
     let chars: Vec<char> = text.chars().collect();
     let names = std::iter::once(name).chain(std::iter::repeat(""));
@@ -168,9 +168,9 @@ pub enum UiCommand {
     Help,
     /// Starts fast-forward (`true`, key pressed) or ends it (`false`, key released).
     FastForward(bool),
-    /// Saves the state: in the selected slot, or for all players of a shared game.
+    /// Saves the state in the selected slot; in a shared game, saves the state for all players.
     Save,
-    /// Loads the saved state: from the selected slot, or for all players of a shared game.
+    /// Loads the state in the selected slot; in a shared game, loads the last saved state for all players.
     Load,
     /// Selects the slot at this offset from the selected one.
     Slot(i8),

@@ -1,8 +1,8 @@
 //! Seat keys on disk. After a crash or a power cut, the same command takes the same key and rejoins in the same seat.
 //!
-//! A key belongs to a group: the games that share a secret or token. Two programs of one group on one computer have
-//! different keys. Each program locks its key file, and the operating system releases the lock when the program ends,
-//! however it ends.
+//! A key belongs to a group, the games that share a secret or token, or to the file that `--seat` names. Each program
+//! locks its key file, so two programs that run at the same time have different keys, except on a file system without
+//! locks. The operating system releases the lock when the program ends, however it ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -32,7 +32,7 @@ pub struct SeatKey {
 
 impl SeatKey {
     /// Returns the key in this file; creates the file if it does not exist. Fails if another program holds the file's
-    /// lock.
+    /// lock, or if the file contains something else than a seat key.
     pub fn from_file(path: &Path) -> Result<Self, AppError> {
         let shown = path.display();
         let failed = |error: &std::io::Error| {

@@ -1,4 +1,4 @@
-//! Every error must be one sentence with a hint and the right exit code, and never a panic.
+//! Tests of errors: one sentence, a hint and the right exit code, and no panic.
 
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
 mod common;

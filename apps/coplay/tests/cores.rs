@@ -1,4 +1,4 @@
-//! The program with libretro cores: checks, movies, options and shared games.
+//! The program with libretro cores: checks, movies, options, and cores that cannot be hosted.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]

@@ -1,5 +1,6 @@
 //! Faults of computers and networks: real processes that are suspended or killed, lose packets, change their address or
-//! never connect. Each fault is reported, nothing hangs, and the remaining sites have equal states.
+//! never connect. The tests check what the sites report, and, where a game goes on with several sites, that their
+//! states are equal.
 
 #![cfg(unix)]
 

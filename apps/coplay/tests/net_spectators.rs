@@ -1,5 +1,6 @@
 //! Four players over a bad network, two spectators and a late joiner, with an incompressible state of 1 MiB, in real
-//! processes. Nothing that a spectator does may slow the players.
+//! processes. The players must keep more than 60 % of their frame rate while spectators connect, stop and are killed,
+//! and while the late joiner joins.
 
 #![cfg(unix)]
 

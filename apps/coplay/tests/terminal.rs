@@ -1,4 +1,5 @@
-//! Game in a terminal: the program draws it, and restores the terminal whatever ends the program.
+//! Games in a terminal: the program draws them, restores the terminal at its end and on Ctrl+C, and ends when the
+//! terminal is closed.
 #![cfg(target_os = "linux")]
 
 #[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]

@@ -1,7 +1,8 @@
 //! ggrs sessions in lockstep mode (no prediction).
 //!
-//! Each site is driven in the cheapest way that the documentation of ggrs allows: per frame, one input and one call of
-//! `advance_frame`, which polls the socket itself. ggrs reads the real clock there, which is part of its cost.
+//! With [`PollPolicy::Once`], each site is driven in the cheapest way that the documentation of ggrs allows: per frame,
+//! one input and one call of `advance_frame`, which polls the socket itself. ggrs reads the real clock there, which is
+//! part of its cost.
 //!
 //! Two things make ggrs look cheaper here than in a game. Its quality reports follow the real clock, five per second:
 //! at the speed of a benchmark it sends hardly any, while at 60 frames per second there is one per twelve frames and

@@ -36,9 +36,11 @@ impl RollbackRow {
     }
 }
 
-/// Choice of the rows, fewer if `is_quick`, and number of measured spans per row and engine.
+/// Extent of the rollback report.
 pub(crate) struct RollbackPlan {
+    /// Whether the report has fewer rows, that is, fewer combinations of RTT, packet loss and prediction window.
     pub(crate) is_quick: bool,
+    /// Number of measured spans per row and engine.
     pub(crate) spans: u32,
 }
 

@@ -1,4 +1,5 @@
-//! Inputs and the machine of lockstep sessions, equal for all engines.
+//! What is equal for all engines: frame rate, inputs and the count of traffic in all sessions, and the machine and the
+//! interface of lockstep sessions.
 
 use coplay_sim::random::Random;
 
@@ -18,7 +19,7 @@ const INPUT_PERIOD_FRAMES: usize = 4_096;
 /// Inputs of all players: two bytes each, which change at random times to random values.
 #[derive(Clone, Debug)]
 pub struct Inputs {
-    /// Inputs of all frames, player after player.
+    /// Inputs of the [`INPUT_PERIOD_FRAMES`] frames before they repeat, player after player.
     pressed: Vec<u16>,
 }
 
@@ -39,7 +40,8 @@ impl Inputs {
         Self { pressed }
     }
 
-    /// Returns the input that takes effect in a frame: the one pressed [`INPUT_DELAY`] frames before.
+    /// Returns the input that takes effect in a frame: the one pressed [`INPUT_DELAY`] frames before; 0 (neutral) in
+    /// the first [`INPUT_DELAY`] frames.
     pub fn delayed(&self, player: usize, frame: u32) -> u16 {
         frame.checked_sub(INPUT_DELAY).map_or(0, |pressed| self.pressed(player, pressed))
     }
@@ -89,7 +91,7 @@ impl DigestMachine {
 
 /// A session of several sites, all in the calling thread.
 pub trait Engine {
-    /// Runs the session until every site has stepped this many more frames.
+    /// Runs the session until every site has stepped `frames` frames beyond the total of the earlier calls.
     fn run(&mut self, frames: u32);
 
     /// Returns the traffic between all sites since the start.

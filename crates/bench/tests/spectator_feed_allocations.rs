@@ -1,5 +1,6 @@
-//! In steady state a spectator feed does not allocate, even with 10 % packet loss. Each of its spectators allocates
-//! less than once on average, when a buffer grows. The test prints the cost per spectator and frame.
+//! In steady state a spectator feed does not allocate, even with 10 % packet loss. In 1,800 frames, each of its
+//! spectators allocates less than once on average, when a buffer grows. The test prints the cost per spectator and
+//! frame.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant as Clock};

@@ -8,8 +8,8 @@
 const PRIMES: [u64; 5] =
     [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f, 0x1656_67b1_9e37_79f9, 0x85eb_ca77_c2b2_ae63, 0x27d4_eb2f_1656_67c5];
 
-/// Returns the XXH64 hash of `bytes`. Each seed selects a different hash function, so the same bytes have different
-/// hashes under different seeds.
+/// Returns the XXH64 hash of `bytes`. Each seed selects a different hash function, so the hashes of the same bytes
+/// under two seeds are equal only by chance.
 pub fn xxh64(seed: u64, bytes: &[u8]) -> u64 {
     let (stripes, tail) = bytes.as_chunks::<32>();
     let hash = if stripes.is_empty() { seed.wrapping_add(PRIMES[4]) } else { hash_stripes(seed, stripes) };

@@ -1,8 +1,9 @@
 //! Time: points and spans. The caller passes the time in; the engines never read a clock.
 //!
 //! [`Instant`] is a point on *this site's* clock, [`GroupInstant`] a point on the clock that all sites of a session
-//! share. They are different types on purpose: only a [clock estimate](crate::clock) converts one to the other. Sums,
-//! differences, products and negations saturate, so no number from the network can make them panic.
+//! share. They are different types on purpose: a conversion needs the offset between the two clocks, which a [clock
+//! estimate](crate::clock) gives. Sums, differences, products and negations saturate, so no number from the network can
+//! make them panic.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
@@ -123,8 +124,8 @@ impl GroupInstant {
     }
 }
 
-/// Adds like `saturating_add`, but handles overflow in a branch. Real times never overflow, so the branch is never
-/// taken and costs next to nothing. Every frame computes several hundred of these sums and differences.
+/// Adds like `saturating_add`, but handles overflow in a branch. Overflow is rare, so the branch costs next to nothing.
+/// Every frame computes several hundred of these sums and differences.
 #[inline(always)]
 fn sum(one: i64, other: i64) -> i64 {
     one.checked_add(other).unwrap_or_else(|| saturated(one < 0))

@@ -408,8 +408,8 @@ fn rate() -> impl Strategy<Value = FrameRate> {
     })
 }
 
-/// Generates players whose bits are divided among the first `sites` sites. A bit claimed by two sites goes to the lower
-/// one.
+/// Generates ownership of 1 to 9 players' bits by the first `sites` sites. A bit claimed by several sites goes to the
+/// lowest one; a bit claimed by none has no owner.
 fn ownership(sites: usize) -> impl Strategy<Value = Ownership> {
     let sparse = (any::<InputWord>(), any::<InputWord>()).prop_map(|(one, other)| one & other);
     let mask = prop_oneof![Just(0), Just(InputWord::MAX), (0..128u32).prop_map(|bit| 1 << bit), sparse];

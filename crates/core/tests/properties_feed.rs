@@ -1,4 +1,5 @@
-//! Properties of feed packets, and of a feed and a spectator that receive arbitrary bytes.
+//! Properties of feed packets, and of a feed and a spectator that receive arbitrary bytes. One more test lets a
+//! spectator change to a source with different frames.
 //!
 //! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test
 //! -p coplay --test properties_feed`.

@@ -1,5 +1,5 @@
-//! Writes the generated part of the corpus of each target: session scripts for every kind of fault, session packets,
-//! and scripts or files for the feed, movie and worlds targets.
+//! Writes the generated part of the corpus of each target: scripts for `session`, `feed`, `movie` and `worlds`, and for
+//! `wire` session packets, fragments of inputs, and ticks with extras.
 
 use std::path::Path;
 use std::{fs, io};
@@ -41,8 +41,9 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns one tick for each of the [`TICK_FLAGS`], one with wide inputs for each of the [`WIDE_TICK_FLAGS`], and one
-/// hello for each value of its flags that occurs in the lobby, with the names of their corpus files.
+/// Returns packets that the sites of the session scripts send, with the names of their corpus files: one tick for each
+/// of the [`TICK_FLAGS`], one with wide inputs for each of the [`WIDE_TICK_FLAGS`], and one hello for each value of its
+/// flags in the script `lobby`. Packets that no site sends are left out.
 fn packets() -> Vec<(String, Vec<u8>)> {
     let mut found = std::collections::BTreeMap::new();
     for (scene, script) in scripts() {
@@ -129,8 +130,8 @@ fn worlds() -> Vec<(String, Vec<u8>)> {
     named.into_iter().flat_map(script).collect()
 }
 
-/// Returns movies: a byte that selects the header, then blocks, each of which starts with kind, frame, number of frames
-/// and length.
+/// Returns scripts of the target `movie`: a byte that selects the header, then blocks, each of which starts with kind,
+/// frame, number of frames and length. The last two are beginnings of a file instead.
 fn movies() -> Vec<(String, Vec<u8>)> {
     let block = |kind: u8, frame: u32, frames: u16, payload: &[u8]| {
         [&[kind][..], &frame.to_le_bytes(), &frames.to_le_bytes(), &[payload.len() as u8], payload].concat()

@@ -14,8 +14,8 @@ pub(crate) struct SeatOccupancyHistory {
     starters: SiteSet,
     /// Frames at which each seat was taken (`true`) or lost, in order.
     changes: [Vec<(u32, bool)>; MAX_SITES],
-    /// Whether two sites reported different changes. This is a fault unless sites can join late and a site crashed, was
-    /// cut off, left or restarted.
+    /// Whether the reported changes contradict each other: a seat is taken or lost twice in a row. This is a fault
+    /// unless sites can join late and a site crashed, was cut off, left or restarted.
     pub(crate) is_inconsistent: bool,
 }
 
@@ -61,9 +61,10 @@ impl SeatOccupancyHistory {
     }
 }
 
-/// Checks the inputs of all confirmed frames of site `at`. After a forgery, only that site's own inputs are checked,
-/// and only in the frames in which it plays. `forged` is whether a forgery arrived, or the sites reported inconsistent
-/// changes of seats.
+/// Checks the inputs of the confirmed frames of site `at`; if that site lost its seat, only of the frames before any
+/// site lost its seat. After a forgery, checks only the site's own inputs and the bits that no site owns, in the frames
+/// from its first one as a player on. `forged` is whether a forgery arrived, or the sites reported inconsistent changes
+/// of seats.
 pub(crate) fn check_confirmed(
     settings: &Settings,
     sites: &[FuzzedSite],
@@ -126,9 +127,9 @@ fn expected_input(site: &FuzzedSite, since: u32, frame: u32) -> InputWords {
     }
 }
 
-/// Checks an event of site `at` and records changes of seats. Without a forgery no site disagrees or changes its
-/// address, and only sites whose seat changed are refused or diverge. `forged` is whether a forgery arrived, `late`
-/// whether a site may join late.
+/// Checks an event of site `at` and records changes of seats, both only without a forgery. Then no site disagrees or
+/// changes its address, a site joins only if `late`, and only sites whose seat changed are refused or diverge. `forged`
+/// is whether a forgery arrived, `late` whether a site may join late.
 pub(crate) fn check_event(event: &Event, at: usize, seats: &mut SeatOccupancyHistory, (forged, late): (bool, bool)) {
     assert!(!event.to_string().is_empty());
     if forged {

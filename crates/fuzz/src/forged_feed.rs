@@ -39,8 +39,8 @@ impl ForgedMessage {
         Self { kind, frame, value }
     }
 
-    /// Encodes the forgery as a feed message. A forged subscription takes its other fields from `genuine`, an authentic
-    /// message of the same kind.
+    /// Encodes the forgery as a feed message. A forged subscription takes all fields except the first frame and the
+    /// known snapshot from `genuine`, an authentic message of the same kind, if there is one.
     pub(crate) fn encode_feed(&self, genuine: Option<&[u8]>) -> Vec<u8> {
         let genuine = genuine.and_then(|bytes| FeedMessage::decode(bytes).ok());
         match self.kind % 14 {

@@ -36,8 +36,8 @@ fn change_byte(bytes: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
     }
 }
 
-/// Returns a peer's tick with one field replaced, which `field` modulo 16 selects. `now_us` is the time on the peer's
-/// clock, in microseconds.
+/// Returns a peer's tick with one change, to a single field or to the inputs, which `field` modulo 16 selects. `now_us`
+/// is the time on the peer's clock, in microseconds.
 pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> Vec<u8> {
     let Ok(SessionMessage::Tick(mut tick)) = SessionMessage::decode(genuine) else { return genuine.to_vec() };
     let own_changes = value.to_le_bytes();
@@ -212,7 +212,7 @@ pub(crate) fn decode_extras(carrier: &[u8]) -> Extras<'_> {
     Tick::decode(carrier).expect("a tick with extras").extras
 }
 
-/// Returns a tick of which only the flags, the identity and the stamp are valid.
+/// Returns a tick of which only the identity and, if `flags` announce a probe, the stamp are certain to be valid.
 pub(crate) fn forge_identified_tick(site: SiteId, flags: u8, rest: &[u8], now_us: i64) -> Vec<u8> {
     let mut bytes = vec![flags | 0xc0, 0, 0, 0];
     bytes.extend(SESSION_ID.to_le_bytes());
@@ -224,8 +224,8 @@ pub(crate) fn forge_identified_tick(site: SiteId, flags: u8, rest: &[u8], now_us
     bytes
 }
 
-/// Returns a peer's hello with one field replaced, which `field` modulo 32 selects. `now_us` is the time on the peer's
-/// clock in microseconds, `start_ns` the time on the victim's in nanoseconds.
+/// Returns a peer's hello with one or two fields replaced, which `field` modulo 32 selects. `now_us` is the time on the
+/// peer's clock in microseconds, `start_ns` the time on the victim's in nanoseconds.
 pub(crate) fn forge_hello(
     (settings, incarnation): (Settings, u32),
     site: SiteId,

@@ -22,7 +22,7 @@ use script::Script;
 use session_harness::SessionHarness;
 
 /// Decodes `data` as one datagram from a stranger, and as fragments of inputs. Decoding must never panic, and a decoded
-/// message must survive another round of encoding and decoding.
+/// message, except one of a mirror, must survive another round of encoding and decoding.
 pub fn wire(data: &[u8]) {
     wire::check_message(data);
     wire::check_streams(data);
@@ -36,7 +36,8 @@ pub fn session(data: &[u8]) {
 }
 
 /// Runs `data` as a script for a spectator feed and one spectator. Whatever bytes the script sends between them,
-/// neither may panic or exceed a bound. Without a forgery, the spectator gets exactly the frames that were played.
+/// neither may panic or exceed a bound. Without a forgery, the spectator gets no frame with inputs other than those
+/// played.
 pub fn feed(data: &[u8]) {
     feed::check(data);
 }
@@ -53,8 +54,8 @@ pub fn worlds(data: &[u8]) {
     worlds::check(data);
 }
 
-/// Runs a script and returns one packet of each flavor that its sites sent. Packets with equal senders and flags are of
-/// one flavor.
+/// Runs a script and returns up to 64 packets that its sites sent to each other: from each site, the first packet of
+/// each flavor. The first byte of a packet and, for a hello, its flags determine the flavor.
 pub fn sample_packets(script: &Script) -> Vec<Vec<u8>> {
     SessionHarness::run_script(script).into_sample_packets()
 }

@@ -38,7 +38,8 @@ pub(crate) fn check(data: &[u8]) {
     check_reading(&file);
 }
 
-/// Returns the file header that a writer writes before the first frame.
+/// Returns the bytes that a writer writes before the first frame: the header and, if `with_state`, a start state of
+/// three bytes.
 fn write_header(settings: &Settings, with_state: bool) -> Vec<u8> {
     let start = if with_state {
         MovieStartPoint::Snapshot { frame: Frame::new(5), state: &[1, 2, 3] }
@@ -53,7 +54,7 @@ fn write_header(settings: &Settings, with_state: bool) -> Vec<u8> {
     file
 }
 
-/// Returns the checksum of the header, which seeds the checksums of all blocks.
+/// Returns the checksum of the header, which seeds the checksums of all other blocks; 0 if the header is incomplete.
 fn header_checksum(file: &[u8]) -> u64 {
     let block = &file[MAGIC.len() + 1..];
     let len = block.get(1..3).map_or(0, |len| usize::from(u16::from_le_bytes([len[0], len[1]])));

@@ -23,7 +23,7 @@ pub struct Script {
 /// Configuration of the sites and of the network between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptSetup {
-    /// Whether a third site plays.
+    /// Whether a third site plays; without effect if six sites play.
     pub has_third_site: bool,
     /// Recovery of lost inputs at all sites.
     pub recovery: Recovery,
@@ -79,9 +79,9 @@ pub enum OwnershipKind {
 /// One action. Sites, packets in flight and kept packets are selected by a number modulo their count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptAction {
-    /// Runs an undisturbed network for 2 × (n + 1) ms.
+    /// Runs the network for 2 × (n + 1) ms, or until the time limit of the script. Packets arrive when they are due.
     RunNetwork(u8),
-    /// Delivers nothing for n + 1 ms.
+    /// Delivers nothing for n + 1 ms, or until the time limit of the script.
     CutNetwork(u8),
     /// Suspends all sites for the time of 3 × n frames.
     Sleep(u8),
@@ -91,9 +91,9 @@ pub enum ScriptAction {
     Drop(u8),
     /// Delivers a copy of a packet in flight, which arrives once more later.
     Duplicate(u8),
-    /// Delivers a kept packet once more.
+    /// Delivers a kept packet, whether or not it has arrived before.
     Replay(u8),
-    /// Delivers a mutated kept packet to the victim.
+    /// Delivers a mutated kept packet to the victim, from a peer's address.
     Mutate {
         /// Number of the kept packet.
         packet: u8,
@@ -115,18 +115,18 @@ pub enum ScriptAction {
         /// Bytes after the identity, or after the stamp.
         rest: Vec<u8>,
     },
-    /// Delivers a peer's newest tick, or the previously forged one, to the victim with one field replaced.
+    /// Delivers a peer's newest tick, or the previously forged one, to the victim with one change.
     ForgeTick {
-        /// Number of the field, modulo 16; plus 16 for the newest tick.
+        /// Number of the change, modulo 16; plus 16 for the newest tick.
         field: u8,
-        /// New value of the field.
+        /// Number from which the changed fields are derived.
         value: u32,
     },
-    /// Delivers a peer's hello to the victim with one field replaced.
+    /// Delivers a peer's hello to the victim with one or two fields replaced.
     ForgeHello {
-        /// Number of the field, modulo 32.
+        /// Number of the replacement, modulo 32.
         field: u8,
-        /// New value of the field.
+        /// Number from which the new values are derived.
         value: u32,
     },
     /// Makes the site with this number leave the session.
@@ -207,7 +207,8 @@ impl Script {
         Self { setup, actions }
     }
 
-    /// Encodes the script so that [`decode`](Self::decode) returns it.
+    /// Encodes the script. [`decode`](Self::decode) returns an equal script if this one has at most 32 actions, byte
+    /// strings of at most 255 bytes, and only values that its setup documents.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.setup.encode().to_vec();
         for action in &self.actions {

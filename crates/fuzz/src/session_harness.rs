@@ -68,7 +68,8 @@ pub(crate) struct SessionHarness {
     newest_ticks: Vec<Vec<u8>>,
     /// Last forged tick, which the next forgery may change further.
     forged_tick: Vec<u8>,
-    /// Whether a forgery arrived that could do harm, because the engine trusts its sender.
+    /// Whether a forgery arrived that could do harm, because the engine trusts its sender, or a site was restarted
+    /// without a higher incarnation.
     has_forgery: bool,
     /// Whether a site, paced as in the paper, has a backlog of more frames than a run can wait for.
     has_unbounded_backlog: bool,
@@ -418,7 +419,8 @@ impl SessionHarness {
         }
     }
 
-    /// Checks that a session that is not over has its next timeout soon, but not in the past.
+    /// Stores the next timeout of a site's session, and checks it. There is one until the session is over. It is in the
+    /// future, by at most 200 ms unless a forgery or the paper's pacing excuses the site.
     fn check_timeout(&mut self, at: usize, now: Instant) {
         let site = &mut self.sites[at];
         let timeout = site.session.poll_timeout();
@@ -445,7 +447,8 @@ impl SessionHarness {
         }
     }
 
-    /// Puts a packet in flight, and keeps the first of each flavor and sender.
+    /// Checks that a tick or a feed message can be decoded, puts a packet to a site in flight, and keeps the first of
+    /// each flavor and sender.
     fn enqueue(&mut self, from: usize, to: Addr, bytes: &[u8]) {
         let is_tick = bytes.first().is_some_and(|first| first & 0x80 != 0);
         // Hellos are slow to decode, and their recipient decodes them anyway.
@@ -542,7 +545,8 @@ impl SessionHarness {
         }
     }
 
-    /// Checks memory and confirmed inputs of all sites, and that every query of a session works at any time.
+    /// Checks frame counter, memory and confirmed inputs of every site at the end of a run, and that peer statistics,
+    /// group time, state and settings can be queried.
     fn check_invariants(&self) {
         for (at, site) in self.sites.iter().enumerate() {
             let now = site.local_time(self.now);
@@ -576,7 +580,8 @@ fn action_time_limit(setup: &ScriptSetup) -> TimeDelta {
     MAX_ACTION_TIME + lobby + drops + late
 }
 
-/// Returns the flavor of a packet, which determines its blocks: the flags of a tick or of a hello.
+/// Returns the flavor of a packet, which determines its blocks: the first byte (in a tick, the flags) and, for a hello,
+/// its flags.
 fn packet_flavor(bytes: &[u8]) -> (u8, Option<u8>) {
     let first = bytes.first().copied().unwrap_or(0);
     (first, bytes.get(HELLO_FLAGS_OFFSET).copied().filter(|_| first & 0x80 == 0 && !is_feed(bytes)))

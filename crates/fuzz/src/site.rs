@@ -14,7 +14,7 @@ use coplay::time::{Instant, TimeDelta};
 use crate::machine::HashMachine;
 use crate::script::{OwnershipKind, ScriptSetup};
 
-/// Id of the fuzzed session, which strangers do not know.
+/// Id of the fuzzed session, which forged packets carry, too.
 pub(crate) const SESSION_ID: u64 = 0x5e55_1017_c0de_d00d;
 
 /// A site with its session, its machine and a record of its inputs.
@@ -38,7 +38,7 @@ pub(crate) struct FuzzedSite {
     pub(crate) seated_from: Option<u32>,
     /// Whether the site has left since its last start.
     pub(crate) has_left: bool,
-    /// Whether the site has left since any of its starts.
+    /// Whether the site has left at any time, also before its last start.
     pub(crate) has_ever_left: bool,
     /// Whether the site has crashed and was not restarted since.
     pub(crate) is_crashed: bool,

@@ -10,15 +10,16 @@ use coplay::wire::{DesyncMessage, Extra, FeedMessage, Hello, MAX_DATAGRAM, Mirro
 use crate::forged_session::{decode_extras, encode_extras_tick};
 use crate::script_reader::ScriptReader;
 
-/// Input widths in bytes that exercise different branches of the decoder: nothing, one token byte, one mask, masks by
-/// group, all.
+/// Input widths in bytes that exercise different branches of the decoder: no bytes, a mask inside the first number of
+/// the token, one mask byte, masks for two groups of bytes, masks for 16 groups.
 const WIDTHS: [usize; 5] = [0, 2, 5, 10, 128];
 /// Maximum number of input fragments per run.
 const MAX_PIECES: usize = 24;
 /// First frame of every checked stream: the one after an input delay of 2 frames.
 const START_FRAME: Frame = Frame::new(2);
 
-/// Decodes a datagram with every decoder. Each valid message is encoded and decoded again.
+/// Decodes a datagram as a message of a session, a feed, a desync search, a motion engine or a mirror, and checks that
+/// each valid message, except one of a mirror, survives encoding.
 pub(crate) fn check_message(data: &[u8]) {
     check_feed_and_search(data);
     check_motion(data);
@@ -43,7 +44,7 @@ fn check_feed_and_search(data: &[u8]) {
     }
 }
 
-/// Checks that a mirror survives any datagram, with bounded memory.
+/// Checks that a mirror survives the datagram and keeps less than 8 MiB.
 fn check_mirror(data: &[u8]) {
     let Ok(items) = MirrorItems::new(data) else { return };
     let _ = items.count();
@@ -157,7 +158,7 @@ pub(crate) fn check_streams(data: &[u8]) {
 /// A stream whose invariants are checked at every step.
 struct CheckedStream {
     stream: Stream,
-    /// Received inputs as frame and first byte of the input.
+    /// First, middle and last input of each fragment, as frame and first byte of the input.
     known_inputs: Vec<(Frame, Option<u8>)>,
 }
 

@@ -25,8 +25,8 @@ pub fn min_or_infinity(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the quantile of the values at the fraction `part`, from 0 (the smallest) to 1 (the largest), by nearest
-/// rank; 0 for an empty slice.
+/// Returns the quantile of the values at the fraction `part`, from 0 (the smallest) to 1 (the largest), without
+/// interpolation: the sorted value whose index is nearest to `part` × (count − 1). Returns 0 for an empty slice.
 pub fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

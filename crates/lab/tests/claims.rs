@@ -1,4 +1,5 @@
-//! Tests that every claim of every experiment holds in its short version, and that equal seeds give equal tables.
+//! Tests that every claim of every experiment holds in its short version, that equal seeds give equal tables (in seven
+//! experiments, with one and three threads), and that the report is complete and self-contained.
 
 use coplay_lab::bench::{ExperimentContext, ExperimentLength};
 use coplay_lab::catalog;

@@ -1,9 +1,9 @@
 //! Pause, reset, save and load as inputs, so that they take effect at the same frame at all sites.
 //!
 //! [`ControlledMachine`] wraps a machine and adds one player, the control player, whose buttons operate the machine
-//! itself. Every site owns some bits of that player's word, so every site can press them. The session treats these bits
-//! like all inputs: it delays, predicts, rolls back, shows to spectators, records and replays them. While the machine
-//! is paused, frames continue but the machine does not step.
+//! itself. The session settings give each of up to eight sites bits of its own in that player's word, so every site can
+//! press them. The session treats these bits like all inputs: it delays, predicts, rolls back, shows to spectators,
+//! records and replays them. While the machine is paused, frames continue but the machine does not step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -17,7 +17,7 @@ use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
 use crate::pad::PadLayout;
 use crate::picture::Picture;
 
-/// An operation on the machine rather than in the game.
+/// An operation on the machine itself, which a button of the control player triggers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MachineControl {
@@ -25,7 +25,7 @@ pub enum MachineControl {
     Pause = 0,
     /// Resets the wrapped machine. The saved state is kept.
     Reset,
-    /// Saves the machine's state in place of the one saved before.
+    /// Saves the machine's state in place of the one saved before. If that fails, no state is saved.
     Save,
     /// Loads the saved state; without one, does nothing.
     Load,

@@ -11,9 +11,10 @@ use crate::picture::Picture;
 /// Option, as key and value, that [`LockstepOnly::wrap`] adds to the machine id.
 const STATES_UNUSED_OPTION: (&str, &str) = ("states", "not used");
 
-/// A machine whose saved states are not used, because a check found that they are not exact. Sites with such a machine
-/// run in lockstep, and a late joiner replays the game from the first frame. The machine id of a wrapped machine
-/// differs from that of the machine inside, so a session starts only if all sites use the wrapper or none does.
+/// A machine whose saved states are not used, because a check here or at the host's site found that they are not exact.
+/// Sites with such a machine run in lockstep, and a late joiner replays the game from the first frame. The machine id
+/// of a wrapped machine differs from that of the machine inside, unless that one already has [`MAX_OPTIONS`] options.
+/// So a session starts only if all sites use the wrapper or none does.
 pub struct LockstepOnly {
     machine: Box<dyn Machine>,
     id: MachineId,

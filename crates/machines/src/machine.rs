@@ -40,8 +40,8 @@ pub trait Machine: Send {
     /// reset.
     fn picture(&self) -> Picture<'_>;
 
-    /// Returns the sound of the last fresh step, as pairs of a left and a right sample.
-    /// [`sample_rate`](Self::sample_rate) pairs last one second.
+    /// Returns the sound of the last fresh step, as pairs of a left and a right sample; no pairs if there was none
+    /// since the machine was opened or reset. [`sample_rate`](Self::sample_rate) pairs last one second.
     fn sound(&self) -> &[[i16; 2]];
 
     /// Returns the sample rate of [`sound`](Self::sound), in pairs of samples per second. A libretro core may change

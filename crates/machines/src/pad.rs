@@ -1,7 +1,7 @@
 //! Pads: the layout of a player's buttons and sticks in an input word.
 //!
-//! All machines use the layout of libretro's joypad, so that a front end can map keys and gamepads without knowing the
-//! machine: 16 buttons in the low bits, then four axes of 16 bits each, as two's complement.
+//! The pads of all machines have the layout of libretro's joypad, so that a frontend can map keys and gamepads without
+//! knowing the machine: 16 buttons in the low bits, then four axes of 16 bits each, as two's complement.
 
 use coplay::input::InputWord;
 

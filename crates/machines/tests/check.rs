@@ -1,4 +1,4 @@
-//! The check finds every faulty machine and passes the others.
+//! Tests of the check: it finds the faults of faulty machines, passes fit ones, and reports what it found.
 
 #![cfg(all(unix, not(target_vendor = "apple")))]
 
@@ -20,7 +20,7 @@ use coplay_machines::{Machine, session_adapter};
 use coplay_testcores::{CoreDefect, TestCore, build_core, images};
 
 /// Environment variable that tells the child process, which runs this test program, the core to open: empty for the
-/// NES, `odd` and a fault for a [`FaultyMachine`].
+/// NES, `odd` and a fault for a [`FaultyMachine`], otherwise the name or path of a core.
 const CORE_VARIABLE: &str = "COPLAY_TEST_CORE";
 /// Environment variable that tells the child process the image extension for [`core_image`].
 const IMAGE_VARIABLE: &str = "COPLAY_TEST_IMAGE";

@@ -1,4 +1,5 @@
-//! Runs real machines under the session engine, over a bad link in virtual time.
+//! Tests of machines under the session engine: games of two to four sites over a bad link in virtual time, wrappers,
+//! and settings derived from a machine.
 
 mod common;
 

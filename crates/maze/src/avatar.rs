@@ -19,7 +19,7 @@ pub struct Avatar {
     pub life: Life,
     /// Number of times the avatar has spawned, the first time included; wraps.
     pub spawn_count: u16,
-    /// Shots fired within the last [`SHOT_RETENTION`](crate::SHOT_RETENTION) ticks.
+    /// Shots fired within the last [`SHOT_RETENTION`](crate::SHOT_RETENTION) ticks, also those that have ended.
     pub shots: RecentShots,
     /// Fall that the owner's site predicts; `None` if it knows of no shot that will hit the avatar soon. Other sites
     /// display the predicted fall in its tick, but only the owner's site decides whether the avatar falls.

@@ -29,8 +29,8 @@ const REGION_SIZE: i32 = 2_048;
 impl DeadReckoning for MazeRules {
     type State = Avatar;
 
-    /// Continues at the same speed and turn rate, stopped by walls, until the predicted fall. The result is exact while
-    /// the player presses the same buttons and no other avatar is in the way.
+    /// Continues at the same speed and turn rate, stopped by walls, until the predicted fall, for at most 1,000 ticks.
+    /// The result is exact while the player presses the same buttons and no other avatar is in the way.
     fn extrapolate(&self, state: &Avatar, ticks: u32) -> Avatar {
         let mut ahead = state.clone();
         let ticks = state.predicted_fall.map_or(ticks, |fall| ticks.min(fall.ticks_left.into()));
@@ -60,8 +60,9 @@ impl DeadReckoning for MazeRules {
     }
 
     /// Returns the distance in units, at least 32 if the headings differ by more than 30 degrees. It is infinite where
-    /// an update must be sent at once: after a death, a respawn, a shot, or a new, changed or cancelled fall
-    /// prediction. A difference of speed or turn rate does not count, because it soon leads to a distance.
+    /// an update must be sent at once: after a death, a respawn, a shot, a new or cancelled fall prediction, or one
+    /// that changed by more than 4 ticks. A difference of speed or turn rate does not count, because it soon leads to a
+    /// distance.
     fn distance(&self, one: &Avatar, other: &Avatar) -> u32 {
         let is_same_life = one.life == other.life && one.spawn_count == other.spawn_count;
         if !is_same_life
@@ -91,7 +92,7 @@ impl DeadReckoning for MazeRules {
     }
 }
 
-/// Counts down a predicted fall by `ticks`. At 0 the avatar is displayed dead until a received state says otherwise.
+/// Counts down a predicted fall by `ticks`. At 0 the avatar becomes dead, until a received state says otherwise.
 fn apply_predicted_fall(avatar: &mut Avatar, ticks: u32) {
     let Some(fall) = &mut avatar.predicted_fall else { return };
     fall.ticks_left = fall.ticks_left.saturating_sub(ticks.min(u8::MAX.into()) as u8);

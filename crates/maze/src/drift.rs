@@ -86,7 +86,8 @@ impl DriftSummary {
 }
 
 /// Compares each site's views of remote avatars with their owners' views, and returns one series per observer and
-/// avatar. Ignores views within `skip` nanoseconds of the first line of the observer's trace.
+/// avatar that both the observer and the owner displayed. Omits pairs of sites of which neither measured the other's
+/// clock. Ignores views within `skip` nanoseconds of the first line of the observer's trace.
 pub fn measure_drift(traces: &[Trace], skip: i64) -> Vec<DriftSeries> {
     let mut pairs = Vec::new();
     for observer_trace in traces {

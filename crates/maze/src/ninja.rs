@@ -45,7 +45,7 @@ const MAX_AIM_TICKS: u32 = 80;
 /// Distance beyond which the ninja neither notices nor shoots at a target, in units.
 const MAX_SHOOTING_DISTANCE: u32 = 2_400;
 
-/// Distance to a noticed target within which the ninja comes no nearer, in units.
+/// Distance to a noticed target within which the ninja does not decide to approach, in units.
 const CLOSE_DISTANCE: u32 = 300;
 
 /// Largest random aiming error to either side, as a difference of headings.
@@ -57,7 +57,7 @@ const AIM_TOLERANCE: u16 = degrees(2);
 /// Number of ticks between two decisions whether to shoot.
 const TRIGGER_INTERVAL: u32 = 4;
 
-/// Ticks after which a ninja counts as stuck if it walked forwards but moved at most [`STUCK_DISTANCE`] units.
+/// Ticks after which a ninja counts as stuck if it held forward but moved at most [`STUCK_DISTANCE`] units.
 const STUCK_TICKS: u32 = 80;
 /// Distance that a walking ninja must exceed within [`STUCK_TICKS`], in units.
 const STUCK_DISTANCE: u32 = 24;
@@ -91,8 +91,8 @@ pub struct Ninja {
     aim_error: i32,
     /// Earliest tick in which the next shot can be fired.
     shoot_at: u32,
-    /// Tick and position of the ninja when it last was not walking forwards or had moved more than [`STUCK_DISTANCE`]
-    /// units.
+    /// Tick and position at which the ninja last made progress or did not try to: it had moved more than
+    /// [`STUCK_DISTANCE`] units since the progress before, did not hold forward, or was dead.
     last_progress: (u32, Position),
 }
 
@@ -269,8 +269,9 @@ impl Ninja {
         }
     }
 
-    /// Returns the farthest of the next [`ROUTE_LOOKAHEAD`] waypoints with a clear path, and drops those before it from
-    /// the route. Returns `None` if none has a clear path.
+    /// Drops the next waypoint from the route if it is reached. Then returns the farthest of the next
+    /// [`ROUTE_LOOKAHEAD`] waypoints with a clear path, and drops those before it. Returns `None` if none has a clear
+    /// path.
     fn next_waypoint(&mut self, maze: &Maze, position: Position) -> Option<Position> {
         if self.route.last().is_some_and(|next| position.distance(maze.cell_centre(*next)) < ARRIVAL_DISTANCE) {
             self.route.pop();

@@ -2,8 +2,8 @@
 //!
 //! An avatar walks along straight lines and circles, as in MiMaze, at one speed forwards and half of it backwards.
 //! Walls stop it, and it slides along them; another avatar stops it before they touch. The same function moves an
-//! avatar here and in [dead reckoning](crate::dead_reckoning), so an avatar whose player changes nothing is exactly
-//! where other sites extrapolate it to be.
+//! avatar here and in [dead reckoning](crate::dead_reckoning). So an avatar whose player changes nothing is exactly
+//! where other sites extrapolate it to be, unless another avatar or a hit stops it.
 
 use crate::angle::{TRIG_ONE, cosine, sine};
 use crate::avatar::{Avatar, Controls, Life};
@@ -88,8 +88,8 @@ impl MazeRules {
     /// Simulates one tick of an avatar whose player presses these buttons.
     ///
     /// `tick` is the world's tick. `others` are the positions of the other living avatars in this tick: the avatar
-    /// stops before it touches one of them, and respawns away from them. `spawn_seed`, a different number for every
-    /// avatar, determines where it respawns.
+    /// stops before it touches one of them, and a respawn tries to keep 1,024 units away from them. `spawn_seed`, a
+    /// different number for every avatar, determines where it respawns.
     pub fn step(&self, tick: u32, avatar: &mut Avatar, controls: Controls, others: &[Position], spawn_seed: u64) {
         avatar.shots.drop_before(tick.saturating_sub(SHOT_RETENTION));
         match avatar.life {

@@ -53,7 +53,7 @@ pub struct ScoreRecord {
     hits: BTreeMap<EntityId, u32>,
 }
 
-/// Score of an avatar, summed over the records of all sites.
+/// Score of an avatar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
     /// Number of hits that the avatar scored.
@@ -278,7 +278,7 @@ fn sanitized_name(name: &str) -> &str {
     &name[..end]
 }
 
-/// Scores of all avatars, the sum of all score records.
+/// Scores of all avatars, summed from score records or counted hit by hit, and the names of the sites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scoreboard {
     by_entity: BTreeMap<EntityId, Score>,

@@ -3,10 +3,10 @@
 //! Pure, like the engine: `now` and datagrams go in, datagrams come out. The host program owns clock, network and
 //! screen, and calls this module.
 //!
-//! The victim's site decides each hit, exactly once. It knows exactly where its avatar was in every tick, and states
-//! carry recent shots, so it learns of every shot even if packets are lost. As soon as the site knows a shot, it checks
-//! the ticks that have passed since the shot was fired, and then every new tick. It counts the hits in a
-//! [`ScoreRecord`], which reaches all sites.
+//! The victim's site decides each hit, exactly once. It knows exactly where its avatar was in every tick. States carry
+//! the shots of the last 200 ticks, so one state that arrives in this time is enough to learn of a shot. As soon as the
+//! site knows a shot, it checks the ticks that have passed since the shot was fired, and then every new tick. It counts
+//! the hits in a [`ScoreRecord`], which reaches all sites.
 //!
 //! Sites predict hits, as the paper proposes (section II.B). In every tick a site extrapolates its own avatars and the
 //! known shots as far ahead as views lie behind. Where an avatar and a shot meet, the sent state carries a
@@ -90,8 +90,9 @@ pub enum MazeEvent {
 
 impl MazeSite {
     /// Creates a site with `ninjas` bots, and with a player if `player` is a name. The player has avatar 0. If
-    /// `founder` is set, the world time starts on this site's clock; otherwise the site learns it from its peers. Fails
-    /// if bucket, playout delay or update policy are out of range.
+    /// `founder` is set, the world time starts on this site's clock. Otherwise the site learns it from its peers; if no
+    /// peer knows it after 5 s, the present site with the lowest id starts it. Fails if bucket, playout delay or update
+    /// policy are out of range.
     pub fn new(
         now: Instant,
         site: WorldSiteId,
@@ -239,7 +240,7 @@ impl MazeSite {
     }
 
     /// Advances to `now`: simulates the due ticks of our avatars, decides hits, and refreshes the view when it is due.
-    /// Returns whether the view changed.
+    /// Returns whether the view was refreshed.
     pub fn advance(&mut self, now: Instant) -> bool {
         self.world.advance(now);
         self.handle_world_events();
@@ -416,7 +417,8 @@ impl MazeSite {
         (self.view_tick, &self.view)
     }
 
-    /// Returns all remote avatars at `tick`, interpolated or extrapolated, for pictures drawn between two views.
+    /// Returns the remote avatars at `tick`, interpolated or extrapolated, for pictures drawn between two views. Omits
+    /// avatars without updates for longer than the visibility timeout of the peer world.
     pub fn others_at(&self, tick: u32) -> impl Iterator<Item = (EntityId, Avatar)> {
         self.world.extrapolated_at(tick)
     }

@@ -1,5 +1,6 @@
-//! Trace of one site: the updates it sent and received and the avatars it displayed, one event per line. From the
-//! traces of several sites [`drift`](crate::drift) computes how far apart their views of an avatar were.
+//! Trace of one site, one event per line: the updates it sent and received, the avatars it displayed, the clock offsets
+//! it measured, and scores. From the traces of several sites [`drift`](crate::drift) computes how far apart their views
+//! of an avatar were.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,5 @@
-//! Fall prediction: a fall is displayed in its tick even if the update with it is lost, and no fall is displayed that
-//! did not happen.
+//! Tests of the fall prediction: at least nine of ten falls are displayed in their tick, even if the update with the
+//! fall is lost, and no fall is displayed that did not happen.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use coplay_maze::{Controls, Life, MazeSettings, MazeSite};
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
 const ONE_WAY_DELAY: TimeDelta = TimeDelta::from_millis(30);
 const SECONDS: i64 = 120;
-/// Ticks for which all of Ann's datagrams are lost after one of her avatars was hit: longer than the playout delay.
+/// Ticks for which all of Ann's datagrams are lost after one of her avatars was hit, in the test with losses: longer
+/// than the playout delay.
 const LOSS_TICKS: u32 = 40;
 
 /// Game of two sites: Ann owns the observed avatars, Ben displays them.

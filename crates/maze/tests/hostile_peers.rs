@@ -1,4 +1,5 @@
-//! Hostile peers: whatever they send, the memory of a site stays bounded, and no real score is suppressed.
+//! Tests of hostile peers: forged records, invented sites and forged updates neither exceed the bounds on a site's
+//! memory nor suppress real scores.
 
 use coplay::hash::xxh64;
 use coplay::peer_world::{DeadReckoning, EntityId, UpdatePolicy, WorldSiteId};

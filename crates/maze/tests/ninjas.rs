@@ -1,4 +1,5 @@
-//! Ninjas that play against each other: they hit each other, and their movement can be dead-reckoned.
+//! Tests of ninjas: they hit each other, explore the maze and find their targets, and their movement can be
+//! dead-reckoned.
 
 use coplay::peer_world::{DeadReckoning, EntityId, WorldSiteId};
 use coplay_maze::{Avatar, Maze, MazeRules, Ninja, Position, TICKS_PER_SECOND};

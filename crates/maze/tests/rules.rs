@@ -1,4 +1,4 @@
-//! Rules of avatars and shots: walking, walls, collisions, respawns and hits.
+//! Tests of the rules of avatars and shots: walking, walls, collisions, respawns, shots and hits.
 
 use coplay::peer_world::DeadReckoning;
 use coplay_maze::angle::{QUARTER_TURN, degrees};

@@ -37,8 +37,8 @@ impl DialFailures {
         self.0.iter().max_by_key(|(_, failure)| **failure).map(|(addr, failure)| (addr, *failure))
     }
 
-    /// Returns whether further waiting is pointless: all of the `dialed` addresses have failed, at least one of them
-    /// because of a wrong peer or a wrong secret.
+    /// Returns whether further waiting is pointless: as many addresses as were `dialed` have failed, at least one of
+    /// them because of a wrong peer or a wrong secret.
     pub(crate) fn is_final(&self, dialed: usize) -> bool {
         self.0.len() >= dialed && self.worst().is_some_and(|(_, failure)| failure > DialFailure::NoAnswer)
     }

@@ -55,7 +55,8 @@ pub struct LanGame {
     pub game: String,
     /// Display name of the host, sanitized and cut like `game`.
     pub host: String,
-    /// Ticket, if everybody in the network may join; `None` if a joiner needs to get one from the host.
+    /// Ticket, if everybody in the network may join; `None` if a joiner needs to get one from the host, or if the
+    /// received ticket is malformed.
     pub ticket: Option<Ticket>,
 }
 
@@ -123,7 +124,7 @@ impl Drop for LanAdvertisement {
 
 /// Browses the local network for `limit` and returns the games of this kind, sorted by service name, one entry per
 /// advertisement and at most 64. `keep_going` is polled at least every 50 ms and ends the search early by returning
-/// `false`.
+/// `false`. Fails if multicast DNS is unavailable.
 pub fn browse(kind: GameKind, limit: Duration, mut keep_going: impl FnMut() -> bool) -> Result<Vec<LanGame>, LanError> {
     let daemon = daemon()?;
     let events = daemon.browse(SERVICE_TYPE)?;

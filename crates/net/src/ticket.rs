@@ -82,7 +82,7 @@ pub enum TicketError {
     /// The ticket comes from a newer version of this program.
     NewerVersion,
     /// The host is missing, longer than 253 bytes, or contains a character that no host name has; or the text in
-    /// brackets is not an IPv6 address.
+    /// brackets is not an IPv6 address, or the closing bracket is missing.
     InvalidHost,
     /// An IPv6 address is not in brackets.
     MissingBrackets,
@@ -259,7 +259,8 @@ mod tests {
         assert_eq!(parse(&ticket.to_string()), Ok(ticket));
     }
 
-    /// A changed, missing or added character is detected at any position.
+    /// A changed, missing or added character of the base32 text is detected at any position, unless it concerns only
+    /// unused bits of the last character.
     #[test]
     fn typo_in_ticket_is_detected() {
         let text = example().to_string();
@@ -376,7 +377,7 @@ mod tests {
         }
     }
 
-    /// Debug output goes to logs, which must not contain secrets.
+    /// Debug output goes to logs, which must not contain the token of an iroh ticket.
     #[test]
     fn debug_output_hides_the_token() {
         assert!(!format!("{:?}", example()).contains("9, 9"));

@@ -21,9 +21,9 @@ pub trait Transport: Send + Sync {
     /// there is no connection to the peer at the moment.
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool;
 
-    /// Starts dialing an address, and repeats the attempt until the peer `expect` is connected, or with `None` any peer
-    /// that knows the secret or token. If another peer than `expect`, or this site itself, answers, the dial ends with
-    /// [`Incoming::WrongPeer`]. Addresses of another transport are ignored.
+    /// Starts dialing an address, and repeats the attempt until the peer `expect` is connected, or with `None` the peer
+    /// at that address, if it knows the secret or token. If another peer than `expect`, or this site itself, answers,
+    /// the dial ends with [`Incoming::WrongPeer`]. Addresses of another transport are ignored.
     fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>);
 
     /// Stops dialing all addresses at which this peer is expected. An existing connection stays.
@@ -90,8 +90,8 @@ pub enum Incoming {
         /// Address of the peer if this site was dialing it; `None` if only the peer dialed.
         dialed: Option<PeerAddr>,
     },
-    /// No site at a dialed address has answered for 4 s, or one has rejected this site's secret or token; dialing
-    /// continues.
+    /// Dialing an address for 4 s has not led to a connection, or the site there rejected this site's secret or token;
+    /// dialing continues.
     Unreachable {
         /// Address being dialed.
         addr: PeerAddr,
@@ -108,9 +108,10 @@ pub enum Incoming {
 /// Counts of received datagrams and events that were not delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropCounts {
-    /// Datagrams and connections that the transport rejected: garbage, forgeries, replays, and those of strangers.
+    /// Datagrams and connections that the transport rejected, such as garbage, forgeries, replays, and those of
+    /// strangers.
     pub rejected: u64,
-    /// Datagrams that the operating system dropped because its receive buffer was full.
+    /// Datagrams that the operating system dropped because its receive buffer was full; 0 if it does not report them.
     pub kernel_dropped: u64,
     /// Authentic datagrams and other events for which the queue had no room.
     pub queue_full: u64,

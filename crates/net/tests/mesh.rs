@@ -376,7 +376,8 @@ fn concurrent_joiners_find_each_other() {
     all.into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// Returns settings that require multicast on the loopback interface, at an address that no other test uses.
+/// Returns settings that require multicast on the loopback interface, at an address and a port that other tests are
+/// unlikely to use.
 fn unused_multicast_config() -> MulticastConfig {
     let port = UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
     let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, (port >> 8) as u8 & 0x7f, 1 + (port as u8 & 0x7f)), port);
@@ -524,7 +525,8 @@ fn region_datagrams_reach_only_subscribers() {
     [ann, bob, cid].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// A site without an avatar subscribes to no region, and receives the datagrams of all regions.
+/// A site that gives up its only region, as one without an avatar does, receives the datagrams of all regions; four are
+/// tried.
 #[test]
 fn site_without_region_receives_all_regions() {
     let multicast = unused_multicast_config();
@@ -543,7 +545,8 @@ fn site_without_region_receives_all_regions() {
     [ann, bob, cid].into_iter().for_each(|site| site.end(TestCommand::Crash));
 }
 
-/// If one of three sites has no multicast, the others send to that site by unicast and to each other by multicast.
+/// If one of three sites has no multicast, a datagram of the founder for all goes to that site by unicast and to the
+/// third by multicast. A datagram of the site without multicast reaches both others.
 #[test]
 fn site_without_multicast_gets_unicast() {
     let multicast = unused_multicast_config();

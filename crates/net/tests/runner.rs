@@ -1,4 +1,4 @@
-//! Whole games over real sockets, each site on a thread of its own.
+//! Games over real sockets: lobby, play, late join, spectators, recordings, refused joiners, and playing on alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ struct Observations {
     can_continue_alone: bool,
     /// The newest lobby; `None` before the game has started.
     lobby: Option<LobbyInfo>,
-    /// Hash of the picture, by frame: sites that show different pictures play different games.
+    /// Hash of the picture that was shown, by frame.
     pictures: BTreeMap<u32, u64>,
 }
 
@@ -267,7 +267,7 @@ fn spectate_on_thread(host_addr: &HostAddr, frames: u32, commands: Vec<(u32, Use
     })
 }
 
-/// Asserts that a run stayed in sync for at least `frames` frames.
+/// Asserts that a run stayed in sync for at least `frames` frames. Returns the observations.
 #[track_caller]
 fn assert_in_sync((result, seen): RunResult, role: &str, frames: u32) -> Arc<Mutex<Observations>> {
     let outcome = result.unwrap_or_else(|error| panic!("{role}: {error}"));
@@ -573,7 +573,7 @@ fn lobby_measures_rtt_and_relays_spectator_chat() {
     }
 }
 
-/// Requests the feed of a game without having been admitted. Returns the number of datagrams received within two
+/// Requests the feed of a game without having been admitted. Returns the number of feed datagrams received within two
 /// seconds.
 fn request_feed_unadmitted(host_addr: &HostAddr, lobby: &LobbyInfo) -> usize {
     let (transport, incoming) = listen(&host_addr.transport, Identity::random());
@@ -624,7 +624,7 @@ fn private_game_sends_no_feed() {
     }
 }
 
-/// A transport that gets another address after two seconds.
+/// A transport that reports one more own address after two seconds.
 struct MovingTransport {
     transport: Arc<dyn Transport>,
     started_at: Instant,
@@ -705,7 +705,8 @@ impl MovieFile {
         MovieRecorder::new(std::fs::File::create(&self.0).expect("the file can be created"))
     }
 
-    /// Replays the movie on a new machine. Returns the inputs by frame.
+    /// Replays the movie on a new machine, and asserts that the recorded state hashes match. Returns the inputs by
+    /// frame.
     fn replay(&self) -> BTreeMap<u32, Vec<InputWord>> {
         let bytes = std::fs::read(&self.0).expect("the file exists");
         let (mut reader, mut rest) = (MovieReader::new(), &bytes[..]);
@@ -738,8 +739,8 @@ impl Drop for MovieFile {
     }
 }
 
-/// The movies of all sites replay on another machine and agree in their common frames. The host's movie contains every
-/// machine control.
+/// The movies of all sites replay on another machine and agree with the host's movie in the common frames. The host's
+/// movie contains every kind of machine control.
 #[test]
 fn recordings_of_all_sites_are_equal_and_replay() {
     let movies = ["host", "guest", "late", "fan"].map(MovieFile::new);
@@ -980,7 +981,8 @@ fn guest_continues_alone_when_the_host_is_silent() {
 }
 
 /// Lets two players both continue alone, player `kept` some seconds before the other. Asserts that, when they meet, the
-/// other returns to the game of `kept`, and that then there is one roster and one game.
+/// other returns to the game of `kept`, and that then both play on with the same roster and get each other's chat. At
+/// last the guest quits, and the host is alone again.
 fn continue_alone_on_both_sides(drop_after: [i64; 2], kept: usize) {
     let cut = Arc::new(AtomicBool::new(false));
     let host = TestPlayer::start(None, 1, options_with_drop_after(drop_after[0], AlonePolicy::Continue), &cut);

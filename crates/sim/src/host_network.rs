@@ -119,7 +119,8 @@ impl<H: HostProgram> HostNetwork<H> {
         self.queue.push(at.max(self.now), HostQueueEvent::Wake { program, wake_id: self.wake_ids[program] });
     }
 
-    /// Serves all requests of the session, sends its datagrams, and schedules the next wake-up.
+    /// Serves all requests of a host program's session, sends its datagrams, calls [`HostProgram::on_idle`], and
+    /// schedules the next wake-up if the session has a deadline.
     fn run_program(&mut self, program: usize) {
         while self.programs[program].serve_request(self.now) {
             self.transmit_all(program);

@@ -11,7 +11,8 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::session_network::SiteEvent;
 
-/// Largest number of presses of one site that may wait to take effect at one site; more than can be in flight.
+/// Largest number of presses of one site that may wait to take effect at one site, more than can be in flight. Beyond
+/// it the oldest press is discarded.
 const MAX_PENDING_PRESSES: usize = 1_024;
 
 /// Meter of the input latency of a session in which each site owns the same bits of its own player.

@@ -1,8 +1,9 @@
 //! Late join: the time until a late joiner plays, and its cost for the players.
 //!
-//! Every experiment runs twice with the same random draws, once with the joiner and once without. Up to the join frame,
-//! the players' machines must perform the same actions at the same instants. Up to the first datagram that carries the
-//! scheduled join, the players must exchange the same datagrams at the same instants.
+//! Every experiment runs twice with the same random draws, once with the joiner and once without. The result states
+//! whether, up to the join frame, the players' machines performed the same actions at the same instants in both runs,
+//! and whether the players exchanged the same datagrams at the same instants up to the first one that carries the
+//! scheduled join.
 
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
@@ -227,8 +228,9 @@ struct ConfirmedRecord {
     /// Input of the joiner in this frame, as the site stepped it.
     joiner_input: InputWord,
     hash: u64,
-    /// Number of frames, this one included, that the site had stepped before the inputs that confirmed this one
-    /// arrived.
+    /// Newest frame stepped fresh when the confirmation was reported, minus this frame. After a misprediction that was
+    /// rolled back just before that fresh step, this is the number of frames, this one included, that the site had
+    /// stepped with the wrong prediction.
     predicted_frames: u32,
 }
 
@@ -273,7 +275,7 @@ struct JoinLog {
     join_scheduled_at: Option<Instant>,
     /// Reports of the join: reporting site, true time and join frame.
     join_events: Vec<(usize, Instant, u32)>,
-    /// First sampled time at which the joiner's session was past frame 0.
+    /// First sampled time since the joiner's start at which its session was past frame 0.
     loaded_at: Option<Instant>,
     /// Time at which the joiner first sampled an input since its start, and the frame in which that input takes effect.
     first_input: Option<(Instant, u32)>,
@@ -328,7 +330,8 @@ impl JoinLog {
         }
     }
 
-    /// Records a datagram sent by a player, and the time of the first scheduled command.
+    /// Records the datagram if one player sent it to another, and the time at which a player first sent a scheduled
+    /// command to any site.
     fn on_datagram(&mut self, datagram: &CapturedDatagram) {
         if self.join_scheduled_at.is_none() && carries_scheduled_command(&datagram.bytes) {
             self.join_scheduled_at = Some(datagram.at);
@@ -452,7 +455,7 @@ pub struct PlayerImpact {
     /// Number of input changes of the joiner after the join frame.
     pub joiner_input_changes: u64,
     /// Mean number of frames that the player had stepped with the joiner's old input, as a prediction, before a change
-    /// arrived.
+    /// arrived; 0 without changes.
     pub mean_prediction_depth: f64,
 }
 

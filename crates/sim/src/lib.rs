@@ -6,7 +6,7 @@
 //!
 //! Building blocks:
 //!
-//! * [`random`]: seeded random numbers, one independent stream per purpose.
+//! * [`random`]: seeded random numbers in independent streams.
 //! * [`event_queue`]: the queue of future events in virtual time.
 //! * [`link`]: one direction of a network path, with delay, loss, duplicates, a bottleneck and cuts.
 //! * [`clock`]: a node's own clock and its deviation from true time.

@@ -2,9 +2,9 @@
 //!
 //! A datagram passes, in this order, the cut, the bottleneck and its queue, loss, and delay. A datagram that is not
 //! lost may be duplicated, behind the bottleneck. Loss, delay, jitter and duplication each draw from a random stream of
-//! their own for every datagram sent, whatever its fate. The draws for the n-th datagram therefore do not depend on its
-//! send time, on cuts or on other impairments. Only [outages](Loss::Outages) depend on time: they begin and end at
-//! random times, whatever is sent.
+//! their own, whatever the fate of the datagram; the delays of duplicates draw from a fifth one. The draws for the n-th
+//! datagram, except for the delay of its duplicate, therefore do not depend on its send time, on cuts or on other
+//! impairments. Only [outages](Loss::Outages) depend on time: they begin and end at random times, whatever is sent.
 
 use coplay::time::{Instant, TimeDelta};
 
@@ -68,7 +68,7 @@ struct RandomStreams {
     copy: Random,
 }
 
-/// Whether an outage is active, and the time until which this state lasts.
+/// Whether an outage is active, and the time until which this state lasts; `None` before the first draw.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outage {
     is_active: bool,

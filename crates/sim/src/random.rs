@@ -1,7 +1,7 @@
 //! Seeded random numbers, the only source of randomness in the simulator.
 //!
-//! Each purpose uses a [stream](Random::stream) of its own, so that more draws for one purpose never change the draws
-//! for another. The numbers depend only on the seed, the name of the stream and the calls made on it.
+//! A purpose that has a [stream](Random::stream) of its own is not affected by more or fewer draws for other purposes.
+//! The numbers depend only on the seed, the name of the stream and the calls made on it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -128,7 +128,8 @@ mod tests {
         (0..8).map(|_| random.bits()).collect()
     }
 
-    /// A bug report names its seed. If this test has to change, no seed recorded so far reproduces its run.
+    /// A bug report names its seed. If the expected numbers of this test change, seeds recorded before no longer
+    /// reproduce their runs.
     #[test]
     fn output_of_a_seed_is_stable_across_versions() {
         let mut random = Random::stream(7, "meaning");

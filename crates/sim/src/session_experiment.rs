@@ -139,9 +139,9 @@ impl SessionExperiment {
         network
     }
 
-    /// Runs the experiment until every site has started the required frames, or up to a time limit. With even pacing a
-    /// frame starts just before its step, with the pacing of Zhao et al. in their BeginFrameTiming, where the local
-    /// input is sampled.
+    /// Runs the experiment until every site has started the required frames, but for at most 20 s plus 0.3 s per
+    /// measured frame, in virtual time. With even pacing a frame starts just before its step, with the pacing of Zhao
+    /// et al. in their BeginFrameTiming, where the local input is sampled.
     pub fn run(&self) -> SessionMeasurements {
         self.run_observed(|_| {})
     }
@@ -309,17 +309,17 @@ pub struct SessionMeasurements {
     pub synchrony_ms: f64,
     /// Longest frame time at any site, in milliseconds.
     pub longest_frame_ms: f64,
-    /// Datagrams sent per frame and link.
+    /// Datagrams sent per frame and directed link.
     pub packets_per_frame: f64,
-    /// Payload bytes per datagram.
+    /// Mean payload of a datagram, in bytes.
     pub bytes_per_packet: f64,
-    /// Payload bytes sent per frame and link.
+    /// Payload bytes sent per frame and directed link.
     pub bytes_per_frame: f64,
     /// Fraction of frames that had to wait for inputs.
     pub stall_ratio: f64,
     /// Mean latency from a press to its first effect at the same site, by site, in milliseconds.
     pub local_latency_ms: Vec<f64>,
-    /// Mean latency from a press at each site to its first effect at the other sites, in milliseconds.
+    /// Mean latency from a press to its first effect at the other sites, by pressing site, in milliseconds.
     pub remote_latency_ms: Vec<f64>,
     /// Resimulated frames per 100 fresh ones, by site.
     pub resimulated_per_100: Vec<f64>,

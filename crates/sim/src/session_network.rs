@@ -106,7 +106,7 @@ impl SessionNetwork {
         &self.links
     }
 
-    /// Runs until the true time `until` and passes the sites' events to `on_event`.
+    /// Processes all events up to the true time `until`, and passes the sites' events to `on_event`.
     pub fn run_until(&mut self, until: Instant, on_event: &mut impl FnMut(SiteEvent<'_>)) {
         while self.queue.next_time().is_some_and(|at| at <= until) {
             self.max_queued_events = self.max_queued_events.max(self.queue.len());
@@ -200,7 +200,8 @@ impl SessionNetwork {
         self.queue.push(at.max(self.now), SessionQueueEvent::Wake { site, wake_id });
     }
 
-    /// Runs the host program of a site: serves the session's requests, sends, and schedules the next wake-up.
+    /// Runs the host program of a site: serves the session's requests, sends, reports events, and schedules the next
+    /// wake-up. Does nothing if the site has crashed, and only schedules the wake-up if it sleeps or is busy.
     fn run_host_program(&mut self, at: usize, on_event: &mut impl FnMut(SiteEvent<'_>)) {
         let site = &mut self.sites[at];
         if site.is_crashed {

@@ -33,7 +33,7 @@ pub struct SimulatedSite {
     pub(crate) invalid_request: Option<String>,
     /// Time of the last call, and number of earlier calls at that instant.
     calls_at_instant: (Instant, u32),
-    /// Frame after the newest frame stepped.
+    /// Frame after the newest frame that was stepped or is part of a restored state.
     stepped_end: u32,
     /// Frame after whose step the machine's state is corrupted, to provoke a desync; `None` if it never is.
     pub diverges_at: Option<u32>,
@@ -194,7 +194,8 @@ impl SimulatedSite {
         self.address_changes
     }
 
-    /// Restarts the host program with a new session and a machine at frame 0. Clock, player and ballast stay.
+    /// Restarts the host program with a new session and a machine at frame 0. Clock, address, player, step cost,
+    /// sabotage and ballast stay.
     pub fn restart(&mut self, session: Session) {
         let players = self.local_input.len();
         self.session = session;
@@ -300,8 +301,9 @@ impl SimulatedSite {
         self.sabotage != Some(SessionSabotage::NoRetransmit) || !running || self.has_sampled
     }
 
-    /// Applies the sabotage to an outgoing datagram. [`SessionSabotage::ReplaceInput`] flips a bit in the last byte of
-    /// ticks to site 0 that contain input changes.
+    /// Applies the sabotage to a datagram to site `to`. [`SessionSabotage::ReplaceInput`] flips a bit in the last byte
+    /// of ticks to site 0 that contain input changes, [`SessionSabotage::ForgeRelay`] one in each relayed range of
+    /// inputs.
     pub(crate) fn tamper(&mut self, to: usize, bytes: &mut [u8]) {
         if self.sabotage == Some(SessionSabotage::ForgeRelay) {
             return forge_relay(bytes);
@@ -341,7 +343,7 @@ impl SimulatedSite {
     }
 }
 
-/// Flips a bit in the last byte of each relayed input.
+/// Flips a bit in the last byte of each relayed range of inputs.
 fn forge_relay(bytes: &mut [u8]) {
     let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(bytes) else { return };
     let relays = tick.extras.iter().filter_map(|extra| match extra {

@@ -36,7 +36,8 @@ fn delay_changes(game: &TestSession, site: usize) -> Vec<(Instant, DelayChange)>
     game.events_of(site).filter_map(|reported| change(&reported.event).map(|change| (reported.at, change))).collect()
 }
 
-/// Returns the input delay and the prediction window after the last change, or `before` if there was none.
+/// Returns the input delay and the prediction window after the last change that site 0 reported, or `before` if it
+/// reported none.
 fn current_delay_settings(game: &TestSession, before: (u32, u32)) -> (u32, u32) {
     delay_changes(game, 0)
         .last()
@@ -52,8 +53,8 @@ fn total_stalls(game: &TestSession, sites: usize) -> u64 {
     (0..sites).map(|site| game.stats(site).stalls).sum()
 }
 
-/// Asserts that all sites made the same changes at the same frames, each by at most one frame, and that their states
-/// agree.
+/// Asserts that all sites reported the same changes at the same frames, each by at most one frame, use the last one,
+/// and agree in inputs and states.
 #[track_caller]
 fn assert_changes_agree(game: &TestSession, sites: usize, mut before: (u32, u32)) {
     let changes = |site: usize| delay_changes(game, site).into_iter().map(|(_, change)| change).collect::<Vec<_>>();

@@ -44,7 +44,7 @@ fn stall_costs_at_most_one_datagram() {
     assert!(outcome.bytes_per_packet <= 16.0, "{outcome:?}");
 }
 
-/// Traffic that one site sent to one peer.
+/// Traffic that one site sent to one peer, and the number of frames that the site stepped meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SentTraffic {
     frames: u64,

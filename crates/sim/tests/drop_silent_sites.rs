@@ -15,7 +15,7 @@ use coplay_sim::link::LinkConfig;
 
 /// Silence after which a site is dropped.
 const DROP_TIMEOUT: TimeDelta = ms(1_000);
-/// Time from the start of the silence until the game continues: the drop timeout, a ballot and its answer.
+/// Time limit from the start of the silence until the game continues: the drop timeout, a ballot and its answer.
 const DECISION_DEADLINE: TimeDelta = ms(1_600);
 
 fn enable_drop_timeout(config: &mut Config) {
@@ -527,7 +527,8 @@ fn relay_with_the_lowest_latency_is_requested() {
     game.assert_consistent();
 }
 
-/// Cuts two groups of sites off from each other and asserts that the one site between them relays all inputs.
+/// Cuts two groups of sites off from each other, with one site between them. Asserts that no site is dropped, and that
+/// all play on at 10 fps or more with the inputs that this site relays.
 fn assert_relays_for_many(recovery: Recovery, prediction_window: u32) {
     let case = format!("{recovery:?}, prediction window {prediction_window}");
     let mask = (1 << 80) - 1;

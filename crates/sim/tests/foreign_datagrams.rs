@@ -32,7 +32,8 @@ fn total_rejected(game: &TestSession) -> u64 {
     (0..SITES).map(|site| game.stats(site).dropped_datagrams.total()).sum()
 }
 
-/// Returns the datagrams and bytes sent and received over all links.
+/// Returns, for each ordered pair of sites, the numbers of datagrams and bytes that the first site sent to the second
+/// and received from it.
 fn traffic(game: &TestSession) -> Vec<[u64; 4]> {
     let links =
         (0..SITES).flat_map(|site| (0..SITES).map(move |peer| (site, peer))).filter(|(site, peer)| site != peer);
@@ -204,7 +205,7 @@ fn replayed_or_forged_datagrams_do_not_change_a_peer_address() {
     assert!(game.fps(old.to, from, game.now()) > 59.5);
 }
 
-/// Returns the newest tick from one site to another, with a scheduled command of the sender added.
+/// Returns the newest tick from one site to another, with `command` in place of its extras.
 fn tick_with_scheduled_command(game: &TestSession, from: usize, to: usize, command: ScheduledCommand) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let len = Extra::Command(command).encode(&mut buf).expect("room for a command");
@@ -218,8 +219,8 @@ fn tick_with_scheduled_command(game: &TestSession, from: usize, to: usize, comma
     buf[..len].to_vec()
 }
 
-/// A site ignores a delay change of more than one frame from any issuer. A large increase would request a hundred
-/// inputs at once.
+/// A site ignores a delay change of more than one frame, even from the coordinator. A large increase would request a
+/// hundred inputs at once.
 #[test]
 fn delay_change_of_more_than_one_frame_is_ignored() {
     let mut game = captured_session_with_a_cut();

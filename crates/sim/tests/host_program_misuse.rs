@@ -1,4 +1,6 @@
-//! A host program that misuses its session or its clock harms only itself.
+//! Unusual and faulty host programs: they read the clock before every call, pass datagrams in with their arrival times,
+//! leave a request unanswered or set their clock back. Their sessions do not stall, or play on soon afterwards. They
+//! request nothing before the timeout that they report.
 
 mod common;
 
@@ -90,8 +92,7 @@ fn host_clock_going_backwards_stops_no_site() {
     }
 }
 
-/// The arrival time of a datagram is more useful than its handling time, and does not make the session's time run
-/// faster.
+/// Datagrams that are passed in 12 ms late, with their arrival times, do not make the session's time run faster.
 #[test]
 fn datagrams_may_be_handled_with_their_arrival_time() {
     let mut pair = ManualHosts::new(2, ms(20), |_| {});

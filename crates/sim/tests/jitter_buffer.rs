@@ -1,6 +1,6 @@
 //! Jitter buffers after Kim and Park. With an input delay of 0.3 s and history recovery the buffers are stable under
-//! packet loss; with 0.2 s they run empty and all sites pause together. Other tests measure what recovery costs in
-//! packets.
+//! packet loss; with 0.2 s they run empty and all sites pause together. Other tests cover measured send intervals and
+//! the packets that recovery costs.
 
 mod common;
 
@@ -14,7 +14,8 @@ use coplay_sim::link::{Jitter, LinkConfig};
 const RTT: i64 = 130;
 const WARM_UP: TimeDelta = TimeDelta::from_secs(5);
 
-/// Starts two sites that pause on starvation, with this input delay in frames and this recovery policy.
+/// Starts two sites that pause on starvation and send at measured intervals, with this input delay in frames and this
+/// recovery policy.
 fn start_buffered(input_delay: u32, link: LinkConfig, recovery: Recovery) -> TestSession {
     SessionSetup { input_delay, ..SessionSetup::new(2, link) }.start_with(|_, config| {
         config.settings.starvation_policy = StarvationPolicy::Pause;
@@ -23,7 +24,8 @@ fn start_buffered(input_delay: u32, link: LinkConfig, recovery: Recovery) -> Tes
     })
 }
 
-/// Returns the pauses that a site reported: time, first frame after the pause, and duration.
+/// Returns the pauses that a site reported: time of the report, frame before which the site that asked for the pause
+/// waits, and duration.
 fn pauses(game: &TestSession, site: usize) -> Vec<(Instant, u32, TimeDelta)> {
     let pause = |at: Instant, event: &Event| match event {
         Event::Paused { frame, duration, .. } => Some((at, frame.number(), *duration)),
@@ -170,8 +172,8 @@ fn classic_recovery_retries_soon_after_a_peer_slept() {
     }
 }
 
-/// Inputs that wait for the next packet leave as soon as the send interval is over, so that the game is as fast as the
-/// latency allows.
+/// Inputs that wait for the next packet leave as soon as the send interval is over, so that the game has more than 90 %
+/// of the frame rate that the latency allows.
 #[test]
 fn measured_send_interval_does_not_slow_the_game_on_a_steady_link() {
     for rtt_ms in [20, 34, 40] {

@@ -253,7 +253,8 @@ fn two_sites_join_at_once() {
     }
 }
 
-/// Returns whether the join command for `site` was sent to it at least 60 ms ago, so that it has arrived.
+/// Returns whether the join command for `site` was sent to it at least 60 ms ago. By then it has arrived over links
+/// with a round trip of up to 100 ms.
 fn has_received_join_command(game: &TestSession, site: usize) -> bool {
     was_join_command_sent(game, site, ms(60))
 }
@@ -273,8 +274,8 @@ fn was_join_command_sent(game: &TestSession, site: usize, ago: TimeDelta) -> boo
     game.network.captured().any(|packet| packet.to == site && packet.at + ago <= game.now() && has_join(&packet.bytes))
 }
 
-/// The coordinator of two sites drops the other, which needs no vote, just before the first frame of a joiner. The
-/// joiner, which reaches both, follows that decision.
+/// The coordinator of two sites drops the other, which needs no vote, up to 775 ms after it sent the join command to a
+/// joiner. The joiner, which reaches both, follows that decision.
 #[test]
 fn joiner_follows_a_drop_decided_before_its_first_frame() {
     for (prediction_window, after) in [0, 8]
@@ -447,7 +448,8 @@ fn ballast() -> Vec<u8> {
     (0..150_000u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 21) as u8).collect()
 }
 
-/// Asserts that the remaining sites play, and that the joiner plays as well, or was refused and can join again.
+/// Asserts that the remaining sites play, and that the joiner plays as well, or that its session ended and it can join
+/// again.
 fn assert_join_crash_is_harmless(game: &mut TestSession, case: &str, others: [usize; 2]) {
     assert_running_at_full_speed(game, case, others);
     match end_reason(game, 3) {
@@ -675,7 +677,8 @@ fn joiner_switches_source_when_its_source_leaves() {
     }
 }
 
-/// The session of a dropped site is over and answers no requests. A joiner that downloads from it switches at once.
+/// The session of a dropped site is over and answers no requests. A joiner that downloads from it switches to another
+/// source and joins within 4 s.
 #[test]
 fn joiner_switches_source_when_its_source_is_dropped() {
     for before in [100, 300, 500] {
@@ -907,7 +910,8 @@ fn small_late_join(seed: u64) -> LateJoinExperiment {
 }
 
 /// Until the join frame, the machine of every player performs the same actions at the same instants as without the
-/// joiner. Afterwards no player stalls, and players resimulate only because of the joiner's inputs.
+/// joiner. Afterwards each player stalls as often as without the joiner, and resimulates hardly more frames than the
+/// joiner's input changes explain.
 #[test]
 fn late_join_costs_the_players_no_frame() {
     for seed in 1..=6 {

@@ -27,7 +27,8 @@ fn end_reason(game: &TestSession, site: usize) -> Option<SessionEnd> {
     end.map(|(_, end)| end)
 }
 
-/// Lets two of three sites leave one after the other. Asserts that the others agree on each last frame and play on.
+/// Lets two of three sites leave one after the other. Asserts that after the first leave the others agree on the last
+/// frame and play on, and that after the second the last site ends as [`SessionEnd::Alone`].
 fn leave_in_turn(loss: f64, first: usize, second: usize, min_fps: f64) {
     let case = format!("loss {loss}, {first} leaves and then {second}");
     let mut game = SessionSetup::new(3, lossy_link(100, loss)).start();
@@ -316,8 +317,8 @@ fn split_brain_events(game: &TestSession, reporter: usize, site: usize) -> Vec<b
     game.events_of(reporter).filter_map(|reported| own_game_kept(&reported.event)).collect()
 }
 
-/// Lets both of two sites continue alone while the link between them is cut, site `late` 3 s after the other. Asserts
-/// that after the heal the game of site `kept`, which progressed further, is kept.
+/// Lets both of two sites continue alone while the link between them is cut, site `late`, if any, 3 s after the other.
+/// Asserts that after the heal the game of site `kept`, which progressed further, is kept.
 fn assert_both_alone_merge(loss: f64, change: fn(&mut Config), late: Option<usize>, kept: usize) {
     let case = format!("loss {loss}, site {late:?} continues later");
     let mut game =

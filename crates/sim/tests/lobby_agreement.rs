@@ -272,7 +272,7 @@ fn datagrams_of_other_sessions_are_ignored() {
     assert!(game.stats(0).dropped_datagrams.strangers > 0);
 }
 
-/// Plays 60 frames and returns the true time between the earliest and the latest first step.
+/// Plays 60 frames. Returns the true time between the first and the last site's step of frame 0.
 fn first_step_spread(game: &mut TestSession) -> TimeDelta {
     game.run_frames(60);
     game.assert_consistent();

@@ -1,6 +1,6 @@
-//! A player that lies about the membership of the session changes nothing for the others. The messages of one player
-//! never evict another player, never take over the seat of another player, and never schedule a command that only the
-//! coordinator may schedule.
+//! A player lies about the membership of the session. The messages of one player that is no quorum by itself evict no
+//! reachable player, take over no seat, and schedule no command that only the coordinator may schedule. A liar that
+//! falls silent or stalls the game is dropped.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..sites).flat_map(move |one| (0..sites).map(move |other| (one, other))).filter(|(one, other)| one != other)
 }
 
-/// Returns the newest tick from one site to another, with `extra` added.
+/// Returns the newest tick from one site to another, with `extra` in place of its extras.
 fn tick_with(game: &TestSession, from: usize, to: usize, extra: &Extra<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
     let len = extra.encode(&mut buf).expect("room for the entry");
@@ -193,7 +193,7 @@ fn newest_vote(game: &TestSession, from: usize, to: usize) -> Option<Vote> {
 }
 
 /// During a ballot about a crashed site, one player forges its vote: it claims that it accepted a decision to drop
-/// another player in an earlier ballot. No site drops that player.
+/// another player in an earlier ballot. No other site drops that player.
 #[test]
 fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
     for (liar, victim) in [(1, 2), (2, 1), (1, 0), (2, 0)] {
@@ -221,7 +221,8 @@ fn forged_accepted_decision_in_a_ballot_evicts_no_reachable_player() {
     }
 }
 
-/// With an authenticated transport, a peer never changes its address.
+/// A hello from a new address, in the name of a silent peer, changes the peer's address unless the transport is
+/// authenticated.
 #[test]
 fn authenticated_peer_never_changes_address() {
     for authenticated in [false, true] {

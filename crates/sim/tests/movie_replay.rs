@@ -55,7 +55,8 @@ struct ReplayResult {
     is_complete: bool,
 }
 
-/// Replays a movie on a new machine, whose state is corrupted after frame `diverges_at`.
+/// Replays a movie, up to its end or the first error, on a new machine. The machine's state is corrupted after frame
+/// `diverges_at`, if given.
 fn replay(mut rest: &[u8], diverges_at: Option<u32>) -> ReplayResult {
     let (mut reader, mut machine, mut replayed) = (MovieReader::new(), ToyMachine::new(2), ReplayResult::default());
     loop {

@@ -1,5 +1,5 @@
-//! Random peer-world scenarios with faults keep every property, every sabotage is detected, and distant avatars cost no
-//! traffic.
+//! Random peer-world scenarios with faults keep every property, and every sabotage is detected. The traffic of a site
+//! depends on its neighbourhood, not on the size of the world.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn every_peer_world_sabotage_is_detected() {
 }
 
 /// Returns a scenario of three sites in which the first two are cut off from the third. The first leaves, and only the
-/// second receives its final records.
+/// second receives its final records. The fault `then`, if any, follows 0.5 s later, before the partition heals.
 fn final_records_behind_a_partition(seed: u64, then: Option<PeerWorldFault>) -> PeerWorldScenario {
     let at = |millis: i64| Instant::ZERO + TimeDelta::from_millis(millis);
     let mut faults = vec![
@@ -130,7 +130,8 @@ fn traffic_per_site(sites: usize, side: u8) -> (f64, f64) {
     (per_site(after.sent - before.sent), per_site(after.bytes - before.bytes))
 }
 
-/// At equal avatar density a site receives only the updates of its neighbourhood, however large the world is.
+/// At about equal avatar density, the traffic of a site among 100 is less than twice (datagrams) or 2.5 times (bytes)
+/// that of a site among 16, and less than a quarter of what sending all updates to all sites takes.
 #[test]
 fn traffic_per_site_depends_on_neighbours_not_world_size() {
     let (few, few_bytes) = traffic_per_site(16, 17);

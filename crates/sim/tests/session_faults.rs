@@ -364,7 +364,8 @@ fn missing_retransmission_sabotage_is_detected() {
     assert!(violated.iter().all(|property| property == "liveness"), "{violated:?}");
 }
 
-/// A site that continues without a quorum disagrees with the others.
+/// A site that continues without a quorum violates agreement in at least six seeds, and in more than a third of the
+/// seeds with a violation.
 #[test]
 fn split_brain_sabotage_is_detected() {
     let violated = violated_properties(SessionSabotage::ContinueWithoutQuorum);

@@ -1,4 +1,6 @@
-//! Spectators see all played frames and nothing else, however bad their link, and cost the players nothing.
+//! Spectators step every frame from their start on, with the inputs that were played, also over slow, lossy and
+//! interrupted links. The feed drops spectators that are too slow or silent. Spectators do not change the players'
+//! traffic.
 
 mod common;
 

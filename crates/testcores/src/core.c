@@ -3,7 +3,7 @@
  * The rest of its state is noise, which does not compress.
  *
  * -DDEFECT=...      its defect (see below); honest by default
- * -DSTATE_SIZE=...  size of its state in bytes
+ * -DSTATE_SIZE=...  size of its state in bytes, a multiple of 4
  * -DPLAYERS=...     number of players whose buttons it reads, at least two
  * -DPORTS=...       number of ports whose buttons it describes, at least two
  * -DOPTIONS=...     version of the interface by which it declares its options: 0, 1 or 2
@@ -37,7 +37,7 @@
 #define DISTURBED 9 /* saving changes its further course */
 #define MUST_RUN 10 /* saves and loads only after its first frame */
 #define GPU 11      /* requires a graphics card */
-#define HALF 12     /* loads half of a state that it then refuses */
+#define HALF 12     /* loads some states but reports a failure */
 #define UNSET 13    /* reads uninitialised memory */
 #define ASKS 14     /* cannot save, exposes no memory, and draws only on request */
 #define ABORTS 15   /* aborts the process in its fifth frame */

@@ -55,7 +55,7 @@ pub enum CoreDefect {
 pub struct TestCoreConfig {
     /// Defect to build into the core.
     pub defect: CoreDefect,
-    /// Size of the saved state in bytes, at least 16.
+    /// Size of the saved state in bytes: a multiple of 4, at least 16.
     pub state_size: usize,
     /// Number of players whose buttons the core reads, at least two.
     pub players: u8,
@@ -110,7 +110,7 @@ impl TestCore {
 /// two players and an option `testcore_step` (1, 2 or 3), and needs no game.
 ///
 /// # Panics
-/// If there is no C compiler.
+/// If there is no C compiler, or if it fails.
 pub fn build_core(defect: CoreDefect) -> TestCore {
     build_core_with(TestCoreConfig { defect, ..TestCoreConfig::default() })
 }
@@ -118,7 +118,7 @@ pub fn build_core(defect: CoreDefect) -> TestCore {
 /// Builds a core with these options, with the C compiler `cc` or `$CC`.
 ///
 /// # Panics
-/// If there is no C compiler.
+/// If there is no C compiler, or if it fails.
 pub fn build_core_with(config: TestCoreConfig) -> TestCore {
     let folder = tempfile::tempdir().expect("a temporary directory can be created");
     let source = folder.path().join("core.c");

@@ -4,8 +4,8 @@
 //! After Li, Li and Lau: client and server each have a motion timer that measures how long the present buttons have
 //! been held. The client's avatar starts at once, the server's when the input arrives, and the client's timer then runs
 //! slower, at half speed at the slowest, until both timers agree. Remote avatars are extrapolated from the server's
-//! state to the present by the clock. A displayed avatar that differs from that state converges towards it at a bounded
-//! speed.
+//! state to the present by the clock. A displayed avatar converges towards that state at a bounded speed, or jumps to
+//! it if the error exceeds 400 units.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -351,7 +351,8 @@ impl Client {
         true
     }
 
-    /// Moves our own avatar and the displayed remote ones up to `now`; after a pause, by 500 ms at most.
+    /// Moves our own avatar up to `now`, by 500 ms at most after a pause, and the displayed remote ones towards their
+    /// states extrapolated to `now`. Records the displayed positions for [`consistency`](Self::consistency).
     pub fn advance(&mut self, now: Instant) {
         let elapsed = self.elapse(now);
         let tick = self.tick(now).unwrap_or_default();
@@ -567,7 +568,7 @@ impl RemoteAvatar {
     }
 }
 
-/// Returns whether two states belong to the same life of an avatar.
+/// Returns whether two states of an avatar belong to the same life, and are both alive or both dead.
 fn is_same_life(one: &Avatar, other: &Avatar) -> bool {
     one.spawn_count == other.spawn_count && one.life == other.life
 }

@@ -18,8 +18,8 @@ pub const CONSISTENCY_WINDOW: TimeDelta = TimeDelta::from_secs(2);
 /// position is on average no further off than the radius of an avatar, so a player who aims at the displayed avatar
 /// aims at the real one.
 pub const CONSISTENCY_TOLERANCE: f64 = AVATAR_RADIUS as f64 * 2.0;
-/// Number of displayed positions that are kept, at most one per tick: 640 ms or more. States of the server that arrive
-/// later are not compared.
+/// Largest number of displayed positions that are kept, at most one per tick: those of the last 640 ms or more. States
+/// of the server that arrive later are not compared.
 const DISPLAY_HISTORY_LEN: usize = 64;
 
 /// Recent displayed positions of an entity, and their distance from the server's.

@@ -6,8 +6,8 @@
 //! is not in the world, whichever server owned it and whether it left or not: as the world's time goes on, all servers
 //! forget its placement and name, and keep only its score. A server acquires an entity in an epoch that is no lower
 //! than the tick. So a player that returns later overrides everything that was asserted about it before, even on a
-//! server that has not forgotten it. An update that arrives late, or from a server that was away, is older than
-//! [`RETENTION_TICKS`] and expires at the next check. Of the counts of hits and falls of departed entities only the
+//! server that has not forgotten it. An update that arrives after more than [`RETENTION_TICKS`], such as from a server
+//! that was away, expires at the next check. Of the counts of hits and falls of departed entities only the 8,192
 //! largest are kept. Each count is judged by itself, so the order in which the counts arrive makes no difference.
 
 use std::collections::BTreeMap;

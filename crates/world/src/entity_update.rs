@@ -54,8 +54,8 @@ pub enum Update {
 }
 
 impl Update {
-    /// Returns the encoded kind; a departure counts as a placement. Updates of one kind about one entity supersede each
-    /// other: the newest contains all information of the earlier ones.
+    /// Returns the kind; a departure counts as a placement. Of the updates of one kind that one server issues about one
+    /// entity, the newest supersedes the others: it contains all information of the earlier ones.
     pub(crate) fn kind(&self) -> u8 {
         match self {
             Self::Name { .. } => KIND_NAME,

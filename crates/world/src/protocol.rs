@@ -97,7 +97,7 @@ pub struct Directory {
     pub score_rows: Vec<(EntityId, String, Score)>,
 }
 
-/// Answer to a ping: the ping's timestamp, and whether the server admits the client.
+/// Answer to a ping: the ping's timestamp, whether the server admits the client, and its number of players.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
     /// Timestamp of the ping, on the client's clock.

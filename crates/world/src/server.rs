@@ -91,8 +91,8 @@ impl Server {
         self.mirror.handle_datagram(now, from, bytes);
     }
 
-    /// Processes a datagram of a player or of a client that may join. Returns an answer to be sent at once, if there is
-    /// one.
+    /// Processes a datagram of a player or of a client that may join. Returns the answer to a ping, to be sent at once;
+    /// `None` for any other datagram.
     pub fn handle_player(&mut self, now: Instant, entity: EntityId, bytes: &[u8]) -> Option<Vec<u8>> {
         if let Some(stamp) = decode_ping(bytes) {
             let player_count = self.world.players().count().min(u16::MAX.into()) as u16;
@@ -120,7 +120,8 @@ impl Server {
         self.world.is_full()
     }
 
-    /// Returns whether all our updates are issued and another server has them, or there is no other server.
+    /// Returns whether all our updates are issued and, if other servers are present, one of them has all of the
+    /// updates.
     pub fn is_fully_replicated(&self) -> bool {
         self.pending_updates.is_empty()
             && self.mirror.replicated_up_to().is_none_or(|seq| seq >= self.mirror.settled(self.source()))

@@ -323,8 +323,9 @@ impl ServerWorld {
         }
     }
 
-    /// Processes input of a player, who joins this server with the first input of a client run. Returns whether the
-    /// player is on this server now.
+    /// Processes input of a player, who joins this server with the first input of a client run. Returns `false` if the
+    /// input is ignored: before the first tick, or if the player would have to join, but the server is draining, the
+    /// world is full, or the same run has left this server within the last second.
     pub fn on_input(&mut self, now: Instant, entity: EntityId, input: &ClientInput) -> bool {
         let Some(tick) = self.tick else { return false };
         if let Some(player) = self.players.get_mut(&entity).filter(|player| player.run == input.run) {
@@ -399,8 +400,9 @@ impl ServerWorld {
         }
     }
 
-    /// Takes over ninjas that no live server owns, and removes players' avatars whose server has been gone for 15 s.
-    /// All servers agree on which live server does so for each entity. `live` must contain the other live servers.
+    /// Takes over ninjas that no live server owns, and removes players' avatars whose server has been gone for 15 s,
+    /// both only for entities that the rendezvous hash assigns to this server. Servers that know the same live servers
+    /// agree on the assignment. `live` must contain the other live servers.
     pub fn reclaim_orphans(&mut self, live: &BTreeSet<SourceId>) {
         let Some(tick) = self.tick else { return };
         self.refresh_gone_servers(tick, live);

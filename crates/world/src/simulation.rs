@@ -1,8 +1,8 @@
 //! Reference simulators of one server: the avatars that it owns, tick by tick.
 //!
 //! The owner of an avatar decides where the avatar walks and whether it is hit. The states of shooters carry their
-//! recent shots, so a server learns of every shot whatever events are dropped, and checks the ticks that have passed
-//! since the shot was fired.
+//! last four shots, so a server learns of a shot even if the first event with it is dropped. The server then checks the
+//! ticks that have passed since the shot was fired.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -382,7 +382,8 @@ mod tests {
         let (mut simulation, mut index) = empty_simulation();
         let (target, shooter) = target_and_shooter(&simulation, 1);
         simulation.add(0, entity(1), target.clone(), Controller::Player(Controls::default()), &mut index);
-        // The others shoot away from the target at the maximum rate, and are tracked before the shooter.
+        // The others have fired as many shots as a state carries, from a corner of the maze. They are tracked before
+        // the shooter.
         for number in 2..1_002 {
             let mut other = target.clone();
             for tick in 1..=4 {

@@ -1,5 +1,5 @@
-//! Departures: a player that leaves is removed on all servers for good, whatever events are dropped and however late
-//! the rest arrives; and a player that does not leave stays.
+//! Tests of departures: players that leave, fall silent or expire, also with dropped placements and stale snapshots; a
+//! server that was suspended; and a full world that has room again once departed players expire.
 
 use coplay::mirror::{MirrorConfig, SourceId};
 use coplay::peer_world::{EntityId, WorldSiteId};

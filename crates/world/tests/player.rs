@@ -1,5 +1,5 @@
-//! A player and its server over a link with delay and loss: the avatar obeys at once, both sides converge, and no input
-//! is lost for good.
+//! Tests of a player's client, mostly with its server over a link with delay, and in two tests with loss: response to
+//! controls, convergence of both sides, reconnection, measured consistency, and the scoreboard.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -35,7 +35,7 @@ impl ClientServerPair {
         Self::with_ninjas(0, delay_ms, loss_interval)
     }
 
-    /// Creates a pair with ninjas of the server around the player.
+    /// Creates a pair whose server also simulates this many ninjas.
     fn with_ninjas(ninjas: u8, delay_ms: i64, loss_interval: usize) -> Self {
         let now = Instant::from_nanos(5_000_000_000);
         Self {
@@ -72,7 +72,7 @@ impl ClientServerPair {
         self.step_server();
     }
 
-    /// Runs the server without sending any input.
+    /// Runs the server for 1 ms and delivers the datagrams in flight, without new input of the client.
     fn step_server(&mut self) {
         self.now += MILLI;
         let (now, server_time, entity) = (self.now, self.server_time(), player_entity(&KEY));
@@ -357,8 +357,7 @@ fn consistency_survives_a_server_change() {
     assert!(own.is_tolerated(), "{own:?}");
 }
 
-/// A move between servers does not advance `Client::last_received`, however often the client moves between servers that
-/// answer pings but send no views.
+/// Moves between servers that answer pings but send no views do not advance `Client::last_received`.
 #[test]
 fn server_moves_do_not_count_as_received() {
     let mut pair = ClientServerPair::new(20, 0);

@@ -1,5 +1,5 @@
-//! Several servers and their players in virtual time: whatever server crashes, returns or is cut off, no acknowledged
-//! state is lost, and all servers end with the same world.
+//! Tests of several servers and their players in virtual time: a crash and restart, a partition, a drained server, a
+//! restart of the whole world, and players that move between servers or leave.
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,8 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 /// Largest age of a server's report that the computation of its rates takes into account, in seconds.
 const MAX_STATE_AGE_SECONDS: f64 = 0.6;
-/// Minimum share of the commands that the bots must send, and that the servers must receive.
+/// Minimum share of the nominal 25 commands per player and second that the bots must issue, and that the servers must
+/// receive.
 const MIN_COMMAND_SHARE: f64 = 0.95;
 
 /// Explanation of the columns, and the two lines above the rows.
@@ -34,16 +35,18 @@ players             ms    ms      %        %    received    issued   a server   
 /// Result of the measurement of one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All players were in the world, 95 % of their commands were received, and 99 % of the events were delivered
-    /// within 150 ms.
+    /// All players were in the world, the servers received at least 95 % of the nominal 25 commands per player and
+    /// second, and the 99 % quantile of the event delay was at most 150 ms at each server.
     Carried,
-    /// The bots sent less than 95 % of their commands: the result says nothing about the servers.
+    /// The bots issued less than 95 % of the nominal 25 commands per player and second: the result says nothing about
+    /// the servers.
     LoadNotOffered,
     /// A player was not in the world before or after the measurement.
     PlayersMissing,
-    /// The servers received less than 95 % of the commands.
+    /// The servers received less than 95 % of the nominal 25 commands per player and second.
     CommandsLost,
-    /// More than 1 % of the events at one of the servers were delivered more than 150 ms after their issue.
+    /// The 99 % quantile of the event delay exceeded 150 ms at one of the servers, or a server delivered no event of
+    /// the others although they issued some.
     EventsLate,
 }
 
@@ -100,7 +103,8 @@ pub(super) struct Row {
     players_cpu_percent: f64,
     /// Number of bots in the world before or after the measurement, whichever is smaller.
     players_present: usize,
-    /// Largest difference between the servers' group times, in milliseconds: delays are no more precise than that.
+    /// Largest difference between the servers' group times at the end of the measurement, in milliseconds: delays are
+    /// no more precise than that.
     pub(super) clock_spread_ms: f64,
 }
 
@@ -276,7 +280,8 @@ mod tests {
         ServerStateJson::from_text(&format!("{{\"tick\":{tick},{counts},\"delays\":[{delays}]}}"))
     }
 
-    /// Returns the row of a measurement of 10 s in which each server received this many commands, with these delays.
+    /// Returns the row of a measurement of 10 s with `present` of 30 bots in the world, which issued `offered` commands
+    /// in total. Each server received `received` commands, and had this list of delay counts at the end.
     fn row(present: usize, offered: u64, received: u32, delays: &str) -> Row {
         let at = Instant::now();
         let moment = |at, seconds: u32, received: u32, delays: &str, sum| MetricsReading {

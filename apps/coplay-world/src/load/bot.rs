@@ -59,7 +59,7 @@ pub(super) struct BotStats {
     pub(super) received: (u64, u64),
     /// Number of button changes, whether a server receives them or not. A ninja's are not counted.
     pub(super) commands: u64,
-    /// Reason why the bot has no socket; `None` if it has one.
+    /// Reason why the bot could not open its socket; `None` if it could, or has not started yet.
     pub(super) socket_error: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl BotStats {
     }
 }
 
-/// Bot that plays over the network, as a client with an emulated uplink.
+/// Bot that plays over the network as a client; with `--impair`, over an emulated uplink.
 pub(super) struct Bot {
     servers: Vec<SocketAddr>,
     endpoint: Endpoint,

@@ -50,7 +50,7 @@ pub(crate) struct FleetTotals {
 }
 
 impl BotFleet {
-    /// Starts the threads of the bots. The bots connect one after the other, `joins_per_second` of them.
+    /// Starts the threads of the bots. The bots connect one after the other, `joins_per_second` of them per second.
     pub(crate) fn start(config: &FleetConfig) -> Result<Self, CliError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let bot_stats: Vec<Arc<Mutex<BotStats>>> = (0..config.player_count).map(|_| Arc::default()).collect();
@@ -67,7 +67,10 @@ impl BotFleet {
             let thread = std::thread::Builder::new().name("bots".into());
             let started = runtime.and_then(|runtime| thread.spawn(move || runtime.block_on(group.run())));
             fleet.threads.push(started.map_err(|error| {
-                CliError::failure(format!("cannot start the bots: {error}"), "try a smaller number for --players")
+                CliError::failure(
+                    format!("cannot start the bots: {error}"),
+                    "close other programs and run the same command again",
+                )
             })?);
         }
         Ok(fleet)

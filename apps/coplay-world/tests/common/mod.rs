@@ -84,7 +84,7 @@ pub(crate) fn wait_until_healthy(server: &RunningServer) {
     });
 }
 
-/// Fetches the text of a field of a server's `/state`; `None` if the server does not answer.
+/// Fetches the text of a field of a server's `/state`; `None` if the server does not answer or the field is missing.
 pub(crate) fn state_field(http_port: u16, name: &str) -> Option<String> {
     let state = http_get(http_port, "/state")?;
     let (_, rest) = state.split_once(&format!("\"{name}\":"))?;

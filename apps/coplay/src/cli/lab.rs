@@ -97,7 +97,7 @@ pub struct LabFeelArgs {
 
 /// Largest `--rtt` and `--jitter`, in milliseconds.
 const MAX_MILLIS: f64 = 2_000.0;
-/// Largest `--loss`, in percent. No game is playable over a link that loses more.
+/// Largest `--loss`, in percent.
 const MAX_LOSS_PERCENT: f64 = 50.0;
 
 fn parse_millis(text: &str) -> Result<f64, String> {

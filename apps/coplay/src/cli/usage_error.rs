@@ -1,7 +1,6 @@
 //! Usage errors: one sentence and a hint, in place of clap's own text and tips.
 //!
-//! A hint never suggests a command line that fails: it names an option or command that exists, or a spelling that the
-//! parser has accepted.
+//! A hint names options and commands that exist, or a command line that the parser has accepted.
 
 use std::error::Error as _;
 use std::ffi::OsString;

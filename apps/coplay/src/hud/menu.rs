@@ -108,7 +108,7 @@ impl Hud {
             title: if self.capabilities.pause { "Paused".into() } else { "Menu".into() },
             rows: self.menu_items().into_iter().map(|item| self.item_text(item)).collect(),
             selected: Some(selected),
-            footer: "↑ ↓ select   ← → change   Enter confirm   Esc resume".into(),
+            footer: format!("↑ ↓ select   ← → change   Enter confirm   {} resume", self.menu_key),
         }
     }
 }

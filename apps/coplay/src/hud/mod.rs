@@ -77,14 +77,15 @@ pub struct Invitation {
 }
 
 impl Invitation {
-    fn overlay(&self) -> Overlay {
+    /// Returns the panel with the ticket. `menu_key` is the label of the key that closes it, as Enter does.
+    fn overlay(&self, menu_key: &str) -> Overlay {
         let mut rows = wrap_rows("Ticket", &self.ticket);
         let whole = format!("{} '{}'", self.command, self.ticket);
         let short = format!("{} 'TICKET'", self.command);
         rows.push(("To join".into(), if whole.len() <= MAX_LINE_WIDTH { whole } else { short }));
         rows.push(("Play".into(), "the ticket stays in the menu: Invite players".into()));
         let selected = Some(rows.len() - 1);
-        Overlay { title: "Invite players".into(), rows, selected, footer: "Enter or Esc play".into() }
+        Overlay { title: "Invite players".into(), rows, selected, footer: format!("Enter or {menu_key} play") }
     }
 }
 
@@ -114,6 +115,8 @@ pub struct Hud {
     /// Reason why the machine has halted; `None` while it runs.
     failure: Option<String>,
     help_overlay: Overlay,
+    /// Label of the key that opens and closes the menu; empty if there is none.
+    menu_key: String,
     /// Label of the key that resets the machine; empty if there is none.
     reset_key: String,
     /// Label of the key that loads the saved state; empty if there is none.
@@ -139,6 +142,7 @@ impl Hud {
             toast: None,
             failure: None,
             help_overlay: help::help_overlay(config, capabilities, pads),
+            menu_key: config.key_label(Action::Menu),
             reset_key: config.key_label(Action::Reset),
             load_key: config.key_label(Action::Load),
             invitation: None,
@@ -271,7 +275,7 @@ impl Hud {
             }
             OpenPanel::Closed => self.failure.as_deref().map(|why| self.failure_overlay(why)),
             OpenPanel::Help => Some(self.help_overlay.clone()),
-            OpenPanel::Invitation => self.invitation.as_ref().map(Invitation::overlay),
+            OpenPanel::Invitation => self.invitation.as_ref().map(|invitation| invitation.overlay(&self.menu_key)),
             OpenPanel::Menu(selected) => Some(self.menu_overlay(selected)),
         };
     }

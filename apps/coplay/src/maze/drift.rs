@@ -62,7 +62,7 @@ fn parse_trace(text: &str) -> Result<Trace, String> {
         TraceEvent::Site(site) => Some(site),
         _ => None,
     });
-    if trace.site.is_some() { Ok(trace) } else { Err("is incomplete: the site's id is missing".into()) }
+    if trace.site.is_some() { Ok(trace) } else { Err("names no site: the run ended before it was in a maze".into()) }
 }
 
 fn check_traces(traces: &[Trace]) -> Result<(), AppError> {

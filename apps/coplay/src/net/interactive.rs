@@ -152,7 +152,7 @@ impl<'a> InteractiveFrontend<'a> {
                 MachineControl::Pause => None,
                 MachineControl::Reset => Some("(resets the machine)"),
                 MachineControl::Save => Some("(saves the state)"),
-                MachineControl::Load => Some("(loads the saved state)"),
+                MachineControl::Load => Some("(loads the saved state, if there is one)"),
             };
             self.pending_commands.push_back(UserCommand::Control(control));
             self.pending_commands.extend(text.map(|text| UserCommand::Chat(text.into())));
@@ -200,7 +200,7 @@ impl<'a> InteractiveFrontend<'a> {
         let graph = self.is_graph_shown.then(|| self.history.graph(|site| lobby_view.player_name(site)));
         let (picture, is_playing, overlay) = (&self.picture, self.is_playing, self.overlay());
         let others = lobby_view.other_players();
-        let question = self.quit_confirmation.overlay(now, &others);
+        let question = self.quit_confirmation.overlay(now, &others, &self.menu_key);
         self.ui.show(|scene| {
             if is_playing {
                 scene.screens(1)[0].clone_from(picture);

@@ -271,9 +271,9 @@ impl LobbyView {
         parts.join("   ")
     }
 
-    /// Returns the panel about a stall, a pause, the connection or the lobby; `None` while the game runs. `is_playing`
-    /// states whether a first frame was shown, `drop_timeout` is the silence in seconds after which players are dropped
-    /// (`None`: never), and `resume_key` is the label of the key that ends a pause.
+    /// Returns the panel about a stall, a pause, the connection or the lobby; `None` in the state `Starting` and while
+    /// the game runs. `is_playing` states whether a first frame was shown, `drop_timeout` is the silence in seconds
+    /// after which players are dropped (`None`: never), and `resume_key` is the label of the key that ends a pause.
     pub(super) fn overlay(
         &self,
         now: Instant,

@@ -371,7 +371,8 @@ pub(crate) fn player_name(given: Option<&str>) -> String {
     if name.trim().is_empty() { "unnamed".into() } else { name }
 }
 
-/// Returns the login name of the user from the environment; `None` if it is root, which is not a personal name.
+/// Returns the login name of the user from the environment; `None` if there is no name but root, which is not a
+/// personal name.
 fn login_name(env: impl Fn(&str) -> Option<String>) -> Option<String> {
     let names = ["USER", "LOGNAME", "USERNAME"].into_iter().filter_map(env).map(|name| name.trim().to_owned());
     names.into_iter().find(|name| !name.is_empty() && name != "root")

@@ -31,13 +31,14 @@ impl QuitConfirmation {
         self.open_until.is_some_and(|until| now < until)
     }
 
-    /// Returns the panel with the question; `None` while it is not open.
-    pub(super) fn overlay(&self, now: Instant, others: &[String]) -> Option<Overlay> {
+    /// Returns the panel with the question; `None` while the question is not open. `menu_key` is the label of the key
+    /// that closes it.
+    pub(super) fn overlay(&self, now: Instant, others: &[String], menu_key: &str) -> Option<Overlay> {
         self.is_open(now).then(|| Overlay {
             title: "Leave the game?".into(),
             rows: others.iter().map(|name| (name.clone(), "plays with you".into())).collect(),
             selected: None,
-            footer: "press the same key or button again within 5 s to leave   Esc stay".into(),
+            footer: format!("press the same key or button again within 5 s to leave   {menu_key} stay"),
         })
     }
 }
@@ -49,10 +50,10 @@ mod tests {
     #[test]
     fn second_quit_request_within_the_timeout_quits() {
         let (mut question, now, bob) = (QuitConfirmation::default(), Instant::now(), ["Bob".to_owned()]);
-        assert!(!question.request(now, &bob) && question.overlay(now, &bob).is_some());
+        assert!(!question.request(now, &bob) && question.overlay(now, &bob, "Esc").is_some());
         assert!(question.request(now + QUIT_CONFIRM_TIMEOUT / 2, &bob));
         assert!(!question.request(now, &bob));
-        assert!(question.overlay(now + QUIT_CONFIRM_TIMEOUT, &bob).is_none(), "the player stays");
+        assert!(question.overlay(now + QUIT_CONFIRM_TIMEOUT, &bob, "Esc").is_none(), "the player stays");
         assert!(!question.request(now + QUIT_CONFIRM_TIMEOUT, &bob), "and is asked again");
         question.cancel();
         assert!(!question.request(now + QUIT_CONFIRM_TIMEOUT, &bob));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::{TestDir, path_arg};
 
-/// Longest wait for any condition, even on a busy computer.
+/// Longest wait for a condition; long, because the computer may be busy.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Running program, which is killed when this is dropped.

@@ -2,9 +2,10 @@
 //!
 //! The site is driven according to the documentation and the two-player example of ggrs: a loop at 60 frames per
 //! second, in which a tick is longer by a tenth while `frames_ahead` is above zero. Where there is a choice, the site
-//! is driven in the cheapest way. A tick calls `advance_frame` alone, which polls first. The host program keeps the
-//! states in slots like those of coplay, and ggrs's cells hold none, so that no state is copied twice. States are not
-//! compared, which is the default.
+//! is driven in the cheapest way. Once the sites are connected, a tick calls `advance_frame` without
+//! `poll_remote_clients`, because `advance_frame` polls the socket first. The host program keeps the states in slots
+//! like those of coplay, and ggrs's cells hold none, so that no state is copied twice. States are not compared, which
+//! is the default.
 //!
 //! When the prediction window is exhausted, `advance_frame` requests no new frame; the next tick tries again.
 

@@ -1,8 +1,8 @@
 //! The host programs without an engine. Their cost is subtracted, so that the cost of the engines remains.
 //!
-//! The replay repeats all recorded operations: as many datagrams of the same lengths wait and are sent, the same states
-//! are copied from and to the same slots, and as many frames are stepped. The stopwatch is started and stopped as often
-//! as with an engine, so that the cost of the stopwatch cancels out, too.
+//! The replay repeats all recorded operations: as many datagrams of the same lengths wait and are sent, states of the
+//! same size are copied from and to the same slots, and as many frames are stepped. The stopwatch is started and
+//! stopped as often as with an engine, so that the cost of the stopwatch cancels out, too.
 
 use std::hint::black_box;
 

@@ -154,8 +154,8 @@ fn spread(values: impl Iterator<Item = f64> + Clone) -> f64 {
     values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)
 }
 
-/// Returns the first site, and the first confirmed frame, after which the site's state differs from the state that the
-/// inputs lead to; `None` if all states are right.
+/// Names the first site whose state is wrong after a confirmed frame, and the first such frame; `None` if there is
+/// none. A state is wrong if it differs from the one that the inputs lead to.
 pub fn find_wrong_state<S: RollbackSite>(network: &RollbackNetwork<S>, case: BenchCase) -> Option<String> {
     let expected = expected_digests(case, network.confirmed_frames());
     let wrong =

@@ -61,7 +61,8 @@ impl RequiredResimulation {
     }
 }
 
-/// Returns the input that takes effect in a frame: the one pressed `input_delay` frames before.
+/// Returns the input that takes effect in a frame: the one pressed `input_delay` frames before; 0 (neutral) in the
+/// first `input_delay` frames.
 pub fn effective_input(inputs: &Inputs, player: usize, frame: u32, input_delay: u32) -> u16 {
     frame.checked_sub(input_delay).map_or(0, |pressed| inputs.pressed(player, pressed))
 }

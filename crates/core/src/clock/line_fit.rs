@@ -135,7 +135,7 @@ impl DelayEnvelope {
     }
 
     /// Returns whether even the minimum round-trip time of the newest [`ROUTE_CHANGE_SLICES`] slices is clearly longer
-    /// than that of the earlier ones.
+    /// than that of the earlier ones; `false` if a round trip is missing in one of the newest slices.
     pub(super) fn has_longer_route(&self, now: Instant) -> bool {
         let rtt = |slice: &DelaySlice| slice.out.ahead + slice.back.ahead;
         let (count, least, sum) = self
@@ -152,7 +152,8 @@ impl DelayEnvelope {
     }
 
     /// Returns whether even the shortest kept round trip is clearly longer than the sum of both minimum delays by this
-    /// line. With varying delays it is longer anyway, so the slices' variation is allowed for.
+    /// line. With varying delays it is longer anyway, so the slices' variation is allowed for. With fewer than
+    /// [`MIN_SLICES_FOR_VARIATION`] slices, returns `false`.
     pub(super) fn contradicts(&self, now: Instant, line: ClockLine) -> bool {
         let (mut rtts, mut count) = ([TimeDelta::ZERO; MAX_SLICES], 0);
         for (rtt, slice) in rtts.iter_mut().zip(self.current_slices(now)) {
@@ -267,7 +268,7 @@ impl FitPoints {
     }
 
     /// Returns the most likely skew, at most ±`max_skew`. The search begins near `near`, and the prior is centred on
-    /// `expected`.
+    /// `expected`. With fewer than two slices, returns `expected`.
     fn most_likely_skew(&self, near: f64, expected: f64, max_skew: f64) -> f64 {
         if self.out.len < 2 {
             return expected;

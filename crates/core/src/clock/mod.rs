@@ -29,8 +29,8 @@ const REFIT_INTERVAL_FULL: TimeDelta = TimeDelta::from_secs(10);
 /// Time after the first round trip in which the line is fitted every [`REFIT_INTERVAL_EARLY`].
 const EARLY_PERIOD: TimeDelta = TimeDelta::from_secs(5);
 /// Tolerance for contradictions between round trips and the fitted line. A round trip that contradicts the line by more
-/// causes a new fit. If the new line is impossible or contradicts the round trips, too, a clock was stepped, and the
-/// estimate restarts.
+/// causes a new fit. If the new line is impossible or, unless crystals are assumed, contradicts the round trips, too, a
+/// clock was stepped, and the estimate restarts.
 const CLOCK_STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(5);
 /// Constant part of the longest plausible round-trip time, for a link with almost no delay of its own.
 const MAX_RTT_VARIATION: TimeDelta = TimeDelta::from_millis(100);
@@ -169,47 +169,49 @@ impl Clock {
     }
 
     /// Returns the minimum round-trip time by the fitted line, which covers at most the last 40 s: that of the link
-    /// itself, without queues. `None` before the first round trip.
+    /// itself, without queues. `None` before the first round trip since the last reset.
     pub fn rtt_min(&self) -> Option<TimeDelta> {
         self.line.map(|line| line.rtt_min.max(TimeDelta::ZERO))
     }
 
-    /// Returns an upper bound for the round-trip time of the link: three times the minimum plus 100 ms. A longer one
-    /// means that a host program was suspended.
+    /// Returns an upper bound for the round-trip time of the link: 100 ms plus three times the minimum or, right after
+    /// a reset, the smoothed round-trip time. A longer one is taken as a sign that a host program was suspended.
     pub(crate) fn max_plausible_rtt(&self) -> TimeDelta {
         self.rtt_min().or(self.rtt).unwrap_or_default() * 3 + MAX_RTT_VARIATION
     }
 
     /// Returns the offset of the peer's clock from the local one at `now`, positive if the peer's is ahead; `None`
-    /// before the first round trip.
+    /// before the first round trip since the last reset.
     pub fn offset(&self, now: Instant) -> Option<TimeDelta> {
         self.line.map(|line| line.offset(now))
     }
 
     /// Returns the skew of the peer's clock against the local one in parts per million, positive if the peer's runs
-    /// faster; `None` before the first round trip.
+    /// faster; `None` before the first round trip since the last reset.
     pub fn skew_ppm(&self) -> Option<f64> {
         self.line.map(|line| line.skew * 1e6)
     }
 
-    /// Returns the local time at which the peer's clock shows `theirs`; `None` before the first round trip.
+    /// Returns the local time at which the peer's clock shows `theirs`; `None` before the first round trip since the
+    /// last reset.
     pub fn to_local(&self, theirs: Instant) -> Option<Instant> {
         self.line.map(|line| line.to_local(theirs))
     }
 
-    /// Returns the time on the peer's clock at the local time `ours`; `None` before the first round trip.
+    /// Returns the time on the peer's clock at the local time `ours`; `None` before the first round trip since the last
+    /// reset.
     pub fn to_remote(&self, ours: Instant) -> Option<Instant> {
         self.line.map(|line| ours + line.offset(ours))
     }
 
     /// Returns the group time at the local time `ours`, provided that the peer's clock defines group time; `None`
-    /// before the first round trip.
+    /// before the first round trip since the last reset.
     pub fn to_group(&self, ours: Instant) -> Option<GroupInstant> {
         self.to_remote(ours).map(|remote| GroupInstant::from_nanos(remote.as_nanos()))
     }
 
     /// Returns the local time at a group time, provided that the peer's clock defines group time; `None` before the
-    /// first round trip.
+    /// first round trip since the last reset.
     pub fn from_group(&self, group: GroupInstant) -> Option<Instant> {
         self.to_local(Instant::from_nanos(group.as_nanos()))
     }
@@ -347,8 +349,8 @@ mod tests {
         assert!((offset - TimeDelta::from_secs(3)).abs() < TimeDelta::from_millis(1), "{offset}");
     }
 
-    /// The peer's clock stops for less than a round-trip time, so no packet seems to arrive before it was sent. The
-    /// estimate must follow all the same.
+    /// The peer's clock stops for less than a round-trip time, so the minimum delays from before and after the stop
+    /// still add up to a positive round-trip time. The estimate must follow all the same.
     #[test]
     fn briefly_stopped_clock_is_relearned() {
         for (jitter_us, stopped_ms) in [(0.0, 87), (500.0, 30), (5_000.0, 70)] {

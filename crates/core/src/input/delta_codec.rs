@@ -37,7 +37,7 @@ fn changed_mask(old: &[u8], new: &[u8]) -> u8 {
 }
 
 /// Decodes one token and applies it to `value`. Returns the number of unchanged frames before the change. Fails if the
-/// token is truncated or names a byte beyond the width of `value`.
+/// token is truncated or malformed, such as one that names a byte beyond the width of `value`.
 pub(crate) fn get_change(reader: &mut ByteReader<'_>, value: &mut [u8]) -> Result<u32, DecodeError> {
     let width = value.len();
     if width <= 4 {

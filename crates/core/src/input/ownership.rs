@@ -28,7 +28,7 @@ pub enum OwnershipError {
     Taken {
         /// The player whose word contains the bits.
         player: usize,
-        /// The requested bits that another site owns.
+        /// The requested bits that `owner` owns.
         bits: InputWord,
         /// The lowest site that owns some of the requested bits.
         owner: SiteId,

@@ -196,7 +196,8 @@ impl InputSender {
         self.has_requests && self.requested.iter().any(|range| self.resendable(now, rtt(), own, end, *range).is_some())
     }
 
-    /// Returns the part of a range that is kept, precedes the end of the packet and is not in flight twice already.
+    /// Returns the rest of a range, up to the end of the packet, from its first frame that is neither acknowledged nor
+    /// in flight twice already. `None` if no frame remains, or if the first of them is no longer kept.
     fn resendable(
         &self,
         now: Instant,

@@ -248,7 +248,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Marks the decoded frames of `from..until` as present.
+    /// Marks the decoded frames of `from..until` as present, and moves the gapless end as far as possible.
     fn accept_decoded(&mut self, from: Frame, until: Frame) {
         if from == self.end {
             self.advance_end(until);
@@ -271,8 +271,8 @@ impl Stream {
         }
     }
 
-    /// Moves the gapless end over present frames, or over a gap in which provably nothing changed. Returns whether it
-    /// moved.
+    /// Moves the gapless end over the next present frames. If a gap precedes them, moves it only if provably nothing
+    /// changed in the gap. Returns whether it moved.
     fn close_gap(&mut self) -> bool {
         let mut island = self.end;
         while island < self.received_end && !self.held[Self::slot(island)] {

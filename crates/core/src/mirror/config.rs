@@ -49,7 +49,8 @@ pub enum DeliveryOrder {
 /// game.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropPolicy {
-    /// Drops nothing (OFF in the paper).
+    /// Drops nothing to save time (OFF in the paper). As under every policy, a missing obsolete event of an absent
+    /// source is given up after three attempts to request it.
     Off,
     /// Drops all obsolete events whenever a GTD sample is above the threshold (ON-OFF in the paper).
     OnOff {
@@ -132,12 +133,13 @@ impl DropPolicy {
 /// Events whose game time difference (GTD) a drop policy samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum GtdMeasure {
-    /// At every arrival, the GTD of the arriving event.
+    /// At the first arrival of an event, the GTD of that event.
     Arrival,
-    /// At every arrival, the GTD of the oldest received event that is neither delivered nor dropped yet.
+    /// At the first arrival of an event, the GTD of the oldest received event that is neither delivered nor dropped
+    /// yet.
     #[default]
     Waiting,
-    /// At every delivery, the GTD of the delivered event.
+    /// At every delivery of another mirror's event, the GTD of that event.
     Delivery,
 }
 

@@ -56,8 +56,9 @@ impl Mirror {
         stream.is_obsolete(seq) && stream.event(seq).is_some_and(|event| self.age(event.at) > threshold)
     }
 
-    /// Advances the position in the total order. Returns whether a later event was delivered before this one. Does
-    /// nothing in correlated order.
+    /// Advances the position in the total order to an event that is being delivered, and makes this mirror issue its
+    /// further events after that position. Returns whether an event that is later in the order was delivered before. In
+    /// correlated order, does nothing and returns false.
     fn advance_frontier(&mut self, at: GroupInstant, source: SourceId, seq: u64) -> bool {
         if self.config.order != DeliveryOrder::Total {
             return false;
@@ -70,7 +71,8 @@ impl Mirror {
         is_out_of_order
     }
 
-    /// Returns the first event in total order, unless a present mirror can still send an earlier one.
+    /// Returns the first event in total order. `None` if no event can be delivered, or if another present mirror that
+    /// has sent a heartbeat can still send an earlier one.
     fn next_in_total_order(&self) -> Option<(SourceId, u64)> {
         // An event of an absent source may be missing for ever; events that do not depend on it do not wait for it.
         let heads = self.streams.iter().filter_map(|(source, stream)| {
@@ -86,7 +88,8 @@ impl Mirror {
         (!self.streams.iter().any(may_precede)).then_some((source, seq))
     }
 
-    /// Queues a new event if it is deliverable, or adds it to the waiting events. Does nothing in total order.
+    /// Queues an open event, and the events that waited for it, if it is deliverable; otherwise adds it to the waiting
+    /// events. Does nothing in total order or if the event is not open.
     pub(super) fn enqueue(&mut self, source: SourceId, seq: u64) {
         if self.config.order == DeliveryOrder::Total {
             return;
@@ -105,7 +108,7 @@ impl Mirror {
         }
     }
 
-    /// Queues the events of a source that became deliverable after another one was settled.
+    /// Queues the waiting events of a source that have become deliverable.
     pub(super) fn release_waiting(&mut self, source: SourceId) {
         let Some(stream) = self.streams.get_mut(&source) else { return };
         self.ready.extend(stream.release_waiting().into_iter().map(|seq| (source, seq)));
@@ -131,7 +134,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the oldest droppable event, by its issue time or, if it is missing, by the time floor of its stream.
+    /// Returns the oldest among the first unsettled obsolete events of all sources, by issue time or, for a missing
+    /// event, by the time floor of its stream.
     fn oldest_droppable(&self) -> Option<(SourceId, u64)> {
         let first = |(source, stream): (&SourceId, &EventStream)| {
             let seq = stream.droppable_from(0)?;

@@ -38,8 +38,8 @@ pub struct NewEvent<'a> {
 }
 
 impl<'a> NewEvent<'a> {
-    /// Creates an event that states an absolute value, such as a position. The event makes earlier states of the key
-    /// obsolete, and the next state makes this one obsolete.
+    /// Creates an event that states an absolute value, such as a position. The event makes the states of the key since
+    /// the last irreplaceable event obsolete, and a later state can make this one obsolete.
     pub fn state(key: u64, payload: &'a [u8]) -> Self {
         Self { key, replaces: true, is_replaceable: true, payload }
     }
@@ -91,8 +91,8 @@ pub struct Delivery<'a> {
     /// Whether this mirror issued the event.
     pub is_own: bool,
     /// Whether an event that is later in the [total order](super::DeliveryOrder::Total) was delivered before this one,
-    /// because the source of this event was not known then or was silent for too long. Always false in correlated
-    /// order.
+    /// because the source of this event was then unknown, had sent no heartbeat or counted as absent. Always false in
+    /// correlated order.
     pub is_out_of_order: bool,
 }
 

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use super::{DeliveryOrder, DropPolicy, EventStream, Mirror, RemoteMirror, SourceId};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
-/// Time reserved for delivery: a hold ends this long before the waiting event becomes late.
+/// Time reserved for delivery: a missing event is awaited until this long before the waiting event becomes late,
+/// provided that it can arrive by then.
 const DELIVERY_MARGIN: TimeDelta = TimeDelta::from_millis(3);
 
 /// Number of scanned events that add one millisecond to the pause before the next scan: a mirror with a large backlog
@@ -34,7 +35,8 @@ pub(super) struct HoldSchedule {
 }
 
 impl HoldSchedule {
-    /// Invalidates the last scan. Must be called when an event arrives, is requested or is settled.
+    /// Invalidates the last scan. Must be called when an event arrives, is requested or is dropped and, in total order,
+    /// when one is delivered.
     pub(super) fn on_change(&mut self) {
         self.is_current = false;
     }
@@ -60,8 +62,8 @@ impl Mirror {
         }
     }
 
-    /// Scans for holds if the last scan is outdated, so that [`next_hold_at`](Self::next_hold_at) returns the current
-    /// deadline.
+    /// Scans for holds if the last scan is outdated and the pause after it is over, so that
+    /// [`next_hold_at`](Self::next_hold_at) returns the current deadline.
     pub(super) fn refresh_holds(&mut self) {
         let DropPolicy::Adaptive { threshold } = self.config.policy else { return };
         if !self.holds.is_current && self.now >= self.holds.paused_until {

@@ -12,11 +12,12 @@
 //! computed once by the mirror that issues them. The game states for each event which object it is about
 //! ([`NewEvent::key`]), whether it replaces earlier events and whether later events can replace it. An event carries
 //! the numbers of the replaceable events of its key since the last irreplaceable one (its *obsolete set*) and the
-//! number of that irreplaceable event. From the stream of one source alone a receiver can therefore decide whether a
-//! lost event matters and whether a received event may be delivered. Second, only the owner of an object issues events
-//! about it; an object that changes its owner changes its key. Third, the game state therefore splits into one part per
-//! source, and a *snapshot* covers one such part. Late joins, rejoins and the end of a partition are all handled the
-//! same way, stream by stream.
+//! number of that irreplaceable event, or an upper bound on it if the issuer no longer tracks the key; all events up to
+//! such a bound then count as earlier events of the key. From the stream of one source alone a receiver can therefore
+//! decide whether a lost event matters and whether a received event may be delivered. Second, only the owner of an
+//! object issues events about it; an object that changes its owner changes its key. Third, the game state therefore
+//! splits into one part per source, and a *snapshot* covers one such part. Late joins, rejoins and the end of a
+//! partition are all handled the same way, stream by stream.
 //!
 //! # Dropping never changes the final state
 //!
@@ -34,16 +35,16 @@
 //! [`TwoCurve`](DropPolicy::TwoCurve), which also gives up events that are not obsolete.
 //!
 //! *Proof.* By 1 only the order within a key matters. Every mirror delivers the events of a key in the order of their
-//! numbers: the obsolete set of an event and the irreplaceable event before that set are all events of its key from the
-//! last irreplaceable one on, the event is delivered only after these are settled (or queued for delivery before it),
-//! and a settled event is never delivered again. A mirror drops an event `e` only if it has received an event `f` that
-//! replaces and has `e` in its obsolete set. So `e` is replaceable, and so are all events of the key between `e` and
-//! `f`. Now put the dropped events back into the fold, each in its place, one at a time and those with the highest
-//! numbers first. When it is the turn of `e`, its `f` is part of the fold: `f` is settled and has a higher number, so
-//! it was delivered or has been put back already. By 2, folding `e`, the events of the key between `e` and `f`, and
-//! then `f` gives the same state as `f` alone, and so does folding the events between them without `e`, and then `f`.
-//! So the state with `e` in its place is the same as without it. In the end all dropped events are back, and the fold
-//! is that of a mirror that drops nothing. ∎
+//! numbers: the obsolete set of an event and the irreplaceable event before that set (or all events up to the bound)
+//! include all events of its key from the last irreplaceable one on, the event is delivered only after these are
+//! settled (or queued for delivery before it), and a settled event is never delivered again. A mirror drops an event
+//! `e` only if it has received an event `f` that replaces and has `e` in its obsolete set. So `e` is replaceable, and
+//! so are all events of the key between `e` and `f`. Now put the dropped events back into the fold, each in its place,
+//! one at a time and those with the highest numbers first. When it is the turn of `e`, its `f` is part of the fold: `f`
+//! is settled and has a higher number, so it was delivered or has been put back already. By 2, folding `e`, the events
+//! of the key between `e` and `f`, and then `f` gives the same state as `f` alone, and so does folding the events
+//! between them without `e`, and then `f`. So the state with `e` in its place is the same as without it. In the end all
+//! dropped events are back, and the fold is that of a mirror that drops nothing. ∎
 //!
 //! If a source dies, its events that no remaining mirror has received are lost. All its other events reach every
 //! remaining mirror from any mirror that has them. An event that comes after a lost event of its key and does not
@@ -172,12 +173,13 @@ impl PendingRequest {
 /// A notice to the host program, returned by [`Mirror::poll_event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorEvent {
-    /// A mirror sent its first datagram, or its first one after it left, timed out or was removed.
+    /// A mirror sent its first datagram, or its first one after it left, timed out or was removed. Datagrams within 2 s
+    /// of the mirror's goodbye do not count.
     PeerJoined(SourceId),
-    /// A mirror said goodbye, timed out or was removed. Its objects stay as they are.
+    /// A present mirror said goodbye, timed out or was removed. Its objects stay as they are.
     PeerLeft(SourceId),
-    /// This mirror dropped an event that is not obsolete, under [`DropPolicy::TwoCurve`] only. The effect of the events
-    /// that the dropped event replaced is lost, too.
+    /// This mirror dropped an event that is not obsolete, under [`DropPolicy::TwoCurve`] only. Earlier events may have
+    /// been dropped because this event replaces them; their effect is then lost, too.
     EventAbandoned {
         /// Source that issued the event.
         source: SourceId,
@@ -194,8 +196,8 @@ pub enum MirrorEvent {
         /// Size of the snapshot in bytes, including its header.
         len: usize,
     },
-    /// This mirror abandoned the download of a snapshot after 8 requests without progress. It starts further downloads
-    /// for as long as it lacks the events.
+    /// This mirror abandoned the download of a snapshot after 8 requests without progress. It starts another download
+    /// if it still needs a snapshot and a present mirror can provide one.
     SnapshotUnavailable {
         /// Source whose events make up the snapshot.
         of: SourceId,
@@ -248,7 +250,7 @@ impl Mirror {
         self.config.source
     }
 
-    /// Converts `now` to group time. Returns `None` until this mirror has started a group time or received it from a
+    /// Converts `now` to group time. Returns `None` until this mirror has started a group time or adopted that of a
     /// peer.
     pub fn group_time(&self, now: Instant) -> Option<GroupInstant> {
         self.group_time.to_group(now)
@@ -271,7 +273,8 @@ impl Mirror {
     }
 
     /// Removes a peer. In total order, events of other mirrors then no longer wait for its events. The removed mirror
-    /// becomes a peer again when it sends a datagram.
+    /// becomes a peer again when it sends a datagram. A mirror that has said goodbye remains in [`Mirror::peers`] until
+    /// it has been silent for 20 times [`MirrorConfig::silence_timeout`].
     pub fn remove_peer(&mut self, source: SourceId) {
         let Some(peer) = self.peers.get_mut(&source) else { return };
         let was_present = core::mem::replace(&mut peer.is_present, false);
@@ -302,7 +305,7 @@ impl Mirror {
     }
 
     /// Issues an event and returns its sequence number. [`Mirror::poll_delivery`] of this mirror returns the event,
-    /// too, at its place in the delivery order.
+    /// too, at its place in the delivery order, unless this mirror drops it as obsolete before.
     pub fn issue(&mut self, now: Instant, new_event: NewEvent<'_>) -> Result<u64, IssueError> {
         self.now = self.now.max(now);
         let (own_source, now) = (self.config.source, self.now);

@@ -21,7 +21,7 @@ const JITTER_THRESHOLD: TimeDelta = TimeDelta::from_millis(4);
 const GROUP_TIME_TIMEOUT: TimeDelta = TimeDelta::from_secs(2);
 /// Maximum silence of a peer whose group time is followed.
 const TRUST_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
-/// Number of requests after which a missing obsolete event of an absent source is dropped.
+/// Number of attempts to request a missing obsolete event of an absent source after which the event is dropped.
 const MAX_OBSOLETE_ATTEMPTS: u32 = 3;
 
 impl Mirror {
@@ -104,8 +104,9 @@ impl Mirror {
         self.peers.values().any(|peer| peer.is_present && peer.group_time_offset.is_some())
     }
 
-    /// Discards settled events that all present peers have settled, too, except for the minimum history, and all
-    /// settled events beyond the maximum history.
+    /// Discards settled events that all present peers but their source have settled, too, except for the minimum
+    /// history, and all settled events beyond the maximum history. While a snapshot is served, more of the events after
+    /// it are kept.
     fn discard_stable_history(&mut self) {
         for (source, stream) in &mut self.streams {
             let present = self.peers.iter().filter(|(peer_source, peer)| peer.is_present && *peer_source != source);
@@ -115,7 +116,8 @@ impl Mirror {
         }
     }
 
-    /// Drops the missing obsolete events of absent sources that were requested [`MAX_OBSOLETE_ATTEMPTS`] times in vain.
+    /// Drops the missing obsolete events of absent sources after [`MAX_OBSOLETE_ATTEMPTS`] attempts to request them,
+    /// under every drop policy.
     fn drop_unrecoverable(&mut self) {
         let unrecoverable = |stream: &EventStream| {
             let unanswered = stream.missing().iter().filter(|missing| missing.attempts >= MAX_OBSOLETE_ATTEMPTS);

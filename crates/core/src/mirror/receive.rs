@@ -136,8 +136,8 @@ impl Mirror {
         }
     }
 
-    /// Handles a peer's status of a stream. The newest event in the status makes events expected only if the source
-    /// itself sent the status or if the source is absent.
+    /// Stores a peer's status of a stream, if this mirror keeps that stream. If the source itself sent the status, or
+    /// if the source is absent, also creates the stream and expects its events up to the newest one in the status.
     fn on_stream_status(&mut self, from: SourceId, have: StreamStatus) {
         let (now, source) = (self.now, have.source);
         let is_third_party = source == self.config.source || (self.is_present(source) && source != from);

@@ -101,7 +101,7 @@ impl Mirror {
     }
 
     /// Encodes as many new events of this mirror as fit and returns the length of the datagram. `None` without new
-    /// events or without peers.
+    /// events or without peers, or if the first new event does not fit alone; all new events then count as sent.
     fn encode_new_events(&mut self, buf: &mut [u8]) -> Option<usize> {
         let own_source = self.config.source;
         let own = self.streams.get(&own_source)?;
@@ -128,7 +128,7 @@ impl Mirror {
     }
 
     /// Encodes the next due request for missing events and returns its recipient and length. `None` if no request is
-    /// due.
+    /// due that a present mirror may answer.
     fn request_missing(&mut self, buf: &mut [u8]) -> Option<(SourceId, usize)> {
         while let Some(source) = self.first_due_source() {
             let request = self.encode_event_request(source, buf);
@@ -197,7 +197,8 @@ impl Mirror {
     }
 
     /// Chooses the mirror to request an event from: the event's source, or, on every fourth attempt and while the
-    /// source is absent, another present mirror that has the event.
+    /// source is absent, another present mirror that has the event. If no other mirror has it, returns the source, or
+    /// `None` if the source is absent.
     fn choose_provider(&self, event_source: SourceId, seq: u64, attempts: u32) -> Option<SourceId> {
         let others = || {
             self.peers.iter().filter(|(source, peer)| {
@@ -212,8 +213,9 @@ impl Mirror {
         others().nth(attempts as usize % count).map(|(source, _)| *source).or(is_source_present.then_some(event_source))
     }
 
-    /// Removes the messages queued for one mirror from the queue and encodes them, as far as they fit. Returns `None`
-    /// if none of them has any content, because the events or snapshots that they name are no longer kept.
+    /// Removes the messages queued for one mirror from the queue and encodes them, as far as they fit; looks past at
+    /// most 64 messages for other mirrors. Returns `None` if none of them has any content, because the events or
+    /// snapshots that they name are no longer kept.
     fn encode_control(&mut self, to: SourceId, buf: &mut [u8]) -> Result<Option<usize>, BufferFull> {
         let mut datagram = MirrorDatagramWriter::new(buf)?;
         let mut index = 0;

@@ -10,7 +10,7 @@ use crate::wire::{BufferFull, ByteReader, MAX_PIECE_LEN, MirrorDatagramWriter, M
 
 /// Time without requests after which a served snapshot is discarded. The next request creates a new one.
 const SNAPSHOT_LIFETIME: TimeDelta = TimeDelta::from_secs(3);
-/// Maximum number of concurrent downloads, including requests that wait for the host program.
+/// Maximum number of concurrent downloads together with the requests that wait for the host program.
 const MAX_DOWNLOADS: usize = 4;
 /// Maximum number of snapshots served at a time.
 const MAX_SERVED_SNAPSHOTS: usize = 16;
@@ -184,8 +184,8 @@ impl Mirror {
             .insert(of, ServedSnapshot { version, settled: head.settled, bytes, last_requested_at: self.now });
     }
 
-    /// Queues the requested pieces of a snapshot for a peer, or requests the snapshot from the host program if none is
-    /// served.
+    /// Queues the requested pieces of a snapshot for a peer. If no snapshot is served from which a mirror could
+    /// continue, requests one from the host program instead, unless the last one was oversized.
     pub(super) fn on_piece_request(&mut self, from: SourceId, of: SourceId, first_piece: u32, count: u8) {
         let Some(stream) = self.streams.get(&of) else { return };
         let now = self.now;

@@ -65,7 +65,7 @@ pub(super) struct MissingEvent {
 pub(super) enum InsertOutcome {
     New,
     Duplicate,
-    /// The event is more than [`MAX_UNSETTLED`] ahead of the last settled one.
+    /// The event is more than [`MAX_UNSETTLED`] ahead of the last settled one, or above [`MAX_SEQ`].
     NoRoom,
 }
 
@@ -81,14 +81,14 @@ pub(super) struct EventStream {
     missing: Vec<MissingEvent>,
     /// Received events that wait for others, sorted by sequence number. Unused in total order.
     waiting: Vec<u64>,
-    /// Sequence number of the newest received event; 0 before the first.
+    /// Sequence number of the newest event that was received or is settled in an installed snapshot; 0 without one.
     newest: u64,
     droppable_count: usize,
     event_bytes: usize,
     /// Newest issue time of the settled events, or the floor of the installed snapshot: no unsettled event is older.
     time_floor: Option<GroupInstant>,
-    /// Sequence number and time of the last heartbeat of the source: no event after that number is older than that
-    /// time.
+    /// Sequence number and time of the source's heartbeat with the latest time: no event after that number is older
+    /// than that time.
     announced_floor: Option<(u64, GroupInstant)>,
 }
 
@@ -344,7 +344,8 @@ impl EventStream {
     /// beyond the newest `most`.
     ///
     /// A mirror that downloads a snapshot needs all later events. While a snapshot up to event `served` is served, the
-    /// limit for the events after it is therefore [`SNAPSHOT_HISTORY_FACTOR`] times `most`.
+    /// newest [`SNAPSHOT_HISTORY_FACTOR`] times `most` of the events after it are therefore kept, even if all present
+    /// mirrors have them.
     pub(super) fn discard_history(&mut self, stable: u64, (least, most): (usize, usize), served: Option<u64>) {
         while self.base <= self.settled {
             let kept = (self.settled + 1 - self.base) as usize;

@@ -1,4 +1,4 @@
-//! Mirrors over a simulated network in virtual time.
+//! Tests of mirrors, most of them over a simulated network in virtual time.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;

@@ -17,7 +17,8 @@ pub(super) struct AuthoritativeObject<S, V> {
     segment_started_at: Instant,
     /// Timer value at `segment_started_at`.
     initial_timer: TimeDelta,
-    /// Send time, on the owner's clock, of the datagram that carried the owner's newest command.
+    /// Send time, on the owner's clock, of the datagram that brought the owner's newest command. Meaningless before the
+    /// first command.
     pub(super) command_sent_at: Instant,
     is_timer_pending: bool,
 }
@@ -130,8 +131,9 @@ impl<S: Clone, V: Clone> AuthoritativeObject<S, V> {
 
     /// Starts the timer on the newest command's segment. `timer` is the owner's timer and `age` the age of the command,
     /// both at the send time `sent` on the owner's clock. If the owner's timer is above
-    /// [`MotionConfig::snap_threshold`], the server starts where the owner is, otherwise at the beginning of the
-    /// segment. Only the first call after a new command has an effect.
+    /// [`MotionConfig::snap_threshold`], the server starts where the owner is. Otherwise it starts at the beginning of
+    /// the segment and then catches up [`MotionConfig::server_share`] of the command's age at its arrival, of at most
+    /// the snap threshold. Only the first call after a new command has an effect.
     pub(super) fn start_segment_timer(
         &mut self,
         now: Instant,

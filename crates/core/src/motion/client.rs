@@ -38,16 +38,17 @@ type RemoteObjectOf<P> = ClientObject<<P as MotionPredictor>::State, <P as Motio
 pub enum MotionClientEvent {
     /// The server sent the state of an object for the first time, or for the first time since the server restarted or
     /// this client released control. Also reported when control of an object that was never commanded is transferred,
-    /// and when another object with the same id appears; commands issued to the previous object are then void.
+    /// and when the spawn of another object with the same id arrives; commands issued to the previous object are then
+    /// void.
     Appeared(ObjectId),
-    /// The server overruled the commands of an own object: commands in flight are void and may be issued again. If the
-    /// first update of the object from a restarted server overrules the commands, this event is reported instead of
-    /// [`Self::Appeared`].
+    /// A command of the server for an own object arrived, or a transfer of control of an object that was commanded
+    /// before: this client's commands in flight are void and may be issued again. If the first update of the object
+    /// from a restarted server overrules the commands, this event is reported instead of [`Self::Appeared`].
     Overruled(ObjectId),
     /// The server removed an object, hid it from this client, or has no object with this id.
     Removed(ObjectId),
-    /// The server restarted. The local state of each object may be invalid until the restarted server has sent the
-    /// object's state.
+    /// The server restarted while this client had the state of at least one object. The local state of each object may
+    /// be invalid until the restarted server has sent the object's state.
     ServerRestarted,
 }
 
@@ -107,7 +108,8 @@ impl<P: MotionPredictor> MotionClient<P> {
     }
 
     /// Commands an own object to move along `vector` from now on. Further commands within
-    /// [`MotionConfig::combine_interval`] are combined with this one. Returns whether this client controls the object.
+    /// [`MotionConfig::combine_interval`] are combined with this one. While the object's state is unknown, only the
+    /// last command is kept; it is issued once the state has arrived. Returns whether this client controls the object.
     pub fn command(&mut self, now: Instant, object: ObjectId, vector: P::Vector) -> bool {
         self.advance(now);
         let Some(ClientObject { controller: Some(controller), simulator, .. }) = self.objects.get_mut(&object) else {
@@ -369,8 +371,8 @@ impl<P: MotionPredictor> MotionClient<P> {
         &self.server.clock
     }
 
-    /// Returns the arrival time of the last valid datagram from the server; before the first, the creation time of this
-    /// client.
+    /// Returns the arrival time of the last datagram from the server with a valid header for this incarnation of the
+    /// client; before the first, the creation time of this client.
     pub fn last_received_at(&self) -> Instant {
         self.server.last_received_at
     }

@@ -45,7 +45,8 @@ pub(super) struct ClientObject<S, V> {
 enum PendingUpdate {
     /// A new command, which starts a segment.
     Segment,
-    /// The first update of the object: there is no displayed state yet that could be corrected gradually.
+    /// The first update of the object, or a new epoch in which it was not commanded yet: the displayed state is set at
+    /// once and not corrected gradually.
     NewObject,
     /// The first update after the local state became unverified, for example after a server restart.
     ServerRestart,
@@ -57,7 +58,7 @@ pub(super) enum ObjectChange {
     /// The server sent the object for the first time or again after the local state became unverified, sent another
     /// object with the same id, or transferred control of an object that was never commanded.
     Appeared,
-    /// The server overruled the commands of an own object.
+    /// The server started a command for an own object, which makes the client's commands in flight void.
     Overruled,
 }
 
@@ -184,7 +185,9 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         }
     }
 
-    /// Handles a command from the server while the local state is unverified.
+    /// Handles a command from the server while the local state is unverified. An own object that the server has never
+    /// commanded keeps this client's newest command, which the server must then receive. Any other object takes over
+    /// the server's command and start state.
     fn on_unverified_command<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         context: &ReceiveContext<'_, P>,
@@ -218,8 +221,9 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         (self.is_unverified, self.last_update_at, self.ack_due) = (false, context.now, Some(context.sent));
     }
 
-    /// Handles the server's progress on the segment of a command. Steers the timer towards the server's if the segment
-    /// is the newest.
+    /// Handles the server's progress on the segment of a command, unless the local state is unverified. If the segment
+    /// is the newest, steers the timer towards the server's or sets it. With [`SyncMethod::Paper`], only the first
+    /// report after a new command from the server and the answer to an own command change the timer.
     pub(super) fn on_timer<P: MotionPredictor<State = S, Vector = V>>(
         &mut self,
         context: &mut ReceiveContext<'_, P>,

@@ -4,10 +4,11 @@
 /// server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandNumber {
-    /// Epoch. Only the server starts a new one: when it overrules the client that controls an object, transfers the
-    /// control, or reuses an object id. Commands of an earlier epoch that are still in flight are void.
+    /// Epoch. Only the server starts a new one: when it overrules the client that controls an object, places the object
+    /// in another state, transfers the control, or spawns an object after another one was removed. Commands of an
+    /// earlier epoch that are still in flight are void.
     pub epoch: u32,
-    /// Number of the command in the epoch. 0 is the spawn of the object, before any command.
+    /// Number of the command in the epoch; 0 until the first command after the spawn of the object.
     pub count: u32,
 }
 
@@ -23,8 +24,8 @@ impl CommandNumber {
         self.count.checked_add(1).map_or(self.after_server_decision(), |count| Self { count, ..self })
     }
 
-    /// Returns the number of a server decision that overrules the client that controls the object. It begins the next
-    /// epoch, because that client may just have issued the next number.
+    /// Returns the number of a server decision that overrules the client that controls the object, or places the
+    /// object. It begins the next epoch, because that client may just have issued the next number.
     pub(super) fn after_server_decision(self) -> Self {
         Self { epoch: self.epoch.saturating_add(1), count: 1 }
     }

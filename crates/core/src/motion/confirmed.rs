@@ -1,5 +1,5 @@
-//! A client's knowledge of the server's simulator: its state at any time, derived from the progress that the server
-//! reported and from the times of the reports.
+//! A client's knowledge of the server's simulator of an object: the simulator's recent and present states, derived from
+//! the progress that the server reported and from the times of the reports.
 
 use alloc::collections::VecDeque;
 
@@ -69,7 +69,8 @@ impl<S, V> Default for ConfirmedMotion<S, V> {
 }
 
 impl<S: Clone, V: Clone> ConfirmedMotion<S, V> {
-    /// Stores the server's progress on the segment of a command.
+    /// Stores the server's progress on the segment of a command. Ignores it if a newer segment or a later report on
+    /// this one is known.
     pub(super) fn on_progress(&mut self, command: &MotionCommand<S, V>, confirmed: ConfirmedProgress) {
         if let Some(segment) = self.segments.back_mut().filter(|segment| segment.number == command.number) {
             // A report that a later one overtook adds nothing.

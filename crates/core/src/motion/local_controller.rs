@@ -20,14 +20,14 @@ pub(super) struct LocalController<V> {
     last_sent_at: Option<Instant>,
     /// `RT_accum` when the newest command was first sent.
     expected_delay: TimeDelta,
-    /// Newest command that the server has acknowledged.
+    /// Newest command that the server has acknowledged or sent itself.
     acked: Option<CommandNumber>,
     /// Send time of the datagram that carried the newest command to the server; `None` until the server acknowledges
     /// it.
     acked_datagram_sent_at: Option<Instant>,
     /// Whether the answer to the newest command has been applied (state C). Used only with [`SyncMethod::Paper`].
     is_answered: bool,
-    /// Command for an object whose state the server has not sent yet.
+    /// Last command for an object whose state the server has not sent yet.
     pending_vector: Option<V>,
 }
 
@@ -125,7 +125,7 @@ impl<V: Clone> LocalController<V> {
         }
     }
 
-    /// Returns the newest command that the server has acknowledged.
+    /// Returns the newest command that the server has acknowledged or sent itself.
     pub(super) fn acked(&self) -> Option<CommandNumber> {
         self.acked
     }

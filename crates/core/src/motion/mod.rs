@@ -16,11 +16,12 @@
 //! corrected at once.
 //!
 //! [`SyncMethod::Clocks`] adds clock synchronization, which is not in the paper. A round trip that varies says little
-//! about a single delay; a [clock](crate::clock) is hardly affected by jitter. By the server's clock a client knows
-//! exactly how far the reference simulator is, so from the server's first answer on its timer does not depend on an
-//! estimate of the delay. An own object slows down from the moment of a command on and not only when the command is
-//! sent. A simulator that is behind runs at up to 2 times real time and not 1.5 times. Corrections are displayed at a
-//! speed of at most [`MotionConfig::correction_speed`].
+//! about a single delay; a [clock](crate::clock) is hardly affected by jitter. Once the server's clock is measured, a
+//! client computes by it how far the reference simulator is, so from the server's first answer on its timer does not
+//! depend on an estimate of the delay. An own object slows down from the moment of a command on and not only when the
+//! command is sent. In the preset [`MotionConfig::clocks`], a simulator that is behind also runs at up to 2 times real
+//! time and not 1.5 times, and corrections are displayed at a speed of at most [`MotionConfig::correction_speed`],
+//! unless they are too large for that.
 //!
 //! The host program owns clock and network. It calls `handle_datagram` for every datagram, `advance` once per frame,
 //! and `poll_transmit` after either.
@@ -61,7 +62,8 @@ pub const MAX_OBJECTS: usize = 4_096;
 /// Maximum number of clients of a server.
 pub const MAX_CLIENTS: usize = 1_024;
 
-/// Interval of timer updates to a subscriber while the object gets no command. They correct the drift of the clocks.
+/// Interval of timer updates to a subscriber while the object gets no command. With [`SyncMethod::Clocks`] they correct
+/// the drift of the clocks.
 const TIMER_UPDATE_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
 /// Id of a moving object, given by the host program of the server.

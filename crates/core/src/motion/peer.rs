@@ -110,15 +110,15 @@ impl MotionPeer {
         self.clock.rtt().map_or(self.delay.accumulated(), |rtt| rtt / 2)
     }
 
-    /// Converts a send time of the peer to the local clock: by the peer's clock if it is known, else by the estimated
-    /// delay. The result is never after `now`.
+    /// Converts the send time of a datagram that the peer sent and that arrived at `now` to the local clock: by the
+    /// peer's clock if it is known, but not after `now`; otherwise returns `now` minus the estimated delay.
     pub(super) fn to_local(&self, now: Instant, theirs: Instant) -> Instant {
         let by_clock = self.clock.to_local(theirs).filter(|_| self.clock.is_ready());
         by_clock.unwrap_or(now - self.delay.accumulated()).min(now)
     }
 
-    /// Returns the time after which unanswered data is sent again: the round-trip time plus four times the jitter plus
-    /// 10 ms, within 30 to 400 ms.
+    /// Returns the time after which unanswered data is sent again: the round-trip time (200 ms until it is measured)
+    /// plus four times the jitter plus 10 ms, within 30 to 400 ms.
     pub(super) fn retransmit_timeout(&self) -> TimeDelta {
         let rtt = self.clock.rtt().unwrap_or(MAX_RETRANSMIT_TIMEOUT / 2);
         (rtt + self.clock.jitter() * 4 + TimeDelta::from_millis(10))

@@ -218,7 +218,7 @@ impl<P: MotionPredictor> MotionServer<P> {
         }
     }
 
-    /// Hides an object from a client, as if it had been removed.
+    /// Hides an object from a client that receives updates of it, as if the object had been removed.
     pub fn hide(&mut self, client: ClientId, object: ObjectId) {
         if let Some(subscription) =
             self.clients.get_mut(&client).and_then(|record| record.subscriptions.get_mut(&object))
@@ -388,8 +388,10 @@ impl<P: MotionPredictor> MotionServer<P> {
         Ok(())
     }
 
-    /// Handles a subscription request. A request repeated after the retransmit timeout means that the client has not
-    /// received the earlier messages.
+    /// Handles a subscription request: queues [`MotionServerEvent::SubscriptionRequested`] if the object exists and is
+    /// not sent to the client, and a removal notice if the object is unknown. If updates of the object are sent to the
+    /// client, but none within the retransmit timeout, the client has not received the earlier ones, and its
+    /// subscription starts over.
     fn on_subscribe(&mut self, client: ClientId, object: ObjectId) {
         let now = self.now;
         let Some(record) = self.clients.get_mut(&client) else { return };

@@ -1,4 +1,4 @@
-//! A server and two clients over a simulated network: A commands an object, B follows it.
+//! Tests of a server and two clients over a simulated network, in most of which A commands an object and B follows it.
 
 use alloc::vec::Vec;
 
@@ -108,7 +108,8 @@ impl TestBed {
         [moment_of(0), self.server.moment_at(self.now, AVATAR).unwrap(), moment_of(1)]
     }
 
-    /// Asserts that the copies at A, at the server and at B have the same newest command, position and timer.
+    /// Asserts that the copies at A, at the server and at B have the same newest command, that those at A and at B are
+    /// less than 0.05 units from that at the server, and that their timers differ by less than 2 ms.
     fn assert_agreed(&self) {
         let moments = self.moments();
         let agrees = |moment: &ObjectMoment<MilliVec2>| {
@@ -382,7 +383,7 @@ fn object_with_a_reused_id_is_a_new_object() {
     bed.assert_agreed();
     let epoch = bed.moments()[1].number.epoch;
     assert!(epoch > 0);
-    // The removal notice for the previous object arrives late.
+    // A late removal notice for the previous object has no effect; one for the present object removes it.
     let header = crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
     for (epoch, exists) in [(epoch, true), (epoch + 1, false)] {
         let mut buf = [0; MAX_DATAGRAM];

@@ -1,4 +1,4 @@
-//! Blocks: the units of a movie file. A block is either complete and intact or rejected as a whole.
+//! Blocks: the units of a movie file. A block that is incomplete or has a wrong checksum is rejected as a whole.
 
 use crate::hash::xxh64;
 use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};

@@ -9,7 +9,7 @@
 //! The format tolerates damage. A movie consists of blocks of at most [`MAX_BLOCK_FRAMES`] frames. Each block has a
 //! checksum and decodes without the block before it. A truncated movie is valid up to its last whole block, and a
 //! damaged block is reported, never played. The checksum of the header seeds all other checksums, so a block from a
-//! different movie is detected, too.
+//! movie with a different header is detected, too.
 //!
 //! ```text
 //! "COPLAYMV"  version u8  block …

@@ -15,7 +15,7 @@ use crate::session::Settings;
 use crate::wire::hello::get_settings;
 use crate::wire::{ByteReader as Get, DecodeError};
 
-/// Buffer size in bytes: two blocks, so that bytes are moved seldom.
+/// Buffer size in bytes: room for two blocks of the largest size.
 const BUFFER_SIZE: usize = 2 * MAX_BLOCK_SIZE;
 
 /// One item of a movie, in the order of the file.
@@ -509,7 +509,8 @@ pub(super) mod tests {
         ReplayedMovie { frames, hashes, marks, state, end }
     }
 
-    /// Creates a movie with entries of every kind, and the entries that its replay must return.
+    /// Creates a movie of `frames` frames, with a mark every 100 and a hash every 60 frames, and the entries that its
+    /// replay must return.
     fn sample_movie(start: MovieStartPoint<'_>, frames: u32) -> (Vec<u8>, ReplayedMovie) {
         let mut writer = MovieWriter::new(&test_settings(2, 0xffff), start).unwrap();
         let (first, state) = match start {

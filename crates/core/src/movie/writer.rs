@@ -94,8 +94,7 @@ impl core::error::Error for MovieWriteError {}
 
 /// Encoder of a movie. The movie is the bytes that [`MovieWriter::poll_bytes`] returns, one after the other.
 ///
-/// Memory is bounded. Once [`MovieWriter::poll_bytes`] has returned the header and the start state, the writer
-/// allocates nothing.
+/// Memory is bounded. Once [`MovieWriter::poll_bytes`] has returned the header and the start state, no buffer grows.
 #[derive(Debug)]
 pub struct MovieWriter {
     layout: InputLayout,

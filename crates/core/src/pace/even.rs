@@ -186,7 +186,7 @@ impl EvenPacer {
         self.current_period
     }
 
-    /// Records the one-way delay of a packet that arrived from `site` at `now`.
+    /// Records a one-way delay from `site`, measured with a packet that arrived at `now`, or estimated.
     pub fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
         match &mut self.delays[site.index()] {
             Some(known) => known.add(now, delay, self.period),
@@ -253,7 +253,8 @@ impl EvenPacer {
         self.min_link_period = self.max_delay / self.max_lead.max(1);
     }
 
-    /// Records that the site that sets the pace planned to begin `frame` at the local time `at`.
+    /// Records that the site that sets the pace planned to begin `frame` at the local time `at`. Has no effect unless
+    /// `frame` is newer than that of the last recorded plan.
     pub fn on_reference(&mut self, frame: Frame, at: Instant) {
         let period = match self.reference {
             Some(last) if frame - last.frame < 4 => {

@@ -105,8 +105,8 @@ impl Pacer {
         }
     }
 
-    /// Records the one-way delay of a packet that arrived from `site`, which bounds the period of [`EvenPacer`] from
-    /// below.
+    /// Records a one-way delay from `site`, measured with a packet or estimated as half of a round-trip time. It bounds
+    /// the period of [`EvenPacer`] from below.
     pub(crate) fn on_delay(&mut self, now: Instant, site: SiteId, delay: TimeDelta) {
         if let Self::Even(even) = self {
             even.on_delay(now, site, delay);

@@ -34,7 +34,8 @@ pub struct UpdatePolicy {
     /// An adaptive rate does not fall below this one.
     pub min_rate: u32,
     /// Maximum distance, in the game's units, between the state that peers dead-reckon and the real state. If it is
-    /// exceeded, an update is sent. With `None`, updates are sent at the current rate, however small the distance.
+    /// exceeded, an update is sent as soon as the current rate allows. With `None`, updates are sent at the current
+    /// rate, however small the distance.
     pub tolerance: Option<u32>,
     /// Whether the rate falls while any receiver reports more than 15 % lost or late updates. It rises again while all
     /// receivers report less than 7 %.

@@ -1,10 +1,11 @@
 //! Records that reach every site eventually, also those of departed sites: one short record per site, written by that
 //! site alone.
 //!
-//! A record has a version and the newest version wins. Every site passes on records that its peers lack. Records
-//! therefore need no ordering and no acknowledgement, and after the last change all sites that are connected, directly
-//! or through others, come to hold the same records. Counts in the records can be summed over all sites if a single
-//! site counts each occurrence: for example, the site of the victim counts a hit.
+//! A record has a version and the newest version wins. A site sends its own record; the other sites send it on request
+//! and, while its owner is silent or absent, to every peer that reports an older version. Records therefore need no
+//! ordering and no acknowledgement, and after the last change all sites that are connected, directly or through others,
+//! come to hold the same records. Counts in the records can be summed over all sites if a single site counts each
+//! occurrence: for example, the site of the victim counts a hit.
 //!
 //! A record received from a site other than its owner is third-party information and may be forged. A site accepts it
 //! only while the owner is silent, absent or without a known record, and only up to a version that the owner can still

@@ -15,7 +15,7 @@ const CHANGE_REPEAT_TICKS: u32 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendDecision {
     Send,
-    /// The rate allows an update, but peers can dead-reckon it.
+    /// The rate allows an update, but peers can dead-reckon the entity.
     Skip,
     Wait,
 }

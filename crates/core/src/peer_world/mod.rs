@@ -59,8 +59,8 @@ const MAX_PEERS: usize = 1_024;
 const MAX_ENTITIES_PER_SITE: usize = 64;
 /// Maximum number of remote entities of all sites together.
 const MAX_ENTITIES: usize = 4_096;
-/// Silence after which a peer is removed, whether or not it said goodbye, in a world of fewer than 48 peers. With more
-/// peers, four beacon intervals apply, which are longer.
+/// Silence after which a peer is removed, whether or not it said goodbye, in a world of fewer than 48 peers. With 48 or
+/// more peers, four beacon intervals apply, which are longer.
 const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
 /// Minimum trust timeout. A site does not follow the world time of a peer that is silent for longer than the trust
 /// timeout, and accepts that peer's record from other sites.
@@ -118,9 +118,10 @@ struct Beacon {
     last_reported: Option<WorldSiteId>,
 }
 
-/// Period after a start in which this site does not send its record, until every peer has left or reported that it has
-/// no newer version. A restarted site that published on top of an outdated version would replace the newer one once its
-/// change count was higher, and the counts in the newer one would be lost.
+/// Period after a start in which this site does not publish its record. It lasts until every peer has left or reported
+/// that it has no newer version, within the bounds [`MIN_DURATION`](Self::MIN_DURATION) and
+/// [`MAX_DURATION`](Self::MAX_DURATION). A restarted site that published on top of an outdated version would replace
+/// the newer one once its change count was higher, and the counts in the newer one would be lost.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecordHold {
     /// Time of the first datagram from any peer; `None` before it.
@@ -156,13 +157,15 @@ pub struct VisibleEntity<S> {
 /// An event for the host program, returned by [`PeerWorld::poll_event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerWorldEvent {
-    /// A site sent its first datagram, or its first one after it left or timed out.
+    /// A site sent its first datagram, or its first one after it left, timed out or was removed. Datagrams that were in
+    /// flight when the site left do not count.
     PeerJoined(WorldSiteId),
     /// A site whose joining was reported said goodbye, timed out or was removed by the host program.
     PeerLeft(WorldSiteId),
     /// A remote entity entered the view.
     EntityAppeared(EntityId),
-    /// A remote entity left the view, or it was in the view and its site left or was removed.
+    /// A remote entity left the view, or it was in the view and was discarded: its site left, timed out or was removed,
+    /// or its last state became too old.
     EntityVanished(EntityId),
     /// A newer record of another site arrived.
     RecordChanged(WorldSiteId),
@@ -234,7 +237,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
         }
     }
 
-    /// Removes a site and, at once, its entities.
+    /// Removes a peer and, at once, its entities.
     pub fn remove_peer(&mut self, site: WorldSiteId) {
         if let Some(peer) = self.peers.remove(&site)
             && peer.is_present
@@ -446,8 +449,8 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.local_entities.get(&index).and_then(|local| local.state_at(tick))
     }
 
-    /// Returns the tick of the newest view that is due. `None` if that tick was returned before, or while no view is
-    /// due yet. Older views that were not polled are skipped.
+    /// Returns the tick of the newest view that is due. `None` if that tick was returned before, while no view is due
+    /// yet, or while the world time is unknown. Older views that were not polled are skipped.
     pub fn poll_view(&mut self, now: Instant) -> Option<u32> {
         let PeerWorldConfig { bucket_ticks: bucket, playout_delay: delay, .. } = self.config;
         let buckets = self.tick(now)?.checked_sub(delay)? / bucket;

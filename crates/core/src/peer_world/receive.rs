@@ -179,8 +179,9 @@ impl<R: DeadReckoning> PeerWorld<R> {
         self.push_control(from, control);
     }
 
-    /// Handles a record. Once known, the record of a responsive site is accepted only from that site. Third parties may
-    /// send the records of other sites, and this site's own from before its last start.
+    /// Handles a record: stores it and queues an event, if it is acceptable and newer than the local one. Once known,
+    /// the record of a responsive site is accepted only from that site. Third parties may send the records of other
+    /// sites, and this site's own from before its last start.
     fn on_record(&mut self, from: WorldSiteId, site: WorldSiteId, version: u32, bytes: &[u8]) {
         let (own_site, claim) = (self.config.site, self.record_claim(from, site, version));
         if !self.rejects_third_party(site, from)

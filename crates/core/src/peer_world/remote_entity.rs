@@ -31,7 +31,7 @@ struct StateSample<S> {
 pub(super) struct RemoteEntity<S> {
     samples: Vec<StateSample<S>>,
     pub(super) loss: LossCounter,
-    /// Whether the entity is in the newest view.
+    /// Whether the entity is in the view that was computed last.
     pub(super) is_visible: bool,
 }
 

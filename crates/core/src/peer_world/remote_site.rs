@@ -161,7 +161,8 @@ mod tests {
     use super::*;
 
     /// Two sites move at random and sometimes jump, and each sends the region updates that are due. While they are
-    /// near, each must know the other's region, and there must be fewer than a quarter as many region updates as steps.
+    /// near, each must count the other as interested in its own region. There must be fewer than a quarter as many
+    /// region updates as steps.
     #[test]
     fn nearby_peers_know_each_others_regions_and_distant_peers_get_few_updates() {
         let at = |x: i32| [WorldRegion { x: x as u8, y: 7 }];

@@ -18,7 +18,7 @@ pub struct PeerWorldStats {
     /// Rejected updates: too far from the current tick, of too many entities, undecodable, or before the world time is
     /// known.
     pub updates_refused: u64,
-    /// Current maximum rate, in updates per entity and second.
+    /// Current maximum rate, in updates per entity and second; 0 for the first 0.5 s.
     pub update_rate: u32,
     /// Datagrams handed to the network; each may go to several sites.
     pub datagrams_sent: u64,

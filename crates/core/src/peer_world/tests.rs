@@ -1,4 +1,4 @@
-//! Sites of one world over a simulated network with delay and link failures.
+//! Tests of worlds, most of them with several sites over a simulated network with delay and link failures.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -264,8 +264,8 @@ fn single_site_cannot_advance_the_world_time_of_many() {
     let mut datagram = crate::wire::PeerWorldDatagramWriter::new(&mut buf).unwrap();
     datagram.put(crate::wire::PeerWorldItem::WorldTime(Some(TimeDelta::from_secs(86_400 * 200)))).unwrap();
     let len = datagram.len();
-    // The site with the lowest id claims this world time, but the other sites follow a world time only if it is within
-    // 250 ms of their own.
+    // The site with the lowest id claims this world time. The other sites follow a world time only if it is within
+    // 250 ms of their own or if at least half of the reports are ahead.
     for _ in 0..30 {
         for to in 0..3 {
             let (now, liar) = (net.now(to), net.worlds[3].config.site);
@@ -402,7 +402,7 @@ fn restarted_site_never_replaces_a_record_only_an_unreachable_peer_has() {
     let mut net = PeerWorldNetwork::new(3, 30, UpdatePolicy::default());
     net.run(4_000);
     let me = net.worlds[2].config.site;
-    // The second site never receives the record.
+    // The second site does not receive these versions of the record.
     net.is_link_up = |_, to| to != 1;
     net.worlds[2].publish_record(b"hit once");
     net.run(1_500);

@@ -1,4 +1,5 @@
-//! Update rate of this site's entities: it falls when peers report lost or late updates and rises when they do not.
+//! Update rate of this site's entities. With an adaptive policy it falls when peers report many lost or late updates,
+//! and rises when they report few.
 
 use super::config::UpdatePolicy;
 use crate::time::{Instant, TimeDelta};

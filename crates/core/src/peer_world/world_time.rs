@@ -1,5 +1,7 @@
-//! The world time, which numbers the ticks. All sites follow the world time of the lowest site id that is present and
-//! knows it. They slew towards it instead of stepping, so that their ticks stay even.
+//! The world time, which numbers the ticks. A site follows the world time of the peer with the lowest id below its own,
+//! among those whose world time differs by less than 250 ms. It slews towards that time instead of stepping, so that
+//! its ticks stay even. It steps only if it knows no world time, or if at least half of the reported ones are 250 ms or
+//! more ahead.
 
 use crate::time::{Instant, TimeDelta};
 

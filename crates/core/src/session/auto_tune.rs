@@ -4,12 +4,12 @@
 //! For every frame, a site measures the *input age*: the number of frames by which the received inputs of the slowest
 //! peer end before those of the site itself, plus the frame periods for which the frame waited. This one number covers
 //! delay, jitter and loss. Once per second the site sends all players the age that 98 % of its frames do not exceed,
-//! and the number of frames that its machine can resimulate within 80 % of a frame period. Its target for the lead, the
-//! sum of input delay and prediction window, is the highest reported input age plus one spare frame. The coordinator
-//! changes either value for all sites by at most one frame at a time: after one evaluation if the input age exceeds the
-//! lead, so that frames wait; after two in a row if only the spare frame is missing, or if a machine is too slow for
-//! the prediction window; and after 12 to 45 if the lead exceeds its target. Sites ignore a command that changes either
-//! value by more than one frame.
+//! and the longest prediction window for which a rollback on its machine takes at most 80 % of a frame period. The
+//! target for the lead, the sum of input delay and prediction window, is the highest reported input age plus one spare
+//! frame. The coordinator changes either value for all sites by at most one frame at a time: after one evaluation if
+//! the input age exceeds the lead, so that frames wait; after two in a row if only the spare frame is missing, or if a
+//! machine is too slow for the prediction window; after 12 to 45 if the lead exceeds its target; and after 12 if the
+//! same lead should be split differently. Sites ignore a command that changes either value by more than one frame.
 
 use super::event::Event;
 use super::settings::{MAX_INPUT_DELAY, MAX_LEAD};
@@ -147,7 +147,8 @@ impl CostSamples {
         }
     }
 
-    /// Returns the median, so that a machine that is busy for a moment does not count as slow.
+    /// Returns the median of the samples, so that a machine that is busy for a moment does not count as slow; the
+    /// configured estimate before the first sample.
     fn median(&self) -> TimeDelta {
         let mut sorted = self.newest;
         let sorted = &mut sorted[..self.count.min(COST_SAMPLES)];
@@ -157,7 +158,8 @@ impl CostSamples {
     }
 }
 
-/// Histogram of the input ages, in frames, of the last 600 to 1,199 stepped frames.
+/// Histogram of the input ages, in frames, of the last 600 to 1,199 stepped frames; of all while there are fewer than
+/// 600.
 #[derive(Debug)]
 struct InputAgeHistogram {
     halves: [[u16; MAX_INPUT_AGE]; 2],

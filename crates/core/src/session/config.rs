@@ -14,8 +14,8 @@ use crate::pace::Pacing;
 use crate::spectator_feed::FeedConfig;
 use crate::time::TimeDelta;
 
-/// Minimum of [`Config::drop_timeout`]. A waiting site sends only every 100 ms, so with a shorter limit one late or
-/// lost packet would make a suspect of a site that is still there.
+/// Minimum of [`Config::drop_timeout`]. A waiting site sends only every 100 ms, so with a shorter limit two lost
+/// packets in a row would make a suspect of a site that is still there.
 pub const MIN_DROP_TIMEOUT: TimeDelta = TimeDelta::from_millis(300);
 
 /// Parameters of one site in a session: its peers, its own policies and limits, and the settings that all sites share.
@@ -31,8 +31,8 @@ pub struct Config {
     /// moved.
     pub peers: Vec<(SiteId, Addr)>,
     /// Whether the transport authenticates senders, so that the address of a datagram proves which peer sent it. If so,
-    /// a peer's address never changes, and a datagram from any other address is refused, whatever it claims. If not,
-    /// the session follows a peer that has moved to the address of its newest datagram.
+    /// a peer's address never changes, and a tick or hello from any other address is refused, whatever it claims. If
+    /// not, the session follows a peer that has moved to the address of its newest datagram.
     pub is_transport_authenticated: bool,
     /// The game, the machine and the shared parameters; the same at every site.
     pub settings: Settings,
@@ -46,7 +46,7 @@ pub struct Config {
     pub predictor: InputPredictor,
     /// Whether the machine can save and load its state. If not, this site predicts no inputs, and
     /// [`Settings::auto_tune`] leaves the prediction window at 0. This site's feed then has no snapshots, so a late
-    /// joiner has to step all frames from the first one on.
+    /// joiner that downloads from it has to step all frames from the first one on.
     pub can_save: bool,
     /// Whether this site takes part in the search for the cause of a desync. It then saves the state after every
     /// compared frame that is at least 64 frames after the previous such frame. This needs `can_save` and a
@@ -65,16 +65,18 @@ pub struct Config {
     pub incarnation: u32,
     /// Silence after which this site proposes to drop another site; with `None` it waits for the silent site. The
     /// remaining sites go on if they are a quorum: more than half of the members, or half of them including the lowest.
-    /// Sites may have different limits: a site consents to a proposal if the proposed site has been silent for half of
-    /// its own limit, or for 500 ms if it has no limit. The minimum is [`MIN_DROP_TIMEOUT`].
+    /// Sites may have different limits: a site consents to a proposal if it has not received from the proposed site for
+    /// half of its own limit, or for 500 ms if it has no limit. The minimum is [`MIN_DROP_TIMEOUT`].
     ///
-    /// Only silence counts. [`Config::stall_limit`] covers a site that still sends but is slow or sends no inputs.
+    /// Only silence counts here. [`Config::stall_limit`] covers a site that still sends but is slow or sends no inputs.
+    /// A site whose program was restarted is proposed at once, even with `None`.
     pub drop_timeout: Option<TimeDelta>,
     /// Stall time after which this site, while it is the coordinator (the lowest site that plays), has any site dropped
     /// that still sends but holds up the game; with `None` it waits for the slow site. Stall time is the time for which
-    /// the game waited for a site; it decays by a tenth of the time that passes. [`Settings::absent_input`] defines the
-    /// input of the dropped site's players until the site is back. The site may join again after 5 s or more, and only
-    /// if the delay of its link fits into input delay plus prediction window. The minimum is [`MIN_STALL_LIMIT`].
+    /// the game waited for a site, plus the time that the site's link costs by lowering the frame rate; it decays by a
+    /// tenth of the time that passes. [`Settings::absent_input`] defines the input of the dropped site's players until
+    /// the site is back. The site may join again after 5 s or more, and only if the delay of its link fits into input
+    /// delay plus prediction window. The minimum is [`MIN_STALL_LIMIT`].
     pub stall_limit: Option<TimeDelta>,
     /// Whether the last remaining player plays on alone, with the free seats open to joiners. If not, and if the game
     /// started with all seats taken, the session ends with [`SessionEnd::Alone`](super::SessionEnd::Alone) when all
@@ -83,7 +85,8 @@ pub struct Config {
     pub can_play_alone: bool,
     /// Time for which a frame has to wait for inputs before the session reports a freeze.
     pub freeze_timeout: TimeDelta,
-    /// Silence of another site, while the game runs, after which this session ends; with `None` it waits forever.
+    /// Silence of another site whose inputs are still to come, while the game runs, after which this session ends; with
+    /// `None` it waits forever.
     pub silence_timeout: Option<TimeDelta>,
 }
 

@@ -99,7 +99,8 @@ pub enum Event {
         site: SiteId,
     },
     /// A site is connected and has different settings, another protocol version, or another site number than expected.
-    /// The game cannot start before the two sites agree.
+    /// A game does not start while two starting sites disagree, and a site cannot join a running game while it
+    /// disagrees with a player.
     Disagreed {
         /// The site that disagrees.
         site: SiteId,
@@ -176,7 +177,7 @@ pub enum Event {
     InputsForged {
         /// The site whose inputs differ.
         site: SiteId,
-        /// The first compared frame at which the hashes of the inputs so far differ.
+        /// The compared frame at which this site found that the hashes of the inputs so far differ.
         frame: Frame,
     },
     /// All sites change input delay, prediction window or both at the same frame.
@@ -187,14 +188,15 @@ pub enum Event {
         input_delay: u32,
         /// New prediction window, in frames.
         prediction_window: u32,
-        /// The highest input age that a site reported, in frames. In 98 % of the frames at `site`, the inputs that it
-        /// had received from each peer ended at most this many frames before its own.
+        /// The highest input age that a site reported, in frames: the number of frames by which the inputs received
+        /// from the slowest peer ended before the site's own, plus the frame periods for which the frame waited. 98 %
+        /// of the frames at `site` did not exceed it.
         input_age: u32,
         /// The site that reported this input age.
         site: SiteId,
     },
-    /// Two sites have different states after the same frame. Only the first mismatch with a site since that site took
-    /// its seat is reported; the statistics count every mismatch.
+    /// Two sites have different states after the same frame. Only the first mismatch with a site since that site or
+    /// this one took its seat is reported; the statistics count every mismatch.
     Diverged {
         /// The site whose state differs from this site's. If this site joins late and its state differs from its
         /// feed's, this is the lowest other site.

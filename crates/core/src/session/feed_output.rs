@@ -27,7 +27,8 @@ pub struct ConfirmedFrame<'a> {
 }
 
 impl Session {
-    /// Handles a datagram of the feed protocol: for this site's feed, or from the feed that this site downloads.
+    /// Handles a datagram of the feed protocol: at a joiner from the feed that it downloads, otherwise for this site's
+    /// feed.
     #[inline(never)]
     pub(super) fn handle_feed(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         if let Some(joining) = &mut self.joining {
@@ -164,7 +165,8 @@ impl Session {
         spectator.into_iter().chain(feed).chain([self.next_search_time()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Returns the downloaded part of the snapshot, in percent; 100 if this site does not join late.
+    /// Returns the downloaded part of the snapshot, in percent: 0 without a snapshot, 100 if this site does not join
+    /// late.
     pub(super) fn download_percent(&self) -> u8 {
         self.joining.as_ref().map_or(100, |joining| (joining.spectator.download_progress() * 100.0) as u8)
     }

@@ -249,7 +249,8 @@ impl Session {
         }
     }
 
-    /// Closes the interval of all input digests at a compared frame. Returns the digest of this site's inputs.
+    /// Closes the interval of this site's input digest, and of those of peers that are known, at a compared frame.
+    /// Returns the digest of this site's inputs; 0 if the frame is before its first input.
     fn close_input_digests(&mut self, frame: Frame) -> u64 {
         for peer in self.peers.iter_mut().filter(|peer| peer.input_digest.is_known()) {
             if let Some(value) = peer.close_input_digest(frame) {
@@ -271,7 +272,7 @@ impl Session {
 
     /// Compares the digest of a peer's received inputs with the one that the peer itself sent for the same frame, and
     /// reports the first difference as an event. If this site does not know the digest of the peer's earlier inputs, it
-    /// adopts the peer's value.
+    /// adopts the peer's value for the newest compared frame.
     fn compare_input_digest(&mut self, index: usize, frame: Frame) {
         let newest = self.next_compared_frame.and_then(|next| next.checked_sub(self.config.settings.compare_interval));
         let peer = &mut self.peers[index];
@@ -350,7 +351,8 @@ impl Session {
     }
 
     /// Returns the phase after the start of a frame or after a sample: the next sample, or the wait for the peers'
-    /// inputs. Every frame samples one input, unless the input delay has just changed.
+    /// inputs. Every frame samples one input, unless the input delay has just changed or the site has given its inputs
+    /// in advance, as a joiner does at first.
     fn sample_or_await_inputs(&self, now: Instant) -> Phase {
         let is_sample_due = self.own_inputs.end() <= self.frame + self.delay_settings.input_delay;
         Phase::Running(if is_sample_due { FramePhase::SampleDue } else { FramePhase::AwaitInputs { began: now } })
@@ -581,7 +583,8 @@ impl Session {
         self.update_all(now);
     }
 
-    /// Returns whether a full update would change nothing: all peers play and send, and nothing is under way.
+    /// Returns whether an update needs to do no more than reset the relay selectors and tune the delay settings: all
+    /// peers play and send, nothing is under way, and no limit has to be checked.
     fn is_steady(&self, now: Instant) -> bool {
         let config = &self.config;
         let no_peer_is_timed =

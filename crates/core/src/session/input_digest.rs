@@ -2,9 +2,9 @@
 //!
 //! Inputs may arrive through a third site, which could forge them. So every site sends, with the hash of its state, a
 //! hash of all inputs that it has given so far. A site that holds forged inputs detects them with the first such hash
-//! that it receives directly. The hash is SHA-256, truncated to 64 bits, over the input changes since the previous
-//! compared frame and the hash at that frame. A third site cannot find other inputs with the same hash while the game
-//! runs.
+//! for a later frame that it receives directly. The hash is SHA-256, truncated to 64 bits, over the input changes since
+//! the previous compared frame and the hash at that frame. A third site cannot find other inputs with the same hash
+//! while the game runs.
 
 use sha2::{Digest, Sha256};
 

@@ -82,7 +82,7 @@ impl JitterBufferModel {
     }
 
     /// Returns the low watermark in frames: with fewer frames buffered, one late packet may empty the buffer. It is one
-    /// frame plus the variation of the delay, and at most half of the content after a pause.
+    /// frame plus the variation of the one-way delay, at most half of the content after a pause, and at least 1.
     pub fn low_watermark(&self) -> i64 {
         let variation = ((self.rtt_max - self.rtt_min) / 2).as_nanos();
         let variation = (variation + self.period.as_nanos() - 1) / self.period.as_nanos().max(1);
@@ -128,9 +128,10 @@ impl Session {
         peer.known_end() - self.frame
     }
 
-    /// With [`StarvationPolicy::Pause`] and without prediction, begins a pause and asks the other sites for it if a
-    /// peer's buffer is below its low or above its high watermark and the last pause ended at least 1 s ago. Returns
-    /// whether it did, so that this site does not begin the next frame.
+    /// With [`StarvationPolicy::Pause`] and without prediction, begins a pause and asks the other sites for it if the
+    /// buffer of a playing peer is below its low watermark and a pause can fill it, or is above its high watermark.
+    /// Does nothing before the frame whose number is the input delay, nor until 1 s after the end of the last pause.
+    /// Returns whether a pause began, so that this site does not begin the next frame.
     pub(super) fn is_starved(&mut self, now: Instant) -> bool {
         let is_enabled = self.config.settings.starvation_policy == StarvationPolicy::Pause
             && self.delay_settings.prediction_window == 0;
@@ -177,7 +178,9 @@ impl Session {
         }
     }
 
-    /// Joins the pause that a peer asks for, so that all sites resume together.
+    /// Joins the pause that a peer asks for, so that all sites resume together. Ignores a request whose pause is over
+    /// or ends more than 1 s ahead, that names a frame further away than the maximum lead, or that arrives within 1 s
+    /// after the end of the last pause. A request during a pause can only prolong it.
     pub(super) fn on_pause_request(&mut self, now: Instant, request: PauseRequest) {
         let is_enabled = self.config.settings.starvation_policy == StarvationPolicy::Pause
             && matches!(self.phase, Phase::Running(_));

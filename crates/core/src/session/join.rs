@@ -3,10 +3,12 @@
 //! A joiner first spectates. A [`Spectator`] downloads a snapshot, or all inputs since the first frame, and then every
 //! frame, until the joiner has caught up with the players. Meanwhile the joiner exchanges hellos with all players and
 //! learns their clocks. When it is ready, the coordinator schedules a join command for a frame. The joiner gets the
-//! frames before that frame from the feed, and the inputs from that frame on from the players' ticks.
+//! frames before that frame from the feed, and the inputs from that frame on from the players' ticks, or from the feed,
+//! too, while it catches up.
 //!
-//! The players do not wait for the joiner: its first inputs are neutral, and it sends them in advance as soon as it
-//! knows the join command. By the time it has caught up, its inputs are due like those of every other site.
+//! The players do not wait for the joiner unless its download stalls: its first inputs are neutral, and it sends them
+//! in advance as soon as it knows the join command. By the time it has caught up, its inputs are due like those of
+//! every other site.
 
 use alloc::boxed::Box;
 
@@ -52,7 +54,8 @@ const SOURCE_ROUND_TRIPS: i64 = 6;
 /// Time without progress, besides [`SOURCE_ROUND_TRIPS`] round trips, after which an admitted joiner gives its seat
 /// back, because all players wait for it.
 const JOIN_TIMEOUT: TimeDelta = TimeDelta::from_secs(8);
-/// Maximum number of initial neutral inputs, besides the input delay.
+/// Maximum number of initial neutral inputs, and of later neutral inputs beyond the frame that the players have
+/// reached, both besides the input delay.
 const MAX_NEUTRAL_FRAMES: i64 = 200;
 /// Maximum number of frames by which the others' inputs may be ahead of this site: half the capacity of an input
 /// stream, minus a margin of 8 for changes of the delay settings. The others may run ahead of the join frame by the
@@ -70,8 +73,8 @@ pub(super) struct JoinProgress {
     admitted_by: Option<SiteId>,
     /// The last command that admitted this site and turned out to be void. Copies of it may still arrive.
     void_admission: Option<ScheduledCommand>,
-    /// End of the neutral inputs that this site has sent since its first admission. Copies of them may still arrive at
-    /// players, so this site's inputs for these frames stay neutral.
+    /// End of the neutral inputs that this site has sent under earlier admissions; 0 under the first. Copies of them
+    /// may still arrive at players, so this site's inputs for these frames stay neutral.
     neutral_until: Frame,
     /// Since when this site has had all frames before its first one and waits for the players' acknowledgements, while
     /// the game goes on.
@@ -408,8 +411,9 @@ impl Session {
     }
 
     /// Starts to play when all frames before the join frame are stepped, a quorum has inputs of this site, the inputs
-    /// that have to stay neutral are behind, this site is near enough to the players, and the time of the next frame is
-    /// known. Returns whether this site plays now.
+    /// that have to stay neutral are given, this site is near enough to the players, and the time of the next frame is
+    /// known or there is no plan to follow. With [`AbsentInput::Repeat`] the machine must have stepped a frame since it
+    /// last loaded a state. Returns whether this site plays now.
     #[cold]
     pub(super) fn start_playing_if_due(&mut self) -> bool {
         let Some(first) = self.own_join_frame().filter(|first| self.machine_frame >= *first) else { return false };

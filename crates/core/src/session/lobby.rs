@@ -17,8 +17,9 @@ use crate::id::{Addr, SiteId, SiteSet};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 use crate::wire::{Hello, Refusal, VERSION};
 
-/// Interval of hellos to each peer until this site plays or is admitted to a running game. In a running game, a hello
-/// that is due is sent half an interval after the last packet to the peer.
+/// Interval of hellos until this site plays or is admitted to a running game: in the lobby to each peer that has a
+/// seat, from a joiner to all peers. A hello that is due to a peer is sent half an interval after the last packet to
+/// it.
 pub(super) const HELLO_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 /// Silence after which a peer may have moved to another address, and age after which its request to join is void.
 pub(super) const ALIVE_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
@@ -243,8 +244,8 @@ impl Session {
         }
     }
 
-    /// Takes over the start that another site has announced, unless it is 60 s ahead or more. A joiner only notes the
-    /// start.
+    /// Takes over the start that another site has announced, once this site agrees with all starting sites and knows
+    /// group time, unless the start is 60 s ahead or more. A joiner only notes the start.
     fn learn_start(&mut self, now: Instant, start_ns: Option<i64>) {
         let Some(start_ns) = start_ns else { return };
         if self.phase == Phase::Joining {

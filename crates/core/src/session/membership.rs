@@ -13,8 +13,8 @@
 //! 2. A site that takes part mutes the proposed sites for the rest of the epoch, and reports the end of their inputs
 //!    that it has received.
 //! 3. When all survivors have reported, the leader proposes the decision: one that was accepted in an earlier ballot if
-//!    there is one, or else the furthest ends. If some survivors refuse, because they still receive from the proposed
-//!    sites, the leader begins a ballot to drop no site, for which a quorum is enough.
+//!    that may be in force, or else the furthest ends. If some survivors refuse, because they still receive from the
+//!    proposed sites, the leader begins a ballot to drop no site, for which a quorum is enough.
 //! 4. A site that knows that a quorum has accepted a decision applies it. Sites that missed it get it from the others.
 //!
 //! A site that the coordinator evicts although it still sends is dropped in the same way. The other sites consent even
@@ -22,8 +22,9 @@
 //!
 //! A quorum is more than half of the members, or half of them including the lowest. Any two quorums have a site in
 //! common. So the leader may die at any point and another continues, and of two network partitions at most one decides.
-//! A site that cannot decide does not go on, with two exceptions: all other sites were restarted and want to join
-//! again, or a person decides to continue [alone](super::split_brain).
+//! A site that can neither decide nor follow credible [reports](super::membership_reports) of a decision does not go
+//! on, with two exceptions: all other sites were restarted and want to join again, or a person decides to continue
+//! [alone](super::split_brain).
 //!
 //! A site that leaves in an orderly way announces the frame with which its inputs end. That needs no vote, and the site
 //! is no member any more. If it dies before all its inputs have arrived, they end earlier, and that needs a vote. A
@@ -51,8 +52,8 @@ const LEADER_TURN: TimeDelta = TimeDelta::from_millis(500);
 const CONSENT_SILENCE: TimeDelta = TimeDelta::from_millis(500);
 
 /// Minimum time, besides two round trips, from a ballot that dropped no site until this site suspects a site for
-/// silence again. Meanwhile packets of the unmuted sites can arrive. Their silence keeps counting: otherwise a site
-/// with a longer drop timeout would never suspect them.
+/// silence again. Meanwhile packets of the unmuted sites can arrive. Their silence keeps counting (for spared sites
+/// only up to `max_spared_silence`): otherwise a site with a longer drop timeout would never suspect them.
 const UNMUTE_TIME: TimeDelta = TimeDelta::from_millis(500);
 /// Upper bound for a peer's round-trip time in timeouts, because a peer controls its own round-trip time.
 const MAX_WAITED_RTT: TimeDelta = TimeDelta::from_secs(1);
@@ -189,7 +190,7 @@ impl Session {
         gone.union(lost)
     }
 
-    /// Returns whether the last epoch ended longer ago than `time`, or this is the first epoch.
+    /// Returns whether the last epoch ended longer ago than `time`, or none has ended at this site.
     pub(super) fn is_epoch_older_than(&self, now: Instant, time: TimeDelta) -> bool {
         self.membership.epoch_ended_at.is_none_or(|ended| now - ended > time)
     }
@@ -259,7 +260,8 @@ impl Session {
         self.membership.own_vote.is_some_and(|vote| vote.accepted.is_some())
     }
 
-    /// Leads a ballot if there is a suspect and it is this site's turn; decides a ballot that is under way if it can.
+    /// Leads a ballot if there is a suspect or a vote and it is this site's turn; decides a ballot that is under way if
+    /// it can.
     pub(super) fn update_membership(&mut self, now: Instant) {
         if self.leaving.is_some() {
             return;
@@ -410,8 +412,9 @@ impl Session {
         }
     }
 
-    /// Handles a peer's vote: joins the ballot that the peer leads if this site consents, and accepts the decision that
-    /// the peer proposes as leader if it is admissible.
+    /// Handles a peer's vote. If it is for the current epoch: records it, joins the ballot that the peer leads if this
+    /// site consents, accepts the decision that the peer proposes as leader if that is admissible, and counts the
+    /// votes. A vote for an earlier epoch shows that the peer needs the decision that ended it.
     pub(super) fn on_vote(&mut self, now: Instant, index: usize, vote: Vote) {
         self.apply_due_command();
         let is_bound = self.is_bound_by_vote();
@@ -502,7 +505,8 @@ impl Session {
     }
 
     /// As leader, proposes the decision of the ballot once enough sites take part: all survivors, or a quorum for a
-    /// ballot that drops no site. Applies a decision that a quorum has accepted.
+    /// ballot that drops no site (all survivors in its first 0.5 s if an earlier decision may be in force). Applies a
+    /// decision that a quorum has accepted.
     fn try_decide(&mut self) {
         let Some(own_vote) = self.membership.own_vote.filter(|vote| vote.ballot > 0) else { return };
         if ballot_leader(own_vote.ballot) == self.config.site.number()

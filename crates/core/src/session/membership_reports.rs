@@ -2,13 +2,13 @@
 //! dropped.
 //!
 //! A report is third-party information, and one player may lie. So the report of one player is not enough while this
-//! site receives from others that may contradict it. A report is credible when its reporters, together with this site
-//! if it does not receive from the sites that would be gone, are a quorum. The players that decided may have died
-//! before they could report, and others may not know the decision either, so that no quorum is left to confirm it. So a
-//! report is also credible when this site receives from none of the sites that would be gone, and either every player
-//! that it still receives from makes the report or the game has been stalled for 1 s. In that state this site cannot go
-//! on without the reporters anyway. A report that this site itself was dropped is credible without a quorum only when
-//! no player sends ticks to this site.
+//! site receives from others that may contradict it. A report is credible when its reporters, together with the sites
+//! that voted for it, and with this site if it does not receive from the sites that would be gone, are a quorum. The
+//! players that decided may have died before they could report, and others may not know the decision either, so that no
+//! quorum is left to confirm it. So a report is also credible when this site receives from none of the sites that would
+//! be gone, and either every player that it still receives from makes the report or the game has been stalled for 1 s.
+//! In that state this site cannot go on without the reporters anyway. A report that this site itself was dropped is
+//! credible without a quorum only when no player sends ticks to this site.
 
 use super::Session;
 use super::event::SessionEnd;

@@ -80,17 +80,19 @@ use split_brain::SplitBrain;
 
 /// Number of frames whose start times are kept: the largest distance between two sites, in frames.
 const MAX_FRAME_STARTS: usize = 256;
-/// Keep-alive interval: the longest time between two packets to a peer, unless the send policy sets a longer one.
+/// Keep-alive interval: the longest time between two packets to a peer with a seat, unless the send policy sets a
+/// longer one.
 const KEEP_ALIVE_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 /// Duration of fast retransmission during a stall. A stall up to this long may be a lost packet; a longer stall is a
 /// fault, and packets are resent every [`KEEP_ALIVE_INTERVAL`] only.
 const FAST_RETRANSMIT: TimeDelta = TimeDelta::from_millis(300);
-/// Duration for which a site announces that it leaves a lobby.
+/// Duration for which a site that does not play yet, in the lobby or as a joiner, announces that it leaves.
 const LOBBY_LEAVE_DURATION: TimeDelta = TimeDelta::from_secs(1);
 /// Interval of the periodic update, which handles leaves, freezes and timeouts.
 const UPDATE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 /// Maximum age of an arrival time. If the time of a call is at most this much before that of the previous call, it is
-/// the arrival time of a datagram that waited in a queue. If it is further back, the host program's clock was set back.
+/// taken for the arrival time of a datagram that waited in a queue. If it is further back, the host program's clock is
+/// taken to have been set back.
 const MAX_ARRIVAL_AGE: TimeDelta = TimeDelta::from_millis(250);
 /// After a host stall this long, lateness is not blamed on peers.
 const HOST_STALL: TimeDelta = TimeDelta::from_millis(150);
@@ -108,11 +110,12 @@ pub struct Session {
     start_time: Option<GroupInstant>,
     is_refused: bool,
     pacer: Option<Pacer>,
-    /// The site whose plan this site follows; `None` if this site sets the pace.
+    /// The site whose plan this site follows; `None` if this site sets the pace, or has no pacer yet.
     pace_setter: Option<SiteId>,
     /// The current frame: the one that has begun and is not stepped yet, or else the next one to begin.
     frame: Frame,
-    /// The frame that the host program's machine steps next; earlier than `frame` during a rollback.
+    /// The frame that the host program's machine steps next; earlier than `frame` during a rollback. The replay of a
+    /// desync search does not change it.
     machine_frame: Frame,
     /// The first frame that was stepped with a mispredicted input and is not rolled back yet.
     first_misprediction: Option<Frame>,
@@ -241,9 +244,9 @@ enum Phase {
 /// Phase of a running game within its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FramePhase {
-    /// The next frame is not due yet.
+    /// Between two frames: the next one has not begun.
     Idle,
-    /// The frame has begun, and its local input has to be requested.
+    /// The frame has begun, and a local input has to be requested from the host program.
     SampleDue,
     /// The local input was requested from the host program.
     AwaitSample,
@@ -277,12 +280,13 @@ enum SimulationTarget {
 pub enum State {
     /// Waits for the other sites to connect and agree.
     Lobby {
-        /// Starting sites that have not connected, have left, or disagree with this site or another starting site.
+        /// Starting sites that are not connected, have left, do not agree with this site, or do not agree with every
+        /// starting site.
         waiting_for: SiteSet,
     },
     /// Follows a running game, to take a seat in it.
     Joining {
-        /// Downloaded part of the snapshot, in percent.
+        /// Downloaded part of the snapshot, in percent; 0 before the download of one begins.
         download_percent: u8,
     },
     /// All starting sites agree; the first frame begins at this instant.
@@ -497,9 +501,10 @@ impl Session {
     }
 
     /// Leaves the game. The other sites go on with neutral input from the frame after this site's last one. Keep
-    /// polling until [`Event::Ended`], which comes when all other sites that still send know of the leave, at most 30 s
-    /// later. If the program stops polling before that, some sites may take this site for a silent one. If all others
-    /// leave at the same time, the reason may be [`SessionEnd::Alone`].
+    /// polling until [`Event::Ended`]. In a game, it comes when all other sites that still send know of the leave, at
+    /// most 30 s later; in the lobby, and at a joiner that is not admitted, after 1 s. If the program stops polling
+    /// before that, some sites may take this site for a silent one. If all others leave at the same time, the reason
+    /// may be [`SessionEnd::Alone`].
     pub fn leave(&mut self, now: Instant) {
         let now = self.note_call_time(now);
         self.begin_leave(now, SessionEnd::Left);

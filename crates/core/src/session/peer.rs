@@ -20,7 +20,7 @@ use crate::wire::{ClockProbe, RelayedInputs, Tick, Vote};
 
 /// Duration of fast probing, from the first clock stamp that arrives from a peer.
 const FAST_PROBE_PERIOD: TimeDelta = TimeDelta::from_secs(5);
-/// Probe interval during [`FAST_PROBE_PERIOD`].
+/// Probe interval until the end of [`FAST_PROBE_PERIOD`].
 const FAST_PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 /// Probe interval after [`FAST_PROBE_PERIOD`].
 const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
@@ -41,7 +41,8 @@ pub(super) struct Peer {
     pub(super) inputs: Stream,
     /// The predicted inputs of stepped frames whose real inputs are missing.
     pub(super) predictions: PredictedInputs,
-    /// When the gapless part of `inputs` last grew.
+    /// When the gapless part of `inputs` last grew. May be set later after a ballot that dropped no site, if another
+    /// player's vote spared the peer.
     pub(super) last_input_at: Instant,
     /// Sends this site's inputs and tracks which of them the peer has.
     pub(super) sender: InputSender,
@@ -284,7 +285,8 @@ impl Peer {
         self.is_dropped && self.join_frame.is_none() && self.absent_from().is_some_and(|last| self.inputs.end() < last)
     }
 
-    /// Returns whether the peer left in an orderly way and all its inputs are known.
+    /// Returns whether the peer left in an orderly way and all its inputs are known. Also holds for a seat that was
+    /// free when the game started or when this site was admitted.
     pub(super) fn has_left(&self) -> bool {
         self.absent_from().is_some_and(|last| last <= self.inputs.end())
             && self.join_frame.is_none()
@@ -305,7 +307,8 @@ impl Peer {
         self.unconsulted_from.is_some_and(|first| frame >= first)
     }
 
-    /// Returns whether the seat is free and no joiner is about to take it, so that the peer gets no ticks.
+    /// Returns whether the seat is free and no joiner is about to take it. Such a peer gets a tick only as the answer
+    /// to one of its own.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.seat, Seat::Free(_)) && self.join_frame.is_none()
     }
@@ -323,8 +326,9 @@ impl Peer {
         &input[..self.inputs.block_count()]
     }
 
-    /// Takes over the peer's bits in `words`, the players' words of the frame before `next`, as its substitute input.
-    /// If the peer was absent in that frame, these bits are the substitute input that all sites use.
+    /// Takes over the peer's bits in `words`, the players' words of the frame before `next`, as its substitute input,
+    /// unless the peer's inputs end later, or end at `next` because it left. If the peer was absent in that frame,
+    /// these bits are the substitute input that all sites use.
     pub(super) fn observe_substitute_input(&mut self, next: Frame, words: &[InputWord]) {
         let mut input = [[0; 16]; MAX_BLOCKS];
         self.layout.pack_blocks(words, &mut input[..self.inputs.block_count()]);
@@ -371,7 +375,7 @@ impl Peer {
     }
 
     /// Reopens the seat for a joiner from a frame on. All inputs of the seat's previous player must be known. If the
-    /// peer is the joiner (`new`), its inputs begin with that frame; if this site is, they continue.
+    /// peer is the joiner (`new`), its inputs begin with that frame; if this site is the joiner, they continue.
     pub(super) fn reopen_seat(&mut self, first: Frame, own_width: usize, new: bool) {
         let last = self.absent_from().unwrap_or(first);
         self.stall_record.on_rejoin();
@@ -427,7 +431,7 @@ impl Peer {
         self.absent_from().filter(left).map_or(end, Frame::next)
     }
 
-    /// Resets the state that came from the previous incarnation of the peer.
+    /// Resets the clock, the reports and the lobby state that came from the previous incarnation of the peer.
     pub(super) fn reset_after_restart(&mut self) {
         self.clock = Clock::default();
         self.probes.newest_stamp = None;

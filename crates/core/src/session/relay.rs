@@ -31,7 +31,7 @@ const MAX_LEN_BEFORE_RELAY: usize = MAX_DATAGRAM - 240 - 260 - 510;
 pub(super) struct RelaySelector {
     chosen_relay: Option<SiteId>,
     since: Instant,
-    /// Number of times that each site delivered new inputs first while all peers were asked.
+    /// Number of times that each site delivered new inputs first since the last trial began.
     new_input_counts: [u16; MAX_SITES],
 }
 
@@ -75,9 +75,9 @@ impl Session {
         }
     }
 
-    /// Returns whether `helper` is asked for the inputs of `missed`. All peers are asked for the inputs of a site that
-    /// is gone for good, because few may have them. Otherwise only the chosen relay is asked, or all peers while there
-    /// is none.
+    /// Returns whether `helper`, which must be a player from which packets arrive, is asked for the inputs of `missed`.
+    /// All such players are asked for the inputs of a site that was dropped or is reported to have left, because few
+    /// may have them. Otherwise only the chosen relay is asked, or all while there is none.
     fn is_asked_to_relay(&self, now: Instant, helper: &Peer, missed: &Peer) -> bool {
         let can = |peer: &Peer| {
             peer.is_playing() && peer.site != missed.site && now - peer.last_received_at < LINK_CUT_TIMEOUT
@@ -156,7 +156,7 @@ impl Session {
         self.mark_extras_pending();
     }
 
-    /// Handles inputs of a third site that a peer passes on.
+    /// Handles inputs of a third site that a peer passes on. They are ignored unless this site needs a relay.
     pub(super) fn on_relay(&mut self, now: Instant, relay_index: usize, relay: &RelayedInputs<'_>) {
         let relayed_by = self.peers[relay_index].site;
         let Some(index) = self.peers.iter().position(|peer| peer.site == relay.site) else { return };

@@ -145,8 +145,8 @@ impl Session {
         }
     }
 
-    /// Returns whether a command was applied already, or is for a confirmed frame: no site confirms a frame before it
-    /// knows the command for that frame.
+    /// Returns whether a command is not later than the newest applied one, or is for a confirmed frame: no site
+    /// confirms a frame before it knows the command for that frame.
     fn is_command_stale(&self, command: &ScheduledCommand) -> bool {
         command.frame < self.confirmed_end() || self.last_applied_command.is_some_and(|frame| command.frame <= frame)
     }
@@ -237,7 +237,8 @@ impl Session {
         }
     }
 
-    /// Applies the newest command when it is due, and admits a joiner if this site is the coordinator.
+    /// Applies the newest command when it is due, or voids it if its issuer gives no input for its frame; forgets it
+    /// once all sites have applied it. Then admits a joiner if this site is the coordinator.
     pub(super) fn update_command(&mut self) {
         self.void_command_of_leaver();
         self.apply_due_command();

@@ -62,7 +62,7 @@ impl Session {
     }
 
     /// Marks that there is something new for a peer, so that a packet leaves now, unless a timer or the measured send
-    /// interval delays the packet.
+    /// interval delays the packet, a hello is due to the peer, or the peer's seat is free.
     pub(super) fn mark_due(&mut self, index: usize) {
         let peer = &self.peers[index];
         let time = match self.config.send_policy {

@@ -20,7 +20,8 @@ pub const MAX_OPTIONS: usize = 32;
 pub const MAX_COMPARE_INTERVAL: u32 = 3_600;
 /// Maximum input delay, in frames: 2 s at 60 frames per second, far more than a game is playable with.
 pub const MAX_INPUT_DELAY: u32 = 120;
-/// Maximum prediction window, in frames: 1 s at 60 frames per second, more than any machine can resimulate in time.
+/// Maximum prediction window, in frames: 1 s at 60 frames per second, more than most machines can resimulate within a
+/// frame period.
 pub const MAX_PREDICTION_WINDOW: u32 = 60;
 /// Maximum sum of input delay and prediction window, in frames. A site can be ahead of another by this sum, gives
 /// inputs further ahead by the input delay, and the other site may roll back by the prediction window. So inputs up to
@@ -61,8 +62,9 @@ pub struct Settings {
     pub ownership: Ownership,
 }
 
-/// Input of the players of a site that was [dropped for silence](super::Config::drop_timeout) or [for
-/// stalling](super::Config::stall_limit), until the seat is taken again. A site that leaves always has neutral input.
+/// Input of the players of a site that was dropped, for example [for silence](super::Config::drop_timeout) or [for
+/// stalling](super::Config::stall_limit), until the seat is taken again. A site that has left in an orderly way has
+/// neutral input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AbsentInput {
     /// Neutral input: all bits are 0.
@@ -103,12 +105,13 @@ pub struct MachineId {
     pub version: String,
     /// Options that change the machine's computation, as key and value; each key once, in any order.
     pub options: Vec<(String, String)>,
-    /// Hash of the picture and state of the first frames without input. Builds that behave the same are compatible,
-    /// builds that differ are not.
+    /// Hash of the machine's behaviour in its first frames without input, such as pictures and states. Builds for which
+    /// it differs are incompatible.
     pub first_frames_hash: u64,
 }
 
-/// A difference between two sites' settings. `ours` and `theirs` can be shown to a person.
+/// A difference between two sites' settings, protocol versions or site numbers. `ours` and `theirs` can be shown to a
+/// person.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SettingsDifference {
     /// Name of the setting as a phrase for display, such as "the frame rate".
@@ -152,7 +155,7 @@ pub enum SettingsError {
     CompareIntervalTooLong(u32),
     /// Input bits are assigned to a site that is not below [`Settings::site_count`].
     UnknownOwner(SiteId),
-    /// The encoded settings do not fit into one packet.
+    /// The encoded settings do not fit into one packet with the rest of a hello.
     TooLarge,
 }
 

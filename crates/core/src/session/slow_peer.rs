@@ -4,9 +4,9 @@
 //! The coordinator measures for how long each site held up the game. That stall time decays by a tenth of the time that
 //! passes, so a hiccup is forgiven and a permanently slow site is not. Above [`Config::stall_limit`](super::Config) the
 //! coordinator evicts the site by a change of the [membership](super::membership), to which the other sites consent on
-//! the coordinator's authority. All remaining sites must vote, and no site's game advances meanwhile. So the
-//! coordinator keeps waiting for a slow site while it does not receive from all remaining sites, and for 5 s after an
-//! eviction that failed.
+//! the coordinator's authority. All remaining sites must vote, and meanwhile no site's game advances further than its
+//! prediction window. So the coordinator keeps waiting for a slow site while it does not receive from all remaining
+//! sites, and for 5 s after an eviction that failed.
 
 use super::peer::Peer;
 use super::{Session, UPDATE_INTERVAL};
@@ -35,7 +35,8 @@ const FAILED_EVICTION_BACKOFF: TimeDelta = TimeDelta::from_secs(5);
 pub(super) struct StallRecord {
     /// Decaying sum of the time for which the site held up the game.
     stall_time: TimeDelta,
-    /// Number of evictions for stalling, capped at [`MAX_REJOIN_BACKOFF_FACTOR`].
+    /// Number of evictions of the site while it still sent, for stalling or by [`Session::drop_site`], capped at
+    /// [`MAX_REJOIN_BACKOFF_FACTOR`].
     evictions: i64,
     /// End of the time in which the site may not join again.
     excluded_until: Option<Instant>,
@@ -44,8 +45,8 @@ pub(super) struct StallRecord {
 }
 
 impl StallRecord {
-    /// Clears the stall time after a ballot that dropped no site. The participants of a ballot mute the sites that it
-    /// may drop, so these sites did not cause the stall.
+    /// Clears the stall time: after a ballot that dropped no site, whose participants had muted the sites that it was
+    /// to drop, so that these did not cause the stall; and at a site that evicts none.
     pub(super) fn reset(&mut self) {
         self.stall_time = TimeDelta::ZERO;
     }
@@ -65,7 +66,8 @@ impl StallRecord {
         self.leave_excused_until.is_some_and(|until| now < until)
     }
 
-    /// Records that the site was dropped, and whether it was evicted for stalling.
+    /// Records that the site was dropped. `evicted` states whether the coordinator had it dropped although it still
+    /// sent.
     pub(super) fn on_drop(&mut self, now: Instant, evicted: bool) {
         self.stall_time = TimeDelta::ZERO;
         if evicted {
@@ -90,7 +92,7 @@ impl Session {
         is_allowed
     }
 
-    /// Returns the stall limit if this site is the coordinator and has one.
+    /// Returns the stall limit if this site is the coordinator, does not leave and has one.
     fn own_stall_limit(&self) -> Option<TimeDelta> {
         self.config.stall_limit.filter(|_| self.leaving.is_none() && self.is_coordinator())
     }
@@ -120,7 +122,8 @@ impl Session {
 
     /// Updates the stall times for one [`UPDATE_INTERVAL`]: subtracts the decay and, for the peer whose link limits the
     /// frame rate, adds the share of the interval that this limit costs. Then marks the peers above the stall limit for
-    /// eviction. A site that is not the coordinator, or has no stall limit, forgets the stall times.
+    /// eviction if `can_evict` allows it. A site that is not the coordinator, leaves or has no stall limit forgets the
+    /// stall times.
     pub(super) fn update_slow_peers(&mut self, now: Instant) {
         let Some(limit) = self.own_stall_limit() else {
             return self.peers.iter_mut().for_each(|peer| peer.stall_record.reset());
@@ -169,9 +172,9 @@ impl Session {
         }
     }
 
-    /// Returns whether evictions do not keep a joiner out. An evicted site may join again once its backoff has passed,
-    /// if the measured delay of its link fits the input delay and prediction window. Without a stall limit every site
-    /// may.
+    /// Returns whether a joiner's earlier evictions allow it to join. An evicted site may join again once its backoff
+    /// has passed, if the measured delay of its link fits the input delay and prediction window. Without a stall limit
+    /// every site may.
     pub(super) fn can_rejoin(&self, peer: &Peer) -> bool {
         let Some(until) = peer.stall_record.excluded_until.filter(|_| self.config.stall_limit.is_some()) else {
             return true;

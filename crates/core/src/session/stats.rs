@@ -39,7 +39,8 @@ pub struct Stats {
 /// Number of dropped datagrams and inputs, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedDatagrams {
-    /// Datagrams that are not a valid message, except those of the feed protocol.
+    /// Datagrams that are not a valid message, except hellos of another protocol version and datagrams of the feed
+    /// protocol.
     pub malformed: u64,
     /// Datagrams from an unknown sender, of another session or an earlier incarnation, or with the number of another
     /// site than the sender's; feed datagrams at a site that neither has nor downloads a feed; and messages of a desync
@@ -71,8 +72,8 @@ pub struct PeerStats {
     /// Fraction of the peer's ticks that did not arrive here, 0 to 1, in the last complete measurement over at least
     /// 120 expected ticks; 0 before the first.
     pub loss: f32,
-    /// Time from the peer's planned start of a frame to this site's start of the same frame, by the newest clock probe;
-    /// negative if this site is earlier.
+    /// Time from the peer's planned start of a frame to this site's start of the same frame (its planned start, if that
+    /// frame has not begun), by the newest clock probe; negative if this site is earlier.
     pub lead: TimeDelta,
     /// Number of frames of this site's input that the peer has not acknowledged.
     pub unacknowledged: u32,

@@ -1,4 +1,5 @@
-//! History of played frames as encoded records: the newest in a ring and, optionally, all of them in a log.
+//! History of played frames as encoded records: the newest in a ring and, optionally, all of them in a log until it is
+//! full.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

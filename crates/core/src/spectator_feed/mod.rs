@@ -108,9 +108,10 @@ use crate::time::TimeDelta;
 use crate::wire::hello::put_settings;
 use crate::wire::{ByteWriter, MAX_DATAGRAM};
 
-/// Block size of a snapshot in bytes. Each block is compressed and checked separately.
+/// Size of a block of a snapshot in bytes; the last block may be shorter. Each block is compressed, if that saves
+/// enough, and checked separately.
 pub(crate) const BLOCK_SIZE: usize = 16 * 1_024;
-/// Largest payload of a snapshot part, in bytes. Only the last part of a block is shorter.
+/// Largest payload of a snapshot part, in bytes. Only the last part of a block can be shorter.
 pub(crate) const PART_SIZE: usize = 1_100;
 /// Largest number of parts in a block.
 pub(crate) const MAX_PARTS_PER_BLOCK: usize = BLOCK_SIZE.div_ceil(PART_SIZE);

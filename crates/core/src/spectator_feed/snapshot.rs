@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{BLOCK_SIZE, PART_SIZE, digest, mix};
 use crate::frame::Frame;
 
-/// Largest number of snapshots kept: the newest, and those with downloads in progress.
+/// Largest number of snapshots kept. A new one takes the place of the oldest one without downloads.
 const MAX_SNAPSHOTS: usize = 3;
 
 /// A saved state that a feed offers to subscribers.

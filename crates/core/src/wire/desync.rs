@@ -64,7 +64,7 @@ pub enum DesyncMessage<'a> {
         frame: Frame,
         /// The number of the first region in this packet.
         from: u8,
-        /// Number of regions in the sender's state.
+        /// Number of regions of the sender's state that are compared; 0 if it has none or cannot name them.
         total: u8,
         /// Name, length and hash of each region.
         regions: RegionList<'a>,

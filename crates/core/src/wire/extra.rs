@@ -57,10 +57,12 @@ pub struct ScheduledCommand {
 /// A site's needs and capabilities, from which the coordinator tunes the delay settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TuningStats {
-    /// Input age in frames that 98 % of the sender's frames do not exceed: the age of the newest received inputs when a
-    /// frame needs them.
+    /// Input age in frames that 98 % of the sender's frames do not exceed. It is the number of frames by which the
+    /// inputs received from the slowest peer end before the sender's own, plus the frame periods for which the frame
+    /// waited.
     pub input_age: u32,
-    /// Number of frames that the site's machine can resimulate within 80 % of a frame period.
+    /// Longest prediction window in frames, at most 20, for which a rollback takes at most 80 % of a frame period at
+    /// the sender; 0 if its machine cannot save its state.
     pub max_prediction_window: u32,
 }
 

@@ -12,14 +12,14 @@ use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
 use crate::session::{AbsentInput, GameId, MAX_OPTIONS, MAX_TEXT_LEN, MachineId, Settings, StarvationPolicy};
 
-/// The packet of the lobby, which a site sends to its peers until it plays, and then to peers outside the game.
+/// The packet of the lobby, which a site sends to its peers until it plays, and then to peers that do not play with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hello {
     /// Id of the sender's session. The receiver drops hellos of other sessions.
     pub session_id: u64,
     /// Site of the sender.
     pub site: SiteId,
-    /// Incarnation of the sender's program. A different number means that the program was restarted.
+    /// Incarnation of the sender's program. A greater number than before means that the program was restarted.
     pub incarnation: u32,
     /// The newest incarnation of the receiver's program that the sender knows; 0 if it knows none.
     pub your_incarnation: u32,
@@ -31,7 +31,7 @@ pub struct Hello {
     /// Whether the sender, which wants to join a running game, is ready to play. `None` if it does not want to join
     /// one.
     pub join_readiness: Option<bool>,
-    /// Reason that the receiver cannot take part; `None` if it can.
+    /// Reason for which the sender does not let the receiver play; `None` if the sender does not refuse the receiver.
     pub refusal: Option<Refusal>,
     /// Send time in microseconds of the sender's clock.
     pub stamp_us: u64,
@@ -44,12 +44,12 @@ pub struct Hello {
     pub settings: Settings,
 }
 
-/// Reason that a site cannot take part.
+/// Reason for which the sender of a hello does not let the receiver play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The game is running, and the player of this seat was in it already.
+    /// The game is running, and a site with the receiver's number has already played in it.
     AlreadyRunning,
-    /// The game continues without the site: it was dropped, or the command that admitted it was void.
+    /// The game continues without the receiver: it was dropped, or the command that admitted it was void.
     Dropped,
     /// The sender continued alone without the receiver, and without the decision of a quorum.
     ContinuedAlone {
@@ -165,7 +165,7 @@ impl Settings {
         Some(buf[..len].to_vec())
     }
 
-    /// Decodes settings from untrusted bytes. [`check`](Self::check) then validates them.
+    /// Decodes settings from untrusted bytes. The caller has to validate them with [`check`](Self::check).
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = ByteReader::new(bytes);
         let settings = get_settings(&mut reader)?;

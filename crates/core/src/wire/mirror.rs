@@ -71,11 +71,11 @@ pub enum MirrorItem<'a> {
 pub struct StreamStatus {
     /// The source that issued the events.
     pub source: SourceId,
-    /// Sequence number of the oldest event that can still be requested; that of the next event if there is none.
+    /// Sequence number from which on the sender keeps the events that it has; earlier ones cannot be requested.
     pub oldest: u64,
     /// Sequence number up to which, inclusive, all events are settled: delivered or dropped.
     pub settled_end: u64,
-    /// Sequence number of the newest event that can be requested.
+    /// Sequence number of the newest event that the sender has received or settled; 0 if there is none.
     pub newest: u64,
 }
 

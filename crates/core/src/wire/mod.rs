@@ -66,7 +66,7 @@ pub enum DecodeError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferFull;
 
-/// A datagram between two sites of a session.
+/// A datagram between two sites of a session, other than those of spectator feeds and desync searches.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionMessage<'a> {
     /// A packet of a running game, one per frame.

@@ -1,8 +1,8 @@
 //! Packets of motion between the server of a game and its clients.
 //!
 //! A datagram is one byte that selects family and layout, the incarnations of the sender and of the receiver, the send
-//! time on the sender's clock, then any number of items. Every datagram is therefore a clock probe; the answer is a
-//! [`MotionItem::Echo`] in the next datagram in the other direction.
+//! time on the sender's clock, then any number of items. Every datagram is therefore a clock probe; the next datagram
+//! in the other direction answers the newest one with a [`MotionItem::Echo`].
 
 use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::motion::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, ObjectId};
@@ -37,7 +37,7 @@ pub enum MotionItem<'a> {
         /// State in the game's encoding.
         state: &'a [u8],
     },
-    /// A motion command: from this command on, the object moves differently.
+    /// A motion command: it begins a segment, on which the object moves by `vector`.
     Command {
         /// Object that the command moves.
         object: ObjectId,
@@ -70,14 +70,14 @@ pub enum MotionItem<'a> {
         object: ObjectId,
         /// Newest command that the sender knows.
         number: CommandNumber,
-        /// Send time of the datagram that carried this command, copied from the datagram's header.
+        /// Send time of the acknowledged datagram, copied from its header.
         sent: Instant,
     },
     /// A client's request for updates of an object.
     Subscribe(ObjectId),
     /// A client's request to end the updates of an object.
     Unsubscribe(ObjectId),
-    /// The server removed the object or hides it from the client.
+    /// The server removed the object, hides it from the client, or has no such object.
     Removed {
         /// Id of the removed object.
         object: ObjectId,

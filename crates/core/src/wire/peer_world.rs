@@ -28,9 +28,9 @@ pub enum PeerWorldItem<'a> {
     LinkReport {
         /// Site whose updates the sender counted.
         site: WorldSiteId,
-        /// Fraction of updates that never arrived.
+        /// Fraction of the recent updates that did not arrive.
         lost: u8,
-        /// Fraction of updates that arrived after the view of their tick.
+        /// Fraction of the recent updates that arrived after the view of their tick.
         late: u8,
     },
     /// The version that the sender has of a site's record.

@@ -48,7 +48,7 @@ pub const MAX_FRAME_RANGES: usize = 8;
 pub const MAX_BLOCK_REQUESTS: usize = 32;
 /// Largest number of frames in a record.
 pub const MAX_RECORD_FRAMES: u32 = 127;
-/// Highest thinning level that a packet can state. At level n, a spectator gets one packet per 2^n batches.
+/// Highest thinning level that a packet can state. At level n, a spectator gets one live packet per 2^n batches.
 pub const MAX_THINNING_LEVEL: u8 = 7;
 
 /// Returns whether a datagram, if valid, belongs to a spectator feed.
@@ -242,7 +242,8 @@ pub struct SnapshotOffer {
 pub struct FeedFrames<'a> {
     /// Whether the game is over, so that `end_frame` is the frame after its last one.
     pub is_ended: bool,
-    /// Thinning level n, the spectator's thinning level at the feed: the spectator gets one packet per 2^n batches.
+    /// Thinning level n, the spectator's thinning level at the feed: the spectator gets one live packet per 2^n
+    /// batches.
     pub thinning_level: u8,
     /// Frame after the newest one that the feed has published.
     pub end_frame: u32,
@@ -360,7 +361,7 @@ pub enum CloseReason {
     Full,
     /// The requested frames or snapshot are no longer kept.
     TooOld,
-    /// The spectator's link is too slow to keep up.
+    /// The spectator does not keep up with the game, for example because its link is too slow.
     TooSlow,
     /// The spectator was silent for too long, or the feed does not know it.
     Silent,

@@ -1,9 +1,9 @@
 //! Tick: the packet of a running game, with the newest inputs, an acknowledgement and optional parts.
 //!
 //! With the default send policy, a site sends one tick to every peer in every frame. The layout favours the common
-//! case: five bytes of header, then only the changes of the input. Everything else (clock probe, state digest, request
-//! for lost inputs and the answer to one, sender identity) is optional, marked by a flag, and present only in the
-//! packets that need it.
+//! case: five bytes of header, then only the changes of the input. Everything else (sender identity, clock probe, state
+//! digest, request for lost inputs and the answer to one, extras) is optional, marked by a flag, and present only in
+//! the packets that need it.
 //!
 //! ```text
 //! flags  end u16  end-ack signed  [identity] [probe] [digest] [missing] [extras] [resends]  len varint  changes …
@@ -74,7 +74,7 @@ pub struct ClockProbe {
     /// Send time in microseconds of the sender's clock. Only the low 40 bits are sent.
     pub stamp_us: u64,
     /// Low 32 bits of the newest stamp that the sender received from the receiver, and the time in nanoseconds for
-    /// which the sender has held it.
+    /// which the sender has held it; `None` if no new stamp was received.
     pub echo: Option<(u32, i64)>,
     /// `end` minus the sender's current frame, to which `lateness_ns` refers.
     pub end_minus_frame: i32,
@@ -299,8 +299,8 @@ impl<'a> Tick<'a> {
         Ok(tick)
     }
 
-    /// Decodes a packet into an empty tick. This avoids copying the tick, a large struct that every peer sends in every
-    /// frame.
+    /// Decodes a packet into this empty tick. Avoids a copy of the large struct, because a tick arrives from every peer
+    /// in every frame.
     #[inline]
     pub(crate) fn read(&mut self, bytes: &'a [u8]) -> Result<(), DecodeError> {
         let mut reader = ByteReader::new(bytes);

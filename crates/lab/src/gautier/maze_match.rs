@@ -1,4 +1,4 @@
-//! Plays a maze match between simulated sites and evaluates their traces.
+//! Plays a maze match between simulated sites, all of whose avatars are ninjas, and evaluates their traces.
 
 use coplay::peer_world::{EntityId, UpdatePolicy};
 use coplay::time::{Instant, TimeDelta};
@@ -110,7 +110,7 @@ impl MatchOutcome {
     }
 
     /// Returns the mean drift in units and the half width of its 90 % confidence interval, from the mean drift of each
-    /// avatar in each period of ten seconds.
+    /// avatar in each period of ten seconds with at least 20 samples of it.
     pub(super) fn mean_drift(&self) -> (f64, f64) {
         const PART_TICKS: i64 = 1_000;
         // All sites see the same turns of an avatar, so their samples are not independent: the samples of an avatar in

@@ -1,4 +1,5 @@
-//! Experiments of Gautier, Diot and Kurose: drift between the views of a world without a server.
+//! Experiments of Gautier, Diot and Kurose: drift between the sites' views of a world without a server, and its
+//! traffic.
 
 pub mod bursts;
 pub mod drift_over_time;
@@ -16,8 +17,8 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use crate::findings::Findings;
 
-/// Settings of the maze. It is so small that all avatars are near each other and all sites receive all updates, as in
-/// the paper, which has no regions.
+/// Settings of the maze, of which each experiment changes the seed, and `regions` the size. It is so small that all
+/// avatars are near each other and all sites receive all updates, as in the paper, which has no regions.
 const MAZE_SETTINGS: MazeSettings =
     MazeSettings { seed: 0, cells_per_side: 8, bucket_ticks: 4, playout_delay_ticks: 15 };
 
@@ -30,9 +31,9 @@ const SHORT_UPDATE_RATES: [u32; 5] = [28, 20, 5, 2, 1];
 struct LinkCase {
     name: &'static str,
     delay_ms: i64,
-    /// Fraction of updates lost.
+    /// Fraction of packets lost; in replays of recorded paths, of updates only.
     loss: f64,
-    /// Whether updates are lost in outages; otherwise losses are independent.
+    /// Whether the losses are outages; otherwise they are independent.
     has_outages: bool,
 }
 
@@ -79,7 +80,7 @@ impl LinkCase {
     }
 }
 
-/// Adds the parameters and notes that all experiments of this paper share.
+/// Adds the parameters and notes that all experiments of this paper share, except `regions`.
 fn add_common_parameters(findings: &mut Findings) {
     findings.add_parameter("buckets", "40 ms; playout delay 150 ms; avatars without updates for 1 s are hidden");
     findings.add_parameter(

@@ -47,7 +47,8 @@ struct TimerOutcome {
     convergence_s: [f64; 3],
     min_timer_speed: f64,
     max_timer_speed: f64,
-    /// Discrepancy that the clients report, and the actual one, summed over all walks.
+    /// Discrepancy that B's client reports, and the actual one, for the last averaging window of each walk, summed over
+    /// all walks, in unit-seconds.
     reported_and_actual: (f64, f64),
     /// Samples of the first walk, for the plot.
     samples: Vec<TimerSample>,

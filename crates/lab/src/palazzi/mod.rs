@@ -18,8 +18,8 @@ const GIT_MS: f64 = 150.0;
 /// Numbers of sending servers, as in the paper.
 const SENDER_COUNTS: [usize; 4] = [4, 5, 6, 7];
 
-/// Network model, calibrated once so that the results of OFF match Table II. All experiments use it; the experiment
-/// `choices` also runs a variant.
+/// Network model, calibrated once so that the results of OFF match Table II. All experiments of this paper use it;
+/// `choices` also runs variants.
 const CALIBRATED_MODEL: NetworkModel = NetworkModel {
     delays_ms: [55.0, 60.0, 50.0, 95.0, 65.0, 30.0, 105.0],
     relative_deviation: 0.04,
@@ -87,8 +87,8 @@ fn run_count(context: &ExperimentContext<'_>) -> u64 {
     context.full_or_short(10, 3)
 }
 
-/// Runs all policies for these numbers of senders, each with the same events and the same losses of first
-/// transmissions.
+/// Runs all policies for these numbers of senders, each with the same seed: the senders issue the same events, and the
+/// n-th packet on a link has the same fate. With different policies, requests and resends can make it another packet.
 fn run_all_policies(context: &mut ExperimentContext<'_>, senders: &[usize]) -> Vec<PolicyOutcomes> {
     let (seed, count, events) = (context.seed, run_count(context), context.full_or_short(1_000, 600));
     let jobs: Vec<MirrorTrial> = senders

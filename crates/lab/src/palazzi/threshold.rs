@@ -1,5 +1,4 @@
-//! Figure 4 and Table II: share of the events within the threshold, and event delays, with four to seven sending
-//! servers.
+//! Figure 4 and Table II: share of the events over the threshold, and event delays, with four to seven sending servers.
 
 use super::{GIT_MS, PAPER_RESULTS, POLICIES, PolicyOutcomes, SENDER_COUNTS, run_all_policies};
 use crate::bench::ExperimentContext;

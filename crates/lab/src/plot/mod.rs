@@ -1,9 +1,10 @@
 //! Figures as SVG: lines, steps, points, bands and bars on linear or logarithmic axes.
 //!
-//! A figure has one or several panels. In a single panel, the label of a series stands at the end of its line; several
-//! panels share a legend above them. The label of a vertical bound stands above its line. The label of a horizontal
-//! bound stands above or below its line, on the side with fewer data points. So labels cover little data. The colours
-//! are distinguishable with colour blindness, and marker shapes accompany them.
+//! A figure has one or several panels. In a single panel, the labels of the series stand to the right of the plot area,
+//! near their last points; several panels share a legend above them. The label of a vertical bound stands above its
+//! line. The label of a horizontal bound stands above or below its line, on the side with fewer data points. So labels
+//! cover little data. The colours are distinguishable with colour blindness, and marker shapes accompany them on points
+//! and on lines with few points.
 //!
 //! The drawing uses CSS classes instead of colours: a page defines the colours of the classes for light and dark
 //! backgrounds ([`style`]); an SVG file embeds its own style.

@@ -1,4 +1,4 @@
-//! Figures 1 and 2: evenness of the frame times at one site, and synchrony between two sites, over the round-trip time.
+//! Figures 1 and 2: evenness of the frame times at a site, and synchrony between two sites, over the round-trip time.
 //!
 //! The paper's own scheme runs as published: Algorithms 3 and 4, a send timer of 20 ms, thread slices of 10 ms. Its
 //! frames start in BeginFrameTiming, where the paper logs them. The frames of our scheme start just before the step.

@@ -10,7 +10,8 @@
 //! | `load BYTES`, then the state | `loaded`, or `refused REASON` |
 //! | `regions` | `region BYTES PAGES NAME` for each region, then `end` |
 //!
-//! Hashes and input words are hexadecimal, other numbers decimal. The process ends when its input ends.
+//! Hashes and input words are hexadecimal, other numbers decimal. The process ends if the machine cannot be opened,
+//! when its input ends, or after an invalid request.
 
 use std::io::{self, BufRead, Read, Write};
 

@@ -138,8 +138,8 @@ impl fmt::Display for LockstepReason {
 }
 
 impl MachineFault {
-    /// Returns the comparison in which the fault was found; `None` for a constant hash, which all comparisons reveal
-    /// together.
+    /// Returns the comparison in which the fault was found; `None` for a constant hash, which no single comparison
+    /// reveals.
     pub fn comparison(&self) -> Option<CheckComparison> {
         match self {
             Self::Mismatch(mismatch) => Some(mismatch.comparison),
@@ -154,7 +154,7 @@ impl fmt::Display for MachineFault {
         match self {
             Self::Mismatch(mismatch) => mismatch.fmt(f),
             Self::Failed { comparison, frame, reason } => {
-                write!(f, "{}: failed at frame {frame}: {reason}", comparison.name())
+                write!(f, "{}, frame {frame}: {reason}", comparison.name())
             }
             Self::UnstableIdentity { comparison } => {
                 write!(f, "{}: opened twice, the machine had two different identities", comparison.name())

@@ -82,12 +82,13 @@ pub const CHECK_VERSION: u32 = 1;
 
 /// The machine to check, and the ways to open it in this process and in a child process.
 pub struct CheckSubject<'a> {
-    /// Name of the machine, for the report on a machine that cannot be opened.
+    /// Name of the machine, for the report on a machine that fails in the smoke test.
     pub machine_name: &'a str,
-    /// Name of the game, for the report on a machine that cannot be opened.
+    /// Name of the game, for the report on a machine that fails in the smoke test.
     pub game_name: &'a str,
-    /// Opens a new machine that has stepped no frame, or returns an error message. The check calls this several times.
-    /// A [twin](crate::libretro::LibretroMachine::twin) of a core is as good as a newly opened one, and cheaper.
+    /// Opens a new machine that has stepped no frame, or returns an error message. The check calls this several times,
+    /// but not for a machine that fails in the smoke test. A [twin](crate::libretro::LibretroMachine::twin) of a core
+    /// is as good as a newly opened one, and cheaper.
     pub open: &'a mut dyn FnMut() -> Result<Box<dyn Machine>, String>,
     /// Command that opens the same machine in a child process and passes it to [`run_child`]. The check sets folder,
     /// environment, input and output of that process. Use absolute paths for files, and file paths for cores, because
@@ -104,14 +105,15 @@ pub struct CheckOptions {
     /// Frames that two instances run in one process. The other comparisons before the long run use these frames or a
     /// part of them. Clamped to 1 to `long_run_frames`.
     pub short_run_frames: u32,
-    /// Approximate time limit of the whole check. The report lists comparisons that ended early.
+    /// Approximate time limit of the check after the smoke test. The report lists comparisons that ended early.
     pub time_budget: Duration,
     /// Minimum time from the step of a frame in this process to the step of the same frame in the child process, before
     /// the long run. Should be more than a second, so that a clock that counts seconds has advanced.
     pub child_delay: Duration,
     /// Time without an answer after which the child process counts as hanging.
     pub response_timeout: Duration,
-    /// Seed of the random inputs and of the frames in which states are saved. Equal seeds give equal runs.
+    /// Seed of the random inputs and of the frames in which states are saved. Equal seeds give equal runs, unless the
+    /// time limit ends a comparison early.
     pub seed: u64,
 }
 
@@ -153,8 +155,8 @@ impl fmt::Display for CheckError {
 
 impl std::error::Error for CheckError {}
 
-/// Runs all comparisons on a machine and returns the report. A machine that crashes its process in the smoke test is
-/// not opened in this process.
+/// Runs the comparisons on a machine, up to the first fault that rules out netplay, and returns the report. A machine
+/// that crashes its process in the smoke test is not opened in this process.
 pub fn check(
     subject: CheckSubject<'_>,
     options: &CheckOptions,
@@ -168,7 +170,7 @@ pub fn check(
     }
 }
 
-/// Runs all comparisons but the smoke test, which the machine has passed or which could not start.
+/// Runs the comparisons after the smoke test, which the machine has passed or which could not start.
 fn check_after_smoke_test(
     subject: CheckSubject<'_>,
     options: &CheckOptions,

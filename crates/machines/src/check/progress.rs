@@ -15,7 +15,7 @@ pub struct CheckProgress {
     pub time_left: Duration,
 }
 
-/// Minimum interval of progress reports within a comparison.
+/// Minimum interval between two progress reports within a comparison.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of frames that a comparison runs even if the time budget is exhausted.
 const MIN_FRAMES: u32 = 30;
@@ -28,7 +28,7 @@ struct ComparisonBudget {
     frames: u32,
     /// Machine steps that one frame of the comparison costs, in tenths of a step.
     tenth_steps_per_frame: u32,
-    /// Deadline of the comparison, in percent of the time budget of the whole check.
+    /// Deadline of the comparison, in percent of the time budget, counted from the creation of the timer.
     end_percent: u32,
 }
 
@@ -75,7 +75,7 @@ impl<'a> CheckTimer<'a> {
         }
     }
 
-    /// Returns the time since the start of the check.
+    /// Returns the time since the timer was created, after the smoke test.
     pub(super) fn elapsed(&self) -> Duration {
         self.started_at.elapsed()
     }

@@ -34,7 +34,7 @@ pub struct CheckReport {
     pub prediction_window: u32,
     /// Remarks for the user, for example that pressed buttons had no effect.
     pub notes: Vec<String>,
-    /// Duration of the check in milliseconds.
+    /// Duration of the check without the smoke test, in milliseconds.
     #[serde(rename = "took_ms")]
     pub elapsed_ms: u64,
 }
@@ -85,14 +85,14 @@ pub(super) struct CheckResults {
     pub(super) notes: Vec<String>,
 }
 
-/// Netplay features that a session may use with a machine.
+/// Netplay features that a session may use with a machine, according to a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fitness {
     /// Whether the machine may be shared at all.
     pub can_share: bool,
     /// Whether the machine's states may be saved, loaded and sent to other sites.
     pub can_save: bool,
-    /// Maximum prediction window in frames, from the measured costs.
+    /// Maximum prediction window in frames, from the measured costs; 0 without rollback.
     pub max_prediction_window: u32,
     /// Median times of steps, saves and loads on this computer.
     pub costs: MachineCosts,
@@ -210,8 +210,8 @@ impl CheckReport {
         (one_way.div_ceil(period) + 1).min(u64::from(u32::MAX)) as u32
     }
 
-    /// Returns the longest round trip at which no frame stalls, with the report's prediction window and an input delay
-    /// of 2 frames.
+    /// Returns the longest round trip at which no frame stalls on a link without jitter and loss, with the report's
+    /// prediction window and an input delay of 2 frames.
     pub fn max_round_trip(&self) -> TimeDelta {
         self.identity.period() * i64::from(2 * (COMFORTABLE_INPUT_DELAY + self.prediction_window))
     }

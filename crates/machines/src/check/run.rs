@@ -82,7 +82,7 @@ impl<'a> CheckRun<'a> {
         })
     }
 
-    /// Runs all comparisons, derives the verdict and returns the report.
+    /// Runs the comparisons, derives the verdict and returns the report.
     pub(super) fn run(mut self) -> Result<CheckReport, CheckError> {
         let verdict = match self.run_comparisons() {
             Ok(None) => CheckVerdict::Rollback,
@@ -104,8 +104,9 @@ impl<'a> CheckRun<'a> {
         Ok(CheckReport::new(&*reference_machine, results, timer.elapsed()))
     }
 
-    /// Runs all comparisons. Returns the reason why rollback is not possible; `None` if it is. Fails with an error, or
-    /// with a fault that rules out netplay altogether.
+    /// Runs the comparisons; skips those of saved states once one has shown that rollback is not possible. Returns the
+    /// reason why rollback is not possible; `None` if it is. Fails with an error, or with a fault that rules out
+    /// netplay altogether.
     fn run_comparisons(&mut self) -> Result<Option<LockstepReason>, ComparisonAbort> {
         let mut other = self.open_machine()?;
         self.compare_same_process(&mut *other)?;
@@ -147,7 +148,8 @@ impl<'a> CheckRun<'a> {
         })
     }
 
-    /// Compares two instances in one process and records the digests of the reference machine.
+    /// Compares two instances in one process and records the digests of the reference machine. Fails also if the
+    /// instances have different identity keys.
     fn compare_same_process(&mut self, other: &mut dyn Machine) -> Result<(), ComparisonAbort> {
         let comparison = CheckComparison::SameProcess;
         self.timer.begin(comparison);
@@ -199,8 +201,8 @@ impl<'a> CheckRun<'a> {
         Ok(())
     }
 
-    /// Compares the reference run with an instance in a child process that starts later. Returns the child process for
-    /// the long run.
+    /// Compares the reference run with an instance in a child process that starts later. Fails also if the identity
+    /// keys differ. Returns the child process for the long run.
     fn compare_other_process(&mut self, recorded_at: Instant) -> Result<ChildMachine, ComparisonAbort> {
         let comparison = CheckComparison::OtherProcess;
         self.timer.begin(comparison);
@@ -342,7 +344,7 @@ fn mismatch_kind(ours: MachineDigest, theirs: MachineDigest) -> Option<Mismatche
     }
 }
 
-/// Turns a fault into a reason why rollback is not possible. Passes errors on.
+/// Turns a fault into the reason [`LockstepReason::InexactStates`]; `None` if there was no fault. Passes errors on.
 fn fault_to_lockstep_reason(outcome: Result<(), ComparisonAbort>) -> Result<Option<LockstepReason>, ComparisonAbort> {
     match outcome {
         Ok(()) => Ok(None),

@@ -16,7 +16,8 @@ pub(super) enum SmokeTestOutcome {
     /// The child process could not be started, could not open the machine, or gave an invalid answer at its start. The
     /// rest of the check will show the reason.
     NotStarted,
-    /// The machine crashed its process or kept it from answering. It must not be opened in this process.
+    /// The machine crashed its process, kept it from answering, or did not step all frames for another reason. The
+    /// machine must not be opened in this process.
     Crashed(MachineFault),
 }
 

@@ -37,7 +37,8 @@ impl CheckVerdict {
         }
     }
 
-    /// Returns the fault that rules out netplay or rollback; `None` if no fault was found.
+    /// Returns the fault that rules out netplay or rollback; `None` if no fault was found, even if rollback is not
+    /// possible for another reason.
     pub fn fault(&self) -> Option<&MachineFault> {
         match self {
             Self::Unfit { fault } | Self::Lockstep { reason: LockstepReason::InexactStates { fault } } => Some(fault),
@@ -45,7 +46,7 @@ impl CheckVerdict {
         }
     }
 
-    /// Returns the mismatch on which the verdict rests; `None` if it rests on another fault or on none.
+    /// Returns the mismatch on which the verdict rests; `None` if the verdict rests on another fault or on none.
     pub fn mismatch(&self) -> Option<&StateMismatch> {
         match self.fault()? {
             MachineFault::Mismatch(mismatch) => Some(mismatch),
@@ -102,7 +103,7 @@ pub enum MachineFault {
         /// Comparison in which the different identity was found.
         comparison: CheckComparison,
     },
-    /// The state hash never changed, so nothing could be compared.
+    /// The state hash did not change in any frame before the long run, so nothing could be compared.
     #[serde(rename = "blind")]
     ConstantHash,
 }
@@ -156,13 +157,15 @@ pub enum CheckComparison {
     /// reference run, which is never rolled back.
     #[serde(rename = "repaired")]
     AfterRollback,
-    /// An instance in a child process, started later in another environment, compared with one in this process.
+    /// An instance in a child process, started later in another environment, compared with the reference run in this
+    /// process.
     #[serde(rename = "apart")]
     OtherProcess,
     /// An instance in a new process that loaded a state, compared with the reference run, which loads no state.
     #[serde(rename = "cold")]
     ColdLoad,
-    /// An instance in a child process, compared with one in this process for many frames.
+    /// The instance in the child process of [`OtherProcess`](Self::OtherProcess) and the reference machine, which
+    /// continue in parallel up to [`CheckOptions::long_run_frames`](super::CheckOptions::long_run_frames) frames.
     #[serde(rename = "long")]
     LongRun,
 }

@@ -27,7 +27,7 @@ pub(super) mod produce {
     pub(in super::super) const ALL: u32 = VIDEO | SOUND;
 }
 
-/// Flags with which a core describes its saved states.
+/// Flags with which a core describes its saved states, and with which the frontend answers what it supports.
 pub(super) mod quirk {
     pub(in super::super) const INCOMPLETE: u64 = 1;
     pub(in super::super) const VARIABLE_SIZE: u64 = 1 << 2;

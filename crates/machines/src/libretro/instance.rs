@@ -175,7 +175,7 @@ impl CoreInstance {
     }
 
     /// Saves the core's state into `into`, after [`HEADER_LEN`] zero bytes for the header. If the instance saves after
-    /// every frame, copies the last of these saves.
+    /// every frame, copies that save, or the state that was loaded since.
     pub(super) fn save(&mut self, into: &mut Vec<u8>) -> Result<(), SaveError> {
         if self.saves_every_frame && !self.frame_end_state.is_empty() {
             into.clone_from(&self.frame_end_state);
@@ -192,7 +192,10 @@ impl CoreInstance {
                 return Err(SaveError::Unsupported);
             }
             if size > MAX_STATE_LEN {
-                return Err(SaveError::Failed(format!("its {size} bytes are too many")));
+                return Err(SaveError::Failed(format!(
+                    "it has {size} bytes, more than the limit of {} MiB",
+                    MAX_STATE_LEN >> 20
+                )));
             }
             // Zeros, because not every core writes all requested bytes, and the rest must be the same at all sites.
             into.clear();

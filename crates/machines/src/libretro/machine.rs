@@ -18,8 +18,8 @@ use crate::machine::{LoadError, Machine, NetplaySupport, SaveError};
 use crate::pad::PadLayout;
 use crate::picture::Picture;
 
-/// Number of states that a machine saved last and whose checksums it remembers. A session keeps at most 60 states for
-/// rollbacks.
+/// Number of most recently saved states whose checksums a machine remembers: more than the 60 states that a session
+/// keeps at most for rollbacks.
 const REMEMBERED_CHECKSUMS: usize = 64;
 
 /// Data that are equal for all machines of one factory.
@@ -45,7 +45,8 @@ pub struct LibretroMachine {
     aspect: f32,
     sound: Vec<[i16; 2]>,
     sample_rate: f64,
-    /// The core's state before the first frame; empty if the probe found that loading it does not restart the core.
+    /// The core's state before the first frame; empty if saving it failed, or if the probe found that loading it does
+    /// not restart the core.
     initial_state: Vec<u8>,
     /// Reason why the machine has halted; `None` while it runs.
     failure: Option<String>,
@@ -83,8 +84,8 @@ impl LibretroMachine {
         new
     }
 
-    /// Saves the state before the first frame, so that a reset does not reopen the core, which is slow and could fail
-    /// at one site only.
+    /// Saves the state before the first frame if the probe found that loading it restarts the core. Then a reset need
+    /// not reopen the core, which is slow and could fail at one site only.
     fn save_initial_state(&mut self) {
         if self.info.findings.restarts_from_initial_state && self.instance.save(&mut self.initial_state).is_err() {
             self.initial_state.clear();

@@ -1,17 +1,18 @@
-//! Runs any libretro core as a [`Machine`].
+//! Runs libretro cores without GPU rendering, each as a [`Machine`].
 //!
 //! A core is an emulator in a shared library. [`open`] finds a core, loads it with a game and probes the first frames
-//! to determine how to save and hash the state ([`ProbeFindings`]). A core that asks the frontend gets the same answers
-//! on all computers: time that follows the frame count, English, no user files except a folder with BIOS images, no
-//! network, no random numbers. Files that the core saves go to a temporary folder that is deleted with the machine.
+//! to determine how to save and hash the state ([`ProbeFindings`]). Apart from the paths of its folders, a core that
+//! asks the frontend gets the same answers on all computers: time that follows the frame count, English, no user files
+//! except a folder with BIOS images, no network, no random numbers. Files that the core writes to its save folder go to
+//! a temporary folder that is deleted with the machine.
 //!
 //! Every machine loads its own copy of the library with its own variables, so one process can run many machines.
 //!
 //! # Guarantees and limits
 //!
-//! - **Invalid data are rejected; malicious code is not contained.** Absurd sizes, rates and null pointers are
-//!   rejected. But a core is native code in this process: a crash of the core ends the process, and a malicious core
-//!   can do everything that this user can do. Open only trusted cores.
+//! - **Invalid data are rejected; malicious code is not contained.** Absurd sizes and rates are rejected or replaced by
+//!   valid ones, and null pointers are rejected. But a core is native code in this process: a crash of the core ends
+//!   the process, and a malicious core can do everything that this user can do. Open only trusted cores.
 //! - **States from untrusted peers.** A state of another core, game or configuration, a damaged state, and a state of
 //!   impossible length are rejected before the core reads them. The checks protect against accidents, not against
 //!   forgery: a deliberately forged state passes, and few cores are written to handle hostile bytes. Accept states only

@@ -14,12 +14,12 @@ pub(super) const ANALOG: u32 = 5;
 const DEVICE_CLASS_MASK: u32 = 0xff;
 
 /// Words that mark the label of a button that the emulator itself evaluates, such as a turbo button or a mode switch.
-/// The saved state does not contain the progress of such a function, so a game would diverge after a rollback. Pads do
-/// not include such buttons.
+/// The saved state may lack the progress of such a function, so a game could diverge after a rollback. Pads do not
+/// include such buttons, except that a pad without any other input gets all 16 buttons.
 const EMULATOR_ONLY_LABELS: [&str; 6] = ["turbo", "rapid", "autofire", "auto-fire", "mode switch", "solar sensor"];
 
 /// Returns one pad per player, for 1 to [`MAX_PLAYERS`] players. If `players` is `None`, the core's descriptors and
-/// ports determine the number of players.
+/// ports determine the number of players. A pad without usable descriptors has all 16 buttons.
 pub(super) fn pads(descriptors: &[Descriptor], ports: &[Vec<Device>], players: Option<usize>) -> Vec<PadLayout> {
     let count = players.unwrap_or_else(|| count_players(descriptors, ports)).clamp(1, MAX_PLAYERS);
     (0..count as u32).map(|port| pad(descriptors, port)).collect()

@@ -1,8 +1,9 @@
 //! Probes a core with a game before the session begins.
 //!
 //! The results decide how the machine is hashed and saved, and all sites must decide alike. So the probe depends only
-//! on core and game: fixed frames, fixed inputs, no clock. A core that behaves differently at two sites has different
-//! [first frames](ProbeFindings::first_frames) there, and the sites detect it before the game begins.
+//! on the core with its options and on the game: fixed frames, fixed inputs, no clock. A core that behaves differently
+//! at two sites in its first frames has different [hashes of them](ProbeFindings::first_frames) there, and the sites
+//! detect it before the game begins.
 
 use std::sync::Arc;
 
@@ -105,7 +106,7 @@ struct CoreProbe<'a> {
     has_live_memory: bool,
 }
 
-/// Runs the whole probe: 120 frames for a core that cannot save, at most 560 otherwise.
+/// Runs the whole probe: 120 frames if no state can be saved, at most 560 otherwise.
 pub(super) fn probe(factory: &Arc<InstanceFactory>, pads: &[PadLayout]) -> Result<ProbeFindings, CoreOpenError> {
     CoreProbe { factory, pads, buffer: Vec::new(), state_sizes: Vec::new(), has_live_memory: false }.run()
 }

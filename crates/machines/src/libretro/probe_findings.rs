@@ -33,12 +33,14 @@ pub struct ProbeFindings {
     /// Hash of the first 60 frames without input, over pictures, the hash source and the findings that sites must
     /// share. Equal machines have equal hashes.
     pub first_frames: u64,
-    /// Whether two instances behaved the same. If not, the core depends on external data such as time or addresses. If
-    /// the core exposes RAM that changes, a difference only in saved states does not count.
+    /// Whether two instances had equal pictures and equal RAM or, if the core exposes no RAM that changes, equal
+    /// pictures and equal saved states. If not, the core depends on external data such as time or addresses.
     pub is_deterministic: bool,
-    /// Whether the core can save its state and load it into another instance.
+    /// Whether the core can save its state and load it into another instance, and does not declare its states as
+    /// incomplete or valid in one session only.
     pub can_save: bool,
-    /// Whether the state was equal bit for bit after a load and a replay, also in another instance.
+    /// Whether the state was equal bit for bit after a load and a replay, also in another instance. `false` if the core
+    /// cannot save.
     pub state_exact: bool,
     /// Whether the exposed RAM was equal after a load and a replay, also in another instance. `false` if the RAM never
     /// changes or the core cannot save.

@@ -2,7 +2,8 @@
 //! of this computer may give.
 //!
 //! Opening a core runs native code, so text from another computer must never choose the file. A [`CoreName`] consists
-//! of letters, digits, `-` and `_`, and is only compared with the names of installed cores. A path is a separate type.
+//! of letters, digits, `-` and `_`, and finds a file only by comparison with the names of installed cores. A path is a
+//! separate type.
 
 use std::fmt;
 use std::path::{MAIN_SEPARATOR, PathBuf};

@@ -55,7 +55,8 @@ impl VideoFrame {
             && pitch <= 64 * MAX_SIDE
     }
 
-    /// Converts a picture whose size passed [`is_valid_size`](Self::is_valid_size); `row` returns the bytes of one row.
+    /// Converts a picture whose size passed [`is_valid_size`](Self::is_valid_size) to RGBA and rotates it by
+    /// `quarter_turns`. `row` returns the bytes of one row.
     pub(super) fn convert_picture<'a>(&mut self, width: usize, height: usize, row: impl Fn(usize) -> &'a [u8]) {
         self.rgba.resize(width * height * 4, 0);
         for (y, out) in self.rgba.chunks_exact_mut(width * 4).enumerate() {

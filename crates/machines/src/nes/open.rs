@@ -87,8 +87,8 @@ pub(super) fn open_deck(image: &[u8], options: &NesOptions) -> Result<ControlDec
         .map_err(|error| open_error(&error))
 }
 
-/// Checks the number of players and the image. The emulator reads the image only afterwards, so a header cannot make it
-/// allocate more memory than the image has bytes.
+/// Checks the number of players and the image. The emulator reads the ROMs only afterwards, so a header cannot make it
+/// allocate memory for ROM data that the image lacks.
 fn validate_image(image: &[u8], options: &NesOptions) -> Result<(), NesOpenError> {
     if !(1..=MAX_PLAYERS).contains(&options.players) {
         return Err(NesOpenError::InvalidPlayerCount(options.players));

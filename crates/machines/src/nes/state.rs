@@ -1,10 +1,10 @@
 //! The state of the machine as bytes: all data that determine the further course of the game, and nothing else.
 //!
-//! The state excludes data that only affect picture or sound output, the pressed buttons (set before every frame), data
-//! derived from state fields and data fixed by the cartridge and the region. So equal bytes mean an equal future,
-//! before and after a load, and whether frames were rendered or not. Where a structure of the emulator is encoded in
-//! part, all its fields are listed, so that a new field in the emulator is a compile error until it is assigned to the
-//! state or excluded.
+//! The state excludes data that only affect picture or sound output, the pressed buttons (set before every frame), the
+//! debugger, data derived from state fields and data fixed by the cartridge and the region. So equal bytes mean an
+//! equal future, before and after a load, and whether frames were rendered or not. For the bus, the PPU, the APU and
+//! the input ports, all fields are listed, so that a new field in the emulator is a compile error until it is assigned
+//! to the state or excluded.
 
 use bincode::config::{Configuration, Fixint, LittleEndian};
 use bincode::enc::write::Writer;

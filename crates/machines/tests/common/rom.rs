@@ -1,7 +1,9 @@
-//! An NES test game that depends on everything that a saved state must contain.
+//! An NES test game that uses most parts of the console that a saved state must contain.
 //!
-//! The game mixes the pads, the CPU time that the main loop gets, and sprite-zero hits into work RAM and cartridge RAM,
-//! the picture, the scroll registers, all sound channels and the registers of the cartridge, if it has any.
+//! The game mixes the pads, the CPU time that the main loop gets, and sprite-zero hits into a running value. It writes
+//! this value to work RAM, cartridge RAM, the picture, registers of the first pulse channel, the triangle and the noise
+//! channel, and to addresses that are registers of the cartridge, if it has any. The pads also set the horizontal
+//! scroll. It restarts a DMC sample every 32 frames.
 
 /// Address of the program's start.
 const RESET_ADDRESS: u16 = 0xc000;

@@ -1,7 +1,7 @@
 //! Runs machines under the session engine in virtual time, with an independent reference machine.
 //!
-//! Every site records inputs and state hash of every step. When a frame is confirmed, its record goes to the checker.
-//! The checker runs the confirmed inputs on its own machine, which never rolls back, and compares all states.
+//! Every site records inputs and state hash of each frame, until the frame is confirmed. Then the record goes to the
+//! checker. The checker runs the confirmed inputs on its own machine, which never rolls back, and compares all states.
 
 use std::collections::VecDeque;
 

@@ -21,7 +21,8 @@ pub const PLAYER_COLOURS: [Colour; 10] = [
     [170, 215, 70],  // lime
 ];
 
-/// Returns the colour of an avatar, the same at every site. Up to ten avatars of one site have different colours.
+/// Returns the colour of an avatar, the same at every site. Ten avatars of one site with successive indices have
+/// different colours.
 pub fn player_colour(id: EntityId) -> Colour {
     let first = Rng::from_parts(&[id.site.0.into()]).below(PLAYER_COLOURS.len() as u32) as usize;
     PLAYER_COLOURS[(first + usize::from(id.index)) % PLAYER_COLOURS.len()]

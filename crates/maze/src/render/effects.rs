@@ -27,7 +27,7 @@ pub(super) fn draw_shot(eye: &Projection, seen: &Projected, colour: Colour, canv
     draw_glow(eye, seen, [0.0, 0.0], SHOT_GLOW_RADIUS * 0.8, scale(to_light(colour), 0.25), canvas);
 }
 
-/// Draws a flash and flying sparks, `ticks` ticks after an avatar was hit.
+/// Draws a flash and flying sparks, `ticks` ticks after an avatar was hit; nothing from [`BLAST_TICKS`] on.
 pub(super) fn draw_blast(eye: &Projection, seen: &Projected, colour: Colour, ticks: u32, canvas: &mut Canvas) {
     if ticks >= BLAST_TICKS {
         return;

@@ -119,7 +119,7 @@ impl<'a> MapLayout<'a> {
         }
     }
 
-    /// Brightens the part of the map that the player sees.
+    /// Brightens the part of the map that the player sees, up to [`SIGHT_RANGE`] and [`SIGHT_HALF_ANGLE`].
     fn draw_sight(&self, me: Camera, canvas: &mut Canvas) {
         let [x, y] = self.to_pixel(to_maze_point(self.maze, me.position));
         let reach = self.to_pixels(SIGHT_RANGE as f32);

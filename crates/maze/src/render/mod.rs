@@ -81,8 +81,9 @@ pub fn draw_view(rules: &MazeRules, camera: Camera, sprites: &[Sprite], canvas: 
 }
 
 /// Returns where to write the name of an avatar: the middle and the lower edge of the name, as fractions of the
-/// picture's width and height. `canvas` must hold the view just drawn from `camera`. Returns `None` if the avatar is
-/// hidden, outside the picture, nearer than 24 units, or 2,400 units or more away.
+/// picture's width and height. `canvas` must hold the view just drawn from `camera`. Returns `None` if a wall hides the
+/// avatar's centre, if the centre is left or right of the picture, or if its depth is 24 units or less, or 2,400 units
+/// or more.
 pub fn name_position(rules: &MazeRules, camera: Camera, avatar: Position, canvas: &Canvas) -> Option<[f32; 2]> {
     let eye = Projection::new(&rules.maze, camera, canvas);
     let seen = eye.project(&rules.maze, avatar).filter(|seen| seen.depth < MAX_NAME_DISTANCE)?;

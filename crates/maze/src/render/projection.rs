@@ -11,7 +11,7 @@ pub(super) const EYE_HEIGHT: f32 = 76.0;
 /// Depth below which objects are not drawn, in units.
 const NEAR_CLIP: f32 = 24.0;
 
-/// Point on the floor plan, east and south of the corner of the maze, or a vector, in units.
+/// Point on the floor plan, in units east and south of the corner of the maze; or a horizontal vector (east, south).
 pub(super) type ScreenPoint = [f32; 2];
 
 /// Perspective projection: position and direction of the camera, and the scale of the picture.

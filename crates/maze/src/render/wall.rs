@@ -20,7 +20,7 @@ const BRICK_LENGTH: f32 = 120.0;
 /// Half the width of a joint, in units.
 const JOINT_HALF_WIDTH: f32 = 1.6;
 
-/// Height of the light strip along the walls, in units.
+/// Height of the middle of the light strip above the floor, in units.
 const STRIP_HEIGHT: f32 = 150.0;
 /// Half the width of the light strip, in units.
 const STRIP_HALF_WIDTH: f32 = 4.0;

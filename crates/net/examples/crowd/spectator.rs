@@ -128,7 +128,7 @@ impl CrowdSpectator {
         self.feed_client = FeedSpectator::new(now, config).ok();
     }
 
-    /// Retransmits, serves the feed's requests, and sends what is due. Returns the time of the next call.
+    /// Retransmits, serves the feed's requests, and sends what is due. Returns the time at which the next call is due.
     fn run_due(&mut self) -> Instant {
         let now = clock::now();
         if self.endpoint.poll_timeout().is_some_and(|due| due <= now) {
@@ -159,7 +159,7 @@ impl CrowdSpectator {
     }
 
     /// Serves the feed's requests without a machine: counts the frames, and answers a hash request with the expected
-    /// hash.
+    /// hash. Then updates the measurements.
     fn serve_requests(&mut self, now: Instant) {
         let Some(spectator) = &mut self.feed_client else { return };
         while let Some(request) = spectator.poll_request(now) {

@@ -57,8 +57,8 @@ impl FloodResult {
     }
 }
 
-/// Number of prepared datagrams of each kind except replayed ones, of which there are as many as captured. The
-/// datagrams of a kind are sent in turn.
+/// Number of prepared datagrams of each kind, except that there are as many replayed ones as captured, and no spoofed
+/// ones without a raw socket. The datagrams of a kind are sent in turn.
 const POOL: usize = 4_096;
 /// Number of datagrams per system call.
 const BATCH: usize = 64;
@@ -94,7 +94,8 @@ impl Flooder {
         })
     }
 
-    /// Sends `rate` datagrams per second for `seconds`.
+    /// Sends batches of all available kinds in turn for `seconds`, at most `rate` datagrams per second in total.
+    /// Returns the number sent of each kind.
     pub(crate) fn run(&mut self, rate: u64, seconds: f64) -> FloodResult {
         let kinds: Vec<AttackKind> =
             AttackKind::ALL.into_iter().filter(|kind| !self.pools[*kind as usize].is_empty()).collect();

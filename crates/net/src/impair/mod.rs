@@ -1,10 +1,10 @@
 //! Emulates a worse uplink for tests and measurements: the impaired links of `coplay-sim` on real transports.
 //!
 //! Only outgoing datagrams are impaired, to each peer by a [link](coplay_sim::link) of its own. Incoming datagrams are
-//! impaired only if their sender impairs its uplink, too. The handshakes of the inner transport and the bytes that it
-//! adds to a datagram are not impaired. The inner transport seals a duplicate separately, so it arrives as a second
-//! datagram of the same content. A network cannot duplicate a datagram of a secured transport like that, but the engine
-//! must tolerate it.
+//! impaired only if their sender impairs its uplink, too. The handshakes of the inner transport are not impaired, and
+//! the bytes that it adds to a datagram do not count towards the rate. The inner transport seals a duplicate
+//! separately, so it arrives as a second datagram of the same content. A network cannot duplicate a datagram of a
+//! secured transport like that, but the engine must tolerate it.
 //!
 //! One thread waits for the next due datagram. The random draws for the n-th datagram to the k-th peer, in the order of
 //! the first datagram to each, depend on the seed alone.
@@ -55,7 +55,8 @@ struct ImpairedState {
 }
 
 impl ImpairedTransport {
-    /// Impairs the uplink of `inner` from now on; cuts are counted from now. Fails if no thread can be started.
+    /// Returns a transport that sends over `inner`, impaired; cuts are counted from now. Fails if the thread that sends
+    /// delayed datagrams cannot be started.
     pub fn new(inner: Arc<dyn Transport>, impairment: Impairment) -> io::Result<Self> {
         let emulator = LinkEmulator::new(clock::now(), impairment);
         let state = Mutex::new(ImpairedState { emulator, is_stopped: false });

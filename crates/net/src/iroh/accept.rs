@@ -127,8 +127,8 @@ impl IrohShared {
         }
     }
 
-    /// Registers a connection whose peer has proven that it knows the token. Closes it if its ALPN is unknown or the
-    /// table is full.
+    /// Registers a connection whose peer has proven that it knows the token, reports it if it is a game connection, and
+    /// starts receiving on it. Closes it instead if its ALPN is unknown or the table has no room for its peer.
     pub(super) fn add_connection(self: &Arc<Self>, connection: Connection, dialed: Option<PeerAddr>) {
         let peer = peer_key(&connection);
         let kind = ConnectionPurpose::from_alpn(connection.alpn())

@@ -77,7 +77,7 @@ impl IrohAddr {
     }
 
     /// Returns the address as text for other peers. Drops socket addresses from the end until the text fits
-    /// [`MAX_PEER_ADDR_LEN`].
+    /// [`MAX_PEER_ADDR_LEN`] or none is left.
     ///
     /// # Panics
     /// Never: every field can be encoded.
@@ -101,7 +101,7 @@ impl IrohAddr {
     }
 }
 
-/// Returns whether an address may be of use to another computer: true unless it is unspecified or IPv6 link-local.
+/// Returns whether an address may be of use to a peer: true unless it is unspecified or IPv6 link-local.
 fn is_advertisable(ip: IpAddr) -> bool {
     let local_to_a_link = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
     !ip.is_unspecified() && !local_to_a_link

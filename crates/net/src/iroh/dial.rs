@@ -20,7 +20,7 @@ const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(4);
 const FIRST_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum timeout of an attempt, and maximum pause before a bulk connection is dialed again.
 const MAX_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause after an unanswered attempt.
+/// Pause after an unanswered attempt, and first pause before a bulk connection is dialed again.
 const RETRY_DELAY: Duration = Duration::from_millis(250);
 /// Pause after a peer rejected the token: the next attempt is unlikely to succeed.
 const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(4);
@@ -42,6 +42,8 @@ struct DialTask {
 
 impl IrohShared {
     /// Starts a task that dials the peer of this address; if that peer has a dial task already, adds the address to it.
+    /// Reports `WrongPeer` instead if the key in the address is this site's own or not the expected one. Ignores an
+    /// address of another transport.
     pub(super) fn dial(self: &Arc<Self>, runtime: &tokio::runtime::Handle, addr: &PeerAddr, expect: Option<PeerKey>) {
         let Some(iroh_addr) = IrohAddr::from_peer_addr(addr) else { return };
         if iroh_addr.key == self.key() || expect.is_some_and(|expected| expected != iroh_addr.key) {

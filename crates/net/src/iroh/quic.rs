@@ -28,12 +28,13 @@ const BULK_SEND_BUFFER: usize = 128 * MAX_DATAGRAM;
 /// Capacity of a connection's queue of received datagrams, in bytes.
 const RECEIVE_BUFFER: usize = 256 * MAX_DATAGRAM;
 
-/// Maximum number of open streams per connection; each carries one datagram that is too long for the path.
+/// Maximum number of unidirectional streams that a peer may have open on a connection; each carries one datagram that
+/// is too long for the path.
 pub(super) const MAX_STREAMS: u32 = 32;
 
-/// Congestion window of the game connection, in bytes: room for 60 datagrams of maximum length per second until the
-/// path is abandoned after 15 s. A game sends at a fixed rate far below the capacity of any link, so there is nothing
-/// to probe for.
+/// Congestion window of the game connection, in bytes: room for 60 datagrams of maximum length per second until a
+/// silent direct path is abandoned after 15 s. A game sends at a fixed rate far below the capacity of a usual link, so
+/// there is nothing to probe for.
 pub(super) const GAME_CONGESTION_WINDOW: u64 = 60 * 15 * MAX_DATAGRAM as u64;
 
 impl ConnectionPurpose {

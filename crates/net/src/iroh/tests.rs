@@ -1,4 +1,5 @@
-//! Tests of internals: which connection carries which datagrams, and its congestion control.
+//! Tests of internals: which connection or stream carries which datagrams, congestion control, redialing, and
+//! connections without a token proof.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
@@ -41,7 +42,7 @@ fn wait_until<T>(look: impl Fn() -> Option<T>) -> T {
     panic!("the condition was not met within 40 s");
 }
 
-/// Waits until `from` has a connection of exactly this kind to `to`.
+/// Waits until `from` has a connection of exactly this kind to `to`, and returns it.
 fn connection(from: &IrohTransport, to: &IrohTransport, kind: ConnectionPurpose) -> Connection {
     wait_until(|| {
         let newest = from.shared.connections.newest(&to.key(), kind);

@@ -90,9 +90,9 @@ pub struct IrohTransport {
 }
 
 impl IrohTransport {
-    /// Listens at an address. Port 0 selects any free port; an unspecified address means all interfaces of both IP
-    /// families. Peers that know the token are admitted. Events go into `queue`; events for which it has no room are
-    /// dropped.
+    /// Listens at an address. Port 0 selects any free port. An unspecified address means all interfaces of both IP
+    /// families, with any free port in the other family. Peers that know the token are admitted. Events go into
+    /// `queue`; events for which it has no room are dropped.
     ///
     /// The call waits for no server: a relay connects in the background.
     pub fn listen(

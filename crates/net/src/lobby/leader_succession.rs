@@ -25,15 +25,15 @@ impl KnownLeader {
     }
 
     /// Handles the departure of the member `gone`, which the caller has marked absent in `lobby`. If that member led,
-    /// its successor leads now.
+    /// its successor leads now, if there is one.
     pub fn on_member_gone(&mut self, lobby: &LobbyInfo, gone: &PeerKey) {
         if self.key == *gone {
             self.key = self.successor(lobby).unwrap_or(self.key);
         }
     }
 
-    /// Handles the eviction of this site, whose key is `me`. If this site led, its successor leads now. Until this site
-    /// has accepted a newer roster, it accepts one from any seated member.
+    /// Handles the eviction of this site, whose key is `me`. If this site led, its successor leads now, if there is
+    /// one. Until this site has accepted a newer roster, it accepts one from any seated member.
     pub fn on_own_eviction(&mut self, lobby: &LobbyInfo, me: &PeerKey) {
         self.is_unconfirmed = true;
         self.on_member_gone(lobby, me);
@@ -51,7 +51,7 @@ impl KnownLeader {
         accepted
     }
 
-    /// Returns the present member with the lowest seat, other than the leader.
+    /// Returns the present member with the lowest seat, other than the leader; `None` if no other member is present.
     fn successor(&self, lobby: &LobbyInfo) -> Option<PeerKey> {
         let is_successor = |member: &&LobbyMember| member.is_present && member.key != self.key;
         lobby.members.iter().find(is_successor).map(|member| member.key)

@@ -294,7 +294,8 @@ impl Roster {
         }
     }
 
-    /// Queues a chat line for every member and spectator except its author `from`; `None` is the leader itself.
+    /// Queues a chat line for every member and spectator except its author `from` (`None` is the leader itself), and
+    /// for the leader's frontend. Drops a line that is empty once it is sanitized.
     fn broadcast_chat(&mut self, from: Option<PeerKey>, name: String, line: &str) {
         let line = sanitize(line, super::MAX_CHAT_LEN);
         if line.is_empty() {
@@ -307,7 +308,7 @@ impl Roster {
         self.events.push_back(RosterEvent::Chat { name, text: line });
     }
 
-    /// Queues a chat line of the leader itself for all members and spectators.
+    /// Queues a chat line of the leader itself for all members and spectators, and for the leader's frontend.
     pub fn send_chat(&mut self, name: &str, line: &str) {
         self.broadcast_chat(None, name.into(), line);
     }
@@ -435,7 +436,7 @@ mod tests {
         all
     }
 
-    /// Returns the last pending message to a peer.
+    /// Returns the last pending message to a peer, and discards all other pending messages.
     fn last_message_to(roster: &mut Roster, peer: PeerKey) -> Option<LobbyMessage> {
         drain_messages(roster).into_iter().rev().find(|(key, _)| *key == peer).map(|(_, message)| message)
     }

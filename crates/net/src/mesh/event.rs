@@ -64,7 +64,7 @@ pub enum DepartureReason {
     Left,
     /// No datagram from the member arrived on its secured channel for 10 s.
     TimedOut,
-    /// The member's program was restarted; the member will be present again.
+    /// The member's program was restarted; the next datagram from the member makes it present again.
     Restarted,
 }
 

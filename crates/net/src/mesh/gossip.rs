@@ -160,8 +160,8 @@ impl Mesh {
         }
     }
 
-    /// Sends an empty multicast packet if no other packet went to all sites for 0.5 s, so that the others can tell
-    /// whether they receive this site.
+    /// Sends an empty multicast packet if a member is reachable and no other packet went to all sites for 0.5 s, so
+    /// that the others can tell whether they receive this site.
     fn send_beacon(&mut self, now: Instant) {
         if now >= self.next_beacon && self.member_table.reachable().next().is_some() {
             self.send_on_channel(now, ALL_CHANNEL, 0, &[]);

@@ -71,11 +71,12 @@ enum Presence {
 /// Effect of merging a member's information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MergeOutcome {
-    /// The information is not new, or is not accepted.
+    /// Nothing to do: the information is rejected, is a report that is no reason to dial, or at most updates the name
+    /// and the addresses of a member known first-hand.
     Ignored,
     /// The reporter seems to receive a member that this site does not: dial that member.
     Dial,
-    /// New first-hand information: the member may not know this site either.
+    /// First information from the member itself, or from another run of it: the member may not know this site either.
     NewFirstHand,
 }
 
@@ -203,7 +204,8 @@ impl MemberTable {
         }
     }
 
-    /// Applies first-hand information, which overrides all earlier reports.
+    /// Applies first-hand information, which overrides all earlier reports. Another run or another site number than
+    /// before counts as a restart of the member.
     fn apply_first_hand(&mut self, now: Instant, info: MemberInfo) -> MergeOutcome {
         self.remove_conflicting_report(info.site, &info.key);
         let Some(known) = self.peers.get_mut(&info.key) else {
@@ -318,7 +320,8 @@ impl MemberTable {
         self.canceled_dials.push(*key);
     }
 
-    /// Restarts all timeouts after this site was suspended: it cannot know which members were silent meanwhile.
+    /// Restarts the timeouts of present and expected members after this site was suspended: it cannot know which of
+    /// them were silent meanwhile.
     pub(super) fn reset_timeouts(&mut self, now: Instant) {
         self.peers.values_mut().filter(|other| other.is_present_or_expected()).for_each(|other| other.since = now);
     }
@@ -359,7 +362,7 @@ impl PeerEntry {
     }
 
     /// Notes that the member is being dialed. Of two reports the greater one holds; first-hand information is kept. The
-    /// member stays silent and is not passed on until a datagram from it arrives; otherwise a dead member would be
+    /// member stays absent and is not passed on until a datagram from it arrives; otherwise a dead member would be
     /// reported for ever.
     fn mark_dialed(&mut self, now: Instant, report: MemberInfo) {
         self.dialed_since.get_or_insert(now);

@@ -20,7 +20,7 @@ const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(50);
 pub struct MeshJoinConfig {
     /// Addresses at which a member may be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Key of the member that must answer; `None` accepts any site that knows the secret.
+    /// Key of the member that must answer; `None` accepts any site at the addresses that knows the secret or token.
     pub expected_peer: Option<PeerKey>,
     /// Time limit for the whole attempt, from the first dial to the admission.
     pub timeout: TimeDelta,
@@ -28,8 +28,9 @@ pub struct MeshJoinConfig {
 
 impl Mesh {
     /// Joins a mesh: dials the addresses and sends a join request to each member that answers, until one admits this
-    /// site. Fails if a member refuses this site, or if none admits it in time. `keep_going` is polled at least every
-    /// 50 ms; when it returns `false` the attempt ends with `Ok(None)`.
+    /// site. Fails if a member refuses this site, if none admits it in time, or if multicast is required and
+    /// unavailable. `keep_going` is polled at least every 50 ms; when it returns `false` the attempt ends with
+    /// `Ok(None)`.
     pub fn join(
         mesh_transport: TransportWithQueue,
         config: &MeshJoinConfig,

@@ -253,7 +253,8 @@ impl Mesh {
 
     /// Subscribes to these regions instead of the present ones; an empty slice subscribes to every region. The channel
     /// for all sites stays subscribed. Datagrams of other regions may still arrive: regions share channels, and unicast
-    /// does not filter.
+    /// does not filter. If subscribing fails, this site stops using multicast and queues
+    /// [`MeshEvent::MulticastUnavailable`].
     pub fn subscribe_regions(&mut self, regions: &[WorldRegion]) {
         let subscribed = self.multicast_socket.as_mut().map_or(Ok(()), |socket| socket.subscribe_regions(regions));
         if let Err(error) = subscribed {
@@ -334,7 +335,7 @@ impl Mesh {
         }
     }
 
-    /// Returns the time of the next call of `handle_timeouts`.
+    /// Returns the time at which `handle_timeouts` must be called next.
     fn next_deadline(&self) -> Instant {
         let in_flight = self.multicast_impairment.as_ref().and_then(LinkEmulator::poll_timeout);
         [self.mux.poll_timeout(), in_flight].into_iter().flatten().fold(self.next_housekeeping, Instant::min)

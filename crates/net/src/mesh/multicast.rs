@@ -75,7 +75,7 @@ pub enum MulticastError {
         /// Error of the operating system, or the failed check.
         reason: String,
     },
-    /// The present members do not use multicast.
+    /// The mesh has no multicast address, because its founder does not use multicast.
     NotUsedByMesh,
 }
 
@@ -122,7 +122,8 @@ fn channel_addr(group: SocketAddrV4, channel: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::from(u32::from(*group.ip()) + u32::from(channel)), group.port())
 }
 
-/// Returns the IPv4 address of the interface towards a peer; `None` if the peer has no known IPv4 address.
+/// Returns the IPv4 address of the interface towards a peer; `None` if the peer has no known IPv4 address or there is
+/// no route to it.
 pub(super) fn interface_towards(addr: &PeerAddr) -> Option<Ipv4Addr> {
     let addrs = IrohAddr::from_peer_addr(addr)
         .map_or_else(|| addr.0.parse().into_iter().collect(), |iroh_addr| iroh_addr.addrs);
@@ -192,7 +193,8 @@ impl MulticastSocket {
         self.shared.socket.send_to(&packet, channel_addr(self.group, channel)).ok()
     }
 
-    /// Subscribes to these regions and the channel for all sites, and unsubscribes from others.
+    /// Subscribes to the channels of these regions (of all regions if `regions` is empty) and to the channel for all
+    /// sites, and unsubscribes from other channels.
     pub(super) fn subscribe_regions(&mut self, regions: &[WorldRegion]) -> Result<(), MulticastError> {
         let wanted = channels_for_regions(regions);
         let before = std::mem::replace(&mut *lock(&self.shared.subscribed_channels), wanted.clone());

@@ -8,7 +8,7 @@
 //!
 //! The nonce consists of the sender's *run id*, a random number that all members get over secured channels, and the
 //! packet's number in that run. So no nonce repeats across restarts of a program, and a packet of an earlier run does
-//! not open. Each packet is accepted once.
+//! not open. Each packet is accepted at most once.
 //!
 //! All members share the key: it keeps strangers out and does not distinguish members. A member can impersonate another
 //! in multicast, but not on the channel between two sites.

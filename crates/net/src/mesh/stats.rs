@@ -33,7 +33,7 @@ pub struct MeshStats {
     pub multicast_rejected: RejectedPackets,
     /// Authentic multicast packets for which the queue had no room.
     pub multicast_queue_full: u64,
-    /// Received datagrams and events that the transport did not deliver.
+    /// Received datagrams and events that the transport did not deliver, counted since its creation.
     pub transport_drops: DropCounts,
 }
 

@@ -129,7 +129,7 @@ impl Channel {
     }
 
     /// Returns the next datagram that is due at `now`: a pending acknowledgement, then new and unacknowledged
-    /// fragments.
+    /// fragments; `None` if none is due.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
         if let Some(peer_stream_id) = self.peer_stream_id.filter(|_| std::mem::take(&mut self.is_ack_pending)) {
             return Some([&[ACK][..], &peer_stream_id.to_le_bytes(), &self.next_expected.to_le_bytes()].concat());

@@ -19,7 +19,8 @@ const MAX_PEERS: usize = 8_192;
 const MAX_DATAGRAMS_PER_FLUSH: usize = 64;
 /// Interval between checks for fragments that must be retransmitted.
 const RETRANSMIT_CHECK_INTERVAL: TimeDelta = TimeDelta::from_millis(20);
-/// Silence of a peer after which its channel is dropped; a peer that returns later gets a new channel.
+/// Time without a datagram of a peer's channel after which the channel is dropped, unless the caller keeps it; a peer
+/// that returns later gets a new channel.
 const PEER_TIMEOUT: TimeDelta = TimeDelta::from_secs(60);
 const SWEEP_INTERVAL: TimeDelta = TimeDelta::from_secs(1);
 
@@ -193,8 +194,8 @@ impl Mux {
         if self.send_ready.is_empty() { next } else { Some(Instant::ZERO) }
     }
 
-    /// Drops the channels of peers silent for 60 s, except those for which `keep` holds. Checks at most once per
-    /// second.
+    /// Drops the channels on which no datagram has arrived for 60 s, except those of peers for which `keep` holds.
+    /// Checks at most once per second.
     pub(crate) fn forget_silent_peers(&mut self, now: Instant, keep: impl Fn(&PeerKey) -> bool) {
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_INTERVAL;

@@ -65,8 +65,8 @@ pub struct RunStats {
 }
 
 impl RunStats {
-    /// Encodes the statistics as one JSON object. Outside of `peers`, packets and bytes are sums over all peers;
-    /// round-trip time, jitter and loss are those of the worst peer.
+    /// Encodes the statistics as one JSON object. Outside of `peers`, packets and bytes are those sent to all peers;
+    /// round-trip time, jitter and loss are each the maximum over the peers.
     pub fn to_json(&self) -> String {
         let peer = |(site, peer): &(u8, PeerStats)| {
             format!(
@@ -117,7 +117,7 @@ pub(super) struct FrameIntervalMeter {
     /// Sum of absolute deviations from the period, in nanoseconds.
     deviation_sum: f64,
     longest_interval: TimeDelta,
-    /// Start times of the frames shown in the last second.
+    /// Start times of the frames shown in the second that ends with the last one.
     recent_frames: std::collections::VecDeque<Instant>,
 }
 

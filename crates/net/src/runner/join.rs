@@ -28,7 +28,7 @@ pub struct JoinConfig {
     pub intent: JoinIntent,
     /// Addresses at which the host, or another member of the game, may be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Key of the site that must answer; `None` accepts any site that knows the secret.
+    /// Key of the site that must answer; `None` accepts any site at the addresses that knows the secret or token.
     pub expected_peer: Option<PeerKey>,
     /// Time limit for the whole attempt, from the first dial to the admission.
     pub timeout: TimeDelta,
@@ -46,8 +46,10 @@ pub struct LobbyConnection {
 }
 
 impl LobbyConnection {
-    /// Starts dialing the addresses, and sends a join request to each site that answers, until one admits this site.
-    /// Fails if a site refuses this one, or if none admits it in time. If the user quits meanwhile, returns `None`.
+    /// Starts dialing the addresses, and sends a join request to each site that answers, until one admits this site. If
+    /// a member refers this site to the roster leader, dials the leader. Fails if a site refuses this one for another
+    /// reason, if none admits it in time, or if the settings of the game are unreadable or invalid. If the user quits
+    /// meanwhile, returns `None`.
     pub fn connect(
         transport: Arc<dyn Transport>,
         incoming: Receiver<Incoming>,
@@ -96,7 +98,7 @@ impl LobbyConnection {
     }
 
     /// Takes the seat with the local machine, and reports this site as ready. If game, machine, frame rate or number of
-    /// players differ from the host's, leaves the lobby and fails.
+    /// players differ from the host's, leaves the lobby and fails. Fails also for a spectator, which has no seat.
     pub fn into_player(mut self, machine: Box<dyn Machine>, options: RunOptions) -> Result<PlayerRunner, RunError> {
         let machine = ControlledMachine::new(machine);
         let differences = differences(&self.settings, &machine);

@@ -20,7 +20,7 @@ use crate::transport::{Incoming, PeerAddr, Transport};
 pub struct LinkProbeConfig {
     /// Addresses at which a site may be reached.
     pub addrs: Vec<PeerAddr>,
-    /// Key of the site that must answer; `None` accepts any site that knows the secret.
+    /// Key of the site that must answer; `None` accepts any site at the addresses that knows the secret or token.
     pub expected_peer: Option<PeerKey>,
     /// Time limit for connecting.
     pub timeout: TimeDelta,

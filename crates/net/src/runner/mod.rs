@@ -87,7 +87,7 @@ pub struct Status {
     pub can_continue_alone: bool,
     /// Site that paused the machine, while it is paused.
     pub paused_by: Option<u8>,
-    /// Number of frames shown in the last second.
+    /// Number of frames shown in the second that ends with the last shown frame.
     pub fps: f64,
     /// Counts of received datagrams that the transport has not delivered, since its creation.
     pub drops: DropCounts,
@@ -159,9 +159,9 @@ pub enum RunError {
     UnreadableSettings,
     /// The host's settings are invalid, for this reason.
     InvalidSettings(SettingsError),
-    /// The machine failed to save or load a state that the session needs, with this message.
+    /// The machine failed to save or load a state that the session or the spectator feed needs, with this message.
     Machine(String),
-    /// The roster leader, the member asked to join, or the probed site stopped answering.
+    /// The roster leader, the member asked to join, or the probed site was connected but does not answer.
     HostGone,
     /// The session, or the spectator's end of the feed, rejected its configuration, for this reason.
     SessionConfig(String),

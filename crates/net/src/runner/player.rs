@@ -61,7 +61,8 @@ pub struct HostConfig {
     /// Number of players at the host's computer; a value outside of 1 to `players` is replaced by the nearest valid
     /// one.
     pub pads: u8,
-    /// Maximum number of players over all sites; reduced to the number of the machine's pads if that is lower.
+    /// Maximum number of players over all sites; a value outside of 1 to the number of the machine's pads is replaced
+    /// by the nearest valid one.
     pub players: u8,
     /// Input delay, prediction window, automatic tuning and hash interval. Its `sites` is ignored: the number of sites
     /// follows from `players` and `pads`.
@@ -82,8 +83,8 @@ pub struct RunOptions {
     pub frame_limit: Option<u32>,
     /// Silence of a peer after which this site proposes to drop it; `None` waits for the peer.
     pub drop_timeout: Option<TimeDelta>,
-    /// Time for which a peer may stall the game before this site, if it is the coordinator, drops the peer; `None`
-    /// waits.
+    /// Stall time that a peer may accumulate before this site, while it is the coordinator, has the peer dropped;
+    /// `None` waits.
     pub stall_limit: Option<TimeDelta>,
     /// Behaviour when all other players are silent and this site alone is no quorum.
     pub alone_policy: AlonePolicy,

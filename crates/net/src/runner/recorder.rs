@@ -35,7 +35,8 @@ impl MovieRecorder {
         Self { file, writer: None, frames: 0, is_finished: false, error: None }
     }
 
-    /// Starts the recording, or restarts it and discards the frames recorded before.
+    /// Starts the recording, or restarts it and discards the frames recorded before. Has no effect once the recording
+    /// has ended.
     pub(super) fn start(&mut self, settings: &Settings, start: MovieStartPoint<'_>) {
         if self.is_finished {
             return;
@@ -63,7 +64,7 @@ impl MovieRecorder {
                 let mut state = Vec::new();
                 match adapter.machine_mut().save(&mut state) {
                     Ok(()) => self.start(settings, MovieStartPoint::Snapshot { frame: *frame, state: &state }),
-                    Err(error) => self.stop(&format!("cannot record from the frame of the join: {error}")),
+                    Err(error) => self.stop(&format!("cannot record after a late join: {error}")),
                 }
             }
             RequestOutcome::Stepped { frame, .. } => {

@@ -231,8 +231,8 @@ impl SpectatorRunner {
         }
     }
 
-    /// Pings the roster leader every 5 s. If the leader does not answer, asks the next member for admission and pings
-    /// that member instead.
+    /// Pings the roster leader every 5 s. If the leader answers none of three pings, asks the next member for admission
+    /// and pings that member instead.
     fn ping_leader(&mut self, now: Instant) {
         if self.pinger.is_silent(&self.leader) {
             self.switch_to_next_leader();

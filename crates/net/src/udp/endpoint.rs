@@ -14,7 +14,7 @@ use crate::key::{Identity, PeerKey, Secret, random_bytes};
 
 /// Retransmission interval of handshake messages.
 const RETRANSMIT_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
-/// Time without an answer after which a dial is reported as unreachable; dialing continues.
+/// Time without a valid second message after which a dial is reported as unreachable; dialing continues.
 const UNREACHABLE_TIMEOUT: TimeDelta = TimeDelta::from_secs(4);
 /// Minimum time for which a first message is retransmitted before another cookie is requested: the cookie may have
 /// expired, or may be forged. The time is twice as long as the cookie took to arrive after its request, but at least
@@ -75,11 +75,12 @@ pub enum EndpointEvent {
         peer: PeerKey,
         /// Address from which the last handshake message of the peer came.
         addr: SocketAddr,
-        /// Whether this endpoint was dialing the peer, at this or another address.
+        /// Whether this endpoint was dialing: the channel results from its dial, or ends dials that expected this
+        /// peer, at any address.
         was_dialed: bool,
     },
-    /// A dial has not been answered for 4 s, or its secret counts as wrong; dialing continues. Reported at most once
-    /// for silence and once for a wrong secret.
+    /// A dial has got no valid second message for 4 s, or its secret counts as wrong; dialing continues. Reported at
+    /// most once for the former and once for the latter.
     Unreachable {
         /// Dialed address.
         addr: SocketAddr,
@@ -101,7 +102,7 @@ pub enum EndpointEvent {
 pub struct RejectCounts {
     /// Datagrams that are malformed, or belong to no known channel or handshake.
     pub malformed: u64,
-    /// Data and handshake messages that fail authentication.
+    /// Data datagrams, and second and third handshake messages, that fail authentication.
     pub forged: u64,
     /// Data datagrams that were received before or are too old to decide, and repeated handshake messages above a rate
     /// limit.
@@ -367,7 +368,8 @@ impl Endpoint {
         dial.next_send = now + RETRANSMIT_INTERVAL;
     }
 
-    /// Handles the first message of a dialer, which must have a valid cookie and know the secret.
+    /// Answers the first message of a dialer with the second message. Rejects a message without a valid cookie, without
+    /// the secret, or above a rate limit. Answers a repeated first message with the same second message again.
     fn on_first(&mut self, now: Instant, from: SocketAddr, remote_index: u32, rest: &[u8]) {
         let (cookie, first) = rest.split_at(COOKIE_LEN);
         let cookie: &Cookie = cookie.try_into().expect("the length was split off");
@@ -408,7 +410,8 @@ impl Endpoint {
         });
     }
 
-    /// Handles the second message, the answer to this endpoint's dial.
+    /// Handles the second message, the answer to this endpoint's dial: sends the third message and opens the channel,
+    /// or ends the dial if the peer is not the expected one or is this endpoint itself.
     fn on_second(&mut self, now: Instant, from: SocketAddr, index: u32, rest: &[u8]) {
         let Some(at) = self.dials.iter().position(|dial| dial.local_index == index && dial.addr == from) else {
             self.reject_counts.malformed += 1;
@@ -439,7 +442,8 @@ impl Endpoint {
         self.add_channel(now, index, channel, true);
     }
 
-    /// Handles the third message, with which a dialer proves its identity.
+    /// Handles the third message, with which a dialer proves its identity: opens the channel and confirms it. Confirms
+    /// it again if the channel is open already.
     fn on_third(&mut self, now: Instant, from: SocketAddr, index: u32, third: &[u8]) {
         if let Some(channel) = self.channels.get(&index) {
             // The dialer did not receive the confirmation, or an attacker replays the message.

@@ -46,8 +46,8 @@ impl Handshake {
         (Self(Box::new(state)), first)
     }
 
-    /// Answers a first message. Returns the second message, or `None` if the first is invalid because the dialer does
-    /// not know the secret.
+    /// Answers a first message. Returns the second message, or `None` if the first is invalid, as it is if the dialer
+    /// does not know the secret.
     pub(super) fn respond(identity: &Identity, secret: &Secret, first: &[u8]) -> Option<(Self, Vec<u8>)> {
         let mut state = noise_builder(&identity.to_bytes(), secret).build_responder().expect("all parameters are set");
         let mut buf = [0; 256];

@@ -2,8 +2,8 @@
 //!
 //! Two peers share a [`SecureChannel`], established by a Noise handshake (`XXpsk0`: both prove their identity and that
 //! they know the session secret). First of all the dialer proves its address by returning a cookie; until then each of
-//! its datagrams costs the acceptor one short hash, and the reply is shorter than the datagram. A dialer that does not
-//! know the secret gets no further.
+//! its datagrams costs the acceptor at most two short hashes, and a reply is shorter than the datagram. A dialer that
+//! does not know the secret gets no further.
 //!
 //! ```text
 //! dialer                          acceptor

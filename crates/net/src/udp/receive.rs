@@ -30,7 +30,7 @@ mod linux {
         control_buf: Vec<u8>,
         /// Drop count that the system reported last; it wraps at 32 bits.
         last_overflow_count: u32,
-        /// Number of datagrams that the system has dropped since this receiver was created.
+        /// Number of datagrams that the system dropped since the socket was created, as far as it has reported them.
         dropped: u64,
     }
 

@@ -266,8 +266,8 @@ fn outward_ips(local: SocketAddr) -> Vec<IpAddr> {
     if found.is_empty() { vec![IpAddr::from([127, 0, 0, 1])] } else { found }
 }
 
-/// Returns the number of datagrams that the system dropped for a full receive buffer, over all open sockets at this
-/// port; `None` if the system does not report that.
+/// Returns the number of datagrams that the system dropped for a full receive buffer, over all open sockets of this IP
+/// family at this port; `None` if there is no such socket or the system does not report drops.
 #[cfg(target_os = "linux")]
 pub(crate) fn kernel_drop_count(addr: SocketAddr) -> Option<u64> {
     let table = if addr.is_ipv4() { "/proc/net/udp" } else { "/proc/net/udp6" };

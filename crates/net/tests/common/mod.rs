@@ -8,7 +8,7 @@ use coplay_net::{Incoming, PeerKey};
 /// Time limit of every wait, generous enough for a loaded computer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Waits for the first event for which `pick` returns a value.
+/// Waits for the first event for which `pick` returns a value, discards the events before it, and returns the value.
 #[track_caller]
 pub fn wait_for<T>(incoming: &Receiver<Incoming>, pick: impl Fn(Incoming) -> Option<T>) -> T {
     let deadline = Instant::now() + TIMEOUT;

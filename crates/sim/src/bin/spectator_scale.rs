@@ -1,4 +1,5 @@
-//! Measures the cost of many spectators of one session, and checks that the players behave as without spectators.
+//! Measures the cost of many spectators of one session. Checks that the players behave as without spectators, that all
+//! spectators are subscribed at the end, and that no spectator had a wrong state.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,8 @@
 //! The swarm: runs many random scenarios, each drawn from its seed alone, and checks every one.
 //!
-//! Prints the totals, and the first violation of each failed seed with the command that replays it. Exits with 1 if
-//! there was a violation, or if a feature was too rare among 1,000 or more seeds.
+//! Prints the totals, and the first violation of each failed seed with the command that replays it. With `--seed`,
+//! describes and runs one scenario. Exits with 1 if there was a violation, or if a feature was too rare among 1,000 or
+//! more seeds.
 
 use std::io::Write as _;
 use std::process::ExitCode;

@@ -108,7 +108,7 @@ impl Default for Delay {
 
 impl Loss {
     /// Creates bursts in which every packet is lost, and between which none is. On average the fraction `mean_loss` of
-    /// all packets is lost, `mean_burst` packets in a row.
+    /// all packets is lost, `mean_burst` packets in a row. A `mean_burst` below 1 counts as 1.
     ///
     /// At least one packet arrives between two bursts. A `mean_loss` that is too high for that makes bursts longer than
     /// `mean_burst`.

@@ -15,7 +15,8 @@ fn sent_at(number: usize) -> Instant {
     Instant::ZERO + INTERVAL * number as i64
 }
 
-/// Sends `count` packets at equal intervals over a new link. Returns the deliveries of each packet.
+/// Sends `count` packets at equal intervals over a new link. Returns the deliveries of each packet, and the counters of
+/// the link.
 fn send_packets(config: LinkConfig, seed: u64, count: usize) -> (Vec<Deliveries>, LinkStats) {
     let mut link = Link::new(config, seed, "a>b");
     let deliveries = (0..count).map(|number| link.send(sent_at(number), BYTES)).collect();
@@ -26,7 +27,7 @@ fn arrivals(deliveries: &[Deliveries]) -> Vec<Option<Instant>> {
     deliveries.iter().map(|delivery| delivery.clone().next()).collect()
 }
 
-/// Returns the delays of the packets that arrived, in milliseconds.
+/// Returns the delays of the packets that arrived, without those of duplicates, in milliseconds.
 fn delays_ms(deliveries: &[Deliveries]) -> Vec<f64> {
     let delay = |(number, arrival): (usize, Option<Instant>)| Some((arrival? - sent_at(number)).as_millis_f64());
     arrivals(deliveries).into_iter().enumerate().filter_map(delay).collect()

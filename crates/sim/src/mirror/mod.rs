@@ -65,7 +65,7 @@ pub struct EventScript {
     pub keys: u64,
     /// Shares of moves, nudges, resets and events without an object; the rest are actions.
     pub shares: [f64; 4],
-    /// Payload size of an event, in bytes.
+    /// Payload size of an event, in bytes. Less than 9 counts as 9.
     pub bytes: usize,
 }
 

@@ -3,7 +3,8 @@
 //! - *pace*: timers run within the configured rates, except for snaps, and never backwards.
 //! - *speed*: displayed objects move no faster than the maximum speed and the correction speed together allow, except
 //!   for snaps.
-//! - *ownership*: an owner loses its commands only to a decision of the server.
+//! - *ownership*: an owner loses its commands only to a decision of the server or, after a transfer, to commands of the
+//!   previous owner.
 //! - *knowledge*, *existence*: after recovery, every client knows the newest command of every object, and no removed
 //!   object.
 //! - *last command*: the server executes the last command given.
@@ -76,7 +77,7 @@ pub(super) struct MotionChecker {
     last_commands: BTreeMap<ObjectId, LastCommand>,
     /// Current owners of objects that were transferred.
     owners: BTreeMap<ObjectId, MotionEndpoint>,
-    /// Vectors that the server decided for objects of clients, by object and epoch.
+    /// Vectors that the server decided for objects, by object and epoch.
     server_decisions: BTreeMap<(ObjectId, u32), Vec<MilliVec2>>,
     /// Epoch of each object's last ownership transfer. Until the new owner knows that epoch, it may receive commands of
     /// the previous owner.

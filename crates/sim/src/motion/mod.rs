@@ -82,7 +82,7 @@ pub enum MotionEndpoint {
 /// Cause of a change at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeCause {
-    /// The endpoint was woken: at its next frame, or earlier because a command was ready to be sent.
+    /// The endpoint was woken: at its next frame or, if it is a client, at an earlier timeout of its engine.
     Frame,
     /// A datagram for the endpoint was due, whether or not it got through.
     Arrival,
@@ -272,8 +272,8 @@ impl MotionNetwork {
         sum
     }
 
-    /// Processes all events up to the true time `until`, and calls `on_frame` after each wake-up of an endpoint: at
-    /// its frames, and at a client also when a command is ready to be sent.
+    /// Processes all events up to the true time `until`, and calls `on_frame` after each wake-up of an endpoint: at its
+    /// frames, and at a client also at the timeouts of its engine.
     pub fn run(&mut self, until: Instant, mut on_frame: impl FnMut(&mut Self, MotionEndpoint)) {
         self.run_observed(until, |network, end, cause| {
             if cause == ChangeCause::Frame {
@@ -328,7 +328,8 @@ impl MotionNetwork {
         }
     }
 
-    /// Schedules the next wake-up of an endpoint: at its next frame, or earlier when a command is ready to be sent.
+    /// Schedules the next wake-up of an endpoint: at its next frame or, for a client, at an earlier timeout of its
+    /// engine.
     fn schedule_wake(&mut self, end: MotionEndpoint) {
         let local = self.local_time(end);
         let frame = self.frame_period.as_nanos();

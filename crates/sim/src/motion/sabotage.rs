@@ -33,9 +33,9 @@ pub enum MotionSabotage {
 }
 
 impl MotionSabotage {
-    /// Time after which most defects begin.
+    /// Start of the defects that do not act from the beginning.
     const ACTIVE_FROM: TimeDelta = TimeDelta::from_secs(6);
-    /// Duration of [`MotionSabotage::FastClock`].
+    /// Time for which the clock runs fast with [`MotionSabotage::FastClock`].
     const FAST_CLOCK_DURATION: TimeDelta = TimeDelta::from_secs(1);
 
     /// Returns by how much a client's engine time is ahead of its clock; zero except for the first client with

@@ -2,9 +2,9 @@
 //!
 //! From 2 s on, clients are cut off, endpoints crash and restart, and the server overrules, transfers, removes and
 //! respawns objects. At 9 s all links are restored, and packet loss and duplicates end; all restarts and respawns come
-//! before. One removed object may stay removed. Delay, jitter, reordering and clock skew last to the end. Convergence
-//! is checked at 14 s and, after more commands up to 16.2 s, at 18.5 s; discrepancies are checked at 17 s. If a client
-//! is cut off until the server forgets it, all times from 9 s on are 8 s later.
+//! before. Some removed objects stay removed. Delay, jitter, reordering and clock skew last to the end. Convergence is
+//! checked at 14 s and, after more commands up to 16.2 s, at 18.5 s; discrepancies are checked at 17 s. If a client is
+//! cut off until the server forgets it, all times from 9 s on are 8 s later.
 
 use std::fmt;
 

@@ -107,9 +107,9 @@ impl PeerWorldChecker {
         self.excuse_lost_records(network, node);
     }
 
-    /// Excuses the loss of final records, its own or another site's, that only the departing node had. No protocol can
-    /// recover them: the node may have been cut off from the others until now, or have received the leave of another
-    /// site a moment ago. Records that a remaining node has are not excused.
+    /// Excuses the loss of final records, those of the departing site or of a site gone before, that only the departing
+    /// node had. No protocol can recover them: the node may have been cut off from the others until now, or have
+    /// received the leave of another site a moment ago. Records that a remaining node has are not excused.
     fn excuse_lost_records(&mut self, network: &PeerWorldNetwork, departing: usize) {
         let remaining: Vec<usize> = network.active_nodes().into_iter().filter(|node| *node != departing).collect();
         let hits = &self.hits;

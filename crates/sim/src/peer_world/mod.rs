@@ -179,8 +179,8 @@ impl PeerWorldNetwork {
         std::mem::take(&mut self.delivered)
     }
 
-    /// Starts a site at a node and makes it known to all running sites. A site that starts while no other
-    /// runs founds the maze.
+    /// Starts a site at a node. The site and all running sites get to know each other. A site that starts while no
+    /// other runs founds the maze.
     pub fn join(&mut self, node: usize) {
         let is_founder = self.active_nodes().is_empty();
         let local = self.local_time(node);

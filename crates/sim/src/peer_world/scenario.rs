@@ -2,8 +2,8 @@
 //!
 //! From 3 s on, sites crash, leave, join late or are cut off from each other. A site that crashed or left may rejoin
 //! before 12 s; at least one site always runs. At 12 s all links are restored, and packet loss, duplicates and
-//! bottlenecks end. Delay, jitter, reordering and clock skew last to the end. Presence, views and clocks are checked at
-//! 17 s, scores at 23 s.
+//! bottlenecks end. Delay, jitter, reordering and clock skew last to the end. Presence, agreement of the views, and
+//! clocks are checked at 17 s, scores at 23 s.
 
 use std::fmt;
 

@@ -1,6 +1,8 @@
 //! Checker that knows nothing of the engine: it observes only the inputs, the machines and the reports of the sites.
 //!
-//! - *Agreement*: every site confirms the same frames, in order, once each, with the same inputs and states.
+//! - *Agreement*: each site confirms its frames in order and once each. All sites that confirm a frame have the same
+//!   inputs and states in it, except in frames that do not count: the others decided without the site, or its machine
+//!   was corrupted on purpose.
 //! - *Fidelity*: an input takes effect in exactly the frame for which its site sampled it. No input appears that no
 //!   player made.
 //! - *Spectating*: a spectator steps the frames that a site confirmed, with the same inputs, and reaches the same
@@ -47,8 +49,8 @@ pub struct SessionChecker {
     pub movie_frames: u64,
     /// Hash of all steps, confirmed frames and spectated frames so far. Equal seeds give equal hashes.
     pub trace_hash: u64,
-    /// Violations recorded so far, at most 16. [`find_violations`](Self::find_violations) adds those found by comparing
-    /// the histories.
+    /// Violations recorded so far, at most 16. [`find_violations`](Self::find_violations) returns these and the ones
+    /// that it finds by comparing the histories.
     pub violations: Vec<Violation>,
 }
 
@@ -133,7 +135,7 @@ struct SpectatorLog {
 pub struct Violation {
     /// Property: `agreement`, `fidelity`, `spectator`, `divergence`, `liveness`, `bounds` or `movie`.
     pub property: &'static str,
-    /// Sentence that names the site, the frame and the difference.
+    /// Description of what did not hold, with the site and the frame if there is one.
     pub description: String,
 }
 
@@ -146,7 +148,8 @@ impl fmt::Display for Violation {
 /// Largest number of frames that a dropped site may confirm after the frame of its drop until it learns of the drop, in
 /// addition to twice the sum of input delay and prediction window.
 const MAX_FRAMES_UNTIL_DROP_NOTICE: usize = 150;
-/// Largest number of violations kept; one violation tends to cause many.
+/// Number of violations from which on no more are recorded and no more frames are compared; one violation tends to
+/// cause many.
 const MAX_VIOLATIONS: usize = 16;
 
 impl SessionChecker {
@@ -200,7 +203,7 @@ impl SessionChecker {
         }
     }
 
-    /// Records that a site left. It makes no input after the last sampled one.
+    /// Records that a site left. The site makes no input after the last sampled one.
     pub fn on_leave(&mut self, site: usize) {
         let (players, input_delay) = (self.players, self.input_delay);
         let incarnation = self.current_incarnation(site);
@@ -246,7 +249,8 @@ impl SessionChecker {
         }
     }
 
-    /// Records a report that a site joined at a frame. Reports that name different frames are a violation.
+    /// Records a report that a site joined at a frame. Reports of the same join that name different frames are a
+    /// violation, unless one of them does not count.
     pub fn on_join(&mut self, reporter: usize, site: usize, frame: u32) {
         let frame = frame as usize;
         let by = (reporter, self.incarnations[reporter].len() - 1);
@@ -307,6 +311,7 @@ impl SessionChecker {
 
     /// Returns whether a drop does not count: all its reporters crashed, and the dropped site dropped them and did not
     /// crash before them. The game of the one that crashes last goes on: its incarnations and joiners load its state.
+    /// Also returns `true` if no site reported a drop.
     fn is_void_drop(&self, incarnation: &Incarnation) -> bool {
         let gone = |(reporter, number): &(usize, usize)| {
             let crash = self.incarnations[*reporter][*number].crash_number;
@@ -513,7 +518,8 @@ impl SessionChecker {
         }
     }
 
-    /// Checks that all continuing sites use the inputs of a dropped site up to the same frame.
+    /// Checks that all continuing sites that reported a drop also reported that the inputs of the dropped site end
+    /// earlier, if any site reported that.
     fn check_truncated_drops(&self, violations: &mut Vec<Violation>) {
         for (site, incarnations) in self.incarnations.iter().enumerate() {
             for incarnation in incarnations.iter().filter(|incarnation| incarnation.truncated_at.is_some()) {
@@ -553,10 +559,10 @@ impl SessionChecker {
         }
     }
 
-    /// Finds the first frame in which a spectator differs from every site, and names the difference. Each incarnation
-    /// comes with the first frame that does not count. A spectator of a site that the others dropped may have another
-    /// state when it switches to the others, which its engine reports. The same holds for a spectator that started from
-    /// such a state.
+    /// Finds the first frame in which a spectator differs from every site that confirmed the frame, and names the
+    /// difference. Each incarnation comes with the first frame that does not count. A spectator of a site that the
+    /// others dropped may have another state when it switches to the others, which its engine reports. The same holds
+    /// for a spectator that started from such a state.
     fn first_spectator_mismatch(
         &self,
         log: &SpectatorLog,

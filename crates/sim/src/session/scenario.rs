@@ -2,7 +2,7 @@
 //!
 //! A [`SessionScenario`] is drawn from a seed alone. It lasts at least [`PLAY_TIME`]. Some faults are permanent: a
 //! crash or a diverged machine without a restart, a leave, an address change, one link that is cut for good. All other
-//! faults end at least 5 s before the end, and then the sites must run again.
+//! faults end at least 5 s before the end, and then the sites that can still play must run again.
 
 mod generate;
 mod liveness;
@@ -34,7 +34,8 @@ pub const PLAY_TIME: TimeDelta = TimeDelta::from_secs(22);
 const START_DEADLINE: TimeDelta = TimeDelta::from_secs(3);
 /// Time after the last fault within which the sites must run again.
 const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(2);
-/// Largest allowed memory of a session for each of its sites, in bytes.
+/// Largest allowed memory of a session for each of its sites, in bytes, without the feed's log where sites join by
+/// replay.
 const MAX_MEMORY_PER_SITE: usize = 96 * 1024;
 /// Largest allowed number of queued events per link, averaged over all links.
 const MAX_IN_FLIGHT_PER_LINK: usize = 64;

@@ -1,4 +1,5 @@
-//! Thousands of spectators of one session: their cost, and the proof that the players' behaviour does not change.
+//! Many spectators of one session: their cost, and a trace hash of the players that shows whether spectators change the
+//! players' behaviour.
 
 use coplay::frame::Frame;
 use coplay::id::Addr;
@@ -24,7 +25,7 @@ const FEED_ADDRESS: Addr = Addr(1_000);
 /// Parameters of a test with many spectators of one session.
 #[derive(Clone, Debug)]
 pub struct SpectatorScaleTest {
-    /// Session of two players; its seed is the seed of the whole test.
+    /// Session that is watched; its seed is the seed of the whole test.
     pub session: SessionExperiment,
     /// Number of spectators that subscribe to the feed.
     pub spectators: usize,
@@ -37,8 +38,8 @@ pub struct SpectatorScaleTest {
 }
 
 impl SpectatorScaleTest {
-    /// Creates a test of 20 s with this many spectators, each with a delay of 15 to 30 ms and 1 % loss in each
-    /// direction.
+    /// Creates a test of 20 s with two players over broadband links and this many spectators, each with a delay of 15
+    /// to 30 ms and 1 % loss in each direction.
     pub fn new(spectators: usize) -> Self {
         let link = LinkConfig {
             jitter: crate::link::Jitter::Uniform(TimeDelta::from_millis(15)),

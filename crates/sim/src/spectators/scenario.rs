@@ -338,9 +338,9 @@ impl SpectatorNetwork {
         }
     }
 
-    /// Reports violations at the end of a run: spectators that must stay live but are not live or too far behind, and
-    /// any spectator that used too much memory, received an invalid state or looped endlessly. `fps` is the measured
-    /// frame rate of each site.
+    /// Reports violations at the end of a run: spectators that must stay live, joined a healthy source at least 8 s
+    /// ago, and are not live or too far behind; and any spectator that used too much memory, received an invalid state
+    /// or looped endlessly. `fps` is the measured frame rate of each site.
     pub fn check(&self, network: &SessionNetwork, checker: &mut SessionChecker, fps: &[f64]) {
         // In a game of four or more, a quorum may lack inputs of a site outside it. Its members prove that they have
         // confirmed a frame only by their inputs, which run ahead of their confirmed frames by up to this many frames.

@@ -156,9 +156,9 @@ pub(crate) struct MachineAction {
 pub(crate) enum ActionKind {
     Save,
     Load,
-    /// First step of a frame.
+    /// Fresh step: the first step of a frame, for display.
     FirstStep,
-    /// Repeated step of a frame after a rollback.
+    /// Repeated step of a frame after a rollback, or step of a joiner that catches up.
     Resimulate,
     /// Confirmation of a frame: no rollback will step it again.
     Confirm,
@@ -351,7 +351,7 @@ impl TestSession {
         self.network.restart(site, session);
     }
 
-    /// Restarts the program of `site` on the same computer after `change` has edited its configuration.
+    /// Restarts the program of `site` like [`restart`](Self::restart), after `change` has edited its configuration.
     pub(crate) fn restart_with(&mut self, site: usize, change: impl Fn(&mut Config)) {
         change(&mut self.configs[site]);
         self.restart(site);
@@ -393,8 +393,8 @@ impl TestSession {
         confirmed.zip(&self.state_hashes[site]).map(|(action, hash)| (action.frame, *hash)).collect()
     }
 
-    /// Asserts agreement and fidelity: all sites stepped the same frames with the same inputs to the same states, and
-    /// these inputs are those of the players.
+    /// Asserts that the checker finds no violation of agreement or fidelity: in every frame that counts, the sites that
+    /// confirmed it used the same inputs, reached the same state, and these inputs are those of the players.
     #[track_caller]
     pub(crate) fn assert_consistent(&self) {
         let violations = self.checker.find_violations();

@@ -1,4 +1,5 @@
-//! Test network for spectators: a game that plays by itself, its feeds, relays and spectators, over simulated links.
+//! Test network for spectators: a game that plays by itself, its feeds, relays and spectators, and simulated links
+//! between them.
 
 use coplay::frame::Frame;
 use coplay::id::Addr;
@@ -20,7 +21,7 @@ use super::{ms, secs};
 pub(crate) const SESSION_ID: u64 = 77;
 const FRAME_PERIOD: TimeDelta = TimeDelta::from_nanos(16_666_667);
 
-/// Machine with a state of any size, one byte of which changes in each frame.
+/// Machine with a state of any size, at most one byte of which changes in each frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LargeStateMachine {
     pub(crate) state: Vec<u8>,
@@ -418,8 +419,8 @@ impl SpectatorTestNetwork {
         }
     }
 
-    /// Asserts that a node stepped every frame since its last load, with the inputs that were played, and is less than
-    /// 90 frames behind the game.
+    /// Asserts that a node stepped every frame since its last load, is less than 90 frames behind the game, and never
+    /// had other inputs than those played or another state hash than its source's.
     #[track_caller]
     pub(crate) fn assert_saw_every_frame(&self, node: usize) {
         let node = &self.nodes[node];

@@ -1,8 +1,9 @@
 //! Small images for real cores, assembled here byte by byte, so that tests need no commercial game.
 //!
-//! In every frame, each image reads the pads and updates sixteen numbers in RAM in turn:
-//! `number = 5 × number + previous + 1`, where `previous` is the number before it, or the pressed buttons for the first
-//! one. The last number colours the screen.
+//! In every frame, each image reads the pads and updates sixteen numbers in RAM in turn, once for each pad (on the
+//! Super NES, for each of the two bytes of each pad): `number = 5 × number + previous + 1`, where `previous` is the
+//! number before it, or the pressed buttons for the first one. The last number colours the screen, on the PC Engine and
+//! the Super NES together with the second one.
 
 mod assembler;
 mod mos6502_images;

@@ -1,5 +1,5 @@
 //! Images for the 6502 family: NES, PC Engine (HuC6280) and Super NES (65816). The numbers are in the first sixteen
-//! bytes of the zero page, the pressed buttons in byte 16.
+//! bytes of the zero page, the pressed buttons in byte 16, and on the NES those of the second pad in byte 17.
 
 use super::assembler::Assembler;
 

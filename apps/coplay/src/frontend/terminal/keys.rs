@@ -1,9 +1,10 @@
 //! Keyboard input of a terminal, with releases that most terminals do not report.
 //!
 //! Most terminals report key presses and auto-repeats, but no releases. Terminals with the kitty keyboard protocol
-//! report releases if asked to, and the front end asks. In all other terminals a key counts as held for 320 ms after a
-//! press, until the first auto-repeat is due, and for 110 ms after each repeat. Pressing a direction releases the
-//! opposite one at once. So a tap lasts a bit longer than the physical press, and a held key stays held.
+//! report releases if asked to, and the front end asks; the console of Windows always reports them. In all other
+//! terminals a key counts as held for 320 ms after a press, until the first auto-repeat is due, and for 110 ms after
+//! each repeat. Pressing a direction releases the opposite one at once. So a tap lasts a bit longer than the physical
+//! press, and a held key stays held.
 
 use std::time::{Duration, Instant};
 

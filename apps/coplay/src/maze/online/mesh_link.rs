@@ -82,7 +82,7 @@ impl MeshLink {
             MeshEvent::Joined { member, is_rejoin } => self.on_member_joined(game, member, is_rejoin),
             MeshEvent::Left { site, reason } => self.on_member_left(game, WorldSiteId(site), reason),
             MeshEvent::MulticastUnavailable(error) => {
-                self.print_event(&format!("multicast is not available, so unicast is used: {error}"))
+                self.print_event(&format!("unicast is used instead of multicast: {error}"))
             }
         }
     }

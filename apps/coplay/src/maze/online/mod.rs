@@ -162,7 +162,7 @@ impl<'a> MazeRun<'a> {
 
 /// Lets ninjas play until a stop signal or, with `seconds`, until the time is up. The ninjas stop [`QUIET_TIME`] before
 /// that time, and the site stays until the avatars of all other sites have stopped, too, at most [`MAX_QUIET_WAIT`]
-/// longer. So all sites end with the same scores.
+/// longer. So the last scores can reach all sites.
 fn run_ninjas(game: &mut MazeSite, link: &mut MeshLink, seconds: Option<u32>) -> Result<(), AppError> {
     let Some(seconds) = seconds else { return advance_until(game, link, Instant::FAR_FUTURE) };
     let end = clock::now() + TimeDelta::from_secs(seconds.into());

@@ -55,7 +55,7 @@ pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     }
 }
 
-/// Parses the tickets. Fails if they belong to servers of different worlds.
+/// Parses the tickets. Fails if one is invalid, or if their secrets or tokens differ, as those of different worlds do.
 fn parse_tickets(texts: &[String]) -> Result<Vec<Ticket>, AppError> {
     let tickets: Vec<Ticket> = texts.iter().map(|text| connect::parse_ticket(text)).collect::<Result<_, _>>()?;
     if tickets.windows(2).any(|pair| pair[0].seat_group() != pair[1].seat_group()) {

@@ -4,8 +4,8 @@
 //! At compared frames that are at least [`MIN_ANCHOR_DISTANCE`] frames apart, the host program saves a state, an
 //! *anchor*. The session keeps the inputs of the newest frames, at least 512. When a comparison fails, a
 //! [`DesyncBisector`] asks for the hashes of all frames since the last successful one. Between two frames of the game
-//! the machine loads an anchor, replays those frames, and loads the present again. That takes as long as stepping that
-//! many frames; then the game goes on.
+//! the machine loads an anchor, replays those frames, and loads the present again. That takes about as long as stepping
+//! the frames from the anchor to the last replayed one; then the game goes on.
 
 mod bisect;
 pub(super) mod report;

@@ -18,7 +18,8 @@ const NEW_SNAPSHOT_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 const WELCOME_INTERVAL: TimeDelta = TimeDelta::from_millis(100);
 
 impl Feed {
-    /// Handles a datagram from any sender. Malformed datagrams and those of other sessions are dropped and counted.
+    /// Handles a datagram from any sender. Malformed datagrams and those of other sessions are dropped and counted. One
+    /// of another protocol version that is longer than 16 bytes is answered with [`CloseReason::Version`].
     pub fn handle_datagram(&mut self, now: Instant, from: Addr, bytes: &[u8]) {
         let now = self.advance_clock(now);
         self.stats.packets_in += 1;

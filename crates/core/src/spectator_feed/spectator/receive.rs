@@ -16,7 +16,7 @@ const MAX_PENDING_HASHES: usize = 16;
 const MAX_REORDERED_FRAMES: i64 = 600;
 /// Number of corrupt blocks after which a source's snapshot is rejected. Fewer can be transmission errors.
 const MAX_BAD_BLOCKS: u32 = 8;
-/// Number of refusals, times the number of sources, after which the spectator gives up. Refusals by all sources count,
+/// Number of refusals per configured source after which the spectator gives up. Refusals by all sources are added up,
 /// from the time at which the spectator last became live.
 const MAX_REFUSALS_PER_SOURCE: usize = 3;
 

@@ -1,7 +1,8 @@
 //! The part of `libretro.h` that this crate uses, in C layout.
 //!
-//! A C `bool` is a byte here: a core may store any value in it, and a Rust `bool` allows only two. Commands keep their
-//! names from the header, without `RETRO_ENVIRONMENT_`.
+//! A C `bool` that a core writes is a byte here: a core may store any value in it, and a Rust `bool` allows only two.
+//! Commands keep their names from the header, without `RETRO_ENVIRONMENT_`; `SET_SERIALIZATION_QUIRKS_LATER` is the
+//! second number of `SET_SERIALIZATION_QUIRKS`.
 
 use std::ffi::{c_char, c_double, c_float, c_int, c_uint, c_void};
 

@@ -1,8 +1,8 @@
 //! The callbacks that a core calls.
 //!
-//! Libretro callbacks carry no pointer that identifies the instance. So each call into a core sets the
-//! [`CallbackState`] of its thread for the duration of the call. So any number of instances can live in one thread or
-//! in several. A thread that a core started has no callback state, nor has code that a core runs outside a call.
+//! Libretro callbacks carry no pointer that identifies the instance. Each call into a core therefore sets the
+//! [`CallbackState`] of its thread for the duration of the call, so that any number of instances can live in one thread
+//! or in several. A thread that a core started has no callback state, nor has code that a core runs outside a call.
 //! Callbacks from there are refused.
 //!
 //! These functions do not panic. Should one panic nevertheless, the panic is caught here and the callback is refused.

@@ -103,7 +103,7 @@ pub(in super::super) struct Core {
 
 // SAFETY: all access is through `&mut Core`, by one thread at a time, and each call sets the callback state of that
 // thread. The pointers in it point into memory of the process. A core that binds itself to the thread that loaded it
-// violates libretro's rules: ordinary front ends also load and run a game from different threads.
+// violates libretro's rules: ordinary frontends also load and run a game from different threads.
 unsafe impl Send for Core {}
 
 impl Core {
@@ -236,7 +236,8 @@ impl Core {
         self.call(|functions| unsafe { (functions.retro_serialize_size)() })
     }
 
-    /// Saves the state into the whole of `into`. Returns whether the core succeeded.
+    /// Lets the core save its state into `into`, of which it may leave bytes unchanged. Returns whether the core
+    /// succeeded.
     pub(in super::super) fn save(&mut self, into: &mut [u8]) -> bool {
         assert!(self.has_game, "no game is loaded");
         // SAFETY: pointer and length are those of the slice, and a game is loaded.

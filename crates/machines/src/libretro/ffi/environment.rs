@@ -1,7 +1,8 @@
 //! Handles the environment commands of a core: queries, notifications and options.
 //!
-//! A query whose answer could differ between two computers gets the same answer on all of them, or is refused. Commands
-//! that this module does not know are refused, and libretro requires cores to handle a refusal.
+//! A query whose answer could differ between two computers gets the same answer on all of them, or is refused, except
+//! that the paths of folders may differ. Commands that this module does not know are refused, and libretro requires
+//! cores to handle a refusal.
 
 use std::ffi::{c_char, c_uint, c_void};
 
@@ -41,7 +42,7 @@ pub(super) unsafe fn handle_command(shared: &mut CallbackState, command_id: c_ui
     .unwrap_or(false)
 }
 
-/// Answers a query of the core; `None` if the command is not a query.
+/// Answers a query that is not about options; `None` for other commands.
 unsafe fn handle_query(shared: &mut CallbackState, command_id: c_uint, data: *mut c_void) -> Option<bool> {
     let frontend = &mut shared.frontend;
     // SAFETY: the written type is the one of the command.
@@ -85,8 +86,8 @@ fn perf_callback() -> PerfCallback {
     }
 }
 
-/// Handles a notification of the core; `None` if the command is not a notification. Refuses GPU rendering and
-/// notifications whose data are missing or invalid.
+/// Handles a notification that is not about options; `None` for other commands. Refuses GPU rendering, and
+/// notifications whose data are needed but missing or invalid.
 unsafe fn handle_notification(shared: &mut CallbackState, command_id: c_uint, data: *mut c_void) -> Option<bool> {
     let frontend = &mut shared.frontend;
     // SAFETY: the read type is the one of the command.
@@ -204,8 +205,8 @@ unsafe fn read_memory_maps(value: MemoryMap) -> Vec<MappedMemory> {
     writable.map(read).collect()
 }
 
-/// Handles the option commands of all versions of libretro. Returns `None` for other commands, and for data that cannot
-/// be read.
+/// Handles the option commands of all versions of libretro. Returns `None` for other commands and for most null
+/// pointers in the data; a missing list declares no options.
 unsafe fn handle_option_command(shared: &mut CallbackState, command_id: c_uint, data: *mut c_void) -> Option<bool> {
     let options = &mut shared.frontend.options;
     // SAFETY: the read or written type is the one of the command.

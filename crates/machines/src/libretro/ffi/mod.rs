@@ -2,8 +2,8 @@
 //!
 //! [`Core`] wraps a loaded core in an interface that is as safe as possible: a core is native code and can do anything
 //! to the process. This module keeps the rules on our side. It uses no pointer of a core after the call that passed it,
-//! except those that libretro declares valid while the game is loaded (memory and its map). Every read through a
-//! pointer is bounded, and answers are written only to non-null pointers. No panic unwinds into C.
+//! except those that libretro declares valid while the game is loaded: memory, its map and the frame-time callback.
+//! Every read through a pointer is bounded, and answers are written only to non-null pointers. No panic unwinds into C.
 #![allow(unsafe_code)]
 
 mod abi;

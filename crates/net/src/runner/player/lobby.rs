@@ -150,7 +150,8 @@ impl PlayerRunner {
         }
     }
 
-    /// Sends the roster's messages and handles its events.
+    /// If this site leads the roster: sends the roster's messages, passes chat and lobby changes to the frontend, and
+    /// starts the game once all seats or players are taken and every member is ready.
     pub(super) fn run_roster(&mut self, frontend: &mut dyn Frontend) {
         let Some(roster) = &mut self.roster else { return };
         roster.handle_timeout(clock::now());

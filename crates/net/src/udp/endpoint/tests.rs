@@ -197,7 +197,7 @@ fn unanswered_dial_is_not_reported_as_wrong_secret() {
     assert_eq!(pair.events[0], [EndpointEvent::Unreachable { addr: addr(9), wrong_secret: false }]);
 }
 
-/// An unproven address gets fewer bytes than it sends.
+/// The cookie is shorter than the request for it, and the second message is shorter than the first.
 #[test]
 fn unproven_address_gets_shorter_replies_than_requests() {
     let mut pair = Pair::new();
@@ -297,7 +297,7 @@ fn connected_peer_is_not_dialed_at_other_addresses() {
     assert_eq!(pair.sent.len(), 0);
 }
 
-/// The dialed peer dials back at the same time, and its connection completes the dial.
+/// A peer that is being dialed at another address dials this endpoint, and that connection completes the dial.
 #[test]
 fn incoming_connection_completes_a_pending_dial() {
     let mut pair = Pair::new();
@@ -317,7 +317,8 @@ fn unexpected_peer_is_reported_as_wrong_peer() {
     assert!(pair.ends[0].channel(&pair.key(1)).is_none());
 }
 
-/// A flood of handshakes and garbage takes a bounded amount of memory, and gets a bounded number of replies.
+/// A flood of handshake messages and garbage within 1 ms gets at most five replies, and leaves no handshake or channel
+/// open. A real dialer still connects afterwards.
 #[test]
 fn flood_uses_bounded_memory_and_replies() {
     let mut pair = Pair::new();

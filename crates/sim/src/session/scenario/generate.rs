@@ -1,7 +1,7 @@
 //! Draws a session scenario from a seed.
 //!
-//! The names of the random streams and the order of the draws are part of the seed. Changing either changes every
-//! scenario.
+//! The names of the random streams and the order of the draws are part of the seed. Changing either changes the
+//! scenarios that recorded seeds give.
 
 use coplay::frame::{Frame, FrameRate};
 use coplay::input::{InputWord, Recovery};

@@ -38,7 +38,7 @@ impl SessionScenario {
         }
     }
 
-    /// Returns whether a fault or the sabotage affects a site or one of its links.
+    /// Returns whether a fault or the sabotage affects a site or one of its links. Garbage affects no site.
     fn is_affected_by_fault(&self, site: usize) -> bool {
         let is_sabotaged = self.sabotage.is_some() && site + 1 == self.sites;
         is_sabotaged
@@ -101,7 +101,7 @@ impl SessionScenario {
     }
 
     /// Returns the longest time between two packets to a peer while the game runs, in milliseconds: a frame period, or
-    /// half of the input delay with [`SendPolicy::Measured`].
+    /// with [`SendPolicy::Measured`] half of the input delay if that is longer.
     fn longest_send_interval_ms(&self) -> f64 {
         let is_measured = self.sending == SendPolicy::Measured;
         let frames = if is_measured { (f64::from(self.input_delay) / 2.0).max(1.0) } else { 1.0 };
@@ -109,8 +109,8 @@ impl SessionScenario {
     }
 
     /// Returns whether a run of lost packets to or from a site lasts longer than input delay, prediction window and
-    /// stall limit together, with a probability of more than [`NEGLIGIBLE_PROBABILITY`]. [`worst_input_wait_ms`]
-    /// considers only the mean length of such a run.
+    /// stall limit together, with a probability of more than [`NEGLIGIBLE_PROBABILITY`]. Returns `false` without a
+    /// stall limit. [`worst_input_wait_ms`] considers only the mean length of such a run.
     fn may_lose_too_many_in_a_row(&self, site: usize) -> bool {
         let Some(stall_limit) = self.stall_limit else { return false };
         let period = self.frame_rate.period().as_millis_f64();
@@ -125,7 +125,8 @@ impl SessionScenario {
 
     /// Checks, if a machine was corrupted, that every site has reported the desync with the first frame that differs
     /// and, with three or more sites, the diverged site. A report made after a restart may lack the frame. Scenarios
-    /// whose [`min_fps`](SessionScenario::min_fps) is 25 or less are not checked.
+    /// whose [`min_fps`](SessionScenario::min_fps) is 25 or less are not checked. Discards the reports of differing
+    /// states, which are expected then.
     pub(super) fn check_desync_reports(&self, run: &mut SessionRun) {
         let Some((diverged, frame)) = run.divergence else { return };
         run.divergence_events.clear();
@@ -183,9 +184,9 @@ impl SessionScenario {
         }
     }
 
-    /// Checks that the sites that can run reached [`SessionScenario::min_fps`] after recovery, that the others ended,
-    /// and that no bound was exceeded. `frames_when_healed` is the number of frames that each site had confirmed at the
-    /// recovery deadline.
+    /// Checks that the sites that can run reached [`SessionScenario::min_fps`] after recovery, and checks drops and
+    /// bounds. Without drops and joiners, sites that cannot run because others crashed or left must have ended.
+    /// `frames_when_healed` is the number of frames that each site had confirmed at the recovery deadline.
     pub(super) fn check_liveness(&self, network: &SessionNetwork, run: &mut SessionRun, frames_when_healed: &[usize]) {
         let seconds = (self.end_time() - self.recovery_deadline()).as_secs_f64();
         let min_fps = self.min_fps();
@@ -224,7 +225,8 @@ impl SessionScenario {
     }
 
     /// Checks, in a scenario with drops or joiners, that the sites with a quorum reached [`SessionScenario::min_fps`]
-    /// after recovery.
+    /// after recovery. Does nothing where that cannot be expected, for example without a quorum or where permanent cuts
+    /// separate the sites.
     fn check_liveness_with_drops(
         &self,
         network: &SessionNetwork,
@@ -296,7 +298,8 @@ impl SessionScenario {
     }
 
     /// Returns the time, in seconds, for which the game may stand still because slow sites are evicted after the
-    /// recovery deadline. With `may_be_evicting`, one more eviction may be in progress at the end.
+    /// recovery deadline. With `may_be_evicting`, one more eviction may be in progress at the end. Returns 0 if no site
+    /// may stall the others.
     fn eviction_seconds(&self, run: &SessionRun, may_be_evicting: bool) -> f64 {
         if !(0..self.sites).any(|site| self.may_stall_others(site)) {
             return 0.0;
@@ -494,7 +497,7 @@ fn loss_run_probability(link: &LinkConfig, packets: f64, apart_ms: f64) -> f64 {
     }
 }
 
-/// Returns whether a link delivers every packet with the same delay.
+/// Returns whether a link delivers every packet with the same delay, apart from the queue of its bottleneck.
 fn has_constant_latency(link: &LinkConfig) -> bool {
     matches!((&link.delay, link.jitter, link.loss), (Delay::Constant(_), Jitter::None, Loss::None))
 }

@@ -161,7 +161,8 @@ pub(super) struct SessionRun {
     pub(super) desync_reports: Vec<(usize, Option<u32>, Option<SiteId>)>,
     /// Reports of forged inputs: reporting site, site whose inputs are forged, and frame.
     pub(super) forged_input_events: Vec<(usize, usize, u32)>,
-    /// Number of starts of each site's host program.
+    /// Newest incarnation number of each site: 1, plus 1 for each restart. The start of a late joiner counts as a
+    /// restart.
     pub(super) incarnations: Vec<u32>,
     /// Reports of differing states: reporting site, other site, and frame.
     pub(super) divergence_events: Vec<(usize, usize, u32)>,

@@ -1,4 +1,4 @@
-//! Tests of the bisection over a lossy network.
+//! Tests of the bisection. In most of them, sites exchange messages over a simulated network, which can lose packets.
 
 use alloc::string::String;
 use alloc::vec;
@@ -16,11 +16,11 @@ fn span() -> FrameSpan {
     FrameSpan::new(Frame::new(SPAN.0), Frame::new(SPAN.1)).unwrap()
 }
 
-/// A site whose machine has one byte of its ram changed from some frame on.
+/// A site with a machine of 100,000 bytes of RAM, in which one byte may be changed from some frame on.
 struct TestSite {
     bisector: DesyncBisector,
     memory_change: Option<(u32, usize)>,
-    /// Whether the replay gives other hashes than the game did.
+    /// Whether the replay gives other hashes than the game did after frames above 100.
     is_nondeterministic: bool,
     can_replay: bool,
     has_no_regions: bool,
@@ -48,7 +48,7 @@ impl TestSite {
         regions
     }
 
-    /// Answers local queries as a host program does.
+    /// Answers local queries, as a host program does, until none is left.
     fn answer_local_queries(&mut self) {
         while let Some(query) = self.bisector.local_query() {
             match query {
@@ -104,7 +104,8 @@ impl TestNetwork {
         }
     }
 
-    /// Simulates 100 ms.
+    /// Simulates 100 ms: every site answers its local queries, and sends each other site at most one query and one
+    /// answer.
     fn round(&mut self) {
         let mut buf = [0; MAX_DATAGRAM];
         for from in 0..self.sites.len() {

@@ -123,19 +123,24 @@ impl BenchRun<'_> {
         show_progress("");
         for (policy, search) in &self.searches {
             let is_limit = |row: &&Row| row.policy == *policy && Some(row.players) == search.min_overloaded;
-            let beyond = match self.rows.iter().rfind(is_limit) {
-                Some(Row { verdict: Verdict::LoadNotOffered, players, .. }) => {
-                    format!("; with {players} players the bots are too slow on this computer")
+            let limit = self.rows.iter().rfind(is_limit).map(|row| match row.verdict {
+                Verdict::LoadNotOffered => {
+                    format!("with {} players the bots are too slow on this computer", row.players)
                 }
-                Some(row) => {
-                    format!(", but not {} players: {}, p99 of event delays {} ms", row.players, row.verdict, row.p99_ms)
-                }
-                None => "; larger numbers were not measured".into(),
+                verdict => format!("with {} players: {verdict}, p99 of event delays {} ms", row.players, row.p99_ms),
+            });
+            let result = match (search.max_carried, limit) {
+                (0, None) => "no number of players was measured".to_owned(),
+                (0, Some(limit)) => format!("no measured number of players was carried; {limit}"),
+                (players, None) => format!("the servers carry {players} players; larger numbers were not measured"),
+                (players, Some(limit)) => format!("the servers carry {players} players; {limit}"),
             };
-            println!("{} carries {} players{beyond}", policy.name(), search.max_carried);
+            println!("{}: {result}", policy.name());
         }
         let spread = self.rows.iter().map(|row| row.clock_spread_ms).fold(0.0, f64::max);
-        println!("the server clocks differed by {spread:.2} ms at most; delays have a resolution of 1 ms");
+        println!(
+            "the group times (shared clocks) of the servers differed by {spread:.2} ms at most; delays have a resolution of 1 ms"
+        );
         if let Some(load) = load_average() {
             println!("load average after the benchmark, over 1, 5 and 15 min: {load}");
         }

@@ -60,13 +60,15 @@ pub struct ServeArgs {
     /// Listen on this port, or address and port: UDP for players, and TCP for other servers
     #[arg(long, value_name = "ADDR", default_value = "7700", value_parser = parse_listen_addr)]
     pub listen: SocketAddr,
-    /// Connect to this server of the world; repeat the flag for more servers
+    /// Connect to the server of the world at this address, or at this zenoh endpoint, such as tls/HOST:PORT; repeat the
+    /// flag for more servers
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_peer)]
     pub peer: Vec<String>,
     /// Admit only players and servers with this secret; required with --peer [default: a random one]
     #[arg(long, value_name = "WORD")]
     pub secret: Option<String>,
-    /// Admit only servers with this secret, which players must not know; without it a player could act as a server
+    /// Admit only servers with this secret, equal on all servers and unknown to players; without this flag a player
+    /// could act as a server
     #[arg(long, value_name = "WORD")]
     pub server_secret: Option<String>,
     /// Announce this address to players [default: the address of this computer, with the port of --listen]
@@ -91,7 +93,8 @@ pub struct ServeArgs {
     /// Drop obsolete events of other servers by this policy
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = PolicyName::Adaptive)]
     pub policy: PolicyName,
-    /// Serve /health, /metrics (Prometheus) and /state over HTTP on this port, or address and port
+    /// Serve /health, /metrics (Prometheus) and /state over HTTP on this address and port; a port alone listens on
+    /// 127.0.0.1, which only this computer can reach
     #[arg(long, value_name = "ADDR", value_parser = parse_http_addr)]
     pub http: Option<SocketAddr>,
     /// Read the zenoh configuration from this file, for routers and TLS; --peer replaces its endpoints to connect to,
@@ -169,13 +172,14 @@ pub enum LogStyle {
 /// Drop policies that can be chosen on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PolicyName {
-    /// Drop no events
+    /// Drop no events, except missing obsolete events of servers that are gone
     Off,
-    /// Drop all obsolete events while events wait longer than 150 ms
+    /// Drop all obsolete events whenever the oldest waiting event is older than 150 ms
     OnOff,
-    /// Drop obsolete events more often the longer events wait, from 50 to 150 ms (ILA of Palazzi et al.)
+    /// Drop obsolete events with a probability that grows with the average age of the oldest waiting event, from 0 at
+    /// 50 ms to 20 % at 150 ms, and drop all from 150 ms on (ILA of Palazzi et al.)
     Ila,
-    /// Drop the obsolete events that would delay other events beyond 150 ms
+    /// Drop obsolete events that are older than 150 ms, or that would delay other events beyond 150 ms
     Adaptive,
 }
 
@@ -254,14 +258,14 @@ fn parse_addr(text: &str, default_ip: Ipv4Addr) -> Result<SocketAddr, String> {
         Ok(port) => Ok(SocketAddr::from((default_ip, port))),
         Err(_) => text
             .parse()
-            .map_err(|_| "must be a port, such as 7700, or an address and a port, such as 192.168.1.5:7700".into()),
+            .map_err(|_| "must be a port, such as 8080, or an address and a port, such as 192.168.1.5:8080".into()),
     }
 }
 
 fn parse_world_ticket(text: &str) -> Result<Ticket, String> {
     match text.parse() {
         Ok(ticket @ Ticket::Udp { .. }) => Ok(ticket),
-        Ok(_) => Err("must be udp://HOST:PORT#SECRET".into()),
+        Ok(_) => Err("must be udp://HOST:PORT#SECRET: bots cannot use iroh tickets".into()),
         Err(error) => Err(format!("{error}; must be udp://HOST:PORT#SECRET")),
     }
 }

@@ -38,8 +38,8 @@ impl std::error::Error for CliError {}
 /// Describes why a listening socket could not be opened.
 pub fn bind_error_message(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::AddrInUse => "the port is used by another program".into(),
-        std::io::ErrorKind::AddrNotAvailable => "it is not an address of this computer".into(),
+        std::io::ErrorKind::AddrInUse => "the port is already in use".into(),
+        std::io::ErrorKind::AddrNotAvailable => "this computer does not have this address".into(),
         std::io::ErrorKind::PermissionDenied => "permission denied".into(),
         _ => error.to_string(),
     }

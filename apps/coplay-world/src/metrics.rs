@@ -81,8 +81,12 @@ impl ServerMetrics {
         gauge("owned_objects", "Entities simulated by this server", self.owned_entities as f64);
         gauge("objects", "Entities in the world", self.entities as f64);
         gauge("known_objects", "Known entities, including departed ones with a score", self.known_entities as f64);
-        gauge("mirrors", "Other servers that are connected", self.mirror_count as f64);
-        gauge("open", "1 if the server is ready for players, else 0", f64::from(u8::from(self.is_open)));
+        gauge("mirrors", "Other servers from which messages arrived within the last 3 s", self.mirror_count as f64);
+        gauge(
+            "open",
+            "1 once the server is ready for players, even if it is full or stopping, else 0",
+            f64::from(u8::from(self.is_open)),
+        );
         gauge("full", "1 if the world has no room for new players, else 0", f64::from(u8::from(self.is_full)));
         gauge("tick", "Current tick of the world, 10 ms each", f64::from(self.tick));
         let age = self.tick_age(now).map_or(f64::NAN, TimeDelta::as_secs_f64);
@@ -98,7 +102,11 @@ impl ServerMetrics {
         counter("cpu_seconds_total", "Processor time used, in seconds", self.cpu_seconds);
         counter("events_issued_total", "Events issued by this server", stats.issued as f64);
         let (delivered, late) = (stats.remote_delivered() as f64, stats.over_threshold as f64);
-        counter("events_delivered_total", "Events of other servers delivered", delivered);
+        counter(
+            "events_delivered_total",
+            "Events of other servers delivered to this server's copy of the world",
+            delivered,
+        );
         counter("events_late_total", "Events of other servers delivered more than 150 ms after their issue", late);
         counter(
             "events_dropped_total",
@@ -110,13 +118,29 @@ impl ServerMetrics {
             "Obsolete events of other servers that were missing and not awaited",
             stats.skipped as f64,
         );
-        counter("events_asked_total", "Missing events requested from other servers", stats.requested as f64);
-        counter("mirror_sent_bytes_total", "Bytes sent to other servers", stats.sent.1 as f64);
-        counter("mirror_received_bytes_total", "Bytes received from other servers", stats.received.1 as f64);
+        counter(
+            "events_asked_total",
+            "Missing events requested from other servers; a repeated request counts again",
+            stats.requested as f64,
+        );
+        counter(
+            "mirror_sent_bytes_total",
+            "Bytes sent to other servers, before encryption; a datagram to all servers counts once",
+            stats.sent.1 as f64,
+        );
+        counter(
+            "mirror_received_bytes_total",
+            "Bytes received from other servers, after decryption",
+            stats.received.1 as f64,
+        );
         counter("player_sent_datagrams_total", "Datagrams sent to players", self.players_sent.0 as f64);
-        counter("player_sent_bytes_total", "Bytes sent to players", self.players_sent.1 as f64);
+        counter("player_sent_bytes_total", "Bytes sent to players, before encryption", self.players_sent.1 as f64);
         counter("player_received_datagrams_total", "Datagrams received from players", self.players_received.0 as f64);
-        counter("player_received_bytes_total", "Bytes received from players", self.players_received.1 as f64);
+        counter(
+            "player_received_bytes_total",
+            "Bytes received from players, after decryption",
+            self.players_received.1 as f64,
+        );
         counter(
             "refused_datagrams_total",
             "Datagrams from players rejected or discarded",

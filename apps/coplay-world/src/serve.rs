@@ -98,7 +98,7 @@ fn world_secret(args: &ServeArgs) -> Result<String, CliError> {
         None if args.peer.is_empty() => Ok(Secret::random_text()),
         None => Err(CliError::usage_error(
             "missing --secret: the other servers admit only servers with the secret of the world",
-            "add --secret WORD, as on the other servers",
+            "add --secret WORD, as in the command that another server printed after `more servers join with:`",
         )),
     }
 }
@@ -282,7 +282,8 @@ impl ServerProcess {
                 error!(
                     %from,
                     place,
-                    "ignoring a server with a different maze: --seed, --side and --ninjas must be equal on all servers"
+                    "ignoring a server with different settings for the maze or its ninjas: all servers of a world need the \
+                     same --seed, --side and --ninjas, and the same version of coplay"
                 );
             }
             return;
@@ -369,7 +370,9 @@ impl ServerProcess {
             && now >= self.next_isolation_warning
         {
             self.next_isolation_warning = now + ISOLATION_WARNING_INTERVAL;
-            warn!("no other server answers: check that the servers at --peer run and use the same secrets");
+            warn!(
+                "no other server answers: check that the servers at --peer run, are reachable and use the same secrets"
+            );
         }
         let left = remaining_tick_time(metrics.tick);
         if left <= EXPIRY_WARNING_TIME && now >= self.next_expiry_warning {
@@ -436,7 +439,7 @@ impl ServerProcess {
     /// Asks players to move to other servers, waits up to 8 s until they have moved and our updates are replicated, and
     /// leaves the world. Does not wait for players if no other server is present.
     fn drain(mut self) {
-        info!("draining: players move to other servers");
+        info!("stopping: players move to other servers, if there are any");
         self.server.world_mut().drain();
         self.own_info.is_draining = true;
         let until = clock::now() + DRAIN_TIMEOUT;
@@ -459,10 +462,10 @@ impl ServerProcess {
 /// version of the program if those flags are equal to ours.
 fn settings_mismatch_error(ours: &ServerInfo, theirs: &ServerInfo) -> CliError {
     let addr = theirs.player_addrs.first().map_or_else(String::new, |addr| format!(" at {addr}"));
-    let message = format!("the server{addr} has a different maze");
+    let message = format!("the server{addr} has different settings for the maze or its ninjas");
     let hint = match maze_flags(theirs) {
         same if same == maze_flags(ours) => "use the same version of coplay on all servers".into(),
-        flags => format!("run the same command with {flags}: all servers of a world have the same maze"),
+        flags => format!("run the same command with {flags}: all servers of a world need the same values"),
     };
     CliError::usage_error(message, hint)
 }
@@ -479,13 +482,13 @@ fn log_mirror_event(event: MirrorEvent) {
         MirrorEvent::PeerLeft(source) => warn!(%source, "another server left or is unreachable"),
         MirrorEvent::EventAbandoned { source, seq } => warn!(%source, seq, "dropped an event that is not obsolete"),
         MirrorEvent::SourceForgotten(source) => {
-            info!(%source, "discarded the events of a server that had left, because the limit of known servers was reached")
+            info!(%source, "discarded the events of a server that had left, because the limit of 256 known servers was reached")
         }
         MirrorEvent::SnapshotTooLong { of, len } => {
-            error!(%of, len, "snapshot exceeds the limit; late joiners will miss this source");
+            error!(%of, len, "cannot send the entities of the server `of` to another server: their snapshot exceeds the limit of 16 MiB");
         }
         MirrorEvent::SnapshotUnavailable { of, from } => {
-            warn!(%of, %from, "a server did not send a snapshot; requesting it again");
+            warn!(%of, %from, "a server did not send a snapshot; requesting it again if it is still missing");
         }
     }
 }

@@ -90,7 +90,7 @@ impl ServerNetwork {
         on_message: impl Fn(MirrorMessage) + Send + Sync + 'static,
     ) -> Result<Self, CliError> {
         let session = zenoh::open(zenoh_config(network)?).wait().map_err(|error| {
-            let hint = "check the addresses of --peer, or choose another port with --listen";
+            let hint = "check the addresses of --peer and the file of --zenoh, or choose another port with --listen";
             CliError::failure(format!("cannot open the network between servers: {}", short_message(&*error)), hint)
         })?;
         let key_prefix = world_key_prefix(secret);
@@ -258,7 +258,7 @@ fn zenoh_config(network: &ServerNetworkConfig<'_>) -> Result<zenoh::Config, CliE
         Some(path) => zenoh::Config::from_file(path).map_err(|error| {
             let hint = "check the path; for the format, see https://zenoh.io/docs/manual/configuration";
             CliError::usage_error(
-                format!("{} is not a valid zenoh configuration: {}", path.display(), short_message(&*error)),
+                format!("cannot use {} as a zenoh configuration: {}", path.display(), short_message(&*error)),
                 hint,
             )
         })?,
@@ -268,7 +268,7 @@ fn zenoh_config(network: &ServerNetworkConfig<'_>) -> Result<zenoh::Config, CliE
         config.insert_json5(key, &value).map_err(|error| {
             CliError::usage_error(
                 format!("zenoh rejects {value} for {key}: {}", short_message(&*error)),
-                "write the addresses of --listen and --peer as HOST:PORT",
+                "give each --peer as HOST:PORT, or as a zenoh endpoint such as tls/play.example.org:7700",
             )
         })
     };

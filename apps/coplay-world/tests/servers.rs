@@ -92,7 +92,10 @@ fn server_with_mismatched_settings_exits_with_a_hint() {
     let other_maze = ["--seed", "8", "--side", "6", "--ninjas", "0"];
     let (code, stderr) = run_expecting_failure(&[&common[..], &other_maze].concat());
     assert_eq!(code, Some(2), "{stderr}");
-    assert!(stderr.contains("error: the server") && stderr.contains("has a different maze"), "{stderr}");
+    assert!(
+        stderr.contains("error: the server") && stderr.contains("has different settings for the maze or its ninjas"),
+        "{stderr}"
+    );
     assert!(stderr.contains("with --seed 7 --side 6 --ninjas 0:"), "{stderr}");
     assert!(!stderr.contains("no other server answers"), "{stderr}");
     wait_until_healthy(&first);
@@ -112,8 +115,8 @@ fn bench_prints_the_carried_player_count() {
     let [_p50, _p99, _late, _dropped, received, issued, ..] = numbers[..] else { panic!("{row}") };
     // The numbers depend on other load on the computer.
     assert!(received > 1.0 && received < 40.0 && issued > 1.0, "{table}");
-    assert!(table.contains("\noff carries "), "{table}");
-    let (_, spread) = table.split_once("server clocks differed by ").expect("the summary mentions the clocks");
+    assert!(table.contains("\noff: "), "{table}");
+    let (_, spread) = table.split_once("of the servers differed by ").expect("the summary mentions the clocks");
     assert!(spread.split(' ').next().is_some_and(|number| number.parse::<f64>().is_ok()), "{table}");
 }
 
@@ -143,7 +146,7 @@ fn invalid_arguments_fail_with_an_error_and_a_hint() {
         (&["serve", "--secret", "two words"], 2, "one word"),
         (&["serve", "--server-secret", ""], 2, "one word"),
         (&["serve", "--listen", &taken], 1, "choose another port or address with --listen"),
-        (&["serve", "--zenoh", "/nowhere/at.all"], 2, "is not a valid zenoh configuration"),
+        (&["serve", "--zenoh", "/nowhere/at.all"], 2, "cannot use /nowhere/at.all as a zenoh configuration"),
         (&["load", "udp://127.0.0.1:1#a", "udp://127.0.0.1:1#b"], 2, "the same secret"),
         (&["load", "nonsense"], 2, "udp://HOST:PORT#SECRET"),
         (&[], 2, "error: missing subcommand\nhint: `coplay world --help` lists all commands\n"),

@@ -64,7 +64,7 @@ pub fn run_check(args: &cli::CheckArgs, out: &mut dyn io::Write) -> Result<Check
     if report.verdict.is_fit() {
         return Ok(report);
     }
-    Err(AppError::failure(format!("{title} cannot be shared on this machine: the verdict is unfit"))
+    Err(AppError::failure(format!("{title} cannot be shared on {machine}: the verdict is unfit"))
         .hint("try another core with --core CORE"))
 }
 

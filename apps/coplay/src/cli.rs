@@ -85,11 +85,11 @@ pub struct DisplayArgs {
     /// Show nothing: run as fast as possible, then print a summary
     #[arg(long)]
     pub headless: bool,
-    /// Set the initial size of the window to this multiple of the picture's size, 1 to 20
-    /// [default: 3, or as in the settings]
+    /// Open the window with the picture scaled by this factor, 1 to 20; in the demo one less, but at least 1; in a maze
+    /// two thirds of it [default: 3, or as in the settings]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=MAX_SCALE))]
     pub scale: Option<u32>,
-    /// Play no sound
+    /// Start with the sound off
     #[arg(long)]
     pub mute: bool,
 }
@@ -101,8 +101,8 @@ pub struct MachineArgs {
     /// [default: the built-in NES; in a game that you join or watch, the host's machine]
     #[arg(long, value_name = "CORE", value_parser = parse_core_source)]
     pub core: Option<CoreSource>,
-    /// Read the BIOS images that the core needs from this folder [default: as in the settings]; all players need the
-    /// same images
+    /// Read the BIOS images that the core needs from this folder; all players need the same images
+    /// [default: as in the settings]
     #[arg(long = "system", value_name = "DIR")]
     pub system_dir: Option<PathBuf>,
 }
@@ -154,7 +154,7 @@ impl MachineArgs {
 /// Arguments of `coplay play`.
 #[derive(Args, Clone, Debug)]
 pub struct PlayArgs {
-    /// File of the game [default: the tennis game of coplay]
+    /// File of the game [default: the tennis game of coplay, or no game for a core that needs none]
     pub game: Option<PathBuf>,
     /// Flags that choose the machine.
     #[command(flatten)]
@@ -187,7 +187,7 @@ pub struct PlayArgs {
 pub struct ReplayArgs {
     /// File of the movie
     pub file: PathBuf,
-    /// File of the game that was recorded [default: the tennis game of coplay]
+    /// File of the game that was recorded [default: the tennis game of coplay, or no game for a core that needs none]
     pub game: Option<PathBuf>,
     /// Flags that choose the machine.
     #[command(flatten)]
@@ -200,7 +200,7 @@ pub struct ReplayArgs {
 /// Arguments of `coplay check`.
 #[derive(Args, Clone, Debug)]
 pub struct CheckArgs {
-    /// File of the game [default: the tennis game of coplay]
+    /// File of the game [default: the tennis game of coplay, or no game for a core that needs none]
     pub game: Option<PathBuf>,
     /// Flags that choose the machine.
     #[command(flatten)]
@@ -215,7 +215,8 @@ pub struct CheckArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Compare this many frames in the last test, the long run [default: 7200]
+    /// Run the machine for this many frames in total; the last test, the long run, compares those after the first 900
+    /// [default: 7200]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=u32::MAX))]
     pub frames: Option<u32>,
     /// Limit the check to about this many seconds [default: 90]
@@ -229,7 +230,7 @@ pub struct CheckArgs {
 /// Arguments of `coplay demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
-    /// File of the game [default: the tennis game of coplay]
+    /// File of the game [default: the tennis game of coplay, or no game for a core that needs none]
     pub game: Option<PathBuf>,
     /// Flags that choose the machine.
     #[command(flatten)]
@@ -246,11 +247,12 @@ pub struct DemoArgs {
     /// Set the packet loss in each direction, 0 to 30 percent
     #[arg(long, value_name = "PERCENT", default_value_t = 1, value_parser = whole_number_in::<u32>(0..=30, "%"))]
     pub loss: u32,
-    /// Delay local input by this many frames, 0 to 20, or as the link needs (`auto`) [default: 2]
+    /// Delay local input by this many frames, 0 to 20, or as the link needs (`auto`)
+    /// [default: 2, or auto with --prediction auto]
     #[arg(long, alias = "lag", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DEMO_FRAMES))]
     pub delay: Option<AutoOrFrames>,
-    /// Simulate at most this many frames with predicted inputs, 0 to 20, or as the link needs (`auto`); 0 is lockstep
-    /// [default: 8]
+    /// Simulate at most this many frames with predicted inputs, 0 to 20, or as the link needs (`auto`); 0 is lockstep,
+    /// which a machine without exact save states always uses [default: 8, or auto with --delay auto]
     #[arg(long, alias = "guess", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DEMO_FRAMES))]
     pub prediction: Option<AutoOrFrames>,
     /// Seed the random numbers of the link and the bots; with --headless the same seed gives the same run

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use coplay_net::iroh::{IrohTransport, RelayConfig};
 use coplay_net::key::{Identity, Secret, Token};
-use coplay_net::ticket::{self, Ticket};
+use coplay_net::ticket::{self, Ticket, TicketError};
 use coplay_net::udp::UdpTransport;
 use coplay_net::{Incoming, PeerAddr, PeerKey, Transport};
 
@@ -108,9 +108,12 @@ impl TransportKind {
 
 /// Parses a ticket. The error states the reason and has a hint.
 pub fn parse_ticket(text: &str) -> Result<Ticket, AppError> {
-    text.parse().map_err(|error| {
-        AppError::usage(format!("invalid ticket: {error}"))
-            .hint("copy the whole ticket that the host shows, and put it in single quotes")
+    text.parse::<Ticket>().map_err(|error| {
+        let hint = match error {
+            TicketError::NewerVersion => "install the newest version of coplay; `coplay --version` prints yours",
+            _ => "copy the whole ticket that the host shows, and put it in single quotes",
+        };
+        AppError::usage(format!("invalid ticket: {error}")).hint(hint)
     })
 }
 

@@ -13,15 +13,16 @@ const PROGRAM: &str = "coplay-world";
 
 /// Runs the server program in place of this one. Returns only if it cannot be started.
 pub fn run(args: &[OsString]) -> Result<(), AppError> {
-    let mut command = Command::new(program_path());
+    let path = program_path();
+    let mut command = Command::new(&path);
     command.args(args);
     Err(match exec_program(command) {
-        error if error.kind() == ErrorKind::NotFound => {
+        error if error.kind() == ErrorKind::NotFound && path.is_relative() => {
             AppError::failure(format!("cannot find the server program {PROGRAM}, neither next to coplay nor in PATH"))
-                .hint("build it in the source tree with `make world`")
+                .hint("install it: run `cargo install --path apps/coplay-world` in the source tree")
         }
-        error => AppError::failure(format!("cannot start the server program {PROGRAM}: {error}"))
-            .hint("build it again in the source tree with `make world`"),
+        error => AppError::failure(format!("cannot start the server program {}: {error}", path.display()))
+            .hint("replace this file: `make world` in the source tree builds target/release/coplay-world"),
     })
 }
 

@@ -107,11 +107,9 @@ impl GameImage {
             File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut image)).map_err(unreadable)?;
         }
         if found.len().max(image.len() as u64) > max {
-            return Err(AppError::failure(format!(
-                "{shown} has more than {} MiB, the largest size of a game",
-                max >> 20
-            ))
-            .hint("check the path, and give the file of a game"));
+            let limit = if found.is_file() { "the largest size of a game" } else { "the limit for a pipe or device" };
+            return Err(AppError::failure(format!("{shown} has more than {} MiB, {limit}", max >> 20))
+                .hint("check the path, and give the file of a game"));
         }
         if image.is_empty() {
             return Err(AppError::failure(format!("{shown} is empty")).hint("copy the whole file again"));

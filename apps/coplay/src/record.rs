@@ -57,7 +57,7 @@ pub fn solo_settings(machine: &dyn Machine) -> Result<Settings, AppError> {
 
 /// Returns the hint for a recording that failed after its start: how to play the frames recorded so far.
 fn replay_hint(path: &Path) -> String {
-    format!("`coplay replay {}` plays the frames recorded so far", path.display())
+    format!("`coplay replay {}`, with the same game and core, plays the frames recorded so far", path.display())
 }
 
 /// Creates the file of a movie. Fails if the file exists, unless `force` is set.

@@ -54,16 +54,24 @@ pub fn check_machine(recorded: &Settings, machine: &dyn Machine) -> Result<(), A
         "the game" => AppError::failure(format!("the movie is of another game: {difference}"))
             .hint("give the file of the recorded game: `coplay replay FILE GAME`"),
         _ => AppError::failure(format!("the movie was recorded with another machine: {difference}"))
-            .hint(machine_hint(recorded)),
+            .hint(machine_hint(recorded, machine)),
     })
 }
 
-/// Returns a hint that says how to open the machine that recorded a movie.
-fn machine_hint(recorded: &Settings) -> String {
-    let machine = &recorded.machine;
-    match machine.name.as_str() {
-        BUILT_IN_MACHINE => format!("leave out --core: the movie needs the built-in NES, version {}", machine.version),
-        name => format!("use --core CORE: the movie needs the core {name}, version {}", machine.version),
+/// Returns a hint that says how to open the machine that recorded a movie, in place of `ours`.
+fn machine_hint(recorded: &Settings, ours: &dyn Machine) -> String {
+    let (machine, has_same_name) = (&recorded.machine, recorded.machine.name == ours.machine_id().name);
+    let version = &machine.version;
+    match (machine.name.as_str(), has_same_name) {
+        (BUILT_IN_MACHINE, false) => format!("leave out --core: the movie needs the built-in NES, version {version}"),
+        (BUILT_IN_MACHINE, true) => {
+            format!("use the version of coplay that recorded the movie, with the built-in NES, version {version}")
+        }
+        (name, false) => format!("use --core CORE: the movie needs the core {name}, version {version}"),
+        (name, true) => format!(
+            "the movie needs the core {name}, version {version}: install that version, and use the same BIOS images \
+             (--system DIR)"
+        ),
     }
 }
 
@@ -189,7 +197,7 @@ impl Replay {
         let hash = self.machine.hash();
         let mut summary = Summary::for_frames(self.frames, elapsed, self.machine.frame_rate());
         let about = match (self.hash_check.is_equal(), self.hash_check.compared) {
-            (_, 0) => "state hashes in the movie, so no states were compared",
+            (_, 0) => "state hashes in the replayed part of the movie, so no states were compared",
             (true, _) => "state hashes compared, all equal",
             (false, _) => "state hashes compared, not all equal",
         };

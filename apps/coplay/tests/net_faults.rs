@@ -43,7 +43,7 @@ fn suspend_and_rejoin(name: &str, drop_after: &str, duration: Duration) {
     std::thread::sleep(duration);
     let resumed_at = newest_frame(&ann);
     joiner.send_signal("-CONT");
-    joiner.wait_for_stderr("rejoins now");
+    joiner.wait_for_stderr("rejoins the game now");
     host.wait_for_stderr("Bob joined");
     wait_for_more_frames(&bob, 200);
     interrupt_in_order(&mut joiner, &mut host);
@@ -249,7 +249,7 @@ fn joiner_of_a_dead_host_times_out_with_a_hint() {
     wait_for_frame(&log, 30);
     host.send_signal("-KILL");
     joiner.wait_for_stderr("waiting for Ann");
-    joiner.assert_fails(1, &["all other players were silent for 12 times the time of --drop-after", "your seat"]);
+    joiner.assert_fails(1, &["silent players did not return within 12 times the time of --drop-after", "your seat"]);
 }
 
 /// Starts Ann (the host), Bob and Eve, each with a frame log, and waits until all of them play.
@@ -312,7 +312,7 @@ fn single_roster_leader_after_suspended_host_returns() {
     bob.wait_for_stderr("the ticket has changed; to join:");
     eve.wait_for_stderr("the ticket has changed; to join:");
     ann.send_signal("-CONT");
-    ann.wait_for_stderr("rejoins now");
+    ann.wait_for_stderr("rejoins the game now");
     bob.wait_for_stderr("Ann joined");
     let _watch = RunningProgram::start(&dir, &["watch", &ann.ticket(), path_arg(&game), "--headless"]);
     [&ann, &bob, &eve].iter().for_each(|run| run.wait_for_stderr("1 watching"));

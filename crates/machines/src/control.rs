@@ -224,7 +224,7 @@ impl Machine for ControlledMachine {
         let (own, saved) = states.split_at_checked(own_len).ok_or_else(truncated)?;
         let flags = (trailer[4], trailer[TRAILER_LEN - 1]);
         if flags.0 > MAX_CONTROL_SITES || flags.1 > 1 {
-            return Err(LoadError::InvalidState("its control flags are invalid".into()));
+            return Err(LoadError::InvalidState("its pause or save-state flag is invalid".into()));
         }
         self.machine.load(own)?;
         self.paused_by = flags.0.checked_sub(1);

@@ -99,7 +99,7 @@ impl fmt::Display for TicketError {
             Self::TooLong => "the text is longer than 512 bytes",
             Self::Damaged => "a part of the ticket is missing or was changed",
             Self::NewerVersion => "the ticket comes from a newer version of coplay",
-            Self::InvalidHost => "the host name is missing or invalid",
+            Self::InvalidHost => "the host name or address is missing or invalid",
             Self::MissingBrackets => "the IPv6 address must be in brackets, as in udp://[2001:db8::1]:7000#SECRET",
             Self::InvalidPort => "the port is missing, or is not a number from 1 to 65535",
             Self::InvalidSecret => "the secret after # is missing, longer than 128 bytes, or contains spaces",

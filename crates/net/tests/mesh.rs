@@ -647,6 +647,6 @@ fn unavailable_multicast_is_reported() {
         &with_multicast("Bob", &unused_multicast_config()),
     )
     .err();
-    assert_eq!(error.map(|error| error.to_string()).as_deref(), Some("the other members do not use multicast"));
+    assert_eq!(error.map(|error| error.to_string()).as_deref(), Some("the maze was opened without multicast"));
     ann.end(TestCommand::Crash);
 }

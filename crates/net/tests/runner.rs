@@ -433,7 +433,7 @@ fn host_with_another_player_count_is_refused() {
             JoinIntent::Spectate => guest.into_spectator(nes(), SpectateOptions::default()).err(),
             _ => guest.into_player(nes(), run_options(240)).err(),
         };
-        let difference = "the number of players differs: 5 here, 7 there".to_owned();
+        let difference = "the number of pads differs: 4 here, 6 there".to_owned();
         assert_eq!(error, Some(RunError::GameMismatch(vec![difference])), "{intent:?}");
     }
     queued_commands.lock().unwrap().push_back(UserCommand::Quit);

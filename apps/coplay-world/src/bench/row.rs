@@ -27,8 +27,9 @@ const MAX_STATE_AGE_SECONDS: f64 = 0.6;
 const MIN_COMMAND_SHARE: f64 = 0.95;
 
 /// Explanation of the columns, and the two lines above the rows.
-pub(super) const TABLE_HEADER: &str = "p50, p99: delay of the events between servers; late: events delayed by more than 150 ms;\n\
-dropped: obsolete events that were not delivered; commands, events and bytes: per player and second\n\
+pub(super) const TABLE_HEADER: &str = "p50, p99: delay of the events between servers, at the server where it is largest;\n\
+late: events delayed by more than 150 ms; dropped: obsolete events that were not delivered;\n\
+commands, events and bytes: per player and second; out, in: bytes that a player sent and received\n\
 \x20        policy    p50   p99   late  dropped  commands/s  events/s   cpu % of  cpu % per     bytes/s    cpu % of\n\
 players             ms    ms      %        %    received    issued   a server   player     out,   in     players  verdict";
 

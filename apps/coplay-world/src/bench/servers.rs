@@ -93,7 +93,10 @@ fn fetch_state_with_retry(http_addr: &str) -> Result<ServerStateJson, CliError> 
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Err(CliError::failure("a server did not answer for 10 s", "run `coplay world serve` and read its messages"))
+    Err(CliError::failure(
+        "a server did not answer for 10 s",
+        "give smaller numbers of players, such as `coplay world bench 50 100`",
+    ))
 }
 
 /// State of a server as JSON, as its `/state` reports it.

@@ -101,7 +101,7 @@ impl BotFleet {
         let mut reasons = self.bot_stats.iter().filter_map(socket_error);
         let Some(reason) = reasons.next() else { return Ok(()) };
         let (some, all) = (1 + reasons.count(), self.bot_stats.len());
-        let hint = format!("allow more open files with `ulimit -n {}`", all + 200);
+        let hint = format!("use fewer bots, or allow more open files with `ulimit -n {}`", all + 200);
         Err(CliError::failure(format!("{some} of {all} bots have no socket: {reason}"), hint))
     }
 }

@@ -56,7 +56,7 @@ impl LoadReport {
 
     pub(super) fn progress_line(&self) -> String {
         format!(
-            "{:4.0} s: {} of {} bots in the world, {} hits, {} server moves, longest silence {:.0} ms",
+            "{:4.0} s: {} of {} bots in the world, {} hits, {} moves between servers, longest silence of a server {:.0} ms",
             self.elapsed.as_secs_f64(),
             self.present_count(),
             self.bot_stats.len(),
@@ -86,19 +86,19 @@ impl fmt::Display for LoadReport {
         let ((avatars, scores), acknowledged) = (self.losses(), self.sum(|stats| stats.acknowledged.hits.into()));
         writeln!(f, "lost                  {avatars} avatars, {scores} acknowledged hits and falls")?;
         writeln!(f, "acknowledged hits     {acknowledged}")?;
-        writeln!(f, "server moves          {}", self.sum(|stats| stats.server_moves.into()))?;
+        writeln!(f, "moves between servers {}", self.sum(|stats| stats.server_moves.into()))?;
         writeln!(
             f,
-            "longest silence       {:.0} ms",
+            "longest silence       {:.0} ms between two messages of a bot's servers",
             worst(self.bot_stats.iter().map(|stats| stats.longest_silence_ms))
         )?;
-        writeln!(f, "round trip            {:.1} ms (median)", rtts.get(rtts.len() / 2).unwrap_or(&0.0))?;
+        writeln!(f, "round trip            {:.1} ms (median of the bots)", rtts.get(rtts.len() / 2).unwrap_or(&0.0))?;
         let mean_lead = lead_time.0 / lead_time.1.max(1) as f64;
         writeln!(f, "own avatar            {mean_lead:.1} ms ahead of the server's or behind it, on average")?;
         let consistency = self.consistency();
         writeln!(
             f,
-            "discrepancy           {:.1} unit·s on average, {:.1} for own avatars; {:.1} % of all samples below {CONSISTENCY_TOLERANCE:.0}",
+            "discrepancy           {:.1} unit·s on average, {:.1} for own avatars; {:.1} % of all samples below {CONSISTENCY_TOLERANCE:.0} unit·s",
             consistency.mean_discrepancy().unwrap_or_default(),
             consistency.own_discrepancy().unwrap_or_default(),
             consistency.tolerated().unwrap_or_default() * 100.0,

@@ -32,7 +32,7 @@ pub enum LabCommand {
 /// Seed and output folder of experiments.
 #[derive(Args, Clone, Debug)]
 pub struct SeedAndOutputArgs {
-    /// Seed the random numbers; the same seed gives the same results
+    /// Seed the random numbers; the same seed gives the same results, except for those of runs in real time
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
     /// Write figures, data and claims into this folder
@@ -78,10 +78,13 @@ pub struct LabFeelArgs {
     /// Measure the link to the host of this ticket, in place of --rtt, --jitter and --loss
     #[arg(long, value_name = "TICKET", conflicts_with_all = ["rtt", "jitter", "loss"])]
     pub measure: Option<String>,
-    /// With --measure: use this relay in place of the ticket's: `none`, `default` or a URL
+    /// With --measure: let the host reach you through this relay in place of the ticket's: `none`, `default` or a URL;
+    /// you still reach the host through the ticket's relay, except with `none`, which uses no relay; no effect with a
+    /// udp:// ticket
     #[arg(long, value_name = "none|default|URL", requires = "measure")]
     pub relay: Option<RelayConfig>,
-    /// Include the time that this game takes per frame on this computer [default: 0 ms]
+    /// Include the time that this game takes on this computer to step a frame and to save and load its state
+    /// [default: 0 ms]
     #[arg(long, value_name = "GAME")]
     pub game: Option<PathBuf>,
     /// Flags that choose the machine.
@@ -90,7 +93,7 @@ pub struct LabFeelArgs {
     /// Flags that set options of the core.
     #[command(flatten)]
     pub core_options: CoreOptionArgs,
-    /// Seed the random numbers; the same seed gives the same results
+    /// Seed the random numbers; the same seed gives the same results for the same link and the same times of the game
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = parse_seed)]
     pub seed: u64,
 }

@@ -30,8 +30,8 @@ pub struct MazeHostArgs {
     /// Generate the maze from this seed, a whole number [default: random]
     #[arg(long, value_name = "SEED", value_parser = parse_seed)]
     pub seed: Option<u64>,
-    /// Set the playout delay: every site shows the maze as it was this long ago, so that updates arrive in time; 10 to
-    /// 1000 ms in steps of 10
+    /// Set the playout delay, which gives updates time to arrive: every site shows the avatars of the other sites as
+    /// they were this long ago plus one bucket, and its own avatars without delay; 10 to 1000 ms in steps of 10
     #[arg(
         long = "playout-delay",
         alias = "delay",
@@ -40,7 +40,8 @@ pub struct MazeHostArgs {
         value_parser = parse_ticks
     )]
     pub delay: u16,
-    /// Set the length of a bucket, a time interval whose updates are shown together: 10 to 1000 ms in steps of 10
+    /// Set the length of a bucket, a time interval whose updates belong to one view of the maze, 10 to 1000 ms in steps
+    /// of 10; it adds to the playout delay
     #[arg(long, value_name = "MS", default_value = "40", value_parser = parse_ticks)]
     pub bucket: u16,
     /// Use plain UDP, and listen on this port, or address and port; joiners must be able to reach this port
@@ -55,8 +56,9 @@ pub struct MazeHostArgs {
     /// Set the access that computers in the local network have without a ticket [default: see; with --headless: hide]
     #[arg(long, value_name = "ACCESS", value_enum)]
     pub lan: Option<LanVisibility>,
-    /// Send each update to all sites in one multicast datagram: where multicast works (`auto`), never (`off`), or to
-    /// this address; with an address, the command fails if multicast is not available
+    /// Send each update in one multicast datagram instead of one datagram per site: where multicast works (`auto`),
+    /// never (`off`), or where it works with this address and the 16 following ones; with an address, the command fails
+    /// if multicast is not available
     #[arg(long, value_name = "auto|off|ADDR:PORT", default_value = "auto", value_parser = parse_multicast)]
     pub multicast: MulticastArg,
     /// Flags of the player at this site.
@@ -73,11 +75,12 @@ pub struct MazeJoinArgs {
     /// flag for more servers
     #[arg(long, value_name = "URL", conflicts_with_all = ["ticket", "ninjas", "rate", "reckon", "trace", "stats"])]
     pub world: Vec<String>,
-    /// Use this relay in place of the ticket's: `none`, `default` or a URL
+    /// Let others reach you through this relay in place of the ticket's: `none`, `default` or a URL; you still reach
+    /// the ticket's site through its relay, except with `none`, which uses no relay; no effect with a udp:// ticket
     #[arg(long, value_name = "none|default|URL")]
     pub relay: Option<RelayConfig>,
-    /// Send each update to all sites in one multicast datagram: where multicast works and the other sites use it
-    /// (`auto`), or never (`off`)
+    /// Send each update in one multicast datagram instead of one datagram per site: where multicast works, if the host
+    /// opened the maze with multicast (`auto`), or never (`off`)
     #[arg(long, value_name = "auto|off", default_value = "auto", value_parser = parse_multicast_switch)]
     pub multicast: MulticastArg,
     /// Flags of the player at this site.
@@ -92,23 +95,24 @@ pub struct MazePlayerArgs {
     #[arg(long, value_name = "N", value_parser = whole_number::<u8>(0..=31))]
     pub ninjas: Option<u8>,
     /// Send updates of each of your avatars at a fixed rate, as Gautier et al. do: 1, 2, 4, 5, 10, 20, 25, 50 or 100
-    /// per second [default: when the other sites' dead reckoning would be wrong, as far as the network allows]
+    /// per second [default: as with --reckon 8, and fewer while updates are lost or late]
     #[arg(long, value_name = "HZ", conflicts_with = "reckon", value_parser = parse_update_rate)]
     pub rate: Option<u32>,
     /// Send an update of one of your avatars when the other sites' dead reckoning is wrong by more than this distance,
-    /// 1 to 1000 units; a cell of the maze is 512 units wide
+    /// 1 to 1000 units, as a rule 4 to 25 updates per second; a cell of the maze is 512 units wide
     #[arg(long, value_name = "UNITS", value_parser = whole_number_in::<u32>(1..=1_000, "units"))]
     pub reckon: Option<u32>,
     /// Set the name that other players see [default: your login name]
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
     /// Simulate a bad uplink, and with multicast a bad downlink, for tests and measurements: a list of any of these,
-    /// with rate in kbit/s and cut in seconds:
+    /// which may start with lan, broadband, wifi, mobile, satellite or awful, with rate in kbit/s and cut in seconds
+    /// from the start:
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
     #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
-    /// Leave after this many seconds, 1 to 86400; with --headless the ninjas stop 3 s earlier, so that all sites agree
-    /// on the scores
+    /// Leave after this many seconds, 1 to 86400; with --headless and without --world, the ninjas stop 3 s earlier, and
+    /// the site waits up to 10 s longer until no avatar has moved for 3 s, so that all sites agree on the scores
     #[arg(long, value_name = "N", value_parser = whole_number_in::<u32>(1..=86_400, "s"))]
     pub seconds: Option<u32>,
     /// Write all sent, received and displayed updates to this file, for `coplay maze drift`
@@ -179,7 +183,7 @@ impl MulticastArg {
 }
 
 fn parse_multicast(text: &str) -> Result<MulticastArg, String> {
-    let error = |_| "must be `auto`, `off`, or a multicast address and a port, such as 239.255.77.77:5700".into();
+    let error = |_| "must be `auto`, `off`, or an IPv4 multicast address and a port, such as 239.255.77.77:5700".into();
     parse_multicast_switch(text).or_else(|_| text.parse().map(MulticastArg::At).map_err(error))
 }
 

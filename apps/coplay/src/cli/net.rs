@@ -16,7 +16,7 @@ use crate::frontend::FrontendRequest;
 /// Arguments of `coplay host`.
 #[derive(Args, Clone, Debug)]
 pub struct HostArgs {
-    /// File of the game [default: the tennis game of coplay]
+    /// File of the game [default: the tennis game of coplay, or no game for a core that needs none]
     pub game: Option<PathBuf>,
     /// Flags that choose the machine.
     #[command(flatten)]
@@ -30,11 +30,12 @@ pub struct HostArgs {
     /// Set the number of players at this computer, 1 to 8
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number::<u8>(1..=8))]
     pub pads: u8,
-    /// Delay local input by this many frames, 0 to 60, or as the links need (`auto`) [default: auto]
+    /// Delay local input by this many frames, 0 to 60, or as the links need (`auto`)
+    /// [default: auto, or 2 with a number for --prediction]
     #[arg(long, alias = "lag", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DELAY_FRAMES))]
     pub delay: Option<AutoOrFrames>,
-    /// Simulate at most this many frames with predicted inputs, 0 to 60, or as the links need (`auto`); 0 is lockstep
-    /// [default: auto]
+    /// Simulate at most this many frames with predicted inputs, 0 to 60, or as the links need (`auto`); 0 is lockstep,
+    /// which a machine without exact save states always uses [default: auto, or 8 with a number for --delay]
     #[arg(long, alias = "window", value_name = "FRAMES|auto", value_parser = auto_or_frames(MAX_DELAY_FRAMES))]
     pub prediction: Option<AutoOrFrames>,
     /// Use plain UDP, and listen on this port, or address and port; joiners must be able to reach this port
@@ -68,12 +69,14 @@ pub struct HostArgs {
 pub struct ConnectArgs {
     /// Ticket that the host shows; without a ticket, coplay lists the games of the local network
     pub ticket: Option<String>,
-    /// File of the game [default: coplay searches the game folders of the settings]
+    /// File of the game [default: the host's game, if it is the tennis game of coplay or in a game folder of the
+    /// settings]
     pub game: Option<PathBuf>,
     /// Flags that choose the machine.
     #[command(flatten)]
     pub machine: MachineArgs,
-    /// Use this relay in place of the ticket's: `none`, `default` or a URL
+    /// Let others reach you through this relay in place of the ticket's: `none`, `default` or a URL; you still reach
+    /// the host through the ticket's relay, except with `none`, which uses no relay; no effect with a udp:// ticket
     #[arg(long, value_name = "none|default|URL")]
     pub relay: Option<RelayConfig>,
 }
@@ -84,7 +87,7 @@ pub struct JoinArgs {
     /// Ticket of the host, and the game and machine to open.
     #[command(flatten)]
     pub connect: ConnectArgs,
-    /// Set the number of players at this computer, 1 to 8
+    /// Set the number of players at this computer, 1 to 8; a free seat in a running game has room for 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number::<u8>(1..=8))]
     pub pads: u8,
     /// Flags of the player at this site.
@@ -130,16 +133,17 @@ pub struct PlayerArgs {
     /// data folder]
     #[arg(long, value_name = "FILE")]
     pub seat: Option<PathBuf>,
-    /// Drop players who are silent for this many seconds, 0.3 to 86400, or wait forever (`never`)
+    /// Drop players who are silent for this many seconds, 0.3 to 86400, if more than half of the players remain, or
+    /// half with the lowest seat; or wait forever (`never`)
     #[arg(long, value_name = "SECONDS|never", default_value = "10", value_parser = parse_drop_timeout)]
     pub drop_after: TimeoutArg,
-    /// Play on alone as soon as all other players have been silent for the time of --drop-after. Without this flag the
-    /// game waits until they return or you press F4 (the default key); with --headless the game ends after 12 times the
-    /// time of --drop-after
+    /// Play on alone as soon as all other players have been silent for the time of --drop-after, as the lower seat of
+    /// two players always does. Without this flag, in any other seat, the game waits until they return or you press F4
+    /// (the default key); with --headless the game ends after 12 times the time of --drop-after
     #[arg(long)]
     pub go_on_alone: bool,
     /// Drop a player who stalls the game for this many seconds, 0.1 to 86400, or wait forever (`never`); only the
-    /// host's value counts, or after the host has left, that of the lowest seat
+    /// host's value counts, or once the host is gone, that of the lowest seat
     #[arg(
         long,
         alias = "late-after",
@@ -160,8 +164,8 @@ pub struct ParticipantArgs {
     /// Set the name that other players see [default: your login name]
     #[arg(long, value_name = "TEXT")]
     pub name: Option<String>,
-    /// Simulate a bad uplink, for tests and measurements: a list of any of these, with rate in kbit/s and cut in
-    /// seconds:
+    /// Simulate a bad uplink, for tests and measurements: a list of any of these, which may start with lan, broadband,
+    /// wifi, mobile, satellite or awful, with rate in kbit/s and cut in seconds from the start:
     /// delay=MS,jitter=MS,loss=PERCENT,burst=PACKETS,duplicate=PERCENT,reorder,rate=KBIT,queue=MS,cut=FROM-UNTIL,seed=N
     #[arg(long, value_name = "IMPAIRMENT", value_parser = str::parse::<Impairment>)]
     pub impair: Option<Impairment>,
@@ -182,8 +186,8 @@ pub struct LogArgs {
     /// Write statistics of the run to this file at the end (JSON)
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Record a movie to this file, for `coplay replay`; the movie of a late joiner or spectator starts with the state
-    /// that the computer received
+    /// Record a movie to this file, for `coplay replay`; if you join late or watch, the movie starts with the first
+    /// state that you receive
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// With --record: overwrite the file if it exists
@@ -200,11 +204,11 @@ pub struct OnlineDisplayArgs {
     /// Show no picture, and print a line for every event
     #[arg(long)]
     pub headless: bool,
-    /// Set the initial size of the window to this multiple of the picture's size, 1 to 20
+    /// Open the window with the picture scaled by this factor, 1 to 20; in a maze by two thirds of it
     /// [default: 3, or as in the settings]
     #[arg(long, value_name = "N", value_parser = whole_number::<u32>(1..=MAX_SCALE))]
     pub scale: Option<u32>,
-    /// Play no sound
+    /// Start with the sound off
     #[arg(long)]
     pub mute: bool,
 }

@@ -32,7 +32,12 @@ fn write_toml(config: &UserSettings, path: Option<&Path>, out: &mut String) -> s
         None => writeln!(out, "# system = \"/path/of/the/folder\"")?,
     }
     writeln!(out, "\n[video]")?;
-    write_setting(out, "scale", config.scale, &format!("initial scale of the picture, 1 to {MAX_SCALE}"))?;
+    write_setting(
+        out,
+        "scale",
+        config.scale,
+        &format!("initial scale of the picture, 1 to {MAX_SCALE}; in the demo one less, in a maze two thirds"),
+    )?;
     write_setting(
         out,
         "integer",
@@ -52,7 +57,12 @@ fn write_toml(config: &UserSettings, path: Option<&Path>, out: &mut String) -> s
     )?;
     writeln!(out, "\n[network]")?;
     let relay = quoted(&config.relay.to_string());
-    write_setting(out, "relay", relay, "relay for peers without a direct connection: \"none\", \"default\" or a URL")?;
+    write_setting(
+        out,
+        "relay",
+        relay,
+        "relay of games that you host, for peers without a direct connection: \"none\", \"default\" or a URL",
+    )?;
     writeln!(out, "\n# Keys of the program: one key, a list of keys in brackets, or [] for no key.\n[keys]")?;
     for (action, name, _, description) in ACTIONS {
         write_setting(out, name, key_list(config.keys_of(action)), description)?;
@@ -64,7 +74,7 @@ fn write_toml(config: &UserSettings, path: Option<&Path>, out: &mut String) -> s
             writeln!(out, "{} = {}", button_name(*button), key_list(keys))?;
         }
         if map.iter().all(|(_, keys)| keys.is_empty()) {
-            writeln!(out, "# no keys: use a gamepad, or add lines such as: a = \"X\"")?;
+            writeln!(out, "# no keys: use a gamepad, or add lines such as: a = \"V\"")?;
         }
     }
     writeln!(

@@ -13,11 +13,11 @@ use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_machines::Machine;
 
-use crate::config::UserSettings;
+use crate::config::{Action, UserSettings};
 use crate::error::AppError;
 use crate::frame_timer::sleep_until;
 use crate::hud::{Hud, HudCapabilities, HudRequest, failure_note};
-use crate::scene::{Dial, Scene};
+use crate::scene::{Dial, Scene, join_footer, key_hint};
 use crate::speaker_and_gamepads::SpeakerAndGamepads;
 use crate::summary::Summary;
 use crate::ui_link::GamePort;
@@ -40,6 +40,8 @@ pub struct Demo {
     /// Time until which a person controls each player. Every pressed button extends this time.
     human_until: [Time; 2],
     selected_dial: usize,
+    /// Part of the status line that names the keys of the dials.
+    dial_keys: String,
     history: DemoHistory,
 }
 
@@ -57,6 +59,7 @@ impl Demo {
             frame_limit,
             human_until: [Time::ZERO; 2],
             selected_dial: 0,
+            dial_keys: String::new(),
             history: DemoHistory::default(),
         })
     }
@@ -84,6 +87,7 @@ impl Demo {
     pub fn run(mut self, mut ui: GamePort, config: &UserSettings) -> Result<Summary, AppError> {
         let started = Instant::now();
         let clock = || Time::ZERO + TimeDelta::from(started.elapsed());
+        self.dial_keys = dial_keys(config);
         let capabilities = HudCapabilities { dials: true, ..HudCapabilities::default() };
         let mut hud = Hud::new(config, capabilities, self.pair.sites[0].machine().pads());
         let mut devices = SpeakerAndGamepads::open(config, self.pair.sites[0].machine().pads(), &ui, &mut hud);
@@ -263,8 +267,12 @@ impl Demo {
         scene.selected_dial = self.selected_dial;
         let stats = self.pair.sites[0].session.stats();
         let period = stats.period.as_millis_f64();
-        let verdict = if self.first_desync_frame(now).is_none() { "states equal" } else { "STATES DIFFER" };
-        scene.status = format!("{:.1} fps   {verdict}   [ ] select a dial   - = change it", 1_000.0 / period.max(1.0));
+        let verdict = match self.first_desync_frame(now) {
+            Some(_) => "STATES DIFFER",
+            None if self.pair.comparison.count == 0 => "no states compared yet",
+            None => "states equal",
+        };
+        scene.status = format!("{:.1} fps   {verdict}   {}", 1_000.0 / period.max(1.0), self.dial_keys);
         hud.draw(Instant::now(), scene);
     }
 
@@ -322,6 +330,15 @@ impl Demo {
         summary.notes.extend(failure_note(self.machine_failure()));
         summary
     }
+}
+
+/// Returns the part of the status line that names the keys to select and to change a dial; empty without keys.
+fn dial_keys(config: &UserSettings) -> String {
+    let labels = |actions: [Action; 2]| actions.map(|action| config.key_label(action)).join(" ").trim().to_owned();
+    join_footer(&[
+        key_hint(&labels([Action::PreviousDial, Action::NextDial]), "select a dial"),
+        key_hint(&labels([Action::Decrease, Action::Increase]), "change it"),
+    ])
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@ pub mod window;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use crate::config::UserSettings;
+use crate::config::{Action, UserSettings};
 use crate::error::AppError;
+use crate::key::Key;
+use crate::scene::{join_footer, key_hint};
 use crate::ui_link::{GamePort, ui_link};
 
 /// Kind of front end that shows a game.
@@ -91,6 +93,13 @@ impl FrontendKind {
                 .hint("use --headless to run without a picture")
         })
     }
+}
+
+/// Returns the text at the right end of the status line: the keys that open the list of keys and the menu. Many
+/// terminals keep F1 for themselves, so a front end chooses which of the `help` keys it names.
+fn status_keys(help: Option<&Key>, config: &UserSettings) -> String {
+    let help = help.map(|key| key.label()).unwrap_or_default();
+    join_footer(&[key_hint(&help, "keys"), key_hint(&config.key_label(Action::Menu), "menu")])
 }
 
 /// Runs a game on its own thread and a front end on the calling thread until the game ends. Closing the front end ends

@@ -31,6 +31,8 @@ pub(super) fn help_overlay(config: &UserSettings, capabilities: HudCapabilities,
             Action::Save if capabilities.shared_game => "save the state, for all players",
             Action::Load if capabilities.shared_game => "load the saved state, for all players",
             Action::Reset if capabilities.shared_game => "reset the machine, for all players",
+            Action::Save => "save the state to the selected slot",
+            Action::Load => "load the state from the selected slot",
             _ => description,
         };
         rows.push((key_labels(config.keys_of(action)), description.into()));
@@ -59,14 +61,17 @@ fn button_help(map: &[(Button, Vec<Key>)], pad: &PadLayout) -> Vec<String> {
 }
 
 fn is_available(action: Action, capabilities: HudCapabilities) -> bool {
+    // A spectator of a shared game cannot control its machine.
+    let is_shared_player = capabilities.shared_game && capabilities.reset;
     match action {
-        Action::Pause => capabilities.pause || capabilities.shared_game,
+        Action::Pause => capabilities.pause || is_shared_player,
         Action::FastForward => capabilities.fast_forward,
-        Action::Save | Action::Load => capabilities.slots || capabilities.shared_game,
+        Action::Save | Action::Load => capabilities.slots || is_shared_player,
         Action::NextSlot => capabilities.slots,
-        Action::Reset => capabilities.reset || capabilities.shared_game,
+        Action::Reset => capabilities.reset,
         Action::Graph => capabilities.graph || capabilities.shared_game,
-        Action::Chat | Action::GoOnAlone => capabilities.shared_game,
+        Action::Chat => capabilities.shared_game,
+        Action::GoOnAlone => is_shared_player,
         Action::Mute | Action::Increase | Action::Decrease => capabilities.dials || !capabilities.no_sound,
         Action::PreviousDial | Action::NextDial => capabilities.dials,
         _ => true,

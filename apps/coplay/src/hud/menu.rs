@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Hud, HudRequest, OpenPanel};
-use crate::scene::{MenuMove, Overlay};
+use crate::scene::{MenuMove, Overlay, join_footer, key_hint};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MenuItem {
@@ -95,6 +95,7 @@ impl Hud {
             MenuItem::Volume if self.is_muted => ("Volume", "‹ muted ›".into()),
             MenuItem::Volume => ("Volume", format!("‹ {} % ›", self.volume)),
             MenuItem::Invitation => ("Invite players", String::new()),
+            MenuItem::Reset if self.capabilities.shared_game => ("Reset", "for all players".into()),
             MenuItem::Reset => ("Reset", String::new()),
             MenuItem::Keys => ("Keys", String::new()),
             MenuItem::Quit => ("Quit", String::new()),
@@ -108,7 +109,10 @@ impl Hud {
             title: if self.capabilities.pause { "Paused".into() } else { "Menu".into() },
             rows: self.menu_items().into_iter().map(|item| self.item_text(item)).collect(),
             selected: Some(selected),
-            footer: format!("↑ ↓ select   ← → change   Enter confirm   {} resume", self.menu_key),
+            footer: join_footer(&[
+                "↑ ↓ select   ← → change   Enter confirm".into(),
+                key_hint(&self.menu_key, "resume"),
+            ]),
         }
     }
 }

@@ -85,7 +85,8 @@ impl Invitation {
         rows.push(("To join".into(), if whole.len() <= MAX_LINE_WIDTH { whole } else { short }));
         rows.push(("Play".into(), "the ticket stays in the menu: Invite players".into()));
         let selected = Some(rows.len() - 1);
-        Overlay { title: "Invite players".into(), rows, selected, footer: format!("Enter or {menu_key} play") }
+        let keys = if menu_key.is_empty() { "Enter".into() } else { format!("Enter or {menu_key}") };
+        Overlay { title: "Invite players".into(), rows, selected, footer: key_hint(&keys, "play") }
     }
 }
 
@@ -176,7 +177,7 @@ impl Hud {
             UiCommand::Pause if self.capabilities.pause => self.is_pause_requested = !self.is_pause_requested,
             UiCommand::FastForward(on) => self.is_fast_forward = on && self.capabilities.fast_forward,
             UiCommand::Save | UiCommand::Load if !self.capabilities.slots => {
-                self.show_toast(now, "this game has no save states")
+                self.show_toast(now, "save states work only in `coplay play` and in shared games")
             }
             UiCommand::Save => return Some(HudRequest::Save(self.slot)),
             UiCommand::Load => return Some(HudRequest::Load(self.slot)),

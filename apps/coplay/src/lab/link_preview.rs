@@ -74,7 +74,7 @@ fn machine_costs(args: &cli::LabFeelArgs) -> Result<(MachineProfile, String), Ap
         fitness.costs.step.as_millis_f64(),
         fitness.costs.save.as_millis_f64(),
         fitness.costs.load.as_millis_f64(),
-        if fitness.can_save { "" } else { "; the save states are not exact, so prediction is not possible" },
+        if fitness.can_save { "" } else { "; it has no exact save states, so prediction is not possible" },
     );
     Ok((MachineProfile { costs: fitness.costs, can_save: fitness.can_save }, about))
 }
@@ -82,7 +82,7 @@ fn machine_costs(args: &cli::LabFeelArgs) -> Result<(MachineProfile, String), Ap
 fn format_preview(link: LinkQuality, about: &str, preview: &LinkPreview) -> String {
     let LinkQuality { rtt_ms, jitter_ms, loss } = link;
     let mut text = format!(
-        "link     {rtt_ms:.1} ms round trip, {jitter_ms:.1} ms of jitter in each direction, {:.1} % packet loss\n",
+        "link     {rtt_ms:.1} ms round trip; {jitter_ms:.1} ms of jitter and {:.1} % packet loss in each direction\n",
         loss * 100.0
     );
     text += &format!("machine  {about}\n\n");

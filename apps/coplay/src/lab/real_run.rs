@@ -75,7 +75,7 @@ impl ProcessRunner {
         program.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
         // The log of an earlier session must not be read as the log of this one.
         _ = std::fs::remove_file(&log);
-        let child = program.spawn().map_err(|error| format!("cannot start a second process of coplay: {error}"))?;
+        let child = program.spawn().map_err(|error| format!("cannot start another process of coplay: {error}"))?;
         Ok(SiteProcess { name, child, frame_log: log, stdout_path: out, stderr_path: err })
     }
 }

@@ -68,7 +68,7 @@ fn parse_trace(text: &str) -> Result<Trace, String> {
 fn check_traces(traces: &[Trace]) -> Result<(), AppError> {
     if traces.len() < 2 {
         return Err(AppError::usage("one trace is not enough: drift is measured between two or more sites")
-            .hint("give the traces of two or more sites: coplay maze drift FILE FILE"));
+            .hint("give the traces of two or more sites: `coplay maze drift FILE FILE`"));
     }
     let sites: BTreeSet<Option<WorldSiteId>> = traces.iter().map(|trace| trace.site).collect();
     if sites.len() < traces.len() {

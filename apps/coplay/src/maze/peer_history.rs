@@ -15,7 +15,7 @@ pub(super) const SAMPLE_INTERVAL: TimeDelta = TimeDelta::from_millis(250);
 /// Samples per second; the inverse of [`SAMPLE_INTERVAL`].
 const SAMPLES_PER_SECOND: f32 = 4.0;
 
-/// Recent samples of the round-trip time to each peer, the highest packet loss of a peer, and the updates sent and
+/// Recent samples of the round-trip time to each peer, the highest update loss of a peer, and the updates sent and
 /// received per second.
 #[derive(Debug, Default)]
 pub(super) struct PeerHistory {
@@ -63,7 +63,7 @@ impl PeerHistory {
             .map(|(site, values)| graph_line(format!("round trip, {}", name(*site)), "ms", values, 50.0))
             .collect();
         if !lines.is_empty() {
-            lines.push(graph_line("worst packet loss".into(), "%", &self.loss_percent, 10.0));
+            lines.push(graph_line("worst update loss".into(), "%", &self.loss_percent, 10.0));
             lines.push(graph_line("updates received".into(), "/s", &self.updates_received, 50.0));
         }
         lines.push(graph_line("updates sent".into(), "/s", &self.updates_sent, 50.0));
@@ -99,7 +99,7 @@ mod tests {
         history.sample_if_due(now, &game);
         let graph = history.graph(|site| format!("site {}", site.0));
         let names: Vec<&str> = graph.lines.iter().map(|line| line.name.as_str()).collect();
-        assert_eq!(names, ["round trip, site 2", "worst packet loss", "updates received", "updates sent"]);
+        assert_eq!(names, ["round trip, site 2", "worst update loss", "updates received", "updates sent"]);
         assert_eq!(graph.lines[0].current, "2 ms");
         assert!(graph.lines.iter().all(|line| line.values.len() == 1), "the second sample is not due yet");
         assert!(graph.lines[2].values[0] > 0.0);

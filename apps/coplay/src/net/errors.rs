@@ -37,10 +37,14 @@ pub(super) fn to_app_error(run_error: &RunError) -> AppError {
         RunError::InvalidSettings(_) => error.hint(
             "install the newest version of coplay on both computers; if that does not help, do not join this host",
         ),
-        RunError::Machine(_) => {
-            error.hint("run the same command again to rejoin; if that does not help, try another --core")
-        }
-        RunError::HostGone => error.hint("ask the host to start the game again, and for its new ticket"),
+        RunError::Machine(_) => error.hint(
+            "run the same command again: a joiner or spectator returns to the game, a host starts a new one; if that \
+             does not help, host with another --core",
+        ),
+        RunError::HostGone => error.hint(
+            "run the same command again; if that does not help, ask the host to start the game again, and for its new \
+             ticket",
+        ),
         RunError::SessionConfig(_) => error.hint("start the host with other numbers for --delay and --prediction"),
         RunError::FeedDropped(_) => error.hint("run the same command again to watch from the current frame"),
     }
@@ -50,10 +54,14 @@ fn difference_hint(differences: &[String]) -> &'static str {
     let about = |topic: &str| differences.iter().any(|difference| difference.contains(topic));
     if about("the game") {
         "use exactly the same game file as the host; another release or a modified copy is another game"
-    } else if about("version") || about("first frames") {
-        "install the host's version of the core, or for the built-in NES the host's version of coplay"
-    } else if about("the machine") {
+    } else if about("the machine differs") {
         "leave out --core, so that coplay finds the host's machine"
+    } else if about("option platform") {
+        "this core needs the same operating system and processor type at all players; ask the host for another --core"
+    } else if about("version") {
+        "install the host's version of the core, or for the built-in NES the host's version of coplay"
+    } else if about("first frames") {
+        "use the host's BIOS images (--system DIR) and build of the core, or for the built-in NES its build of coplay"
     } else {
         "leave out --core, so that coplay uses the host's settings"
     }
@@ -63,10 +71,12 @@ fn difference_hint(differences: &[String]) -> &'static str {
 pub(super) fn end_error(end: &SessionEnd) -> Option<AppError> {
     match end {
         SessionEnd::Left | SessionEnd::Alone => None,
-        SessionEnd::Silent(_) => Some(
-            AppError::failure("all other players were silent for 12 times the time of --drop-after")
-                .hint("check the network connection, then run the same command again to return to your seat"),
-        ),
+        SessionEnd::Silent(_) => {
+            Some(AppError::failure("silent players did not return within 12 times the time of --drop-after").hint(
+                "check the network connection, then run the same command again: as a joiner you return to your seat, \
+                 as the host you start a new game",
+            ))
+        }
         SessionEnd::Dropped => Some(
             AppError::failure("the other players dropped you and continued the game")
                 .hint("run the same command again to return to your seat"),

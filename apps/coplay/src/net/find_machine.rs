@@ -74,10 +74,9 @@ fn find_game(wanted: &GameId, folders: &[PathBuf]) -> Result<GameImage, AppError
     found.ok_or_else(|| {
         let message = format!("cannot find the game of the host: {:?}, SHA-256 {}", wanted.name, hex(&wanted.hash));
         let hint = match folders.len() {
-            0 => {
-                "add the game's folder to `games` in the settings (`coplay config`), or give the file after the ticket"
-                    .into()
-            }
+            0 => "add the game's folder to `games` in the settings file (`coplay config` shows its path), or give the \
+                 file after the ticket"
+                .into(),
             _ => {
                 let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
                 format!("copy the game into a game folder ({}), or give the file after the ticket", folders.join(", "))
@@ -136,7 +135,8 @@ fn open_core_by_name(
 
 fn missing_core_error(wanted: &MachineId) -> AppError {
     let MachineId { name, version, .. } = wanted;
-    let message = format!("the host uses the libretro core {name} ({version}), which is not installed here");
+    let message =
+        format!("the host uses the libretro core {name} ({version}), which is not installed here or does not open");
     // The hint uses only the name. Opening a file by it would run any code that the host names.
     let install = CoreName::from_machine_name(name).and_then(|name| libretro::install_hint(&name));
     let hint = install.unwrap_or_else(|| "install that libretro core".into());

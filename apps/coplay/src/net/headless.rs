@@ -117,7 +117,10 @@ impl Frontend for HeadlessFrontend {
                 }
                 let was_offered = std::mem::replace(&mut self.is_go_on_alone_offered, status.can_continue_alone);
                 if status.can_continue_alone && !was_offered {
-                    print_line("all other players are silent; without --go-on-alone, the game waits for them");
+                    print_line(
+                        "all other players are silent; without --go-on-alone, the game waits for them, and ends after \
+                         12 times the time of --drop-after, unless that is `never`",
+                    );
                 }
                 self.print_changed_ticket();
             }

@@ -32,20 +32,19 @@ pub(crate) fn announce_game(
 }
 
 /// Parses the ticket `text`; without one, lets the user choose a game of the local network. If stdin or stderr is not a
-/// terminal, the games are only listed, and the result is `None`.
-pub(crate) fn choose_ticket(kind: GameKind, text: Option<&str>) -> Result<Option<Ticket>, AppError> {
+/// terminal, the games are only listed, and the result is `None`. `command` is the command that the user typed, for
+/// hints.
+pub(crate) fn choose_ticket(kind: GameKind, command: &str, text: Option<&str>) -> Result<Option<Ticket>, AppError> {
     if let Some(text) = text {
         return connect::parse_ticket(text).map(Some);
     }
-    let (thing, join, _) = command_words(kind);
+    let (thing, _) = kind_words(kind);
+    let hint = || format!("give the ticket that the host shows, as in `{command} 'TICKET'`");
     eprintln!("searching for {thing}s in the local network ...");
-    let found = lan::browse(kind, DISCOVERY_TIME, || true).map_err(|error| {
-        AppError::failure(format!("cannot search the local network: {error}"))
-            .hint(format!("give the ticket that the host shows, as in `{join} 'TICKET'`"))
-    })?;
+    let found = lan::browse(kind, DISCOVERY_TIME, || true)
+        .map_err(|error| AppError::failure(format!("cannot search the local network: {error}")).hint(hint()))?;
     if found.is_empty() {
-        return Err(AppError::failure(format!("found no {thing} in the local network"))
-            .hint(format!("give the ticket that the host shows, as in `{join} 'TICKET'`")));
+        return Err(AppError::failure(format!("found no {thing} in the local network")).hint(hint()));
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         crate::print_stdout(&format_games(&found));
@@ -55,12 +54,11 @@ pub(crate) fn choose_ticket(kind: GameKind, text: Option<&str>) -> Result<Option
     prompt_choice(&found).map(Some)
 }
 
-/// Returns the noun for a game of this kind, the command to join it, and the command that opens it to the local
-/// network.
-fn command_words(kind: GameKind) -> (&'static str, &'static str, &'static str) {
+/// Returns the noun for a game of this kind, and the command that opens it to the local network.
+fn kind_words(kind: GameKind) -> (&'static str, &'static str) {
     match kind {
-        GameKind::SharedMachine => ("game", "coplay join", "coplay host --lan join"),
-        GameKind::Maze => ("maze", "coplay maze join", "coplay maze host --lan join"),
+        GameKind::SharedMachine => ("game", "coplay host --lan join"),
+        GameKind::Maze => ("maze", "coplay maze host --lan join"),
     }
 }
 
@@ -98,7 +96,7 @@ fn parse_choice(found: &[LanGame], typed: &str) -> Result<Ticket, AppError> {
     };
     game.ticket.clone().ok_or_else(|| {
         AppError::failure(format!("the game of {} needs a ticket", game.host))
-            .hint(format!("ask the host for the ticket, or to start with `{}`", command_words(game.kind).2))
+            .hint(format!("ask the host for the ticket, or to start with `{}`", kind_words(game.kind).1))
     })
 }
 

@@ -21,7 +21,7 @@ const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(25);
 pub fn probe_link(ticket: &str, relay: Option<RelayConfig>) -> Result<LinkReport, AppError> {
     let ticket = connect::parse_ticket(ticket)?;
     let connection = connect::open_for_ticket(&ticket, SeatKey::new().identity, relay)?;
-    eprintln!("measuring the link for 5 s ...");
+    eprintln!("connecting to the host, then measuring the link for 5 s ...");
     let config = LinkProbeConfig {
         addrs: connection.host_addrs,
         expected_peer: connection.expected_key,

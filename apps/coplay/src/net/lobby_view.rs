@@ -199,7 +199,7 @@ impl LobbyView {
             }
             Event::Joined { site, .. } => format!("{} joined", name(site)),
             Event::SplitBrainResolved { site, is_own_game_kept: true } => {
-                format!("you and {0} both played on alone; your game is ahead, so {0} returns to it", name(site))
+                format!("you and {0} both played on alone; your game is kept, so {0} returns to it", name(site))
             }
             Event::SplitBrainResolved { site, is_own_game_kept: false } => {
                 format!("you return to the game of {}, which continued without you", name(site))
@@ -333,12 +333,14 @@ impl LobbyView {
         }
     }
 
-    /// Returns rows with the ticket, wrapped, and the commands to join and to watch.
+    /// Returns rows with the ticket, wrapped, and the commands to join and, if spectators are admitted, to watch.
     fn ticket_rows(&self) -> Vec<(String, String)> {
         let mut rows = wrap_rows("Ticket", &self.ticket);
         let ticket = if rows.len() == 1 { &self.ticket } else { "TICKET" };
         rows.push(("To join".into(), join_command(ticket)));
-        rows.push(("To watch".into(), format!("coplay watch '{ticket}'")));
+        if self.lobby_state.as_ref().is_none_or(|lobby| lobby.allows_spectators) {
+            rows.push(("To watch".into(), format!("coplay watch '{ticket}'")));
+        }
         rows
     }
 
@@ -387,14 +389,14 @@ impl LobbyView {
     fn stall_outlook(&self, freeze: &Freeze, drop_timeout: Option<f64>) -> String {
         match drop_timeout.filter(|_| !freeze.silent_sites.is_empty()) {
             Some(seconds) if self.has_quorum_without(&freeze.silent_sites) => {
-                format!("silent players are dropped after {seconds:.0} s")
+                format!("silent players are dropped after {seconds} s")
             }
             _ if self.status.can_continue_alone => {
                 let go_on = key_hint(&self.keys.go_on_alone, "play on alone");
                 join_footer(&["the game resumes when these players respond".into(), go_on])
             }
             Some(seconds) if self.are_all_others_silent(&freeze.silent_sites) => {
-                format!("after {seconds:.0} s of silence you can play on alone")
+                format!("after {seconds} s of silence you can play on alone")
             }
             _ => "the game resumes when these players respond".into(),
         }
@@ -416,7 +418,7 @@ impl LobbyView {
         members.filter(|member| SiteId::new(member.site).is_some_and(|site| !silent.contains(site))).count() <= 1
     }
 
-    /// Returns an empty row, followed by the rows with the ticket and the commands to join and to watch.
+    /// Returns an empty row, followed by the rows with the ticket and the commands that use it.
     fn invitation_rows(&self) -> Vec<(String, String)> {
         let empty = (String::new(), String::new());
         [empty].into_iter().chain(self.ticket_rows()).collect()

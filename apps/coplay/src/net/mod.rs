@@ -104,7 +104,10 @@ pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
         eprintln!("note: {title} was not checked on this core; `coplay check` tests whether it can be shared");
     }
     let ticket = ticket.to_string();
-    let uses = [("to join, type:", join_command(&ticket)), ("to watch, type:", format!("coplay watch '{ticket}'"))];
+    let mut uses = vec![("to join, type:", join_command(&ticket))];
+    if !args.private {
+        uses.push(("to watch, type:", format!("coplay watch '{ticket}'")));
+    }
     announce::print_ticket(&ticket, &uses);
     announce::warn_if_no_network(&*transport, args.udp.as_deref());
     let run = GameRun {
@@ -128,7 +131,8 @@ pub fn host(args: &cli::HostArgs) -> Result<Summary, AppError> {
 /// game of the local network; without a terminal these games are only listed.
 pub fn join(args: &cli::JoinArgs) -> Result<Summary, AppError> {
     check_player_args(&args.player)?;
-    let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, args.connect.ticket.as_deref())? else {
+    let typed = args.connect.ticket.as_deref();
+    let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, "coplay join", typed)? else {
         return Ok(Summary::default());
     };
     let seat = SeatKey::choose(args.player.seat.as_deref(), &ticket.seat_group())?;
@@ -156,7 +160,8 @@ pub fn join(args: &cli::JoinArgs) -> Result<Summary, AppError> {
 
 /// Runs `coplay watch`: watches the game of a host as a spectator.
 pub fn watch(args: &cli::WatchArgs) -> Result<Summary, AppError> {
-    let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, args.connect.ticket.as_deref())? else {
+    let typed = args.connect.ticket.as_deref();
+    let Some(ticket) = lan::choose_ticket(GameKind::SharedMachine, "coplay watch", typed)? else {
         return Ok(Summary::default());
     };
     let participant = &args.participant;

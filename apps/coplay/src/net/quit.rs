@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::scene::Overlay;
+use crate::scene::{Overlay, join_footer, key_hint};
 
 /// Time in which a second request to quit confirms the first.
 pub(crate) const QUIT_CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,7 +38,10 @@ impl QuitConfirmation {
             title: "Leave the game?".into(),
             rows: others.iter().map(|name| (name.clone(), "plays with you".into())).collect(),
             selected: None,
-            footer: format!("press the same key or button again within 5 s to leave   {menu_key} stay"),
+            footer: join_footer(&[
+                "press the same key or button again within 5 s to leave".into(),
+                key_hint(menu_key, "stay"),
+            ]),
         })
     }
 }

@@ -92,12 +92,12 @@ fn summary(outcome: &RunOutcome) -> Summary {
         summary.add_row(
             "round trip",
             format!("{:.1} ms", max(|peer| peer.rtt.as_millis_f64())),
-            "to the farthest player",
+            "to the farthest player, at the end",
         );
         summary.add_row(
             "loss",
             format!("{:.1} %", max(|peer| f64::from(peer.loss) * 100.0)),
-            "of the packets from the player with the worst link",
+            "of the packets from the player with the worst link, at the end",
         );
         let session = &stats.session;
         summary.add_row(
@@ -115,7 +115,8 @@ fn summary(outcome: &RunOutcome) -> Summary {
     if drops.total() > 0 {
         let DropCounts { rejected, kernel_dropped, queue_full } = drops;
         let about = format!(
-            "datagrams: {rejected} not authentic, {kernel_dropped} lost by the system, {queue_full} lost to a full queue"
+            "datagrams: {rejected} not authentic, {kernel_dropped} dropped by the operating system, \
+             {queue_full} lost to a full queue"
         );
         summary.add_row("discarded", drops.total().to_string(), &about);
     }

@@ -42,8 +42,8 @@ impl SessionHistory {
             .iter()
             .map(|(site, values)| graph_line(format!("round trip, {}", name(*site)), "ms", values, 50.0));
         let session = [
-            graph_line("resimulated".into(), "frames", &self.resimulated_frames, 10.0),
-            graph_line("stall time".into(), "ms", &self.stall_ms, 20.0),
+            graph_line("resimulated".into(), "frames/0.25 s", &self.resimulated_frames, 10.0),
+            graph_line("stall time".into(), "ms/0.25 s", &self.stall_ms, 20.0),
         ];
         Graph { lines: round_trips.chain(session).collect() }
     }

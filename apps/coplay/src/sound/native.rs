@@ -22,7 +22,7 @@ impl std::fmt::Debug for Stream {
 pub(super) fn open(
     new_source: impl FnOnce(f64) -> (Arc<SampleRing>, SampleSource),
 ) -> Result<(Stream, Arc<SampleRing>, f64), String> {
-    let device = cpal::default_host().default_output_device().ok_or("no sound device")?;
+    let device = cpal::default_host().default_output_device().ok_or("there is no sound device")?;
     let supported = device.default_output_config().map_err(|error| error.to_string())?;
     let (format, config) = (supported.sample_format(), supported.config());
     let rate = f64::from(config.sample_rate);

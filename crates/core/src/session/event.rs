@@ -253,7 +253,7 @@ pub enum SessionEnd {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Agreed { site } => write!(f, "site {site} is connected"),
+            Self::Agreed { site } => write!(f, "site {site} is connected and has the same settings"),
             Self::Disagreed { site, differences } => {
                 write!(f, "site {site} does not match this site")?;
                 let separators = iter::once(": ").chain(iter::repeat("; "));
@@ -263,7 +263,10 @@ impl fmt::Display for Event {
                     .try_for_each(|(difference, before)| write!(f, "{before}{difference}"))
             }
             Self::Refused { site, reason: Refusal::AlreadyRunning } => {
-                write!(f, "site {site} refused this site: the game is running and the seat is taken")
+                write!(
+                    f,
+                    "site {site} refused this site: the game is running, and a site has already played in this seat"
+                )
             }
             Self::Refused { site, reason: Refusal::Dropped } => {
                 write!(f, "site {site} refused this site: the game continues without this site")
@@ -277,7 +280,7 @@ impl fmt::Display for Event {
             Self::SplitBrainResolved { site, is_own_game_kept: false } => {
                 write!(f, "site {site} and this site both played on alone; the game of site {site} is kept")
             }
-            Self::Starting { .. } => write!(f, "all sites agree on the settings; the game starts"),
+            Self::Starting { .. } => write!(f, "all starting sites agree on the settings; the game starts"),
             Self::Frozen(freeze) => freeze.fmt(f),
             Self::Resumed { frame, after } => write!(f, "the game resumed at frame {frame} after a wait of {after}"),
             Self::Paused { frame, duration, site } => {

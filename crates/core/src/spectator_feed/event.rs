@@ -171,9 +171,11 @@ impl fmt::Display for SourceError {
         match self {
             Self::Refused(reason) => write!(f, "the site that sends the game refused to send it: {reason}"),
             Self::Silent => write!(f, "the site that sends the game does not answer"),
-            Self::SnapshotTooLarge { size } => write!(f, "the game's snapshot of {size} bytes is too large"),
+            Self::SnapshotTooLarge { size } => {
+                write!(f, "the game's snapshot of {size} bytes exceeds the limit of this site")
+            }
             Self::BadSnapshot => write!(f, "the game's snapshot is corrupt"),
-            Self::DifferentGame => write!(f, "the site that sends the game now plays another game than before"),
+            Self::DifferentGame => write!(f, "the game that the site sends does not continue the game so far"),
         }
     }
 }

@@ -150,7 +150,7 @@ fn claims(findings: &mut Findings, points: &[RatePoint]) {
     }
     let below_half = |rate| at(3, rate) < at(2, rate) / 2.0;
     findings.add_claim(
-        "40 % independent loss causes less than half the drift of 40 % loss in outages at 28 and 20 updates per second, and over 80 % of that drift at 5",
+        "40 % independent loss causes less than half the drift of 40 % loss in outages at 28 and 20 updates per second, and over 80 % of that drift at 5; at 1 per second its drift is more than twice as large as at 5, and more than 32 units larger",
         "consecutive losses matter for the drift",
         curve(3),
         below_half(28) && below_half(20) && at(3, 5) > at(2, 5) * 0.8 && rises(3),

@@ -107,8 +107,8 @@ fn claims(findings: &mut Findings, all: &[PolicyOutcomes]) {
         all.iter()
             .map(|all| {
                 format!(
-                    "{} requests ({} with OFF)",
-                    all.outcomes[3].retransmit_requests, all.outcomes[0].retransmit_requests
+                    "with {} senders {} requests ({} with OFF)",
+                    all.senders, all.outcomes[3].retransmit_requests, all.outcomes[0].retransmit_requests
                 )
             })
             .collect::<Vec<_>>()

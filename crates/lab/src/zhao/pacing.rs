@@ -167,6 +167,7 @@ fn findings(context: &ExperimentContext<'_>, points: &[PacingPoint]) -> Findings
     findings.add_note("A frame of the published scheme starts in BeginFrameTiming, where the paper logs it, so part of the wait for inputs falls inside the frame and is not visible. A frame of our scheme starts just before its step, so the whole wait is visible.");
     findings.add_note("The published scheme samples the input when a frame begins and waits for the other site's inputs before the step. This adds up to one frame of input delay, so at high RTT the scheme's mean frame time is slightly below RTT / 2 / 6 frames.");
     findings.add_note("With growing RTT, the published scheme becomes uneven more gradually here than in the paper's text. The simulation models the timers, thread slices and pacing of the scheme, but no other timing errors of the two PCs that the paper measured.");
+    findings.add_note(&format!("In the claims, a game is even and at full speed if the deviation of the frame time is below {EVEN_DEVIATION_MS} ms, the mean frame time is within {FULL_SPEED_TOLERANCE_MS} ms of the frame period, and the two sites start a frame less than 1 ms apart on average."));
     findings.add_note(
         "The paper's values are taken from its text; the paper does not give the numbers behind its figures.",
     );

@@ -35,7 +35,7 @@ impl fmt::Display for SubjectIdentity {
             return write!(f, "{game} on {machine} ({platform})");
         }
         let rate = 1e9 / self.period_ns as f64;
-        let noun = if *players == 1 { "player" } else { "players" };
+        let noun = if *players == 1 { "pad" } else { "pads" };
         write!(f, "{game} on {machine} {version} ({rate:.2} fps, {players} {noun}, {platform})")
     }
 }
@@ -101,7 +101,7 @@ impl CheckReport {
             let window = format!("prediction window {} frames", self.prediction_window);
             writeln!(
                 f,
-                "  {window:<30}can be rolled back within one frame period; enough for RTT {max_rtt_ms:.0} ms with input delay {COMFORTABLE_INPUT_DELAY} frames"
+                "  {window:<30}a rollback of this length takes at most 80 % of a frame period; without jitter and loss, no stalls up to RTT {max_rtt_ms:.0} ms with input delay {COMFORTABLE_INPUT_DELAY} frames"
             )?;
         }
         let delays = EXAMPLE_ROUND_TRIPS_MS
@@ -116,6 +116,9 @@ impl fmt::Display for CheckVerdict {
             Self::Rollback => write!(f, "deterministic, with exact save states"),
             Self::Lockstep { reason } => write!(f, "deterministic, but {reason}"),
             Self::Unfit { fault: fault @ MachineFault::Failed { .. } } => write!(f, "the machine failed: {fault}"),
+            Self::Unfit { fault: fault @ MachineFault::UnstableIdentity { .. } } => {
+                write!(f, "sites could refuse each other: {fault}")
+            }
             Self::Unfit { fault } => write!(f, "sites could desync: {fault}"),
         }
     }
@@ -125,12 +128,12 @@ impl fmt::Display for LockstepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CannotSave => write!(f, "the machine cannot save its state"),
-            Self::InexactStates { fault } => write!(f, "save states are not exact: {fault}"),
+            Self::InexactStates { fault } => write!(f, "rollback does not work: {fault}"),
             Self::TooSlow { rollback_ns, period_ns } => {
                 let (rollback, period) = (DisplayNanos(*rollback_ns), DisplayNanos(*period_ns));
                 write!(
                     f,
-                    "rolling back one frame takes {rollback} on this computer, too much of the frame period of {period}"
+                    "rolling back one frame takes {rollback} on this computer, more than 80 % of the frame period of {period}"
                 )
             }
         }
@@ -157,7 +160,11 @@ impl fmt::Display for MachineFault {
                 write!(f, "{}, frame {frame}: {reason}", comparison.name())
             }
             Self::UnstableIdentity { comparison } => {
-                write!(f, "{}: opened twice, the machine had two different identities", comparison.name())
+                write!(
+                    f,
+                    "{}: opened twice, the machine differed in version, options, first frames, frame rate or pads",
+                    comparison.name()
+                )
             }
             Self::ConstantHash => write!(f, "the state hash never changes, so nothing can be compared"),
         }

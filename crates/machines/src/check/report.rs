@@ -149,7 +149,9 @@ impl CheckReport {
         let is_exact = verdict == CheckVerdict::Rollback;
         let window = if is_exact { measured.median_costs().max_prediction_window(identity.period()) } else { 0 };
         if is_exact && window == 0 {
-            notes.push("rollbacks were too slow while other programs kept this computer busy; check again".into());
+            notes.push(
+                "rollbacks were too slow, perhaps because other programs kept this computer busy; check again".into(),
+            );
         }
         Self {
             verdict,

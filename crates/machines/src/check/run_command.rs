@@ -113,6 +113,11 @@ pub fn exclusive_stdout() -> io::Result<Box<dyn Write>> {
 
 fn print_progress(progress_out: &mut dyn Write, progress: CheckProgress) -> io::Result<()> {
     let CheckProgress { comparison, percent, time_left } = progress;
-    write!(progress_out, "\r  {:<30}{percent:>3} %   about {:>4} s left", comparison.name(), time_left.as_secs())?;
+    write!(
+        progress_out,
+        "\r  {:<30}{percent:>3} %   about {:>4} s left in total",
+        comparison.name(),
+        time_left.as_secs()
+    )?;
     progress_out.flush()
 }

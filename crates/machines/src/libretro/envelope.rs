@@ -60,20 +60,20 @@ pub(super) fn unseal(state: &[u8], identity: u64) -> Result<(StateHeader, &[u8],
     let invalid = |reason: &str| Err(LoadError::InvalidState(reason.to_owned()));
     let Some((head, body)) = state.split_at_checked(HEADER_LEN) else { return invalid("it is too short") };
     if body.len() > MAX_STATE_LEN {
-        return invalid("it is too long");
+        return invalid("it is longer than 64 MiB");
     }
     let kind = match head[..8] {
         [b'C', b'P', b'L', b'R', VERSION, 0, 0, 0] => StateKind::Initial,
         [b'C', b'P', b'L', b'R', VERSION, 1, 0, 0] => StateKind::Saved,
-        _ => return invalid("its header is unknown"),
+        _ => return invalid("it is not a core's state that this version of coplay can read"),
     };
     let mut numbers = head[8..].chunks_exact(8).map(|field| u64::from_le_bytes(field.try_into().unwrap_or_default()));
     let [state_identity, frames, len, sum] = [(); 4].map(|()| numbers.next().unwrap_or_default());
     if state_identity != identity {
-        return invalid("it is from another machine or game");
+        return invalid("it is from another core, another version or other options of the core, or another game");
     }
     if len != body.len() as u64 || sum != checksum(kind, frames, body) {
-        return invalid("its checksum is wrong");
+        return invalid("it is damaged: its length or checksum is wrong");
     }
     if frames > MAX_FRAMES {
         return invalid("its frame count is too high");

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use coplay::session::MAX_OPTIONS;
+
 use super::source::MAX_CORE_NAME;
 
 /// Reason why a core or its game cannot be opened.
@@ -89,7 +91,7 @@ impl CoreOpenError {
                 Some("use the name of an installed core, such as nestopia, or the path of its file".into())
             }
             Self::UnknownOption { known_options: options, .. } if options.is_empty() => {
-                Some("this core has no options".into())
+                Some("leave out this option: the core has no options".into())
             }
             Self::UnknownOption { known_options: options, .. } => {
                 Some(format!("the core's options are {}", options.join(", ")))
@@ -100,6 +102,7 @@ impl CoreOpenError {
             Self::UnsupportedExtension { supported: extensions, .. } => {
                 Some(format!("supported extensions are {}", extensions.join(", ")))
             }
+            Self::TooManyOptions(_) => Some("leave more options of the core at their defaults".into()),
             Self::MultiFileGame(_) => Some("use a game image in a single file, such as a .chd file".into()),
             Self::NeedsGpu => Some("set the core option that selects a software renderer, if the core has one".into()),
             Self::GameRejected(_) => Some("if the core needs BIOS images, give the folder that contains them".into()),
@@ -130,9 +133,15 @@ impl fmt::Display for CoreOpenError {
                 write!(f, "invalid value {value:?} for the core option {key:?}")
             }
             Self::TooManyOptions(count) => {
-                write!(f, "too many options to compare between sites ({count}); keep more of them at their defaults")
+                write!(
+                    f,
+                    "sites can compare {MAX_OPTIONS} options of a machine, but this machine has {count} to compare"
+                )
             }
             Self::NeedsGame => write!(f, "the core needs a game"),
+            Self::UnsupportedExtension { extension, .. } if extension.is_empty() => {
+                write!(f, "the core does not support files without an extension")
+            }
             Self::UnsupportedExtension { extension, .. } => {
                 write!(f, "the core does not support files with the extension {extension:?}")
             }

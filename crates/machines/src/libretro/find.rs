@@ -72,7 +72,10 @@ pub fn installed_cores(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
 pub fn find_core(core: &CoreSource, first: &[PathBuf]) -> Result<PathBuf, CoreOpenError> {
     match core {
         CoreSource::Path(path) if path.is_file() => Ok(path.clone()),
-        CoreSource::Path(path) => Err(CoreOpenError::Read { path: path.clone(), reason: "no such file".to_owned() }),
+        CoreSource::Path(path) => {
+            let reason = if path.is_dir() { "it is a folder" } else { "there is no such file" };
+            Err(CoreOpenError::Read { path: path.clone(), reason: reason.to_owned() })
+        }
         CoreSource::Name(name) => find_installed(name, first),
     }
 }
@@ -130,7 +133,9 @@ fn edit_distance(from: &str, to: &str) -> usize {
 /// shell.
 pub fn install_hint(name: &CoreName) -> Option<String> {
     let package = normalized_name(name.as_str()).replace('_', "-");
-    Path::new("/etc/debian_version").exists().then(|| format!("run `sudo apt install libretro-{package}`"))
+    Path::new("/etc/debian_version").exists().then(|| {
+        format!("if your system has a package of this core, `sudo apt install libretro-{package}` installs it")
+    })
 }
 
 #[cfg(test)]

@@ -100,5 +100,5 @@ impl InstanceFactory {
 /// Converts a path to a C string. Fails if the path is not valid UTF-8 or contains a zero byte.
 pub(super) fn to_c_path(path: &Path) -> Result<CString, CoreOpenError> {
     let text = path.to_str().and_then(|path| CString::new(path).ok());
-    text.ok_or_else(|| CoreOpenError::ScratchDir(format!("the path {} cannot be passed to a core", path.display())))
+    text.ok_or_else(|| CoreOpenError::ScratchDir(format!("the path {} is not valid UTF-8", path.display())))
 }

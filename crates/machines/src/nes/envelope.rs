@@ -33,14 +33,14 @@ pub(super) fn unseal<'a>(sealed: &'a [u8], game: &[u8; 32], max_len: usize) -> R
     }
     let (header, body) = sealed.split_at_checked(BODY_OFFSET).ok_or("it is too short")?;
     if !header.starts_with(&MAGIC) {
-        return Err("it is from another kind or version of machine");
+        return Err("it is not a state of the built-in NES that this version of coplay can read");
     }
     if header[GAME_OFFSET..CHECKSUM_OFFSET] != game[..CHECKSUM_OFFSET - GAME_OFFSET] {
         return Err("it is from another game");
     }
     let halted = header[HALTED_OFFSET];
     if halted > 1 || header[CHECKSUM_OFFSET..] != xxh64(u64::from(halted), body).to_le_bytes() {
-        return Err("its checksum is wrong");
+        return Err("it is damaged: its checksum is wrong");
     }
     Ok((body, halted == 1))
 }

@@ -43,7 +43,8 @@ impl fmt::Display for ImpairmentError {
                 f,
                 "unknown impairment {part:?}; an impairment is a list of delay=MS, jitter=MS, loss=PERCENT, \
                  burst=PACKETS, duplicate=PERCENT, reorder, rate=KBIT, queue=MS, cut=FROM-UNTIL and seed=N, separated \
-                 by commas; the list may start with lan, broadband, wifi, mobile, satellite or awful"
+                 by commas, with rate in kbit/s and cut in seconds; the list may start with lan, broadband, wifi, \
+                 mobile, satellite or awful"
             ),
             Self::InvalidValue { part, value, expected } => write!(f, "{part} must be {expected}, not {value:?}"),
             Self::MissingPart { part, required } => write!(f, "{part} requires {required}"),

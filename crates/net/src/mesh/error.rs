@@ -39,13 +39,16 @@ impl fmt::Display for MeshError {
                 write!(f, "{} rejected the secret of the ticket", addr.brief())
             }
             Self::WrongPeer { addr } => {
-                write!(f, "{} is not the site that issued this ticket", addr.brief())
+                write!(f, "{} leads to another site than that of the ticket, or back to this program", addr.brief())
             }
             Self::Refused(JoinRefusal::Full) => {
                 write!(f, "the maze is full: it already has {MAX_MEMBERS} sites")
             }
             Self::Refused(JoinRefusal::VersionMismatch(theirs)) => {
-                write!(f, "the host runs another version of coplay: protocol {theirs} there, {PROTOCOL_VERSION} here")
+                write!(
+                    f,
+                    "the site of the ticket runs another version of coplay: protocol {theirs} there, {PROTOCOL_VERSION} here"
+                )
             }
             Self::Refused(JoinRefusal::WrongGameKind | JoinRefusal::NotLeader { .. } | JoinRefusal::NoSpectators) => {
                 write!(f, "the ticket leads to a shared game, not to a maze")

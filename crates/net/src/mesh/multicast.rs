@@ -91,7 +91,7 @@ impl fmt::Display for MulticastError {
             Self::Unavailable { interface, reason } => {
                 write!(f, "multicast does not work on interface {interface}: {reason}")
             }
-            Self::NotUsedByMesh => write!(f, "the other members do not use multicast"),
+            Self::NotUsedByMesh => write!(f, "the maze was opened without multicast"),
         }
     }
 }

@@ -130,7 +130,12 @@ pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<Strin
 pub(super) fn check_player_count(theirs: &Settings, machine: &dyn Machine) -> Result<(), String> {
     match (machine.pads().len(), theirs.ownership.players()) {
         (ours, theirs) if ours == theirs => Ok(()),
-        (ours, theirs) => Err(format!("the number of players differs: {ours} here, {theirs} there")),
+        // The control player has no pad.
+        (ours, theirs) => Err(format!(
+            "the number of pads differs: {} here, {} there",
+            ours.saturating_sub(1),
+            theirs.saturating_sub(1)
+        )),
     }
 }
 

@@ -177,7 +177,7 @@ impl std::fmt::Display for RunError {
                 write!(f, "{} rejected the secret of the ticket", addr.brief())
             }
             Self::WrongPeer { addr } => {
-                write!(f, "{} is not the host of this game", addr.brief())
+                write!(f, "{} leads to another site than that of the ticket, or back to this program", addr.brief())
             }
             Self::Refused(JoinRefusal::Full) => {
                 write!(f, "the game is full: no free seat, too few free pads for your players, or too many spectators")
@@ -202,9 +202,9 @@ impl std::fmt::Display for RunError {
             Self::UnreadableSettings => write!(f, "this version of coplay cannot read the host's settings"),
             Self::InvalidSettings(reason) => write!(f, "the host sent invalid settings: {reason}"),
             Self::Machine(reason) => write!(f, "the machine failed: {reason}"),
-            Self::HostGone => write!(f, "the host has stopped answering"),
+            Self::HostGone => write!(f, "the host does not answer"),
             Self::SessionConfig(reason) => write!(f, "invalid session settings: {reason}"),
-            Self::FeedDropped(reason) => write!(f, "the spectator feed dropped this site: {reason}"),
+            Self::FeedDropped(reason) => write!(f, "the spectator feed dropped you: {reason}"),
         }
     }
 }

@@ -515,10 +515,11 @@ impl PlayerRunner {
     fn on_session_end(&mut self, end: SessionEnd, frontend: &mut dyn Frontend) {
         match end {
             SessionEnd::Dropped if !self.is_leaving => {
-                frontend.on_event(RunnerEvent::Note("the other players dropped this site; it rejoins now".into()));
+                frontend
+                    .on_event(RunnerEvent::Note("the other players dropped you; coplay rejoins the game now".into()));
                 self.record_confirmed();
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.stop("the recording ends at the frame at which the other players dropped this site");
+                    recorder.stop("the recording ends at the frame at which the other players dropped you");
                 }
                 self.session = None;
                 self.is_late_joiner = true;
@@ -633,7 +634,7 @@ mod tests {
                 ownership.assign(SiteId::new(0).expect("a site"), player, 1).expect("the player is unassigned");
             }
             runner.lobby.settings = Settings { ownership, ..valid.clone() }.to_bytes().expect("it fits");
-            let difference = format!("the number of players differs: 3 here, {players} there");
+            let difference = format!("the number of pads differs: 2 here, {} there", players - 1);
             assert_eq!(runner.start_session(clock::now()), Err(RunError::GameMismatch(vec![difference])));
             assert!(runner.session.is_none());
         }

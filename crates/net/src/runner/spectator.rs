@@ -284,7 +284,7 @@ impl SpectatorRunner {
                     self.machine.load(state).map_err(|error| RunError::Machine(error.to_string()))?;
                     match &mut self.recorder {
                         Some(recorder) if recorder.has_started() => {
-                            recorder.stop("the recording ends at the first frame that this spectator missed")
+                            recorder.stop("the recording ends before the first frame that you missed")
                         }
                         Some(recorder) => recorder
                             .start(&self.settings, movie::MovieStartPoint::Snapshot { frame: next_frame, state }),

@@ -13,8 +13,9 @@ const MIN_SIZE: (usize, usize) = (40, 12);
 /// Characters for 0 to 8 filled eighths of a cell, from the bottom.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws a whole scene, in place of the former content of the grid.
-pub(super) fn draw_scene(scene: &Scene, grid: &mut Grid) {
+/// Draws a whole scene, in place of the former content of the grid. `keys` is the text at the right end of the status
+/// line.
+pub(super) fn draw_scene(scene: &Scene, keys: &str, grid: &mut Grid) {
     grid.clear();
     let below = 1 + usize::from(!scene.dials.is_empty()) + scene.graph.as_ref().map_or(0, |_| GRAPH_ROWS + 1);
     // In a small terminal pictures take precedence over graph and dials.
@@ -32,7 +33,7 @@ pub(super) fn draw_scene(scene: &Scene, grid: &mut Grid) {
         }
     }
     draw_table(scene, grid, top);
-    draw_status(scene, grid);
+    draw_status(scene, keys, grid);
     if let Some(toast) = &scene.toast {
         draw_toast(toast, grid, top);
     }
@@ -46,7 +47,7 @@ pub(super) fn draw_scene(scene: &Scene, grid: &mut Grid) {
 /// Draws a warning if the grid is too small to be readable.
 pub(super) fn draw_size_warning(grid: &mut Grid) {
     if grid.columns < MIN_SIZE.0 || grid.rows < MIN_SIZE.1 {
-        draw_toast(&format!("terminal too small: needs {} × {} cells", MIN_SIZE.0, MIN_SIZE.1), grid, grid.rows);
+        draw_toast(&format!("terminal too small: needs {} columns, {} rows", MIN_SIZE.0, MIN_SIZE.1), grid, grid.rows);
     }
 }
 
@@ -184,13 +185,13 @@ fn draw_dials(dials: &[Dial], chosen: usize, grid: &mut Grid, y: usize) {
     }
 }
 
-fn draw_status(scene: &Scene, grid: &mut Grid) {
+fn draw_status(scene: &Scene, keys: &str, grid: &mut Grid) {
     let Some(y) = grid.rows.checked_sub(1) else { return };
     grid.write(0, y, &" ".repeat(grid.columns), DIM_TEXT, PANEL);
     grid.write(1, y, &scene.status, DIM_TEXT, PANEL);
-    let keys = "? keys   Esc menu ";
-    if grid.columns > scene.status.chars().count() + keys.len() + 2 {
-        grid.write(grid.columns - keys.len(), y, keys, DIM_TEXT, PANEL);
+    let width = keys.chars().count() + 1;
+    if grid.columns > scene.status.chars().count() + width + 2 {
+        grid.write(grid.columns - width, y, keys, DIM_TEXT, PANEL);
     }
 }
 
@@ -247,14 +248,14 @@ mod tests {
     fn cell_shows_two_pixels() {
         let mut grid = Grid::new(4, 3);
         let picture = screen(4, 4, |x, y| [x as u8 * 10, y as u8 * 10, 0]);
-        draw_scene(&Scene { screens: vec![picture], ..Scene::default() }, &mut grid);
+        draw_scene(&Scene { screens: vec![picture], ..Scene::default() }, "", &mut grid);
         assert_eq!(grid.at(2, 1), Cell { glyph: '▀', foreground: [20, 20, 0], background: [20, 30, 0] });
     }
 
     #[test]
     fn picture_keeps_its_aspect_and_is_centred() {
         let mut grid = Grid::new(80, 25);
-        draw_scene(&Scene { screens: vec![screen(256, 240, |_, _| [255; 3])], ..Scene::default() }, &mut grid);
+        draw_scene(&Scene { screens: vec![screen(256, 240, |_, _| [255; 3])], ..Scene::default() }, "", &mut grid);
         let lit = |x, y| grid.at(x, y).glyph == '▀';
         let (across, down) = ((0..80).filter(|x| lit(*x, 12)).count(), (0..24).filter(|y| lit(40, *y)).count());
         assert_eq!((across, down), (51, 24)); // 24 rows are 48 pixels high; 48 × 256 / 240 = 51
@@ -266,6 +267,7 @@ mod tests {
         let mut grid = Grid::new(8, 5);
         draw_scene(
             &Scene { screens: vec![screen(64, 64, |x, _| [if x % 2 == 0 { 200 } else { 0 }; 3])], ..Scene::default() },
+            "",
             &mut grid,
         );
         assert_eq!(grid.at(4, 2).foreground, [100; 3]);
@@ -278,7 +280,7 @@ mod tests {
         let picture =
             Screen { labels: vec![label("Ann", 0.5), label("Benjamin", 0.0)], ..screen(60, 40, |_, _| [9; 3]) };
         let entry = TableRow { name: "you".into(), value: "3".into(), colour: [4, 5, 6], is_own: true };
-        draw_scene(&Scene { screens: vec![picture], table: vec![entry], ..Scene::default() }, &mut grid);
+        draw_scene(&Scene { screens: vec![picture], table: vec![entry], ..Scene::default() }, "", &mut grid);
         assert_eq!((grid.at(30, 9).glyph, grid.at(30, 9).foreground), ('n', [1, 2, 3]));
         assert_eq!((grid.at(0, 9).glyph, grid.at(4, 9).glyph), ('a', ' '), "text outside the picture is clipped");
         assert_eq!((grid.at(2, 1).glyph, grid.at(2, 1).foreground), ('●', [4, 5, 6]));
@@ -290,7 +292,11 @@ mod tests {
         let mut grid = Grid::new(60, 21);
         let entry = TableRow { name: "you".into(), value: "0 : 3".into(), ..TableRow::default() };
         let screens = vec![screen(60, 40, |_, _| [9; 3])];
-        draw_scene(&Scene { screens, table: vec![entry], table_header: "hits : falls", ..Scene::default() }, &mut grid);
+        draw_scene(
+            &Scene { screens, table: vec![entry], table_header: "hits : falls", ..Scene::default() },
+            "",
+            &mut grid,
+        );
         let text = grid.text();
         let line = |words: &str| text.lines().position(|line| line.contains(words)).expect(words);
         assert_eq!((line("hits : falls"), line("0 : 3")), (1, 2), "{text}");
@@ -298,7 +304,7 @@ mod tests {
         let end = |y| (0..60).rev().find(|x| grid.at(*x, y).background == PANEL && grid.at(*x, y).glyph != ' ');
         assert_eq!(end(1), end(2), "{text}");
         let mut alone = Grid::new(60, 21);
-        draw_scene(&Scene { table_header: "hits : falls", ..Scene::default() }, &mut alone);
+        draw_scene(&Scene { table_header: "hits : falls", ..Scene::default() }, "", &mut alone);
         assert!(!alone.text().contains("hits"), "an empty table has no header");
     }
 
@@ -326,7 +332,7 @@ mod tests {
             chat_draft: Some("have f".into()),
             ..Scene::default()
         };
-        draw_scene(&scene, &mut grid);
+        draw_scene(&scene, "? keys", &mut grid);
         let text = grid.text();
         for word in ["Ann: good luck", "> have f_", "site 1", "round trip 80 ms", "loss 1 %", "60 fps", "hello", "█"]
         {
@@ -349,7 +355,7 @@ mod tests {
             ..Scene::default()
         };
         for (columns, rows) in [(0, 0), (1, 1), (2, 30), (200, 1), (300, 100)] {
-            draw_scene(&scene, &mut Grid::new(columns, rows));
+            draw_scene(&scene, "? keys", &mut Grid::new(columns, rows));
         }
     }
 }

@@ -15,8 +15,8 @@ use crossterm::event::{
 };
 use crossterm::{cursor, execute, terminal};
 
-use super::DisplayOptions;
-use crate::config::UserSettings;
+use super::{DisplayOptions, status_keys};
+use crate::config::{Action, UserSettings};
 use crate::error::{AppError, describe_io_error};
 use crate::input_state::Keyboard;
 use crate::scene::UiCommand;
@@ -105,6 +105,8 @@ struct TerminalFrontend {
     keyboard: Keyboard,
     held_keys: HeldKeys,
     colour_depth: ColourDepth,
+    /// Text at the right end of the status line.
+    status_keys: String,
     grid: Grid,
     last_drawn: Option<Grid>,
     output: Vec<u8>,
@@ -124,6 +126,7 @@ pub(super) fn run(port: FrontendPort, options: &DisplayOptions, config: &UserSet
         keyboard: Keyboard::new(config),
         held_keys: HeldKeys::new(ARE_KEY_RELEASES_ENABLED.load(Ordering::SeqCst) || cfg!(windows)),
         colour_depth: detect_colour_depth(),
+        status_keys: status_keys(config.keys_of(Action::Help).last(), config),
         grid: Grid::new(0, 0),
         last_drawn: None,
         output: vec![],
@@ -217,7 +220,7 @@ impl TerminalFrontend {
         if (self.grid.columns, self.grid.rows) != (usize::from(columns), usize::from(rows)) {
             self.grid = Grid::new(usize::from(columns), usize::from(rows));
         }
-        draw::draw_scene(self.port.scene(), &mut self.grid);
+        draw::draw_scene(self.port.scene(), &self.status_keys, &mut self.grid);
         draw::draw_size_warning(&mut self.grid);
         self.output.clear();
         self.output.extend_from_slice(b"\x1b[?2026h");

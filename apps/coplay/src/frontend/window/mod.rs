@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use eframe::egui::{self, Event, Key as Pressed, TextureHandle, TextureOptions, ViewportCommand};
 
-use super::DisplayOptions;
-use crate::config::UserSettings;
+use super::{DisplayOptions, status_keys};
+use crate::config::{Action, UserSettings};
 use crate::error::AppError;
 use crate::input_state::{Keyboard, edit_command};
 use crate::key::Key;
@@ -37,6 +37,8 @@ struct WindowFrontend {
     port: FrontendPort,
     keyboard: Keyboard,
     scaling: Scaling,
+    /// Text at the right end of the status line.
+    status_keys: String,
     textures: Vec<TextureHandle>,
     screenshot: Screenshot,
     /// Time at which a request to close the window last raised the question whether to quit; `None` before the first,
@@ -63,6 +65,7 @@ pub(super) fn run(
     let window = WindowFrontend {
         keyboard: Keyboard::new(config),
         scaling: if config.integer_scaling { Scaling::Integer } else { Scaling::Fractional },
+        status_keys: status_keys(config.keys_of(Action::Help).first(), config),
         textures: vec![],
         screenshot: screenshot.clone(),
         close_confirmation_asked: None,
@@ -85,7 +88,9 @@ pub(super) fn run(
         (Ok(()), _) => Ok(screenshot.outcome()),
         (Err(why), Some(window)) => Err(Box::new((window.port, failed(&why.to_string())))),
         (Err(WindowError::Panic(panic)), None) => resume_unwind(panic),
-        (Err(WindowError::Eframe(why)), None) => Ok(Err(failed(&why))),
+        (Err(WindowError::Eframe(why)), None) => Ok(Err(
+            AppError::failure(format!("the window failed: {why}")).hint("use --terminal to play in this terminal")
+        )),
     }
 }
 
@@ -102,7 +107,7 @@ impl fmt::Display for WindowError {
             Self::Eframe(why) => write!(f, "{why}"),
             Self::Panic(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-                write!(f, "{}", text.unwrap_or("a system library is missing").replace('\n', " "))
+                write!(f, "{}", text.unwrap_or("unknown cause").replace('\n', " "))
             }
         }
     }
@@ -252,7 +257,8 @@ impl eframe::App for WindowFrontend {
         if self.refresh_scene() {
             self.load_textures(&ctx);
         }
-        paint::paint_scene(ui, self.port.scene(), &self.textures, self.scaling, |command| self.port.send(command));
+        let (scene, keys) = (self.port.scene(), &self.status_keys);
+        paint::paint_scene(ui, scene, keys, &self.textures, self.scaling, |command| self.port.send(command));
         if self.port.is_over() && self.screenshot.poll_done(&ctx) {
             ctx.send_viewport_cmd(ViewportCommand::Close);
         }
@@ -293,6 +299,7 @@ mod tests {
                 port,
                 keyboard,
                 scaling: Scaling::Integer,
+                status_keys: String::new(),
                 textures: vec![],
                 screenshot: Screenshot::new(None),
                 close_confirmation_asked: None,

@@ -24,10 +24,12 @@ const DIAL_ROW_HEIGHT: f32 = 40.0;
 /// Height of a table row, in points.
 const TABLE_ROW_HEIGHT: f32 = 22.0;
 
-/// Paints a whole scene. `send` receives the commands that the pointer causes.
+/// Paints a whole scene. `keys` is the text at the right end of the status line. `send` receives the commands that the
+/// pointer causes.
 pub(super) fn paint_scene(
     ui: &mut Ui,
     scene: &Scene,
+    keys: &str,
     textures: &[TextureHandle],
     scaling: Scaling,
     send: impl Fn(UiCommand),
@@ -48,7 +50,7 @@ pub(super) fn paint_scene(
         paint_graph(&painter, graph, lines.with_max_y(lines.max.y - GAP));
         paint_dials(ui, scene, dials, &send);
     }
-    paint_status(&painter, scene, Rect::from_min_max(pos2(area.min.x, area.max.y - STATUS_HEIGHT), area.max));
+    paint_status(&painter, scene, keys, Rect::from_min_max(pos2(area.min.x, area.max.y - STATUS_HEIGHT), area.max));
     if let Some(overlay) = &scene.overlay {
         painter.rect_filled(area, 0.0, Color32::from_black_alpha(150));
         let copy = if scene.clipboard_text.is_some() { "   Ctrl+C copy ticket" } else { "" };
@@ -212,11 +214,10 @@ fn paint_dial(ui: &mut Ui, dial: &Dial, at: usize, is_selected: bool, frame: Rec
     Some((steps * dial.step.max(1)).min(dial.max)).filter(|to| *to != dial.value)
 }
 
-fn paint_status(painter: &Painter, scene: &Scene, area: Rect) {
+fn paint_status(painter: &Painter, scene: &Scene, keys: &str, area: Rect) {
     painter.rect_filled(area, 0.0, colour(PANEL));
     let y = area.center().y;
     painter.text(pos2(area.min.x + 12.0, y), Align2::LEFT_CENTER, &scene.status, font(13.0), colour(DIM_TEXT));
-    let keys = "F1 keys   Esc menu";
     painter.text(pos2(area.max.x - 12.0, y), Align2::RIGHT_CENTER, keys, font(13.0), colour(DIM_TEXT));
 }
 

@@ -75,7 +75,7 @@ fn maze_settings(args: &MazeHostArgs) -> Result<MazeSettings, AppError> {
 
 /// Runs `coplay maze join`: joins the mesh of a ticket and plays until the end.
 pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
-    let Some(ticket) = lan::choose_ticket(GameKind::Maze, args.ticket.as_deref())? else {
+    let Some(ticket) = lan::choose_ticket(GameKind::Maze, JOIN_COMMAND, args.ticket.as_deref())? else {
         return Ok(Summary::default());
     };
     let run = MazeRun::prepare(&args.player)?;

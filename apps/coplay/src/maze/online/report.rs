@@ -172,7 +172,7 @@ impl PeerReport {
             |span: Option<TimeDelta>| span.map_or("unknown".into(), |span| format!("{:.2} ms", span.as_millis_f64()));
         let transport = if self.hears_multicast { "multicast" } else { "unicast" };
         format!(
-            "round trip {}, clock offset {}, {:.1} % of its updates lost, {transport}",
+            "round trip {}, clock offset {}, {:.1} % of its recent updates lost, reached by {transport}",
             ms(rtt),
             ms(clock_offset),
             loss_share * 100.0

@@ -47,7 +47,7 @@ fn notice_lines(
     let moved = (now.server_moves > before.server_moves).then_some("switched to another server");
     let lost = rollback.map(|rollback| match rollback {
         ScoreLoss::WorldRestarted => "the world has restarted: all scores are lost",
-        ScoreLoss::ScoreLost => "the servers have lost part of your score",
+        ScoreLoss::ScoreLost => "the servers have lost all or part of your score",
     });
     // One notice covers several hits: the score shows their number.
     let fell = (now.score.falls > before.score.falls).then_some(hit_notice);
@@ -80,7 +80,7 @@ mod tests {
             notices((5, 5, 1), (0, 0, 2), Some(ScoreLoss::WorldRestarted)),
             ["switched to another server", restarted]
         );
-        let lost = "the servers have lost part of your score";
+        let lost = "the servers have lost all or part of your score";
         assert_eq!(notices((5, 5, 1), (4, 5, 1), Some(ScoreLoss::ScoreLost)), [lost]);
     }
 

@@ -18,7 +18,7 @@ use crate::gamepad::Gamepads;
 use crate::hud::{Hud, HudCapabilities};
 use crate::maze::controls::{controls_from_word, key_help, maze_pad};
 use crate::maze::renderer::{MazeRenderer, MazeView, VisibleAvatar, dead_since, interpolate_camera};
-use crate::scene::{Overlay, UiCommand};
+use crate::scene::{Overlay, UiCommand, join_footer, key_hint};
 use crate::ui_link::GamePort;
 
 /// Interval between redraws, for 60 pictures per second.
@@ -67,7 +67,7 @@ fn waiting_overlay(silence: TimeDelta, quit_key: &str) -> Overlay {
         title: "Waiting for a server".into(),
         rows,
         selected: None,
-        footer: format!("the game resumes when a server responds   {quit_key} leave"),
+        footer: join_footer(&["the game resumes when a server responds".into(), key_hint(quit_key, "leave")]),
     }
 }
 

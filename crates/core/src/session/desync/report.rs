@@ -151,10 +151,12 @@ pub(super) fn odd_site(digests: &[Option<u32>; MAX_SITES], nondeterministic: Sit
 impl fmt::Display for DesyncReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.first_frame {
-            Some(frame) => write!(f, "desync: the states of the sites differ from frame {frame} on")?,
-            None => {
-                write!(f, "desync: the states began to differ in frames {} to {}", self.span.first, self.span.last)?
-            }
+            Some(frame) => write!(f, "desync: frame {frame} is the first after which the states of the sites differ")?,
+            None => write!(
+                f,
+                "desync: the states of the sites differ after frame {}; the first such frame is unknown",
+                self.span.last
+            )?,
         }
         match self.odd_site {
             Some(site) => write!(f, "; site {site} diverged")?,

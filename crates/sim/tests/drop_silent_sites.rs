@@ -279,8 +279,8 @@ fn leave_does_not_give_dropped_sites_a_quorum() {
     }
 }
 
-/// Crashes the highest site and, `after` later, site 0, which leads the ballot about the highest one. Asserts that the
-/// remaining sites agree, and play if they are a quorum.
+/// Crashes the highest site and, `after` later, site 0, which would lead the ballot about the highest one or leads it
+/// already. Asserts that the remaining sites report the same drops, and that they play exactly if they are a quorum.
 fn assert_leader_crash_is_safe(sites: usize, after: TimeDelta, loss: f64, seed: u64) {
     let case = format!("{sites} sites, the leader crashes {after} after the first site, loss {loss}, seed {seed}");
     let mut game = SessionSetup { seed, ..SessionSetup::new(sites, lossy_link(80, loss)) }

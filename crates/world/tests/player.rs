@@ -1,5 +1,6 @@
-//! Tests of a player's client, mostly with its server over a link with delay, and in two tests with loss: response to
-//! controls, convergence of both sides, reconnection, measured consistency, and the scoreboard.
+//! Tests of a player's client. Most tests connect it to its server over a link with delay; some also lose datagrams or
+//! cut the link. They cover response to controls, convergence of both sides, restart and reconnection, server changes,
+//! measured consistency, and the scoreboard.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -48,7 +48,8 @@ pub(super) struct BotStats {
     pub(super) scores_lost: u32,
     pub(super) acknowledged: Score,
     pub(super) server_moves: u32,
-    /// Longest time between two messages of the servers that the bot was on, in milliseconds, once it had an avatar.
+    /// Longest time between two new views or directories from the bot's server, across changes of server, in
+    /// milliseconds, once it had an avatar.
     pub(super) longest_silence_ms: f64,
     pub(super) rtt_ms: Option<f64>,
     /// Time by which the bot's avatar was ahead of the server's or behind it, in milliseconds: sum of absolute values

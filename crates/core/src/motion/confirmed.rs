@@ -22,7 +22,7 @@ pub(super) struct TimerProgress {
     pub(super) initial_timer: TimeDelta,
 }
 
-/// Progress reported by the server, with the local time of the report.
+/// Progress reported by the server, with the send time of the report, converted to the local clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfirmedProgress {
     pub(super) reported_at: Instant,

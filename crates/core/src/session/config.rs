@@ -78,10 +78,10 @@ pub struct Config {
     /// the site is back. The site may join again after 5 s or more, and only if the delay of its link fits into input
     /// delay plus prediction window. The minimum is [`MIN_STALL_LIMIT`].
     pub stall_limit: Option<TimeDelta>,
-    /// Whether the last remaining player plays on alone, with the free seats open to joiners. If not, and if the game
-    /// started with all seats taken, the session ends with [`SessionEnd::Alone`](super::SessionEnd::Alone) when all
-    /// others have left. If the others are only silent, a person can decide to play on with
-    /// [`Session::continue_alone`](super::Session::continue_alone).
+    /// Whether this site plays on after all other players have left, with the free seats open to joiners. If not, the
+    /// session then ends with [`SessionEnd::Alone`](super::SessionEnd::Alone), unless the game started with free seats
+    /// or another player was dropped, because that player can come back. If the others are only silent, a person can
+    /// decide to play on with [`Session::continue_alone`](super::Session::continue_alone).
     pub can_play_alone: bool,
     /// Time for which a frame has to wait for inputs before the session reports a freeze.
     pub freeze_timeout: TimeDelta,

@@ -62,7 +62,8 @@ const MAX_WAITED_RTT: TimeDelta = TimeDelta::from_secs(1);
 /// as lost. Until then survivors may still relay them.
 const LAST_INPUT_RELAY_TIME: TimeDelta = TimeDelta::from_secs(1);
 
-/// The number of the current epoch, and the progress of the ballot that ends it.
+/// This site's state of the membership protocol: the current epoch, its ballots, and the outcome of earlier epochs. The
+/// members themselves follow from the peers' seats.
 #[derive(Debug, Default)]
 pub(super) struct Membership {
     pub(super) epoch: u32,

@@ -46,7 +46,7 @@ pub struct PauseRequest {
 /// A command that all sites apply at the same frame. It is in force once the issuer's input for that frame is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledCommand {
-    /// The site that issued the command.
+    /// Coordinator that issued the command; it may have left since.
     pub issuer: SiteId,
     /// The frame at which the command takes effect.
     pub frame: Frame,

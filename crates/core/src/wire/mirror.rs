@@ -75,7 +75,7 @@ pub struct StreamStatus {
     pub oldest: u64,
     /// Sequence number up to which, inclusive, all events are settled: delivered or dropped.
     pub settled_end: u64,
-    /// Sequence number of the newest event that the sender has received or settled; 0 if there is none.
+    /// Sequence number of the newest event that the sender has issued, received or settled; 0 if there is none.
     pub newest: u64,
 }
 

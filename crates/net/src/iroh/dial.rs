@@ -43,7 +43,7 @@ struct DialTask {
 impl IrohShared {
     /// Starts a task that dials the peer of this address; if that peer has a dial task already, adds the address to it.
     /// Reports `WrongPeer` instead if the key in the address is this site's own or not the expected one. Ignores an
-    /// address of another transport.
+    /// invalid address, an address of another transport, and a new peer while there are [`MAX_DIALS`] tasks.
     pub(super) fn dial(self: &Arc<Self>, runtime: &tokio::runtime::Handle, addr: &PeerAddr, expect: Option<PeerKey>) {
         let Some(iroh_addr) = IrohAddr::from_peer_addr(addr) else { return };
         if iroh_addr.key == self.key() || expect.is_some_and(|expected| expected != iroh_addr.key) {

@@ -209,7 +209,7 @@ impl MirrorNetwork {
         self.node_by_source.get(&source).copied()
     }
 
-    /// Returns whether the server that is this source still runs.
+    /// Returns whether this source still runs; false after a crash or leave, even if its node runs a newer source.
     pub fn is_running(&self, source: SourceId) -> bool {
         let server = self.node_of(source).and_then(|node| self.server(node));
         server.is_some_and(|server| server.mirror.source() == source)

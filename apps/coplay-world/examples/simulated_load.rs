@@ -4,10 +4,10 @@
 //! `valgrind --tool=callgrind target/release/examples/simulated_load 300 5` lets 300 players change their buttons 25
 //! times a second for 5 seconds.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::{MirrorConfig, MirrorDestination, SourceId};
 use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Controls, MazeSettings};
 use coplay_world::{Client, Server};
 

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::{MirrorConfig, MirrorEvent, MirrorStats, SourceId};
 use coplay::time::{GroupInstant, Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::MazeSettings;
 use coplay_net::clock;
 use coplay_net::key::{Secret, random_bytes};

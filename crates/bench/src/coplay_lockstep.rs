@@ -2,12 +2,12 @@
 
 use std::hint::black_box;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, SiteId};
 use coplay::input::{InputWord, Ownership};
 use coplay::session::{Config, Request, Session, Settings, State};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::session_experiment::toy_settings;
 
 use crate::inbox::Inbox;

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::{Addr, SiteId};
 use coplay::input::{InputWord, Ownership, Recovery};
 use coplay::session::{Config, Request, Session};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_bench::allocation_counter::allocations;
 use coplay_bench::rollback::{self, BenchCase};
 use coplay_bench::workload::{DigestMachine, Inputs};

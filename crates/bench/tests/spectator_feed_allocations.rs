@@ -5,12 +5,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant as Clock};
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::input::Ownership;
 use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_bench::allocation_counter::allocations;
 use coplay_sim::random::Random;
 use coplay_sim::session_experiment::toy_settings;

@@ -21,7 +21,7 @@
 //! use coplay::input::Ownership;
 //! use coplay::session::{AbsentInput, Config, GameId, MachineId, Request, Session, Settings, StarvationPolicy};
 //! use coplay::time::{Instant, TimeDelta};
-//! use coplay::wire::MAX_DATAGRAM;
+//! use coplay::codec::MAX_DATAGRAM;
 //!
 //! let settings = Settings {
 //!     game: GameId { name: "sum".into(), hash: [1; 32] },
@@ -89,7 +89,7 @@
 //! - [`peer_world`]: replicated worlds without a server.
 //! - [`motion`]: moving objects at a server, and their copies at clients, which are kept in step.
 //! - [`clock`]: estimates of other sites' clocks, and group time.
-//! - [`wire`]: encoding and decoding of packets.
+//! - [`codec`]: reading and writing of bytes; each engine has its messages in a module `message`.
 //! - [`hash`]: XXH64, for checksums and state hashes.
 //! - [`time`], [`frame`], [`id`]: basic types.
 
@@ -100,6 +100,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod clock;
+pub mod codec;
 pub mod frame;
 pub mod hash;
 pub mod id;
@@ -110,6 +111,6 @@ pub mod movie;
 pub mod pace;
 pub mod peer_world;
 pub mod session;
+mod settings;
 pub mod spectator_feed;
 pub mod time;
-pub mod wire;

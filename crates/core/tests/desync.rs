@@ -4,10 +4,11 @@
 //! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test
 //! -p coplay --test desync`.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::session::{DesyncBisector, FrameSpan, LocalQuery, StateRegion};
-use coplay::wire::{DesyncMessage, HashList, MAX_DATAGRAM, RegionList};
+use coplay::session::{DesyncMessage, HashList, RegionList};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -1,10 +1,10 @@
 //! Golden bytes of the packets of a spectator feed, written by hand. A change to any of them changes the protocol and
 //! needs a new protocol version.
 
-use coplay::wire::{
-    BlockRequests, CloseReason, DecodeError, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecords,
-    MAX_BLOCK_REQUESTS, MAX_DATAGRAM, MAX_FRAME_RANGES, SnapshotChunk, SnapshotOffer, SnapshotRequest, Subscribe,
-    Subscribed, VERSION, is_feed,
+use coplay::codec::{DecodeError, MAX_DATAGRAM, VERSION};
+use coplay::spectator_feed::message::{
+    BlockRequests, CloseReason, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecords, MAX_BLOCK_REQUESTS,
+    MAX_FRAME_RANGES, SnapshotChunk, SnapshotOffer, SnapshotRequest, Subscribe, Subscribed, is_feed,
 };
 
 /// A datagram, field by field, in hexadecimal.

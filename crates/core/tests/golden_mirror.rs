@@ -1,11 +1,11 @@
 //! Golden bytes of the packets between mirrored servers, written by hand. A change to any of them changes the layout
 //! and needs a new layout version.
 
+use coplay::clock::ClockEcho;
+use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::SourceId;
+use coplay::mirror::message::{EncodedEvent, MirrorDatagramWriter, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus};
 use coplay::time::{GroupInstant, Instant, TimeDelta};
-use coplay::wire::{
-    ClockEcho, EncodedEvent, MAX_DATAGRAM, MirrorDatagramWriter, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus,
-};
 
 /// An item, field by field, in hexadecimal.
 type Golden = &'static [&'static str];

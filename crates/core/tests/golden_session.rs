@@ -1,15 +1,17 @@
 //! Golden bytes of the session protocol, written by hand. A change to any of them changes the protocol and needs a new
 //! protocol version.
 
+use coplay::codec::{DecodeError, MAX_DATAGRAM, VERSION};
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
+use coplay::input::MissingRanges;
 use coplay::input::{Ownership, Stream};
-use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
-use coplay::wire::{
-    ClockProbe, CommandKind, DecodeError, Extra, Extras, Hello, MAX_DATAGRAM, MembershipDecision, MissingRanges,
-    PauseRequest, Refusal, RelayedInputs, ResentInputs, ResentInputsList, ScheduledCommand, SenderIdentity,
-    SessionMessage, Tick, TickDigest, TuningStats, VERSION, Vote,
+use coplay::session::message::{
+    ClockProbe, CommandKind, Extra, Extras, Hello, MembershipDecision, PauseRequest, Refusal, RelayedInputs,
+    ResentInputs, ResentInputsList, ScheduledCommand, SenderIdentity, SessionMessage, Tick, TickDigest, TuningStats,
+    Vote,
 };
+use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 
 /// A datagram, field by field, in hexadecimal.
 type Golden = &'static [&'static str];

@@ -4,6 +4,7 @@
 //! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=1000 cargo test -p
 //! coplay --test prediction`.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteId, SiteSet};
 use coplay::input::{InputWord, Ownership};
@@ -11,7 +12,6 @@ use coplay::session::{
     AbsentInput, Config, GameId, InputPredictor, MachineId, Request, Session, Settings, StarvationPolicy,
 };
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

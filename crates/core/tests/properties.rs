@@ -6,12 +6,12 @@
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::{InputWord, MAX_PLAYERS, Ownership, STREAM_CAPACITY, Stream};
-use coplay::session::{AbsentInput, GameId, MAX_OPTIONS, MachineId, Settings, StarvationPolicy};
-use coplay::wire::{
-    ClockProbe, CommandKind, Extra, Extras, Hello, InputEnds, MAX_MISSING_RANGES, MembershipDecision, MissingRanges,
-    PauseRequest, Refusal, RelayedInputs, ResentInputsList, ScheduledCommand, SenderIdentity, SessionMessage, Tick,
-    TickDigest, TuningStats, Vote,
+use coplay::input::{MAX_MISSING_RANGES, MissingRanges};
+use coplay::session::message::{
+    ClockProbe, CommandKind, Extra, Extras, Hello, InputEnds, MembershipDecision, PauseRequest, Refusal, RelayedInputs,
+    ResentInputsList, ScheduledCommand, SenderIdentity, SessionMessage, Tick, TickDigest, TuningStats, Vote,
 };
+use coplay::session::{AbsentInput, GameId, MAX_OPTIONS, MachineId, Settings, StarvationPolicy};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

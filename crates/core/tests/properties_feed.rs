@@ -4,16 +4,17 @@
 //! The cases are the same in every run. For other or more cases: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=100000 cargo test
 //! -p coplay --test properties_feed`.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::{Addr, SiteSet};
 use coplay::input::Ownership;
 use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
+use coplay::spectator_feed::message::{
+    BlockRequests, CloseReason, FeedAck, FeedMessage, FrameRanges, SnapshotChunk, SnapshotOffer, SnapshotRequest,
+    Subscribe, Subscribed,
+};
 use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{
-    BlockRequests, CloseReason, FeedAck, FeedMessage, FrameRanges, MAX_DATAGRAM, SnapshotChunk, SnapshotOffer,
-    SnapshotRequest, Subscribe, Subscribed,
-};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -8,7 +8,9 @@ use coplay::frame::Frame;
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
 use coplay::input::Recovery;
 use coplay::pace::Pacing;
-use coplay::wire::{CommandKind, Extra, MembershipDecision, RelayedInputs, ScheduledCommand, TuningStats, Vote};
+use coplay::session::message::{
+    CommandKind, Extra, MembershipDecision, RelayedInputs, ScheduledCommand, TuningStats, Vote,
+};
 use coplay_fuzz::sample_packets;
 use coplay_fuzz::script::{OwnershipKind, Script, ScriptAction, ScriptSetup};
 

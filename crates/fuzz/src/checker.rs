@@ -1,9 +1,11 @@
 //! Checks what must hold at every site, without looking into the engine: the machine is stepped with the inputs that
 //! were given, and a site is dropped, or joins, at the same frame everywhere.
 
+use coplay::codec::DecodeError;
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
+use coplay::session::message::{Refusal, SessionMessage};
 use coplay::session::{Event, Settings};
-use coplay::wire::{DecodeError, FeedMessage, Refusal, SessionMessage, is_feed};
+use coplay::spectator_feed::message::{FeedMessage, is_feed};
 
 use crate::machine::InputWords;
 use crate::site::{FuzzedSite, SESSION_ID, input_words, site_id};

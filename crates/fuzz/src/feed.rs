@@ -4,15 +4,16 @@
 
 use std::collections::VecDeque;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::input::InputWord;
 use coplay::session::Settings;
+use coplay::spectator_feed::message::FeedMessage;
 use coplay::spectator_feed::{
     Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart,
 };
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{FeedMessage, MAX_DATAGRAM};
 
 use crate::forged_feed::ForgedMessage;
 use crate::forged_session;

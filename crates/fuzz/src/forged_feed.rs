@@ -1,10 +1,11 @@
 //! Packets that no honest participant would send: of feeds, of spectators, and of desync searches.
 
 use coplay::frame::Frame;
+use coplay::session::{DesyncMessage, HashList, RegionList};
 use coplay::session::{FrameSpan, StateRegion};
-use coplay::wire::{
-    BlockRequests, CloseReason, DesyncMessage, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecords, HashList,
-    RegionList, SnapshotChunk, SnapshotOffer, SnapshotRequest, Subscribe, Subscribed,
+use coplay::spectator_feed::message::{
+    BlockRequests, CloseReason, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecords, SnapshotChunk,
+    SnapshotOffer, SnapshotRequest, Subscribe, Subscribed,
 };
 
 use crate::site::SESSION_ID;

@@ -2,10 +2,11 @@
 
 use coplay::frame::Frame;
 use coplay::id::{MAX_SITES, SiteId, SiteSet};
+use coplay::input::MissingRanges;
 use coplay::session::Settings;
-use coplay::wire::{
-    ClockProbe, CommandKind, Extra, Extras, Hello, MembershipDecision, MissingRanges, Refusal, RelayedInputs,
-    ScheduledCommand, SessionMessage, Tick, TickDigest, TuningStats, Vote,
+use coplay::session::message::{
+    ClockProbe, CommandKind, Extra, Extras, Hello, MembershipDecision, Refusal, RelayedInputs, ScheduledCommand,
+    SessionMessage, Tick, TickDigest, TuningStats, Vote,
 };
 
 use crate::site::SESSION_ID;
@@ -67,7 +68,7 @@ pub(crate) fn forge_tick(genuine: &[u8], field: u8, value: u32, now_us: i64) -> 
             })
         }
         7 => tick.missing = missing_ranges(&[(value & 0xff, value >> 8 & 0xff), (value >> 16 & 0xff, value >> 24)]),
-        8 => tick.missing = missing_ranges(&[(value & 0xff, value >> 8 & 0xff); coplay::wire::MAX_MISSING_RANGES]),
+        8 => tick.missing = missing_ranges(&[(value & 0xff, value >> 8 & 0xff); coplay::input::MAX_MISSING_RANGES]),
         9 => tick.probe = Some(ClockProbe { stamp_us: u64::from(value) << 8, ..probe }),
         10 => tick.probe = Some(ClockProbe { echo: Some((value, i64::from(value >> 8))), ..probe }),
         11 => tick.probe = Some(ClockProbe { end_minus_frame: value as i32, ..probe }),

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::Addr;
 use coplay::pace::Pacing;
+use coplay::session::message::Tick;
 use coplay::session::{Event, Settings, State};
+use coplay::spectator_feed::message::{FeedMessage, is_feed};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{FeedMessage, MAX_DATAGRAM, Tick, is_feed};
 
 use crate::checker::SeatOccupancyHistory;
 use crate::forged_feed::ForgedMessage;

@@ -1,11 +1,16 @@
 //! The target `wire`: packets and inputs from arbitrary bytes.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::input::{STREAM_CAPACITY, Stream};
+use coplay::mirror::message::MirrorItems;
 use coplay::mirror::{self, Mirror, SourceId};
+use coplay::motion::message as motion_message;
 use coplay::motion::{ClientId, LinearPredictor, MilliVec2, MotionClient, MotionConfig, MotionServer, ObjectId};
+use coplay::session::DesyncMessage;
+use coplay::session::message::{Extra, Hello, SessionMessage, Tick};
+use coplay::spectator_feed::message::FeedMessage;
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{DesyncMessage, Extra, FeedMessage, Hello, MAX_DATAGRAM, MirrorItems, SessionMessage, Tick, motion};
 
 use crate::forged_session::{decode_extras, encode_extras_tick};
 use crate::script_reader::ScriptReader;
@@ -65,11 +70,12 @@ fn check_mirror(data: &[u8]) {
 /// Checks that a motion datagram that decodes completely has one encoding, and that a server and a client survive any
 /// datagram.
 fn check_motion(data: &[u8]) {
-    let Ok(items) = motion::MotionItems::new(data) else { return };
+    let Ok(items) = motion_message::MotionItems::new(data) else { return };
     let head = items.header();
     if let Ok(items) = items.collect::<Result<Vec<_>, _>>() {
         let mut buf = vec![0; data.len()];
-        let mut datagram = motion::MotionDatagramWriter::new(&mut buf, head).expect("the encoding has the same length");
+        let mut datagram =
+            motion_message::MotionDatagramWriter::new(&mut buf, head).expect("the encoding has the same length");
         items.into_iter().for_each(|item| datagram.put(item).expect("the encoding has the same length"));
         assert_eq!(buf, data, "a motion datagram has one encoding");
     }

@@ -1,9 +1,9 @@
 //! The target `worlds`: a peer world, and a world server with its player, each with a hostile participant.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::{self, SourceId};
 use coplay::peer_world::{PeerWorld, PeerWorldConfig, UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Avatar, Controls, Maze, MazeRules, MazeSettings, ScoreRecord};
 use coplay_world::{Client, ClientInput, Server, ServerHello, ServerInfo, ServerMessage, player_entity};
 

@@ -210,8 +210,8 @@ impl MazeSite {
 
     fn trace_received(&mut self, now: Instant, from: WorldSiteId, bytes: &[u8]) {
         let Some(present) = self.world.tick(now) else { return };
-        for item in coplay::wire::PeerWorldItems::new(bytes).into_iter().flatten().flatten() {
-            if let coplay::wire::PeerWorldItem::Update(update) = item {
+        for item in coplay::peer_world::message::PeerWorldItems::new(bytes).into_iter().flatten().flatten() {
+            if let coplay::peer_world::message::PeerWorldItem::Update(update) = item {
                 let away = update.tick.wrapping_sub(present as u16) as i16;
                 let tick = present.saturating_add_signed(away.into());
                 let entity = EntityId { site: from, index: update.entity_index };

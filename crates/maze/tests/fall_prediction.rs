@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::peer_world::{EntityId, UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Controls, Life, MazeSettings, MazeSite};
 
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(1);

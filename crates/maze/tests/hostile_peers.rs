@@ -1,10 +1,10 @@
 //! Tests of hostile peers: forged records, invented sites and forged updates neither exceed the bounds on a site's
 //! memory nor suppress real scores.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::hash::xxh64;
 use coplay::peer_world::{DeadReckoning, EntityId, UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Avatar, MazeSettings, MazeSite, ScoreRecord, Shot};
 
 const VICTIM: WorldSiteId = WorldSiteId(1);

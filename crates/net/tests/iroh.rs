@@ -7,7 +7,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use common::{connected_peer, received_datagram, wait_for};
-use coplay::wire::{MAX_DATAGRAM, is_feed};
+use coplay::codec::MAX_DATAGRAM;
+use coplay::spectator_feed::message::is_feed;
 use coplay_net::iroh::{IrohAddr, IrohTransport, RelayConfig};
 use coplay_net::key::{Identity, Token};
 use coplay_net::{Incoming, PeerAddr, Ticket, Transport};

@@ -8,14 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, spawn};
 use std::time::{Duration, Instant};
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::{Frame, FrameRate};
 use coplay::id::Addr;
 use coplay::input::InputWord;
 use coplay::movie::{HashComparison, MovieEntry, MovieReader};
 use coplay::session::{AbsentInput, Event, GameId, MachineId, Settings};
+use coplay::spectator_feed::message::is_feed;
 use coplay::spectator_feed::{Spectator, SpectatorConfig};
 use coplay::time::TimeDelta;
-use coplay::wire::{MAX_DATAGRAM, is_feed};
 use coplay_machines::control::{ControlledMachine, MachineControl, has_control_player};
 use coplay_machines::nes::{Nes, NesOptions};
 use coplay_machines::pad::PadLayout;

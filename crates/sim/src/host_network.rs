@@ -3,10 +3,10 @@
 //! [`SessionNetwork`](crate::session_network::SessionNetwork) runs only the toy machine and simulates faults of
 //! computers. This network knows only sessions, so that any machine and any driver of a [`Session`] can run in it.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::{Addr, SiteId};
 use coplay::session::Session;
 use coplay::time::Instant;
-use coplay::wire::MAX_DATAGRAM;
 
 use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig};

@@ -8,10 +8,10 @@
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::{InputWord, Ownership};
+use coplay::session::message::{Extra, SessionMessage};
 use coplay::session::{Config, Event, LateJoinConfig, Session, SessionEnd, Settings, State};
 use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Extra, SessionMessage};
 
 use crate::clock::NodeClock;
 use crate::link::{LinkConfig, Loss, Rate};

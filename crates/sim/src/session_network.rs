@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::{Addr, SiteId};
 use coplay::session::{Event, Request, Session};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 
 use crate::clock::NodeClock;
 use crate::event_queue::TimedEventQueue;

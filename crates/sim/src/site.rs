@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::{Addr, MAX_SITES, SiteId, SiteSet};
 use coplay::input::InputWord;
+use coplay::session::message::{Extra, MembershipDecision, SessionMessage};
 use coplay::session::{PAGE_SIZE, Session, State, StateRegion};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Extra, MAX_DATAGRAM, MembershipDecision, SessionMessage};
 
 use crate::clock::NodeClock;
 use crate::random::Random;

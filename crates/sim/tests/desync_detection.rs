@@ -5,7 +5,7 @@ mod common;
 use common::{SessionSetup, TestSession, at, lossy_link, mean_abs_deviation, ms, rtt_link, secs};
 use coplay::frame::Frame;
 use coplay::session::Event;
-use coplay::wire::{ClockProbe, SessionMessage, Tick};
+use coplay::session::message::{ClockProbe, SessionMessage, Tick};
 use coplay_sim::session_network::SessionNetwork;
 
 const HASH_INTERVAL: u32 = 60;

@@ -7,10 +7,10 @@ use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site
 use coplay::frame::Frame;
 use coplay::id::{SiteId, SiteSet};
 use coplay::input::Recovery;
+use coplay::session::message::{Extra, SessionMessage};
 use coplay::session::{Config, Event, SessionEnd, State};
 use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{Extra, SessionMessage};
 use coplay_sim::link::LinkConfig;
 
 /// Silence after which a site is dropped.

@@ -4,12 +4,11 @@
 mod common;
 
 use common::{SessionSetup, TestSession, at, ms, rtt_link, secs, site_id};
+use coplay::codec::{MAX_DATAGRAM, VERSION};
 use coplay::id::Addr;
+use coplay::input::MissingRanges;
 use coplay::session::Event;
-use coplay::wire::{
-    CommandKind, Extra, Hello, MAX_DATAGRAM, MissingRanges, ScheduledCommand, SenderIdentity, SessionMessage, Tick,
-    VERSION,
-};
+use coplay::session::message::{CommandKind, Extra, Hello, ScheduledCommand, SenderIdentity, SessionMessage, Tick};
 use coplay_sim::random::Random;
 use coplay_sim::session_network::{CapturedDatagram, SessionNetwork};
 
@@ -192,7 +191,8 @@ fn replayed_or_forged_datagrams_do_not_change_a_peer_address() {
     let Ok(SessionMessage::Tick(tick)) = SessionMessage::decode(&old.bytes) else {
         unreachable!("it was decoded before")
     };
-    let probe = tick.probe.map(|probe| coplay::wire::ClockProbe { stamp_us: probe.stamp_us + 60_000_000, ..probe });
+    let probe =
+        tick.probe.map(|probe| coplay::session::message::ClockProbe { stamp_us: probe.stamp_us + 60_000_000, ..probe });
     let identity = Some(SenderIdentity { session_id: 1, site: site_id(old.from).number() });
     let forged = Tick { probe, identity, missing: MissingRanges::default(), ..tick };
     let mut buf = [0; 1_200];

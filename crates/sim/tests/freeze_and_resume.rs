@@ -5,10 +5,10 @@ mod common;
 
 use common::manual_hosts::ManualHosts;
 use common::{ReportedEvent, SessionSetup, TestSession, at, ms, rtt_link, secs, site_id, site_set};
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::{Addr, SiteSet};
 use coplay::session::{Event, Freeze, Session, SessionEnd, State};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::clock::NodeClock;
 use coplay_sim::session_network::SessionNetwork;
 

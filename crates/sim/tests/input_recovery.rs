@@ -5,9 +5,10 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{SessionSetup, TestSession, lossy_link, rtt_link, secs};
+use coplay::codec::MAX_DATAGRAM;
 use coplay::input::Recovery;
+use coplay::session::message::SessionMessage;
 use coplay::time::Instant;
-use coplay::wire::{MAX_DATAGRAM, SessionMessage};
 use coplay_sim::link::{LinkConfig, Loss};
 
 const POLICIES: [Recovery; 4] = [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Classic];

@@ -5,10 +5,10 @@ mod common;
 
 use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
 use coplay::frame::FrameRate;
+use coplay::session::message::{CommandKind, Extra, ScheduledCommand, SessionMessage};
 use coplay::session::{AbsentInput, Config, Event, SessionEnd, Settings, State};
 use coplay::spectator_feed::{FeedConfig, SourceError, SpectatorStart};
 use coplay::time::TimeDelta;
-use coplay::wire::{CommandKind, Extra, ScheduledCommand, SessionMessage};
 use coplay_sim::late_join::LateJoinExperiment;
 use coplay_sim::link::LinkConfig;
 use coplay_sim::session_network::SessionNetwork;

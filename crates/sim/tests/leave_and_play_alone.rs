@@ -4,12 +4,13 @@
 mod common;
 
 use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site_id, site_set};
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::input::Recovery;
+use coplay::session::message::{Hello, Refusal};
 use coplay::session::{Config, Event, SessionEnd, State};
 use coplay::spectator_feed::FeedConfig;
 use coplay::time::TimeDelta;
-use coplay::wire::{Hello, MAX_DATAGRAM, Refusal};
 use coplay_sim::session_network::SessionNetwork;
 
 /// Returns the frame at which `site` reported that `leaver` left; `None` if it reported no leave, or more than one.

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{SessionSetup, TestSession, lossy_link, ms, rtt_link, secs, site_id, site_set};
+use coplay::codec::{MAX_DATAGRAM, VERSION};
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, SiteId};
 use coplay::input::Ownership;
@@ -12,7 +13,6 @@ use coplay::session::{
     SettingsDifference, SettingsError, State,
 };
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{MAX_DATAGRAM, VERSION};
 use coplay_sim::clock::NodeClock;
 
 /// Returns the peer and the differences of a disagreement event.

@@ -5,13 +5,14 @@
 mod common;
 
 use common::{SessionSetup, TestSession, at, ms, rtt_link, secs, site_id, site_set};
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::id::{Addr, SiteSet};
+use coplay::session::message::{
+    CommandKind, Extra, Hello, MembershipDecision, Refusal, ScheduledCommand, SessionMessage, Tick, Vote,
+};
 use coplay::session::{Event, SessionEnd, State};
 use coplay::time::Instant;
-use coplay::wire::{
-    CommandKind, Extra, Hello, MAX_DATAGRAM, MembershipDecision, Refusal, ScheduledCommand, SessionMessage, Tick, Vote,
-};
 use coplay_sim::session_network::SessionNetwork;
 
 /// Returns a running session whose datagrams are captured.

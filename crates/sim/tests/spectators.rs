@@ -9,10 +9,11 @@ use common::spectator_network::{
     spectator_config, spectator_config_from_start,
 };
 use common::{ms, secs};
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::Addr;
+use coplay::spectator_feed::message::{CloseReason, FeedMessage, Subscribe};
 use coplay::spectator_feed::{FeedConfig, SourceError, SpectatorConfig, SpectatorEvent};
 use coplay::time::TimeDelta;
-use coplay::wire::{CloseReason, FeedMessage, MAX_DATAGRAM, Subscribe};
 use coplay_sim::link::{LinkConfig, Loss, Rate};
 use coplay_sim::random::Random;
 

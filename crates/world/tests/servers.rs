@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::{DEFAULT_GIT, DropPolicy, MirrorConfig, MirrorDestination, SourceId};
 use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{Avatar, Controls, MazeSettings, Ninja, Score};
 use coplay_sim::event_queue::TimedEventQueue;
 use coplay_sim::link::{Jitter, Link, LinkConfig, Loss};

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::{Addr, SiteId};
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::session::Session;
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_machines::identity::game_id;
 use coplay_machines::session_adapter::{self, RequestOutcome, SessionAdapter};
 use coplay_machines::{Machine, NetplaySupport};

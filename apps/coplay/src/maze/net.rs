@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::time::{Instant as Time, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::MazeSite;
 use coplay_net::clock;
 

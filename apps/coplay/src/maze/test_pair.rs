@@ -1,8 +1,8 @@
 //! Two sites of one maze over a link with 1 ms latency, for tests.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{MazeSettings, MazeSite};
 
 const STEP: TimeDelta = TimeDelta::from_millis(1);

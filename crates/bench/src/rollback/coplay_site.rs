@@ -2,12 +2,13 @@
 
 use std::hint::black_box;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::FrameRate;
 use coplay::id::{Addr, SiteId};
 use coplay::input::{InputWord, Ownership};
+use coplay::session::message::SessionMessage;
 use coplay::session::{Config, Request, Session, Settings};
 use coplay::time::Instant;
-use coplay::wire::{MAX_DATAGRAM, SessionMessage};
 use coplay_sim::session_experiment::toy_settings;
 
 use super::BenchCase;

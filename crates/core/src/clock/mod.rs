@@ -35,6 +35,17 @@ const CLOCK_STEP_THRESHOLD: TimeDelta = TimeDelta::from_millis(5);
 /// Constant part of the longest plausible round-trip time, for a link with almost no delay of its own.
 const MAX_RTT_VARIATION: TimeDelta = TimeDelta::from_millis(100);
 
+/// Three of the four timestamps of a round trip. The fourth is the arrival of the echo.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClockEcho {
+    /// Send time of the probe, copied from the probe.
+    pub sent: Instant,
+    /// Arrival time of the probe on the responder's clock.
+    pub received: Instant,
+    /// Send time of the echo on the responder's clock.
+    pub answered: Instant,
+}
+
 /// The four stamps of a round trip: `sent` and `returned` on the local clock, `received` and `answered` on the peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoundTrip {

@@ -5,7 +5,7 @@
 //! frames pass unchanged: fewer than 64 if the input is one byte wide, fewer than 8 if it is four. After the last token
 //! the input stays unchanged.
 
-use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
+use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError};
 
 /// Encodes a change of the input from `old` to `new`, which are equally wide, after `skip` unchanged frames.
 pub(crate) fn put_change(writer: &mut ByteWriter<'_>, skip: u32, old: &[u8], new: &[u8]) -> Result<(), BufferFull> {

@@ -6,11 +6,13 @@
 //! [`Recovery`] decides how many inputs each packet repeats.
 
 pub(crate) mod delta_codec;
+mod missing_ranges;
 mod ownership;
 mod recovery;
 mod stream;
 
 pub(crate) use delta_codec::{MAX_WIDTH, get_change, put_change};
+pub use missing_ranges::{MAX_MISSING_RANGES, MissingRanges};
 pub use ownership::{InputLayout, Ownership, OwnershipError};
 pub use recovery::Recovery;
 pub(crate) use recovery::{InputSender, missing_ranges, relayable_end, write_with_length};

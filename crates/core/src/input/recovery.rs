@@ -15,11 +15,12 @@
 //! A receiver understands all policies at any time, so sites need not agree on one.
 
 use super::Stream;
+use super::missing_ranges::{MAX_MISSING_RANGES, MissingRanges};
 use super::stream::HALF_CAPACITY;
 use crate::clock::Clock;
+use crate::codec::{BufferFull, ByteWriter};
 use crate::frame::Frame;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{BufferFull, ByteWriter, MissingRanges};
 
 /// Policy for lost inputs: which inputs each packet repeats, and how the receiver requests missing ones. A receiver
 /// understands all policies at any time.
@@ -85,12 +86,12 @@ pub(crate) struct InputSender {
     /// End of the inputs that were sent at least once.
     sent_end: Frame,
     /// Ranges that the peer requested last, as (first, until). Empty ranges are unused.
-    requested: [(Frame, Frame); crate::wire::MAX_MISSING_RANGES],
+    requested: [(Frame, Frame); MAX_MISSING_RANGES],
     has_requests: bool,
     /// Number of packets of the peer that contained a request.
     request_count: u64,
     /// The newest retransmissions, as (first, until, sent), in a ring.
-    recent_resends: [(Frame, Frame, Instant); crate::wire::MAX_MISSING_RANGES],
+    recent_resends: [(Frame, Frame, Instant); MAX_MISSING_RANGES],
     resend_count: usize,
 }
 
@@ -104,10 +105,10 @@ impl InputSender {
             needs_absolute: false,
             acked: start,
             sent_end: start,
-            requested: [nothing; crate::wire::MAX_MISSING_RANGES],
+            requested: [nothing; MAX_MISSING_RANGES],
             has_requests: false,
             request_count: 0,
-            recent_resends: [(Frame::ZERO, Frame::ZERO, Instant::ZERO); crate::wire::MAX_MISSING_RANGES],
+            recent_resends: [(Frame::ZERO, Frame::ZERO, Instant::ZERO); MAX_MISSING_RANGES],
             resend_count: 0,
         }
     }
@@ -157,7 +158,7 @@ impl InputSender {
     }
 
     /// Selects the inputs of the next packet. `has_extras` states whether the packet carries
-    /// [extras](crate::wire::Extra) besides inputs.
+    /// [extras](crate::session::message::Extra) besides inputs.
     #[inline]
     pub(crate) fn plan(&self, policy: Recovery, own: &Stream, has_extras: bool) -> SendPlan {
         let newest = own.end();
@@ -248,7 +249,7 @@ impl InputSender {
             writer.varint((until - first) as u32)?;
             write_with_length(writer, |writer| own.encode(writer, first, until, true))?;
             room = room.saturating_sub(writer.len() - start);
-            self.recent_resends[self.resend_count % crate::wire::MAX_MISSING_RANGES] = (first, until, now);
+            self.recent_resends[self.resend_count % MAX_MISSING_RANGES] = (first, until, now);
             self.resend_count = self.resend_count.wrapping_add(1);
         }
         let size = (writer.len() - size_at - 2) as u16;
@@ -330,7 +331,7 @@ fn latest_end_fitting(own: &Stream, first: Frame, newest: Frame, changes: usize)
 }
 
 /// Returns the missing ranges of a stream, counted from its gapless end: at most the first
-/// [`MAX_MISSING_RANGES`](crate::wire::MAX_MISSING_RANGES).
+/// [`MAX_MISSING_RANGES`](MAX_MISSING_RANGES).
 pub(crate) fn missing_ranges(stream: &Stream) -> MissingRanges {
     let mut ranges = MissingRanges::default();
     let mut frame = stream.end();

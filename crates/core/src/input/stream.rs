@@ -5,8 +5,9 @@ use alloc::vec;
 
 use super::PackedInputPart;
 use super::delta_codec::{MAX_WIDTH, get_change, put_change};
+use crate::codec;
+use crate::codec::{BufferFull, ByteReader, ByteWriter};
 use crate::frame::Frame;
-use crate::wire::{self, BufferFull, ByteReader, ByteWriter};
 
 /// Capacity of a stream in frames: half of them behind its gapless end, half ahead of it. It is a constant, so that the
 /// decodable range never depends on how far ahead a site may run.
@@ -28,8 +29,8 @@ pub enum StreamError {
     MissingBase,
 }
 
-impl From<wire::DecodeError> for StreamError {
-    fn from(_: wire::DecodeError) -> Self {
+impl From<codec::DecodeError> for StreamError {
+    fn from(_: codec::DecodeError) -> Self {
         Self::Malformed
     }
 }

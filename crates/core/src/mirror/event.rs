@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 use core::fmt;
 
+use crate::mirror::message::{EncodedEvent, ObsoleteSet};
 use crate::time::{GroupInstant, TimeDelta};
-use crate::wire::{EncodedEvent, ObsoleteSet};
 
 /// Maximum size of an event's payload in bytes, so that the event fits in one datagram.
 pub const MAX_PAYLOAD: usize = 900;

@@ -62,6 +62,7 @@ mod dependencies;
 mod event;
 mod group_time;
 mod hold_policy;
+pub mod message;
 mod periodic;
 mod policy;
 mod receive;
@@ -81,8 +82,8 @@ pub use event::{Delivery, IssueError, MAX_OBSOLETE_SET, MAX_PAYLOAD, NewEvent, S
 pub use send::{MirrorDestination, MirrorTransmit};
 pub use stats::{GTD_BUCKET_WIDTH, GTD_BUCKETS, MirrorPeerStats, MirrorStats};
 
+use crate::mirror::message::{EncodedEvent, ObsoleteSet};
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{EncodedEvent, ObsoleteSet};
 use dependencies::DependencyTracker;
 use group_time::GroupTime;
 use policy::Dropper;
@@ -322,7 +323,7 @@ impl Mirror {
         let dependencies =
             self.dependencies.add_event(seq, new_event.key, new_event.is_replaceable, self.config.max_obsolete_set);
         let mut buf = [0; MAX_OBSOLETE_SET * MAX_SEQ_DELTA_SIZE];
-        let mut writer = crate::wire::ByteWriter::new(&mut buf);
+        let mut writer = crate::codec::ByteWriter::new(&mut buf);
         let written = ObsoleteSet::write(seq, dependencies.newest_first(), &mut writer);
         assert!(written.is_ok(), "an obsolete set has at most {MAX_OBSOLETE_SET} members");
         let len = writer.len();

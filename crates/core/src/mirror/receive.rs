@@ -3,9 +3,11 @@
 use super::send::UnicastMessage;
 use super::stream::InsertOutcome;
 use super::{EventStream, GtdMeasure, MAX_SOURCES, Mirror, MirrorEvent, RemoteMirror, SourceId};
+use crate::clock::ClockEcho;
 use crate::clock::RoundTrip;
+use crate::codec::DecodeError;
+use crate::mirror::message::{EncodedEvent, MirrorItem, MirrorItems, StreamStatus};
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{ClockEcho, DecodeError, EncodedEvent, MirrorItem, MirrorItems, StreamStatus};
 
 /// Time after a mirror's goodbye for which its datagrams are ignored, because they may have been sent before the
 /// goodbye.

@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 
 use super::SourceId;
 use crate::clock::Clock;
+use crate::mirror::message::StreamStatus;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::StreamStatus;
 
 /// Expected response time before the first measurement of the round-trip time.
 const DEFAULT_RESPONSE_TIME: TimeDelta = TimeDelta::from_millis(200);

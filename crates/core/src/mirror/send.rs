@@ -1,8 +1,10 @@
 //! Encoding of datagrams to other mirrors: new events, requests, queued unicast messages and beacons.
 
 use super::{Mirror, SourceId};
+use crate::clock::ClockEcho;
+use crate::codec::{BufferFull, MAX_DATAGRAM};
+use crate::mirror::message::{MirrorDatagramWriter, MirrorItem, StreamStatus};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{BufferFull, ClockEcho, MAX_DATAGRAM, MirrorDatagramWriter, MirrorItem, StreamStatus};
 
 /// Maximum number of queued unicast messages; further ones are discarded.
 const MAX_QUEUED_CONTROL: usize = 8_192;

@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use super::send::UnicastMessage;
 use super::{MAX_SEQ, Mirror, MirrorEvent, MirrorRequest, PendingRequest, SourceId};
+use crate::codec::{BufferFull, ByteReader};
+use crate::mirror::message::{MAX_PIECE_LEN, MirrorDatagramWriter, MirrorItem};
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{BufferFull, ByteReader, MAX_PIECE_LEN, MirrorDatagramWriter, MirrorItem};
 
 /// Time without requests after which a served snapshot is discarded. The next request creates a new one.
 const SNAPSHOT_LIFETIME: TimeDelta = TimeDelta::from_secs(3);
@@ -354,7 +355,8 @@ impl Mirror {
 mod tests {
     use super::super::MirrorConfig;
     use super::*;
-    use crate::wire::{MAX_DATAGRAM, MirrorItems};
+    use crate::codec::MAX_DATAGRAM;
+    use crate::mirror::message::MirrorItems;
 
     const PROVIDER: SourceId = SourceId(1);
     /// Number of pieces of the downloaded snapshot.

@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::event::StoredEvent;
+use crate::mirror::message::EncodedEvent;
 use crate::time::{GroupInstant, Instant};
-use crate::wire::EncodedEvent;
 
 /// Maximum difference between the sequence number of an accepted event and that of its source's last settled event.
 pub(super) const MAX_UNSETTLED: u64 = 4_096;

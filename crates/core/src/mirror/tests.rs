@@ -5,7 +5,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::wire::{MAX_DATAGRAM, MirrorItem, MirrorItems};
+use crate::codec::MAX_DATAGRAM;
+use crate::mirror::message::{MirrorItem, MirrorItems};
 
 const DELAY: TimeDelta = TimeDelta::from_millis(40);
 
@@ -405,7 +406,7 @@ fn sequence_numbers_beyond_32_bits_work() {
 fn largest_event_fits_in_a_datagram() {
     let mut buf = [0; MAX_DATAGRAM];
     let mut obsolete_set = [0; MAX_OBSOLETE_SET * MAX_SEQ_DELTA_SIZE];
-    let mut writer = crate::wire::ByteWriter::new(&mut obsolete_set);
+    let mut writer = crate::codec::ByteWriter::new(&mut obsolete_set);
     let members = (1..=MAX_OBSOLETE_SET as u64).map(|back| MAX_SEQ - back * (MAX_SEQ / (MAX_OBSOLETE_SET as u64 + 1)));
     ObsoleteSet::write(MAX_SEQ, members, &mut writer).unwrap();
     assert_eq!(writer.len(), MAX_OBSOLETE_SET * MAX_SEQ_DELTA_SIZE);
@@ -420,13 +421,13 @@ fn largest_event_fits_in_a_datagram() {
         obsolete_set: ObsoleteSet::from_bytes(MAX_SEQ, &obsolete_set),
         payload: &[7; MAX_PAYLOAD],
     };
-    crate::wire::MirrorDatagramWriter::new(&mut buf).unwrap().put(&MirrorItem::Event(event)).unwrap();
+    crate::mirror::message::MirrorDatagramWriter::new(&mut buf).unwrap().put(&MirrorItem::Event(event)).unwrap();
 }
 
 /// Encodes one item as a datagram.
 fn encode_item(item: &MirrorItem<'_>) -> Vec<u8> {
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = crate::wire::MirrorDatagramWriter::new(&mut buf).unwrap();
+    let mut datagram = crate::mirror::message::MirrorDatagramWriter::new(&mut buf).unwrap();
     datagram.put(item).unwrap();
     let len = datagram.len();
     buf[..len].to_vec()
@@ -444,7 +445,7 @@ fn have_reports_are_bounded_by_the_number_of_sources() {
             from,
             &encode_item(&MirrorItem::Heartbeat { at: GroupInstant::from_nanos(1), last_event: 0 }),
         );
-        let have = crate::wire::StreamStatus { source: from, oldest: 1, settled_end: 5, newest: 5 };
+        let have = crate::mirror::message::StreamStatus { source: from, oldest: 1, settled_end: 5, newest: 5 };
         mirror.handle_datagram(now, source(1), &encode_item(&MirrorItem::StreamStatus(have)));
         let peer = &mirror.peers[&source(1)];
         assert_eq!(peer.stream_status(from), Some(&have), "source {number}");

@@ -3,8 +3,8 @@
 use super::command_history::MotionCommand;
 use super::confirmed::TimerProgress;
 use super::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, MotionPredictor, ObjectId};
-use crate::wire::BufferFull;
-use crate::wire::motion::{MotionDatagramWriter, MotionItem};
+use crate::codec::BufferFull;
+use crate::motion::message::{MotionDatagramWriter, MotionItem};
 
 /// Appends commands, with the start state of each whose predecessor is not among them, and the timer on the segment of
 /// the last command. Appends all of it or nothing.

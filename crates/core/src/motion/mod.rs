@@ -36,6 +36,7 @@ mod confirmed;
 mod discrepancy;
 mod encode;
 mod local_controller;
+pub mod message;
 mod peer;
 mod predictor;
 mod server;

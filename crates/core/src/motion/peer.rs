@@ -2,9 +2,9 @@
 
 use super::DelayEstimate;
 use crate::clock::{Clock, RoundTrip};
+use crate::codec::BufferFull;
+use crate::motion::message::{MotionDatagramWriter, MotionHeader, MotionItem};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::BufferFull;
-use crate::wire::motion::{MotionDatagramWriter, MotionHeader, MotionItem};
 
 /// Number of initial clock probes, sent every [`INITIAL_PROBE_INTERVAL`].
 const INITIAL_PROBES: u32 = 12;

@@ -12,9 +12,9 @@ use super::{
     ClientId, CommandNumber, MAX_CLIENTS, MAX_OBJECTS, MotionConfig, MotionConfigError, MotionPredictor, ObjectId,
     ObjectMoment, TIMER_UPDATE_INTERVAL,
 };
+use crate::codec::{BufferFull, DecodeError, MAX_DATAGRAM};
+use crate::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
-use crate::wire::{BufferFull, DecodeError, MAX_DATAGRAM};
 
 /// Maximum number of queued events; beyond it the oldest are discarded.
 const MAX_EVENTS: usize = 1_024;

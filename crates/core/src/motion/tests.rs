@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use super::*;
+use crate::codec::MAX_DATAGRAM;
+use crate::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::MAX_DATAGRAM;
-use crate::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 
 const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
@@ -384,7 +384,8 @@ fn object_with_a_reused_id_is_a_new_object() {
     let epoch = bed.moments()[1].number.epoch;
     assert!(epoch > 0);
     // A late removal notice for the previous object has no effect; one for the present object removes it.
-    let header = crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
+    let header =
+        crate::motion::message::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
     for (epoch, exists) in [(epoch, true), (epoch + 1, false)] {
         let mut buf = [0; MAX_DATAGRAM];
         let mut datagram = MotionDatagramWriter::new(&mut buf, header).unwrap();
@@ -445,7 +446,7 @@ fn count_removal_notices(bed: &mut TestBed) -> usize {
     for _ in 0..2_000 {
         bed.now += FRAME;
         let header =
-            crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
+            crate::motion::message::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
         let mut buf = [0; MAX_DATAGRAM];
         let len = MotionDatagramWriter::new(&mut buf, header).unwrap().len();
         bed.server.handle_datagram(bed.now, B, &buf[..len]);
@@ -460,7 +461,8 @@ fn count_removal_notices(bed: &mut TestBed) -> usize {
 #[test]
 fn unknown_object_is_answered_once() {
     let mut bed = connected_test_bed(MotionConfig::clocks(1), 30);
-    let header = crate::wire::motion::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
+    let header =
+        crate::motion::message::MotionHeader { sender_incarnation: 1, receiver_incarnation: 1, sent_at: bed.now };
     for object in 1_000..1_300 {
         let mut buf = [0; MAX_DATAGRAM];
         let mut datagram = MotionDatagramWriter::new(&mut buf, header).unwrap();

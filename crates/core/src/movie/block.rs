@@ -1,7 +1,7 @@
 //! Blocks: the units of a movie file. A block that is incomplete or has a wrong checksum is rejected as a whole.
 
+use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::hash::xxh64;
-use crate::wire::{BufferFull, ByteReader, ByteWriter, DecodeError};
 
 /// Largest number of frames in a block: ten seconds at 60 frames per second. An interrupted recording loses the frames
 /// of its unfinished block, at most this many, if all finished bytes were written to the file.

@@ -90,7 +90,7 @@ pub use writer::{MovieStartError, MovieStartPoint, MovieWriteError, MovieWriter}
 use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::input::{InputLayout, Ownership};
-use crate::session::Settings;
+use crate::settings::Settings;
 
 /// First bytes of every movie.
 pub const MAGIC: [u8; 8] = *b"COPLAYMV";

@@ -8,12 +8,12 @@ use core::ops::Range;
 
 use super::block::{BLOCK_HEAD_SIZE, BlockHead, BlockKind, CHECKSUM_SIZE, MAX_BLOCK_SIZE, verify_checksum};
 use super::{HASH_TAG, MAGIC, MARK_TAG, MAX_STATE_SIZE, VERSION, merged_layout};
+use crate::codec::{ByteReader as Get, DecodeError};
 use crate::frame::Frame;
 use crate::input::delta_codec::{MAX_WIDTH, get_change};
 use crate::input::{InputLayout, InputWord, MAX_PLAYERS};
-use crate::session::Settings;
-use crate::wire::hello::get_settings;
-use crate::wire::{ByteReader as Get, DecodeError};
+use crate::settings::Settings;
+use crate::settings::encode::get_settings;
 
 /// Buffer size in bytes: room for two blocks of the largest size.
 const BUFFER_SIZE: usize = 2 * MAX_BLOCK_SIZE;
@@ -454,7 +454,7 @@ pub(super) mod tests {
     use crate::frame::FrameRate;
     use crate::id::SiteSet;
     use crate::input::Ownership;
-    use crate::session::{AbsentInput, GameId, MachineId, StarvationPolicy};
+    use crate::settings::{AbsentInput, GameId, MachineId, StarvationPolicy};
 
     pub(in super::super) fn test_settings(sites: usize, mask: InputWord) -> Settings {
         Settings {

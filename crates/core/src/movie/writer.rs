@@ -8,12 +8,12 @@ use super::block::{
     BLOCK_HEAD_SIZE, BlockHead, BlockKind, MAX_BLOCK_FRAMES, MAX_BLOCK_SIZE, MAX_PAYLOAD, verify_checksum,
 };
 use super::{HASH_TAG, MAGIC, MARK_TAG, MAX_MARK_SIZE, MAX_STATE_SIZE, VERSION, merged_layout};
+use crate::codec::{BufferFull, ByteWriter as Put};
 use crate::frame::Frame;
 use crate::input::delta_codec::{MAX_WIDTH, put_change};
 use crate::input::{InputLayout, InputWord};
-use crate::session::{Settings, SettingsError};
-use crate::wire::hello::put_settings;
-use crate::wire::{BufferFull, ByteWriter as Put};
+use crate::settings::encode::put_settings;
+use crate::settings::{Settings, SettingsError};
 
 /// Maximum number of finished bytes that wait for [`MovieWriter::poll_bytes`]. Header and start state may exceed it.
 const MAX_PENDING_BYTES: usize = 4 * MAX_BLOCK_SIZE;

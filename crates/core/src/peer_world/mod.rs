@@ -21,6 +21,7 @@ mod config;
 mod dead_reckoning;
 mod gossip;
 mod local_entity;
+pub mod message;
 mod receive;
 mod remote_entity;
 mod remote_site;

@@ -12,8 +12,9 @@ use super::{
     WorldSiteId, is_near_any,
 };
 use crate::clock::RoundTrip;
+use crate::codec::DecodeError;
+use crate::peer_world::message::{EntityStateUpdate, PeerWorldItem, PeerWorldItems};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{DecodeError, EntityStateUpdate, PeerWorldItem, PeerWorldItems};
 
 /// Time after a site's goodbye for which its datagrams are ignored, because they were still in flight. A datagram that
 /// shows that the site has restarted is not ignored.
@@ -154,7 +155,7 @@ impl<R: DeadReckoning> PeerWorld<R> {
             && self.remote_entities.range(first..=last).count() < MAX_ENTITIES_PER_SITE
     }
 
-    fn on_echo(&mut self, from: WorldSiteId, echo: crate::wire::ClockEcho) {
+    fn on_echo(&mut self, from: WorldSiteId, echo: crate::clock::ClockEcho) {
         let trip = RoundTrip { sent: echo.sent, received: echo.received, answered: echo.answered, returned: self.now };
         if echo.sent <= self.now {
             self.with_peer(from, |peer| peer.clock.on_round_trip(trip));
@@ -270,7 +271,8 @@ mod tests {
     use super::super::test_game::TestGame;
     use super::super::{PeerWorldConfig, gossip};
     use super::*;
-    use crate::wire::{MAX_DATAGRAM, PeerWorldDatagramWriter};
+    use crate::codec::MAX_DATAGRAM;
+    use crate::peer_world::message::PeerWorldDatagramWriter;
 
     const ME: WorldSiteId = WorldSiteId(1);
     const LIAR: WorldSiteId = WorldSiteId(2);

@@ -5,8 +5,10 @@ use alloc::vec::Vec;
 use super::{
     Beacon, DeadReckoning, LocalEntity, MAX_STATE_SIZE, PEER_TIMEOUT, PeerWorld, SiteRecord, WorldRegion, WorldSiteId,
 };
+use crate::clock::ClockEcho;
+use crate::codec::{BufferFull, MAX_DATAGRAM};
+use crate::peer_world::message::{EntityStateUpdate, PeerWorldDatagramWriter, PeerWorldItem};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{BufferFull, ClockEcho, EntityStateUpdate, MAX_DATAGRAM, PeerWorldDatagramWriter, PeerWorldItem};
 
 /// Maximum number of queued unicast messages; further ones are discarded.
 const MAX_QUEUED_CONTROL: usize = 512;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::test_game::{Point, TestGame};
 use super::*;
-use crate::wire::MAX_DATAGRAM;
+use crate::codec::MAX_DATAGRAM;
 
 /// Sites with unrelated clocks, and the datagrams in flight between them.
 struct PeerWorldNetwork {
@@ -261,8 +261,10 @@ fn single_site_cannot_advance_the_world_time_of_many() {
     let mut net = PeerWorldNetwork::new(4, 20, UpdatePolicy::default());
     net.run(2_000);
     let mut buf = [0; MAX_DATAGRAM];
-    let mut datagram = crate::wire::PeerWorldDatagramWriter::new(&mut buf).unwrap();
-    datagram.put(crate::wire::PeerWorldItem::WorldTime(Some(TimeDelta::from_secs(86_400 * 200)))).unwrap();
+    let mut datagram = crate::peer_world::message::PeerWorldDatagramWriter::new(&mut buf).unwrap();
+    datagram
+        .put(crate::peer_world::message::PeerWorldItem::WorldTime(Some(TimeDelta::from_secs(86_400 * 200))))
+        .unwrap();
     let len = datagram.len();
     // The site with the lowest id claims this world time. The other sites follow a world time only if it is within
     // 250 ms of their own or if at least half of the reports are ahead.
@@ -324,28 +326,34 @@ fn random_datagrams_do_not_panic_and_memory_is_bounded() {
     for round in 0..60_000 {
         let now = Instant::ZERO + TimeDelta::from_micros(round * 50);
         let from = WorldSiteId(2 + next() % 3_000);
-        let mut datagram = crate::wire::PeerWorldDatagramWriter::new(&mut buf).unwrap();
+        let mut datagram = crate::peer_world::message::PeerWorldDatagramWriter::new(&mut buf).unwrap();
         let state = [next() as u8; 9];
         let record = [7; MAX_RECORD_SIZE];
         for _ in 0..next() % 4 {
-            let update = crate::wire::EntityStateUpdate {
+            let update = crate::peer_world::message::EntityStateUpdate {
                 entity_index: next() as u8,
                 sequence: next() as u16,
                 tick: next() as u16,
                 state: &state[..next() as usize % 10],
             };
             _ = match next() % 6 {
-                0 => datagram.put(crate::wire::PeerWorldItem::Update(update)),
-                1 => datagram.put(crate::wire::PeerWorldItem::Probe(Instant::from_nanos(i64::from(next()) << 31))),
+                0 => datagram.put(crate::peer_world::message::PeerWorldItem::Update(update)),
+                1 => datagram.put(crate::peer_world::message::PeerWorldItem::Probe(Instant::from_nanos(
+                    i64::from(next()) << 31,
+                ))),
                 2 => {
                     let (site, version) = (WorldSiteId(next()), gossip::make_version(next() >> 12, &record));
-                    datagram.put(crate::wire::PeerWorldItem::Record { site, version, bytes: &record })
+                    datagram.put(crate::peer_world::message::PeerWorldItem::Record { site, version, bytes: &record })
                 }
-                3 => datagram
-                    .put(crate::wire::PeerWorldItem::RecordVersion { site: WorldSiteId(next()), version: next() }),
-                4 => datagram
-                    .put(crate::wire::PeerWorldItem::WorldTime(Some(TimeDelta::from_nanos(i64::from(next()) << 30)))),
-                _ => datagram.put(crate::wire::PeerWorldItem::OwnRegion(WorldRegion { x: next() as u8, y: 0 })),
+                3 => datagram.put(crate::peer_world::message::PeerWorldItem::RecordVersion {
+                    site: WorldSiteId(next()),
+                    version: next(),
+                }),
+                4 => datagram.put(crate::peer_world::message::PeerWorldItem::WorldTime(Some(TimeDelta::from_nanos(
+                    i64::from(next()) << 30,
+                )))),
+                _ => datagram
+                    .put(crate::peer_world::message::PeerWorldItem::OwnRegion(WorldRegion { x: next() as u8, y: 0 })),
             };
         }
         let mut len = datagram.len();

@@ -12,11 +12,11 @@
 //! same lead should be split differently. Sites ignore a command that changes either value by more than one frame.
 
 use super::event::Event;
-use super::settings::{MAX_INPUT_DELAY, MAX_LEAD};
 use super::{Phase, Session};
 use crate::id::{MAX_SITES, SiteId};
+use crate::session::message::{CommandKind, TuningStats};
+use crate::settings::{MAX_AUTO_PREDICTION_WINDOW, MAX_INPUT_DELAY, MAX_LEAD};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{CommandKind, TuningStats};
 
 /// Number of frames in each half of the input age histogram: enough that the share of late frames on a noisy link
 /// hardly varies between evaluations.
@@ -46,8 +46,6 @@ const COMFORTABLE_INPUT_DELAY: u32 = 2;
 /// Number of frames by which the target lead exceeds the measured input age, because links get worse before they get
 /// better.
 const SPARE_FRAMES: u32 = 1;
-/// Longest prediction window that automatic tuning chooses, in frames.
-pub(super) const MAX_AUTO_PREDICTION_WINDOW: u32 = 20;
 /// Largest share of a frame period that a rollback over the whole prediction window may take, with the new frame.
 const MAX_ROLLBACK_SHARE: f64 = 0.8;
 

@@ -6,11 +6,11 @@ use core::fmt;
 use super::auto_tune::MachineCosts;
 use super::join::LateJoinConfig;
 use super::prediction::InputPredictor;
-use super::settings::{Settings, SettingsError};
 use super::slow_peer::MIN_STALL_LIMIT;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::Recovery;
 use crate::pace::Pacing;
+use crate::settings::{Settings, SettingsError};
 use crate::spectator_feed::FeedConfig;
 use crate::time::TimeDelta;
 

@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 use core::{fmt, iter};
 
 use super::desync::report::DesyncReport;
-use super::settings::SettingsDifference;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::InputWord;
+use crate::session::message::Refusal;
+use crate::settings::SettingsDifference;
 use crate::spectator_feed::SourceError;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::Refusal;
 
 /// A request to the host program. The host program must complete each request before it asks for the next.
 #[derive(Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use super::digest_history::FrameDigest;
 use super::event::{Event, Freeze, Request, SessionEnd};
 use super::peer::{Peer, Seat};
 use super::relay::LINK_CUT_TIMEOUT;
-use super::settings::{MAX_INPUT_DELAY, MAX_LEAD};
 use super::{DelaySettings, FramePhase, MAX_FRAME_STARTS, Phase, Session, SimulationTarget};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
 use crate::input::{InputWord, MAX_BLOCKS, Recovery};
 use crate::pace::{MasterObservation, Pacer, Pacing};
+use crate::settings::{MAX_INPUT_DELAY, MAX_LEAD};
 use crate::time::{Instant, TimeDelta};
 
 /// Silence after which the seat of a site that left or was dropped becomes free. The seat becomes free earlier once

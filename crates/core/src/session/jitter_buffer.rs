@@ -9,12 +9,12 @@
 
 use super::event::Event;
 use super::peer::Peer;
-use super::settings::StarvationPolicy;
 use super::{Phase, Session};
 use crate::clock::Clock;
 use crate::input::Recovery;
+use crate::session::message::PauseRequest;
+use crate::settings::StarvationPolicy;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::PauseRequest;
 
 /// Maximum duration of a pause. A request of a peer for a longer one is ignored.
 const MAX_PAUSE: TimeDelta = TimeDelta::from_secs(1);

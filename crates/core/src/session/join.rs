@@ -17,17 +17,17 @@ use super::event::{Event, Request, SessionEnd};
 use super::membership::{Membership, is_quorum_of};
 use super::membership_reports::{MembershipReports, TICK_SILENCE_LIMIT};
 use super::peer::{Peer, Seat};
-use super::settings::AbsentInput;
 use super::{FramePhase, Phase, Session, SettingsError};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{STREAM_CAPACITY, Stream};
 use crate::pace::Pacer;
+use crate::session::message::{CommandKind, ScheduledCommand, Tick};
+use crate::settings::AbsentInput;
 use crate::spectator_feed::{
     SourceError, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart,
 };
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{CommandKind, ScheduledCommand, Tick};
 
 /// Parameters with which a site downloads a running game to join it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,7 +258,7 @@ impl Session {
             return unseated;
         }
         for extra in tick.extras.iter() {
-            if let crate::wire::Extra::Command(command) = extra
+            if let crate::session::message::Extra::Command(command) = extra
                 && self.admits_us(index, &command)
                 && (unseated || self.replaces_admission(&command))
             {

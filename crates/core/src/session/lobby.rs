@@ -10,12 +10,13 @@ use alloc::vec::Vec;
 
 use super::event::Event;
 use super::peer::Peer;
-use super::settings::SettingsDifference;
 use super::{Phase, Session};
+use crate::codec::VERSION;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
+use crate::session::message::{Hello, Refusal};
+use crate::settings::SettingsDifference;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{Hello, Refusal, VERSION};
 
 /// Interval of hellos until this site plays or is admitted to a running game: in the lobby to each peer that has a
 /// seat, from a joiner to all peers. A hello that is due to a peer is sent half an interval after the last packet to

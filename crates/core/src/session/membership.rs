@@ -35,12 +35,12 @@ use super::digest_history::DigestHistory;
 use super::event::{Event, SessionEnd};
 use super::membership_reports::TICK_SILENCE_LIMIT;
 use super::peer::{Peer, Seat};
-use super::settings::AbsentInput;
 use super::{Phase, Session};
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
+use crate::session::message::{InputEnds, MembershipDecision, Vote};
+use crate::settings::AbsentInput;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{InputEnds, MembershipDecision, Vote};
 
 /// Time after which a ballot without a decision is replaced. By then three sites have had their [`LEADER_TURN`] to lead
 /// one.
@@ -367,7 +367,7 @@ impl Session {
         let left_sites =
             self.peers.iter().filter(|peer| drop.contains(peer.site) && peer.has_left()).map(|peer| peer.site);
         let left_sites = left_sites.collect();
-        let is_in_force = |command: &crate::wire::ScheduledCommand| {
+        let is_in_force = |command: &crate::session::message::ScheduledCommand| {
             drop.contains(command.issuer) && command.frame < ends[command.issuer.index()]
         };
         let command = self.command.filter(is_in_force);

@@ -16,8 +16,8 @@ use super::membership::is_quorum_of;
 use super::peer::Peer;
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
+use crate::session::message::MembershipDecision;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::MembershipDecision;
 
 /// Silence after which a player counts as no longer playing with this site.
 pub(super) const TICK_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);

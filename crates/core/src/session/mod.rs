@@ -24,6 +24,7 @@ mod join;
 mod lobby;
 mod membership;
 mod membership_reports;
+pub mod message;
 mod packet;
 mod peer;
 mod prediction;
@@ -31,13 +32,18 @@ mod relay;
 mod rollback;
 mod scheduled_command;
 mod send;
-mod settings;
 mod slow_peer;
 mod split_brain;
 mod stats;
 
+pub use crate::codec::Transmit;
+pub use crate::settings::{
+    AbsentInput, GameId, MAX_COMPARE_INTERVAL, MAX_INPUT_DELAY, MAX_LEAD, MAX_OPTIONS, MAX_PREDICTION_WINDOW,
+    MAX_TEXT_LEN, MachineId, Settings, SettingsDifference, SettingsError, StarvationPolicy,
+};
 pub use auto_tune::MachineCosts;
 pub use config::{Config, ConfigError, MIN_DROP_TIMEOUT, SendPolicy};
+pub use desync::message::{DesyncMessage, HashList, MAX_HASHES, RegionList};
 pub use desync::report::{
     DesyncReport, FrameSpan, MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN_FRAMES, PAGE_SIZE, StateRegion,
     StateRegionDifference,
@@ -48,10 +54,6 @@ pub use feed_output::ConfirmedFrame;
 pub use jitter_buffer::JitterBufferModel;
 pub use join::LateJoinConfig;
 pub use prediction::{InputHistory, InputPredictor};
-pub use settings::{
-    AbsentInput, GameId, MAX_COMPARE_INTERVAL, MAX_INPUT_DELAY, MAX_LEAD, MAX_OPTIONS, MAX_PREDICTION_WINDOW,
-    MAX_TEXT_LEN, MachineId, Settings, SettingsDifference, SettingsError, StarvationPolicy,
-};
 pub use slow_peer::MIN_STALL_LIMIT;
 pub use stats::{DroppedDatagrams, PeerStats, Stats};
 
@@ -59,13 +61,15 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::codec::DecodeError;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{InputLayout, InputWord, Stream};
 use crate::pace::Pacer;
+use crate::session::message::{Hello, ScheduledCommand, Tick, is_tick};
 use crate::spectator_feed::Feed;
+use crate::spectator_feed::message::is_feed;
 use crate::time::{GroupInstant, Instant, TimeDelta};
-use crate::wire::{DecodeError, DesyncMessage, Hello, ScheduledCommand, Tick, is_feed, is_tick};
 use auto_tune::AutoTuner;
 use desync::DesyncSearch;
 use digest_history::{DigestHistory, FrameDigest};
@@ -300,15 +304,6 @@ pub enum State {
     Frozen(Freeze),
     /// The session is over, for this reason.
     Ended(SessionEnd),
-}
-
-/// A datagram to be sent, which a call of `poll_transmit` has written into the caller's buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// Destination address, in the transport's numbering.
-    pub to: Addr,
-    /// Length of the datagram in the caller's buffer, in bytes.
-    pub len: usize,
 }
 
 /// Returns the bit set of the indices of peers whose seats are taken, or about to be taken by a joiner.

@@ -4,14 +4,16 @@ use super::digest_history::FrameDigest;
 use super::event::Event;
 use super::peer::{Peer, Seat, expand_truncated};
 use super::{FramePhase, Phase, Session};
+use crate::codec::{BufferFull, ByteWriter, MAX_DATAGRAM};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES, SiteSet};
+use crate::input::MissingRanges;
 use crate::input::{Recovery, missing_ranges, write_with_length};
-use crate::time::{Instant, TimeDelta};
-use crate::wire::{
-    BufferFull, ByteWriter, ClockProbe, CommandKind, Extra, MAX_DATAGRAM, MissingRanges, ScheduledCommand,
-    SenderIdentity, Tick, TickDigest, TickHeader, TuningStats, put_extra, put_plain_header,
+use crate::session::message::{
+    ClockProbe, CommandKind, Extra, ScheduledCommand, SenderIdentity, Tick, TickDigest, TickHeader, TuningStats,
+    put_extra, put_plain_header,
 };
+use crate::time::{Instant, TimeDelta};
 
 /// Largest plausible distance in frames between a frame that a tick names and the frame that this site expects: the
 /// largest distance between two sites.

@@ -8,15 +8,15 @@ use super::input_digest::InputDigest;
 use super::membership_reports::MembershipReports;
 use super::prediction::PredictedInputs;
 use super::relay::{LINK_CUT_TIMEOUT, RelaySelector};
-use super::settings::SettingsDifference;
 use super::slow_peer::StallRecord;
 use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES, SiteId, SiteSet};
 use crate::input::{InputLayout, InputSender, InputWord, MAX_BLOCKS, PackedInputPart, Stream};
+use crate::session::message::{ClockProbe, RelayedInputs, Tick, Vote};
+use crate::settings::SettingsDifference;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{ClockProbe, RelayedInputs, Tick, Vote};
 
 /// Duration of fast probing, from the first clock stamp that arrives from a peer.
 const FAST_PROBE_PERIOD: TimeDelta = TimeDelta::from_secs(5);

@@ -7,10 +7,11 @@
 
 use super::Session;
 use super::peer::Peer;
+use crate::codec::{BufferFull, ByteWriter, MAX_DATAGRAM};
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId};
+use crate::session::message::{Extra, RelayedInputs, put_extra};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{BufferFull, ByteWriter, Extra, MAX_DATAGRAM, RelayedInputs, put_extra};
 
 /// Silence after which the direct link to a peer is taken to be cut, and other peers are asked for its inputs.
 pub(super) const LINK_CUT_TIMEOUT: TimeDelta = TimeDelta::from_millis(150);
@@ -146,7 +147,7 @@ impl Session {
         if let Some(command) = self.command.filter(|command| command.issuer == peer.site) {
             put_extra(writer, &Extra::Command(command))?;
         }
-        crate::wire::put_relay_header(writer, peer.site, first, (end - first) as u32)?;
+        crate::session::message::put_relay_header(writer, peer.site, first, (end - first) as u32)?;
         crate::input::write_with_length(writer, |writer| peer.inputs.encode(writer, first, end, true))
     }
 

@@ -18,8 +18,8 @@ use crate::frame::Frame;
 use crate::id::SiteId;
 use crate::input::STREAM_CAPACITY;
 use crate::pace::Pacer;
+use crate::session::message::{CommandKind, ScheduledCommand};
 use crate::time::TimeDelta;
-use crate::wire::{CommandKind, ScheduledCommand};
 
 /// Maximum distance between the end of the issuer's received inputs and the frame of its command, in frames: the
 /// capacity of an input stream.

@@ -2,8 +2,8 @@
 
 use super::lobby::HELLO_INTERVAL;
 use super::{FAST_RETRANSMIT, FramePhase, KEEP_ALIVE_INTERVAL, Phase, SendPolicy, Session, Transmit};
+use crate::codec::MAX_DATAGRAM;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::MAX_DATAGRAM;
 
 impl Session {
     /// Writes the next datagram to be sent now into `buf`, which must hold at least [`MAX_DATAGRAM`] bytes. Call it

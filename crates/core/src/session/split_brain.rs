@@ -23,8 +23,8 @@ use super::peer::{Peer, Seat};
 use super::{Phase, Session};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
+use crate::session::message::{Hello, MembershipDecision, Refusal};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{Hello, MembershipDecision, Refusal};
 
 /// Interval of the hellos to a site that was dropped without a quorum.
 const SPLIT_HELLO_INTERVAL: TimeDelta = TimeDelta::from_secs(1);

@@ -2,10 +2,11 @@
 //! record is an encoded batch, which decodes independently of all other records.
 
 use super::{MAX_CHANGES_SIZE, MAX_RECORD_SIZE};
+use crate::codec::{ByteReader, ByteWriter, DecodeError};
 use crate::frame::Frame;
 use crate::input::{MAX_WIDTH, get_change, put_change};
+use crate::spectator_feed::message::{FrameRunRecord, MAX_RECORD_FRAMES, put_record};
 use crate::time::Instant;
-use crate::wire::{ByteReader, ByteWriter, DecodeError, FrameRunRecord, MAX_RECORD_FRAMES, put_record};
 
 /// Frames pushed into a feed since the last batch was closed, and their encoding so far.
 #[derive(Debug)]
@@ -160,7 +161,7 @@ impl RecordDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::FrameRecords;
+    use crate::spectator_feed::message::FrameRecords;
     use std::vec::Vec;
 
     #[test]

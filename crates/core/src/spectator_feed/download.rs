@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use super::download_window::DownloadWindow;
 use super::snapshot::{block_count, block_digest, block_range, decompress_block, snapshot_digest};
 use super::{BLOCK_SIZE, MAX_PARTS_PER_BLOCK, PART_SIZE};
+use crate::spectator_feed::message::{BlockRequests, SnapshotChunk, SnapshotOffer};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{BlockRequests, SnapshotChunk, SnapshotOffer};
 
 /// Largest number of blocks downloaded at a time.
 const MAX_OPEN_BLOCKS: usize = 48;

@@ -6,7 +6,7 @@ use core::fmt;
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::InputWord;
-use crate::wire::CloseReason;
+use crate::spectator_feed::message::CloseReason;
 
 /// A change among the spectators of a feed, returned by [`Feed::poll_event`](super::Feed::poll_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

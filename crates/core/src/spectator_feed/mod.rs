@@ -31,7 +31,7 @@
 //! use coplay::input::Ownership;
 //! use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
 //! use coplay::time::{Instant, TimeDelta};
-//! use coplay::wire::MAX_DATAGRAM;
+//! use coplay::codec::MAX_DATAGRAM;
 //!
 //! let settings = Settings {
 //!     game: GameId { name: "sum".into(), hash: [1; 32] },
@@ -90,6 +90,7 @@ mod download;
 mod download_window;
 mod event;
 mod history;
+pub mod message;
 mod playout;
 mod publisher;
 mod record_buffer;
@@ -101,12 +102,12 @@ pub use event::{FeedEvent, FeedStats, SourceError, SpectatorEvent, SpectatorRequ
 pub use publisher::{Feed, FeedConfig};
 pub use spectator::{Spectator, SpectatorConfig, SpectatorStart};
 
+use crate::codec::{ByteWriter, MAX_DATAGRAM};
 use crate::id::{MAX_SITES, SiteId};
 use crate::input::{InputLayout, Ownership};
-use crate::session::Settings;
+use crate::settings::Settings;
+use crate::settings::encode::put_settings;
 use crate::time::TimeDelta;
-use crate::wire::hello::put_settings;
-use crate::wire::{ByteWriter, MAX_DATAGRAM};
 
 /// Size of a block of a snapshot in bytes; the last block may be shorter. Each block is compressed, if that saves
 /// enough, and checked separately.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::batch::RecordDecoder;
 use crate::frame::Frame;
-use crate::wire::FrameRunRecord;
+use crate::spectator_feed::message::FrameRunRecord;
 
 /// A record, or the part of it that no other entry covers. Entries are disjoint and sorted.
 #[derive(Clone, Copy, Debug)]
@@ -194,8 +194,8 @@ mod tests {
     use super::super::MAX_RECORD_SIZE;
     use super::super::batch::Batch;
     use super::*;
+    use crate::spectator_feed::message::FrameRecords;
     use crate::time::Instant;
-    use crate::wire::FrameRecords;
 
     fn input_of(frame: u32) -> [u8; 2] {
         [(frame / 3) as u8, (frame / 50) as u8]

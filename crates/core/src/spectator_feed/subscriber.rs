@@ -4,8 +4,8 @@ use alloc::collections::VecDeque;
 
 use crate::frame::Frame;
 use crate::id::Addr;
+use crate::spectator_feed::message::{BlockRequests, FrameRanges, MAX_FRAME_RANGES};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{BlockRequests, FrameRanges, MAX_FRAME_RANGES};
 
 /// Largest number of snapshot blocks that one subscriber can have requested at a time. Requests for further blocks are
 /// ignored.

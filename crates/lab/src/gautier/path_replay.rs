@@ -1,11 +1,11 @@
 //! Replays the recorded path of an avatar at any update rate over any link, so that one trace replaces many games.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::peer_world::{
     DeadReckoning, PeerWorld, PeerWorldConfig, PeerWorldDestination, PeerWorldTransmit, Provenance, UpdatePolicy,
     WorldSiteId,
 };
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::drift::DriftSummary;
 use coplay_maze::{Avatar, MazeRules, MazeSettings, to_units};
 use coplay_sim::clock::NodeClock;

@@ -3,9 +3,9 @@
 
 use coplay::id::SiteId;
 use coplay::input::Recovery;
+use coplay::session::message::SessionMessage;
 use coplay::session::{Event, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::SessionMessage;
 use coplay_sim::link::LinkConfig;
 use coplay_sim::session_experiment::SessionExperiment as Game;
 use coplay_sim::session_network::{SessionNetwork, SiteEvent};

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::Addr;
 use coplay::session::Settings;
 use coplay::spectator_feed::{Spectator as FeedSpectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_net::key::{Identity, Secret};
 use coplay_net::lobby::{JoinIntent, JoinRequest, LobbyInfo, LobbyMessage, PROTOCOL_VERSION};
 use coplay_net::reliable::Channel;

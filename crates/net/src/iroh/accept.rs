@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ::iroh::Endpoint;
 use ::iroh::endpoint::{Accepting, Connection, ServerConfig};
-use coplay::wire::MAX_DATAGRAM;
+use coplay::codec::MAX_DATAGRAM;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::iroh::endpoint::{Controller, ControllerFactory, QuicTransportConfig, VarInt};
-use coplay::wire::MAX_DATAGRAM;
+use coplay::codec::MAX_DATAGRAM;
 
 /// One of the two connections between two peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ::iroh::endpoint::{Connection, PathId, QuicTransportConfig, presets};
 use ::iroh::{Endpoint, RelayMode, SecretKey, TransportAddr};
 use bytes::Bytes;
-use coplay::wire::MAX_DATAGRAM;
+use coplay::codec::MAX_DATAGRAM;
 use tokio::runtime;
 use tokio::sync::oneshot;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ::iroh::endpoint::{Connection, SendDatagramError, presets};
 use ::iroh::{Endpoint, RelayMode, RelayUrl, SecretKey, Watcher};
 use bytes::Bytes;
-use coplay::wire::is_feed;
+use coplay::spectator_feed::message::is_feed;
 use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::time::timeout;

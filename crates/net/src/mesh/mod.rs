@@ -31,9 +31,9 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::peer_world::WorldRegion;
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 
 use crate::clock;
 use crate::impair::{Impairment, LinkEmulator};

@@ -128,7 +128,10 @@ mod tests {
             assert_eq!(PingMessage::decode(&message.encode()), Some(message));
             assert_eq!(PingMessage::decode(&message.encode()[1..]), None);
         }
-        assert!(!crate::reliable::Channel::is_channel_datagram(&[PING]) && !coplay::wire::is_feed(&[PONG]));
+        assert!(
+            !crate::reliable::Channel::is_channel_datagram(&[PING])
+                && !coplay::spectator_feed::message::is_feed(&[PONG])
+        );
     }
 
     #[test]

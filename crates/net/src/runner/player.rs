@@ -8,13 +8,14 @@ pub use alone::AlonePolicy;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::{Addr, SiteId};
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::movie;
 use coplay::session::{AbsentInput, Event, LateJoinConfig, MachineCosts, Session, SessionEnd, Settings, State};
+use coplay::spectator_feed::message::is_feed;
 use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{MAX_DATAGRAM, is_feed};
 use coplay_machines::control::{ControlledMachine, MachineControl, SharedPauseState};
 use coplay_machines::session_adapter::{self, RequestOutcome, SessionAdapter, SharedGameOptions};
 use coplay_machines::{Machine, session_adapter::AdapterError};

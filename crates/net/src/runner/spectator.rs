@@ -1,12 +1,12 @@
 //! A spectating site of a session over a real network.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::movie;
 use coplay::session::{Settings, Stats};
 use coplay::spectator_feed::{Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_machines::Machine;
 use coplay_machines::control::{ControlledMachine, SharedPauseState};
 

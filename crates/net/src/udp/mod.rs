@@ -48,4 +48,4 @@ const TAG_LEN: usize = 16;
 pub const SEAL_OVERHEAD: usize = secure_channel::HEADER_LEN + TAG_LEN;
 
 /// Maximum length of a sealed datagram, in bytes.
-pub const MAX_SEALED: usize = coplay::wire::MAX_DATAGRAM + SEAL_OVERHEAD;
+pub const MAX_SEALED: usize = coplay::codec::MAX_DATAGRAM + SEAL_OVERHEAD;

@@ -8,9 +8,9 @@ mod test_game;
 
 use std::collections::BTreeMap;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::{Mirror, MirrorConfig, MirrorDestination, MirrorEvent, MirrorRequest, SourceId};
 use coplay::time::{GroupInstant, Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 
 pub use sabotage::MirrorSabotage;
 pub use scenario::{FEATURES, MirrorFault, MirrorScenario};

@@ -1,8 +1,9 @@
 //! Deliberate defects at the first node, to prove that the checker detects them.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::Delivery;
+use coplay::mirror::message::{EncodedEvent, MirrorDatagramWriter, MirrorItem, MirrorItems, ObsoleteSet};
 use coplay::time::TimeDelta;
-use coplay::wire::{EncodedEvent, MAX_DATAGRAM, MirrorDatagramWriter, MirrorItem, MirrorItems, ObsoleteSet};
 
 /// Deliberate defect of the first node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,13 +5,13 @@ mod checker;
 mod sabotage;
 mod scenario;
 
+use coplay::codec::MAX_DATAGRAM;
+use coplay::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
 use coplay::motion::{
     ClientId, CommandNumber, LinearPredictor, MilliVec2, MotionClient, MotionClientEvent, MotionConfig, MotionServer,
     MotionServerEvent, ObjectId, ObjectMoment,
 };
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
-use coplay::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 
 pub use sabotage::MotionSabotage;
 pub use scenario::{FEATURES, MotionScenario};

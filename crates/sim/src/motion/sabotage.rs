@@ -1,8 +1,8 @@
 //! Deliberate defects at the first client, to prove that the checker detects them.
 
 use coplay::motion::CommandNumber;
+use coplay::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::motion::{MotionDatagramWriter, MotionItem, MotionItems};
 
 use super::MotionScenario;
 
@@ -63,7 +63,7 @@ impl MotionSabotage {
             return Some(bytes);
         }
         let items = MotionItems::new(&bytes).ok()?;
-        let mut buf = [0; coplay::wire::MAX_DATAGRAM];
+        let mut buf = [0; coplay::codec::MAX_DATAGRAM];
         let mut datagram = MotionDatagramWriter::new(&mut buf, items.header()).ok()?;
         for item in items.flatten() {
             datagram.put(self.tamper_item(item)?).ok()?;

@@ -12,9 +12,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use coplay::peer_world::message::{PeerWorldItem, PeerWorldItems};
 use coplay::peer_world::{DeadReckoning, EntityId, Provenance, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::{PeerWorldItem, PeerWorldItems};
 use coplay_maze::{Avatar, MazeEvent, ScoreRecord, UNIT, WALK_SPEED};
 
 use super::scenario::PeerWorldFault;

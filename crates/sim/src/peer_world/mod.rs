@@ -6,9 +6,9 @@ mod scenario;
 
 use std::collections::BTreeMap;
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_maze::{MazeSettings, MazeSite};
 
 pub use checker::PeerWorldSabotage;

@@ -1,12 +1,12 @@
 //! Many spectators of one session: their cost, and a trace hash of the players that shows whether spectators change the
 //! players' behaviour.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::input::InputWord;
 use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 
 use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig, Loss};

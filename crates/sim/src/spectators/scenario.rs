@@ -4,12 +4,12 @@
 //! The spectators have addresses, links and an event queue of their own. They take turns with the [`SessionNetwork`]
 //! and exchange only external datagrams with it.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::session::{Settings, State};
 use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 
 use crate::event_queue::TimedEventQueue;
 use crate::link::{Link, LinkConfig, Loss, Rate};

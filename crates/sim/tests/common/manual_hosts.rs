@@ -2,10 +2,10 @@
 //! simulated network never show.
 
 use super::{SessionSetup, at, ms, secs, site_id};
+use coplay::codec::MAX_DATAGRAM;
 use coplay::id::Addr;
 use coplay::session::{Config, Event, Request, Session, State};
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::toy_machine::ToyMachine;
 
 /// Largest number of requests, and of sent datagrams, in one loop of a host program.

@@ -1,6 +1,7 @@
 //! Test network for spectators: a game that plays by itself, its feeds, relays and spectators, and simulated links
 //! between them.
 
+use coplay::codec::MAX_DATAGRAM;
 use coplay::frame::Frame;
 use coplay::id::Addr;
 use coplay::input::{InputWord, Ownership};
@@ -9,7 +10,6 @@ use coplay::spectator_feed::{
     Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart,
 };
 use coplay::time::{Instant, TimeDelta};
-use coplay::wire::MAX_DATAGRAM;
 use coplay_sim::event_queue::TimedEventQueue;
 use coplay_sim::link::{Link, LinkConfig};
 use coplay_sim::random::Random;

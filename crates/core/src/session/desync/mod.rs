@@ -8,6 +8,7 @@
 //! the frames from the anchor to the last replayed one; then the game goes on.
 
 mod bisect;
+pub(super) mod message;
 pub(super) mod report;
 
 pub use bisect::{DesyncBisector, LocalQuery};
@@ -18,13 +19,13 @@ use alloc::vec::Vec;
 
 use super::event::{Event, Request};
 use super::frame_loop::fold_hash;
-use super::settings::Settings;
 use super::{FramePhase, Phase, Session, Transmit};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::InputWord;
+use crate::session::desync::message::DesyncMessage;
+use crate::settings::Settings;
 use crate::time::{Instant, TimeDelta};
-use crate::wire::DesyncMessage;
 use report::{DesyncReport, FrameSpan, StateRegion};
 
 /// Maximum number of frames from a compared frame until its failed comparison is known, with a margin. The inputs of

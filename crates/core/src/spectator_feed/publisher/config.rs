@@ -1,6 +1,6 @@
 //! Configuration of a spectator feed, and its defaults.
 
-use crate::session::Settings;
+use crate::settings::Settings;
 use crate::time::TimeDelta;
 
 /// Identity, limits and timeouts of a spectator feed.

@@ -16,12 +16,13 @@ use super::history::History;
 use super::snapshot::SnapshotStore;
 use super::subscriber::Subscriber;
 use super::{KEEP_ALIVE_INTERVAL, MAX_RECORD_SIZE, merged_layout, settings_digest};
+use crate::codec::MAX_DATAGRAM;
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::{InputLayout, InputWord, MAX_WIDTH};
-use crate::session::SettingsError;
+use crate::settings::SettingsError;
+use crate::spectator_feed::message::{CloseReason, MAX_RECORD_FRAMES};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{CloseReason, MAX_DATAGRAM, MAX_RECORD_FRAMES};
 use subscribers::MAX_REMEMBERED_DROPS;
 
 /// Largest number of queued replies. Further ones are discarded; a sender without a reply repeats its request.

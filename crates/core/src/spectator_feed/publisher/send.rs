@@ -3,12 +3,13 @@
 use super::super::KEEP_ALIVE_INTERVAL;
 use super::super::subscriber::Subscriber;
 use super::{Feed, LivePacket, PendingReply};
+use crate::codec::Transmit;
+use crate::codec::{ByteWriter, MAX_DATAGRAM};
 use crate::frame::Frame;
-use crate::session::Transmit;
-use crate::time::{Instant, TimeDelta};
-use crate::wire::{
-    ByteWriter, CloseReason, FeedMessage, MAX_DATAGRAM, SnapshotChunk, SnapshotOffer, Subscribed, put_frames_header,
+use crate::spectator_feed::message::{
+    CloseReason, FeedMessage, SnapshotChunk, SnapshotOffer, Subscribed, put_frames_header,
 };
+use crate::time::{Instant, TimeDelta};
 
 /// Largest record, in bytes, that is sent a second time, with the next record, so that one lost packet costs no round
 /// trip.

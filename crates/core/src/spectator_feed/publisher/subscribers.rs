@@ -5,10 +5,11 @@ use super::super::event::FeedEvent;
 use super::super::mix;
 use super::super::subscriber::Subscriber;
 use super::{Feed, MAX_PENDING_REPLIES, PendingReply};
+use crate::codec::DecodeError;
 use crate::frame::Frame;
 use crate::id::Addr;
+use crate::spectator_feed::message::{CloseReason, FeedAck, FeedMessage, SnapshotRequest, Subscribe};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{CloseReason, DecodeError, FeedAck, FeedMessage, SnapshotRequest, Subscribe};
 
 /// Number of dropped subscribers whose address and reason the feed remembers.
 pub(super) const MAX_REMEMBERED_DROPS: usize = 64;

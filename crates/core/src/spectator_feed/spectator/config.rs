@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::id::Addr;
-use crate::session::Settings;
+use crate::settings::Settings;
 use crate::time::TimeDelta;
 
 /// Sources, starting point, limits and timeouts of a spectator.

@@ -19,7 +19,7 @@ use super::{merged_layout, settings_digest};
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::{InputLayout, InputWord};
-use crate::session::SettingsError;
+use crate::settings::SettingsError;
 use crate::time::{Instant, TimeDelta};
 
 /// Largest number of events kept for a host program that does not poll them. Older events are discarded.

@@ -7,8 +7,8 @@ use super::super::event::{SourceError, SpectatorEvent};
 use super::{LoadStage, SourceConnection, Spectator, SpectatorStart};
 use crate::frame::Frame;
 use crate::id::Addr;
+use crate::spectator_feed::message::{CloseReason, FeedFrames, FeedMessage, SnapshotChunk, SnapshotOffer, Subscribed};
 use crate::time::Instant;
-use crate::wire::{CloseReason, FeedFrames, FeedMessage, SnapshotChunk, SnapshotOffer, Subscribed};
 
 /// Largest number of state hashes that wait for their frames to be stepped.
 const MAX_PENDING_HASHES: usize = 16;

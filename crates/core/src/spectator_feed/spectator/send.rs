@@ -3,10 +3,11 @@
 use super::super::KEEP_ALIVE_INTERVAL;
 use super::super::event::SourceError;
 use super::{FrameRequest, LoadStage, SourceConnection, Spectator};
+use crate::codec::MAX_DATAGRAM;
+use crate::codec::Transmit;
 use crate::frame::Frame;
-use crate::session::Transmit;
+use crate::spectator_feed::message::{BlockRequests, FeedAck, FeedMessage, FrameRanges, SnapshotRequest, Subscribe};
 use crate::time::{Instant, TimeDelta};
-use crate::wire::{BlockRequests, FeedAck, FeedMessage, FrameRanges, MAX_DATAGRAM, SnapshotRequest, Subscribe};
 
 /// Largest number of requested frame ranges in flight.
 const MAX_PENDING_REQUESTS: usize = 32;

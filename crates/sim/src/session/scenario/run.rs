@@ -141,7 +141,7 @@ fn inject_garbage(network: &mut SessionNetwork, site: usize, packets: u32, rando
         let len = random.below(bytes.len() as u64) as usize;
         bytes.fill_with(|| random.bits() as u8);
         if random.chance(0.5) {
-            bytes[0] = coplay::wire::VERSION;
+            bytes[0] = coplay::codec::VERSION;
         }
         network.inject(site, coplay::id::Addr(1_000_000 + random.below(1_000)), &bytes[..len]);
     }

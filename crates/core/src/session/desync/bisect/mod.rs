@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 use super::report::{DesyncReport, FrameSpan, MAX_REGIONS, PAGE_SIZE, StateRegion, StateRegionDifference, odd_site};
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
-use crate::wire::MAX_HASHES;
+use crate::session::desync::message::MAX_HASHES;
 
 /// Maximum number of times that a search starts over because another site knows an earlier span.
 const MAX_RESTARTS: u8 = 4;

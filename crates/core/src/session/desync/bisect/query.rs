@@ -1,10 +1,11 @@
 //! Queries and answers that sites exchange in a desync search.
 
 use super::{BisectPhase, DesyncBisector, PageCursor, PeerQuery};
+use crate::codec::MAX_DATAGRAM;
 use crate::frame::Frame;
 use crate::id::SiteId;
+use crate::session::desync::message::{DesyncMessage, HashList, MAX_HASHES, RegionList};
 use crate::session::desync::report::{FrameSpan, MAX_REGIONS, PAGE_SIZE};
-use crate::wire::{DesyncMessage, HashList, MAX_DATAGRAM, MAX_HASHES, RegionList};
 
 /// Number of queries in a row that a site may leave unanswered before it is excluded.
 const MAX_UNANSWERED_QUERIES: u32 = 200;

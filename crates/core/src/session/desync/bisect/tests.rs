@@ -4,7 +4,8 @@ use alloc::string::String;
 use alloc::vec;
 
 use super::*;
-use crate::wire::{DesyncMessage, HashList, MAX_DATAGRAM, RegionList};
+use crate::codec::MAX_DATAGRAM;
+use crate::session::desync::message::{DesyncMessage, HashList, RegionList};
 
 const SPAN: (u32, u32) = (60, 119);
 

@@ -1,7 +1,8 @@
 //! Packets between mirrored servers. A datagram is one byte that selects family and layout, then any number of items.
 
-use super::{BufferFull, ByteReader, ByteWriter, ClockEcho, DecodeError};
-use crate::mirror::{MAX_OBSOLETE_SET, MAX_PAYLOAD, SourceId};
+use super::{MAX_OBSOLETE_SET, MAX_PAYLOAD, SourceId};
+use crate::clock::ClockEcho;
+use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::time::{GroupInstant, Instant, TimeDelta};
 
 /// First byte of every datagram: 0x30 for the family of the item lists, plus the number of this layout.

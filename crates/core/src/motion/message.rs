@@ -4,8 +4,8 @@
 //! time on the sender's clock, then any number of items. Every datagram is therefore a clock probe; the next datagram
 //! in the other direction answers the newest one with a [`MotionItem::Echo`].
 
-use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
-use crate::motion::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, ObjectId};
+use super::{CommandNumber, MAX_STATE_SIZE, MAX_VECTOR_SIZE, ObjectId};
+use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::time::{Instant, TimeDelta};
 
 /// First byte of every datagram: 0x30 for the family of the item lists, plus the number of this layout.

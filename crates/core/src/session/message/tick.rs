@@ -9,7 +9,9 @@
 //! flags  end u16  end-ack signed  [identity] [probe] [digest] [missing] [extras] [resends]  len varint  changes …
 //! ```
 
-use super::{BufferFull, ByteReader, ByteWriter, DecodeError, Extras};
+use super::extra::Extras;
+use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError};
+use crate::input::MissingRanges;
 
 pub(super) const TICK_FLAG: u8 = 0x80;
 const IDENTITY_FLAG: u8 = 0x40;
@@ -19,9 +21,6 @@ const MISSING_FLAG: u8 = 0x08;
 const EXTRAS_FLAG: u8 = 0x04;
 const RESENDS_FLAG: u8 = 0x02;
 const ABSOLUTE_FLAG: u8 = 0x01;
-
-/// Largest number of ranges of lost inputs that one packet requests.
-pub const MAX_MISSING_RANGES: usize = 8;
 
 /// Unit of the age of an echoed stamp, in nanoseconds.
 const ECHO_HELD_UNIT_NS: i64 = 16_000;
@@ -92,36 +91,6 @@ pub struct TickDigest {
     pub state_hash: u32,
     /// Hash of all inputs of the sender up to and including this frame.
     pub input_digest: u64,
-}
-
-/// Ranges of lost frames, as pairs of frame counts: frames held before the range, frames missing. The first pair counts
-/// from the acknowledgement, each other one from the end of the previous range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct MissingRanges {
-    ranges: [(u16, u16); MAX_MISSING_RANGES],
-    len: u8,
-}
-
-impl MissingRanges {
-    /// Adds a range of `missing` lost frames that follow `held` received ones. Returns `false` when there is no room or
-    /// a length exceeds 16 bits.
-    pub fn push(&mut self, held: u32, missing: u32) -> bool {
-        let (Ok(held), Ok(missing)) = (u16::try_from(held), u16::try_from(missing)) else { return false };
-        let Some(slot) = self.ranges.get_mut(usize::from(self.len)) else { return false };
-        *slot = (held, missing);
-        self.len += 1;
-        true
-    }
-
-    /// Iterates over the ranges in the order in which they were added, lowest frames first.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.ranges[..usize::from(self.len)].iter().map(|(held, missing)| (u32::from(*held), u32::from(*missing)))
-    }
-
-    /// Returns whether nothing is missing.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
 }
 
 /// Retransmitted inputs, always with an absolute start.
@@ -218,7 +187,7 @@ impl TickHeader {
             writer.put(&digest.input_digest.to_le_bytes())?;
         }
         if !self.missing.is_empty() {
-            put_ranges(writer, &self.missing)?;
+            self.missing.encode(writer)?;
         }
         Ok(())
     }
@@ -269,27 +238,6 @@ fn get_probe(reader: &mut ByteReader<'_>) -> Result<ClockProbe, DecodeError> {
     Ok(ClockProbe { stamp_us: u64::from_le_bytes(stamp), echo, end_minus_frame, lateness_ns: late_ns })
 }
 
-fn put_ranges(writer: &mut ByteWriter<'_>, ranges: &MissingRanges) -> Result<(), BufferFull> {
-    writer.u8(ranges.len)?;
-    for (held, missing) in ranges.iter() {
-        writer.varint(held)?;
-        writer.varint(missing)?;
-    }
-    Ok(())
-}
-
-fn get_ranges(reader: &mut ByteReader<'_>) -> Result<MissingRanges, DecodeError> {
-    let mut ranges = MissingRanges::default();
-    let count = reader.u8()?;
-    for _ in 0..count {
-        let (held, missing) = (reader.varint()?, reader.varint()?);
-        if missing == 0 || !ranges.push(held, missing) {
-            return Err(DecodeError::Malformed);
-        }
-    }
-    if ranges.is_empty() { Err(DecodeError::Malformed) } else { Ok(ranges) }
-}
-
 impl<'a> Tick<'a> {
     /// Decodes a tick. Its change tokens are not validated.
     #[inline]
@@ -336,7 +284,7 @@ impl<'a> Tick<'a> {
                 Some(TickDigest { frame: reader.u16()?, state_hash: reader.u32()?, input_digest: reader.u64()? });
         }
         if has(MISSING_FLAG) {
-            self.missing = get_ranges(reader)?;
+            self.missing = MissingRanges::decode(reader)?;
         }
         if has(EXTRAS_FLAG) {
             self.extras = Extras::decode(reader)?;

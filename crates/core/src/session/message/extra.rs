@@ -4,7 +4,7 @@
 //! Each entry begins with its type. All entries are validated when the tick is decoded; an unknown type makes the whole
 //! tick malformed.
 
-use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
+use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 

@@ -5,12 +5,12 @@
 //! acknowledgement, and nothing is sent unrequested. Every message names the span or frame that it refers to, so that a
 //! late message is recognised.
 
-use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
+use super::report::{FrameSpan, MAX_REGION_NAME, StateRegion};
+use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::frame::Frame;
-use crate::session::{FrameSpan, MAX_REGION_NAME, StateRegion};
 
 /// Largest number of hashes in one answer, chosen so that the answer is shorter than
-/// [`MAX_DATAGRAM`](super::MAX_DATAGRAM).
+/// [`MAX_DATAGRAM`](crate::codec::MAX_DATAGRAM).
 pub const MAX_HASHES: usize = 256;
 
 const HASHES_REQUEST: u8 = 0x20;
@@ -279,7 +279,7 @@ fn get_frame(reader: &mut ByteReader<'_>) -> Result<Frame, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::MAX_DATAGRAM;
+    use crate::codec::MAX_DATAGRAM;
     use alloc::vec::Vec;
 
     fn messages<'a>(hashes: &'a [[u8; 4]], regions: RegionList<'a>) -> Vec<DesyncMessage<'a>> {

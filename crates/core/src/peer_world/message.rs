@@ -1,8 +1,9 @@
 //! Packets between the sites of a peer world. A datagram is one byte that selects family and layout, then any number of
 //! items.
 
-use super::{BufferFull, ByteReader, ByteWriter, DecodeError};
-use crate::peer_world::{MAX_RECORD_SIZE, MAX_STATE_SIZE, WorldRegion, WorldSiteId};
+use super::{MAX_RECORD_SIZE, MAX_STATE_SIZE, WorldRegion, WorldSiteId};
+use crate::clock::ClockEcho;
+use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::time::{Instant, TimeDelta};
 
 /// First byte of every datagram: 0x30 for the family of the item lists, plus the number of this layout.
@@ -70,17 +71,6 @@ pub struct EntityStateUpdate<'a> {
     pub tick: u16,
     /// State in the game's encoding.
     pub state: &'a [u8],
-}
-
-/// Three of the four timestamps of a round trip. The fourth is the arrival of the echo.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClockEcho {
-    /// Send time of the probe, copied from the probe.
-    pub sent: Instant,
-    /// Arrival time of the probe on the responder's clock.
-    pub received: Instant,
-    /// Send time of the echo on the responder's clock.
-    pub answered: Instant,
 }
 
 const UPDATE: u8 = 1;

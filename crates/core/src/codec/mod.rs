@@ -1,50 +1,23 @@
-//! Wire formats: encoding and decoding of all datagrams.
+//! Byte codec: the reader and writer that the messages of all engines use, and what all datagrams have in common. Each
+//! engine defines its messages itself.
 //!
 //! Decoding is total: any bytes yield a message or a [`DecodeError`], never a panic, and no allocation grows with a
 //! size that a packet claims. Encoding writes into the caller's buffer and returns [`BufferFull`] when the message does
 //! not fit.
 //!
 //! The first byte of a datagram selects its family:
-//! - top bit set: a [`Tick`], the packet of a running game, whose layout is that of the [`VERSION`] agreed on before
-//!   the start;
-//! - 0x10 to 0x1f: a [`FeedMessage`], between a feed and its spectators;
-//! - 0x20 to 0x2f: a [`DesyncMessage`], of the same version as the ticks;
-//! - 0x30 to 0x3f: a list of items: 0x31 [`PeerWorldItems`] of a peer world, 0x34 [items of motion](motion) between
-//!   server and clients, 0x35 [`MirrorItems`] between mirrored servers;
-//! - anything else: a [`Hello`], whose first byte is the version of its protocol.
+//! - top bit set: a tick, the packet of a running game, whose layout is that of the [`VERSION`] agreed on before the
+//!   start;
+//! - 0x10 to 0x1f: a message between a feed and its spectators;
+//! - 0x20 to 0x2f: a message of a desync search, of the same version as the ticks;
+//! - 0x30 to 0x3f: a list of items: 0x31 of a peer world, 0x34 of motion between server and clients, 0x35 between
+//!   mirrored servers;
+//! - anything else: a hello, whose first byte is the version of its protocol.
 
-mod desync;
-mod extra;
-pub(crate) mod hello;
-mod mirror;
-pub mod motion;
-mod peer_world;
-mod spectator_feed;
-mod tick;
+use crate::id::Addr;
 
-pub use desync::{DesyncMessage, HashList, MAX_HASHES, RegionList};
-pub use extra::{
-    CommandKind, Extra, Extras, InputEnds, MembershipDecision, PauseRequest, RelayedInputs, ScheduledCommand,
-    TuningStats, Vote,
-};
-pub(crate) use extra::{put_extra, put_relay_header};
-pub use hello::{Hello, Refusal};
-pub(crate) use mirror::MAX_PIECE_LEN;
-pub use mirror::{EncodedEvent, MirrorDatagramWriter, MirrorItem, MirrorItems, ObsoleteSet, StreamStatus};
-pub(crate) use peer_world::PeerWorldDatagramWriter;
-pub use peer_world::{ClockEcho, EntityStateUpdate, PeerWorldItem, PeerWorldItems};
-pub use spectator_feed::{
-    BlockRequests, CloseReason, FeedAck, FeedFrames, FeedMessage, FrameRanges, FrameRecords, FrameRunRecord,
-    MAX_BLOCK_REQUESTS, MAX_FRAME_RANGES, MAX_RECORD_FRAMES, MAX_THINNING_LEVEL, SnapshotChunk, SnapshotOffer,
-    SnapshotRequest, Subscribe, Subscribed, is_feed,
-};
-pub(crate) use spectator_feed::{put_frames_header, put_record};
-pub use tick::{
-    ClockProbe, MAX_MISSING_RANGES, MissingRanges, ResentInputs, ResentInputsList, SenderIdentity, Tick, TickDigest,
-};
-pub(crate) use tick::{TickHeader, put_plain_header};
-
-/// Protocol version. Two sites with different versions refuse each other with a clear message.
+/// Protocol version of sessions, spectator feeds and desync searches. Two sites with different versions refuse each
+/// other with a clear message.
 pub const VERSION: u8 = 4;
 
 /// Largest datagram in bytes. It passes practically every Internet path unfragmented, with room for a transport's own
@@ -66,29 +39,13 @@ pub enum DecodeError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferFull;
 
-/// A datagram between two sites of a session, other than those of spectator feeds and desync searches.
-#[derive(Clone, Debug, PartialEq)]
-pub enum SessionMessage<'a> {
-    /// A packet of a running game, one per frame.
-    Tick(Tick<'a>),
-    /// A packet of the lobby, or to or from a site outside the running game.
-    Hello(alloc::boxed::Box<Hello>),
-}
-
-impl<'a> SessionMessage<'a> {
-    /// Decodes one datagram: a tick if the top bit of its first byte is set, else a hello.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        match bytes.first() {
-            None => Err(DecodeError::Truncated),
-            Some(_) if is_tick(bytes) => Tick::decode(bytes).map(Self::Tick),
-            Some(_) => Hello::decode(bytes).map(|hello| Self::Hello(alloc::boxed::Box::new(hello))),
-        }
-    }
-}
-
-/// Returns whether a datagram, if valid, is a packet of a running game.
-pub(crate) fn is_tick(bytes: &[u8]) -> bool {
-    bytes.first().is_some_and(|first| first & tick::TICK_FLAG != 0)
+/// A datagram to be sent, which a call of `poll_transmit` has written into the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Destination address, in the transport's numbering.
+    pub to: Addr,
+    /// Length of the datagram in the caller's buffer, in bytes.
+    pub len: usize,
 }
 
 /// Reader of values from the front of a byte slice.

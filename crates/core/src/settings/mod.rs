@@ -1,11 +1,12 @@
 //! Shared settings: the values that must be equal at all sites before a game starts.
 
+pub(crate) mod encode;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::auto_tune::MAX_AUTO_PREDICTION_WINDOW;
 use crate::frame::FrameRate;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::input::Ownership;
@@ -27,6 +28,9 @@ pub const MAX_PREDICTION_WINDOW: u32 = 60;
 /// inputs further ahead by the input delay, and the other site may roll back by the prediction window. So inputs up to
 /// twice this sum apart must be kept at once, and a site keeps 256 frames of them.
 pub const MAX_LEAD: u32 = 127;
+
+/// Longest prediction window that automatic tuning chooses, in frames.
+pub(crate) const MAX_AUTO_PREDICTION_WINDOW: u32 = 20;
 
 /// The game and the parameters of the session. If they differ between sites, the game does not start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,9 +66,9 @@ pub struct Settings {
     pub ownership: Ownership,
 }
 
-/// Input of the players of a site that was dropped, for example [for silence](super::Config::drop_timeout) or [for
-/// stalling](super::Config::stall_limit), until the seat is taken again. A site that has left in an orderly way has
-/// neutral input.
+/// Input of the players of a site that was dropped, for example [for
+/// silence](crate::session::Config::drop_timeout) or [for stalling](crate::session::Config::stall_limit), until the
+/// seat is taken again. A site that has left in an orderly way has neutral input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AbsentInput {
     /// Neutral input: all bits are 0.
@@ -256,11 +260,11 @@ impl Settings {
                 return Err(SettingsError::UnknownOwner(site));
             }
         }
-        crate::wire::hello::settings_len(self).map(|_| ()).ok_or(SettingsError::TooLarge)
+        encode::settings_len(self).map(|_| ()).ok_or(SettingsError::TooLarge)
     }
 
     /// Returns the number of states kept at once for rollbacks. The host program needs
-    /// [`Session::slots`](super::Session::slots) slots in total.
+    /// [`Session::slots`](crate::session::Session::slots) slots in total.
     pub fn rollback_slots(&self) -> usize {
         let most = if self.auto_tune { MAX_AUTO_PREDICTION_WINDOW } else { 0 };
         self.prediction_window.max(most) as usize

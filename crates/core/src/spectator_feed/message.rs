@@ -22,7 +22,7 @@
 
 use core::fmt;
 
-use super::{BufferFull, ByteReader, ByteWriter, DecodeError, VERSION};
+use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError, VERSION};
 
 const SUBSCRIBE: u8 = 0x10;
 const ACK: u8 = 0x11;

@@ -1,0 +1,41 @@
+//! Reads the structure of the workspace from its sources: which module refers to which within each crate, and which
+//! crate depends on which.
+//!
+//! Guarantees of the check:
+//! - No crate has a cycle of modules. A module is a file or an inline module; a reference counts for the module that
+//!   defines the item, whatever re-exports lie between. Re-exports themselves are no references, so a module may
+//!   re-export what its children define, as long as no child refers to an item of the module itself.
+//! - Every dependency between crates of the workspace is named in `ARCHITECTURE.md`.
+//! - All inherent methods of the engine's `Session` stand in one file, and it has at most
+//!   [`MAX_SESSION_FIELDS`](limits::MAX_SESSION_FIELDS) fields.
+
+pub mod crate_dependencies;
+pub mod graph;
+pub mod limits;
+pub mod module_tree;
+
+use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
+
+/// Reason that the structure cannot be read.
+#[derive(Debug)]
+pub enum StructureError {
+    /// This file or folder cannot be read.
+    Read(PathBuf, std::io::Error),
+    /// This source file is not Rust.
+    Parse(PathBuf, syn::Error),
+    /// This manifest is not a Cargo manifest.
+    Manifest(PathBuf, String),
+}
+
+impl Display for StructureError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(f, "cannot read {}: {error}", path.display()),
+            Self::Parse(path, error) => write!(f, "cannot parse {}: {error}", path.display()),
+            Self::Manifest(path, error) => write!(f, "cannot read the manifest {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for StructureError {}

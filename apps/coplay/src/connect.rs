@@ -111,7 +111,7 @@ pub fn parse_ticket(text: &str) -> Result<Ticket, AppError> {
     text.parse::<Ticket>().map_err(|error| {
         let hint = match error {
             TicketError::NewerVersion => "install the newest version of coplay; `coplay --version` prints yours",
-            _ => "copy the whole ticket that the host shows, and put it in single quotes",
+            _ => "copy the whole ticket as the host or `coplay world serve` shows it; in a shell, put it in single quotes",
         };
         AppError::usage(format!("invalid ticket: {error}")).hint(hint)
     })

@@ -137,8 +137,7 @@ impl Recorder {
     fn write_pending(&mut self) -> Result<(), AppError> {
         while let Some(bytes) = self.writer.poll_bytes() {
             self.file.write_all(bytes).map_err(|error| {
-                let message =
-                    format!("cannot continue the movie {}: {}", self.path.display(), describe_io_error(&error));
+                let message = format!("cannot write the movie {}: {}", self.path.display(), describe_io_error(&error));
                 AppError::failure(message).hint(replay_hint(&self.path))
             })?;
         }

@@ -93,7 +93,7 @@ fn joiner_with_another_game_is_refused_and_frees_its_seat() {
     let other = dir.write_file("other.nes", &image);
     let host = start_host(&dir, &game, &[]);
     let ticket = host.ticket();
-    start_join(&dir, &ticket, &other, &[]).assert_fails(1, &["does not run the host's game", "the game"]);
+    start_join(&dir, &ticket, &other, &[]).assert_fails(1, &["on this computer differs from the host's", "the game"]);
     // Without a file, this computer does not have the game.
     let mut joiner = RunningProgram::start(&dir, &["join", &ticket, "--headless"]);
     joiner.assert_fails(1, &["cannot find the game of the host", "SHA-256", "does not send games"]);

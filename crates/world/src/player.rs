@@ -51,8 +51,9 @@ pub(crate) struct DueChange {
 }
 
 impl Player {
-    /// Creates a player that joins with its recent input changes. Only the newest counts, and it takes effect at once:
-    /// the buttons before it were held before this server knew the player.
+    /// Creates a player from its first input, which the caller then passes to [`on_input`](Self::on_input). That call
+    /// skips all input changes but the newest, which takes effect at once: the buttons before it were held before this
+    /// server knew the player.
     pub(crate) fn new(now: Instant, tick: u32, input: &ClientInput) -> Self {
         let newest = input.changes.last();
         let (number_before, held_ticks) =

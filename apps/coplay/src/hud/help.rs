@@ -66,7 +66,7 @@ fn is_available(action: Action, capabilities: HudCapabilities) -> bool {
     match action {
         Action::Pause => capabilities.pause || is_shared_player,
         Action::FastForward => capabilities.fast_forward,
-        Action::Save | Action::Load => capabilities.slots || is_shared_player,
+        Action::Save | Action::Load => capabilities.slots || capabilities.shared_slot,
         Action::NextSlot => capabilities.slots,
         Action::Reset => capabilities.reset,
         Action::Graph => capabilities.graph || capabilities.shared_game,
@@ -100,5 +100,18 @@ mod tests {
         assert_eq!(rows[0], ("Player 1".into(), "Move ↑ ↓ ← →   B: Z   Jump: X".into()));
         let all: String = rows.iter().map(|(_, description)| description.as_str()).collect();
         assert!(all.contains("raise the volume") && !all.contains("dial") && !all.contains("slot"), "{all}");
+    }
+
+    #[test]
+    fn a_shared_game_without_exact_save_states_offers_no_saved_state() {
+        let descriptions = |shared_slot| {
+            let capabilities =
+                HudCapabilities { shared_game: true, reset: true, shared_slot, ..HudCapabilities::default() };
+            let rows = help_overlay(&UserSettings::default(), capabilities, &[]).rows;
+            rows.into_iter().map(|(_, description)| description).collect::<Vec<_>>().join("; ")
+        };
+        assert!(descriptions(true).contains("save the state, for all players"));
+        assert!(!descriptions(false).contains("save"), "{}", descriptions(false));
+        assert!(descriptions(false).contains("reset the machine, for all players"));
     }
 }

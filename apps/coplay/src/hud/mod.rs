@@ -35,6 +35,8 @@ pub struct HudCapabilities {
     pub dials: bool,
     /// Machine shared with other players: pause, save, load and reset act for all players, and there is a chat.
     pub shared_game: bool,
+    /// The saved state of a shared game, which exists if the machine has exact save states.
+    pub shared_slot: bool,
     /// Network graph that the user can show and hide. Games with `shared_game` always have it.
     pub graph: bool,
     /// Game without sound: volume and mute are not offered.
@@ -283,10 +285,11 @@ impl Hud {
 
     fn failure_overlay(&self, why: &str) -> Overlay {
         let footer = match self.capabilities {
-            HudCapabilities { slots: true, .. } | HudCapabilities { reset: true, .. } => {
+            HudCapabilities { slots: true, .. } | HudCapabilities { shared_slot: true, .. } => {
                 let load = key_hint(&self.load_key, "load the saved state");
                 join_footer(&[key_hint(&self.reset_key, "reset the machine"), load])
             }
+            HudCapabilities { reset: true, .. } => key_hint(&self.reset_key, "reset the machine"),
             HudCapabilities { shared_game: true, .. } => {
                 "the players can reset the machine, or load a saved state".into()
             }
@@ -316,6 +319,7 @@ mod tests {
         reset: true,
         dials: false,
         shared_game: false,
+        shared_slot: false,
         graph: false,
         no_sound: false,
     };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Width of the bar, in characters.
 const BAR_WIDTH: usize = 28;
-/// Shortest time between two updates in a terminal.
+/// Shortest time between two updates of a task in a terminal. The first update of a task is printed at once.
 const TERMINAL_INTERVAL: Duration = Duration::from_millis(100);
 /// Shortest time between two lines of a task if stderr is not a terminal, such as a log file.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);

@@ -73,7 +73,7 @@ impl<'a> InteractiveFrontend<'a> {
         Self {
             ui,
             config,
-            hud: Hud::new(config, capabilities(lobby_view.role()), &[]),
+            hud: Hud::new(config, capabilities(lobby_view.role(), false), &[]),
             devices: None,
             pads,
             bot_seed,
@@ -224,14 +224,20 @@ impl<'a> InteractiveFrontend<'a> {
     }
 }
 
-fn capabilities(role: Role) -> HudCapabilities {
-    HudCapabilities { reset: role != Role::Spectator, shared_game: true, ..HudCapabilities::default() }
+fn capabilities(role: Role, can_save: bool) -> HudCapabilities {
+    let is_player = role != Role::Spectator;
+    HudCapabilities {
+        reset: is_player,
+        shared_game: true,
+        shared_slot: is_player && can_save,
+        ..HudCapabilities::default()
+    }
 }
 
 impl GameFrontend for InteractiveFrontend<'_> {
     fn on_machine(&mut self, machine: &dyn Machine) {
         let pads = &machine.pads()[..self.pads.min(machine.pads().len())];
-        self.hud = Hud::new(self.config, capabilities(self.lobby_view.role()), pads);
+        self.hud = Hud::new(self.config, capabilities(self.lobby_view.role(), machine.can_save()), pads);
         self.devices = Some(SpeakerAndGamepads::open(self.config, pads, &self.ui, &mut self.hud));
         self.bots = self.bot_seed.map(|seed| bots_for_pads(seed, machine)).unwrap_or_default();
     }

@@ -19,7 +19,8 @@ pub(super) struct RemoteMirror {
     pub(super) is_present: bool,
     /// Whether the host program added the peer; other peers are removed after a long silence.
     pub(super) is_configured: bool,
-    /// Time at which the peer said goodbye; `None` if it has not, or has sent a datagram after the quarantine.
+    /// Arrival time of the peer's leave message; `None` if the peer has not left, or has sent a datagram 2 s or more
+    /// after it. Earlier ones are ignored.
     pub(super) left_at: Option<Instant>,
     pub(super) group_time_offset: Option<TimeDelta>,
     pub(super) next_probe: Instant,

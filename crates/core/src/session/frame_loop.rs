@@ -249,8 +249,9 @@ impl Session {
         }
     }
 
-    /// Closes the interval of this site's input digest, and of those of peers that are known, at a compared frame.
-    /// Returns the digest of this site's inputs; 0 if the frame is before its first input.
+    /// Ends the current interval of this site's input digest at a compared frame. Does the same for each peer whose
+    /// digest is known, and stores the peer's value. Returns the digest of this site's inputs; 0 if the frame is before
+    /// its first input.
     fn close_input_digests(&mut self, frame: Frame) -> u64 {
         for peer in self.peers.iter_mut().filter(|peer| peer.input_digest.is_known()) {
             if let Some(value) = peer.close_input_digest(frame) {

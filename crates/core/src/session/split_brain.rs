@@ -137,8 +137,9 @@ impl Session {
         !self.peers.iter().any(|peer| peer.is_playing() || peer.join_frame.is_some())
     }
 
-    /// Schedules the hellos to the sites that were dropped without a quorum, and ends the session if another site's
-    /// game is kept or a quorum waits for this site.
+    /// Schedules the due hellos to the abandoned sites: those dropped without a quorum, and dropped sites that
+    /// continued alone. Ends the session once it is time to yield to another site's game, or if a quorum waits for this
+    /// site.
     pub(super) fn update_split_brain(&mut self, now: Instant) {
         if self.split_brain.abandoned_sites.is_empty() || self.leaving.is_some() {
             return;

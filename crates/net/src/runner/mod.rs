@@ -197,7 +197,7 @@ impl std::fmt::Display for RunError {
                 write!(f, "the ticket leads to a maze, not to a shared game")
             }
             Self::GameMismatch(points) => {
-                write!(f, "this computer does not run the host's game: {}", points.join("; "))
+                write!(f, "the game or machine on this computer differs from the host's: {}", points.join("; "))
             }
             Self::UnreadableSettings => write!(f, "this version of coplay cannot read the host's settings"),
             Self::InvalidSettings(reason) => write!(f, "the host sent invalid settings: {reason}"),

@@ -18,8 +18,10 @@ pub struct WorkspaceCrate {
     pub test_dependencies: Vec<String>,
 }
 
-/// Dependencies as the documentation names them: by package, what it may depend on; tests have entries of their own,
-/// with `tests` after the name of the package.
+/// Packages of the workspace that tests and examples of every package may use.
+pub const TEST_PACKAGES: [&str; 3] = ["coplay-sim", "coplay-testcores", "coplay-world"];
+
+/// Dependencies as the documentation names them: by package, what it depends on.
 pub type NamedDependencies = BTreeMap<String, Vec<String>>;
 
 /// Reads the manifests of all crates in the workspace's folders.
@@ -62,46 +64,37 @@ fn read_manifest(folder: PathBuf) -> Result<WorkspaceCrate, StructureError> {
     Ok(found)
 }
 
-/// Returns the dependencies that a document names: lines such as `coplay-net -> coplay, coplay-machines` inside code
-/// blocks.
+/// Returns the dependencies that a document names: lines such as `net/ coplay-net -> coplay, coplay-links: text` inside
+/// code blocks.
 pub fn named_dependencies(document: &str) -> NamedDependencies {
     let mut is_code = false;
     let mut named = NamedDependencies::new();
     for line in document.lines() {
         is_code ^= line.trim_start().starts_with("```");
-        if let Some((name, dependencies)) = line.split_once("->").filter(|_| is_code) {
-            let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let dependencies = dependencies.split(',').map(words).filter(|name| !name.is_empty()).collect();
-            named.insert(words(name), dependencies);
-        }
+        let Some((before, after)) = line.split_once("->").filter(|_| is_code) else { continue };
+        let Some(name) = before.split_whitespace().last() else { continue };
+        let list = after.split(':').next().unwrap_or_default();
+        named.insert(name.into(), list.split(',').map(|name| name.trim().into()).collect());
     }
     named
 }
 
 /// Returns a sentence for each dependency that is not named, and for each named one that does not exist.
 pub fn differences(crates: &[WorkspaceCrate], named: &NamedDependencies) -> Vec<String> {
-    let mut differences = Vec::new();
+    let mut found = Vec::new();
     for known in crates {
-        let lists =
-            [(known.name.clone(), &known.dependencies), (format!("{} tests", known.name), &known.test_dependencies)];
-        for (subject, actual) in lists {
-            let named = named.get(&subject).map_or(&[][..], Vec::as_slice);
-            let unnamed = actual.iter().filter(|name| !named.contains(name));
-            differences.extend(
-                unnamed.map(|name| format!("{subject} depends on {name}, which ARCHITECTURE.md does not name")),
-            );
-            let missing = named.iter().filter(|name| !actual.contains(name));
-            differences.extend(
-                missing.map(|name| format!("ARCHITECTURE.md says that {subject} depends on {name}, but it does not")),
-            );
-        }
+        let (name, actual) = (&known.name, &known.dependencies);
+        let named = named.get(name).map_or(&[][..], Vec::as_slice);
+        let unnamed = actual.iter().filter(|other| !named.contains(other));
+        found.extend(unnamed.map(|other| format!("{name} depends on {other}, which ARCHITECTURE.md does not name")));
+        let missing = named.iter().filter(|other| !actual.contains(other));
+        found.extend(missing.map(|other| format!("ARCHITECTURE.md says that {name} depends on {other}: it does not")));
+        let unusual = known.test_dependencies.iter().filter(|other| !TEST_PACKAGES.contains(&other.as_str()));
+        found.extend(unusual.map(|other| format!("tests of {name} use {other}, which is not for tests")));
     }
-    let subjects = crates.iter().flat_map(|known| [known.name.clone(), format!("{} tests", known.name)]);
-    let subjects: Vec<String> = subjects.collect();
-    let unknown = named.keys().filter(|name| !subjects.contains(name));
-    differences
-        .extend(unknown.map(|name| format!("ARCHITECTURE.md names {name}, but the workspace has no such package")));
-    differences
+    let unknown = named.keys().filter(|name| !crates.iter().any(|known| known.name == **name));
+    found.extend(unknown.map(|name| format!("ARCHITECTURE.md names {name}, but the workspace has no such package")));
+    found
 }
 
 #[cfg(test)]
@@ -120,19 +113,19 @@ mod tests {
 
     #[test]
     fn named_dependencies_are_read_from_code_blocks_only() {
-        let named = named_dependencies("a -> b\n```\nc    -> d, e\nc tests -> f\n```\ng -> h\n");
-        assert_eq!(named.len(), 2);
+        let named =
+            named_dependencies("a -> b\n```\n  c/   c -> d, e: text, and -> more\n  f/ f: alone\n```\ng -> h\n");
+        assert_eq!(named.len(), 1);
         assert_eq!(named["c"], ["d", "e"]);
-        assert_eq!(named["c tests"], ["f"]);
     }
 
     #[test]
     fn a_dependency_that_is_not_named_or_does_not_exist_is_a_difference() {
-        let crates = [package("a", &["b"], &["c"]), package("b", &[], &[]), package("c", &[], &[])];
-        let exact = named_dependencies("```\na -> b\na tests -> c\n```");
-        assert_eq!(differences(&crates, &exact), Vec::<String>::new());
-        let wrong = named_dependencies("```\na -> c\nd -> a\n```");
-        let found = differences(&crates, &wrong);
-        assert_eq!(found.len(), 4, "{found:?}");
+        let crates = [package("a", &["b"], &["coplay-sim"]), package("b", &[], &[])];
+        assert_eq!(differences(&crates, &named_dependencies("```\na -> b\n```")), Vec::<String>::new());
+        let found = differences(&crates, &named_dependencies("```\na -> c\nd -> a\n```"));
+        assert_eq!(found.len(), 3, "unnamed, missing and unknown: {found:?}");
+        let crates = [package("a", &[], &["b"]), package("b", &[], &[])];
+        assert_eq!(differences(&crates, &NamedDependencies::new()).len(), 1);
     }
 }

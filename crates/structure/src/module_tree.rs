@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use proc_macro2::TokenTree;
 use syn::visit::{self, Visit};
 
 use crate::StructureError;
@@ -97,8 +98,7 @@ impl ModuleTree {
     }
 
     /// Returns the module that defines what a path refers to, or the module itself if the path names a module;
-    /// `None` if the path leaves the crate or names something local. `crate_names` are names by which the crate's
-    /// library is called from its own programs.
+    /// `None` if the path leaves the crate or names something local.
     pub fn resolve(&self, from: ModuleId, path: &[String]) -> Option<Target> {
         self.resolve_within(from, path, 0)
     }
@@ -271,12 +271,51 @@ impl<'ast> Visit<'ast> for ItemVisitor<'_> {
         }
     }
 
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        let references = &mut self.module.references;
+        paths_in_tokens(call.tokens.clone(), &mut |path, line| references.push((path, line)));
+        visit::visit_macro(self, call);
+    }
+
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let line = path.segments.first().map_or(0, |segment| segment.ident.span().start().line);
         let names = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         self.module.references.push((names, line));
         visit::visit_path(self, path);
     }
+}
+
+/// Calls `found` with each path in the tokens of a macro call that begins with `crate`, `self` or `super`, and its
+/// line.
+fn paths_in_tokens(tokens: proc_macro2::TokenStream, found: &mut impl FnMut(Vec<String>, usize)) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => paths_in_tokens(group.stream(), found),
+            TokenTree::Ident(first) if ["crate", "self", "super"].iter().any(|start| first == start) => {
+                let path = path_at(&tokens[at..]);
+                if path.len() > 1 {
+                    found(path, first.span().start().line);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the names of the path with which these tokens begin.
+fn path_at(tokens: &[TokenTree]) -> Vec<String> {
+    let is_colon = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':');
+    let mut names = Vec::new();
+    let mut rest = tokens;
+    while let [TokenTree::Ident(name), after @ ..] = rest {
+        names.push(name.to_string());
+        match after {
+            [first, second, next @ ..] if is_colon(first) && is_colon(second) => rest = next,
+            _ => break,
+        }
+    }
+    names
 }
 
 fn attributes(item: &syn::Item) -> &[syn::Attribute] {

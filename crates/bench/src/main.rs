@@ -107,7 +107,7 @@ fn measure_all(plan: &BenchPlan) {
         println!();
     }
     if plan.rollback {
-        rollback_report::measure_and_print(&plan.sites, &plan.rollback_plan);
+        goals::print(&rollback_report::measure_and_print(&plan.sites, &plan.rollback_plan));
     }
 }
 

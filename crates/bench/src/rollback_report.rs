@@ -6,8 +6,6 @@ use coplay_bench::rollback::{BenchCase, coplay_site, ggrs_site};
 use coplay_bench::stopwatch::nanos_per_count;
 use coplay_bench::workload::{FRAME_RATE, HASH_INTERVAL, MEAN_HOLD_FRAMES};
 
-use crate::goals;
-
 /// Seed of inputs, packet loss and start times.
 const SEED: u64 = 1;
 
@@ -44,8 +42,8 @@ pub(crate) struct RollbackPlan {
     pub(crate) spans: u32,
 }
 
-/// Measures and prints all rows, and the goals that they meet.
-pub(crate) fn measure_and_print(sites: &[usize], plan: &RollbackPlan) {
+/// Measures, prints and returns all rows.
+pub(crate) fn measure_and_print(sites: &[usize], plan: &RollbackPlan) -> Vec<RollbackRow> {
     preface(plan.spans);
     let nanos = nanos_per_count();
     let mut rows: Vec<RollbackRow> = Vec::new();
@@ -56,7 +54,7 @@ pub(crate) fn measure_and_print(sites: &[usize], plan: &RollbackPlan) {
         rows.push(RollbackRow::measure(case, plan.spans, nanos));
         print(&rows[rows.len() - 1]);
     }
-    goals::print(&rows);
+    rows
 }
 
 /// Returns the conditions of all rows. The last row of two sites has an input delay that, together with the prediction

@@ -15,6 +15,7 @@ pub mod bench;
 pub mod catalog;
 pub mod experiment;
 pub mod link_preview;
+pub mod papers;
 
 pub mod findings;
 pub mod gautier;

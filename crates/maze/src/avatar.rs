@@ -3,6 +3,9 @@
 use crate::position::Position;
 use crate::shot::RecentShots;
 
+/// Largest number of avatars of one site. Further ones are not added.
+pub const MAX_AVATARS: usize = 64;
+
 /// State of an avatar in one tick. A person or a ninja plays the avatar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Avatar {

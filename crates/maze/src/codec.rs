@@ -20,7 +20,7 @@
 //! Numbers are little-endian. A state has exactly one encoding, and the decoder rejects all other bytes.
 
 use crate::avatar::{Avatar, Life, PredictedFall};
-use crate::maze::GRID_SIZE;
+use crate::position::GRID_SIZE;
 use crate::position::{Position, UNIT};
 use crate::projectiles::MAX_FALL_PREDICTION_TICKS;
 use crate::rules::{BACKWARD_SPEED, FIRE_INTERVAL, TURN_RATE, WALK_SPEED};
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn shots_at_the_grid_edge_round_trip() {
         let rules = MazeRules::new(Maze::new(1, 128));
-        for direction in crate::maze::Direction::ALL {
+        for direction in crate::direction::Direction::ALL {
             let position = rules.maze.cell_centre((127, 127));
             let mut avatar = Avatar { position, heading: direction.heading(), ..rules.spawn_avatar(&[], 1) };
             let press = |fire| Controls { forward: true, fire, ..Controls::default() };

@@ -5,7 +5,7 @@ use coplay::peer_world::{DeadReckoning, INFINITE_DISTANCE, WorldRegion};
 use crate::angle::{degrees, shortest_turn};
 use crate::avatar::{Avatar, Life, PredictedFall};
 use crate::codec;
-use crate::maze::GRID_SIZE;
+use crate::position::GRID_SIZE;
 use crate::position::{Position, UNIT};
 use crate::rules::{AVATAR_RADIUS, MazeRules};
 

@@ -1,7 +1,7 @@
 //! Maze generation: a spanning tree of corridors connects all cells; then most dead ends and some rooms are opened, so
 //! that there are loops and no avatar is cornered for long.
 
-use crate::maze::Direction;
+use crate::direction::{Direction, MazeCell};
 use crate::rng::Rng;
 
 /// Number of dead ends of which, on average, one stays closed.
@@ -17,9 +17,6 @@ pub(crate) struct BlockGrid {
     blocks_per_side: i32,
     solid_blocks: Vec<bool>,
 }
-
-/// Column and row of a cell, counted from 0 at the north-west corner of the maze.
-pub(crate) type MazeCell = (i32, i32);
 
 impl BlockGrid {
     /// Generates the walls of a maze of `side` × `side` cells.

@@ -40,6 +40,7 @@ pub mod angle;
 mod avatar;
 mod codec;
 mod dead_reckoning;
+mod direction;
 pub mod drift;
 mod generate;
 mod maze;
@@ -56,10 +57,11 @@ mod shot;
 mod site;
 pub mod trace;
 
-pub use avatar::{Avatar, Controls, Life, PredictedFall};
-pub use maze::{CELL_SIZE, Direction, GRID_SIZE, Maze};
+pub use avatar::{Avatar, Controls, Life, MAX_AVATARS, PredictedFall};
+pub use direction::Direction;
+pub use maze::{CELL_SIZE, Maze};
 pub use ninja::Ninja;
-pub use position::{Position, UNIT};
+pub use position::{GRID_SIZE, Position, UNIT};
 pub use projectiles::{HitCandidate, ProjectileTracker};
 pub use rules::{
     AVATAR_RADIUS, BACKWARD_SPEED, FIRE_INTERVAL, MazeRules, RESPAWN_TICKS, TICKS_PER_SECOND, TURN_RATE, WALK_SPEED,
@@ -67,4 +69,4 @@ pub use rules::{
 pub use scores::{MAX_NAME_LEN, OTHER_AVATARS, OTHER_SITES, Score, ScoreRecord, Scoreboard};
 pub use settings::MazeSettings;
 pub use shot::{MAX_SHOTS, RecentShots, SHOT_RETENTION, Shot};
-pub use site::{MAX_AVATARS, MazeEvent, MazeSite, to_units};
+pub use site::{MazeEvent, MazeSite, to_units};

@@ -2,13 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use crate::angle::QUARTER_TURN;
-use crate::generate::{BlockGrid, MazeCell};
-use crate::position::{Position, UNIT};
+use crate::direction::{Direction, MazeCell};
+use crate::generate::BlockGrid;
+use crate::position::{GRID_SIZE, Position, UNIT};
 use crate::rng::Rng;
-
-/// Side of the grid, in units.
-pub const GRID_SIZE: i32 = 65_536;
 
 /// Distance from the middle of a wall to the middle of the next, in units. The corridor between the two walls is 480
 /// units wide, which is 7.5 avatars.
@@ -22,45 +19,6 @@ const SPAWN_SPREAD: u16 = 160;
 
 const CELL_SIZE_FIXED: i32 = CELL_SIZE * UNIT;
 const WALL_HALF_THICKNESS_FIXED: i32 = WALL_HALF_THICKNESS * UNIT;
-
-/// Side of a cell, or direction along the axes of the grid.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// Towards larger x; heading 0.
-    East,
-    /// Towards larger y; a quarter turn to the right of east.
-    South,
-    /// Towards smaller x; half a turn from east.
-    West,
-    /// Towards smaller y; a quarter turn to the left of east.
-    North,
-}
-
-impl Direction {
-    /// All directions, clockwise from east.
-    pub const ALL: [Self; 4] = [Self::East, Self::South, Self::West, Self::North];
-
-    /// Returns the direction as a heading: 0 for east, one quarter turn for south, two for west, three for north.
-    pub fn heading(self) -> u16 {
-        self as u16 * QUARTER_TURN
-    }
-
-    /// Returns the step to the neighbouring cell in this direction: (east, south), in cells.
-    pub(crate) fn offset(self) -> (i32, i32) {
-        match self {
-            Self::East => (1, 0),
-            Self::South => (0, 1),
-            Self::West => (-1, 0),
-            Self::North => (0, -1),
-        }
-    }
-
-    /// Returns the next cell in this direction, which may lie outside the maze.
-    pub(crate) fn neighbour(self, (x, y): MazeCell) -> MazeCell {
-        let (east, south) = self.offset();
-        (x + east, y + south)
-    }
-}
 
 /// Maze in the middle of the grid, generated from a seed. Outside its cells everything is wall.
 #[derive(Clone, Debug, PartialEq, Eq)]

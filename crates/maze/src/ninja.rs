@@ -8,7 +8,7 @@ use coplay::peer_world::{DeadReckoning, EntityId};
 
 use crate::angle::{QUARTER_TURN, degrees, shortest_turn, sine};
 use crate::avatar::{Avatar, Controls};
-use crate::generate::MazeCell;
+use crate::direction::MazeCell;
 use crate::maze::{CELL_SIZE, Maze};
 use crate::path::PathFinder;
 use crate::position::{Position, UNIT};

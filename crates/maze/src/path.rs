@@ -1,7 +1,8 @@
 //! Shortest paths through a maze, from cell to cell (breadth-first search).
 
-use crate::generate::MazeCell;
-use crate::maze::{Direction, Maze};
+use crate::direction::Direction;
+use crate::direction::MazeCell;
+use crate::maze::Maze;
 
 /// Breadth-first search that reuses its buffers, so that repeated searches do not allocate.
 #[derive(Clone, Debug)]

@@ -1,7 +1,9 @@
 //! Positions on the grid in fixed point: movement along a heading, distances, bearings.
 
 use crate::angle::{TRIG_ONE, bearing, cosine, sine};
-use crate::maze::GRID_SIZE;
+
+/// Side of the grid, in units.
+pub const GRID_SIZE: i32 = 65_536;
 
 /// Number of [`Position`] steps in one unit of the grid.
 pub const UNIT: i32 = 256;

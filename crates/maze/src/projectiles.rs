@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use coplay::peer_world::EntityId;
 
+use crate::avatar::MAX_AVATARS;
 use crate::rules::{ShotSegment, can_shot_reach};
-use crate::site::MAX_AVATARS;
 use crate::{Avatar, MAX_SHOTS, MazeRules, Position, PredictedFall, SHOT_RETENTION, Shot};
 
 /// Largest number of tracked shots per site: [`MAX_SHOTS`] of each of [`MAX_AVATARS`] avatars. With this limit, the

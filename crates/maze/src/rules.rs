@@ -7,7 +7,8 @@
 
 use crate::angle::{TRIG_ONE, cosine, sine};
 use crate::avatar::{Avatar, Controls, Life};
-use crate::maze::{Direction, Maze};
+use crate::direction::Direction;
+use crate::maze::Maze;
 use crate::position::{Position, UNIT};
 use crate::rng::Rng;
 use crate::shot::{RecentShots, SHOT_RETENTION, Shot};

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use coplay::peer_world::{EntityId, MAX_RECORD_SIZE, WorldSiteId};
 
-use crate::site::MAX_AVATARS;
+use crate::avatar::MAX_AVATARS;
 
 /// Maximum length of a site's name, in bytes.
 pub const MAX_NAME_LEN: usize = 24;

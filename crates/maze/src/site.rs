@@ -21,6 +21,7 @@ use coplay::peer_world::{
 };
 use coplay::time::{Instant, TimeDelta};
 
+use crate::avatar::MAX_AVATARS;
 use crate::projectiles::{HitCandidate, ProjectileTracker};
 use crate::scores::{ScoreRecord, Scoreboard};
 use crate::settings::MazeSettings;
@@ -36,8 +37,6 @@ const COLLISION_RANGE: u32 = 256;
 const OFFSET_TRACE_INTERVAL: u32 = 50;
 /// Largest number of events that wait to be polled. Further ones are dropped.
 const MAX_PENDING_EVENTS: usize = 256;
-/// Largest number of avatars of one site. Further ones are not added.
-pub const MAX_AVATARS: usize = 64;
 
 /// Site of a maze without a server: its own avatars, the shared world, known shots and scores.
 pub struct MazeSite {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::transport::{Incoming, PeerAddr};
+use crate::peer_addr::PeerAddr;
+use crate::transport::Incoming;
 
 /// Reason why dialing an address failed, from the least to the most specific.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

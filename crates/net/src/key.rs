@@ -81,6 +81,14 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// Returns the X25519 public key of a private key.
+fn public_key(private: &[u8; 32]) -> [u8; 32] {
+    use snow::resolvers::{CryptoResolver, DefaultResolver};
+    let mut dh = DefaultResolver.resolve_dh(&snow::params::DHChoice::Curve25519).expect("the curve is built in");
+    dh.set(private);
+    dh.pubkey().try_into().expect("a public key has 32 bytes")
+}
+
 impl Identity {
     /// Generates an identity with a random private key.
     pub fn random() -> Self {
@@ -89,7 +97,7 @@ impl Identity {
 
     /// Restores an identity from its private key and computes the public key.
     pub fn from_bytes(private: [u8; 32]) -> Self {
-        Self { public: PeerKey(crate::udp::public_key(&private)), private }
+        Self { public: PeerKey(public_key(&private)), private }
     }
 
     /// Returns the private key, which must be stored where other users cannot read it.

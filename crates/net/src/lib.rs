@@ -13,6 +13,7 @@ pub mod key;
 pub mod lan;
 pub mod lobby;
 pub mod mesh;
+mod peer_addr;
 pub mod reliable;
 pub mod runner;
 pub mod ticket;
@@ -20,5 +21,6 @@ mod transport;
 pub mod udp;
 
 pub use key::PeerKey;
+pub use peer_addr::{MAX_PEER_ADDR_LEN, PeerAddr};
 pub use ticket::{Ticket, TicketError};
-pub use transport::{DropCounts, Incoming, PeerAddr, Transport};
+pub use transport::{DropCounts, Incoming, Transport};

@@ -13,8 +13,8 @@ use blake2::digest::Digest;
 use blake2::digest::consts::U4;
 
 use crate::base32;
-use crate::iroh::IrohAddr;
 use crate::key::Token;
+use crate::peer_addr::IrohAddr;
 
 const UDP_SCHEME: &str = "udp://";
 const COPLAY_SCHEME: &str = "coplay:";
@@ -252,7 +252,7 @@ mod tests {
     fn longest_ticket_is_parsed() {
         let Ticket::Iroh { mut addr, token } = example() else { unreachable!() };
         addr.addrs =
-            vec!["[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap(); crate::iroh::MAX_SOCKET_ADDRS];
+            vec!["[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:65535".parse().unwrap(); crate::peer_addr::MAX_SOCKET_ADDRS];
         addr.relay = Some(format!("https://{}.example/", "x".repeat(60)));
         let ticket = Ticket::Iroh { addr, token };
         assert!(ticket.to_string().len() <= MAX_TICKET_LEN);
@@ -314,8 +314,8 @@ mod tests {
     fn ticket_with_invalid_iroh_addr_is_rejected() {
         let Ticket::Iroh { addr, token } = example() else { unreachable!() };
         let no_relay = IrohAddr { relay: Some("no address".into()), ..addr.clone() };
-        let no_key = IrohAddr { key: crate::iroh::invalid_key(), ..addr.clone() };
-        let too_many = IrohAddr { addrs: vec![addr.addrs[0]; crate::iroh::MAX_SOCKET_ADDRS + 1], ..addr };
+        let no_key = IrohAddr { key: crate::peer_addr::invalid_key(), ..addr.clone() };
+        let too_many = IrohAddr { addrs: vec![addr.addrs[0]; crate::peer_addr::MAX_SOCKET_ADDRS + 1], ..addr };
         for addr in [no_relay, no_key, too_many] {
             let text = Ticket::Iroh { addr, token: token.clone() }.to_string();
             assert_eq!(parse(&text), Err(TicketError::Damaged));

@@ -3,23 +3,8 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-use crate::mirror::message::{EncodedEvent, ObsoleteSet};
+use super::message::{EncodedEvent, ObsoleteSet, SourceId};
 use crate::time::{GroupInstant, TimeDelta};
-
-/// Maximum size of an event's payload in bytes, so that the event fits in one datagram.
-pub const MAX_PAYLOAD: usize = 900;
-/// Maximum number of events that one event can make obsolete.
-pub const MAX_OBSOLETE_SET: usize = 32;
-
-/// Id of a source of events: one run of a mirrored server. A restarted server is a different source.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SourceId(pub u32);
-
-impl fmt::Display for SourceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}", self.0)
-    }
-}
 
 /// An event that the game passes to [`Mirror::issue`](super::Mirror::issue).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +18,7 @@ pub struct NewEvent<'a> {
     pub replaces: bool,
     /// Whether later events of the key may make this event obsolete.
     pub is_replaceable: bool,
-    /// Contents, at most [`MAX_PAYLOAD`] bytes.
+    /// Contents, at most [`MAX_PAYLOAD`](super::MAX_PAYLOAD) bytes.
     pub payload: &'a [u8],
 }
 
@@ -55,7 +40,7 @@ impl<'a> NewEvent<'a> {
 pub enum IssueError {
     /// The group time is not known yet.
     NoGroupTime,
-    /// The payload exceeds [`MAX_PAYLOAD`] bytes.
+    /// The payload exceeds [`MAX_PAYLOAD`](super::MAX_PAYLOAD) bytes.
     TooLong,
     /// This mirror's oldest unsettled event was issued 4,096 events ago, or its sequence numbers are used up.
     TooManyPending,

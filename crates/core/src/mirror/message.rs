@@ -1,9 +1,25 @@
 //! Packets between mirrored servers. A datagram is one byte that selects family and layout, then any number of items.
 
-use super::{MAX_OBSOLETE_SET, MAX_PAYLOAD, SourceId};
+use core::fmt;
+
 use crate::clock::ClockEcho;
 use crate::codec::{BufferFull, ByteReader, ByteWriter, DecodeError};
 use crate::time::{GroupInstant, Instant, TimeDelta};
+
+/// Maximum size of an event's payload in bytes, so that the event fits in one datagram.
+pub const MAX_PAYLOAD: usize = 900;
+/// Maximum number of events that one event can make obsolete.
+pub const MAX_OBSOLETE_SET: usize = 32;
+
+/// Id of a source of events: one run of a mirrored server. A restarted server is a different source.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SourceId(pub u32);
+
+impl fmt::Display for SourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
 
 /// First byte of every datagram: 0x30 for the family of the item lists, plus the number of this layout.
 const FAMILY: u8 = 0x35;

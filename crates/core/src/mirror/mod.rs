@@ -78,7 +78,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 pub use config::{DEFAULT_GIT, DeliveryOrder, DropCurve, DropPolicy, GtdMeasure, MirrorConfig, MirrorConfigError};
-pub use event::{Delivery, IssueError, MAX_OBSOLETE_SET, MAX_PAYLOAD, NewEvent, SourceId};
+pub use event::{Delivery, IssueError, NewEvent};
+pub use message::{MAX_OBSOLETE_SET, MAX_PAYLOAD, SourceId};
 pub use send::{MirrorDestination, MirrorTransmit};
 pub use stats::{GTD_BUCKET_WIDTH, GTD_BUCKETS, MirrorPeerStats, MirrorStats};
 

@@ -6,9 +6,9 @@ use coplay_sim::link::{LinkConfig, Loss};
 use super::path_replay::{AvatarPath, mean_drift_of_all, record_paths};
 use super::{SHORT_UPDATE_RATES, UPDATE_RATES};
 use crate::bench::ExperimentContext;
-use crate::catalog::GAUTIER;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::GAUTIER;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

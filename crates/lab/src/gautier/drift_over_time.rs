@@ -7,9 +7,9 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use super::maze_match::{MatchOutcome, MazeMatch};
 use crate::bench::ExperimentContext;
-use crate::catalog::GAUTIER;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::GAUTIER;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

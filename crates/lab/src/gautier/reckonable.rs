@@ -5,9 +5,9 @@ use coplay::peer_world::UpdatePolicy;
 use super::path_replay::record_paths;
 use super::{LINK_CASES, SHORT_UPDATE_RATES, UPDATE_RATES};
 use crate::bench::ExperimentContext;
-use crate::catalog::GAUTIER;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::GAUTIER;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

@@ -8,9 +8,9 @@ use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
 use crate::bench::ExperimentContext;
-use crate::catalog::GAUTIER;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::GAUTIER;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

@@ -2,9 +2,9 @@
 
 use super::testbed::{Testbed, TestbedTrace};
 use crate::bench::ExperimentContext;
-use crate::catalog::KIM;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::KIM;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

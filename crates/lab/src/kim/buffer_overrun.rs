@@ -12,10 +12,10 @@ use coplay::time::TimeDelta;
 use super::buffer::INITIAL_DELAY_FRAMES;
 use super::testbed::{ONE_WAY_DELAY_MS, Testbed, TestbedTrace};
 use crate::bench::ExperimentContext;
-use crate::catalog::KIM;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
 use crate::numbers::{max_or_zero, min_or_infinity};
+use crate::papers::KIM;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, number};
 

@@ -5,10 +5,10 @@ use coplay::time::TimeDelta;
 use super::buffer::{INITIAL_DELAY_FRAMES, loss_label};
 use super::testbed::{Testbed, TestbedTrace};
 use crate::bench::ExperimentContext;
-use crate::catalog::KIM;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
 use crate::numbers::{lossy_link, mean, ms};
+use crate::papers::KIM;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

@@ -6,10 +6,10 @@ use coplay::time::TimeDelta;
 
 use super::testbed::{Testbed, TestbedTrace, TracedPacket};
 use crate::bench::ExperimentContext;
-use crate::catalog::KIM;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
 use crate::numbers::{max_or_zero, mean};
+use crate::papers::KIM;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

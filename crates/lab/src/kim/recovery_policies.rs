@@ -8,10 +8,10 @@ use coplay_sim::session_experiment::SessionExperiment;
 use coplay_sim::session_network::{SessionNetwork, SiteEvent};
 
 use crate::bench::ExperimentContext;
-use crate::catalog::KIM;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
 use crate::numbers::{lossy_link, max_or_zero, mean, quantile};
+use crate::papers::KIM;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, number};
 

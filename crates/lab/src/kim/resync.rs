@@ -6,10 +6,10 @@ use coplay::time::TimeDelta;
 use super::buffer::INITIAL_DELAY_FRAMES;
 use super::testbed::{Testbed, TestbedTrace};
 use crate::bench::ExperimentContext;
-use crate::catalog::KIM;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
 use crate::numbers::quantile;
+use crate::papers::KIM;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

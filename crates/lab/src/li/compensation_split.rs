@@ -5,9 +5,9 @@ use coplay::motion::MotionConfig;
 
 use super::motion_walk::{MotionWalk, OBSERVER_PAIRS};
 use crate::bench::ExperimentContext;
-use crate::catalog::LI;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::LI;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, number};
 

@@ -5,9 +5,9 @@ use coplay::time::TimeDelta;
 
 use super::motion_walk::{JITTER_SHARE, LINKS, MOTION_PATHS, MotionWalk, OBSERVER_PAIRS, TimerSample, WalkTrace};
 use crate::bench::ExperimentContext;
-use crate::catalog::LI;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::LI;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, number};
 

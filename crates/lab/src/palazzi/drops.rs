@@ -2,9 +2,9 @@
 
 use super::{POLICIES, PolicyOutcomes, SENDER_COUNTS, run_all_policies};
 use crate::bench::ExperimentContext;
-use crate::catalog::PALAZZI;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::PALAZZI;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

@@ -5,9 +5,9 @@ use coplay::mirror::GtdMeasure;
 use super::mirror_trial::{MirrorTrial, NetworkModel, TrialOutcome};
 use super::{CALIBRATED_MODEL, GIT_MS, POLICIES};
 use crate::bench::ExperimentContext;
-use crate::catalog::PALAZZI;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::PALAZZI;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, number};
 

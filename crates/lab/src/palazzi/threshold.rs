@@ -2,10 +2,10 @@
 
 use super::{GIT_MS, PAPER_RESULTS, POLICIES, PolicyOutcomes, SENDER_COUNTS, run_all_policies};
 use crate::bench::ExperimentContext;
-use crate::catalog::PALAZZI;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
 use crate::numbers::{max_or_zero, min_or_infinity};
+use crate::papers::PALAZZI;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, TableCell, integer, number};
 

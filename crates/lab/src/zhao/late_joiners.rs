@@ -4,9 +4,9 @@ use coplay::time::TimeDelta;
 use coplay_sim::late_join::{LateJoinExperiment, LateJoinResult, PlayerImpact};
 
 use crate::bench::{ExperimentContext, ExperimentLength};
-use crate::catalog::ZHAO;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
+use crate::papers::ZHAO;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, TableCell, integer, number};
 

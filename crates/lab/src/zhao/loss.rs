@@ -4,10 +4,10 @@ use coplay_sim::link::{LinkConfig, Loss};
 use coplay_sim::session_experiment::SessionExperiment;
 
 use crate::bench::ExperimentContext;
-use crate::catalog::ZHAO;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
 use crate::numbers::{constant_rtt_link, max_or_zero};
+use crate::papers::ZHAO;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::table::{DataTable, integer, number};
 

@@ -8,10 +8,10 @@ mod real_run;
 use coplay_sim::session_experiment::{SessionExperiment, SessionMeasurements};
 
 use crate::bench::ExperimentContext;
-use crate::catalog::ZHAO;
 use crate::experiment::Experiment;
 use crate::findings::Findings;
 use crate::numbers::{constant_rtt_link, max_or_zero, mean, min_or_infinity};
+use crate::papers::ZHAO;
 use crate::plot::{Figure, Panel, PlotAxis, SeriesStyle};
 use crate::real_run::PacingStats;
 use crate::table::{DataTable, number};

@@ -46,6 +46,7 @@
 //! ```
 
 mod cache;
+mod check_run;
 mod child;
 mod child_machine;
 mod digest;
@@ -177,5 +178,5 @@ fn check_after_smoke_test(
     on_progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport, CheckError> {
     let subject = CheckSubject { open: &mut *subject.open, child_command: &mut *subject.child_command, ..subject };
-    run::CheckRun::new(subject, options, on_progress)?.run()
+    check_run::CheckRun::new(subject, options, on_progress)?.run()
 }

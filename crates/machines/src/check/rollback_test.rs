@@ -1,8 +1,8 @@
 //! Tests saved states: saves, loads and replays, as a session does when it rolls back mispredictions.
 
+use super::check_run::{CheckRun, ComparisonAbort};
 use super::digest::region_digests;
 use super::measure::time_call;
-use super::run::{CheckRun, ComparisonAbort};
 use super::script::{InputScript, SplitMix64};
 use super::verdict::{CheckComparison, MachineFault};
 use crate::machine::Machine;

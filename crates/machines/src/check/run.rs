@@ -1,87 +1,17 @@
 //! Runs the comparisons one after the other and derives the verdict.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::check_run::{CheckRun, ComparisonAbort};
 use super::child_machine::{ChildMachine, ChildStartError};
-use super::digest::{MachineDigest, RegionDigest, region_digests, region_mismatches};
-use super::measure::{TimingSamples, time_call};
-use super::progress::{CheckProgress, CheckTimer};
-use super::report::{CheckReport, CheckResults, ComparedFrames, identity_key};
-use super::script::InputScript;
+use super::digest::{MachineDigest, region_digests, region_mismatches};
+use super::measure::time_call;
+use super::report::{CheckReport, CheckResults, identity_key};
 use super::verdict::{CheckComparison, CheckVerdict, LockstepReason, MachineFault, MismatchedOutput, StateMismatch};
-use super::{CheckError, CheckOptions, CheckSubject, rollback_test};
+use super::{CheckError, rollback_test};
 use crate::machine::Machine;
 
-/// Reason why a comparison was aborted: an error that prevents a verdict, or a fault of the machine.
-pub(super) enum ComparisonAbort {
-    Error(CheckError),
-    Fault(MachineFault),
-}
-
-impl From<CheckError> for ComparisonAbort {
-    fn from(error: CheckError) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<MachineFault> for ComparisonAbort {
-    fn from(fault: MachineFault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-/// A running check, with the reference machine to which all other instances are compared.
-pub(super) struct CheckRun<'a> {
-    subject: CheckSubject<'a>,
-    pub(super) seed: u64,
-    pub(super) timer: CheckTimer<'a>,
-    pub(super) input_script: InputScript,
-    /// Digests of the reference machine, which never saves, loads or resets, after each frame before the long run.
-    pub(super) reference_digests: Vec<MachineDigest>,
-    initial_hash: u64,
-    pub(super) samples: TimingSamples,
-    pub(super) compared: Vec<ComparedFrames>,
-    pub(super) notes: Vec<String>,
-    /// The reference machine. Before the long run, it has stepped exactly the frames in `reference_digests`.
-    reference_machine: Box<dyn Machine>,
-    /// Number of frames after which the long run ends.
-    max_frames: u32,
-    child_delay: Duration,
-    response_timeout: Duration,
-}
-
-impl<'a> CheckRun<'a> {
-    pub(super) fn new(
-        subject: CheckSubject<'a>,
-        options: &CheckOptions,
-        on_progress: &'a mut dyn FnMut(CheckProgress),
-    ) -> Result<Self, CheckError> {
-        let max_frames = options.long_run_frames.max(1);
-        let timer = CheckTimer::new(
-            options.short_run_frames.clamp(1, max_frames),
-            max_frames,
-            options.time_budget,
-            on_progress,
-        );
-        let mut reference_machine = (subject.open)().map_err(CheckError::Open)?;
-        let input_script = InputScript::new(options.seed, reference_machine.pads());
-        Ok(Self {
-            initial_hash: reference_machine.hash(),
-            seed: options.seed,
-            timer,
-            input_script,
-            reference_digests: Vec::new(),
-            samples: TimingSamples::default(),
-            compared: Vec::new(),
-            notes: Vec::new(),
-            reference_machine,
-            max_frames,
-            child_delay: options.child_delay,
-            response_timeout: options.response_timeout,
-            subject,
-        })
-    }
-
+impl CheckRun<'_> {
     /// Runs the comparisons, derives the verdict and returns the report.
     pub(super) fn run(mut self) -> Result<CheckReport, CheckError> {
         let verdict = match self.run_comparisons() {
@@ -134,10 +64,6 @@ impl<'a> CheckRun<'a> {
         }
         other.reset();
         fault_to_lockstep_reason(rollback_test::test_rollbacks(self, other))
-    }
-
-    fn open_machine(&mut self) -> Result<Box<dyn Machine>, CheckError> {
-        (self.subject.open)().map_err(CheckError::Open)
     }
 
     /// Starts a child process for a comparison that begins with `frame`.
@@ -297,41 +223,6 @@ impl<'a> CheckRun<'a> {
             Ok(())
         } else {
             Err(MachineFault::UnstableIdentity { comparison }.into())
-        }
-    }
-
-    /// Returns the mismatch of an instance with the reference run after `frame`, with the differing regions. The
-    /// recorded digests contain no regions, so the reference run is repeated up to this frame.
-    pub(super) fn reference_mismatch(
-        &mut self,
-        comparison: CheckComparison,
-        frame: u32,
-        loaded_frame: Option<u32>,
-        theirs: &[RegionDigest],
-    ) -> Result<ComparisonAbort, CheckError> {
-        let mut reference = self.open_machine()?;
-        (0..=frame).for_each(|frame| reference.step(self.input_script.inputs_at(frame), true));
-        let regions = region_mismatches(&region_digests(&mut *reference), theirs);
-        let mismatch = StateMismatch {
-            comparison,
-            frame: Some(frame),
-            loaded_frame,
-            mismatch_kind: MismatchedOutput::State,
-            regions,
-        };
-        Ok(ComparisonAbort::Fault(MachineFault::Mismatch(mismatch)))
-    }
-
-    /// Returns the next frame of the reference machine before the long run: the number of recorded digests.
-    fn next_frame(&self) -> u32 {
-        self.reference_digests.len() as u32
-    }
-
-    /// Adds to the number of equal frames of a comparison.
-    pub(super) fn add_equal_frames(&mut self, comparison: CheckComparison, frames: u32) {
-        match self.compared.iter_mut().find(|compared| compared.comparison == comparison) {
-            Some(compared) => compared.frames += frames,
-            None => self.compared.push(ComparedFrames { comparison, frames }),
         }
     }
 }

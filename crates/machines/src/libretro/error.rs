@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use coplay::session::MAX_OPTIONS;
 
-use super::source::MAX_CORE_NAME;
+use super::core_name::MAX_CORE_NAME;
 
 /// Reason why a core or its game cannot be opened.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,8 +5,9 @@ use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use super::core_name::CoreName;
 use super::error::CoreOpenError;
-use super::source::{CoreName, CoreSource};
+use super::source::CoreSource;
 
 /// File name suffix of a core on this system.
 const CORE_FILE_SUFFIX: &str = if cfg!(windows) {

@@ -38,8 +38,9 @@ pub(super) struct CoreInstance {
 }
 
 impl CoreInstance {
-    /// Loads the factory's game into a core that has no game yet.
-    pub(super) fn new(factory: Arc<InstanceFactory>, core: Core, scratch: ScratchDir) -> Result<Self, CoreOpenError> {
+    /// Opens an instance, which has stepped no frame.
+    pub(super) fn open(factory: &Arc<InstanceFactory>) -> Result<Self, CoreOpenError> {
+        let (core, scratch) = factory.load_core()?;
         let (frame_end_state, game_path) = (Vec::new(), CString::default());
         let mut new = Self {
             core,
@@ -49,7 +50,7 @@ impl CoreInstance {
             state_size: None,
             game_path,
             scratch,
-            factory,
+            factory: factory.clone(),
         };
         new.load_content()?;
         Ok(new)

@@ -2,12 +2,10 @@
 
 use std::ffi::{CString, OsStr};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::error::CoreOpenError;
 use super::ffi::{Core, CoreLoadError};
 use super::frontend_state::{FrontendState, MAX_PLAYERS};
-use super::instance::CoreInstance;
 use super::options::CoreOptions;
 use super::scratch::{self, ScratchDir};
 use super::{CoreConfig, GameImage, elf_unique_symbols, find};
@@ -52,14 +50,8 @@ impl InstanceFactory {
         &self.devices
     }
 
-    /// Opens an instance, which has stepped no frame.
-    pub(super) fn create_instance(self: &Arc<Self>) -> Result<CoreInstance, CoreOpenError> {
-        let (core, scratch) = self.load_core()?;
-        CoreInstance::new(self.clone(), core, scratch)
-    }
-
     /// Loads a private copy of the library, from the first candidate folder from which the system can load libraries.
-    fn load_core(&self) -> Result<(Core, ScratchDir), CoreOpenError> {
+    pub(super) fn load_core(&self) -> Result<(Core, ScratchDir), CoreOpenError> {
         let mut first_error = None;
         for parent in scratch::candidate_folders() {
             match self.load_core_from(&parent) {

@@ -99,7 +99,7 @@ impl LibretroMachine {
             self.clear_outputs();
             return Ok(());
         }
-        self.instance = self.factory.create_instance()?;
+        self.instance = CoreInstance::open(&self.factory)?;
         self.init_instance();
         Ok(())
     }
@@ -148,7 +148,7 @@ impl LibretroMachine {
     /// Opens another machine with the same core, game and options, which has stepped no frame. Does not probe the core
     /// again.
     pub fn twin(&self) -> Result<Self, CoreOpenError> {
-        Ok(Self::new(self.factory.clone(), self.factory.create_instance()?, self.info.clone()))
+        Ok(Self::new(self.factory.clone(), CoreInstance::open(&self.factory)?, self.info.clone()))
     }
 
     /// Returns for each port the devices that can be connected there, as announced by the core.

@@ -24,6 +24,7 @@
 //! - **Output of a core.** Text that a core prints by itself goes to the terminal, some of it to the standard output.
 //! - **Frame rate.** The frame rate is fixed at the start. A core that changes it continues at the agreed rate.
 
+mod core_name;
 mod elf_unique_symbols;
 mod envelope;
 mod error;
@@ -50,12 +51,13 @@ use coplay::session::{GameId, MAX_OPTIONS, MAX_TEXT_LEN, MachineId};
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+pub use self::core_name::{CoreName, MAX_CORE_NAME};
 pub use self::error::CoreOpenError;
 pub use self::find::{find_core, install_hint, installed_cores, search_folders};
 pub use self::frontend_state::Device;
 pub use self::machine::LibretroMachine;
 pub use self::probe_findings::{HashSource, ProbeFindings};
-pub use self::source::{CoreName, CoreSource, MAX_CORE_NAME};
+pub use self::source::CoreSource;
 
 use self::frontend_state::quirk;
 use self::instance::CoreInstance;
@@ -132,7 +134,7 @@ impl GameImage {
 /// frame.
 pub fn open(config: CoreConfig) -> Result<LibretroMachine, CoreOpenError> {
     let factory = Arc::new(InstanceFactory::new(config)?);
-    let mut instance = factory.create_instance()?;
+    let mut instance = CoreInstance::open(&factory)?;
     let (pads, rate) = (instance.pads(), instance.frame_rate()?);
     let findings = probe::probe(&factory, &pads)?;
     let machine = machine_id(&factory, &mut instance, &findings)?;

@@ -299,7 +299,7 @@ impl CoreProbe<'_> {
     }
 
     fn open_instance(&self) -> Result<CoreInstance, CoreOpenError> {
-        let mut instance = self.factory.create_instance()?;
+        let mut instance = CoreInstance::open(self.factory)?;
         instance.frontend().hash_pictures = true;
         Ok(instance)
     }

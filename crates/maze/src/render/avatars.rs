@@ -3,7 +3,7 @@
 use super::canvas::Canvas;
 use super::colour::{Colour, LinearColour, add, mix, scale, to_light};
 use super::projection::{Projected, Projection, ScreenPoint, dot};
-use super::scene::{apply_fog, visibility};
+use super::surface::{apply_fog, visibility};
 use crate::rules::AVATAR_RADIUS;
 
 /// Height of the centre of a living avatar above the floor, in units: the sphere floats a little.

@@ -2,10 +2,11 @@
 
 use super::colour::{LinearColour, add, mix, scale};
 use super::projection::{EYE_HEIGHT, Projection, ScreenPoint};
-use super::scene::{AntialiasedLine, apply_fog, floor_to_i32, lamplight, region_palette, visibility};
+use super::surface::{AntialiasedLine, apply_fog, floor_to_i32, lamplight, region_palette, visibility};
 use super::wall::CEILING_HEIGHT;
-use crate::generate::MazeCell;
-use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
+use crate::direction::Direction;
+use crate::direction::MazeCell;
+use crate::maze::{CELL_SIZE, Maze, WALL_HALF_THICKNESS};
 
 /// Side of the floor tiles and ceiling plates, in units. A cell holds whole tiles.
 const TILE_SIZE: f32 = 128.0;

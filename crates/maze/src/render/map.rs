@@ -3,11 +3,12 @@
 use super::canvas::Canvas;
 use super::colour::{LinearColour, mix, scale, to_light};
 use super::projection::{ScreenPoint, to_maze_point};
-use super::scene::region_palette;
+use super::surface::region_palette;
 use super::{Camera, Shape, Sprite};
 use crate::angle::{degrees, shortest_turn};
-use crate::generate::MazeCell;
-use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
+use crate::direction::Direction;
+use crate::direction::MazeCell;
+use crate::maze::{CELL_SIZE, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
 use crate::rules::{AVATAR_RADIUS, MazeRules};
 

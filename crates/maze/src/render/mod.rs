@@ -11,6 +11,7 @@ mod floor_and_ceiling;
 mod map;
 mod projection;
 mod scene;
+mod surface;
 mod wall;
 
 pub use canvas::Canvas;
@@ -123,7 +124,8 @@ fn draw_crosshair(canvas: &mut Canvas) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::maze::{Direction, Maze};
+    use crate::direction::Direction;
+    use crate::maze::Maze;
 
     fn rules() -> MazeRules {
         MazeRules::new(Maze::new(7, 12))

@@ -2,9 +2,10 @@
 
 use super::colour::{LinearColour, add, mix, scale};
 use super::projection::{Projection, ScreenPoint};
-use super::scene::{AntialiasedLine, apply_fog, floor_to_i32, lamplight, region_palette, visibility};
-use crate::generate::MazeCell;
-use crate::maze::{CELL_SIZE, Direction, Maze, WALL_HALF_THICKNESS};
+use super::surface::{AntialiasedLine, apply_fog, floor_to_i32, lamplight, region_palette, visibility};
+use crate::direction::Direction;
+use crate::direction::MazeCell;
+use crate::maze::{CELL_SIZE, Maze, WALL_HALF_THICKNESS};
 use crate::position::{Position, UNIT};
 
 /// Height of the walls and of the ceiling, in units.

@@ -21,7 +21,8 @@ use coplay_sim::link::LinkConfig;
 
 use crate::clock;
 use crate::key::PeerKey;
-use crate::transport::{DropCounts, PeerAddr, Transport};
+use crate::peer_addr::PeerAddr;
+use crate::transport::{DropCounts, Transport};
 
 pub use link_emulator::LinkEmulator;
 pub use parse::ImpairmentError;

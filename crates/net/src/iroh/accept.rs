@@ -13,13 +13,14 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::addr::IrohAddr;
 use super::connections::ConnectionTable;
 use super::quic::{ConnectionPurpose, MAX_STREAMS};
 use super::token_proof::{self, CLOSE_NOT_NEEDED};
 use crate::clock;
 use crate::key::{PeerKey, Token};
-use crate::transport::{Incoming, PeerAddr};
+use crate::peer_addr::IrohAddr;
+use crate::peer_addr::PeerAddr;
+use crate::transport::Incoming;
 
 /// Time limit for a dialing peer to connect and to prove that it knows the token.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);

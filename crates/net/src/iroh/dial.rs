@@ -7,11 +7,12 @@ use ::iroh::endpoint::{ConnectOptions, Connection, ConnectionError};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::accept::IrohShared;
-use super::addr::IrohAddr;
 use super::quic::ConnectionPurpose;
 use super::token_proof::{self, ConnectError};
 use crate::key::PeerKey;
-use crate::transport::{Incoming, PeerAddr};
+use crate::peer_addr::IrohAddr;
+use crate::peer_addr::PeerAddr;
+use crate::transport::Incoming;
 
 /// Time without a connection after which the transport reports `Unreachable`; dialing continues.
 const UNREACHABLE_TIMEOUT: Duration = Duration::from_secs(4);

@@ -15,16 +15,13 @@
 //! One thread runs the whole transport. Sending does not wait for that thread.
 
 mod accept;
-mod addr;
 mod connections;
 mod dial;
 mod quic;
 mod token_proof;
 mod transport;
 
-#[cfg(test)]
-pub(crate) use addr::invalid_key;
-pub use addr::{IrohAddr, MAX_SOCKET_ADDRS};
+pub use crate::peer_addr::{IrohAddr, MAX_SOCKET_ADDRS};
 pub use transport::{IrohTransport, RelayConfig, RelayError};
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 
 use super::quic::{ConnectionPurpose, GAME_CONGESTION_WINDOW};
 use super::token_proof;
-use super::{IrohAddr, IrohTransport, RelayConfig};
+use super::{IrohTransport, RelayConfig};
 use crate::key::{Identity, PeerKey, Token};
+use crate::peer_addr::IrohAddr;
 use crate::transport::{Incoming, Transport};
 
 /// Idle timeout of a [`CrashingEndpoint`], shorter than the transport's 60 s: the smaller value of the two ends

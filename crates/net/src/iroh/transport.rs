@@ -18,11 +18,12 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::accept::IrohShared;
-use super::addr::IrohAddr;
 use super::quic::ConnectionPurpose;
 use crate::key::{Identity, PeerKey, Token};
+use crate::peer_addr::IrohAddr;
+use crate::peer_addr::PeerAddr;
 use crate::ticket::Ticket;
-use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
+use crate::transport::{DropCounts, Incoming, Transport};
 use crate::udp;
 
 /// Time limit for discovering this site's own addresses when the transport starts.

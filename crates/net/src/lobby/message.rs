@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::key::PeerKey;
-use crate::transport::PeerAddr;
+use crate::peer_addr::{MAX_PEER_ADDR_LEN, PeerAddr};
 
 /// Version of the lobby protocol; a join request of another version is refused.
 pub const PROTOCOL_VERSION: u16 = 4;
@@ -11,8 +11,6 @@ pub const PROTOCOL_VERSION: u16 = 4;
 pub const MAX_NAME_LEN: usize = 32;
 /// Maximum length of a chat line, in bytes.
 pub const MAX_CHAT_LEN: usize = 400;
-/// Maximum length of a peer address, in bytes.
-pub const MAX_PEER_ADDR_LEN: usize = 200;
 /// Maximum number of addresses per member.
 pub const MAX_PEER_ADDRS: usize = 8;
 /// Maximum number of players at one computer: no machine has more pads.

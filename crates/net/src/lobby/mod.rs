@@ -14,7 +14,7 @@ mod roster;
 pub use leader_succession::KnownLeader;
 pub use message::{
     JoinIntent, JoinRefusal, JoinRequest, LobbyInfo, LobbyMember, LobbyMessage, MAX_CHAT_LEN, MAX_NAME_LEN, MAX_PADS,
-    MAX_PEER_ADDR_LEN, MAX_PEER_ADDRS, PROTOCOL_VERSION,
+    MAX_PEER_ADDRS, PROTOCOL_VERSION,
 };
 pub(crate) use message::{merge_addrs, sanitize};
 pub use roster::{Recipient, Roster, RosterEvent};

@@ -9,7 +9,7 @@ use super::message::{
     JoinIntent, JoinRefusal, JoinRequest, LobbyInfo, LobbyMember, LobbyMessage, PROTOCOL_VERSION, merge_addrs, sanitize,
 };
 use crate::key::PeerKey;
-use crate::transport::PeerAddr;
+use crate::peer_addr::PeerAddr;
 
 /// Maximum number of admitted spectators; further ones are refused. A spectator feed has limits of its own.
 const MAX_SPECTATORS: usize = 4_096;

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use coplay::time::{Instant, TimeDelta};
 
-use super::MAX_MEMBERS;
-use super::member_table::MAX_KNOWN_MEMBERS;
+use super::{MAX_KNOWN_MEMBERS, MAX_MEMBERS};
 use crate::key::PeerKey;
 
 /// Maximum number of reports of one member that are accepted at once. The admitting member reports all others at once.

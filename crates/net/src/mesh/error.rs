@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{MAX_MEMBERS, MAX_SETTINGS_LEN, MulticastError};
 use crate::lobby::{JoinRefusal, PROTOCOL_VERSION};
-use crate::transport::PeerAddr;
+use crate::peer_addr::PeerAddr;
 
 /// Reason why a mesh could not be created or joined.
 #[derive(Clone, Debug, PartialEq, Eq)]

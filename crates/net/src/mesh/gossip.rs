@@ -209,8 +209,9 @@ mod tests {
     use super::super::seal::MeshKey;
     use super::*;
     use crate::mesh::MeshOptions;
+    use crate::peer_addr::PeerAddr;
     use crate::reliable::Mux;
-    use crate::transport::{DropCounts, PeerAddr, Transport};
+    use crate::transport::{DropCounts, Transport};
 
     /// A transport that records recipients and dials, and on which no peer answers.
     #[derive(Default)]

@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, VecDeque};
 use coplay::time::{Instant, TimeDelta};
 
 use super::dial_limiter::DialLimiter;
-use super::message::{MemberInfo, RunId};
-use super::seal::MeshKey;
-use super::{DepartureReason, MAX_MEMBERS, MeshEvent, MeshMember};
+use super::message::MemberInfo;
+use super::seal::{MeshKey, RunId};
+use super::{DepartureReason, MAX_KNOWN_MEMBERS, MAX_MEMBERS, MeshEvent, MeshMember};
 use crate::key::PeerKey;
 use crate::lobby::JoinRefusal;
-use crate::transport::PeerAddr;
+use crate::peer_addr::PeerAddr;
 
 /// Silence after which a member counts as gone, and time without an answer after which a reported member is not dialed
 /// any longer.
@@ -28,8 +28,6 @@ const MEMBER_TIMEOUT: TimeDelta = TimeDelta::from_secs(10);
 const FORGET_TIMEOUT: TimeDelta = TimeDelta::from_secs(15 * 60);
 /// Time since a member joined during which it may not know others that different sites admitted at the same time.
 const RECENT_JOIN_AGE: TimeDelta = TimeDelta::from_secs(10);
-/// Maximum number of remembered members besides this site, present or not.
-pub(super) const MAX_KNOWN_MEMBERS: usize = 2 * MAX_MEMBERS;
 
 /// Members that one site knows, with the pending events and canceled dials that follow from changes.
 #[derive(Debug)]

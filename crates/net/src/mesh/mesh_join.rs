@@ -2,15 +2,17 @@
 
 use coplay::time::{Instant, TimeDelta};
 
-use super::message::{MeshMessage, MeshOrLobbyMessage, MeshWelcome, RunId};
+use super::message::{MeshMessage, MeshOrLobbyMessage, MeshWelcome};
+use super::seal::RunId;
 use super::{Mesh, MeshError, MeshOptions, TransportWithQueue};
 use crate::clock;
 use crate::dial_failures::{DialFailure, DialFailures};
 use crate::key::{PeerKey, random_bytes};
 use crate::lobby::{self, JoinIntent, JoinRefusal, JoinRequest, PROTOCOL_VERSION};
+use crate::peer_addr::PeerAddr;
 use crate::reliable::Channel;
 use crate::reliable::Mux;
-use crate::transport::{Incoming, PeerAddr};
+use crate::transport::Incoming;
 
 /// Maximum interval at which the caller is asked whether to continue.
 const POLL_INTERVAL: TimeDelta = TimeDelta::from_millis(50);

@@ -5,11 +5,11 @@ use std::net::SocketAddrV4;
 use serde::{Deserialize, Serialize};
 
 use super::MAX_SETTINGS_LEN;
-use super::seal::MeshKey;
+use super::seal::{MeshKey, RunId};
 use crate::key::PeerKey;
-use crate::lobby::{self, MAX_NAME_LEN, MAX_PEER_ADDR_LEN, MAX_PEER_ADDRS};
+use crate::lobby::{self, MAX_NAME_LEN, MAX_PEER_ADDRS};
+use crate::peer_addr::{MAX_PEER_ADDR_LEN, PeerAddr};
 use crate::reliable::ChannelMessage;
-use crate::transport::PeerAddr;
 
 /// First byte of a mesh message. Join requests and refusals are lobby messages, which start with another byte.
 const MESH_MARKER: u8 = 0x67;
@@ -17,9 +17,6 @@ const MESH_MARKER: u8 = 0x67;
 const MAX_INFOS_LEN: usize = 12_000;
 /// Maximum number of member infos in a received message; a message with more is dropped.
 const MAX_INFOS: usize = 256;
-
-/// Random number of one run of a program. It makes the nonces of this run differ from those of any earlier run.
-pub(super) type RunId = [u8; 16];
 
 /// Information about a member. Only the member itself and the site that admits it create a new revision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -39,9 +39,10 @@ use crate::clock;
 use crate::impair::{Impairment, LinkEmulator};
 use crate::key::{PeerKey, random_bytes};
 use crate::lobby::{MAX_NAME_LEN, sanitize};
+use crate::peer_addr::PeerAddr;
 use crate::reliable::Channel;
 use crate::reliable::Mux;
-use crate::transport::{Incoming, PeerAddr, Transport};
+use crate::transport::{Incoming, Transport};
 use member_table::MemberTable;
 use message::{MemberInfo, MeshMessage, MeshOrLobbyMessage, MeshWelcome};
 use multicast::{ALL_CHANNEL, MulticastSocket, channel_for_region, interface_towards};
@@ -58,6 +59,8 @@ pub use stats::{MeshStats, TrafficCount};
 /// Maximum number of sites in a mesh. Simultaneous admissions at several members may exceed it slightly; no member is
 /// evicted for that.
 pub const MAX_MEMBERS: usize = 64;
+/// Maximum number of remembered members besides this site, present or not.
+const MAX_KNOWN_MEMBERS: usize = 2 * MAX_MEMBERS;
 /// Maximum length of the settings that the founder passes to [`Mesh::create`], in bytes.
 pub const MAX_SETTINGS_LEN: usize = 1_000;
 /// Maximum length of a datagram of [`Mesh::send`], in bytes.

@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 use coplay::peer_world::WorldRegion;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::message::RunId;
+use super::seal::RunId;
 use super::seal::{Opened, Opener, RejectedPackets, Sealer};
 use crate::clock;
-use crate::iroh::IrohAddr;
-use crate::transport::{Incoming, PeerAddr};
+use crate::peer_addr::IrohAddr;
+use crate::peer_addr::PeerAddr;
+use crate::transport::Incoming;
 
 /// Default multicast address of a mesh: administratively scoped (RFC 2365).
 pub const DEFAULT_MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(239, 255, 77, 77), 5_700);

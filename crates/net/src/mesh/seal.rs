@@ -23,7 +23,6 @@ use chacha20poly1305::{AeadInPlace, KeyInit, Tag, XChaCha20Poly1305, XNonce};
 use rtp_types::{RtpPacket, RtpPacketBuilder};
 use serde::{Deserialize, Serialize};
 
-use super::message::RunId;
 use crate::key::{PeerKey, random_bytes};
 use crate::udp::ReplayFilter;
 
@@ -39,6 +38,9 @@ const HEADER_LEN: usize = RTP_HEADER_LEN + 1 + 4;
 const TAG_LEN: usize = 16;
 /// Bytes that sealing adds to a datagram.
 pub(super) const SEAL_OVERHEAD: usize = HEADER_LEN + TAG_LEN;
+
+/// Random number of one run of a program. It makes the nonces of this run differ from those of any earlier run.
+pub(super) type RunId = [u8; 16];
 
 /// Key shared by all members of a mesh.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

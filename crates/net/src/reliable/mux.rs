@@ -9,8 +9,9 @@ use coplay::time::{Instant, TimeDelta};
 use crate::clock;
 use crate::key::PeerKey;
 use crate::lobby::{self, MAX_PEER_ADDRS};
+use crate::peer_addr::PeerAddr;
 use crate::reliable::Channel;
-use crate::transport::{Incoming, PeerAddr, Transport};
+use crate::transport::{Incoming, Transport};
 
 /// Maximum number of peers with a channel. One more evicts the peer that has been silent for longest, among those that
 /// have acknowledged all messages if there are any.

@@ -6,18 +6,20 @@ use std::sync::mpsc::Receiver;
 
 use coplay::session::Settings;
 use coplay::time::{Instant, TimeDelta};
+use coplay_machines::Machine;
 use coplay_machines::control::ControlledMachine;
-use coplay_machines::{Machine, session_adapter};
 
+use super::game_match::differences;
 use super::player::{PlayerRunner, RunOptions};
 use super::{Frontend, RunError, RunnerEvent, UserCommand};
 use crate::clock;
 use crate::dial_failures::{DialFailure, DialFailures};
 use crate::key::PeerKey;
 use crate::lobby::{JoinIntent, JoinRefusal, JoinRequest, LobbyInfo, LobbyMessage, PROTOCOL_VERSION};
+use crate::peer_addr::PeerAddr;
 use crate::reliable::Channel;
 use crate::reliable::Mux;
-use crate::transport::{Incoming, PeerAddr, Transport};
+use crate::transport::{Incoming, Transport};
 
 /// Settings of a join attempt.
 #[derive(Clone, Debug)]
@@ -114,28 +116,6 @@ impl LobbyConnection {
         let mut runner = PlayerRunner::new(self.mux, machine, (self.lobby, self.leader), me, self.name, options);
         runner.announced_addrs = self.announced_addrs;
         Ok(runner)
-    }
-}
-
-/// Returns every point in which the local machine or game differs from the host's.
-pub(super) fn differences(theirs: &Settings, machine: &dyn Machine) -> Vec<String> {
-    let ours = session_adapter::settings(machine, session_adapter::SharedGameOptions::new(theirs.site_count));
-    let same = Settings { game: ours.game, machine: ours.machine, rate: ours.rate, ..theirs.clone() };
-    let players = check_player_count(theirs, machine).err();
-    same.differences(theirs).iter().map(ToString::to_string).chain(players).collect()
-}
-
-/// Checks that the settings have as many players as the machine, counting the control player. Otherwise returns the
-/// difference as text. The host can change the settings until the game starts, so the check is repeated then.
-pub(super) fn check_player_count(theirs: &Settings, machine: &dyn Machine) -> Result<(), String> {
-    match (machine.pads().len(), theirs.ownership.players()) {
-        (ours, theirs) if ours == theirs => Ok(()),
-        // The control player has no pad.
-        (ours, theirs) => Err(format!(
-            "the number of pads differs: {} here, {} there",
-            ours.saturating_sub(1),
-            theirs.saturating_sub(1)
-        )),
     }
 }
 

@@ -13,7 +13,8 @@ use super::RunError;
 use super::ping::PingMessage;
 use crate::clock;
 use crate::key::PeerKey;
-use crate::transport::{Incoming, PeerAddr, Transport};
+use crate::peer_addr::PeerAddr;
+use crate::transport::{Incoming, Transport};
 
 /// Settings of a link probe.
 #[derive(Clone, Debug)]

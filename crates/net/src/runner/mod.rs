@@ -7,6 +7,7 @@
 
 mod address_book;
 mod frame_log;
+mod game_match;
 mod join;
 mod link_probe;
 mod ping;
@@ -29,7 +30,8 @@ use coplay_machines::Machine;
 use coplay_machines::control::MachineControl;
 
 use crate::lobby::{JoinRefusal, LobbyInfo};
-use crate::transport::{DropCounts, PeerAddr};
+use crate::peer_addr::PeerAddr;
+use crate::transport::DropCounts;
 
 /// User interface of a site, or a program in its place. No function may block.
 pub trait Frontend {

@@ -22,7 +22,7 @@ use coplay_machines::{Machine, session_adapter::AdapterError};
 
 use super::address_book::{AddressBook, PeerRole};
 use super::frame_log::{FrameIntervalMeter, FrameLog};
-use super::join::check_player_count;
+use super::game_match::check_player_count;
 use super::ping::{self, Pinger};
 use super::recorder::MovieRecorder;
 use super::{
@@ -32,9 +32,10 @@ use super::{
 use crate::clock;
 use crate::key::{PeerKey, random_bytes};
 use crate::lobby::{KnownLeader, LobbyInfo, LobbyMember, LobbyMessage, Roster};
+use crate::peer_addr::PeerAddr;
 use crate::reliable::Channel;
 use crate::reliable::Mux;
-use crate::transport::{Incoming, PeerAddr, Transport};
+use crate::transport::{Incoming, Transport};
 
 /// Maximum number of queued datagrams and events handled before the session runs again, so that a flood cannot delay
 /// frames.

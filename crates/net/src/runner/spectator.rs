@@ -12,7 +12,8 @@ use coplay_machines::control::{ControlledMachine, SharedPauseState};
 
 use super::address_book::{AddressBook, PeerRole};
 use super::frame_log::{FrameIntervalMeter, FrameLog};
-use super::join::{LobbyConnection, check_player_count, differences};
+use super::game_match::{check_player_count, differences};
+use super::join::LobbyConnection;
 use super::ping::{self, Pinger};
 use super::recorder::{MovieRecorder, is_hash_compared};
 use super::{

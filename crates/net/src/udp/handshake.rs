@@ -22,14 +22,6 @@ impl std::fmt::Debug for Handshake {
     }
 }
 
-/// Returns the X25519 public key of a private key.
-pub(crate) fn public_key(private: &[u8; 32]) -> [u8; 32] {
-    use snow::resolvers::{CryptoResolver, DefaultResolver};
-    let mut dh = DefaultResolver.resolve_dh(&snow::params::DHChoice::Curve25519).expect("the curve is built in");
-    dh.set(private);
-    dh.pubkey().try_into().expect("a public key has 32 bytes")
-}
-
 fn noise_builder<'a>(identity: &'a [u8; 32], secret: &'a Secret) -> Builder<'a> {
     let params: NoiseParams = NOISE_PATTERN.parse().expect("the pattern is supported");
     let builder = Builder::new(params).local_private_key(identity).and_then(|builder| builder.psk(0, secret.bytes()));

@@ -28,7 +28,6 @@ mod secure_channel;
 mod socket;
 
 pub use endpoint::{Endpoint, EndpointEvent, Received, RejectCounts};
-pub(crate) use handshake::public_key;
 pub(crate) use replay::ReplayFilter;
 pub use secure_channel::SecureChannel;
 pub use socket::UdpTransport;

@@ -15,7 +15,8 @@ use super::receive::DatagramReceiver;
 use super::{Endpoint, EndpointEvent, MAX_SEALED, Received, SecureChannel};
 use crate::clock;
 use crate::key::{Identity, PeerKey, Secret};
-use crate::transport::{DropCounts, Incoming, PeerAddr, Transport};
+use crate::peer_addr::PeerAddr;
+use crate::transport::{DropCounts, Incoming, Transport};
 
 /// Requested size of the system's receive buffer in bytes, for bursts while the receiving thread is not running.
 const RECEIVE_BUFFER: usize = 4 << 20;

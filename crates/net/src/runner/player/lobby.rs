@@ -11,8 +11,8 @@ use super::PlayerRunner;
 use crate::clock;
 use crate::key::{PeerKey, random_bytes};
 use crate::lobby::{self, JoinRequest, LobbyInfo, LobbyMember, LobbyMessage, Recipient, Roster};
+use crate::peer_addr::PeerAddr;
 use crate::runner::{Frontend, RunError, RunnerEvent, ping};
-use crate::transport::PeerAddr;
 
 /// Time without a message or an acknowledgement from the leader, after which a member that waits for the start gives
 /// up.

@@ -5,10 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use ::iroh::{EndpointAddr, EndpointId, RelayUrl, TransportAddr};
 use serde::{Deserialize, Serialize};
 
+use super::{MAX_PEER_ADDR_LEN, PeerAddr};
 use crate::base32;
 use crate::key::PeerKey;
-use crate::lobby::MAX_PEER_ADDR_LEN;
-use crate::transport::PeerAddr;
 
 /// Maximum number of socket addresses of one peer: some computers have dozens, and few of them are reachable.
 pub const MAX_SOCKET_ADDRS: usize = 6;
@@ -30,7 +29,7 @@ pub struct IrohAddr {
 }
 
 impl IrohAddr {
-    pub(super) fn new<'a>(key: PeerKey, paths: impl IntoIterator<Item = &'a TransportAddr>) -> Self {
+    pub(crate) fn new<'a>(key: PeerKey, paths: impl IntoIterator<Item = &'a TransportAddr>) -> Self {
         let mut iroh_addr = Self { key, relay: None, addrs: Vec::new() };
         for path in paths {
             match path {
@@ -50,7 +49,7 @@ impl IrohAddr {
 
     /// Takes over the relay of `other`, if there is one. Puts those socket addresses of `other` that `self` lacks in
     /// front, and keeps at most 12 in total.
-    pub(super) fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         if other.relay.is_some() {
             self.relay.clone_from(&other.relay);
         }
@@ -70,7 +69,7 @@ impl IrohAddr {
         relay && self.addrs.len() <= MAX_SOCKET_ADDRS && EndpointId::from_bytes(&self.key.0).is_ok()
     }
 
-    pub(super) fn endpoint_addr(&self) -> Option<EndpointAddr> {
+    pub(crate) fn endpoint_addr(&self) -> Option<EndpointAddr> {
         let id = EndpointId::from_bytes(&self.key.0).ok()?;
         let relay = self.relay.as_ref().and_then(|url| url.parse().ok()).map(TransportAddr::Relay);
         Some(EndpointAddr::from_parts(id, relay.into_iter().chain(self.addrs.iter().copied().map(TransportAddr::Ip))))

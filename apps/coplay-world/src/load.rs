@@ -1,7 +1,7 @@
 //! `load`: many bots on a world, each with a key and a socket of its own, and a report of their lost scores, delays and
 //! traffic.
 //!
-//! A bot does what a client of a person does: it authenticates, seals its datagrams, follows the server's clock, moves
+//! A bot does what a player's client does: it authenticates, seals its datagrams, follows the server's clock, moves
 //! its avatar at once, reconciles it, and moves to another server when its own is silent. A bot that plays as a
 //! ninja advances all avatars in view. A bot with a given number of commands per second advances only its own, which is
 //! cheaper, so that the servers are tested and not the bots.

@@ -18,9 +18,9 @@ pub trait Transport: Send + Sync {
     /// there is no connection to the peer at the moment.
     fn send(&self, to: &PeerKey, bytes: &[u8]) -> bool;
 
-    /// Starts dialing an address, and repeats the attempt until the peer `expect` is connected, or with `None` the peer
-    /// at that address, if it knows the secret or token. If another peer than `expect`, or this site itself, answers,
-    /// the dial ends with [`Incoming::WrongPeer`]. Addresses of another transport are ignored.
+    /// Starts dialing an address, and repeats the attempt until the peer there is connected. That peer must know the
+    /// secret or token and, if `expect` is given, must have that key. If another peer than `expect`, or this site
+    /// itself, answers, the dial ends with [`Incoming::WrongPeer`]. Addresses of another transport are ignored.
     fn dial(&self, addr: &PeerAddr, expect: Option<PeerKey>);
 
     /// Stops dialing all addresses at which this peer is expected. An existing connection stays.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::StructureError;
 
-/// A crate of the workspace.
+/// Name, folder and dependencies within the workspace of one crate, as its manifest states them.
 #[derive(Debug)]
 pub struct WorkspaceCrate {
     /// Name of the package.

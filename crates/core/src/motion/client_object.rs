@@ -216,7 +216,8 @@ impl<S: Clone, V: Clone> ClientObject<S, V> {
         self.controller.iter_mut().for_each(|controller| controller.on_server_command(number));
     }
 
-    /// Notes an update that could be applied: the local state is valid, and the update is to be acknowledged.
+    /// Records the arrival of a usable update, duplicates included: the local state counts as verified, and an
+    /// acknowledgement of the datagram is due.
     fn on_update_received<P>(&mut self, context: &ReceiveContext<'_, P>) {
         (self.is_unverified, self.last_update_at, self.ack_due) = (false, context.now, Some(context.sent));
     }

@@ -176,8 +176,8 @@ pub enum PeerWorldEvent {
 }
 
 impl<R: DeadReckoning> PeerWorld<R> {
-    /// Creates one site's end of a world, which this site founds or enters as the settings say. Fails if
-    /// [`PeerWorldConfig::check`] does.
+    /// Creates the engine of one site of a world. With [`PeerWorldConfig::is_founder`] the site starts the world time
+    /// at once; otherwise it learns the world time from its peers. Fails if [`PeerWorldConfig::check`] does.
     pub fn new(now: Instant, config: PeerWorldConfig, dead_reckoning: R) -> Result<Self, PeerWorldConfigError> {
         config.check()?;
         let world_time = if config.is_founder { WorldTime::start(now) } else { WorldTime::default() };

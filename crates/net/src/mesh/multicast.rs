@@ -52,8 +52,8 @@ pub struct MulticastConfig {
     /// address; as long as no member receives this site by multicast, each new member moves multicast to the interface
     /// towards it.
     pub interface: Option<Ipv4Addr>,
-    /// Whether creating or joining the mesh fails if multicast is unavailable. If not, sites that multicast does not
-    /// reach get unicast.
+    /// Whether creating or joining the mesh fails if this site cannot use multicast. If `false`, this site then uses
+    /// unicast alone. In both cases, members that multicast does not reach get unicast.
     pub is_required: bool,
 }
 

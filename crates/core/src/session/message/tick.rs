@@ -75,7 +75,8 @@ pub struct ClockProbe {
     /// Low 32 bits of the newest stamp that the sender received from the receiver, and the time in nanoseconds for
     /// which the sender has held it; `None` if no new stamp was received.
     pub echo: Option<(u32, i64)>,
-    /// `end` minus the sender's current frame, to which `lateness_ns` refers.
+    /// `end` minus the frame that this probe reports, to which `lateness_ns` refers: the sender's current frame, the
+    /// next frame while the host program steps the current one, or the join frame of a joiner that does not play yet.
     pub end_minus_frame: i32,
     /// Time from the planned start of that frame to the stamp, in nanoseconds; negative if the start is still ahead.
     /// `None` if there is no plan, or if the time is 250 ms or more in either direction.

@@ -14,8 +14,8 @@ use super::callbacks::{self, CallbackState};
 use super::read::{read_list, read_text, read_value, write_value};
 
 /// Savestate context `ROLLBACK_NETPLAY`: the only one for which libretro states that saved states are sent to other
-/// computers and loaded there. Such states must not depend on addresses or the process, and some cores omit data that
-/// differ between sites only in this context.
+/// computers and loaded there. Such states must not depend on addresses or the process. Only in this context do some
+/// cores leave out data that differ between sites.
 const SAVESTATE_CONTEXT_NETPLAY: c_uint = 3;
 
 /// A memory region named by the core.

@@ -177,7 +177,7 @@ impl LocalGame {
     }
 
     fn save(&mut self, slot: u8) -> Result<String, String> {
-        let slots = self.slots.as_ref().ok_or("the system has no folder for user data")?;
+        let slots = self.slots.as_ref().ok_or("cannot find your home folder (is HOME set?)")?;
         if !self.machine.can_save() {
             return Err("this machine cannot save its state".into());
         }
@@ -190,7 +190,7 @@ impl LocalGame {
         if self.recorder.is_some() {
             return Err("a movie is being recorded".into());
         }
-        let slots = self.slots.as_ref().ok_or("the system has no folder for user data")?;
+        let slots = self.slots.as_ref().ok_or("cannot find your home folder (is HOME set?)")?;
         if !self.machine.can_save() {
             return Err("this machine cannot load a state".into());
         }

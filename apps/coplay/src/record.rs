@@ -130,7 +130,7 @@ impl Recorder {
 
     fn write<E: ToString>(&mut self, put: impl FnOnce(&mut MovieWriter) -> Result<(), E>) -> Result<(), AppError> {
         put(&mut self.writer)
-            .map_err(|error| AppError::failure(format!("cannot continue the movie: {}", error.to_string())))
+            .map_err(|error| AppError::failure(format!("cannot record the movie any further: {}", error.to_string())))
             .map_err(|error| error.hint(replay_hint(&self.path)))
     }
 

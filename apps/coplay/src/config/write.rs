@@ -42,7 +42,7 @@ fn write_toml(config: &UserSettings, path: Option<&Path>, out: &mut String) -> s
         out,
         "integer",
         config.integer_scaling,
-        "scale pictures by whole factors only, so that all their rows have the same height",
+        "scale the height of pictures by whole factors only, unless they are larger than the window",
     )?;
     write_setting(out, "fullscreen", config.fullscreen, "start in full screen")?;
     writeln!(out, "\n[sound]")?;

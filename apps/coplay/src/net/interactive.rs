@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use coplay::frame::Frame;
 use coplay::input::InputWord;
 use coplay::session::Event;
-use coplay_machines::Machine;
 use coplay_machines::control::MachineControl;
+use coplay_machines::{Machine, NetplaySupport};
 use coplay_net::clock;
 use coplay_net::runner::{Frontend, RunnerEvent, UserCommand};
 
@@ -176,7 +176,7 @@ impl<'a> InteractiveFrontend<'a> {
         let departure = self.lobby_view.departure_text();
         self.hud.show_notice(
             now,
-            format!("{departure}; you play on alone. Ticket to rejoin: press {}, Invite players", self.menu_key),
+            format!("{departure}; you play on alone. To invite players: press {}, Invite players", self.menu_key),
         );
     }
 
@@ -237,7 +237,8 @@ fn capabilities(role: Role, can_save: bool) -> HudCapabilities {
 impl GameFrontend for InteractiveFrontend<'_> {
     fn on_machine(&mut self, machine: &dyn Machine) {
         let pads = &machine.pads()[..self.pads.min(machine.pads().len())];
-        self.hud = Hud::new(self.config, capabilities(self.lobby_view.role(), machine.can_save()), pads);
+        let can_save = machine.netplay_support() == NetplaySupport::Rollback;
+        self.hud = Hud::new(self.config, capabilities(self.lobby_view.role(), can_save), pads);
         self.devices = Some(SpeakerAndGamepads::open(self.config, pads, &self.ui, &mut self.hud));
         self.bots = self.bot_seed.map(|seed| bots_for_pads(seed, machine)).unwrap_or_default();
     }

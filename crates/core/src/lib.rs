@@ -17,26 +17,15 @@
 //!
 //! ```
 //! use coplay::frame::FrameRate;
-//! use coplay::id::{Addr, SiteId, SiteSet};
-//! use coplay::input::Ownership;
-//! use coplay::session::{AbsentInput, Config, GameId, MachineId, Request, Session, Settings, StarvationPolicy};
+//! use coplay::id::{Addr, SiteId};
+//! use coplay::session::{Config, GameId, MachineId, Request, Session, Settings};
 //! use coplay::time::{Instant, TimeDelta};
 //! use coplay::codec::MAX_DATAGRAM;
 //!
-//! let settings = Settings {
-//!     game: GameId { name: "sum".into(), hash: [1; 32] },
-//!     machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
-//!     rate: FrameRate::per_second(60).unwrap(),
-//!     input_delay: 2,                                       // local input takes effect 2 frames (33 ms) later
-//!     prediction_window: 8,                                 // up to 8 predicted frames; 0 needs no save and load
-//!     auto_tune: false,                                     // whether the two settings above adapt to the link
-//!     absent_input: AbsentInput::Nothing,                   // a dropped site has neutral input
-//!     starvation_policy: StarvationPolicy::Wait,            // each site waits for late inputs
-//!     compare_interval: 60,                                 // states are compared once per second
-//!     site_count: 2,
-//!     starting_sites: SiteSet::first(2),                    // there are no seats for late joiners
-//!     ownership: Ownership::one_player_per_site(2, 0xffff), // site k is player k and has 16 buttons
-//! };
+//! // Two sites with one player each, an input delay of 2 frames (33 ms) and up to 8 predicted frames.
+//! let rate = FrameRate::per_second(60).unwrap();
+//! let settings =
+//!     Settings::builder(GameId::new("sum", [1; 32]), MachineId::new("adder", "1"), rate).build().unwrap();
 //! let site = |number| SiteId::new(number).unwrap();
 //! let config = |me, other| Config::new(7, site(me), vec![(site(other), Addr(other.into()))], settings.clone());
 //! let mut now = Instant::ZERO;
@@ -77,6 +66,20 @@
 //! // The newest frames contain predictions; all confirmed states are equal.
 //! assert_eq!(sites[0].peer_stats(now, site(1)).unwrap().mismatches, 0);
 //! ```
+//!
+//! # Authentication
+//!
+//! This crate does not authenticate: it takes the sender's address as the host program gives it. Over a network that
+//! strangers can reach, pass in only datagrams whose sender the transport has authenticated, and set
+//! [`session::Config::is_transport_authenticated`]. The crate `coplay-net` does that: over UDP with the Noise protocol,
+//! over iroh with QUIC. Its `runner` also has the real-time loop, and its `lobby` the seats and the settings.
+//!
+//! # Examples
+//!
+//! `cargo run -p coplay --example NAME`, from the smallest to the largest:
+//! - `two_sites`: two sites in one process, with rollback;
+//! - `udp_game`: one player per process over UDP, with late join;
+//! - `spectator`: watches a game of `udp_game`.
 //!
 //! # Modules
 //!

@@ -31,25 +31,12 @@
 //!
 //! ```
 //! use coplay::frame::{Frame, FrameRate};
-//! use coplay::id::SiteSet;
-//! use coplay::input::Ownership;
 //! use coplay::movie::{MovieEntry, MovieReader, MovieStartPoint, MovieWriter};
-//! use coplay::session::{AbsentInput, GameId, MachineId, Settings, StarvationPolicy};
+//! use coplay::session::{GameId, MachineId, Settings};
 //!
-//! let settings = Settings {
-//!     game: GameId { name: "sum".into(), hash: [1; 32] },
-//!     machine: MachineId { name: "adder".into(), version: "1".into(), options: vec![], first_frames_hash: 0 },
-//!     rate: FrameRate::per_second(60).unwrap(),
-//!     input_delay: 6,
-//!     prediction_window: 0,
-//!     auto_tune: false,
-//!     absent_input: AbsentInput::Nothing,
-//!     starvation_policy: StarvationPolicy::Wait,
-//!     compare_interval: 60,
-//!     site_count: 2,
-//!     starting_sites: SiteSet::first(2),
-//!     ownership: Ownership::one_player_per_site(2, 0xffff),
-//! };
+//! let rate = FrameRate::per_second(60).unwrap();
+//! let game = Settings::builder(GameId::new("sum", [1; 32]), MachineId::new("adder", "1"), rate);
+//! let settings = game.lockstep().build().unwrap();
 //! let mut file = vec![];
 //! let mut writer = MovieWriter::new(&settings, MovieStartPoint::PowerOn).unwrap();
 //! for number in 0..1_000 {

@@ -39,7 +39,7 @@ mod stats;
 pub use crate::codec::Transmit;
 pub use crate::settings::{
     AbsentInput, GameId, MAX_COMPARE_INTERVAL, MAX_INPUT_DELAY, MAX_LEAD, MAX_OPTIONS, MAX_PREDICTION_WINDOW,
-    MAX_TEXT_LEN, MachineId, Settings, SettingsDifference, SettingsError, StarvationPolicy,
+    MAX_TEXT_LEN, MachineId, Settings, SettingsBuilder, SettingsDifference, SettingsError, StarvationPolicy,
 };
 pub use auto_tune::MachineCosts;
 pub use config::{Config, ConfigError, MIN_DROP_TIMEOUT, SendPolicy};

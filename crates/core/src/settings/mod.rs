@@ -1,6 +1,9 @@
 //! Shared settings: the values that must be equal at all sites before a game starts.
 
+mod builder;
 pub(crate) mod encode;
+
+pub use builder::SettingsBuilder;
 
 use alloc::format;
 use alloc::string::String;
@@ -215,6 +218,12 @@ impl fmt::Display for SettingsError {
 impl core::error::Error for SettingsError {}
 
 impl Settings {
+    /// Returns a builder with defaults: two sites with one player each, an input delay of 2 frames, a prediction window
+    /// of 8 frames, and a comparison of states every 60 frames.
+    pub fn builder(game: GameId, machine: MachineId, rate: FrameRate) -> SettingsBuilder {
+        SettingsBuilder::new(game, machine, rate)
+    }
+
     /// Checks every setting against its limits, and that the encoded settings fit into one packet.
     pub fn check(&self) -> Result<(), SettingsError> {
         if self.site_count < 2 || usize::from(self.site_count) > MAX_SITES {
@@ -370,6 +379,11 @@ fn format_frames(count: u32) -> String {
 }
 
 impl GameId {
+    /// Identifies a game by the hash of its image.
+    pub fn new(name: impl Into<String>, hash: [u8; 32]) -> Self {
+        Self { name: name.into(), hash }
+    }
+
     /// Returns the name and as many digits of the hash as distinguish it from that of `other`, at least eight.
     fn label_distinct_from(&self, other: &Self) -> String {
         let equal = self.hash.iter().zip(&other.hash).take_while(|(ours, theirs)| ours == theirs).count();
@@ -380,6 +394,11 @@ impl GameId {
 }
 
 impl MachineId {
+    /// Identifies a machine without options whose behaviour follows from its name and version.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { name: name.into(), version: version.into(), options: Vec::new(), first_frames_hash: 0 }
+    }
+
     /// Returns whether a machine can have this name: 1 to [`MAX_TEXT_LEN`] ASCII letters, digits, spaces and
     /// `-_.+~'()[]!,&#`, with at least one letter or digit. Settings carry names from untrusted sites, and a program
     /// may look up a machine by its name. So a path, a name that matches every machine, and a terminal control sequence

@@ -6,9 +6,6 @@
 //!
 //! Building blocks:
 //!
-//! * [`random`]: seeded random numbers in independent streams.
-//! * [`event_queue`]: the queue of future events in virtual time.
-//! * [`link`]: one direction of a network path, with delay, loss, duplicates, a bottleneck and cuts.
 //! * [`clock`]: a node's own clock and its deviation from true time.
 //! * [`toy_machine`]: a small deterministic machine to share.
 //! * [`site`]: one site, made of a session, a machine and a player.
@@ -31,15 +28,12 @@
 //! * [`late_join`]: time until a late joiner plays, and its cost for the players.
 
 pub mod clock;
-pub mod event_queue;
 pub mod host_network;
 pub mod input_latency;
 pub mod late_join;
-pub mod link;
 pub mod mirror;
 pub mod motion;
 pub mod peer_world;
-pub mod random;
 pub mod session;
 pub mod session_experiment;
 pub mod session_network;

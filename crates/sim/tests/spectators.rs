@@ -14,8 +14,8 @@ use coplay::id::Addr;
 use coplay::spectator_feed::message::{CloseReason, FeedMessage, Subscribe};
 use coplay::spectator_feed::{FeedConfig, SourceError, SpectatorConfig, SpectatorEvent};
 use coplay::time::TimeDelta;
-use coplay_sim::link::{LinkConfig, Loss, Rate};
-use coplay_sim::random::Random;
+use coplay_links::link::{LinkConfig, Loss, Rate};
+use coplay_links::random::Random;
 
 const MIB: usize = 1 << 20;
 

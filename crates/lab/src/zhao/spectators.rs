@@ -1,7 +1,7 @@
 //! Cost of spectators, and their effect on the players. The paper leaves spectators to its journal version; a later
 //! system of its authors had over 1,000 spectators.
 
-use coplay_sim::link::LinkConfig;
+use coplay_links::link::LinkConfig;
 use coplay_sim::session_experiment::SessionExperiment;
 use coplay_sim::spectators::scale::{SpectatorScaleResult, SpectatorScaleTest};
 

@@ -14,9 +14,9 @@ use coplay::time::{Instant, TimeDelta};
 use super::checker::MirrorChecker;
 use super::{EventScript, MirrorNetwork, MirrorSabotage, MirrorServerPlan};
 use crate::clock::NodeClock;
-use crate::link::{Delay, Jitter, LinkConfig, Loss};
-use crate::random::Random;
 use crate::session::scenario::ScenarioResult;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
+use coplay_links::random::Random;
 
 /// Time at which the servers begin to issue events.
 const ISSUING_BEGIN: TimeDelta = TimeDelta::from_millis(1_000);

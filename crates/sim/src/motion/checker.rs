@@ -508,7 +508,7 @@ mod tests {
     use super::super::{MotionPlan, MotionSabotage};
     use super::*;
     use crate::clock::NodeClock;
-    use crate::link::{Delay, LinkConfig};
+    use coplay_links::link::{Delay, LinkConfig};
 
     fn at(millis: i64) -> Instant {
         Instant::ZERO + TimeDelta::from_millis(millis)

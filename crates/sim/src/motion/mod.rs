@@ -17,8 +17,8 @@ pub use sabotage::MotionSabotage;
 pub use scenario::{FEATURES, MotionScenario};
 
 use crate::clock::NodeClock;
-use crate::event_queue::TimedEventQueue;
-use crate::link::{Link, LinkConfig, LinkStats};
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig, LinkStats};
 
 /// Motion of the objects: linear, at most ten units per second.
 pub const LINEAR_MOTION: LinearPredictor = LinearPredictor { max_speed: 10_000 };

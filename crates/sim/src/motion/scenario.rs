@@ -15,9 +15,9 @@ use super::checker::MotionChecker;
 use super::sabotage::MotionSabotage;
 use super::{MotionEndpoint, MotionNetwork, MotionPlan};
 use crate::clock::NodeClock;
-use crate::link::{Delay, Jitter, LinkConfig, Loss};
-use crate::random::Random;
 use crate::session::scenario::ScenarioResult;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
+use coplay_links::random::Random;
 
 /// Earliest time of a cut, a crash or a decision of the server.
 const FAULTS_BEGIN: TimeDelta = TimeDelta::from_secs(2);

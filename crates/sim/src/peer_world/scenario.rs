@@ -14,9 +14,9 @@ use coplay_maze::MazeSettings;
 use super::checker::{PeerWorldChecker, PeerWorldSabotage};
 use super::{PeerWorldNetwork, PeerWorldSitePlan};
 use crate::clock::NodeClock;
-use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
-use crate::random::Random;
 use crate::session::scenario::ScenarioResult;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss, Rate};
+use coplay_links::random::Random;
 
 /// Earliest time of a crash, a leave, a late join or a partition.
 const FAULTS_BEGIN: TimeDelta = TimeDelta::from_secs(3);

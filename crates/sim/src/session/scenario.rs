@@ -22,11 +22,11 @@ use coplay::time::{Instant, TimeDelta};
 pub use run::ScenarioResult;
 
 use crate::clock::NodeClock;
-use crate::link::{Delay, LinkConfig, Loss};
 use crate::session_experiment::toy_settings;
 use crate::session_network::{self, SessionNetwork};
 use crate::site::SessionSabotage;
 use crate::spectators;
+use coplay_links::link::{Delay, LinkConfig, Loss};
 
 /// Minimum duration of a scenario, in virtual time.
 pub const PLAY_TIME: TimeDelta = TimeDelta::from_secs(22);

@@ -10,10 +10,10 @@ use coplay::time::{Instant, TimeDelta};
 
 use super::{BitDistribution, SessionFault, SessionScenario};
 use crate::clock::NodeClock;
-use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
-use crate::random::Random;
 use crate::session::recording;
 use crate::spectators;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss, Rate};
+use coplay_links::random::Random;
 
 impl SessionScenario {
     /// Draws the scenario of a seed.

@@ -6,12 +6,12 @@ use coplay::session::{Event, SessionEnd};
 use coplay::time::{Instant, TimeDelta};
 
 use super::{SessionFault, SessionScenario};
-use crate::random::Random;
 use crate::session::checker::SessionChecker;
 use crate::session::recording::{self, MovieRecording};
 use crate::session_network::{SessionNetwork, SiteEvent};
 use crate::spectators;
 use crate::spectators::scenario::SpectatorNetwork;
+use coplay_links::random::Random;
 
 impl SessionScenario {
     /// Runs the scenario, and checks its sites, spectators and movie.

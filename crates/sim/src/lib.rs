@@ -15,8 +15,7 @@
 //! Fault tests, one folder per engine. Each draws random scenarios, injects their faults, and compares what happened
 //! with what must hold:
 //!
-//! * [`session`]: sessions, including movies.
-//! * [`spectators`]: spectators of a session: a few with faults, or thousands without.
+//! * [`session`]: sessions, including their spectators and movies.
 //! * [`peer_world`]: a serverless maze.
 //! * [`mirror`]: mirrored servers.
 //! * [`motion`]: a server of moving objects and its clients.
@@ -25,6 +24,7 @@
 //!
 //! * [`session_experiment`]: pacing, traffic and rollback of a session.
 //! * [`input_latency`]: time from a button press to its first effect.
+//! * [`spectator_scale`]: cost of thousands of spectators.
 //! * [`late_join`]: time until a late joiner plays, and its cost for the players.
 
 pub mod clock;
@@ -34,9 +34,10 @@ pub mod late_join;
 pub mod mirror;
 pub mod motion;
 pub mod peer_world;
+pub mod scenario_result;
 pub mod session;
 pub mod session_experiment;
 pub mod session_network;
 pub mod site;
-pub mod spectators;
+pub mod spectator_scale;
 pub mod toy_machine;

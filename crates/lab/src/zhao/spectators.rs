@@ -3,7 +3,7 @@
 
 use coplay_links::link::LinkConfig;
 use coplay_sim::session_experiment::SessionExperiment;
-use coplay_sim::spectators::scale::{SpectatorScaleResult, SpectatorScaleTest};
+use coplay_sim::spectator_scale::{SpectatorScaleResult, SpectatorScaleTest};
 
 use crate::bench::ExperimentContext;
 use crate::catalog::ZHAO;

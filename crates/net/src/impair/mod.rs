@@ -1,4 +1,4 @@
-//! Emulates a worse uplink for tests and measurements: the impaired links of `coplay-sim` on real transports.
+//! Emulates a worse uplink for tests and measurements: the impaired links of `coplay-links` on real transports.
 //!
 //! Only outgoing datagrams are impaired, to each peer by a [link](coplay_links::link) of its own. Incoming datagrams
 //! are impaired only if their sender impairs its uplink, too. The handshakes of the inner transport are not impaired,

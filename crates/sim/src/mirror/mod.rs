@@ -2,6 +2,7 @@
 //! of them.
 
 mod checker;
+mod run;
 mod sabotage;
 mod scenario;
 mod test_game;

@@ -2,6 +2,7 @@
 //! endpoint and two links between the server and each client.
 
 mod checker;
+mod run;
 mod sabotage;
 mod scenario;
 
@@ -411,6 +412,11 @@ impl MotionNetwork {
             }
         }
     }
+}
+
+/// Returns the id of the object that a client owns at first.
+fn avatar_of(seat: usize) -> ObjectId {
+    ObjectId(seat as u32 + 1)
 }
 
 /// Returns the datagram with the highest number in all its commands and start states; `None` if it has no command.

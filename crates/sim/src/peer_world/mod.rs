@@ -2,6 +2,8 @@
 //! all sites.
 
 mod checker;
+mod run;
+mod sabotage;
 mod scenario;
 
 use std::collections::BTreeMap;
@@ -11,7 +13,7 @@ use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{MazeSettings, MazeSite};
 
-pub use checker::PeerWorldSabotage;
+pub use sabotage::PeerWorldSabotage;
 pub use scenario::{FEATURES, PeerWorldFault, PeerWorldScenario};
 
 use crate::clock::NodeClock;

@@ -11,7 +11,7 @@ use coplay::session::{Settings, State};
 use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 
-use crate::session::checker::SessionChecker;
+use super::checker::SessionChecker;
 use crate::session_network::SessionNetwork;
 use crate::toy_machine::ToyMachine;
 use coplay_links::event_queue::TimedEventQueue;

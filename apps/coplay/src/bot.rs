@@ -1,8 +1,8 @@
 //! Bot that presses random buttons. The same seed, player number and pad give the same inputs.
 
 use coplay::input::InputWord;
+use coplay_links::random::Random;
 use coplay_machines::pad::{Button, PadLayout};
-use coplay_sim::random::Random;
 
 /// One player whose buttons are chosen at random.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! What is equal for all engines: frame rate, inputs and the count of traffic in all sessions, and the machine and the
 //! interface of lockstep sessions.
 
-use coplay_sim::random::Random;
+use coplay_links::random::Random;
 
 /// Input delay of lockstep sessions, in frames.
 pub const INPUT_DELAY: u32 = 2;

@@ -11,7 +11,7 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_bench::allocation_counter::allocations;
 use coplay_bench::rollback::{self, BenchCase};
 use coplay_bench::workload::{DigestMachine, Inputs};
-use coplay_sim::random::Random;
+use coplay_links::random::Random;
 use coplay_sim::session_experiment::toy_settings;
 
 const INPUT_DELAY: u32 = 6;

@@ -12,7 +12,7 @@ use coplay::input::Ownership;
 use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 use coplay_bench::allocation_counter::allocations;
-use coplay_sim::random::Random;
+use coplay_links::random::Random;
 use coplay_sim::session_experiment::toy_settings;
 
 const SPECTATOR_COUNT: usize = 500;

@@ -3,7 +3,7 @@
 
 use coplay::session::MachineCosts;
 use coplay::time::TimeDelta;
-use coplay_sim::link::{Jitter, LinkConfig};
+use coplay_links::link::{Jitter, LinkConfig};
 use coplay_sim::session_experiment::SessionExperiment;
 
 use crate::bench::ExperimentContext;

@@ -1,7 +1,7 @@
 //! Statistics and link helpers shared by the experiments.
 
 use coplay::time::TimeDelta;
-use coplay_sim::link::{LinkConfig, Loss};
+use coplay_links::link::{LinkConfig, Loss};
 
 /// Returns the mean, or 0 for an empty slice.
 pub fn mean(values: &[f64]) -> f64 {

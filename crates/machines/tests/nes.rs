@@ -6,10 +6,10 @@ use common::{RandomInputs, rom, test_nes, test_nes_with_four_pads};
 use coplay::hash::xxh64;
 use coplay::input::InputWord;
 use coplay::session::MAX_REGIONS;
+use coplay_links::random::Random;
 use coplay_machines::nes::{MAX_PLAYERS, Nes, NesOpenError, NesOptions};
 use coplay_machines::pad::{Button, PadLayout};
 use coplay_machines::{LoadError, Machine};
-use coplay_sim::random::Random;
 
 /// Position of the checksum in a saved state; the checksummed body follows.
 const CHECKSUM_RANGE: std::ops::Range<usize> = 14..22;

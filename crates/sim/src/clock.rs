@@ -64,7 +64,7 @@ fn saturating_instant(nanos: i128) -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
+    use coplay_links::random::Random;
 
     const HOUR: i64 = 3_600_000_000_000;
 

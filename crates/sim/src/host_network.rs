@@ -8,8 +8,8 @@ use coplay::id::{Addr, SiteId};
 use coplay::session::Session;
 use coplay::time::Instant;
 
-use crate::event_queue::TimedEventQueue;
-use crate::link::{Link, LinkConfig};
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig};
 
 /// A host program that embeds one session.
 pub trait HostProgram {

@@ -14,12 +14,12 @@ use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::clock::NodeClock;
-use crate::link::{LinkConfig, Loss, Rate};
-use crate::random::Random;
 use crate::session_experiment::toy_settings;
 use crate::session_network::{self, CapturedDatagram, SessionNetwork, SiteEvent};
 use crate::site::SimulatedSite;
 use crate::toy_machine::mix_hash;
+use coplay_links::link::{LinkConfig, Loss, Rate};
+use coplay_links::random::Random;
 
 /// Interval of virtual time at which the log samples the network.
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(2);

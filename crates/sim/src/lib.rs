@@ -6,9 +6,6 @@
 //!
 //! Building blocks:
 //!
-//! * [`random`]: seeded random numbers in independent streams.
-//! * [`event_queue`]: the queue of future events in virtual time.
-//! * [`link`]: one direction of a network path, with delay, loss, duplicates, a bottleneck and cuts.
 //! * [`clock`]: a node's own clock and its deviation from true time.
 //! * [`toy_machine`]: a small deterministic machine to share.
 //! * [`site`]: one site, made of a session, a machine and a player.
@@ -18,8 +15,7 @@
 //! Fault tests, one folder per engine. Each draws random scenarios, injects their faults, and compares what happened
 //! with what must hold:
 //!
-//! * [`session`]: sessions, including movies.
-//! * [`spectators`]: spectators of a session: a few with faults, or thousands without.
+//! * [`session`]: sessions, including their spectators and movies.
 //! * [`peer_world`]: a serverless maze.
 //! * [`mirror`]: mirrored servers.
 //! * [`motion`]: a server of moving objects and its clients.
@@ -28,21 +24,20 @@
 //!
 //! * [`session_experiment`]: pacing, traffic and rollback of a session.
 //! * [`input_latency`]: time from a button press to its first effect.
+//! * [`spectator_scale`]: cost of thousands of spectators.
 //! * [`late_join`]: time until a late joiner plays, and its cost for the players.
 
 pub mod clock;
-pub mod event_queue;
 pub mod host_network;
 pub mod input_latency;
 pub mod late_join;
-pub mod link;
 pub mod mirror;
 pub mod motion;
 pub mod peer_world;
-pub mod random;
+pub mod scenario_result;
 pub mod session;
 pub mod session_experiment;
 pub mod session_network;
 pub mod site;
-pub mod spectators;
+pub mod spectator_scale;
 pub mod toy_machine;

@@ -11,10 +11,10 @@ use coplay::time::{Instant, TimeDelta};
 
 use crate::clock::NodeClock;
 use crate::input_latency::InputLatencyMeter;
-use crate::link::LinkConfig;
-use crate::random::Random;
 use crate::session_network::{self, SessionNetwork, SiteEvent};
 use crate::site::SimulatedSite;
+use coplay_links::link::LinkConfig;
+use coplay_links::random::Random;
 
 /// Frames before the measurement begins: one second.
 pub const WARM_UP_FRAMES: u32 = 60;

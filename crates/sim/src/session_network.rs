@@ -8,11 +8,11 @@ use coplay::session::{Event, Request, Session};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::clock::NodeClock;
-use crate::event_queue::TimedEventQueue;
-use crate::link::{Link, LinkConfig};
-use crate::random::Random;
 use crate::site::{SessionSabotage, SimulatedSite};
 use crate::toy_machine::ToyMachine;
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig};
+use coplay_links::random::Random;
 
 /// Sites, the links between them, and virtual (true) time.
 #[derive(Debug)]

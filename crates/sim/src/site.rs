@@ -10,8 +10,8 @@ use coplay::session::{PAGE_SIZE, Session, State, StateRegion};
 use coplay::time::{Instant, TimeDelta};
 
 use crate::clock::NodeClock;
-use crate::random::Random;
 use crate::toy_machine::{ToyMachine, mix_hash};
+use coplay_links::random::Random;
 
 /// A simulated site: the host program and the computer of one session.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use coplay::frame::FrameRate;
 use coplay::id::SiteId;
 use coplay::session::{Config, Event};
 use coplay::time::Instant;
-use coplay_sim::link::{Jitter, LinkConfig, Loss};
+use coplay_links::link::{Jitter, LinkConfig, Loss};
 
 /// A change of the delay settings: frame, input delay, prediction window, input age and the site with that input age.
 type DelayChange = (u32, u32, u32, u32, SiteId);

@@ -11,7 +11,7 @@ use coplay::session::message::{Extra, SessionMessage};
 use coplay::session::{Config, Event, SessionEnd, State};
 use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
-use coplay_sim::link::LinkConfig;
+use coplay_links::link::LinkConfig;
 
 /// Silence after which a site is dropped.
 const DROP_TIMEOUT: TimeDelta = ms(1_000);

@@ -9,7 +9,7 @@ use coplay::id::Addr;
 use coplay::input::MissingRanges;
 use coplay::session::Event;
 use coplay::session::message::{CommandKind, Extra, Hello, ScheduledCommand, SenderIdentity, SessionMessage, Tick};
-use coplay_sim::random::Random;
+use coplay_links::random::Random;
 use coplay_sim::session_network::{CapturedDatagram, SessionNetwork};
 
 const SITES: usize = 3;

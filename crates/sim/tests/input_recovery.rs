@@ -9,7 +9,7 @@ use coplay::codec::MAX_DATAGRAM;
 use coplay::input::Recovery;
 use coplay::session::message::SessionMessage;
 use coplay::time::Instant;
-use coplay_sim::link::{LinkConfig, Loss};
+use coplay_links::link::{LinkConfig, Loss};
 
 const POLICIES: [Recovery; 4] = [Recovery::Redundant, Recovery::History, Recovery::Adaptive, Recovery::Classic];
 /// Input mask of 16 buttons and four 16-bit sticks.

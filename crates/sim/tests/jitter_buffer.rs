@@ -8,7 +8,7 @@ use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site
 use coplay::input::Recovery;
 use coplay::session::{Event, SendPolicy, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
-use coplay_sim::link::{Jitter, LinkConfig};
+use coplay_links::link::{Jitter, LinkConfig};
 
 /// Round-trip time in milliseconds that the results of Kim and Park imply: 65 ms each way.
 const RTT: i64 = 130;

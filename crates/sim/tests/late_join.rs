@@ -9,8 +9,8 @@ use coplay::session::message::{CommandKind, Extra, ScheduledCommand, SessionMess
 use coplay::session::{AbsentInput, Config, Event, SessionEnd, Settings, State};
 use coplay::spectator_feed::{FeedConfig, SourceError, SpectatorStart};
 use coplay::time::TimeDelta;
+use coplay_links::link::LinkConfig;
 use coplay_sim::late_join::LateJoinExperiment;
-use coplay_sim::link::LinkConfig;
 use coplay_sim::session_network::SessionNetwork;
 use coplay_sim::site::SessionSabotage;
 

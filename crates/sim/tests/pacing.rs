@@ -6,8 +6,8 @@ use common::{SessionSetup, at, lossy_link, mean, mean_abs_deviation, ms, rtt_lin
 use coplay::pace::Pacing;
 use coplay::session::State;
 use coplay::time::TimeDelta;
+use coplay_links::link::{Jitter, LinkConfig};
 use coplay_sim::clock::NodeClock;
-use coplay_sim::link::{Jitter, LinkConfig};
 use coplay_sim::session_experiment::{SessionExperiment, SessionMeasurements};
 
 const PERIOD_MS: f64 = 1_000.0 / 60.0;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use coplay::peer_world::UpdatePolicy;
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::link::LinkConfig;
 use coplay_maze::MazeSettings;
 use coplay_sim::clock::NodeClock;
-use coplay_sim::link::LinkConfig;
 use coplay_sim::peer_world::{
     FEATURES, PeerWorldFault, PeerWorldNetwork, PeerWorldSabotage, PeerWorldScenario, PeerWorldSitePlan,
 };

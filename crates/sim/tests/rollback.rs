@@ -12,8 +12,8 @@ use coplay::input::{InputWord, Ownership};
 use coplay::pace::Pacing;
 use coplay::session::{Config, Event, InputHistory, InputPredictor, SessionEnd, State};
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::link::{Jitter, LinkConfig};
 use coplay_sim::clock::NodeClock;
-use coplay_sim::link::{Jitter, LinkConfig};
 use coplay_sim::site::RandomPlayer;
 
 /// Returns a setup with an input delay of 2 frames and this prediction window.

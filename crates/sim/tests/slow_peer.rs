@@ -7,7 +7,7 @@ use common::{SessionSetup, TestSession, at, lossy_link, ms, rtt_link, secs, site
 use coplay::session::{AbsentInput, Config, ConfigError, Event, MIN_STALL_LIMIT, Session, SessionEnd, State};
 use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
-use coplay_sim::link::LinkConfig;
+use coplay_links::link::LinkConfig;
 
 /// Stall limit: time for which a site may stall the game.
 const STALL_LIMIT: TimeDelta = TimeDelta::from_millis(500);

@@ -14,8 +14,8 @@ use coplay::id::Addr;
 use coplay::spectator_feed::message::{CloseReason, FeedMessage, Subscribe};
 use coplay::spectator_feed::{FeedConfig, SourceError, SpectatorConfig, SpectatorEvent};
 use coplay::time::TimeDelta;
-use coplay_sim::link::{LinkConfig, Loss, Rate};
-use coplay_sim::random::Random;
+use coplay_links::link::{LinkConfig, Loss, Rate};
+use coplay_links::random::Random;
 
 const MIB: usize = 1 << 20;
 
@@ -567,8 +567,7 @@ fn feed_whose_host_slept_keeps_its_spectators() {
 
 #[test]
 fn many_spectators_do_not_change_the_players_traffic() {
-    let (alone, watched) =
-        (coplay_sim::spectators::scale::run_default(0), coplay_sim::spectators::scale::run_default(150));
+    let (alone, watched) = (coplay_sim::spectator_scale::run_default(0), coplay_sim::spectator_scale::run_default(150));
     assert_eq!(alone.player_trace_hash, watched.player_trace_hash, "bytes and times of the players are the same");
     assert_eq!((watched.subscribers, watched.live, watched.wrong_frames), (150, 150, 0));
     assert!(watched.max_spectator_memory < 60 * 1_024, "{watched:?}");

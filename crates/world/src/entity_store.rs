@@ -220,8 +220,8 @@ fn read_record(reader: &mut Reader<'_>, rules: &MazeRules) -> Option<EntityRecor
 mod tests {
     use super::*;
     use coplay::peer_world::WorldSiteId;
+    use coplay_links::random::Random;
     use coplay_maze::{Avatar, Maze};
-    use coplay_sim::random::Random;
 
     fn entity(number: u32) -> EntityId {
         EntityId { site: WorldSiteId(number), index: 0 }

@@ -7,9 +7,9 @@ use coplay::codec::MAX_DATAGRAM;
 use coplay::mirror::{DEFAULT_GIT, DropPolicy, MirrorConfig, MirrorDestination, SourceId};
 use coplay::peer_world::EntityId;
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Jitter, Link, LinkConfig, Loss};
 use coplay_maze::{Avatar, Controls, MazeSettings, Ninja, Score};
-use coplay_sim::event_queue::TimedEventQueue;
-use coplay_sim::link::{Jitter, Link, LinkConfig, Loss};
 use coplay_world::{
     Client, EntityRecord, EntityStore, Server, ServerMessage, ServerSelector, ninja_entity, player_entity,
 };

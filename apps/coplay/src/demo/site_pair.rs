@@ -10,10 +10,10 @@ use coplay::id::{Addr, SiteId};
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::session::Session;
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::link::{Delay, Jitter, Link, LinkConfig, Loss};
 use coplay_machines::identity::game_id;
 use coplay_machines::session_adapter::{self, RequestOutcome, SessionAdapter};
 use coplay_machines::{Machine, NetplaySupport};
-use coplay_sim::link::{Delay, Jitter, Link, LinkConfig, Loss};
 
 use super::tennis_bot::TennisBot;
 use crate::bot::Bot;

@@ -2,9 +2,9 @@
 //! `games/README.md` documents.
 
 use coplay::input::InputWord;
+use coplay_links::random::Random;
 use coplay_machines::Machine;
 use coplay_machines::pad::Button;
-use coplay_sim::random::Random;
 
 /// Phase of the game (memory address 0x10): the title screen is shown.
 const TITLE: u8 = 0;

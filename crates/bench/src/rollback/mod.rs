@@ -13,8 +13,8 @@
 //! * [`measure`]: the measurements.
 
 use coplay::time::{Instant, TimeDelta};
-use coplay_sim::link::{Delay, LinkConfig, Loss};
-use coplay_sim::random::Random;
+use coplay_links::link::{Delay, LinkConfig, Loss};
+use coplay_links::random::Random;
 
 use crate::workload::FRAME_RATE;
 

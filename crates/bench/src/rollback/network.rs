@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use coplay::time::Instant;
-use coplay_sim::event_queue::TimedEventQueue;
-use coplay_sim::link::Link;
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::Link;
 
 use super::BenchCase;
 use super::host_program::{BenchHost, HostOp, SharedQueues, SiteQueues};

@@ -1,7 +1,7 @@
 //! Figures 6 and 7: drift by loss rate and by mean number of consecutive losses.
 
 use coplay::peer_world::UpdatePolicy;
-use coplay_sim::link::{LinkConfig, Loss};
+use coplay_links::link::{LinkConfig, Loss};
 
 use super::path_replay::{AvatarPath, mean_drift_of_all, record_paths};
 use super::{SHORT_UPDATE_RATES, UPDATE_RATES};

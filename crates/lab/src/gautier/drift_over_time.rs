@@ -2,8 +2,8 @@
 
 use coplay::peer_world::UpdatePolicy;
 use coplay::time::TimeDelta;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
 use coplay_maze::drift::{DriftSeries, DriftSummary};
-use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use super::maze_match::{MatchOutcome, MazeMatch};
 use crate::bench::ExperimentContext;

@@ -2,10 +2,10 @@
 
 use coplay::peer_world::{EntityId, UpdatePolicy};
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::link::LinkConfig;
 use coplay_maze::MazeSettings;
 use coplay_maze::drift::{DriftSeries, Trace, measure_drift};
 use coplay_sim::clock::NodeClock;
-use coplay_sim::link::LinkConfig;
 use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
 /// Time before the measurement, in which the sites synchronise their clocks.

@@ -12,8 +12,8 @@ pub mod thinned_replay;
 pub mod update_rate;
 
 use coplay::time::TimeDelta;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
 use coplay_maze::MazeSettings;
-use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use crate::findings::Findings;
 

@@ -6,11 +6,11 @@ use coplay::peer_world::{
     WorldSiteId,
 };
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig, Loss};
 use coplay_maze::drift::DriftSummary;
 use coplay_maze::{Avatar, MazeRules, MazeSettings, to_units};
 use coplay_sim::clock::NodeClock;
-use coplay_sim::event_queue::TimedEventQueue;
-use coplay_sim::link::{Link, LinkConfig, Loss};
 use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
 /// Ticks before the measurement, in which the two sites synchronise their clocks.

@@ -2,9 +2,9 @@
 
 use coplay::peer_world::{EntityId, UpdatePolicy, WorldRegion};
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
 use coplay_maze::MazeSettings;
 use coplay_sim::clock::NodeClock;
-use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 use coplay_sim::peer_world::{PeerWorldNetwork, PeerWorldSitePlan};
 
 use crate::bench::ExperimentContext;

@@ -3,8 +3,8 @@
 
 use coplay::peer_world::UpdatePolicy;
 use coplay::time::TimeDelta;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 use coplay_maze::drift::DriftSummary;
-use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 
 use super::maze_match::MazeMatch;
 use crate::bench::ExperimentContext;

@@ -6,7 +6,7 @@ use coplay::input::Recovery;
 use coplay::session::message::SessionMessage;
 use coplay::session::{Event, StarvationPolicy};
 use coplay::time::{Instant, TimeDelta};
-use coplay_sim::link::LinkConfig;
+use coplay_links::link::LinkConfig;
 use coplay_sim::session_experiment::SessionExperiment as Game;
 use coplay_sim::session_network::{SessionNetwork, SiteEvent};
 

@@ -2,10 +2,10 @@
 
 use coplay::motion::{MilliVec2, MotionConfig, MotionPredictor, ObjectId, ObjectMoment};
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::link::{Delay, Jitter, LinkConfig};
+use coplay_links::random::Random;
 use coplay_sim::clock::NodeClock;
-use coplay_sim::link::{Delay, Jitter, LinkConfig};
 use coplay_sim::motion::{LINEAR_MOTION, MotionEndpoint, MotionNetwork, MotionPlan};
-use coplay_sim::random::Random;
 
 /// Links of the paper's Figure 3: name, and round-trip time to the server in microseconds.
 pub(super) const LINKS: [(&str, i64); 3] = [("LAN", 640), ("local", 10_000), ("overseas", 160_000)];

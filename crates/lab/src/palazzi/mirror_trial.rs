@@ -2,8 +2,8 @@
 
 use coplay::mirror::{DeliveryOrder, DropPolicy, GtdMeasure, MirrorConfig, SourceId};
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::link::{Delay, LinkConfig, Loss};
 use coplay_sim::clock::NodeClock;
-use coplay_sim::link::{Delay, LinkConfig, Loss};
 use coplay_sim::mirror::{EventScript, MirrorNetwork, MirrorObservation, MirrorServerPlan};
 
 use crate::numbers::ms;

@@ -1,6 +1,6 @@
 //! Stalls and cost under packet loss, independent and in bursts. The paper leaves packet loss to its journal version.
 
-use coplay_sim::link::{LinkConfig, Loss};
+use coplay_links::link::{LinkConfig, Loss};
 use coplay_sim::session_experiment::SessionExperiment;
 
 use crate::bench::ExperimentContext;

@@ -1,9 +1,9 @@
 //! Cost of spectators, and their effect on the players. The paper leaves spectators to its journal version; a later
 //! system of its authors had over 1,000 spectators.
 
-use coplay_sim::link::LinkConfig;
+use coplay_links::link::LinkConfig;
 use coplay_sim::session_experiment::SessionExperiment;
-use coplay_sim::spectators::scale::{SpectatorScaleResult, SpectatorScaleTest};
+use coplay_sim::spectator_scale::{SpectatorScaleResult, SpectatorScaleTest};
 
 use crate::bench::ExperimentContext;
 use crate::experiment::Experiment;

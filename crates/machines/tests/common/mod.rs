@@ -7,8 +7,8 @@ pub mod rom;
 pub mod session_harness;
 
 use coplay::input::InputWord;
+use coplay_links::random::Random;
 use coplay_machines::nes::{Nes, NesOptions};
-use coplay_sim::random::Random;
 
 /// Opens the test game on an NES with two pads.
 pub fn test_nes() -> Nes {

@@ -11,10 +11,10 @@ use coplay::input::InputWord;
 use coplay::session::{Config, Event, Session, Settings, Stats};
 use coplay::spectator_feed::FeedConfig;
 use coplay::time::{Instant, TimeDelta};
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
 use coplay_machines::Machine;
 use coplay_machines::session_adapter::{self, RequestCounts, RequestOutcome, SessionAdapter, SharedGameOptions};
 use coplay_sim::host_network::{HostNetwork, HostProgram};
-use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss};
 
 use super::RandomInputs;
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use coplay_sim::random::Random;
+use coplay_links::random::Random;
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, sendmmsg};
 use socket2::{Domain, Protocol, Socket, Type};
 

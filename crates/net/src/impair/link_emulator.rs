@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use coplay::time::Instant;
-use coplay_sim::link::Link;
+use coplay_links::link::Link;
 
 use super::Impairment;
 use crate::key::PeerKey;

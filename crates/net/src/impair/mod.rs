@@ -1,8 +1,8 @@
-//! Emulates a worse uplink for tests and measurements: the impaired links of `coplay-sim` on real transports.
+//! Emulates a worse uplink for tests and measurements: the impaired links of `coplay-links` on real transports.
 //!
-//! Only outgoing datagrams are impaired, to each peer by a [link](coplay_sim::link) of its own. Incoming datagrams are
-//! impaired only if their sender impairs its uplink, too. The handshakes of the inner transport are not impaired, and
-//! the bytes that it adds to a datagram do not count towards the rate. The inner transport seals a duplicate
+//! Only outgoing datagrams are impaired, to each peer by a [link](coplay_links::link) of its own. Incoming datagrams
+//! are impaired only if their sender impairs its uplink, too. The handshakes of the inner transport are not impaired,
+//! and the bytes that it adds to a datagram do not count towards the rate. The inner transport seals a duplicate
 //! separately, so it arrives as a second datagram of the same content. A network cannot duplicate a datagram of a
 //! secured transport like that, but the engine must tolerate it.
 //!
@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use coplay::time::TimeDelta;
-use coplay_sim::link::LinkConfig;
+use coplay_links::link::LinkConfig;
 
 use crate::clock;
 use crate::key::PeerKey;

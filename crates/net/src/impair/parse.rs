@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use coplay::time::TimeDelta;
-use coplay_sim::link::{Delay, Jitter, LinkConfig, Loss, Rate};
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss, Rate};
 
 use super::Impairment;
 

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use coplay_sim::spectators::scale::{self, SpectatorScaleResult};
+use coplay_sim::spectator_scale::{self, SpectatorScaleResult};
 
 fn main() -> ExitCode {
     let spectators = match std::env::args().nth(1).map(|arg| arg.parse::<usize>()) {
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let (without, with) = (scale::run_default(0), scale::run_default(spectators));
+    let (without, with) = (spectator_scale::run_default(0), spectator_scale::run_default(spectators));
     print_result(spectators, &with);
     let is_same_trace = without.player_trace_hash == with.player_trace_hash;
     println!(

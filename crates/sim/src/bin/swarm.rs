@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
-use coplay_sim::session::scenario::{self, ScenarioResult};
+use coplay_sim::scenario_result::ScenarioResult;
+use coplay_sim::session::scenario;
 use coplay_sim::{mirror, motion, peer_world, site};
 
 /// Prints a line and ignores a closed pipe, as under `head`.

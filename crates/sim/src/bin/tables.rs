@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use coplay::input::{InputWord, Recovery};
 use coplay::session::SendPolicy;
 use coplay::time::TimeDelta;
-use coplay_sim::link::{LinkConfig, Loss};
+use coplay_links::link::{LinkConfig, Loss};
 use coplay_sim::session_experiment::SessionExperiment;
 
 fn main() -> ExitCode {

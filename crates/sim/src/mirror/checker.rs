@@ -18,7 +18,7 @@ use coplay::time::{GroupInstant, Instant, TimeDelta};
 
 use super::scenario::{MirrorFault, MirrorScenario};
 use super::{IssuedEvent, MirrorNetwork, MirrorObservation, MirrorServer, SourceState};
-use crate::session::scenario::ScenarioResult;
+use crate::scenario_result::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
 /// Largest allowed memory of a mirror in bytes, excluding the game.

@@ -2,6 +2,7 @@
 //! of them.
 
 mod checker;
+mod run;
 mod sabotage;
 mod scenario;
 mod test_game;
@@ -17,9 +18,9 @@ pub use scenario::{FEATURES, MirrorFault, MirrorScenario};
 pub use test_game::{EventKind, IssuedEvent, SourceState, TestObject};
 
 use crate::clock::NodeClock;
-use crate::event_queue::TimedEventQueue;
-use crate::link::{Link, LinkConfig, LinkStats};
-use crate::random::{LogNormal, Random};
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig, LinkStats};
+use coplay_links::random::{LogNormal, Random};
 
 /// Nodes, the servers that run on them, and the links between all nodes.
 pub struct MirrorNetwork {

@@ -11,23 +11,21 @@ use std::fmt;
 use coplay::mirror::{DEFAULT_GIT, DeliveryOrder, DropCurve, DropPolicy, GtdMeasure, MirrorConfig, SourceId};
 use coplay::time::{Instant, TimeDelta};
 
-use super::checker::MirrorChecker;
-use super::{EventScript, MirrorNetwork, MirrorSabotage, MirrorServerPlan};
+use super::{EventScript, MirrorSabotage, MirrorServerPlan};
 use crate::clock::NodeClock;
-use crate::link::{Delay, Jitter, LinkConfig, Loss};
-use crate::random::Random;
-use crate::session::scenario::ScenarioResult;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
+use coplay_links::random::Random;
 
 /// Time at which the servers begin to issue events.
-const ISSUING_BEGIN: TimeDelta = TimeDelta::from_millis(1_000);
+pub(super) const ISSUING_BEGIN: TimeDelta = TimeDelta::from_millis(1_000);
 /// Earliest time of a crash, a leave, a late join or a partition, in milliseconds.
 const FAULTS_BEGIN_MS: i64 = 1_500;
 /// Time at which partitions, packet loss and duplicates have ended, in milliseconds. Servers that restart do so before.
-const FAULTS_END_MS: i64 = 6_000;
+pub(super) const FAULTS_END_MS: i64 = 6_000;
 /// Time from the end of the faults to the final checks.
-const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(8);
+pub(super) const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(8);
 /// Time for which the last issuer continues after the end of the faults.
-const LAST_ISSUER_TIME: TimeDelta = TimeDelta::from_secs(5);
+pub(super) const LAST_ISSUER_TIME: TimeDelta = TimeDelta::from_secs(5);
 
 /// Names of the features that a scenario may contain, for coverage counts.
 pub const FEATURES: [&str; 19] = [
@@ -146,69 +144,6 @@ impl MirrorScenario {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Runs the scenario, and checks the deliveries and the states of its servers.
-    pub fn run(&self) -> ScenarioResult {
-        let mut network = MirrorNetwork::new(self.seed, &self.server_plans, |_, _| self.link.clone());
-        let mut checker = MirrorChecker::new(self);
-        network.set_sabotage(self.sabotage);
-        (0..self.server_plans.len() - self.late_joiners).for_each(|node| network.start_server(node));
-        network.run_until(Instant::ZERO + ISSUING_BEGIN, |node, observation| checker.on_observation(node, observation));
-        (0..self.server_plans.len() - self.late_joiners).for_each(|node| network.start_issuing(node));
-        for (at, fault) in &self.faults {
-            network.run_until(*at, |node, observation| checker.on_observation(node, observation));
-            checker.check_all_drops(&network);
-            self.apply_fault(&mut network, *fault, &mut checker);
-        }
-        let calm = Instant::ZERO + TimeDelta::from_millis(FAULTS_END_MS);
-        network.run_until(calm, |node, observation| checker.on_observation(node, observation));
-        checker.check_memory(&network);
-        self.end_impairments(&mut network);
-        network.run_until(calm + LAST_ISSUER_TIME, |node, observation| checker.on_observation(node, observation));
-        self.last_issuer.into_iter().for_each(|node| network.stop_issuing(node));
-        network.run_until(calm + RECOVERY_TIME, |node, observation| checker.on_observation(node, observation));
-        checker.check_memory(&network);
-        checker.on_end(&network);
-        checker.into_result(self, &network)
-    }
-
-    fn apply_fault(&self, network: &mut MirrorNetwork, fault: MirrorFault, checker: &mut MirrorChecker) {
-        let servers = self.server_plans.len();
-        match fault {
-            MirrorFault::Enter(node) if network.server(node).is_none() => {
-                checker.on_start(node);
-                network.start_server(node);
-                network.start_issuing(node);
-            }
-            MirrorFault::Enter(_) => {}
-            MirrorFault::Crash(node) => {
-                checker.on_stop(network, node);
-                network.crash(node);
-            }
-            MirrorFault::Leave(node) => {
-                checker.on_stop(network, node);
-                network.leave(node);
-            }
-            MirrorFault::Split(first) => {
-                for (from, to) in pairs(servers).filter(|(from, to)| (*from < first) != (*to < first)) {
-                    network.link_mut(from, to).set_cut(true);
-                }
-            }
-            MirrorFault::Heal => pairs(servers).for_each(|(from, to)| network.link_mut(from, to).set_cut(false)),
-        }
-    }
-
-    /// Ends loss, duplicates, cuts and all issuing except that of the last issuer.
-    fn end_impairments(&self, network: &mut MirrorNetwork) {
-        let calm = LinkConfig { loss: Loss::None, duplicate: 0.0, ..self.link.clone() };
-        for (from, to) in pairs(self.server_plans.len()) {
-            network.link_mut(from, to).set_cut(false);
-            network.link_mut(from, to).set_config(calm.clone());
-        }
-        (0..self.server_plans.len())
-            .filter(|node| Some(*node) != self.last_issuer)
-            .for_each(|node| network.stop_issuing(node));
-    }
-
     /// Returns the nodes that may abandon events that are not obsolete: those with the two-curve policy.
     pub(super) fn nodes_that_may_give_up(&self) -> BTreeSet<usize> {
         let gives_up = |plan: &MirrorServerPlan| matches!(plan.config.policy, DropPolicy::TwoCurve { .. });
@@ -263,7 +198,8 @@ impl MirrorScenario {
     }
 }
 
-fn pairs(servers: usize) -> impl Iterator<Item = (usize, usize)> {
+/// Returns all pairs of different nodes.
+pub(super) fn pairs(servers: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..servers * servers).map(move |at| (at / servers, at % servers)).filter(|(from, to)| from != to)
 }
 

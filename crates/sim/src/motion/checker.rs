@@ -20,7 +20,7 @@ use coplay::time::{Instant, TimeDelta};
 
 use super::scenario::MotionFault;
 use super::{ChangeCause, LINEAR_MOTION, MotionEndpoint, MotionNetwork, MotionScenario};
-use crate::session::scenario::ScenarioResult;
+use crate::scenario_result::ScenarioResult;
 use crate::toy_machine::mix_hash;
 
 /// Largest allowed difference between a client's and the server's timer with [`SyncMethod::Clocks`].
@@ -505,10 +505,10 @@ impl MotionChecker {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MotionPlan, MotionSabotage};
+    use super::super::{MotionPlan, MotionSabotage, avatar_of};
     use super::*;
     use crate::clock::NodeClock;
-    use crate::link::{Delay, LinkConfig};
+    use coplay_links::link::{Delay, LinkConfig};
 
     fn at(millis: i64) -> Instant {
         Instant::ZERO + TimeDelta::from_millis(millis)
@@ -517,7 +517,7 @@ mod tests {
     /// Starts a server that spawns the client's object and then places it at `x` units on the first axis. The placement
     /// has the same command number in every incarnation of the server.
     fn start_server(network: &mut MotionNetwork, checker: &mut MotionChecker, x: i64) {
-        let (local, object) = (network.local_time(MotionEndpoint::Server), MotionScenario::avatar_of(0));
+        let (local, object) = (network.local_time(MotionEndpoint::Server), avatar_of(0));
         let server = network.start_server();
         server.spawn(local, object, Some(MotionNetwork::client_id(0)), MilliVec2::default(), MilliVec2::default());
         server.place(local, object, MilliVec2::from_units(x, 0), MilliVec2::from_units(1, 0));
@@ -539,12 +539,10 @@ mod tests {
         network.set_sabotage(sabotage);
         start_server(&mut network, &mut checker, 0);
         network.start_client(0);
-        network.subscribe(0, MotionScenario::avatar_of(0), true);
+        network.subscribe(0, avatar_of(0), true);
         checker.run_until(&mut network, at(4_000));
         let moment = |network: &MotionNetwork| {
-            network
-                .object_moment(MotionEndpoint::Seat(0), MotionScenario::avatar_of(0))
-                .expect("the client has the object")
+            network.object_moment(MotionEndpoint::Seat(0), avatar_of(0)).expect("the client has the object")
         };
         let before = moment(&network);
         checker.on_crash(&mut network, MotionEndpoint::Server);

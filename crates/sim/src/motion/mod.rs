@@ -2,6 +2,7 @@
 //! endpoint and two links between the server and each client.
 
 mod checker;
+mod run;
 mod sabotage;
 mod scenario;
 
@@ -17,8 +18,8 @@ pub use sabotage::MotionSabotage;
 pub use scenario::{FEATURES, MotionScenario};
 
 use crate::clock::NodeClock;
-use crate::event_queue::TimedEventQueue;
-use crate::link::{Link, LinkConfig, LinkStats};
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig, LinkStats};
 
 /// Motion of the objects: linear, at most ten units per second.
 pub const LINEAR_MOTION: LinearPredictor = LinearPredictor { max_speed: 10_000 };
@@ -411,6 +412,11 @@ impl MotionNetwork {
             }
         }
     }
+}
+
+/// Returns the id of the object that a client owns at first.
+fn avatar_of(seat: usize) -> ObjectId {
+    ObjectId(seat as u32 + 1)
 }
 
 /// Returns the datagram with the highest number in all its commands and start states; `None` if it has no command.

@@ -4,7 +4,7 @@ use coplay::motion::CommandNumber;
 use coplay::motion::message::{MotionDatagramWriter, MotionItem, MotionItems};
 use coplay::time::{Instant, TimeDelta};
 
-use super::MotionScenario;
+use super::avatar_of;
 
 /// Deliberate defect of the first client or of the link between it and the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,9 +94,7 @@ impl MotionSabotage {
                 command_age: command_age + TIME_ERROR * 10,
                 timer_at_command,
             }),
-            (Self::ForgeCommands, MotionItem::Timer { object, number, .. })
-                if object == MotionScenario::avatar_of(0) =>
-            {
+            (Self::ForgeCommands, MotionItem::Timer { object, number, .. }) if object == avatar_of(0) => {
                 let number = CommandNumber { count: number.count.saturating_add(1), ..number };
                 Some(MotionItem::Command { object, number, previous_segment: TIME_ERROR, vector: &[0; 16] })
             }

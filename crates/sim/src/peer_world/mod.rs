@@ -2,6 +2,8 @@
 //! all sites.
 
 mod checker;
+mod run;
+mod sabotage;
 mod scenario;
 
 use std::collections::BTreeMap;
@@ -11,12 +13,12 @@ use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{MazeSettings, MazeSite};
 
-pub use checker::PeerWorldSabotage;
+pub use sabotage::PeerWorldSabotage;
 pub use scenario::{FEATURES, PeerWorldFault, PeerWorldScenario};
 
 use crate::clock::NodeClock;
-use crate::event_queue::TimedEventQueue;
-use crate::link::{Link, LinkConfig, LinkStats};
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig, LinkStats};
 
 /// A maze, the nodes on which its sites run, and the links between them.
 pub struct PeerWorldNetwork {
@@ -79,7 +81,7 @@ pub struct DeliveredDatagram {
 impl PeerWorldNetwork {
     /// Creates one node per plan, with equal links between all nodes. No site runs yet.
     pub fn new(seed: u64, settings: MazeSettings, plans: &[PeerWorldSitePlan], link: &LinkConfig) -> Self {
-        let mut random = crate::random::Random::stream(seed, "sites");
+        let mut random = coplay_links::random::Random::stream(seed, "sites");
         let node = |plan: &PeerWorldSitePlan| PeerWorldNode {
             site: WorldSiteId(random.bits() as u32),
             clock: plan.clock,

@@ -11,21 +11,20 @@ use coplay::peer_world::UpdatePolicy;
 use coplay::time::{Instant, TimeDelta};
 use coplay_maze::MazeSettings;
 
-use super::checker::{PeerWorldChecker, PeerWorldSabotage};
-use super::{PeerWorldNetwork, PeerWorldSitePlan};
+use super::PeerWorldSitePlan;
+use super::sabotage::PeerWorldSabotage;
 use crate::clock::NodeClock;
-use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
-use crate::random::Random;
-use crate::session::scenario::ScenarioResult;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss, Rate};
+use coplay_links::random::Random;
 
 /// Earliest time of a crash, a leave, a late join or a partition.
 const FAULTS_BEGIN: TimeDelta = TimeDelta::from_secs(3);
 /// Time at which partitions, packet loss, duplicates and bottlenecks have ended. Sites that rejoin do so before.
-const FAULTS_END: TimeDelta = TimeDelta::from_secs(12);
+pub(super) const FAULTS_END: TimeDelta = TimeDelta::from_secs(12);
 /// Time from the end of the faults until every site must see every avatar again.
-const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(5);
+pub(super) const RECOVERY_TIME: TimeDelta = TimeDelta::from_secs(5);
 /// Time from the release of all controls until every site must know every hit.
-const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(6);
+pub(super) const SETTLING_TIME: TimeDelta = TimeDelta::from_secs(6);
 
 /// Largest uniform jitter of a link; the mean of exponential jitter is at most a fifth of it. With more jitter and no
 /// reordering, fast round trips are so rare that clock offsets are not known to 10 ms.
@@ -149,66 +148,6 @@ impl PeerWorldScenario {
         self.faults.sort_by_key(|(at, _)| *at);
     }
 
-    /// Runs the scenario, and checks the views, the clocks and the scores of its sites.
-    pub fn run(&self) -> ScenarioResult {
-        let mut network = PeerWorldNetwork::new(self.seed, self.terms, &self.site_plans, &self.link);
-        let mut checker = PeerWorldChecker::new(self);
-        network.keep_deliveries();
-        network.set_sabotage(self.sabotage);
-        for node in 0..self.site_plans.len() - self.late_joiners {
-            network.join(node);
-        }
-        for (at, fault) in &self.faults {
-            network.run_until(*at, |network, node| checker.on_view(network, node));
-            self.apply_fault(&mut network, *fault, &mut checker);
-        }
-        let calm = Instant::ZERO + FAULTS_END;
-        network.run_until(calm, |network, node| checker.on_view(network, node));
-        self.end_impairments(&mut network);
-        network.run_until(calm + RECOVERY_TIME, |network, node| checker.on_view(network, node));
-        checker.on_recovered(&mut network);
-        for node in network.active_nodes() {
-            network.game_mut(node).into_iter().for_each(coplay_maze::MazeSite::release_controls);
-        }
-        network.run_until(calm + RECOVERY_TIME + SETTLING_TIME, |network, node| checker.on_view(network, node));
-        checker.on_end(&mut network);
-        checker.into_result(self, &network)
-    }
-
-    fn apply_fault(&self, network: &mut PeerWorldNetwork, fault: PeerWorldFault, checker: &mut PeerWorldChecker) {
-        let sites = self.site_plans.len();
-        match fault {
-            PeerWorldFault::Enter(node) if network.game(node).is_none() => {
-                checker.on_join(node);
-                network.join(node);
-            }
-            PeerWorldFault::Enter(_) => {}
-            PeerWorldFault::Crash(node) => {
-                checker.on_departure(network, node);
-                network.crash(node);
-            }
-            PeerWorldFault::Leave(node) => {
-                checker.on_departure(network, node);
-                network.leave(node);
-            }
-            PeerWorldFault::Split(first) => {
-                for (from, to) in pairs(sites).filter(|(from, to)| (*from < first) != (*to < first)) {
-                    network.link_mut(from, to).set_cut(true);
-                }
-            }
-            PeerWorldFault::Heal => pairs(sites).for_each(|(from, to)| network.link_mut(from, to).set_cut(false)),
-        }
-    }
-
-    /// Ends loss, duplicates, bottlenecks and cuts on all links.
-    fn end_impairments(&self, network: &mut PeerWorldNetwork) {
-        let calm = LinkConfig { loss: Loss::None, duplicate: 0.0, rate: None, ..self.link.clone() };
-        for (from, to) in pairs(self.site_plans.len()) {
-            network.link_mut(from, to).set_cut(false);
-            network.link_mut(from, to).set_config(calm.clone());
-        }
-    }
-
     /// Returns, for each of [`FEATURES`], whether the scenario contains it.
     pub fn features(&self) -> Vec<bool> {
         let has = |kind: fn(&PeerWorldFault) -> bool| self.faults.iter().any(|(_, fault)| kind(fault));
@@ -246,7 +185,8 @@ impl PeerWorldScenario {
     }
 }
 
-fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
+/// Returns all pairs of different nodes.
+pub(super) fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..sites * sites).map(move |at| (at / sites, at % sites)).filter(|(from, to)| from != to)
 }
 

@@ -4,8 +4,8 @@ use coplay::movie::{MovieEntry, MovieError, MovieReader, MovieStartPoint, MovieW
 use coplay::session::{Session, Settings};
 use coplay::time::TimeDelta;
 
-use crate::random::Random;
 use crate::session::checker::SessionChecker;
+use coplay_links::random::Random;
 
 /// Interval of virtual time at which newly confirmed frames are recorded.
 pub const RECORD_INTERVAL: TimeDelta = TimeDelta::from_millis(50);

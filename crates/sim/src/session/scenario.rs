@@ -19,14 +19,12 @@ use coplay::session::{
 use coplay::spectator_feed::{FeedConfig, SpectatorStart};
 use coplay::time::{Instant, TimeDelta};
 
-pub use run::ScenarioResult;
-
 use crate::clock::NodeClock;
-use crate::link::{Delay, LinkConfig, Loss};
+use crate::session::spectators::SpectatorsPlan;
 use crate::session_experiment::toy_settings;
 use crate::session_network::{self, SessionNetwork};
 use crate::site::SessionSabotage;
-use crate::spectators;
+use coplay_links::link::{Delay, LinkConfig, Loss};
 
 /// Minimum duration of a scenario, in virtual time.
 pub const PLAY_TIME: TimeDelta = TimeDelta::from_secs(22);
@@ -96,7 +94,7 @@ pub struct SessionScenario {
     /// Time for which a reachable peer may stall the session before it is dropped; `None` if the sites wait.
     pub stall_limit: Option<TimeDelta>,
     /// Plan of the spectators; `None` without spectators.
-    pub spectators: Option<spectators::scenario::SpectatorsPlan>,
+    pub spectators: Option<SpectatorsPlan>,
     /// Number of the site that records a movie; `None` without a movie.
     pub movie_site: Option<usize>,
     /// Deliberate defect of the last site, to prove that the checkers detect it.
@@ -291,7 +289,7 @@ impl SessionScenario {
             fault(|fault| matches!(fault, SessionFault::Diverge(_))) && self.restarts_diverged_site,
             fault(|fault| matches!(fault, SessionFault::Diverge(_))) && !self.restarts_diverged_site,
             self.spectators.is_some(),
-            self.spectators.as_ref().is_some_and(spectators::scenario::SpectatorsPlan::has_relay),
+            self.spectators.as_ref().is_some_and(SpectatorsPlan::has_relay),
             self.movie_site.is_some(),
         ]
     }

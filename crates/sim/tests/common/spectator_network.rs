@@ -10,9 +10,9 @@ use coplay::spectator_feed::{
     Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart,
 };
 use coplay::time::{Instant, TimeDelta};
-use coplay_sim::event_queue::TimedEventQueue;
-use coplay_sim::link::{Link, LinkConfig};
-use coplay_sim::random::Random;
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig};
+use coplay_links::random::Random;
 use coplay_sim::session_experiment::toy_settings;
 use coplay_sim::toy_machine::mix_hash;
 

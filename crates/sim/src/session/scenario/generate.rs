@@ -10,10 +10,10 @@ use coplay::time::{Instant, TimeDelta};
 
 use super::{BitDistribution, SessionFault, SessionScenario};
 use crate::clock::NodeClock;
-use crate::link::{Delay, Jitter, LinkConfig, Loss, Rate};
-use crate::random::Random;
 use crate::session::recording;
-use crate::spectators;
+use crate::session::spectators::SpectatorsPlan;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss, Rate};
+use coplay_links::random::Random;
 
 impl SessionScenario {
     /// Draws the scenario of a seed.
@@ -71,7 +71,7 @@ impl SessionScenario {
             starvation: StarvationPolicy::Wait,
             sending: SendPolicy::AtOnce,
             stall_limit: draw_stall_timeout(&mut Random::stream(seed, "late after")),
-            spectators: spectators::scenario::SpectatorsPlan::draw(seed, sites, random_link),
+            spectators: SpectatorsPlan::draw(seed, sites, random_link),
             movie_site: None,
             sabotage: None,
         };

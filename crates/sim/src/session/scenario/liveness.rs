@@ -10,8 +10,8 @@ use super::{
     DESYNC_RECOVERY_TIME, MAX_IN_FLIGHT_PER_LINK, MAX_MEMORY_PER_SITE, PLAY_TIME, REPLAY_LOG_BYTES, START_DEADLINE,
     SessionFault, SessionScenario,
 };
-use crate::link::{Delay, Jitter, LinkConfig, Loss};
 use crate::session_network::SessionNetwork;
+use coplay_links::link::{Delay, Jitter, LinkConfig, Loss};
 
 /// Send interval of a site that waits for others, in milliseconds.
 const KEEP_ALIVE_INTERVAL_MS: f64 = 100.0;

@@ -6,12 +6,12 @@ use coplay::session::{Event, SessionEnd};
 use coplay::time::{Instant, TimeDelta};
 
 use super::{SessionFault, SessionScenario};
-use crate::random::Random;
+use crate::scenario_result::ScenarioResult;
 use crate::session::checker::SessionChecker;
 use crate::session::recording::{self, MovieRecording};
+use crate::session::spectators::{self, SpectatorNetwork};
 use crate::session_network::{SessionNetwork, SiteEvent};
-use crate::spectators;
-use crate::spectators::scenario::SpectatorNetwork;
+use coplay_links::random::Random;
 
 impl SessionScenario {
     /// Runs the scenario, and checks its sites, spectators and movie.
@@ -55,7 +55,7 @@ impl SessionScenario {
         Self::check_divergence_events(&mut run);
         self.check_liveness(&network, &mut run, &running);
         self.check_spectators_and_movie(&network, &mut run, &running);
-        ScenarioResult::new(self, &network, run)
+        self.result(&network, &run)
     }
 
     fn apply_fault(
@@ -111,6 +111,28 @@ impl SessionScenario {
             }
             SessionFault::Slow(site, cost) => network.sites[*site].step_cost = *cost,
             SessionFault::Garbage(site, packets) => inject_garbage(network, *site, *packets, garbage),
+        }
+    }
+
+    fn result(&self, network: &SessionNetwork, run: &SessionRun) -> ScenarioResult {
+        let links = network.links().iter().map(|link| link.stats());
+        let (packets, losses) = links.fold((0, 0), |(packets, losses), link| {
+            (packets + link.sent, losses + link.lost + link.overflowed + link.cut)
+        });
+        let faults = |is: fn(&SessionFault) -> bool| self.faults.iter().filter(|(_, fault)| is(fault)).count() as u64;
+        ScenarioResult {
+            trace_hash: run.checker.trace_hash,
+            violations: run.checker.find_violations().iter().map(ToString::to_string).collect(),
+            frames: run.checker.total_confirmed,
+            activity_count: run.checker.spectated_frames,
+            recorded: run.checker.movie_frames,
+            packets,
+            lost_datagrams: losses,
+            rejected_datagrams: network.sites.iter().map(|site| site.session.stats().dropped_datagrams.total()).sum(),
+            cuts: faults(|fault| matches!(fault, SessionFault::Cut(..) | SessionFault::CutOneWay(..))),
+            crashes: faults(|fault| matches!(fault, SessionFault::Crash(_))),
+            features: self.features().to_vec(),
+            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
         }
     }
 
@@ -175,7 +197,7 @@ impl SessionRun {
     /// Runs the network, the spectators and the movie recording in turns up to the true time `until`.
     fn run_until(&mut self, network: &mut SessionNetwork, until: Instant) {
         let step = match (&self.spectators, &self.recording) {
-            (Some(_), _) => spectators::scenario::STEP_INTERVAL,
+            (Some(_), _) => spectators::STEP_INTERVAL,
             (None, Some(_)) => recording::RECORD_INTERVAL,
             (None, None) => TimeDelta::MAX,
         };
@@ -228,63 +250,6 @@ impl SessionRun {
                 self.divergence_events.push((site, other.index(), frame.number()));
             }
             SiteEvent::Saved { .. } | SiteEvent::Loaded { .. } | SiteEvent::SessionEvent { .. } => {}
-        }
-    }
-}
-
-/// Result of one scenario of any engine.
-#[derive(Clone, Debug, Default)]
-pub struct ScenarioResult {
-    /// Hash of what the checker observed in the run. Equal seeds give equal hashes.
-    pub trace_hash: u64,
-    /// Violations as text, each `property: description`.
-    pub violations: Vec<String>,
-    /// Confirmed frames (sessions), views (peer worlds), deliveries (mirrors) or frames of all endpoints (motion),
-    /// summed over all sites.
-    pub frames: u64,
-    /// Frames stepped by spectators (sessions), hits (peer worlds), obsolete events dropped (mirrors) or commands
-    /// (motion).
-    pub activity_count: u64,
-    /// Frames read back from a movie (sessions) or snapshots installed (mirrors).
-    pub recorded: u64,
-    /// Datagrams handed to the links.
-    pub packets: u64,
-    /// Datagrams lost to the loss model, full queues and cuts.
-    pub lost_datagrams: u64,
-    /// Datagrams and inputs rejected by the sites (sessions) or events abandoned (mirrors).
-    pub rejected_datagrams: u64,
-    /// Number of cuts and partitions among the faults.
-    pub cuts: u64,
-    /// Number of crashes among the faults.
-    pub crashes: u64,
-    /// Whether the scenario contained each feature of its engine, in the order of the engine's list, such as
-    /// [`FEATURES`](super::FEATURES) for sessions.
-    pub features: Vec<bool>,
-    /// Duration of the run in virtual seconds.
-    pub virtual_seconds: f64,
-}
-
-impl ScenarioResult {
-    fn new(scenario: &SessionScenario, network: &SessionNetwork, run: SessionRun) -> Self {
-        let links = network.links().iter().map(|link| link.stats());
-        let (packets, losses) = links.fold((0, 0), |(packets, losses), link| {
-            (packets + link.sent, losses + link.lost + link.overflowed + link.cut)
-        });
-        let faults =
-            |is: fn(&SessionFault) -> bool| scenario.faults.iter().filter(|(_, fault)| is(fault)).count() as u64;
-        Self {
-            trace_hash: run.checker.trace_hash,
-            violations: run.checker.find_violations().iter().map(ToString::to_string).collect(),
-            frames: run.checker.total_confirmed,
-            activity_count: run.checker.spectated_frames,
-            recorded: run.checker.movie_frames,
-            packets,
-            lost_datagrams: losses,
-            rejected_datagrams: network.sites.iter().map(|site| site.session.stats().dropped_datagrams.total()).sum(),
-            cuts: faults(|fault| matches!(fault, SessionFault::Cut(..) | SessionFault::CutOneWay(..))),
-            crashes: faults(|fault| matches!(fault, SessionFault::Crash(_))),
-            features: scenario.features().to_vec(),
-            virtual_seconds: (network.now() - Instant::ZERO).as_secs_f64(),
         }
     }
 }

@@ -8,12 +8,12 @@ use coplay::input::InputWord;
 use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 
-use crate::event_queue::TimedEventQueue;
-use crate::link::{Link, LinkConfig, Loss};
-use crate::random::Random;
 use crate::session_experiment::SessionExperiment;
 use crate::session_network::{SessionNetwork, SiteEvent};
 use crate::toy_machine::mix_hash;
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig, Loss};
+use coplay_links::random::Random;
 
 /// Interval of virtual time at which the session and the spectators take turns.
 const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(1);
@@ -42,7 +42,7 @@ impl SpectatorScaleTest {
     /// to 30 ms and 1 % loss in each direction.
     pub fn new(spectators: usize) -> Self {
         let link = LinkConfig {
-            jitter: crate::link::Jitter::Uniform(TimeDelta::from_millis(15)),
+            jitter: coplay_links::link::Jitter::Uniform(TimeDelta::from_millis(15)),
             loss: Loss::Independent(0.01),
             ..LinkConfig::constant_rtt(TimeDelta::from_millis(30))
         };

@@ -11,12 +11,12 @@ use coplay::session::{Settings, State};
 use coplay::spectator_feed::{Feed, FeedConfig, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
 use coplay::time::{Instant, TimeDelta};
 
-use crate::event_queue::TimedEventQueue;
-use crate::link::{Link, LinkConfig, Loss, Rate};
-use crate::random::Random;
-use crate::session::checker::SessionChecker;
+use super::checker::SessionChecker;
 use crate::session_network::SessionNetwork;
 use crate::toy_machine::ToyMachine;
+use coplay_links::event_queue::TimedEventQueue;
+use coplay_links::link::{Link, LinkConfig, Loss, Rate};
+use coplay_links::random::Random;
 
 /// Interval of virtual time at which the session and the spectators take turns.
 pub const STEP_INTERVAL: TimeDelta = TimeDelta::from_millis(2);

@@ -7,10 +7,10 @@ use std::process::Command;
 use coplay_machines::Machine;
 use coplay_machines::check::{self, CheckCommandOptions, CheckReport, CheckSubject};
 use coplay_machines::libretro::{self, CoreSource, LibretroMachine};
+use coplay_shell::error::AppError;
 
 use crate::cli;
 use crate::config::cache_dir;
-use crate::error::AppError;
 use crate::game::{self, BUILT_IN_MACHINE, GameImage, MachineSpec, OpenedMachine, core_error};
 
 /// Name of the hidden command with which a check starts this program as its child process.

@@ -1,24 +1,24 @@
 //! Command line of `coplay`: commands, flags, and their parsing.
 
+pub mod delays;
 pub mod lab;
 pub mod maze;
 pub mod maze_online;
 pub mod net;
-mod usage_error;
-pub mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use coplay_machines::libretro::CoreSource;
+use coplay_shell::command_line;
+use coplay_shell::error::AppError;
+use coplay_shell::values::{parse_seed, whole_number, whole_number_in};
 
 use crate::config::{MAX_SCALE, UserSettings};
-use crate::error::AppError;
 use crate::frontend::FrontendRequest;
 use crate::game::MachineSpec;
-use values::{AutoOrFrames, auto_or_frames, parse_seed, whole_number, whole_number_in};
+use delays::{AutoOrFrames, auto_or_frames};
 
 /// Largest `--delay` and `--prediction` of a demo, in frames. The demo's dials for these two values have the same
 /// range.
@@ -278,33 +278,11 @@ impl DisplayArgs {
 
 /// Parses the command line. `Ok(Err(text))` is help or version text that the user asked for, to be printed to stdout.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Result<Cli, String>, AppError> {
-    let (args, command): (Vec<_>, _) = (args.into_iter().collect(), command());
-    let matches = command.clone().try_get_matches_from(&args);
-    let error = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => return Ok(Ok(cli)),
-        Err(error) => error,
-    };
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Err(error.render().to_string())),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if args.len() < 2 => {
-            Err(AppError::usage("missing command").hint("try `coplay play`; `coplay --help` lists all commands"))
-        }
-        _ => Err(usage_error::usage_error(&command, &args, &error)),
+    let args: Vec<OsString> = args.into_iter().collect();
+    if args.len() < 2 {
+        return Err(AppError::usage("missing command").hint("try `coplay play`; `coplay --help` lists all commands"));
     }
-}
-
-/// Returns clap's definition of the command line. A negative number after an option is the option's value, so that an
-/// invalid number is reported with the option's range.
-fn command() -> clap::Command {
-    accept_negative_numbers(Cli::command())
-}
-
-fn accept_negative_numbers(command: clap::Command) -> clap::Command {
-    let accept = |arg: clap::Arg| {
-        let is_option = arg.get_long().is_some() && arg.get_action().takes_values();
-        if is_option { arg.allow_negative_numbers(true) } else { arg }
-    };
-    command.mut_args(accept).mut_subcommands(accept_negative_numbers)
+    command_line::parse(args)
 }
 
 #[cfg(test)]
@@ -317,7 +295,7 @@ mod tests {
 
     #[test]
     fn clap_definition_is_consistent() {
-        command().debug_assert();
+        command_line::command::<Cli>().debug_assert();
     }
 
     #[test]

@@ -14,8 +14,6 @@ pub mod cli;
 pub mod config;
 pub mod connect;
 pub mod demo;
-pub mod error;
-pub mod exec_world_program;
 pub mod frame_timer;
 pub mod frontend;
 pub mod game;
@@ -30,7 +28,6 @@ pub mod movie_file;
 pub mod net;
 pub mod netplay_approval;
 pub mod palette;
-mod panic_hook;
 pub mod play;
 pub mod rate_meter;
 pub mod record;
@@ -48,10 +45,3 @@ mod test_machine;
 mod ui_link;
 
 pub use ui_link::{FrontendPort, GamePort, ui_link};
-
-/// Writes text to stdout. Ignores errors: a closed pipe, such as that of `head`, is not a failure.
-pub fn print_stdout(text: &str) {
-    use std::io::Write;
-    let mut stdout = std::io::stdout().lock();
-    _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-}

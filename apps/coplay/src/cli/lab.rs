@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use coplay_net::iroh::RelayConfig;
+use coplay_shell::values::parse_seed;
 
-use super::values::parse_seed;
 use super::{CoreOptionArgs, MachineArgs};
 
 /// Arguments of `coplay lab`.

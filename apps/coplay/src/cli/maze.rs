@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use clap::{Args, Subcommand};
 use coplay_maze::{MAX_AVATARS, Maze};
+use coplay_shell::values::{parse_seed, whole_number, whole_number_in};
 
-use super::values::{parse_seed, whole_number, whole_number_in};
 use super::{DisplayArgs, maze_online};
 
 /// Largest number of ninjas in a solo game: one less than the largest number of avatars of a site, because the player

@@ -9,11 +9,11 @@ use coplay_maze::MazeSettings;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::RelayConfig;
 use coplay_net::mesh::MulticastConfig;
+use coplay_shell::values::{parse_seed, whole_number, whole_number_in};
 
 use super::DisplayArgs;
 use super::maze::side_range;
 use super::net::{LanVisibility, OnlineDisplayArgs};
-use super::values::{parse_seed, whole_number, whole_number_in};
 
 /// Duration of a tick, the time step of the maze, in milliseconds.
 const TICK_MS: u16 = 10;

@@ -13,11 +13,11 @@ use coplay::wire::MAX_DATAGRAM;
 use coplay_machines::identity::game_id;
 use coplay_machines::session_adapter::{self, RequestOutcome, SessionAdapter};
 use coplay_machines::{Machine, NetplaySupport};
+use coplay_shell::error::AppError;
 use coplay_sim::link::{Delay, Jitter, Link, LinkConfig, Loss};
 
 use super::tennis_bot::TennisBot;
 use crate::bot::Bot;
-use crate::error::AppError;
 use crate::game::GameImage;
 
 /// Frames between two comparisons of the states.

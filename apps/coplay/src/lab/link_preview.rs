@@ -5,11 +5,11 @@ use std::io;
 use coplay::session::MachineCosts;
 use coplay_lab::bench::{ExperimentContext, ExperimentLength};
 use coplay_lab::link_preview::{LinkPreview, LinkQuality, MachineProfile, PreviewRow, Smoothness, preview_link};
+use coplay_shell::error::AppError;
 
 use super::progress_bar::ProgressBar;
 use crate::check;
 use crate::cli::lab as cli;
-use crate::error::AppError;
 use crate::net::probe_link;
 
 /// Simulates several delay settings over the link of the flags or of the ticket, and prints a table.

@@ -13,9 +13,9 @@ use coplay_lab::catalog;
 use coplay_lab::experiment::Experiment;
 use coplay_lab::findings::Findings;
 use coplay_lab::report::{self, ReportEntry};
+use coplay_shell::error::AppError;
 
 use crate::cli::lab::{self as cli, LabCommand};
-use crate::error::AppError;
 use output_dir::OutputDir;
 use progress_bar::ProgressBar;
 use real_run::ProcessRunner;
@@ -42,7 +42,7 @@ fn list_experiments() -> Result<(), AppError> {
         text.push('\n');
     }
     text += "`coplay lab run NAME` runs one experiment, `coplay lab report` all of them.\n";
-    crate::print_stdout(&text);
+    coplay_shell::print_stdout(&text);
     Ok(())
 }
 
@@ -85,7 +85,7 @@ fn write_report(args: &cli::LabReportArgs) -> Result<(), AppError> {
     let page = dir
         .write("report.html", report::page(&entries, *seed, &format!("coplay lab report --seed {seed}")).as_bytes())?;
     let result = write_results(&entries, &dir);
-    crate::print_stdout(&format!("wrote the report to {}\n", page.display()));
+    coplay_shell::print_stdout(&format!("wrote the report to {}\n", page.display()));
     result
 }
 
@@ -150,7 +150,7 @@ fn write_results(entries: &[ReportEntry], dir: &OutputDir) -> Result<(), AppErro
         entry.findings.claims.iter().for_each(|claim| text += &format!("  {}\n", claim.to_line()));
     }
     text += &format!("wrote {written} files to {}\n", dir.path().display());
-    crate::print_stdout(&text);
+    coplay_shell::print_stdout(&text);
     let claims = entries.iter().flat_map(|entry| &entry.findings.claims);
     let (all, failed) = claims.fold((0, 0), |(all, failed), claim| (all + 1, failed + usize::from(!claim.holds)));
     if failed == 0 {

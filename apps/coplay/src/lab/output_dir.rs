@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{AppError, describe_io_error};
+use coplay_shell::error::{AppError, describe_io_error};
 
 /// Folder into which files could be written when it was opened.
 pub(super) struct OutputDir(PathBuf);

@@ -10,8 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use coplay_lab::real_run::{FrameStarts, RealRunner, RealSession};
-
-use crate::error::{AppError, describe_io_error};
+use coplay_shell::error::{AppError, describe_io_error};
 
 /// Approximate duration of an experiment in real time, in seconds.
 pub(super) const EXPECTED_SECONDS: f64 = 500.0;

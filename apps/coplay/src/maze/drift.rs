@@ -7,9 +7,9 @@ use std::path::Path;
 use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay_maze::drift::{DriftSample, DriftSeries, DriftSummary as Numbers, Trace, measure_drift};
 use coplay_maze::trace::{HEADER, TraceEntry, TraceEvent};
+use coplay_shell::error::{AppError, describe_io_error};
 
 use crate::cli::maze_online::MazeDriftArgs;
-use crate::error::{AppError, describe_io_error};
 use crate::summary::Summary;
 
 /// Warm-up of 3 s in nanoseconds. Its samples do not count, since the sites are still synchronizing their clocks.
@@ -26,7 +26,7 @@ pub(super) fn run(args: &MazeDriftArgs) -> Result<Summary, AppError> {
         )
         .hint("give traces of one maze and one run, longer than 3 s"));
     }
-    crate::print_stdout(&if args.json { comparison.to_json() } else { comparison.to_text() });
+    coplay_shell::print_stdout(&if args.json { comparison.to_json() } else { comparison.to_text() });
     Ok(Summary::default())
 }
 

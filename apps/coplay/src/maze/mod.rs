@@ -18,11 +18,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::{MazeSettings, MazeSite};
+use coplay_shell::error::AppError;
 
 use crate::cli::maze as cli;
 use crate::cli::maze_online::MazeJoinArgs;
 use crate::connect;
-use crate::error::AppError;
 use crate::frontend::{self, DisplayOptions};
 use crate::run::{frontend_for, load_config};
 use crate::summary::Summary;

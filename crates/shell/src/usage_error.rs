@@ -12,7 +12,7 @@ use crate::error::AppError;
 
 /// Converts clap's error about the command line `args`, whose first element is the name of the program, to a message
 /// and a hint.
-pub(super) fn usage_error(command: &Command, args: &[OsString], error: &Error) -> AppError {
+pub(crate) fn usage_error(command: &Command, args: &[OsString], error: &Error) -> AppError {
     let context = Context { error };
     let typed = TypedCommand::new(command, args);
     let arg = context.first(ContextKind::InvalidArg);

@@ -5,8 +5,7 @@
 //! command is headless, the game runs on a thread of its own. The game sends [scenes](scene) over a
 //! [UI link](ui_link()) to a [front end](frontend), which is a window or the terminal. The front end sends back
 //! commands and the [pressed buttons](input_state). The [HUD](hud::Hud) draws the menu, the help and messages for every
-//! game on a screen, and handles the commands that these games share. The [maze] is a game without a machine. The [lab]
-//! runs experiments.
+//! game on a screen, and handles the commands that these games share. The [maze] is a game without a machine.
 
 pub mod bot;
 pub mod check;
@@ -21,9 +20,9 @@ pub mod gamepad;
 pub mod hud;
 pub mod input_state;
 pub mod key;
-pub mod lab;
 pub mod layout;
 pub mod maze;
+mod measure;
 pub mod movie_file;
 pub mod net;
 pub mod netplay_approval;

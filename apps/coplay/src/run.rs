@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use coplay_machines::{Machine, NetplaySupport};
 use coplay_shell::error::AppError;
 use coplay_shell::panic_hook::{self, ThreadPanics};
-use coplay_shell::sibling_program::SiblingProgram;
 
 use crate::check;
 use crate::cli::delays::fixed_delays;
@@ -17,6 +16,7 @@ use crate::demo::Demo;
 use crate::demo::site_pair::DemoSettings;
 use crate::frontend::{self, AvailableOutputs, DisplayOptions, FrontendKind, terminal};
 use crate::game::{self, GameImage, MachineSpec};
+use crate::measure;
 use crate::movie_file::MovieFile;
 use crate::play::{LocalGame, PlayOptions};
 use crate::replay::Replay;
@@ -48,9 +48,11 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), AppError> {
             0 => Ok(()),
             _ => Err(AppError::failure("only `coplay check` can use this command").hint("run `coplay check`")),
         },
-        Command::Lab(args) => crate::lab::run(&args),
         Command::Maze(args) => crate::maze::run(&args).map(|summary| summary.print()),
-        Command::World(args) => Err(SiblingProgram::find("coplay-world").exec(args.args)),
+        Command::World(args) => Err(args.exec("coplay-world", &[])),
+        Command::Lab(args) => Err(args.exec("coplay-lab", &[])),
+        Command::MeasureLink(args) => measure::link(&args),
+        Command::MeasureMachine(args) => measure::machine(&args),
         Command::Host(args) => crate::net::host(&args).map(|summary| summary.print()),
         Command::Join(args) => crate::net::join(&args).map(|summary| summary.print()),
         Command::Watch(args) => crate::net::watch(&args).map(|summary| summary.print()),

@@ -63,7 +63,8 @@ pub(crate) fn usage_error(command: &Command, args: &[OsString], error: &Error) -
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = context.all(ContextKind::InvalidArg);
-            let missing: Vec<String> = missing.iter().map(|missing| missing.replace(['<', '>'], "")).collect();
+            let missing: Vec<String> =
+                missing.iter().map(|missing| missing.replace(['<', '>'], "").replace("...", "")).collect();
             (format!("missing {}", missing.join(" and ")), typed.help_hint())
         }
         ErrorKind::InvalidUtf8 => ("an argument is not valid UTF-8".to_owned(), typed.help_hint()),

@@ -2,7 +2,6 @@
 //! without servers; [`MazeNet`] is the network below it.
 
 pub mod controls;
-mod drift;
 pub mod net;
 mod online;
 mod peer_history;
@@ -43,7 +42,7 @@ pub fn run(args: &cli::MazeArgs) -> Result<Summary, AppError> {
         cli::MazeCommand::Play(args) => play_alone(args),
         cli::MazeCommand::Host(args) => online::host(args),
         cli::MazeCommand::Join(args) => join(args),
-        cli::MazeCommand::Drift(args) => drift::run(args),
+        cli::MazeCommand::Drift(args) => Err(args.exec("coplay-lab", &["drift"])),
     }
 }
 

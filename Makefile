@@ -50,7 +50,7 @@ test: setup-test ## run all checks: format, lints, docs, tests, games, purity, l
 	@echo 'all checks passed'
 
 lab: setup ## repeat the experiments of five papers and write target/lab/report.html
-	@$(CARGO) run --release -q -p coplay-app -- lab report --out target/lab
+	@$(CARGO) run --release -q -p coplay-lab-app -- report --out target/lab
 
 swarm: setup ## run SEEDS (10000) random sessions with faults and check each of them
 	@$(CARGO) run --release -p coplay-sim --bin swarm -- --seeds $(SEEDS)

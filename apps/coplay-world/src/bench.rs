@@ -24,9 +24,10 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use coplay_shell::error::AppError;
+use coplay_shell::signals;
+
 use crate::cli::{BenchArgs, PolicyName};
-use crate::error::CliError;
-use crate::signals;
 use row::{Row, TABLE_HEADER, Verdict, measure};
 use search::CapacitySearch;
 
@@ -39,7 +40,7 @@ struct BenchRun<'a> {
 }
 
 /// Runs the measurements, prints the table row by row, and then the largest carried number of players of each policy.
-pub fn run(args: &BenchArgs) -> Result<ExitCode, CliError> {
+pub fn run(args: &BenchArgs) -> Result<ExitCode, AppError> {
     signals::install_handler();
     let mut bench = BenchRun {
         args,
@@ -62,7 +63,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, CliError> {
 
 impl BenchRun<'_> {
     /// Searches the limit of each policy, all in turn, so that other load on the computer affects all alike.
-    fn find_limits(&mut self) -> Result<(), CliError> {
+    fn find_limits(&mut self) -> Result<(), AppError> {
         while !self.is_over() && self.searches.iter().any(|(_, search)| search.next_count().is_some()) {
             for at in 0..self.searches.len() {
                 if let Some(players) = self.searches[at].1.next_count() {
@@ -74,7 +75,7 @@ impl BenchRun<'_> {
     }
 
     /// Measures these numbers of players in order, each with every policy. Stops after a number that no policy carries.
-    fn try_counts(&mut self, numbers: &[u32]) -> Result<(), CliError> {
+    fn try_counts(&mut self, numbers: &[u32]) -> Result<(), AppError> {
         for players in numbers {
             let before = self.rows.len();
             for at in 0..self.searches.len() {
@@ -89,7 +90,7 @@ impl BenchRun<'_> {
 
     /// Measures a number of players with the policy of search `at`. If it is not carried, measures once more: other
     /// load may have interfered.
-    fn try_count(&mut self, at: usize, players: u32) -> Result<(), CliError> {
+    fn try_count(&mut self, at: usize, players: u32) -> Result<(), AppError> {
         let mut is_carried = self.measure_row(self.searches[at].0, players)?;
         if is_carried == Some(false) {
             is_carried = self.measure_row(self.searches[at].0, players)?.or(is_carried);
@@ -102,7 +103,7 @@ impl BenchRun<'_> {
 
     /// Measures a row and prints it. Returns whether its players are carried; `None` if the time is over or a signal
     /// asked to stop.
-    fn measure_row(&mut self, policy: PolicyName, players: u32) -> Result<Option<bool>, CliError> {
+    fn measure_row(&mut self, policy: PolicyName, players: u32) -> Result<Option<bool>, AppError> {
         if self.is_over() {
             return Ok(None);
         }

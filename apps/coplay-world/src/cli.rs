@@ -1,21 +1,14 @@
 //! Command line of `coplay-world`: subcommands, options and the parsers of their values.
 
-use std::ffi::OsString;
-use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use coplay::mirror::{DEFAULT_GIT, DropCurve, DropPolicy};
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::RelayConfig;
 use coplay_net::ticket::Ticket;
-
-use crate::error::CliError;
-use crate::usage_error::usage_error;
+use coplay_shell::values::{parse_seed, whole_number};
 
 /// Run and test servers of a shared world
 #[derive(Debug, Parser)]
@@ -24,18 +17,6 @@ pub struct Cli {
     /// Subcommand that the user chose.
     #[command(subcommand)]
     pub command: Command,
-}
-
-impl Cli {
-    /// Parses a command line, whose first element is the program. Prints the help or the version and exits where the
-    /// command line asks for it.
-    pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, CliError> {
-        let args: Vec<OsString> = args.into_iter().collect();
-        Self::try_parse_from(&args).map_err(|error| match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
-            _ => usage_error(&Self::command(), &args, &error),
-        })
-    }
 }
 
 /// Commands of the program.
@@ -204,22 +185,6 @@ impl PolicyName {
             Self::Adaptive => DropPolicy::Adaptive { threshold: DEFAULT_GIT },
         }
     }
-}
-
-/// Returns a parser of whole numbers in `range`.
-fn whole_number<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
-where
-    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
-{
-    move |text| {
-        let number = text.parse().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
-    }
-}
-
-/// Parses the seed of a maze or of bots.
-fn parse_seed(text: &str) -> Result<u64, String> {
-    whole_number(0..=u64::MAX)(text).map_err(|error| format!("{error}, such as 42"))
 }
 
 /// Parses an address to listen on. A port alone stands for all IPv4 addresses of this computer.

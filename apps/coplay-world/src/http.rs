@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use coplay::time::Instant as Time;
 use coplay_net::clock;
+use coplay_shell::error::AppError;
 
-use crate::error::{CliError, bind_error_message};
 use crate::metrics::ServerMetrics;
+use crate::player_network::bind_error_message;
 
 /// Longest time to receive a complete request, and longest wait of a write.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -72,10 +73,10 @@ impl MetricsBoard {
 
 /// Starts the HTTP thread and returns the address on which it listens. The thread serves one connection at a time,
 /// since each gets a short answer or times out within seconds.
-pub fn listen(addr: SocketAddr, metrics: SharedMetrics) -> Result<SocketAddr, CliError> {
+pub fn listen(addr: SocketAddr, metrics: SharedMetrics) -> Result<SocketAddr, AppError> {
     let listener = TcpListener::bind(addr).map_err(|error| {
         let message = format!("cannot serve HTTP on {addr}: {}", bind_error_message(&error));
-        CliError::failure(message, "choose another port or address with --http")
+        AppError::failure(message).hint("choose another port or address with --http")
     })?;
     let local_addr = listener.local_addr().unwrap_or(addr);
     let serve = move || {
@@ -89,7 +90,9 @@ pub fn listen(addr: SocketAddr, metrics: SharedMetrics) -> Result<SocketAddr, Cl
         }
     };
     let started = std::thread::Builder::new().name("http".into()).spawn(serve);
-    started.map_err(|error| CliError::failure(format!("cannot start the HTTP thread: {error}"), "leave out --http"))?;
+    started.map_err(|error| {
+        AppError::failure(format!("cannot start the HTTP thread: {error}")).hint("leave out --http")
+    })?;
     Ok(local_addr)
 }
 

@@ -6,7 +6,6 @@
 
 pub mod bench;
 pub mod cli;
-pub mod error;
 pub mod http;
 pub mod load;
 pub mod metrics;
@@ -15,26 +14,16 @@ pub mod replay_guard;
 pub mod seal;
 pub mod serve;
 pub mod server_network;
-mod signals;
-mod usage_error;
 
 use std::process::ExitCode;
 
 use cli::{Cli, Command};
-use error::CliError;
 
 /// Runs the subcommand given on the command line. Prints an error to standard error. Returns the exit code.
 pub fn main() -> ExitCode {
-    run().unwrap_or_else(|error| {
-        eprintln!("{error}");
-        ExitCode::from(error.exit_code())
-    })
-}
-
-fn run() -> Result<ExitCode, CliError> {
-    match Cli::from_args(std::env::args_os())?.command {
+    coplay_shell::run(std::env::args_os(), |cli: Cli| match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Bench(args) => bench::run(&args),
-    }
+    })
 }

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use coplay_net::key::Secret;
 use coplay_net::ticket::Ticket;
+use coplay_shell::error::AppError;
+use coplay_shell::signals;
 
 use crate::cli::LoadArgs;
-use crate::error::CliError;
-use crate::signals;
 
 pub(crate) use bot_fleet::{BotFleet, FleetConfig, FleetTotals};
 pub use report::fetch_state;
@@ -29,7 +29,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs the bots, and prints a report. The exit code is 1 if acknowledged state was lost, or a bot was not in the world
 /// at the end.
-pub fn run(args: &LoadArgs) -> Result<ExitCode, CliError> {
+pub fn run(args: &LoadArgs) -> Result<ExitCode, AppError> {
     signals::install_handler();
     let (servers, secret) = resolve_servers(&args.world)?;
     let config = FleetConfig {
@@ -48,8 +48,7 @@ pub fn run(args: &LoadArgs) -> Result<ExitCode, CliError> {
     fleet.check_sockets()?;
     drop(fleet);
     if !report.has_anybody_joined() {
-        return Err(CliError::failure(
-            "no server of this world admitted a bot",
+        return Err(AppError::failure("no server of this world admitted a bot").hint(
             "check that `coplay world serve` runs there, and copy the whole URL that it prints, with the part after #",
         ));
     }
@@ -77,16 +76,16 @@ fn wait_with_progress(fleet: &BotFleet, time: Duration) {
 }
 
 /// Resolves the addresses of the servers, and returns them with the secret that all servers share.
-fn resolve_servers(world: &[Ticket]) -> Result<(Vec<SocketAddr>, Secret), CliError> {
+fn resolve_servers(world: &[Ticket]) -> Result<(Vec<SocketAddr>, Secret), AppError> {
     let mut servers = Vec::new();
     let mut secrets = Vec::new();
     for ticket in world {
         let Ticket::Udp { host, port, secret } = ticket else { continue };
         let resolved = (host.as_str(), *port).to_socket_addrs().ok().and_then(|mut all| all.next());
         servers.push(resolved.ok_or_else(|| {
-            CliError::failure(
-                format!("cannot resolve host {host}"),
-                "use the URL that `coplay world serve` printed, which has a numeric address, or check the host name and the network connection",
+            AppError::failure(format!("cannot resolve host {host}")).hint(
+                "use the URL that `coplay world serve` printed, which has a numeric address, or check the host name \
+                 and the network connection",
             )
         })?);
         secrets.push(secret.clone());
@@ -94,9 +93,7 @@ fn resolve_servers(world: &[Ticket]) -> Result<(Vec<SocketAddr>, Secret), CliErr
     secrets.dedup();
     match &secrets[..] {
         [secret] => Ok((servers, Secret::from_text(secret))),
-        _ => Err(CliError::usage_error(
-            "the URLs have different secrets",
-            "give the URLs of servers of one world, which all have the same secret",
-        )),
+        _ => Err(AppError::usage("the URLs have different secrets")
+            .hint("give the URLs of servers of one world, which all have the same secret")),
     }
 }

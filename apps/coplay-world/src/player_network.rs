@@ -1,6 +1,7 @@
 //! Networks for players: UDP, and iroh for players that cannot reach an open port.
 
 use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -14,10 +15,10 @@ use coplay_net::key::{Identity, Secret, Token};
 use coplay_net::ticket::Ticket;
 use coplay_net::udp::UdpTransport;
 use coplay_net::{Incoming, PeerAddr, PeerKey, Transport};
+use coplay_shell::error::AppError;
 use coplay_world::player_entity;
 
 use crate::cli::ServeArgs;
-use crate::error::{CliError, bind_error_message};
 
 /// Largest number of datagrams per transport that wait for the world's thread.
 const QUEUE_CAPACITY: usize = 16_384;
@@ -89,11 +90,11 @@ pub struct PlayerNetwork {
 
 impl PlayerNetwork {
     /// Opens UDP, and iroh if `--iroh` was given. Also returns the address on which UDP listens.
-    pub fn open(args: &ServeArgs, secret: &Secret) -> Result<(Self, SocketAddr), CliError> {
+    pub fn open(args: &ServeArgs, secret: &Secret) -> Result<(Self, SocketAddr), AppError> {
         let (queue, incoming) = sync_channel(QUEUE_CAPACITY);
         let udp = UdpTransport::listen(args.listen, Identity::random(), secret.clone(), queue).map_err(|error| {
             let hint = "choose another port or address with --listen";
-            CliError::failure(format!("cannot listen on {}: {}", args.listen, bind_error_message(&error)), hint)
+            AppError::failure(format!("cannot listen on {}: {}", args.listen, bind_error_message(&error))).hint(hint)
         })?;
         let local_addr = udp.local_addr().unwrap_or(args.listen);
         let own_addr = udp.own_addrs().first().map_or_else(|| local_addr.to_string(), |addr| addr.0.clone());
@@ -192,16 +193,14 @@ fn iroh_token(secret: &Secret) -> Token {
     Token::from_secret(secret, "world iroh")
 }
 
-fn open_iroh(args: &ServeArgs, secret: &Secret) -> Result<(PlayerTransport, Arc<IrohTransport>), CliError> {
+fn open_iroh(args: &ServeArgs, secret: &Secret) -> Result<(PlayerTransport, Arc<IrohTransport>), AppError> {
     let (queue, incoming) = sync_channel(QUEUE_CAPACITY);
     let any_port = SocketAddr::new(args.listen.ip(), 0);
     let relay = args.relay.clone().unwrap_or(RelayConfig::Default);
     let opened = IrohTransport::listen(any_port, &Identity::random(), iroh_token(secret), relay, queue);
     let iroh = Arc::new(opened.map_err(|error| {
-        CliError::failure(
-            format!("cannot open an iroh endpoint: {error}"),
-            "check the network connection, or leave out --iroh",
-        )
+        AppError::failure(format!("cannot open an iroh endpoint: {error}"))
+            .hint("check the network connection, or leave out --iroh")
     })?);
     iroh.wait_for_relay(RELAY_TIMEOUT);
     Ok((PlayerTransport { transport: with_impairment(iroh.clone(), args.impair.as_ref())?, incoming }, iroh))
@@ -211,10 +210,20 @@ fn open_iroh(args: &ServeArgs, secret: &Secret) -> Result<(PlayerTransport, Arc<
 fn with_impairment(
     transport: Arc<dyn Transport>,
     impairment: Option<&Impairment>,
-) -> Result<Arc<dyn Transport>, CliError> {
+) -> Result<Arc<dyn Transport>, AppError> {
     let Some(impairment) = impairment.cloned() else { return Ok(transport) };
-    let failed = |error| CliError::failure(format!("cannot simulate bad links: {error}"), "leave out --impair");
+    let failed = |error| AppError::failure(format!("cannot simulate bad links: {error}")).hint("leave out --impair");
     Ok(Arc::new(ImpairedTransport::new(transport, impairment).map_err(failed)?))
+}
+
+/// Describes why a listening socket could not be opened.
+pub(crate) fn bind_error_message(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::AddrInUse => "the port is already in use".into(),
+        ErrorKind::AddrNotAvailable => "this computer does not have this address".into(),
+        ErrorKind::PermissionDenied => "permission denied".into(),
+        _ => error.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -13,16 +13,16 @@ use coplay_maze::MazeSettings;
 use coplay_net::clock;
 use coplay_net::key::{Secret, random_bytes};
 use coplay_net::ticket;
+use coplay_shell::error::AppError;
+use coplay_shell::signals;
 use coplay_world::{Server, ServerInfo};
 use tracing::{error, info, warn};
 
 use crate::cli::{LogStyle, ServeArgs};
-use crate::error::CliError;
 use crate::http::{self, SharedMetrics};
 use crate::metrics::{ServerMetrics, process_usage, remaining_tick_time};
 use crate::player_network::{PlayerNetwork, TransportKind};
 use crate::server_network::{MirrorMessage, ServerNetwork, ServerNetworkConfig};
-use crate::signals;
 
 /// Largest number of messages from other servers that wait for the world's thread. Further ones are dropped.
 const QUEUE_CAPACITY: usize = 16_384;
@@ -54,7 +54,7 @@ const MAX_MISMATCHED_SERVERS: usize = 64;
 const DEFAULT_SEED_LIMIT: u64 = 10_000;
 
 /// Runs a server until a signal or `--seconds` stops it.
-pub fn run(args: &ServeArgs) -> Result<ExitCode, CliError> {
+pub fn run(args: &ServeArgs) -> Result<ExitCode, AppError> {
     init_logging(args);
     signals::install_handler();
     let secret = world_secret(args)?;
@@ -86,20 +86,20 @@ fn init_logging(args: &ServeArgs) {
     };
 }
 
-fn world_secret(args: &ServeArgs) -> Result<String, CliError> {
+fn world_secret(args: &ServeArgs) -> Result<String, AppError> {
     if [&args.secret, &args.server_secret].into_iter().flatten().any(|secret| !ticket::is_valid_secret(secret)) {
-        return Err(CliError::usage_error(
-            "invalid secret: must be 1 to 128 bytes without spaces",
-            "use one word, such as 16 random letters and digits, for --secret and --server-secret",
-        ));
+        return Err(AppError::usage("invalid secret: must be 1 to 128 bytes without spaces")
+            .hint("use one word, such as 16 random letters and digits, for --secret and --server-secret"));
     }
     match &args.secret {
         Some(secret) => Ok(secret.clone()),
         None if args.peer.is_empty() => Ok(Secret::random_text()),
-        None => Err(CliError::usage_error(
-            "missing --secret: the other servers admit only servers with the secret of the world",
-            "add --secret WORD, as in the command that another server printed after `more servers join with:`",
-        )),
+        None => {
+            Err(AppError::usage("missing --secret: the other servers admit only servers with the secret of the world")
+                .hint(
+                    "add --secret WORD, as in the command that another server printed after `more servers join with:`",
+                ))
+        }
     }
 }
 
@@ -131,13 +131,13 @@ struct ServerProcess {
     /// Servers with a different maze, each of which was logged once.
     mismatched_servers: BTreeSet<SourceId>,
     /// Time of the first hello of a server with a different maze, and the error to exit with if no server has our maze.
-    settings_mismatch: Option<(Instant, CliError)>,
+    settings_mismatch: Option<(Instant, AppError)>,
     /// Whether a server with our maze has ever sent a hello.
     has_met_peer: bool,
 }
 
 impl ServerProcess {
-    fn open(args: &ServeArgs, secret: &str) -> Result<Self, CliError> {
+    fn open(args: &ServeArgs, secret: &str) -> Result<Self, AppError> {
         let key = Secret::from_text(secret);
         // A player knows only the world's secret, so the servers' key derives from both secrets.
         let both = args.server_secret.as_ref().map(|server_secret| format!("{secret} {server_secret}"));
@@ -165,7 +165,7 @@ impl ServerProcess {
         let now = clock::now();
         let server = Server::new(now, config, settings, args.ninjas).map_err(|error| {
             let hint = "`coplay world serve --help` lists all options";
-            CliError::usage_error(format!("invalid server settings: {error}"), hint)
+            AppError::usage(format!("invalid server settings: {error}")).hint(hint)
         })?;
         let shared_metrics = SharedMetrics::default();
         if let Some(addr) = args.http {
@@ -299,7 +299,7 @@ impl ServerProcess {
 
     /// Returns an error if this server was started with `--peer`, has found no server with its maze, and received the
     /// first hello of a server with a different maze at least [`MISMATCH_TIMEOUT`] ago.
-    fn settings_mismatch(&mut self, now: Instant) -> Option<CliError> {
+    fn settings_mismatch(&mut self, now: Instant) -> Option<AppError> {
         let is_alone = self.has_peers && !self.has_met_peer;
         self.settings_mismatch
             .take_if(|(since, _)| is_alone && now - *since >= MISMATCH_TIMEOUT)
@@ -460,14 +460,14 @@ impl ServerProcess {
 
 /// Returns the error of a server whose peer has a different maze. The hint names the flags of the peer's maze, or the
 /// version of the program if those flags are equal to ours.
-fn settings_mismatch_error(ours: &ServerInfo, theirs: &ServerInfo) -> CliError {
+fn settings_mismatch_error(ours: &ServerInfo, theirs: &ServerInfo) -> AppError {
     let addr = theirs.player_addrs.first().map_or_else(String::new, |addr| format!(" at {addr}"));
     let message = format!("the server{addr} has different settings for the maze or its ninjas");
     let hint = match maze_flags(theirs) {
         same if same == maze_flags(ours) => "use the same version of coplay on all servers".into(),
         flags => format!("run the same command with {flags}: all servers of a world need the same values"),
     };
-    CliError::usage_error(message, hint)
+    AppError::usage(message).hint(hint)
 }
 
 /// Formats the flags that select a server's maze and ninjas.

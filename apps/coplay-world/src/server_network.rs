@@ -11,13 +11,13 @@ use coplay::mirror::{MirrorDestination, SourceId};
 use coplay::time::{Instant, TimeDelta};
 use coplay_net::clock;
 use coplay_net::key::Secret;
+use coplay_shell::error::AppError;
 use coplay_world::{ServerHello, ServerInfo};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::pubsub::Publisher;
 use zenoh::qos::CongestionControl;
 
-use crate::error::CliError;
 use crate::replay_guard::{HelloStatus, ReplayGuard};
 use crate::seal::{OpenedMessage, Opener, Sealer, Topic};
 
@@ -88,10 +88,10 @@ impl ServerNetwork {
         secret: &Secret,
         source: SourceId,
         on_message: impl Fn(MirrorMessage) + Send + Sync + 'static,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Self, AppError> {
         let session = zenoh::open(zenoh_config(network)?).wait().map_err(|error| {
             let hint = "check the addresses of --peer and the file of --zenoh, or choose another port with --listen";
-            CliError::failure(format!("cannot open the network between servers: {}", short_message(&*error)), hint)
+            AppError::failure(format!("cannot open the network between servers: {}", short_message(&*error))).hint(hint)
         })?;
         let key_prefix = world_key_prefix(secret);
         let replay_guard = Arc::new(Mutex::new(ReplayGuard::default()));
@@ -233,17 +233,15 @@ fn world_key_prefix(secret: &Secret) -> String {
     format!("coplay/{hex}")
 }
 
-fn declare_publisher(session: &zenoh::Session, key: String) -> Result<Publisher<'static>, CliError> {
+fn declare_publisher(session: &zenoh::Session, key: String) -> Result<Publisher<'static>, AppError> {
     // A congested link drops messages instead of delaying the game; the receiver requests missing events again.
     let publisher = session.declare_publisher(key).congestion_control(CongestionControl::Drop).express(true).wait();
     publisher.map_err(|error| zenoh_error(&*error))
 }
 
-fn zenoh_error(error: &(dyn std::error::Error + Send + Sync)) -> CliError {
-    CliError::failure(
-        format!("cannot exchange messages with other servers: {}", short_message(error)),
-        "run the same command again; if you use --zenoh, check that the file permits the keys coplay/**",
-    )
+fn zenoh_error(error: &(dyn std::error::Error + Send + Sync)) -> AppError {
+    AppError::failure(format!("cannot exchange messages with other servers: {}", short_message(error)))
+        .hint("run the same command again; if you use --zenoh, check that the file permits the keys coplay/**")
 }
 
 /// Returns zenoh's message without the location in its source code.
@@ -252,24 +250,24 @@ fn short_message(error: &(dyn std::error::Error + Send + Sync)) -> String {
     text.split(" at /").next().unwrap_or(&text).to_owned()
 }
 
-fn zenoh_config(network: &ServerNetworkConfig<'_>) -> Result<zenoh::Config, CliError> {
+fn zenoh_config(network: &ServerNetworkConfig<'_>) -> Result<zenoh::Config, AppError> {
     let mut config = match network.config_file {
         None => zenoh::Config::default(),
         Some(path) => zenoh::Config::from_file(path).map_err(|error| {
             let hint = "check the path; for the format, see https://zenoh.io/docs/manual/configuration";
-            CliError::usage_error(
-                format!("cannot use {} as a zenoh configuration: {}", path.display(), short_message(&*error)),
-                hint,
-            )
+            AppError::usage(format!(
+                "cannot use {} as a zenoh configuration: {}",
+                path.display(),
+                short_message(&*error)
+            ))
+            .hint(hint)
         })?,
     };
     let has_listen_endpoint = config.get_json(LISTEN_KEY).ok() != zenoh::Config::default().get_json(LISTEN_KEY).ok();
     let mut set = |key: &str, value: String| {
         config.insert_json5(key, &value).map_err(|error| {
-            CliError::usage_error(
-                format!("zenoh rejects {value} for {key}: {}", short_message(&*error)),
-                "give each --peer as HOST:PORT, or as a zenoh endpoint such as tls/play.example.org:7700",
-            )
+            AppError::usage(format!("zenoh rejects {value} for {key}: {}", short_message(&*error)))
+                .hint("give each --peer as HOST:PORT, or as a zenoh endpoint such as tls/play.example.org:7700")
         })
     };
     if network.config_file.is_none() {

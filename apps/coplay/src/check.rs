@@ -7,10 +7,10 @@ use std::process::Command;
 use coplay_machines::Machine;
 use coplay_machines::check::{self, CheckCommandOptions, CheckReport, CheckSubject};
 use coplay_machines::libretro::{self, CoreSource, LibretroMachine};
+use coplay_shell::error::AppError;
 
 use crate::cli;
 use crate::config::cache_dir;
-use crate::error::AppError;
 use crate::game::{self, BUILT_IN_MACHINE, GameImage, MachineSpec, OpenedMachine, core_error};
 
 /// Name of the hidden command with which a check starts this program as its child process.
@@ -19,11 +19,15 @@ pub const CHILD_COMMAND: &str = "check-child";
 /// Runs the check, or takes the cached report, and prints the report to stdout. A machine that cannot be shared is an
 /// error.
 pub fn run(args: &cli::CheckArgs) -> Result<(), AppError> {
-    let no_output = |error: io::Error| {
+    run_check(args, &mut exclusive_stdout()?).map(|_| ())
+}
+
+/// Returns stdout for exclusive use: what a core prints to it is discarded.
+pub fn exclusive_stdout() -> Result<impl io::Write, AppError> {
+    check::exclusive_stdout().map_err(|error| {
         AppError::failure(format!("cannot write to standard output: {error}"))
             .hint("run the same command in a terminal, or redirect its output to a file")
-    };
-    run_check(args, &mut check::exclusive_stdout().map_err(no_output)?).map(|_| ())
+    })
 }
 
 /// Runs the check, or takes the cached report, and writes the report to `out`. A machine that cannot be shared is an

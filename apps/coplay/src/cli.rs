@@ -1,24 +1,25 @@
 //! Command line of `coplay`: commands, flags, and their parsing.
 
-pub mod lab;
+pub mod delays;
 pub mod maze;
 pub mod maze_online;
 pub mod net;
-mod usage_error;
-pub mod values;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use coplay_machines::libretro::CoreSource;
+use coplay_net::iroh::RelayConfig;
+use coplay_shell::command_line;
+use coplay_shell::error::AppError;
+use coplay_shell::sibling_program::SiblingProgram;
+use coplay_shell::values::{parse_seed, whole_number, whole_number_in};
 
 use crate::config::{MAX_SCALE, UserSettings};
-use crate::error::AppError;
 use crate::frontend::FrontendRequest;
 use crate::game::MachineSpec;
-use values::{AutoOrFrames, auto_or_frames, parse_seed, whole_number, whole_number_in};
+use delays::{AutoOrFrames, auto_or_frames};
 
 /// Largest `--delay` and `--prediction` of a demo, in frames. The demo's dials for these two values have the same
 /// range.
@@ -51,26 +52,52 @@ pub enum Command {
     Demo(DemoArgs),
     /// Check whether a game can be shared on its machine: with rollback, in lockstep only, or not at all
     Check(CheckArgs),
-    /// Repeat the experiments of five papers on networked games, and report which claims hold
-    Lab(lab::LabArgs),
     /// Play in a maze with other players and with bots, without a server or on the servers of a world
     Maze(maze::MazeArgs),
     /// Run and test servers of a shared world (see `coplay world --help`)
     #[command(disable_help_flag = true)]
-    World(WorldProgramArgs),
+    World(OtherProgramArgs),
+    /// Run `coplay-lab`
+    #[command(hide = true, disable_help_flag = true)]
+    Lab(OtherProgramArgs),
     /// Run the child process of a check
     #[command(name = crate::check::CHILD_COMMAND, hide = true)]
     CheckChild(CheckArgs),
+    /// Measure the link to a host, for `coplay-lab feel`
+    #[command(hide = true)]
+    MeasureLink(MeasureLinkArgs),
+    /// Measure the time that a machine takes, for `coplay-lab feel`
+    #[command(hide = true)]
+    MeasureMachine(CheckArgs),
     /// Show the settings and the path of their file
     Config,
 }
 
-/// Arguments that are passed on to the server program.
+/// Arguments that are passed on to another program.
 #[derive(Args, Clone, Debug)]
-pub struct WorldProgramArgs {
-    /// Command of the server program, with its arguments
+pub struct OtherProgramArgs {
+    /// Command of the program, with its arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     pub args: Vec<OsString>,
+}
+
+impl OtherProgramArgs {
+    /// Runs the program with this name in place of this one, with the arguments `first` and these. Returns only if the
+    /// program cannot be started.
+    pub fn exec(&self, program: &'static str, first: &[&str]) -> AppError {
+        let first = first.iter().map(OsStr::new);
+        SiblingProgram::find(program).exec(first.chain(self.args.iter().map(OsString::as_os_str)))
+    }
+}
+
+/// Arguments of `coplay measure-link`.
+#[derive(Args, Clone, Debug)]
+pub struct MeasureLinkArgs {
+    /// Ticket of the host
+    pub ticket: String,
+    /// Let the host reach you through this relay in place of the ticket's
+    #[arg(long, value_name = "none|default|URL")]
+    pub relay: Option<RelayConfig>,
 }
 
 /// Flags for the output of a game on this computer: where it is shown, its initial size, and its sound.
@@ -278,33 +305,11 @@ impl DisplayArgs {
 
 /// Parses the command line. `Ok(Err(text))` is help or version text that the user asked for, to be printed to stdout.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Result<Cli, String>, AppError> {
-    let (args, command): (Vec<_>, _) = (args.into_iter().collect(), command());
-    let matches = command.clone().try_get_matches_from(&args);
-    let error = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => return Ok(Ok(cli)),
-        Err(error) => error,
-    };
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Ok(Err(error.render().to_string())),
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if args.len() < 2 => {
-            Err(AppError::usage("missing command").hint("try `coplay play`; `coplay --help` lists all commands"))
-        }
-        _ => Err(usage_error::usage_error(&command, &args, &error)),
+    let args: Vec<OsString> = args.into_iter().collect();
+    if args.len() < 2 {
+        return Err(AppError::usage("missing command").hint("try `coplay play`; `coplay --help` lists all commands"));
     }
-}
-
-/// Returns clap's definition of the command line. A negative number after an option is the option's value, so that an
-/// invalid number is reported with the option's range.
-fn command() -> clap::Command {
-    accept_negative_numbers(Cli::command())
-}
-
-fn accept_negative_numbers(command: clap::Command) -> clap::Command {
-    let accept = |arg: clap::Arg| {
-        let is_option = arg.get_long().is_some() && arg.get_action().takes_values();
-        if is_option { arg.allow_negative_numbers(true) } else { arg }
-    };
-    command.mut_args(accept).mut_subcommands(accept_negative_numbers)
+    command_line::parse(args)
 }
 
 #[cfg(test)]
@@ -317,7 +322,7 @@ mod tests {
 
     #[test]
     fn clap_definition_is_consistent() {
-        command().debug_assert();
+        command_line::command::<Cli>().debug_assert();
     }
 
     #[test]
@@ -357,7 +362,6 @@ mod tests {
         for (args, reason) in [
             (&["play", "--frames", "-5"][..], "for --frames: must be a whole number from 1 to 4294967295"),
             (&["demo", "--delay", "-1"], "for --delay: must be `auto` or a number of frames from 0 to 20"),
-            (&["lab", "feel", "--rtt", "-0.5"], "for --rtt: must be a number from 0 to 2000 ms"),
         ] {
             let text = usage_error_text(&[&["coplay"], args].concat());
             assert!(text.contains(reason) && !text.contains("-- -"), "{text}");
@@ -407,8 +411,6 @@ mod tests {
             &["host", "--players", "2", "--pads", "1", "--scale", "2", "--frames", "9", "--bot", "1"],
             &["join", "--pads", "1", "--scale", "2", "--frames", "9", "--bot", "1"],
             &["watch", "--scale", "2", "--frames", "9"],
-            &["lab", "feel", "--rtt", "9", "--jitter", "9", "--loss", "9", "--seed", "9"],
-            &["lab", "report", "--seed", "9"],
             &["maze", "play", "--seconds", "9", "--ninjas", "9", "--side", "9", "--seed", "9", "--scale", "2"],
             &["maze", "host", "--ninjas", "9", "--side", "9", "--seconds", "9", "--reckon", "9", "--bucket", "20"],
             &["maze", "join", "--rate", "25", "--scale", "2"],
@@ -441,7 +443,6 @@ mod tests {
             (&["coplay", "maze", "host", "--side", "3"][..], "coplay maze host"),
             (&["coplay", "maze", "join", "--rate", "3"], "coplay maze join"),
             (&["coplay", "maze", "dance"], "coplay maze"),
-            (&["coplay", "lab", "run"], "coplay lab run"),
             (&["coplay", "dance", "play"], "coplay"),
         ] {
             let text = usage_error_text(args);
@@ -455,7 +456,6 @@ mod tests {
             ["play", "--bot"].as_slice(),
             &["host", "--bot"],
             &["demo", "--seed"],
-            &["lab", "report", "--seed"],
             &["maze", "play", "--seed"],
             &["maze", "host", "--seed"],
         ] {
@@ -495,7 +495,7 @@ mod tests {
     fn help_is_not_an_error() {
         let help = parse(["coplay", "--help"].map(Into::into)).unwrap().unwrap_err();
         assert!(
-            ["replay", "config", "host", "join", "watch", "lab"].iter().all(|command| help.contains(command)),
+            ["replay", "config", "host", "join", "watch", "world"].iter().all(|command| help.contains(command)),
             "{help}"
         );
     }

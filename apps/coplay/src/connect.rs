@@ -14,8 +14,7 @@ use coplay_net::key::{Identity, Secret, Token};
 use coplay_net::ticket::{self, Ticket, TicketError};
 use coplay_net::udp::UdpTransport;
 use coplay_net::{Incoming, PeerAddr, PeerKey, Transport};
-
-use crate::error::AppError;
+use coplay_shell::error::AppError;
 
 /// Largest number of received datagrams and connection events that wait for the game.
 const INCOMING_QUEUE_LEN: usize = 4_096;

@@ -8,8 +8,7 @@ use coplay::session::{MachineId, Settings};
 use coplay_machines::libretro::{self, CoreOpenError as CoreError, CoreSource, LibretroMachine};
 use coplay_machines::nes::{self, Nes, NesOpenError};
 use coplay_machines::{Machine, libretro::CoreConfig};
-
-use crate::error::{AppError, describe_io_error};
+use coplay_shell::error::{AppError, describe_io_error};
 
 /// Name of the built-in machine, as in its [`MachineId`].
 pub(crate) const BUILT_IN_MACHINE: &str = "nes";

@@ -5,8 +5,7 @@
 //! command is headless, the game runs on a thread of its own. The game sends [scenes](scene) over a
 //! [UI link](ui_link()) to a [front end](frontend), which is a window or the terminal. The front end sends back
 //! commands and the [pressed buttons](input_state). The [HUD](hud::Hud) draws the menu, the help and messages for every
-//! game on a screen, and handles the commands that these games share. The [maze] is a game without a machine. The [lab]
-//! runs experiments.
+//! game on a screen, and handles the commands that these games share. The [maze] is a game without a machine.
 
 pub mod bot;
 pub mod check;
@@ -14,8 +13,6 @@ pub mod cli;
 pub mod config;
 pub mod connect;
 pub mod demo;
-pub mod error;
-pub mod exec_world_program;
 pub mod frame_timer;
 pub mod frontend;
 pub mod game;
@@ -23,14 +20,13 @@ pub mod gamepad;
 pub mod hud;
 pub mod input_state;
 pub mod key;
-pub mod lab;
 pub mod layout;
 pub mod maze;
+mod measure;
 pub mod movie_file;
 pub mod net;
 pub mod netplay_approval;
 pub mod palette;
-mod panic_hook;
 pub mod play;
 pub mod rate_meter;
 pub mod record;
@@ -48,10 +44,3 @@ mod test_machine;
 mod ui_link;
 
 pub use ui_link::{FrontendPort, GamePort, ui_link};
-
-/// Writes text to stdout. Ignores errors: a closed pipe, such as that of `head`, is not a failure.
-pub fn print_stdout(text: &str) {
-    use std::io::Write;
-    let mut stdout = std::io::stdout().lock();
-    _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-}

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(coplay_app::run::main(std::env::args_os()))
+    coplay_app::run::main(std::env::args_os())
 }

@@ -8,8 +8,7 @@ use coplay::frame::Frame;
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::movie::{MovieEntry, MovieError, MovieReader};
 use coplay::session::Settings;
-
-use crate::error::{AppError, describe_io_error};
+use coplay_shell::error::{AppError, describe_io_error};
 
 /// Number of bytes requested per read of the file.
 const READ_SIZE: usize = 1 << 16;

@@ -3,9 +3,9 @@
 use coplay::session::{MachineCosts, Settings};
 use coplay_machines::check::{CheckReport, ReportCache, SubjectIdentity};
 use coplay_machines::{LockstepOnly, Machine, NetplaySupport};
+use coplay_shell::error::AppError;
 
 use crate::config::cache_dir;
-use crate::error::AppError;
 
 /// Machine in the form in which it may be shared, and the measurements of `coplay check`.
 pub struct ApprovedMachine {

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use coplay::input::InputWord;
 use coplay_machines::Machine;
+use coplay_shell::error::AppError;
 
 use crate::bot::Bot;
 use crate::config::UserSettings;
-use crate::error::AppError;
 use crate::frame_timer::FrameTimer;
 use crate::hud::{Hud, HudCapabilities, HudRequest, failure_note};
 use crate::rate_meter::RateMeter;

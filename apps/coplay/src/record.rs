@@ -10,8 +10,7 @@ use coplay::input::{InputWord, Ownership};
 use coplay::movie::{MovieStartPoint, MovieWriter};
 use coplay::session::{AbsentInput, Settings, StarvationPolicy};
 use coplay_machines::Machine;
-
-use crate::error::{AppError, describe_io_error};
+use coplay_shell::error::{AppError, describe_io_error};
 
 /// Frames between two recorded state hashes, and between two blocks of the file.
 pub const HASH_INTERVAL: u32 = 60;

@@ -9,9 +9,9 @@ use coplay::session::Settings;
 use coplay_machines::Machine;
 use coplay_machines::control::{ControlledMachine, has_control_player};
 use coplay_machines::pad::PadLayout;
+use coplay_shell::error::AppError;
 
 use crate::config::UserSettings;
-use crate::error::AppError;
 use crate::frame_timer::FrameTimer;
 use crate::game::BUILT_IN_MACHINE;
 use crate::hud::{Hud, HudCapabilities, failure_note};

@@ -1,46 +1,41 @@
 //! Entry point of all commands: parses the command line and runs the command.
 
 use std::ffi::OsString;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::process::ExitCode;
 
 use coplay_machines::{Machine, NetplaySupport};
+use coplay_shell::error::AppError;
+use coplay_shell::panic_hook::{self, ThreadPanics};
 
 use crate::check;
-use crate::cli::values::fixed_delays;
+use crate::cli::delays::fixed_delays;
 use crate::cli::{self, Command};
 use crate::config::{self, UserSettings};
 use crate::demo::Demo;
 use crate::demo::site_pair::DemoSettings;
-use crate::error::AppError;
 use crate::frontend::{self, AvailableOutputs, DisplayOptions, FrontendKind, terminal};
 use crate::game::{self, GameImage, MachineSpec};
+use crate::measure;
 use crate::movie_file::MovieFile;
-use crate::panic_hook;
 use crate::play::{LocalGame, PlayOptions};
 use crate::replay::Replay;
 use crate::summary::Summary;
 
 /// Runs the command line `args`, whose first element is the name of the program, and returns the exit code. Prints an
 /// error to stderr.
-pub fn main(args: impl IntoIterator<Item = OsString>) -> u8 {
-    panic_hook::install();
-    let outcome = catch_unwind(AssertUnwindSafe(|| run(args))).unwrap_or_else(|_| Err(panic_hook::internal_error()));
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    panic_hook::install(ThreadPanics::Hidden);
+    let outcome = panic_hook::catch(|| run(args));
     terminal::restore();
-    match outcome {
-        Ok(()) => 0,
-        Err(error) => {
-            eprintln!("{error}");
-            error.exit_code()
-        }
-    }
+    coplay_shell::exit_code(outcome.map(|()| ExitCode::SUCCESS))
 }
 
 fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), AppError> {
     let cli = match cli::parse(args)? {
         Ok(cli) => cli,
         Err(help) => {
-            crate::print_stdout(&help);
+            coplay_shell::print_stdout(&help);
             return Ok(());
         }
     };
@@ -53,15 +48,17 @@ fn run(args: impl IntoIterator<Item = OsString>) -> Result<(), AppError> {
             0 => Ok(()),
             _ => Err(AppError::failure("only `coplay check` can use this command").hint("run `coplay check`")),
         },
-        Command::Lab(args) => crate::lab::run(&args),
         Command::Maze(args) => crate::maze::run(&args).map(|summary| summary.print()),
-        Command::World(args) => crate::exec_world_program::run(&args.args),
+        Command::World(args) => Err(args.exec("coplay-world", &[])),
+        Command::Lab(args) => Err(args.exec("coplay-lab", &[])),
+        Command::MeasureLink(args) => measure::link(&args),
+        Command::MeasureMachine(args) => measure::machine(&args),
         Command::Host(args) => crate::net::host(&args).map(|summary| summary.print()),
         Command::Join(args) => crate::net::join(&args).map(|summary| summary.print()),
         Command::Watch(args) => crate::net::watch(&args).map(|summary| summary.print()),
         Command::Config => {
             let text = UserSettings::load()?.to_toml(config::settings_path().as_deref());
-            crate::print_stdout(&text);
+            coplay_shell::print_stdout(&text);
             Ok(())
         }
     }

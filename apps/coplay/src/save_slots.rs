@@ -6,9 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use coplay::session::{GameId, MachineId};
+use coplay_shell::error::describe_io_error;
 use sha2::{Digest, Sha256};
-
-use crate::error::describe_io_error;
 
 /// Number of slots of a game; slots have the numbers 0 to 9.
 pub const SLOT_COUNT: u8 = 10;

@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use coplay_net::key::Identity;
+use coplay_shell::error::{AppError, describe_io_error};
 use sha2::{Digest, Sha256};
-
-use crate::error::{AppError, describe_io_error};
 
 /// Maximum number of saved keys per group. A program that finds all of them in use gets a key that is not saved.
 const MAX_KEYS_PER_GROUP: usize = 64;

@@ -51,7 +51,7 @@ impl Summary {
 
     /// Prints the rows to stdout and the notes to stderr.
     pub fn print(&self) {
-        crate::print_stdout(&self.to_string());
+        coplay_shell::print_stdout(&self.to_string());
         self.notes.iter().for_each(|note| eprintln!("note: {note}"));
     }
 }

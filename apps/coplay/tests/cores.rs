@@ -1,10 +1,7 @@
 //! The program with libretro cores: checks, movies, options, and cores that cannot be hosted.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
-mod common;
-
-use common::{Outcome, TestDir};
+use crate::common::{Outcome, TestDir};
 use coplay_testcores::{CoreDefect, build_core};
 
 const TENNIS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../games/tennis.nes");

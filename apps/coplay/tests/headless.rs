@@ -1,12 +1,9 @@
 //! `coplay play`, `replay`, `demo` and `maze` without a screen.
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
-mod common;
-
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::TestDir;
+use crate::common::TestDir;
 
 #[test]
 fn bot_seed_determines_the_final_state() {

@@ -1,12 +1,11 @@
 //! Mazes of real processes over real sockets, with ninjas as players.
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::run::RunningProgram;
-use common::{Outcome, TestDir, path_arg};
+use coplay_maze::drift::{DriftSummary, Trace, measure_drift};
+
+use crate::common::run::RunningProgram;
+use crate::common::{TestDir, path_arg};
 
 /// Duration of a maze in seconds: enough for all sites to join, play and agree, even on a busy computer.
 const MAZE_SECONDS: &str = "14";
@@ -20,18 +19,16 @@ fn start_maze_join(dir: &TestDir, ticket: &str, name: &str, more: &[&str]) -> Ru
     RunningProgram::start(dir, &[&["maze", "join", ticket, "--headless", "--name", name], more].concat())
 }
 
-fn run_drift(dir: &TestDir, traces: &[&Path]) -> Outcome {
-    let traces: Vec<&str> = traces.iter().map(|path| path_arg(path)).collect();
-    let outcome = dir.run(&[&["maze", "drift", "--json"], &traces[..]].concat());
-    assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    outcome
+/// Reads the trace that a site wrote.
+fn read_trace(path: &Path) -> Trace {
+    let text = std::fs::read(path).expect("the trace can be read");
+    Trace::parse(&String::from_utf8_lossy(&text)).unwrap_or_else(|error| panic!("{} {error}", path.display()))
 }
 
-/// Returns the first number with this name in JSON output.
-#[track_caller]
-fn json_number(outcome: &Outcome, name: &str) -> f64 {
-    let rest = outcome.out.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {outcome:?}")).1;
-    rest[..rest.find([',', '}']).expect("something follows")].parse().expect("a number")
+/// Measures the drift between the sites of these traces after their first 3 s.
+fn measure(traces: &[Trace]) -> DriftSummary {
+    let series = measure_drift(traces, 3_000_000_000);
+    DriftSummary::from_distances(series.iter().flat_map(|series| &series.samples).map(|sample| sample.distance))
 }
 
 #[test]
@@ -50,14 +47,13 @@ fn three_sites_have_low_drift_and_equal_scores() {
         assert_eq!(run.wait_for_exit(), Some(0), "{run}");
         assert!(run.out().contains("\npeer ") && run.out().contains("\nplayed "), "{run}");
     }
-    let without_loss = run_drift(&dir, &[&traces[0], &traces[1]]);
-    assert!(
-        json_number(&without_loss, "mean") < 16.0 && json_number(&without_loss, "samples") > 100.0,
-        "{without_loss:?}"
-    );
-    let all = run_drift(&dir, &traces.each_ref().map(PathBuf::as_path));
-    assert!(json_number(&all, "under_50") > 0.8, "{all:?}");
-    assert!(all.out.contains("\"scores_equal\":true"), "{all:?}");
+    let traces = traces.map(|path| read_trace(&path));
+    let without_loss = measure(&traces[..2]);
+    assert!(without_loss.mean < 16.0 && without_loss.count > 100, "{without_loss:?}");
+    let all = measure(&traces);
+    assert!(all.share_under_50 > 0.8, "{all:?}");
+    let scores = traces.each_ref().map(Trace::final_scores);
+    assert!(!scores[0].is_empty() && scores.iter().all(|other| *other == scores[0]), "{scores:?}");
     let stats = std::fs::read_to_string(&stats).unwrap();
     assert!(stats.contains("\"rtt_ms\":") && stats.contains("\"offset_ms\":"), "{stats}");
 }
@@ -87,7 +83,7 @@ fn maze_continues_when_a_site_is_killed_or_leaves() {
     assert_eq!(cid.wait_for_exit(), Some(0), "{cid}");
     assert_eq!(ann.wait_for_exit(), Some(0), "{ann}");
     // The trace of the killed site can be read, even with an incomplete last line.
-    assert!(json_number(&run_drift(&dir, &[&dir.path_of("ann"), &killed, &whole]), "samples") > 0.0);
+    assert!(measure(&[&dir.path_of("ann"), &killed, &whole].map(|path| read_trace(path))).count > 0);
 }
 
 #[test]
@@ -117,22 +113,4 @@ fn invalid_maze_arguments_are_explained() {
     let off = ["maze", "host", "--headless", "--udp", "127.0.0.1:0", "--multicast", "10.0.0.1:5000"];
     RunningProgram::start(&dir, &off).assert_fails(1, &["is not a multicast address"]);
     start_maze_join(&dir, "tennis", "Eve", &[]).assert_fails(2, &["invalid ticket"]);
-}
-
-#[test]
-fn invalid_traces_are_explained() {
-    let dir = TestDir::new("maze-trace");
-    let (empty, other) = (dir.write_file("empty", b""), dir.write_file("other", b"frame,start\n1,2\n"));
-    let one = dir.write_file("one", b"coplay maze trace 1\nsite,5,00000001\n");
-    let two = dir.write_file("two", b"coplay maze trace 1\nsite,5,00000002\nsee");
-    let assert_fails = |paths: &[&Path], code, message| {
-        let paths: Vec<&str> = paths.iter().map(|path| path_arg(path)).collect();
-        RunningProgram::start(&dir, &[&["maze", "drift"], &paths[..]].concat()).assert_fails(code, &[message]);
-    };
-    assert_fails(&[&one, &empty], 1, "is empty");
-    assert_fails(&[&one, &other], 1, "is not a trace of a maze");
-    assert_fails(&[&one, &dir.path_of("none")], 1, "there is no such file");
-    assert_fails(&[&one], 2, "one trace is not enough");
-    assert_fails(&[&one, &one], 2, "of the same site");
-    assert_fails(&[&one, &two], 1, "no site displayed an avatar of another site");
 }

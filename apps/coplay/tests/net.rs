@@ -1,21 +1,14 @@
 //! Whole games of real processes over real sockets, with bots as players.
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
-mod common;
-#[cfg(target_os = "linux")]
-#[allow(unreachable_pub, reason = "the module belongs to this test")]
-#[path = "common/hostile.rs"]
-mod hostile;
-
 use std::path::PathBuf;
 
-use common::path_arg;
-use common::run::{
+use crate::common::path_arg;
+use crate::common::run::{
     RunningProgram, assert_confirmed_equal, assert_equal_before, interrupt_in_order, start_host, start_join,
     stat_value, test_dir_with_game, wait_for_frame, wait_for_more_frames,
 };
 #[cfg(target_os = "linux")]
-use hostile::HostileHost;
+use crate::hostile::HostileHost;
 
 #[test]
 fn two_sites_have_equal_states() {

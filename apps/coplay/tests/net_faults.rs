@@ -4,23 +4,20 @@
 
 #![cfg(unix)]
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 #[cfg(target_os = "linux")]
 use std::time::Instant;
 
-use common::router::NatRouter;
+use crate::common::router::NatRouter;
 #[cfg(target_os = "linux")]
-use common::run::TIMEOUT;
-use common::run::{
+use crate::common::run::TIMEOUT;
+use crate::common::run::{
     RunningProgram, assert_confirmed_equal, assert_equal_before, interrupt_in_order, log_paths, newest_frame,
     start_host, start_join, stat_value, test_dir_with_game, wait_for_frame, wait_for_more_frames,
 };
-use common::{TestDir, path_arg};
+use crate::common::{TestDir, path_arg};
 
 /// Value of `--drop-after` in most tests: silence in seconds after which a player is dropped. On a busy computer a
 /// process can stop for more than a second, and must not be dropped for that.
@@ -114,9 +111,7 @@ fn wall_clock_changes_do_not_matter() {
         command.env("LD_PRELOAD", &library).env("WRONG_CLOCK", clock);
         command
     };
-    let start = |clock: &Path, args: &[&str]| {
-        RunningProgram::start_command(with_clock(clock, env!("CARGO_BIN_EXE_coplay")), args)
-    };
+    let start = |clock: &Path, args: &[&str]| RunningProgram::start_command(with_clock(clock, crate::PROGRAM), args);
     // The clocks really differ; otherwise the test proves nothing.
     let seconds = |clock: &Path| -> i64 {
         let out = with_clock(clock, "date").arg("+%s").output().expect("date is installed");
@@ -455,7 +450,7 @@ struct TerminalJoiner {
 #[cfg(target_os = "linux")]
 impl TerminalJoiner {
     fn start_join(dir: &TestDir, ticket: &str, game: &Path, more: &str) -> Self {
-        let program = env!("CARGO_BIN_EXE_coplay");
+        let program = crate::PROGRAM;
         let line = format!(
             "stty cols 80 rows 30; exec {program} join '{ticket}' {} --terminal --mute --name Bob --bot 2 {more}",
             game.display()
@@ -573,7 +568,7 @@ fn missing_network_is_reported() {
     let without_network = || {
         let mut command = Command::new("unshare");
         dir.isolate(&mut command);
-        command.args(["--map-root-user", "--net", env!("CARGO_BIN_EXE_coplay")]);
+        command.args(["--map-root-user", "--net", crate::PROGRAM]);
         command
     };
     let possible = Command::new("unshare").args(["--map-root-user", "--net", "true"]).status();

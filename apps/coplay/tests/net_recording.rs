@@ -1,12 +1,9 @@
 //! Movies of shared games, with real processes and real sockets.
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::path_arg;
-use common::run::{start_host, start_join, test_dir_with_game};
+use crate::common::path_arg;
+use crate::common::run::{start_host, start_join, test_dir_with_game};
 
 const FRAMES: &str = "400";
 

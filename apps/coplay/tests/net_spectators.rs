@@ -4,13 +4,10 @@
 
 #![cfg(unix)]
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::run::{RunningProgram, assert_confirmed_equal, read_steps, wait_for_more_frames};
-use common::{TestDir, path_arg};
+use crate::common::run::{RunningProgram, assert_confirmed_equal, read_steps, wait_for_more_frames};
+use crate::common::{TestDir, path_arg};
 use coplay::time::Instant;
 use coplay_net::clock;
 use coplay_testcores::{TestCore, TestCoreConfig, build_core_with};

@@ -2,14 +2,11 @@
 //! terminal is closed.
 #![cfg(target_os = "linux")]
 
-#[allow(dead_code, unreachable_pub, reason = "each test uses a part of the module")]
-mod common;
-
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Outcome, TestDir};
+use crate::common::{Outcome, TestDir};
 
 /// Runs the program in a terminal of its own without a display, types `typed` after 4 s, and returns all bytes sent to
 /// the terminal.
@@ -22,7 +19,7 @@ fn run_in_terminal_with_display(dir: &TestDir, args: &str, typed: &[u8], display
     let mut command = Command::new("script");
     dir.isolate(&mut command);
     command.env("DISPLAY", display);
-    let program = format!("stty cols 80 rows 30; {} {args}; echo CODE $?", env!("CARGO_BIN_EXE_coplay"));
+    let program = format!("stty cols 80 rows 30; {} {args}; echo CODE $?", crate::PROGRAM);
     command.args(["-qc", &program, "/dev/null"]).env("COLORTERM", "truecolor").stdin(Stdio::piped());
     let mut child = command.spawn().expect("script comes with every Linux");
     let mut stdin = child.stdin.take().unwrap();
@@ -84,11 +81,7 @@ fn program_ends_when_the_terminal_is_closed() {
     let pid_file = dir.path_of("pid");
     let mut command = Command::new("script");
     dir.isolate(&mut command);
-    let program = format!(
-        "echo $$ > {}; exec {} play --terminal --mute --bot 1",
-        pid_file.display(),
-        env!("CARGO_BIN_EXE_coplay")
-    );
+    let program = format!("echo $$ > {}; exec {} play --terminal --mute --bot 1", pid_file.display(), crate::PROGRAM);
     command.args(["-qc", &program, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().expect("script comes with every Linux");
     std::thread::sleep(Duration::from_secs(4));

@@ -9,7 +9,7 @@ use coplay_lab::report::{self, ReportEntry};
 fn run_experiment(experiment: &'static Experiment, seed: u64, threads: usize) -> ReportEntry {
     let mut context = ExperimentContext::new(seed, ExperimentLength::Short, threads, &|_| {});
     let findings = (experiment.run)(&mut context);
-    ReportEntry { experiment, findings, command: format!("coplay lab run {} --seed {seed}", experiment.name) }
+    ReportEntry { experiment, findings, command: format!("coplay-lab run {} --seed {seed}", experiment.name) }
 }
 
 #[track_caller]
@@ -71,11 +71,11 @@ fn report_files_have_unique_names_and_page_is_self_contained() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), files.len());
-    let page = report::page(&entries, 1, "coplay lab report --seed 1");
+    let page = report::page(&entries, 1, "coplay-lab report --seed 1");
     for part in [
         "<svg",
-        "coplay lab run loss --seed 1",
-        "coplay lab run overrun --seed 1",
+        "coplay-lab run loss --seed 1",
+        "coplay-lab run overrun --seed 1",
         "prefers-color-scheme:dark",
         "Parameters",
     ] {

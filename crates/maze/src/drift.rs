@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use coplay::peer_world::{EntityId, WorldSiteId};
 
-use crate::trace::{TraceEntry, TraceEvent};
+use crate::trace::{HEADER, TraceEntry, TraceEvent};
 use crate::{MazeSettings, TICKS_PER_SECOND, UNIT, WALK_SPEED};
 
 /// Length of a tick, in nanoseconds.
@@ -24,6 +24,45 @@ pub struct Trace {
     pub site: Option<WorldSiteId>,
     /// Lines of the trace, in the order in which they were written.
     pub entries: Vec<TraceEntry>,
+}
+
+impl Trace {
+    /// Parses the text of a trace file. Ignores an incomplete last line: the site was killed while it wrote the line.
+    /// An error completes a sentence that begins with the name of the file.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut lines = text.split_inclusive('\n').enumerate();
+        match lines.next() {
+            None => return Err("is empty".into()),
+            Some((_, first)) if first.trim_end() != HEADER => return Err("is not a trace of a maze".into()),
+            Some(_) => {}
+        }
+        let mut trace = Self::default();
+        for (number, line) in lines {
+            match line.trim_end().parse::<TraceEntry>() {
+                _ if !line.ends_with('\n') => {}
+                Ok(line) => trace.entries.push(line),
+                Err(_) => return Err(format!("has an invalid entry in line {}", number + 1)),
+            }
+        }
+        trace.site = trace.entries.iter().find_map(|line| match line.event {
+            TraceEvent::Site(site) => Some(site),
+            _ => None,
+        });
+        if trace.site.is_some() {
+            Ok(trace)
+        } else {
+            Err("names no site: the run ended before it was in a maze".into())
+        }
+    }
+
+    /// Returns the final scores in the trace: avatar, hits and falls.
+    pub fn final_scores(&self) -> Vec<(EntityId, u32, u32)> {
+        let score = |line: &TraceEntry| match line.event {
+            TraceEvent::Score { entity, hits, falls } => Some((entity, hits, falls)),
+            _ => None,
+        };
+        self.entries.iter().filter_map(score).collect()
+    }
 }
 
 /// Drift of one remote avatar, as displayed by one site.
@@ -366,5 +405,22 @@ mod tests {
         let compared: Vec<u32> = pairs[0].samples.iter().map(|sample| sample.tick).collect();
         assert!(compared.iter().all(|tick| *tick < 400) && !compared.contains(&198));
         assert!(measure_drift(&traces[..1], 0).is_empty());
+    }
+
+    #[test]
+    fn truncated_trace_is_read_up_to_its_last_whole_line() {
+        let whole = format!("{HEADER}\nsite,0,00000001\nscore,5,00000001.0,1,2\n");
+        assert_eq!(Trace::parse(&whole).unwrap().entries.len(), 2);
+        let cut = Trace::parse(&whole[..whole.len() - 3]).unwrap();
+        assert_eq!((cut.site, cut.entries.len()), (Some(WorldSiteId(1)), 1));
+    }
+
+    #[test]
+    fn invalid_trace_error_states_the_reason() {
+        let error = |text: &str| Trace::parse(text).unwrap_err();
+        assert!(error("").contains("empty"));
+        assert!(error("frame,start\n").contains("not a trace"));
+        assert!(error(HEADER).contains("site"));
+        assert!(error(&format!("{HEADER}\nsite,0,1\nnonsense\n")).contains("line 3"));
     }
 }

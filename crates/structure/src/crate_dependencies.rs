@@ -19,7 +19,7 @@ pub struct WorkspaceCrate {
 }
 
 /// Packages of the workspace that tests and examples of every package may use.
-pub const TEST_PACKAGES: [&str; 3] = ["coplay-sim", "coplay-testcores", "coplay-world"];
+pub const TEST_PACKAGES: [&str; 4] = ["coplay-links", "coplay-sim", "coplay-testcores", "coplay-world"];
 
 /// Dependencies as the documentation names them: by package, what it depends on.
 pub type NamedDependencies = BTreeMap<String, Vec<String>>;

@@ -4,13 +4,13 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use coplay::mirror::{DEFAULT_GIT, GTD_BUCKET_WIDTH, GTD_BUCKETS};
+use coplay_shell::error::AppError;
+use coplay_shell::signals;
 
 use super::servers::{SERVER_COUNT, ServerProcesses, ServerStateJson};
 use crate::cli::PolicyName;
-use crate::error::CliError;
 use crate::load::{BotFleet, FleetConfig, FleetTotals};
 use crate::metrics::process_usage;
-use crate::signals;
 
 /// Commands per second of every player.
 const COMMANDS_PER_SECOND: u32 = 25;
@@ -72,7 +72,7 @@ struct MetricsReading {
 }
 
 impl MetricsReading {
-    fn now(servers: &ServerProcesses, fleet: &BotFleet) -> Result<Self, CliError> {
+    fn now(servers: &ServerProcesses, fleet: &BotFleet) -> Result<Self, AppError> {
         let states = servers.states()?;
         Ok(Self { at: Instant::now(), states, totals: fleet.totals(), cpu_seconds: process_usage().0 })
     }
@@ -115,7 +115,7 @@ pub(super) fn measure(
     policy: PolicyName,
     seconds: u32,
     on_progress: impl Fn(&str),
-) -> Result<Option<Row>, CliError> {
+) -> Result<Option<Row>, AppError> {
     on_progress("starting servers");
     let servers = ServerProcesses::start(policy)?;
     let config = FleetConfig {

@@ -5,9 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use coplay_net::key::Secret;
+use coplay_shell::error::AppError;
 
 use crate::cli::PolicyName;
-use crate::error::CliError;
 use crate::load::fetch_state;
 
 pub(super) const SERVER_COUNT: usize = 3;
@@ -36,7 +36,7 @@ impl Drop for ServerProcesses {
 }
 
 impl ServerProcesses {
-    pub(super) fn start(policy: PolicyName) -> Result<Self, CliError> {
+    pub(super) fn start(policy: PolicyName) -> Result<Self, AppError> {
         let mut servers = Self { children: vec![], ports: vec![], http_addrs: vec![], secret: Secret::random_text() };
         for _ in 0..SERVER_COUNT {
             let (port, http) = (free_port()?, free_port()?);
@@ -54,7 +54,7 @@ impl ServerProcesses {
         Ok(servers)
     }
 
-    fn wait_until_last_is_ready(&self) -> Result<(), CliError> {
+    fn wait_until_last_is_ready(&self) -> Result<(), AppError> {
         let (until, others) = (Instant::now() + START_TIMEOUT, self.http_addrs.len() - 1);
         while Instant::now() < until {
             let state = ServerStateJson(
@@ -65,7 +65,8 @@ impl ServerProcesses {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        Err(CliError::failure("a server did not start within 20 s", "run `coplay world serve` and read its messages"))
+        Err(AppError::failure("a server did not start within 20 s")
+            .hint("run `coplay world serve` and read its messages"))
     }
 
     /// Returns the UDP address of each server, for the bots.
@@ -78,12 +79,12 @@ impl ServerProcesses {
     }
 
     /// Fetches the state of each server. Fails if a server does not answer within 10 s.
-    pub(super) fn states(&self) -> Result<Vec<ServerStateJson>, CliError> {
+    pub(super) fn states(&self) -> Result<Vec<ServerStateJson>, AppError> {
         self.http_addrs.iter().map(|http_addr| fetch_state_with_retry(http_addr)).collect()
     }
 }
 
-fn fetch_state_with_retry(http_addr: &str) -> Result<ServerStateJson, CliError> {
+fn fetch_state_with_retry(http_addr: &str) -> Result<ServerStateJson, AppError> {
     let until = Instant::now() + ANSWER_TIMEOUT;
     while Instant::now() < until {
         if let Ok(state) = fetch_state(http_addr)
@@ -93,10 +94,8 @@ fn fetch_state_with_retry(http_addr: &str) -> Result<ServerStateJson, CliError> 
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    Err(CliError::failure(
-        "a server did not answer for 10 s",
-        "give smaller numbers of players, such as `coplay world bench 50 100`",
-    ))
+    Err(AppError::failure("a server did not answer for 10 s")
+        .hint("give smaller numbers of players, such as `coplay world bench 50 100`"))
 }
 
 /// State of a server as JSON, as its `/state` reports it.
@@ -127,7 +126,7 @@ impl ServerStateJson {
 }
 
 /// Returns the command for this program, at a lower priority than the bots where the system supports it.
-fn own_command() -> Result<Command, CliError> {
+fn own_command() -> Result<Command, AppError> {
     let own = std::env::current_exe().map_err(|error| spawn_error(&error))?;
     let can_be_nice = cfg!(unix) && Command::new("nice").stdout(Stdio::null()).status().is_ok();
     if !can_be_nice {
@@ -138,19 +137,20 @@ fn own_command() -> Result<Command, CliError> {
     Ok(nice)
 }
 
-fn spawn_error(error: &std::io::Error) -> CliError {
-    CliError::failure(format!("cannot start a server: {error}"), "close other programs and run the same command again")
+fn spawn_error(error: &std::io::Error) -> AppError {
+    AppError::failure(format!("cannot start a server: {error}"))
+        .hint("close other programs and run the same command again")
 }
 
 /// Finds a port of this computer on which no program listens, neither by UDP nor by TCP.
-fn free_port() -> Result<u16, CliError> {
+fn free_port() -> Result<u16, AppError> {
     let free = (0..100).find_map(|_| {
         let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
         let port = tcp.local_addr().ok()?.port();
         UdpSocket::bind(("127.0.0.1", port)).ok().map(|_| port)
     });
     free.ok_or_else(|| {
-        CliError::failure("no free port on 127.0.0.1", "close other programs and run the same command again")
+        AppError::failure("no free port on 127.0.0.1").hint("close other programs and run the same command again")
     })
 }
 

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use coplay_net::impair::Impairment;
 use coplay_net::key::Secret;
+use coplay_shell::error::AppError;
 
 use super::bot::{Bot, BotConfig, BotStats};
 use super::report::LoadReport;
-use crate::error::CliError;
 
 /// Interval at which a thread that waits to start its next bot checks whether the run is over.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
@@ -51,7 +51,7 @@ pub(crate) struct FleetTotals {
 
 impl BotFleet {
     /// Starts the threads of the bots. The bots connect one after the other, `joins_per_second` of them per second.
-    pub(crate) fn start(config: &FleetConfig) -> Result<Self, CliError> {
+    pub(crate) fn start(config: &FleetConfig) -> Result<Self, AppError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let bot_stats: Vec<Arc<Mutex<BotStats>>> = (0..config.player_count).map(|_| Arc::default()).collect();
         let mut fleet = Self { bot_stats, is_over: Arc::default(), threads: Vec::new(), started: Instant::now() };
@@ -67,10 +67,8 @@ impl BotFleet {
             let thread = std::thread::Builder::new().name("bots".into());
             let started = runtime.and_then(|runtime| thread.spawn(move || runtime.block_on(group.run())));
             fleet.threads.push(started.map_err(|error| {
-                CliError::failure(
-                    format!("cannot start the bots: {error}"),
-                    "close other programs and run the same command again",
-                )
+                AppError::failure(format!("cannot start the bots: {error}"))
+                    .hint("close other programs and run the same command again")
             })?);
         }
         Ok(fleet)
@@ -95,14 +93,14 @@ impl BotFleet {
     }
 
     /// Returns an error if a bot could not open its socket.
-    pub(crate) fn check_sockets(&self) -> Result<(), CliError> {
+    pub(crate) fn check_sockets(&self) -> Result<(), AppError> {
         let socket_error =
             |stats: &Arc<Mutex<BotStats>>| stats.lock().unwrap_or_else(PoisonError::into_inner).socket_error.clone();
         let mut reasons = self.bot_stats.iter().filter_map(socket_error);
         let Some(reason) = reasons.next() else { return Ok(()) };
         let (some, all) = (1 + reasons.count(), self.bot_stats.len());
         let hint = format!("use fewer bots, or allow more open files with `ulimit -n {}`", all + 200);
-        Err(CliError::failure(format!("{some} of {all} bots have no socket: {reason}"), hint))
+        Err(AppError::failure(format!("{some} of {all} bots have no socket: {reason}")).hint(hint))
     }
 }
 

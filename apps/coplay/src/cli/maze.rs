@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 
 use clap::{Args, Subcommand};
 use coplay_maze::{MAX_AVATARS, Maze};
+use coplay_shell::values::{parse_seed, whole_number, whole_number_in};
 
-use super::values::{parse_seed, whole_number, whole_number_in};
-use super::{DisplayArgs, maze_online};
+use super::{DisplayArgs, OtherProgramArgs, maze_online};
 
 /// Largest number of ninjas in a solo game: one less than the largest number of avatars of a site, because the player
 /// has one.
@@ -29,8 +29,9 @@ pub enum MazeCommand {
     Host(maze_online::MazeHostArgs),
     /// Join the maze of other players
     Join(maze_online::MazeJoinArgs),
-    /// Measure how far apart the views of several sites were, from the traces that they wrote
-    Drift(maze_online::MazeDriftArgs),
+    /// Run `coplay-lab drift`
+    #[command(hide = true, disable_help_flag = true)]
+    Drift(OtherProgramArgs),
 }
 
 /// Arguments of `coplay maze play`.

@@ -1,4 +1,4 @@
-//! Flags of `coplay maze host`, `coplay maze join` and `coplay maze drift`.
+//! Flags of `coplay maze host` and `coplay maze join`.
 
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
@@ -9,11 +9,11 @@ use coplay_maze::MazeSettings;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::RelayConfig;
 use coplay_net::mesh::MulticastConfig;
+use coplay_shell::values::{parse_seed, whole_number, whole_number_in};
 
 use super::DisplayArgs;
 use super::maze::side_range;
 use super::net::{LanVisibility, OnlineDisplayArgs};
-use super::values::{parse_seed, whole_number, whole_number_in};
 
 /// Duration of a tick, the time step of the maze, in milliseconds.
 const TICK_MS: u16 = 10;
@@ -115,7 +115,7 @@ pub struct MazePlayerArgs {
     /// the site waits up to 10 s longer until no avatar has moved for 3 s, so that all sites agree on the scores
     #[arg(long, value_name = "N", value_parser = whole_number_in::<u32>(1..=86_400, "s"))]
     pub seconds: Option<u32>,
-    /// Write all sent, received and displayed updates to this file, for `coplay maze drift`
+    /// Write all sent, received and displayed updates to this file, for `coplay-lab drift`
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Write statistics of the run to this file at the end (JSON)
@@ -124,17 +124,6 @@ pub struct MazePlayerArgs {
     /// Flags that choose the output.
     #[command(flatten)]
     pub display: OnlineDisplayArgs,
-}
-
-/// Arguments of `coplay maze drift`.
-#[derive(Args, Clone, Debug)]
-pub struct MazeDriftArgs {
-    /// Traces that sites of one maze wrote with --trace: two files or more
-    #[arg(required = true, num_args = 1.., value_name = "TRACE")]
-    pub traces: Vec<PathBuf>,
-    /// Print the results as JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 impl MazePlayerArgs {

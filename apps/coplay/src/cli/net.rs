@@ -7,8 +7,9 @@ use coplay::session::{AbsentInput, MIN_DROP_TIMEOUT, MIN_STALL_LIMIT};
 use coplay::time::TimeDelta;
 use coplay_net::impair::Impairment;
 use coplay_net::iroh::RelayConfig;
+use coplay_shell::values::{parse_seed, whole_number};
 
-use super::values::{AutoOrFrames, MAX_DELAY_FRAMES, auto_or_frames, parse_seed, whole_number};
+use super::delays::{AutoOrFrames, MAX_DELAY_FRAMES, auto_or_frames};
 use super::{CoreOptionArgs, MachineArgs};
 use crate::config::MAX_SCALE;
 use crate::frontend::FrontendRequest;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use coplay_machines::pad::Button;
 use coplay_net::iroh::RelayConfig;
+use coplay_shell::error::{AppError, describe_io_error};
 use etcetera::BaseStrategy;
 
-use crate::error::{AppError, describe_io_error};
 use crate::key::Key;
 
 /// Largest number of players at this computer with keys of their own.

@@ -12,9 +12,9 @@ use coplay::id::SiteId;
 use coplay::input::{InputWord, MAX_PLAYERS};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_machines::Machine;
+use coplay_shell::error::AppError;
 
 use crate::config::{Action, UserSettings};
-use crate::error::AppError;
 use crate::frame_timer::sleep_until;
 use crate::hud::{Hud, HudCapabilities, HudRequest, failure_note};
 use crate::scene::{Dial, Scene, join_footer, key_hint};

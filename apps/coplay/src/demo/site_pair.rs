@@ -14,10 +14,10 @@ use coplay_links::link::{Delay, Jitter, Link, LinkConfig, Loss};
 use coplay_machines::identity::game_id;
 use coplay_machines::session_adapter::{self, RequestOutcome, SessionAdapter};
 use coplay_machines::{Machine, NetplaySupport};
+use coplay_shell::error::AppError;
 
 use super::tennis_bot::TennisBot;
 use crate::bot::Bot;
-use crate::error::AppError;
 use crate::game::GameImage;
 
 /// Frames between two comparisons of the states.

@@ -7,8 +7,10 @@ pub mod window;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use coplay_shell::error::AppError;
+use coplay_shell::panic_hook;
+
 use crate::config::{Action, UserSettings};
-use crate::error::AppError;
 use crate::key::Key;
 use crate::scene::{join_footer, key_hint};
 use crate::ui_link::{GamePort, ui_link};
@@ -130,7 +132,7 @@ pub fn run_with_frontend<T: Send>(
             }),
             FrontendKind::Terminal => terminal::run(frontend_port, options, config),
         };
-        let outcome = game.join().unwrap_or_else(|_| Err(crate::panic_hook::internal_error()));
+        let outcome = game.join().unwrap_or_else(|_| Err(panic_hook::internal_error()));
         frontend_result.and(outcome)
     })
 }

@@ -2,7 +2,6 @@
 //! without servers; [`MazeNet`] is the network below it.
 
 pub mod controls;
-mod drift;
 pub mod net;
 mod online;
 mod peer_history;
@@ -18,11 +17,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use coplay::peer_world::{UpdatePolicy, WorldSiteId};
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::{MazeSettings, MazeSite};
+use coplay_shell::error::AppError;
 
 use crate::cli::maze as cli;
 use crate::cli::maze_online::MazeJoinArgs;
 use crate::connect;
-use crate::error::AppError;
 use crate::frontend::{self, DisplayOptions};
 use crate::run::{frontend_for, load_config};
 use crate::summary::Summary;
@@ -43,7 +42,7 @@ pub fn run(args: &cli::MazeArgs) -> Result<Summary, AppError> {
         cli::MazeCommand::Play(args) => play_alone(args),
         cli::MazeCommand::Host(args) => online::host(args),
         cli::MazeCommand::Join(args) => join(args),
-        cli::MazeCommand::Drift(args) => drift::run(args),
+        cli::MazeCommand::Drift(args) => Err(args.exec("coplay-lab", &["drift"])),
     }
 }
 

@@ -6,8 +6,8 @@ use coplay::codec::MAX_DATAGRAM;
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::MazeSite;
 use coplay_net::clock;
+use coplay_shell::error::AppError;
 
-use crate::error::AppError;
 use crate::hud::Invitation;
 
 /// Carrier of a maze's datagrams. It also owns the clock, because waiting for datagrams and waiting for deadlines is

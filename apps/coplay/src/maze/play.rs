@@ -5,13 +5,13 @@ use std::time::Instant;
 use coplay::input::InputWord;
 use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::MazeSite;
+use coplay_shell::error::AppError;
 
 use super::controls::{controls_from_word, key_help, maze_pad};
 use super::net::MazeNet;
 use super::renderer::MazeRenderer;
 use super::scoreboard_view::ScoreboardView;
 use crate::config::UserSettings;
-use crate::error::AppError;
 use crate::gamepad::Gamepads;
 use crate::hud::{Hud, HudCapabilities};
 use crate::scene::UiCommand;

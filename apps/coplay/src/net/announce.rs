@@ -11,7 +11,7 @@ use qrcode::{EcLevel, QrCode};
 /// Prints the ticket to stdout, for programs, and a QR code (if stderr is a terminal) and `uses` to stderr, for people.
 /// A use is a purpose and the command to type.
 pub(crate) fn print_ticket(ticket: &str, uses: &[(&str, String)]) {
-    crate::print_stdout(&format!("{ticket}\n"));
+    coplay_shell::print_stdout(&format!("{ticket}\n"));
     if std::io::stderr().is_terminal()
         && let Some(code) = qr_code(ticket)
     {

@@ -3,8 +3,7 @@
 use coplay::session::SessionEnd;
 use coplay_net::lobby::JoinRefusal;
 use coplay_net::runner::RunError;
-
-use crate::error::AppError;
+use coplay_shell::error::AppError;
 
 /// Converts an error of the runner to a message with a hint for the user.
 pub(super) fn to_app_error(run_error: &RunError) -> AppError {

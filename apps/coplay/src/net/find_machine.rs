@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use coplay::session::{GameId, MachineId, Settings};
 use coplay_machines::Machine;
 use coplay_machines::libretro::{self, CoreName, CoreOpenError, CoreSource};
+use coplay_shell::error::AppError;
 use sha2::{Digest, Sha256};
 
-use crate::error::AppError;
 use crate::game::{BUILT_IN_MACHINE, GameImage, MachineSpec, core_error, open_core, player_count};
 
 /// Number of folder levels below a game folder that are searched.

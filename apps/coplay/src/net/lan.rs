@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use coplay_net::lan::{self, GameKind, LanAdvertisement, LanGame};
 use coplay_net::ticket::Ticket;
+use coplay_shell::error::AppError;
 
 use crate::cli::net::LanVisibility;
 use crate::connect;
-use crate::error::AppError;
 
 /// Time for which the program waits for advertisements of other computers.
 const DISCOVERY_TIME: Duration = Duration::from_millis(2_500);
@@ -47,7 +47,7 @@ pub(crate) fn choose_ticket(kind: GameKind, command: &str, text: Option<&str>) -
         return Err(AppError::failure(format!("found no {thing} in the local network")).hint(hint()));
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        crate::print_stdout(&format_games(&found));
+        coplay_shell::print_stdout(&format_games(&found));
         return Ok(None);
     }
     eprint!("{}", format_games(&found));

@@ -3,10 +3,10 @@
 use coplay::time::TimeDelta;
 use coplay_net::iroh::RelayConfig;
 use coplay_net::runner::{self, LinkProbeConfig, LinkReport};
+use coplay_shell::error::AppError;
 
 use super::errors;
 use crate::connect;
-use crate::error::AppError;
 use crate::seat_key::SeatKey;
 
 /// Longest wait for a connection to the host.

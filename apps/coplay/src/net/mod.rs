@@ -32,13 +32,13 @@ use coplay_net::runner::{
     SpectateOptions,
 };
 use coplay_net::ticket::Ticket;
+use coplay_shell::error::AppError;
 
+use crate::cli::delays::{AutoOrFrames, fixed_delays};
 use crate::cli::net as cli;
 use crate::cli::net::LanVisibility;
-use crate::cli::values::{AutoOrFrames, fixed_delays};
 use crate::config::UserSettings;
 use crate::connect::{self, OwnTicketFn, TransportKind};
-use crate::error::AppError;
 use crate::frontend::{self, DisplayOptions};
 use crate::game::{self, GameImage};
 use crate::netplay_approval::{self, ApprovedMachine};

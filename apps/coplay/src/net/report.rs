@@ -6,10 +6,10 @@ use std::path::Path;
 
 use coplay_net::DropCounts;
 use coplay_net::runner::{EndReason, FrameLog, MovieRecorder, RunOutcome};
+use coplay_shell::error::{AppError, describe_io_error};
 
 use super::errors;
 use crate::cli::net::LogArgs;
-use crate::error::{AppError, describe_io_error};
 use crate::summary::Summary;
 
 /// Creates the file of `--frame-log`; `None` without the flag.

@@ -18,7 +18,7 @@ use coplay_net::{Incoming, PeerKey, Transport, clock};
 const SECRET: &str = "tennis";
 
 /// Hostile host, which stops when it is dropped.
-pub struct HostileHost {
+pub(crate) struct HostileHost {
     ticket: String,
     machine_name: Arc<Mutex<String>>,
     is_stopped: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ pub struct HostileHost {
 
 impl HostileHost {
     /// Starts a host on a free port. [`set_machine_name`](Self::set_machine_name) sets the machine of its game.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (queue, incoming) = sync_channel(1_024);
         let opened =
             UdpTransport::listen("127.0.0.1:0".parse().unwrap(), Identity::random(), Secret::from_text(SECRET), queue);
@@ -39,12 +39,12 @@ impl HostileHost {
         Self { ticket, machine_name, is_stopped, thread: Some(thread) }
     }
 
-    pub fn ticket(&self) -> &str {
+    pub(crate) fn ticket(&self) -> &str {
         &self.ticket
     }
 
     /// Sets the name of the machine in the settings that joiners get from now on.
-    pub fn set_machine_name(&self, name: &str) {
+    pub(crate) fn set_machine_name(&self, name: &str) {
         *self.machine_name.lock().unwrap() = name.to_owned();
     }
 }

@@ -1,31 +1,31 @@
 //! Helpers that run the built program in a directory of its own, without settings, display and keyboard input.
 
-pub mod router;
-pub mod run;
+pub(crate) mod router;
+pub(crate) mod run;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Temporary directory, which is removed when this is dropped.
-pub struct TestDir {
+pub(crate) struct TestDir {
     path: PathBuf,
 }
 
 impl TestDir {
     /// Creates an empty temporary directory for the test with this name.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("coplay-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a temporary directory can be created");
         Self { path }
     }
 
     /// Returns the path of a file in the directory.
-    pub fn path_of(&self, name: &str) -> PathBuf {
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Writes a file into the directory, and returns its path.
-    pub fn write_file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    pub(crate) fn write_file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path_of(name);
         std::fs::create_dir_all(path.parent().expect("the path has a parent")).expect("the directory can be created");
         std::fs::write(&path, bytes).expect("the file can be written");
@@ -33,15 +33,15 @@ impl TestDir {
     }
 
     /// Returns the command that runs the built program in this directory.
-    pub fn program(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_coplay"));
+    pub(crate) fn program(&self) -> Command {
+        let mut command = Command::new(crate::PROGRAM);
         self.isolate(&mut command);
         command
     }
 
     /// Restricts settings, data and working directory of a program to this directory, takes its display away, and pipes
     /// its output.
-    pub fn isolate(&self, command: &mut Command) {
+    pub(crate) fn isolate(&self, command: &mut Command) {
         command.current_dir(&self.path).env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY");
         command.env("XDG_CONFIG_HOME", self.path_of("config")).env("XDG_DATA_HOME", self.path_of("data"));
         command.env("XDG_CACHE_HOME", self.path_of("cache"));
@@ -49,7 +49,7 @@ impl TestDir {
     }
 
     /// Runs the program with these arguments, and waits for its end.
-    pub fn run(&self, args: &[&str]) -> Outcome {
+    pub(crate) fn run(&self, args: &[&str]) -> Outcome {
         Outcome::from(self.program().args(args).output().expect("the program starts"))
     }
 }
@@ -62,13 +62,13 @@ impl Drop for TestDir {
 
 /// Exit code and output of a program that has ended.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Exit code; `None` if a signal killed the program.
-    pub code: Option<i32>,
+    pub(crate) code: Option<i32>,
     /// Standard output of the program.
-    pub out: String,
+    pub(crate) out: String,
     /// Standard error of the program.
-    pub err: String,
+    pub(crate) err: String,
 }
 
 impl From<Output> for Outcome {
@@ -80,7 +80,7 @@ impl From<Output> for Outcome {
 
 impl Outcome {
     /// Returns the first word of the value in the summary row with this name.
-    pub fn row_value(&self, name: &str) -> &str {
+    pub(crate) fn row_value(&self, name: &str) -> &str {
         let row = self.out.lines().find_map(|line| line.strip_prefix(name));
         let row = row.unwrap_or_else(|| panic!("no row {name} in {self:?}"));
         row.split_whitespace().next().unwrap_or_default()
@@ -88,6 +88,6 @@ impl Outcome {
 }
 
 /// Returns a path as the text of an argument.
-pub fn path_arg(path: &Path) -> &str {
+pub(crate) fn path_arg(path: &Path) -> &str {
     path.to_str().expect("temporary paths are UTF-8")
 }

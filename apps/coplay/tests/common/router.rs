@@ -9,7 +9,7 @@ use std::time::Duration;
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// NAT router on two threads, which stops when it is dropped.
-pub struct NatRouter {
+pub(crate) struct NatRouter {
     shared: Arc<RouterState>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -26,7 +26,7 @@ struct RouterState {
 
 impl NatRouter {
     /// Starts a router that forwards datagrams between a joiner and this host.
-    pub fn in_front_of(host: SocketAddr) -> Self {
+    pub(crate) fn in_front_of(host: SocketAddr) -> Self {
         let shared = Arc::new(RouterState {
             host,
             inside: socket(),
@@ -44,19 +44,19 @@ impl NatRouter {
     }
 
     /// Returns the address that the joiner dials.
-    pub fn addr(&self) -> SocketAddr {
+    pub(crate) fn addr(&self) -> SocketAddr {
         self.shared.inside.local_addr().expect("the socket is bound")
     }
 
     /// Gives the joiner another address towards the host, closes the old one, and resets the number of delivered
     /// datagrams.
-    pub fn move_joiner(&self) {
+    pub(crate) fn move_joiner(&self) {
         *self.shared.outside.lock().unwrap() = Arc::new(socket());
         self.shared.delivered.store(0, Ordering::Relaxed);
     }
 
     /// Returns the number of datagrams that reached the joiner since its address changed.
-    pub fn delivered(&self) -> u64 {
+    pub(crate) fn delivered(&self) -> u64 {
         self.shared.delivered.load(Ordering::Relaxed)
     }
 }

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use super::{TestDir, path_arg};
 
 /// Longest wait for a condition; long, because the computer may be busy.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Running program, which is killed when this is dropped.
-pub struct RunningProgram {
+pub(crate) struct RunningProgram {
     command_line: String,
     child: Child,
     out: OutputCollector,
@@ -23,12 +23,12 @@ pub struct RunningProgram {
 }
 
 impl RunningProgram {
-    pub fn start(dir: &TestDir, args: &[&str]) -> Self {
+    pub(crate) fn start(dir: &TestDir, args: &[&str]) -> Self {
         Self::start_command(dir.program(), args)
     }
 
     /// Starts a command that [`TestDir::isolate`] has prepared.
-    pub fn start_command(mut program: Command, args: &[&str]) -> Self {
+    pub(crate) fn start_command(mut program: Command, args: &[&str]) -> Self {
         let mut child = program.args(args).env("USER", "tester").spawn().expect("the program starts");
         let out = collect_output(child.stdout.take().expect("stdout is piped"));
         let err = collect_output(child.stderr.take().expect("stderr is piped"));
@@ -36,22 +36,22 @@ impl RunningProgram {
     }
 
     /// Extends the timeout of all waits for this program.
-    pub fn with_extra_timeout(mut self, extra: Duration) -> Self {
+    pub(crate) fn with_extra_timeout(mut self, extra: Duration) -> Self {
         self.timeout += extra;
         self
     }
 
-    pub fn out(&self) -> String {
+    pub(crate) fn out(&self) -> String {
         self.out.text()
     }
 
-    pub fn err(&self) -> String {
+    pub(crate) fn err(&self) -> String {
         self.err.text()
     }
 
     /// Waits until stderr contains this text. Panics after the timeout.
     #[track_caller]
-    pub fn wait_for_stderr(&self, text: &str) {
+    pub(crate) fn wait_for_stderr(&self, text: &str) {
         let until = Instant::now() + self.timeout;
         while !self.err().contains(text) {
             assert!(Instant::now() < until, "no {text:?} from {self}");
@@ -61,7 +61,7 @@ impl RunningProgram {
 
     /// Waits until the host has printed its ticket, and returns it.
     #[track_caller]
-    pub fn ticket(&self) -> String {
+    pub(crate) fn ticket(&self) -> String {
         let until = Instant::now() + self.timeout;
         loop {
             if let Some((ticket, _)) = self.out().split_once('\n') {
@@ -74,7 +74,7 @@ impl RunningProgram {
 
     /// Waits until the program ends, and returns its exit code; `None` if a signal killed it.
     #[track_caller]
-    pub fn wait_for_exit(&mut self) -> Option<i32> {
+    pub(crate) fn wait_for_exit(&mut self) -> Option<i32> {
         let until = Instant::now() + self.timeout;
         loop {
             if let Some(status) = self.child.try_wait().expect("the process can be waited for") {
@@ -88,13 +88,13 @@ impl RunningProgram {
     }
 
     #[track_caller]
-    pub fn assert_ends_well(&mut self) {
+    pub(crate) fn assert_ends_well(&mut self) {
         let code = self.wait_for_exit();
         assert!(code == Some(0) && self.out().contains("states equal yes"), "code {code:?} of {self}");
     }
 
     #[track_caller]
-    pub fn assert_fails(&mut self, code: i32, parts: &[&str]) {
+    pub(crate) fn assert_fails(&mut self, code: i32, parts: &[&str]) {
         let actual = self.wait_for_exit();
         let err = self.err();
         assert!(
@@ -104,11 +104,11 @@ impl RunningProgram {
         assert!(err.contains("\nhint: "), "{self}");
     }
 
-    pub fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("the process can be waited for").is_none()
     }
 
-    pub fn send_signal(&self, signal: &str) {
+    pub(crate) fn send_signal(&self, signal: &str) {
         let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(sent.expect("kill is installed").success());
     }
@@ -161,25 +161,25 @@ fn collect_output(source: impl Read + Send + 'static) -> OutputCollector {
 }
 
 /// Creates a test directory with the NES test image `game.nes` in it. Returns both.
-pub fn test_dir_with_game(name: &str) -> (TestDir, PathBuf) {
+pub(crate) fn test_dir_with_game(name: &str) -> (TestDir, PathBuf) {
     let dir = TestDir::new(name);
     let game = dir.write_file("game.nes", &coplay_testcores::images::nes());
     (dir, game)
 }
 
-pub fn start_host(dir: &TestDir, game: &Path, more: &[&str]) -> RunningProgram {
+pub(crate) fn start_host(dir: &TestDir, game: &Path, more: &[&str]) -> RunningProgram {
     let all = ["host", path_arg(game), "--headless", "--udp", "127.0.0.1:0", "--name", "Ann", "--bot", "1"];
     RunningProgram::start(dir, &[&all[..], more].concat())
 }
 
-pub fn start_join(dir: &TestDir, ticket: &str, game: &Path, more: &[&str]) -> RunningProgram {
+pub(crate) fn start_join(dir: &TestDir, ticket: &str, game: &Path, more: &[&str]) -> RunningProgram {
     let all = ["join", ticket, path_arg(game), "--headless", "--bot", "2"];
     RunningProgram::start(dir, &[&all[..], more].concat())
 }
 
 /// Returns the number under a name in a file that `--stats` wrote.
 #[track_caller]
-pub fn stat_value(stats: &Path, name: &str) -> f64 {
+pub(crate) fn stat_value(stats: &Path, name: &str) -> f64 {
     let text = std::fs::read_to_string(stats).expect("the statistics can be read");
     let rest = text.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name} in {text}")).1;
     let end = rest.find([',', '}']).expect("a comma or brace follows");
@@ -188,17 +188,17 @@ pub fn stat_value(stats: &Path, name: &str) -> f64 {
 
 /// One step of a machine, as a line of a frame log.
 #[derive(Clone, Debug)]
-pub struct LoggedStep {
-    pub frame: u32,
+pub(crate) struct LoggedStep {
+    pub(crate) frame: u32,
     /// Start of the step on the monotonic clock, in nanoseconds.
-    pub start_nanos: i64,
+    pub(crate) start_nanos: i64,
     /// Whether the frame was resimulated. Resimulated frames are not shown.
-    pub is_resimulated: bool,
-    pub hash: String,
+    pub(crate) is_resimulated: bool,
+    pub(crate) hash: String,
 }
 
 /// Returns all steps in a frame log. Ignores an incomplete last line, which a killed program leaves.
-pub fn read_steps(log: &Path) -> Vec<LoggedStep> {
+pub(crate) fn read_steps(log: &Path) -> Vec<LoggedStep> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let complete = &text[..text.rfind('\n').unwrap_or(0)];
     let step = |line: &str| {
@@ -210,13 +210,13 @@ pub fn read_steps(log: &Path) -> Vec<LoggedStep> {
 }
 
 /// Returns the newest frame in a frame log, or 0. The program writes the log about 100 frames at a time.
-pub fn newest_frame(log: &Path) -> u32 {
+pub(crate) fn newest_frame(log: &Path) -> u32 {
     read_steps(log).iter().map(|step| step.frame).max().unwrap_or(0)
 }
 
 /// Waits until a frame log contains this frame or a later one.
 #[track_caller]
-pub fn wait_for_frame(log: &Path, frame: u32) {
+pub(crate) fn wait_for_frame(log: &Path, frame: u32) {
     let until = Instant::now() + TIMEOUT;
     while newest_frame(log) < frame {
         assert!(Instant::now() < until, "no frame {frame} in {}", log.display());
@@ -226,12 +226,12 @@ pub fn wait_for_frame(log: &Path, frame: u32) {
 
 /// Waits until a frame log contains `frames` more frames than now.
 #[track_caller]
-pub fn wait_for_more_frames(log: &Path, frames: u32) {
+pub(crate) fn wait_for_more_frames(log: &Path, frames: u32) {
     wait_for_frame(log, newest_frame(log) + frames);
 }
 
 /// Returns the state hash of every frame in a frame log, after its last resimulation.
-pub fn hashes(log: &Path) -> BTreeMap<u32, String> {
+pub(crate) fn hashes(log: &Path) -> BTreeMap<u32, String> {
     read_steps(log).into_iter().map(|step| (step.frame, step.hash)).collect()
 }
 
@@ -261,7 +261,7 @@ fn confirmed_hashes(log: &Path) -> BTreeMap<u32, String> {
 /// Asserts that two logs agree on all frames that are confirmed in both. Returns the number of those from frame `from`
 /// on.
 #[track_caller]
-pub fn assert_confirmed_equal(one: &Path, other: &Path, from: u32) -> usize {
+pub(crate) fn assert_confirmed_equal(one: &Path, other: &Path, from: u32) -> usize {
     let (one, mut other) = (confirmed_hashes(one), confirmed_hashes(other));
     other.retain(|frame, _| one.contains_key(frame));
     // The site that left last may have predicted frames at the end, too.
@@ -274,21 +274,21 @@ pub fn assert_confirmed_equal(one: &Path, other: &Path, from: u32) -> usize {
 
 /// Interrupts two programs in this order, and asserts that each ends with exit code 0 and equal states.
 #[track_caller]
-pub fn interrupt_in_order(first: &mut RunningProgram, second: &mut RunningProgram) {
+pub(crate) fn interrupt_in_order(first: &mut RunningProgram, second: &mut RunningProgram) {
     for run in [first, second] {
         run.send_signal("-INT");
         run.assert_ends_well();
     }
 }
 
-pub fn log_paths<const N: usize>(dir: &TestDir) -> [PathBuf; N] {
+pub(crate) fn log_paths<const N: usize>(dir: &TestDir) -> [PathBuf; N] {
     std::array::from_fn(|index| dir.path_of(&format!("log{index}.csv")))
 }
 
 /// Asserts that two logs have equal hashes after all common frames before `frame`, and that the number of distinct
 /// hashes is more than half the number of these frames. Returns the number of these frames.
 #[track_caller]
-pub fn assert_equal_before(frame: u32, one: &Path, other: &Path) -> usize {
+pub(crate) fn assert_equal_before(frame: u32, one: &Path, other: &Path) -> usize {
     let (one, other) = (hashes(one), hashes(other));
     let common: Vec<u32> =
         one.range(..frame).map(|(frame, _)| *frame).filter(|frame| other.contains_key(frame)).collect();

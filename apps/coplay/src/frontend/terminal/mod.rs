@@ -9,6 +9,7 @@ use std::io::{Write, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use coplay_shell::error::{AppError, describe_io_error};
 use crossterm::event::{
     self, DisableFocusChange, EnableFocusChange, Event, KeyEventKind, KeyboardEnhancementFlags as Flags,
     PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
@@ -17,7 +18,6 @@ use crossterm::{cursor, execute, terminal};
 
 use super::{DisplayOptions, status_keys};
 use crate::config::{Action, UserSettings};
-use crate::error::{AppError, describe_io_error};
 use crate::input_state::Keyboard;
 use crate::scene::UiCommand;
 use crate::ui_link::FrontendPort;

@@ -9,11 +9,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
+use coplay_shell::error::AppError;
 use eframe::egui::{self, Event, Key as Pressed, TextureHandle, TextureOptions, ViewportCommand};
 
 use super::{DisplayOptions, status_keys};
 use crate::config::{Action, UserSettings};
-use crate::error::AppError;
 use crate::input_state::{Keyboard, edit_command};
 use crate::key::Key;
 use crate::layout::Scaling;

@@ -5,9 +5,8 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use coplay_shell::error::{AppError, describe_io_error};
 use eframe::egui::{self, ColorImage, ScreenshotCallback, ViewportCommand};
-
-use crate::error::{AppError, describe_io_error};
 
 /// Screenshot of the window at the end of a game, if a path is given.
 #[derive(Clone, Debug)]

@@ -3,8 +3,7 @@
 use coplay_maze::{Maze, MazeSettings};
 use coplay_net::lobby::JoinRefusal;
 use coplay_net::mesh::MeshError;
-
-use crate::error::AppError;
+use coplay_shell::error::AppError;
 
 /// Hint about different versions of the program.
 const SAME_VERSION: &str = "install the same version of coplay on all computers; `coplay --version` prints it";

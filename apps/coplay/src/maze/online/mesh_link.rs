@@ -7,10 +7,10 @@ use coplay::time::{Instant, TimeDelta};
 use coplay_maze::{MazeSettings, MazeSite, TICKS_PER_SECOND};
 use coplay_net::clock;
 use coplay_net::mesh::{DepartureReason, Dest, MAX_PAYLOAD_LEN, Mesh, MeshEvent, MeshMember};
+use coplay_shell::error::AppError;
 
 use super::report::{MazeReport, PeerReport};
 use super::trace_file::TraceFile;
-use crate::error::AppError;
 use crate::hud::Invitation;
 use crate::maze::net::MazeNet;
 

@@ -15,13 +15,13 @@ use coplay_maze::{MazeSettings, MazeSite};
 use coplay_net::clock;
 use coplay_net::lan::GameKind;
 use coplay_net::mesh::{Mesh, MeshJoinConfig, MeshOptions, TransportWithQueue};
+use coplay_shell::error::AppError;
 
 use super::{advance_until, display_options, play, random_seed};
 use crate::cli::maze_online::{MazeHostArgs, MazeJoinArgs, MazePlayerArgs, MulticastArg};
 use crate::cli::net::LanVisibility;
 use crate::config::UserSettings;
 use crate::connect::{self, Connection};
-use crate::error::AppError;
 use crate::frontend::{self, FrontendKind};
 use crate::hud::Invitation;
 use crate::net::{JOIN_TIMEOUT, announce, lan, player_name, transport_kind, with_impairment};

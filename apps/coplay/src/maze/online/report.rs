@@ -8,8 +8,8 @@ use coplay::peer_world::{EntityId, PeerWorldStats, WorldPeerStats, WorldSiteId};
 use coplay::time::TimeDelta;
 use coplay_maze::{MazeSite, OTHER_AVATARS, Score};
 use coplay_net::mesh::{MeshStats, TrafficCount};
+use coplay_shell::error::AppError;
 
-use crate::error::AppError;
 use crate::maze::scoreboard_view::format_score;
 use crate::net::report::write_error;
 use crate::summary::Summary;

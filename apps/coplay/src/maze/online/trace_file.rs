@@ -6,8 +6,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use coplay_maze::trace::{HEADER, TraceEntry};
+use coplay_shell::error::AppError;
 
-use crate::error::AppError;
 use crate::net::report::write_error;
 
 /// Trace file that is open for writing.

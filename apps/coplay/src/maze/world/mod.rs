@@ -10,11 +10,11 @@ mod server_link;
 use coplay_maze::{Avatar, Ninja};
 use coplay_net::clock;
 use coplay_net::ticket::Ticket;
+use coplay_shell::error::AppError;
 
 use super::display_options;
 use crate::cli::maze_online::MazeJoinArgs;
 use crate::connect;
-use crate::error::AppError;
 use crate::frontend;
 use crate::net::player_name;
 use crate::run::{frontend_for, load_config};
@@ -49,7 +49,7 @@ pub(super) fn join(args: &MazeJoinArgs) -> Result<Summary, AppError> {
     match played {
         Ok(notes) => Ok(link.summary().with_notes(notes)),
         Err(error) => {
-            crate::print_stdout(&link.summary().to_string());
+            coplay_shell::print_stdout(&link.summary().to_string());
             Err(error)
         }
     }

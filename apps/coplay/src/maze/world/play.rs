@@ -7,13 +7,13 @@ use coplay::time::{Instant as Time, TimeDelta};
 use coplay_maze::Avatar;
 use coplay_maze::render::Camera;
 use coplay_net::clock;
+use coplay_shell::error::AppError;
 
 use super::notices::hit_text;
 use super::score_table::{display_name, score_table};
 use super::server_history::ServerHistory;
 use super::server_link::ServerLink;
 use crate::config::{Action, UserSettings};
-use crate::error::AppError;
 use crate::gamepad::Gamepads;
 use crate::hud::{Hud, HudCapabilities};
 use crate::maze::controls::{controls_from_word, key_help, maze_pad};

@@ -11,11 +11,11 @@ use coplay_net::iroh::IrohAddr;
 use coplay_net::key::random_bytes;
 use coplay_net::ticket::Ticket;
 use coplay_net::{Incoming, PeerAddr, PeerKey, Transport, clock};
+use coplay_shell::error::AppError;
 use coplay_world::{CONSISTENCY_TOLERANCE, Client, ConsistencySummary, ServerMessage, ServerSelector};
 
 use super::notices::NoticeTracker;
 use crate::connect::{self, Connection};
-use crate::error::AppError;
 use crate::maze::scoreboard_view::format_score;
 use crate::net::{JOIN_TIMEOUT, with_impairment};
 use crate::summary::Summary;

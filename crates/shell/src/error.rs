@@ -9,8 +9,10 @@ pub enum AppErrorKind {
     Usage,
     /// Valid command that failed: exit code 1.
     Failure,
-    /// Signal before the program had joined a maze: exit code 130, which shells report for Ctrl-C.
+    /// Signal before the command had a result: exit code 130, which shells report for Ctrl-C.
     Interrupted,
+    /// Failure of another program that this one started, and that printed the error itself: its exit code.
+    Printed(u8),
 }
 
 /// Error that ends a command: its kind, a message, and a hint if the user can do something.
@@ -37,6 +39,11 @@ impl AppError {
         Self { kind: AppErrorKind::Interrupted, message: message.into(), hint: None }
     }
 
+    /// Creates an error that another program has printed; this program ends with the same exit code.
+    pub fn printed(exit_code: u8) -> Self {
+        Self { kind: AppErrorKind::Printed(exit_code), message: "another program failed".into(), hint: None }
+    }
+
     /// Sets the hint: the next thing that the user should try.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -48,12 +55,20 @@ impl AppError {
         format!("note: {}", self.message)
     }
 
-    /// Returns the exit code of a program that ends with this error: 2, 1 or 130, by its kind.
+    /// Prints the error to stderr, unless another program has printed it.
+    pub fn print(&self) {
+        if !matches!(self.kind, AppErrorKind::Printed(_)) {
+            eprintln!("{self}");
+        }
+    }
+
+    /// Returns the exit code of a program that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             AppErrorKind::Usage => 2,
             AppErrorKind::Failure => 1,
             AppErrorKind::Interrupted => 130,
+            AppErrorKind::Printed(code) => code,
         }
     }
 }

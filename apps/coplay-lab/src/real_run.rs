@@ -1,20 +1,23 @@
-//! Experiments in real time: two processes of this program play over UDP on this computer, each with a simulated uplink
-//! delay.
+//! Experiments in real time: two processes of the program `coplay` play over UDP on this computer, each with a
+//! simulated uplink delay.
 //!
 //! Both processes log the start of every frame on the system's monotonic clock, which they share.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use coplay_lab::real_run::{FrameStarts, RealRunner, RealSession};
+use coplay_shell::error::{AppError, describe_io_error};
+use coplay_shell::sibling_program::SiblingProgram;
+use coplay_shell::signals;
 
-use crate::error::{AppError, describe_io_error};
+use crate::coplay_program;
 
 /// Approximate duration of an experiment in real time, in seconds.
-pub(super) const EXPECTED_SECONDS: f64 = 500.0;
+pub(crate) const EXPECTED_SECONDS: f64 = 500.0;
 /// Number of frames at the start of a session that are not measured.
 const WARM_UP_FRAMES: u32 = 60;
 /// Longest time for the sites to start and connect.
@@ -24,21 +27,18 @@ const FRAME_TIMEOUT: Duration = Duration::from_millis(100);
 /// Time between two checks for the ticket, or for the end of a process.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runner of experiments that starts each site as a process of this program.
-pub(super) struct ProcessRunner {
-    program: PathBuf,
+/// Runner of experiments that starts each site as a process of the program `coplay`.
+pub(crate) struct ProcessRunner {
+    program: SiblingProgram,
     temp_dir: PathBuf,
 }
 
 impl ProcessRunner {
-    pub(super) fn new() -> Result<Self, AppError> {
+    pub(crate) fn new() -> Result<Self, AppError> {
         // On a signal, the child processes are ended and the temporary files removed.
-        crate::signals::install_handler();
-        let program = std::env::current_exe();
-        let program = program.map_err(|error| {
-            AppError::failure(format!("cannot find the path of this program: {error}"))
-                .hint("start coplay by its full path")
-        })?;
+        signals::install_handler();
+        let program = coplay_program::find();
+        program.command().arg("--version").output().map_err(|error| program.start_error(&error))?;
         let temp_dir = std::env::temp_dir().join(format!("coplay-lab-{}", std::process::id()));
         std::fs::create_dir_all(&temp_dir).map_err(|error| {
             AppError::failure(format!("cannot create {}: {}", temp_dir.display(), describe_io_error(&error)))
@@ -62,7 +62,7 @@ impl ProcessRunner {
             File::create(path)
                 .map_err(|error| format!("cannot write {}: {}", path.display(), describe_io_error(&error)))
         };
-        let mut program = Command::new(&self.program);
+        let mut program = self.program.command();
         program.args(command).args([
             "--headless",
             "--bot",
@@ -75,7 +75,7 @@ impl ProcessRunner {
         program.stdin(Stdio::null()).stdout(file(&out)?).stderr(file(&err)?);
         // The log of an earlier session must not be read as the log of this one.
         _ = std::fs::remove_file(&log);
-        let child = program.spawn().map_err(|error| format!("cannot start another process of coplay: {error}"))?;
+        let child = program.spawn().map_err(|error| format!("cannot start a process of coplay: {error}"))?;
         Ok(SiteProcess { name, child, frame_log: log, stdout_path: out, stderr_path: err })
     }
 }
@@ -170,7 +170,7 @@ impl Drop for SiteProcess {
 
 /// Waits for [`POLL_INTERVAL`]; fails if a signal asked the program to end.
 fn poll_sleep() -> Result<(), String> {
-    if crate::signals::is_stop_requested() {
+    if signals::is_stop_requested() {
         return Err("the experiment was interrupted".into());
     }
     std::thread::sleep(POLL_INTERVAL);

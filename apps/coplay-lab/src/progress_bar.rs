@@ -13,7 +13,7 @@ const TERMINAL_INTERVAL: Duration = Duration::from_millis(100);
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Progress of several tasks that run one after the other, on stderr.
-pub(super) struct ProgressBar {
+pub(crate) struct ProgressBar {
     /// Expected duration of each task, relative to the others.
     weights: Vec<f64>,
     is_terminal: bool,
@@ -31,20 +31,20 @@ struct Progress {
 }
 
 impl ProgressBar {
-    pub(super) fn new(weights: Vec<f64>) -> Self {
+    pub(crate) fn new(weights: Vec<f64>) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { weights, is_terminal, started: Instant::now(), state: Mutex::new(Progress::default()) }
     }
 
     /// Starts task `index`, and prints its name.
-    pub(super) fn begin(&self, index: usize, name: &'static str) {
+    pub(crate) fn begin(&self, index: usize, name: &'static str) {
         *self.lock() = Progress { index, name, fraction: 0.0, last_printed: None };
         self.report(0.0);
     }
 
     /// Reports the completed fraction of the current task, from 0 to 1. Prints the total progress if the last line is
     /// [`TERMINAL_INTERVAL`] old in a terminal, [`LOG_INTERVAL`] elsewhere.
-    pub(super) fn report(&self, fraction: f64) {
+    pub(crate) fn report(&self, fraction: f64) {
         let mut state = self.lock();
         state.fraction = state.fraction.max(fraction.min(1.0));
         let interval = if self.is_terminal { TERMINAL_INTERVAL } else { LOG_INTERVAL };
@@ -64,7 +64,7 @@ impl ProgressBar {
     }
 
     /// Clears the line, if stderr is a terminal.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         if self.is_terminal {
             _ = write!(std::io::stderr(), "\r{:79}\r", "").and_then(|()| std::io::stderr().flush());
         }

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{AppError, describe_io_error};
+use coplay_shell::error::{AppError, describe_io_error};
 
 /// Folder into which files could be written when it was opened.
-pub(super) struct OutputDir(PathBuf);
+pub(crate) struct OutputDir(PathBuf);
 
 impl OutputDir {
     /// Opens the folder, and creates it if it does not exist. Writes and removes a test file, so that a missing write
     /// permission is found before the experiments run.
-    pub(super) fn open(path: &Path) -> Result<Self, AppError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, AppError> {
         let dir = Self(path.into());
         std::fs::create_dir_all(path).map_err(|error| dir.write_error(path, &error))?;
         let probe = path.join(format!(".coplay-{}", std::process::id()));
@@ -20,12 +20,12 @@ impl OutputDir {
         Ok(dir)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
     /// Writes a file with this name into the folder, and returns its path.
-    pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, AppError> {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, AppError> {
         let path = self.0.join(name);
         std::fs::write(&path, bytes).map_err(|error| self.write_error(&path, &error))?;
         Ok(path)

@@ -1,27 +1,18 @@
-//! `coplay lab feel`: simulates a game over a link with several delay settings, and prints speed and latency of each.
-
-use std::io;
+//! `coplay-lab feel`: simulates a game over a link with several delay settings, and prints speed and latency of each.
 
 use coplay::session::MachineCosts;
 use coplay_lab::bench::{ExperimentContext, ExperimentLength};
 use coplay_lab::link_preview::{LinkPreview, LinkQuality, MachineProfile, PreviewRow, Smoothness, preview_link};
+use coplay_shell::error::AppError;
 
-use super::progress_bar::ProgressBar;
-use crate::check;
-use crate::cli::lab as cli;
-use crate::error::AppError;
-use crate::net::probe_link;
+use crate::cli::FeelArgs;
+use crate::coplay_program;
+use crate::progress_bar::ProgressBar;
 
 /// Simulates several delay settings over the link of the flags or of the ticket, and prints a table.
-pub(super) fn run(args: &cli::LabFeelArgs) -> Result<(), AppError> {
+pub fn run(args: &FeelArgs) -> Result<(), AppError> {
     let link = link_quality(args)?;
-    // A core may print to stdout; the table must not be mixed with that.
-    let output = coplay_machines::check::exclusive_stdout();
-    let mut out = output.map_err(|error| {
-        AppError::failure(format!("cannot write to standard output: {error}"))
-            .hint("run the same command in a terminal, or redirect its output to a file")
-    })?;
-    let (machine, about) = machine_costs(args)?;
+    let (machine, about) = machine_profile(args)?;
     let bar = ProgressBar::new(vec![1.0]);
     bar.begin(0, "feel");
     let on_progress = |fraction: f64| bar.report(fraction);
@@ -29,54 +20,38 @@ pub(super) fn run(args: &cli::LabFeelArgs) -> Result<(), AppError> {
     let mut context = ExperimentContext::new(args.seed, ExperimentLength::Full, threads, &on_progress);
     let preview = preview_link(&mut context, link, machine);
     bar.end();
-    // A closed pipe is not an error.
-    _ = out.write_all(format_preview(link, &about, &preview).as_bytes()).and_then(|()| out.flush());
+    coplay_shell::print_stdout(&format_preview(link, &about, &preview));
     Ok(())
 }
 
 /// Returns the link that the flags describe, or measures the link to the host of the ticket.
-fn link_quality(args: &cli::LabFeelArgs) -> Result<LinkQuality, AppError> {
-    let Some(ticket) = &args.measure else {
-        let (rtt_ms, jitter_ms, loss) = (args.rtt.unwrap_or_default(), args.jitter, args.loss / 100.0);
-        return Ok(LinkQuality { rtt_ms, jitter_ms, loss });
-    };
-    let report = probe_link(ticket, args.relay.clone())?;
-    // Each direction adds half of the jitter of a round trip.
-    let (rtt_ms, jitter_ms) = (report.min_rtt.as_millis_f64(), report.jitter.as_millis_f64() / 2.0);
-    eprintln!("the host answered {} of {} probes", report.replies.0, report.replies.1);
-    Ok(LinkQuality { rtt_ms, jitter_ms, loss: report.loss })
+fn link_quality(args: &FeelArgs) -> Result<LinkQuality, AppError> {
+    match &args.measure {
+        Some(ticket) => coplay_program::measure_link(ticket, args),
+        None => {
+            Ok(LinkQuality { rtt_ms: args.rtt.unwrap_or_default(), jitter_ms: args.jitter, loss: args.loss / 100.0 })
+        }
+    }
 }
 
-/// Returns the costs of the machine as `coplay check` measures them, and a description of the machine. Without a game
-/// and a core, assumes a machine that takes no time.
-fn machine_costs(args: &cli::LabFeelArgs) -> Result<(MachineProfile, String), AppError> {
-    if args.game.is_none() && args.machine.core.is_none() {
+/// Returns the profile of the machine and a description of it. Without a game and a core, assumes a machine that takes
+/// no time.
+fn machine_profile(args: &FeelArgs) -> Result<(MachineProfile, String), AppError> {
+    if args.machine.game.is_none() && args.machine.core.is_none() {
         return Ok((
             MachineProfile { costs: MachineCosts::default(), can_save: true },
             "assumed to take no time; --game GAME includes the time that a game takes".into(),
         ));
     }
-    let check_args = crate::cli::CheckArgs {
-        game: args.game.clone(),
-        machine: args.machine.clone(),
-        core_options: args.core_options.clone(),
-        players: None,
-        json: false,
-        frames: None,
-        seconds: None,
-        again: false,
-    };
-    let report = check::run_check(&check_args, &mut io::sink())?;
-    let fitness = report.fitness();
+    let (profile, game) = coplay_program::measure_machine(&args.machine)?;
     let about = format!(
-        "{}: {:.1} ms per step, {:.2} ms to save, {:.2} ms to load{}",
-        report.identity.game,
-        fitness.costs.step.as_millis_f64(),
-        fitness.costs.save.as_millis_f64(),
-        fitness.costs.load.as_millis_f64(),
-        if fitness.can_save { "" } else { "; it has no exact save states, so prediction is not possible" },
+        "{game}: {:.1} ms per step, {:.2} ms to save, {:.2} ms to load{}",
+        profile.costs.step.as_millis_f64(),
+        profile.costs.save.as_millis_f64(),
+        profile.costs.load.as_millis_f64(),
+        if profile.can_save { "" } else { "; it has no exact save states, so prediction is not possible" },
     );
-    Ok((MachineProfile { costs: fitness.costs, can_save: fitness.can_save }, about))
+    Ok((profile, about))
 }
 
 fn format_preview(link: LinkQuality, about: &str, preview: &LinkPreview) -> String {

@@ -12,7 +12,7 @@ use crate::error::AppError;
 
 /// Converts clap's error about the command line `args`, whose first element is the name of the program, to a message
 /// and a hint.
-pub(super) fn usage_error(command: &Command, args: &[OsString], error: &Error) -> AppError {
+pub(crate) fn usage_error(command: &Command, args: &[OsString], error: &Error) -> AppError {
     let context = Context { error };
     let typed = TypedCommand::new(command, args);
     let arg = context.first(ContextKind::InvalidArg);
@@ -63,7 +63,8 @@ pub(super) fn usage_error(command: &Command, args: &[OsString], error: &Error) -
         }
         ErrorKind::MissingRequiredArgument => {
             let missing = context.all(ContextKind::InvalidArg);
-            let missing: Vec<String> = missing.iter().map(|missing| missing.replace(['<', '>'], "")).collect();
+            let missing: Vec<String> =
+                missing.iter().map(|missing| missing.replace(['<', '>'], "").replace("...", "")).collect();
             (format!("missing {}", missing.join(" and ")), typed.help_hint())
         }
         ErrorKind::InvalidUtf8 => ("an argument is not valid UTF-8".to_owned(), typed.help_hint()),

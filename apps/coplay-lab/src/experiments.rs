@@ -1,37 +1,19 @@
-//! `coplay lab`: runs the experiments of the papers with this engine, and previews how a game feels over a link.
-//!
-//! The [lab crate](coplay_lab) does no I/O. This module has the I/O: output files, a progress bar with a clock, and
-//! processes of this program for experiments in real time.
-
-mod link_preview;
-mod output_dir;
-mod progress_bar;
-mod real_run;
+//! `coplay-lab list`, `coplay-lab run` and `coplay-lab report`: the experiments of the papers.
 
 use coplay_lab::bench::{ExperimentContext, ExperimentLength};
 use coplay_lab::catalog;
 use coplay_lab::experiment::Experiment;
 use coplay_lab::findings::Findings;
 use coplay_lab::report::{self, ReportEntry};
+use coplay_shell::error::AppError;
 
-use crate::cli::lab::{self as cli, LabCommand};
-use crate::error::AppError;
-use output_dir::OutputDir;
-use progress_bar::ProgressBar;
-use real_run::ProcessRunner;
-
-/// Runs a subcommand of `coplay lab`.
-pub fn run(args: &cli::LabArgs) -> Result<(), AppError> {
-    match &args.command {
-        LabCommand::List => list_experiments(),
-        LabCommand::Run(args) => run_selected(args),
-        LabCommand::Report(args) => write_report(args),
-        LabCommand::Feel(args) => link_preview::run(args),
-    }
-}
+use crate::cli;
+use crate::output_dir::OutputDir;
+use crate::progress_bar::ProgressBar;
+use crate::real_run::{self, ProcessRunner};
 
 /// Prints name, title, summary, paper and duration of all experiments.
-fn list_experiments() -> Result<(), AppError> {
+pub fn list() -> Result<(), AppError> {
     let mut text = String::new();
     for experiment in catalog::ALL {
         let Experiment { name, title, paper, paper_figures, expected_seconds, summary, real_run, .. } = experiment;
@@ -41,8 +23,8 @@ fn list_experiments() -> Result<(), AppError> {
         text += &wrap_indented(&format!("{}: {paper_figures}. Takes about {expected_seconds:.0} s.", paper.authors));
         text.push('\n');
     }
-    text += "`coplay lab run NAME` runs one experiment, `coplay lab report` all of them.\n";
-    crate::print_stdout(&text);
+    text += "`coplay-lab run NAME` runs one experiment, `coplay-lab report` all of them.\n";
+    coplay_shell::print_stdout(&text);
     Ok(())
 }
 
@@ -67,25 +49,27 @@ fn wrap_indented(text: &str) -> String {
     lines.iter().map(|line| format!("{:INDENT$}{line}\n", "")).collect()
 }
 
-fn run_selected(args: &cli::LabRunArgs) -> Result<(), AppError> {
+/// Runs the experiments with these names, writes their results, and prints which claims hold.
+pub fn run(args: &cli::RunArgs) -> Result<(), AppError> {
     let experiments = args.names.iter().map(|name| find_experiment(name)).collect::<Result<Vec<_>, _>>()?;
     if let Some(virtual_only) = experiments.iter().find(|experiment| args.real && experiment.real_run.is_none()) {
         return Err(AppError::usage(format!("the experiment {} runs in virtual time only", virtual_only.name))
-            .hint("leave out --real; `coplay lab list` shows which experiments support --real"));
+            .hint("leave out --real; `coplay-lab list` shows which experiments support --real"));
     }
     let dir = OutputDir::open(&args.experiment.out)?;
-    let entries = run_experiments(&experiments, args.experiment.seed, args.real)?;
+    let entries = run_all(&experiments, args.experiment.seed, args.real)?;
     write_results(&entries, &dir)
 }
 
-fn write_report(args: &cli::LabReportArgs) -> Result<(), AppError> {
+/// Runs all experiments, and writes their results and the report.
+pub fn write_report(args: &cli::ReportArgs) -> Result<(), AppError> {
     let cli::SeedAndOutputArgs { seed, out } = &args.experiment;
     let dir = OutputDir::open(out)?;
-    let entries = run_experiments(&catalog::ALL, *seed, false)?;
+    let entries = run_all(&catalog::ALL, *seed, false)?;
     let page = dir
-        .write("report.html", report::page(&entries, *seed, &format!("coplay lab report --seed {seed}")).as_bytes())?;
+        .write("report.html", report::page(&entries, *seed, &format!("coplay-lab report --seed {seed}")).as_bytes())?;
     let result = write_results(&entries, &dir);
-    crate::print_stdout(&format!("wrote the report to {}\n", page.display()));
+    coplay_shell::print_stdout(&format!("wrote the report to {}\n", page.display()));
     result
 }
 
@@ -98,14 +82,14 @@ fn find_experiment(name: &str) -> Result<&'static Experiment, AppError> {
 }
 
 /// Runs experiments one after the other, and shows their progress. If `real`, runs them in real time, too.
-fn run_experiments(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<ReportEntry>, AppError> {
+fn run_all(experiments: &[&'static Experiment], seed: u64, real: bool) -> Result<Vec<ReportEntry>, AppError> {
     let bar = ProgressBar::new(experiments.iter().map(|experiment| expected_seconds(experiment, real)).collect());
     let mut entries = Vec::new();
     for (index, experiment) in experiments.iter().enumerate() {
         bar.begin(index, experiment.name);
         let findings = run_experiment(experiment, seed, real, &|fraction| bar.report(fraction))?;
         let real = if real { " --real" } else { "" };
-        let command = format!("coplay lab run {} --seed {seed}{real}", experiment.name);
+        let command = format!("coplay-lab run {} --seed {seed}{real}", experiment.name);
         entries.push(ReportEntry { experiment, findings, command });
     }
     bar.end();
@@ -150,7 +134,7 @@ fn write_results(entries: &[ReportEntry], dir: &OutputDir) -> Result<(), AppErro
         entry.findings.claims.iter().for_each(|claim| text += &format!("  {}\n", claim.to_line()));
     }
     text += &format!("wrote {written} files to {}\n", dir.path().display());
-    crate::print_stdout(&text);
+    coplay_shell::print_stdout(&text);
     let claims = entries.iter().flat_map(|entry| &entry.findings.claims);
     let (all, failed) = claims.fold((0, 0), |(all, failed), claim| (all + 1, failed + usize::from(!claim.holds)));
     if failed == 0 {

@@ -1,4 +1,4 @@
-//! `coplay maze drift`: measures from the traces of several sites how far apart their views were.
+//! `coplay-lab drift`: measures from the traces of several sites how far apart their views were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -6,17 +6,15 @@ use std::path::Path;
 
 use coplay::peer_world::{EntityId, WorldSiteId};
 use coplay_maze::drift::{DriftSample, DriftSeries, DriftSummary as Numbers, Trace, measure_drift};
-use coplay_maze::trace::{HEADER, TraceEntry, TraceEvent};
+use coplay_shell::error::{AppError, describe_io_error};
 
-use crate::cli::maze_online::MazeDriftArgs;
-use crate::error::{AppError, describe_io_error};
-use crate::summary::Summary;
+use crate::cli::DriftArgs;
 
 /// Warm-up of 3 s in nanoseconds. Its samples do not count, since the sites are still synchronizing their clocks.
 const WARM_UP_NANOS: i64 = 3_000_000_000;
 
-/// Runs `coplay maze drift`: reads the traces, measures the drift and prints the report.
-pub(super) fn run(args: &MazeDriftArgs) -> Result<Summary, AppError> {
+/// Runs `coplay-lab drift`: reads the traces, measures the drift and prints the report.
+pub fn run(args: &DriftArgs) -> Result<(), AppError> {
     let traces: Vec<Trace> = args.traces.iter().map(|path| read_trace(path)).collect::<Result<_, _>>()?;
     check_traces(&traces)?;
     let comparison = DriftReport::from_traces(&traces);
@@ -26,49 +24,26 @@ pub(super) fn run(args: &MazeDriftArgs) -> Result<Summary, AppError> {
         )
         .hint("give traces of one maze and one run, longer than 3 s"));
     }
-    crate::print_stdout(&if args.json { comparison.to_json() } else { comparison.to_text() });
-    Ok(Summary::default())
+    coplay_shell::print_stdout(&if args.json { comparison.to_json() } else { comparison.to_text() });
+    Ok(())
 }
 
-/// Reads a trace. Ignores an incomplete last line: the site was killed while it wrote the line.
 fn read_trace(path: &Path) -> Result<Trace, AppError> {
     let shown = path.display();
     let text = std::fs::read(path).map_err(|error| {
         AppError::failure(format!("cannot read {shown}: {}", describe_io_error(&error)))
             .hint("give files that `coplay maze host --trace FILE` or `coplay maze join --trace FILE` wrote")
     })?;
-    parse_trace(&String::from_utf8_lossy(&text)).map_err(|error| {
+    Trace::parse(&String::from_utf8_lossy(&text)).map_err(|error| {
         AppError::failure(format!("{shown} {error}"))
             .hint("give files that `coplay maze` wrote with --trace FILE, in the same version of coplay")
     })
 }
 
-fn parse_trace(text: &str) -> Result<Trace, String> {
-    let mut lines = text.split_inclusive('\n').enumerate();
-    match lines.next() {
-        None => return Err("is empty".into()),
-        Some((_, first)) if first.trim_end() != HEADER => return Err("is not a trace of a maze".into()),
-        Some(_) => {}
-    }
-    let mut trace = Trace::default();
-    for (number, line) in lines {
-        match line.trim_end().parse::<TraceEntry>() {
-            _ if !line.ends_with('\n') => {}
-            Ok(line) => trace.entries.push(line),
-            Err(_) => return Err(format!("has an invalid entry in line {}", number + 1)),
-        }
-    }
-    trace.site = trace.entries.iter().find_map(|line| match line.event {
-        TraceEvent::Site(site) => Some(site),
-        _ => None,
-    });
-    if trace.site.is_some() { Ok(trace) } else { Err("names no site: the run ended before it was in a maze".into()) }
-}
-
 fn check_traces(traces: &[Trace]) -> Result<(), AppError> {
     if traces.len() < 2 {
         return Err(AppError::usage("one trace is not enough: drift is measured between two or more sites")
-            .hint("give the traces of two or more sites: `coplay maze drift FILE FILE`"));
+            .hint("give the traces of two or more sites: `coplay-lab drift FILE FILE`"));
     }
     let sites: BTreeSet<Option<WorldSiteId>> = traces.iter().map(|trace| trace.site).collect();
     if sites.len() < traces.len() {
@@ -115,7 +90,7 @@ impl DriftReport {
             PairDrift { observer, observed, all, during_loss, offset_ms: offset / 1e6, skew_ppm: skew / 1e3 }
         });
         let (all, during_loss) = summarize(&pairs.iter().collect::<Vec<_>>());
-        let scores = traces.iter().map(final_scores).collect();
+        let scores = traces.iter().map(Trace::final_scores).collect();
         Self { rows: rows.collect(), all, during_loss, scores }
     }
 
@@ -183,14 +158,6 @@ fn summarize(pairs: &[&DriftSeries]) -> (Numbers, Numbers) {
     (Numbers::from_distances(samples().map(units)), Numbers::from_distances(samples().filter(in_burst).map(units)))
 }
 
-fn final_scores(trace: &Trace) -> Vec<(EntityId, u32, u32)> {
-    let score = |line: &TraceEntry| match line.event {
-        TraceEvent::Score { entity, hits, falls } => Some((entity, hits, falls)),
-        _ => None,
-    };
-    trace.entries.iter().filter_map(score).collect()
-}
-
 fn format_columns(numbers: &Numbers) -> String {
     let Numbers { count, mean, p90, max, share_under_50 } = numbers;
     if *count == 0 {
@@ -208,24 +175,9 @@ fn format_json(numbers: &Numbers) -> String {
 
 #[cfg(test)]
 mod tests {
+    use coplay_maze::trace::{TraceEntry, TraceEvent};
+
     use super::*;
-
-    #[test]
-    fn truncated_trace_is_read_up_to_its_last_whole_line() {
-        let whole = format!("{HEADER}\nsite,0,00000001\nscore,5,00000001.0,1,2\n");
-        assert_eq!(parse_trace(&whole).unwrap().entries.len(), 2);
-        let cut = parse_trace(&whole[..whole.len() - 3]).unwrap();
-        assert_eq!((cut.site, cut.entries.len()), (Some(WorldSiteId(1)), 1));
-    }
-
-    #[test]
-    fn invalid_trace_error_states_the_reason() {
-        let error = |text: &str| parse_trace(text).unwrap_err();
-        assert!(error("").contains("empty"));
-        assert!(error("frame,start\n").contains("not a trace"));
-        assert!(error(HEADER).contains("site"));
-        assert!(error(&format!("{HEADER}\nsite,0,1\nnonsense\n")).contains("line 3"));
-    }
 
     #[test]
     fn drift_needs_traces_of_two_sites() {

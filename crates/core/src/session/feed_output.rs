@@ -2,9 +2,10 @@
 //! schedule of all work beside the frame loop; and the catch-up of a late joiner. The players never wait for
 //! spectators.
 
-use super::event::Request;
 use super::peer::Peer;
-use super::{Phase, Session, Transmit};
+use super::phase::Phase;
+use super::request::Request;
+use super::{Session, Transmit};
 use crate::frame::Frame;
 use crate::id::Addr;
 use crate::input::InputWord;

@@ -5,11 +5,12 @@
 //! prediction window allows it. Both happen at the same instant unless inputs are late.
 
 use super::auto_tune::MeasuredRequest;
-use super::digest_history::FrameDigest;
-use super::event::{Event, Freeze, Request, SessionEnd};
-use super::peer::{Peer, Seat};
-use super::relay::LINK_CUT_TIMEOUT;
-use super::{DelaySettings, FramePhase, MAX_FRAME_STARTS, Phase, Session, SimulationTarget};
+use super::digest_history::{FrameDigest, fold_hash};
+use super::event::{Event, Freeze, SessionEnd};
+use super::peer::{LINK_CUT_TIMEOUT, Peer, Seat};
+use super::phase::{FramePhase, Phase, SimulationTarget};
+use super::request::Request;
+use super::{DelaySettings, MAX_FRAME_STARTS, Session};
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
 use crate::input::{InputWord, MAX_BLOCKS, Recovery};
@@ -711,9 +712,4 @@ impl Session {
             self.events.push(Event::Ended(end));
         }
     }
-}
-
-/// Folds a state hash to the 32 bits that packets carry.
-pub(super) fn fold_hash(hash: u64) -> u32 {
-    (hash ^ hash >> 32) as u32
 }

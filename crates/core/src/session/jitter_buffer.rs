@@ -7,9 +7,10 @@
 //! site's current frame before the same instant of group time. A pause changes nothing that sites must agree on, so it
 //! needs no vote. A site that misses the request waits for inputs a little later.
 
+use super::Session;
 use super::event::Event;
 use super::peer::Peer;
-use super::{Phase, Session};
+use super::phase::Phase;
 use crate::clock::Clock;
 use crate::input::Recovery;
 use crate::session::message::PauseRequest;

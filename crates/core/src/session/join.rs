@@ -12,31 +12,25 @@
 
 use alloc::boxed::Box;
 
+use super::config::{Config, LateJoinConfig};
 use super::desync::DesyncSearch;
-use super::event::{Event, Request, SessionEnd};
-use super::membership::{Membership, is_quorum_of};
-use super::membership_reports::{MembershipReports, TICK_SILENCE_LIMIT};
+use super::event::{Event, SessionEnd};
+use super::membership::Membership;
+use super::membership_reports::MembershipReports;
+use super::peer::TICK_SILENCE_LIMIT;
 use super::peer::{Peer, Seat};
-use super::{FramePhase, Phase, Session, SettingsError};
+use super::phase::{FramePhase, Phase};
+use super::quorum::is_quorum_of;
+use super::request::Request;
+use super::{Session, SettingsError};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::{STREAM_CAPACITY, Stream};
 use crate::pace::Pacer;
 use crate::session::message::{CommandKind, ScheduledCommand, Tick};
 use crate::settings::AbsentInput;
-use crate::spectator_feed::{
-    SourceError, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest, SpectatorStart,
-};
+use crate::spectator_feed::{SourceError, Spectator, SpectatorConfig, SpectatorEvent, SpectatorRequest};
 use crate::time::{Instant, TimeDelta};
-
-/// Parameters with which a site downloads a running game to join it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LateJoinConfig {
-    /// Start of the download: a snapshot, or the first frame of the game for machines that cannot load a state.
-    pub start: SpectatorStart,
-    /// Maximum accepted size of a snapshot, in bytes.
-    pub max_state_len: usize,
-}
 
 /// Longest play time by which a joiner may be behind the newest frame of its feed source when it reports that it is
 /// ready.
@@ -93,7 +87,7 @@ pub(super) struct JoinProgress {
 }
 
 impl JoinProgress {
-    pub(super) fn new(now: Instant, join: LateJoinConfig, config: &super::Config) -> Result<Box<Self>, SettingsError> {
+    pub(super) fn new(now: Instant, join: LateJoinConfig, config: &Config) -> Result<Box<Self>, SettingsError> {
         let sources: alloc::vec::Vec<Addr> = config.peers.iter().map(|(_, addr)| *addr).collect();
         let spectator_config = SpectatorConfig::new(config.session_id, config.settings.clone(), sources);
         // The frames are not displayed, so the spectator catches up at once.

@@ -8,9 +8,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::Session;
 use super::event::Event;
 use super::peer::Peer;
-use super::{Phase, Session};
+use super::phase::Phase;
 use crate::codec::VERSION;
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};

@@ -31,11 +31,12 @@
 //! leaving site does not announce its leave to the sites that it has dropped: towards them it must keep counting as a
 //! member.
 
+use super::Session;
 use super::digest_history::DigestHistory;
 use super::event::{Event, SessionEnd};
-use super::membership_reports::TICK_SILENCE_LIMIT;
-use super::peer::{Peer, Seat};
-use super::{Phase, Session};
+use super::peer::{Peer, Seat, TICK_SILENCE_LIMIT};
+use super::phase::Phase;
+use super::quorum::is_quorum_of;
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::session::message::{InputEnds, MembershipDecision, Vote};
@@ -698,13 +699,6 @@ fn difference(sites: SiteSet, others: SiteSet) -> SiteSet {
     SiteSet::from_bits(sites.bits() & !others.bits())
 }
 
-/// Returns whether `some` are more than half of `all`, or half including the lowest.
-pub(super) fn is_quorum_of(all: SiteSet, some: SiteSet) -> bool {
-    let some = SiteSet::from_bits(all.bits() & some.bits());
-    let (all_count, count) = (all.bits().count_ones(), some.bits().count_ones());
-    2 * count > all_count || 2 * count == all_count && all.iter().next().is_some_and(|lowest| some.contains(lowest))
-}
-
 /// Merges the votes of all survivors into the decision to drop the sites in `drop`: all inputs that any survivor has
 /// count.
 fn merge_votes<'a>(drop: SiteSet, votes: impl Iterator<Item = &'a Vote>) -> MembershipDecision {
@@ -717,21 +711,4 @@ fn merge_votes<'a>(drop: SiteSet, votes: impl Iterator<Item = &'a Vote>) -> Memb
         decision.command = decision.command.or(vote.command);
     }
     decision
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn any_two_quorums_intersect() {
-        for all in 1..=255 {
-            let all = SiteSet::from_bits(all);
-            let quorums =
-                (0..=255).map(SiteSet::from_bits).filter(|some| all.contains_all(*some) && is_quorum_of(all, *some));
-            let quorums: std::vec::Vec<_> = quorums.collect();
-            assert!(quorums.contains(&all));
-            assert!(quorums.iter().all(|one| quorums.iter().all(|other| one.bits() & other.bits() != 0)));
-        }
-    }
 }

@@ -12,15 +12,13 @@
 
 use super::Session;
 use super::event::SessionEnd;
-use super::membership::is_quorum_of;
-use super::peer::Peer;
+use super::peer::{Peer, TICK_SILENCE_LIMIT};
+use super::quorum::is_quorum_of;
 use crate::frame::Frame;
 use crate::id::{MAX_SITES, SiteId, SiteSet};
 use crate::session::message::MembershipDecision;
 use crate::time::{Instant, TimeDelta};
 
-/// Silence after which a player counts as no longer playing with this site.
-pub(super) const TICK_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);
 /// Duration of a stall after which the game is taken not to go on by itself.
 const STUCK_TIMEOUT: TimeDelta = TimeDelta::from_secs(1);
 /// Maximum number of epochs without a drop that one report can end at once.

@@ -27,8 +27,11 @@ mod membership_reports;
 pub mod message;
 mod packet;
 mod peer;
+mod phase;
 mod prediction;
+mod quorum;
 mod relay;
+mod request;
 mod rollback;
 mod scheduled_command;
 mod send;
@@ -42,18 +45,19 @@ pub use crate::settings::{
     MAX_TEXT_LEN, MachineId, Settings, SettingsDifference, SettingsError, StarvationPolicy,
 };
 pub use auto_tune::MachineCosts;
-pub use config::{Config, ConfigError, MIN_DROP_TIMEOUT, SendPolicy};
+pub use config::{Config, ConfigError, LateJoinConfig, MIN_DROP_TIMEOUT, SendPolicy};
 pub use desync::message::{DesyncMessage, HashList, MAX_HASHES, RegionList};
 pub use desync::report::{
     DesyncReport, FrameSpan, MAX_REGION_NAME, MAX_REGIONS, MAX_SPAN_FRAMES, PAGE_SIZE, StateRegion,
     StateRegionDifference,
 };
 pub use desync::{DesyncBisector, LocalQuery};
-pub use event::{Event, Freeze, Request, SessionEnd};
+pub use event::{Event, Freeze, SessionEnd};
 pub use feed_output::ConfirmedFrame;
 pub use jitter_buffer::JitterBufferModel;
-pub use join::LateJoinConfig;
+pub use phase::State;
 pub use prediction::{InputHistory, InputPredictor};
+pub use request::Request;
 pub use slow_peer::MIN_STALL_LIMIT;
 pub use stats::{DroppedDatagrams, PeerStats, Stats};
 
@@ -79,6 +83,7 @@ use jitter_buffer::GroupPause;
 use join::JoinProgress;
 use membership::Membership;
 use peer::{Peer, Seat};
+use phase::{FramePhase, OwnLeave, Phase};
 use rollback::RollbackScheduler;
 use split_brain::SplitBrain;
 
@@ -213,16 +218,6 @@ pub struct Session {
     created_at: Instant,
 }
 
-/// The orderly leave of this site.
-#[derive(Clone, Copy, Debug)]
-struct OwnLeave {
-    /// The first frame without an input of this site.
-    input_end: Frame,
-    since: Instant,
-    /// The reason that the final [`Event::Ended`] gives.
-    reason: SessionEnd,
-}
-
 /// Input delay and prediction window, both in frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DelaySettings {
@@ -230,80 +225,6 @@ struct DelaySettings {
     from_frame: Frame,
     input_delay: u32,
     prediction_window: u32,
-}
-
-/// Phase of a session. [`State`] is its public form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Lobby,
-    /// This site follows a spectator feed until it plays.
-    Joining,
-    Starting {
-        at: Instant,
-    },
-    Running(FramePhase),
-    Over(SessionEnd),
-}
-
-/// Phase of a running game within its frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FramePhase {
-    /// Between two frames: the next one has not begun.
-    Idle,
-    /// The frame has begun, and a local input has to be requested from the host program.
-    SampleDue,
-    /// The local input was requested from the host program.
-    AwaitSample,
-    /// The local input is known; waits until the frame may be stepped.
-    AwaitInputs { began: Instant },
-    /// Steps the machine up to the target. `is_saved` means that the machine's current state is saved already.
-    Simulate { target: SimulationTarget, is_saved: bool },
-    /// The host program steps the machine, and the pacer needs the end of that step.
-    AwaitStep,
-    /// Replays past frames for a desync search, while no frame is under way.
-    Replay,
-    /// Requests to save the machine's current state as an anchor for desync searches.
-    SaveAnchor { slot: usize, target: Option<SimulationTarget> },
-    /// Requests the hash of the state after the frame that was just stepped for the first time.
-    Hash,
-    /// Requests the hash of the state after a resimulated frame.
-    HashResimulated { target: SimulationTarget },
-}
-
-/// The frame up to which the machine is stepped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SimulationTarget {
-    /// The state before the frame that has not begun yet. No frame waits for this rollback.
-    BeforeNextFrame,
-    /// The state after the current frame, which began at `began`; that frame is stepped, too.
-    CurrentFrame { began: Instant },
-}
-
-/// Phase of a session, as [`Session::state`] returns it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Waits for the other sites to connect and agree.
-    Lobby {
-        /// Starting sites that are not connected, have left, do not agree with this site, or do not agree with every
-        /// starting site.
-        waiting_for: SiteSet,
-    },
-    /// Follows a running game, to take a seat in it.
-    Joining {
-        /// Downloaded part of the snapshot, in percent; 0 before the download of one begins.
-        download_percent: u8,
-    },
-    /// All starting sites agree; the first frame begins at this instant.
-    Starting {
-        /// Start of the first frame, on this site's clock.
-        at: Instant,
-    },
-    /// The game runs and is not frozen, or this site is leaving it.
-    Running,
-    /// Frames do not advance: inputs have been missing for longer than [`Config::freeze_timeout`].
-    Frozen(Freeze),
-    /// The session is over, for this reason.
-    Ended(SessionEnd),
 }
 
 /// Returns the bit set of the indices of peers whose seats are taken, or about to be taken by a joiner.

@@ -1,9 +1,10 @@
 //! Encoding and handling of ticks: one packet per frame and peer while the game runs.
 
+use super::Session;
 use super::digest_history::FrameDigest;
 use super::event::Event;
 use super::peer::{Peer, Seat, expand_truncated};
-use super::{FramePhase, Phase, Session};
+use super::phase::{FramePhase, Phase};
 use crate::codec::{BufferFull, ByteWriter, MAX_DATAGRAM};
 use crate::frame::Frame;
 use crate::id::{Addr, MAX_SITES, SiteSet};

@@ -7,7 +7,7 @@ use super::digest_history::{DigestHistory, FrameDigest};
 use super::input_digest::InputDigest;
 use super::membership_reports::MembershipReports;
 use super::prediction::PredictedInputs;
-use super::relay::{LINK_CUT_TIMEOUT, RelaySelector};
+use super::relay::RelaySelector;
 use super::slow_peer::StallRecord;
 use super::stats::{LossMeter, PeerStats};
 use crate::clock::{Clock, RoundTrip};
@@ -28,6 +28,11 @@ const PROBE_INTERVAL: TimeDelta = TimeDelta::from_millis(200);
 /// Time without packets, or without acknowledgement of new inputs, after which one side may have lost the other's
 /// address.
 const ADDRESS_LOSS_TIMEOUT: TimeDelta = TimeDelta::from_millis(200);
+
+/// Silence after which the direct link to a peer is taken to be cut, and other peers are asked for its inputs.
+pub(super) const LINK_CUT_TIMEOUT: TimeDelta = TimeDelta::from_millis(150);
+/// Silence after which a player counts as no longer playing with this site.
+pub(super) const TICK_SILENCE_LIMIT: TimeDelta = TimeDelta::from_secs(1);
 
 /// State that a session keeps of one other site.
 #[derive(Debug)]

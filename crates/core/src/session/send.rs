@@ -1,7 +1,8 @@
 //! The send schedule: the time of the next packet to each peer.
 
 use super::lobby::HELLO_INTERVAL;
-use super::{FAST_RETRANSMIT, FramePhase, KEEP_ALIVE_INTERVAL, Phase, SendPolicy, Session, Transmit};
+use super::phase::{FramePhase, Phase};
+use super::{FAST_RETRANSMIT, KEEP_ALIVE_INTERVAL, SendPolicy, Session, Transmit};
 use crate::codec::MAX_DATAGRAM;
 use crate::time::{Instant, TimeDelta};
 

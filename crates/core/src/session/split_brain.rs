@@ -17,10 +17,11 @@
 //!
 //! The site that gives its game up ends with [`SessionEnd::Dropped`], and its host program lets it join the other game.
 
+use super::Session;
 use super::event::{Event, SessionEnd};
-use super::membership::is_quorum_of;
 use super::peer::{Peer, Seat};
-use super::{Phase, Session};
+use super::phase::Phase;
+use super::quorum::is_quorum_of;
 use crate::frame::Frame;
 use crate::id::{SiteId, SiteSet};
 use crate::session::message::{Hello, MembershipDecision, Refusal};

@@ -17,9 +17,11 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::event::{Event, Request};
-use super::frame_loop::fold_hash;
-use super::{FramePhase, Phase, Session, Transmit};
+use super::digest_history::fold_hash;
+use super::event::Event;
+use super::phase::{FramePhase, Phase};
+use super::request::Request;
+use super::{Session, Transmit};
 use crate::frame::Frame;
 use crate::id::{Addr, SiteId, SiteSet};
 use crate::input::InputWord;

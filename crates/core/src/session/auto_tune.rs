@@ -290,7 +290,7 @@ impl Session {
         tuner.decay_costs();
         tuner.on_tuning_stats(site, own_stats);
         self.tuning_stats_due = true;
-        self.extras_pending = true;
+        self.sending.mark_extras_pending();
         if !can_command || !matches!(self.phase, Phase::Running(_)) {
             return;
         }

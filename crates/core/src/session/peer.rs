@@ -159,8 +159,6 @@ pub(super) struct LobbyState {
     pub(super) join_readiness: Option<bool>,
     /// When the peer last asked to join.
     pub(super) join_requested_at: Option<Instant>,
-    /// Whether the next packet to the peer is a hello.
-    pub(super) is_hello_due: bool,
     /// Whether the peer gives inputs for frames that were confirmed without it, because the command that admitted it
     /// was voided.
     pub(super) is_admission_void: bool,
@@ -442,8 +440,7 @@ impl Peer {
         self.probes.newest_stamp = None;
         self.reports = MembershipReports::default();
         self.void_join_frame = None;
-        let LobbyState { is_hello_due, has_played, .. } = self.lobby;
-        self.lobby = LobbyState { is_hello_due, has_played, ..LobbyState::default() };
+        self.lobby = LobbyState { has_played: self.lobby.has_played, ..LobbyState::default() };
     }
 
     /// Returns whether a stamp is newer than all received ones.

@@ -231,7 +231,7 @@ impl Session {
         let Some(search) = &mut self.desync_search else { return };
         if let Some(span) = search.span(agreed, frame) {
             search.bisector.on_mismatch(span, ours);
-            search.start(self.last_call);
+            search.start(self.clock.last_call());
             self.side_work = true;
         }
     }
